@@ -1,2 +1,3 @@
 #![forbid(unsafe_code)]
 //! linerate-core
+pub mod units;

@@ -1,0 +1,43 @@
+//! Quantities with their unit in the type, written and read as people write them.
+//!
+//! | type | text | bare number means |
+//! |---|---|---|
+//! | [`BitRate`] | `100mbit`, `1.5Gbit/s`, `10kbps`, `100M` | bits per second |
+//! | [`ByteCount`] | `64KiB`, `64K` (1024, as iperf3), `1GB` (10⁹), `1460` | bytes |
+//! | [`Span`] | `29ms`, `1.5s`, `100us`, `2min` | seconds |
+//! | [`Percent`] | `5%`, `0.1%`, `5` | percent |
+//! | [`Dscp`] | `EF`, `AF41`, `CS1`, `LE`, `46`, `0x2e` | code point 0–63 |
+//! | [`Sizes`] | `1460`, `32,64,128`, `100..9100/500` | bytes |
+//! | [`EndpointName`] | `host`, `host:5201`, `[2001:2::1]:5201`, `2001:2::1` | — |
+
+mod dscp;
+mod endpoint;
+mod quantity;
+mod sizes;
+
+pub use dscp::Dscp;
+pub use endpoint::{DEFAULT_PORT, EndpointName};
+pub use quantity::{BitRate, ByteCount, Percent, Span};
+pub use sizes::Sizes;
+
+use thiserror::Error;
+
+/// A text that is not the quantity it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{text}` is not {wanted}: {why}")]
+pub struct UnitError {
+    text: String,
+    wanted: &'static str,
+    why: String,
+}
+
+impl UnitError {
+    fn new(text: &str, wanted: &'static str, why: impl Into<String>) -> Self {
+        Self {
+            // What a user typed can be of any length; the message is one line of a terminal.
+            text: text.chars().take(60).collect(),
+            wanted,
+            why: why.into(),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! How an endpoint is written.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::str::FromStr;
+
+use super::UnitError;
+
+/// The port of `linerate serve`, and iperf3's.
+pub const DEFAULT_PORT: u16 = 5201;
+
+/// `host[:port]`, `[v6]:port` or a bare IPv6 address; the name is not resolved here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointName {
+    /// A host name or an address without brackets; IPv6 addresses may carry `%zone`.
+    pub host: String,
+    /// The port named, if one was.
+    pub port: Option<u16>,
+}
+
+impl EndpointName {
+    /// The port to connect to.
+    pub fn port_or_default(&self) -> u16 {
+        self.port.unwrap_or(DEFAULT_PORT)
+    }
+}
+
+impl FromStr for EndpointName {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const WANTED: &str = "an endpoint (host, host:port, [v6]:port)";
+        let fail = |why: &str| UnitError::new(text, WANTED, why);
+        let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+            let (host, after) = rest
+                .split_once(']')
+                .ok_or_else(|| fail("the bracket is not closed"))?;
+            match after.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None if after.is_empty() => (host, None),
+                None => return Err(fail("after the bracket comes :port")),
+            }
+        } else if is_ipv6(text) {
+            (text, None)
+        } else {
+            match text.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            }
+        };
+        if host.is_empty() {
+            return Err(fail("the host is missing"));
+        }
+        // RFC 1035 names have at most 255 octets; anything with blanks or controls is a slip.
+        if host.len() > 255 || host.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(fail("that is no host name or address"));
+        }
+        if host.starts_with('-') {
+            return Err(fail("a host name does not begin with a dash"));
+        }
+        let port = match port {
+            None => None,
+            Some(port) => match port.parse::<u16>() {
+                Ok(port) if port > 0 => Some(port),
+                _ => return Err(fail("a port is 1 to 65535")),
+            },
+        };
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+        })
+    }
+}
+
+fn is_ipv6(text: &str) -> bool {
+    let address = text.split_once('%').map_or(text, |(address, _)| address);
+    address.parse::<Ipv6Addr>().is_ok()
+}
+
+impl fmt::Display for EndpointName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.port, self.host.contains(':')) {
+            (None, _) => f.write_str(&self.host),
+            (Some(port), true) => write!(f, "[{}]:{port}", self.host),
+            (Some(port), false) => write!(f, "{}:{port}", self.host),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_write_an_endpoint_is_understood() {
+        for (text, host, port) in [
+            ("pit", "pit", None),
+            ("pit:5000", "pit", Some(5000)),
+            ("198.18.0.1:80", "198.18.0.1", Some(80)),
+            ("2001:2::1", "2001:2::1", None),
+            ("[2001:2::1]:80", "2001:2::1", Some(80)),
+            ("[fe80::1%eth0]:80", "fe80::1%eth0", Some(80)),
+        ] {
+            let endpoint: EndpointName = text.parse().unwrap();
+            assert_eq!((endpoint.host.as_str(), endpoint.port), (host, port));
+            assert_eq!(endpoint.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused() {
+        for text in ["", ":80", "pit:0", "pit:65536", "[::1", "[::1]80", "a b", "-t"] {
+            assert!(text.parse::<EndpointName>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Rates, sizes, times and percentages.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::UnitError;
+
+/// Bits per second.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct BitRate(pub u64);
+
+/// Bytes.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct ByteCount(pub u64);
+
+/// A span of time, to the nanosecond; in JSON a number of seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(pub Duration);
+
+/// Hundredths; `Percent(5.0)` is 5 %.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Percent(pub f64);
+
+impl BitRate {
+    /// Bits per second as a float, for arithmetic.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64
+    }
+
+    /// Whole bytes per second, rounded down.
+    pub fn bytes_per_second(self) -> u64 {
+        self.0 / 8
+    }
+}
+
+impl Span {
+    /// Seconds as a float.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0.as_secs_f64()
+    }
+
+    /// `seconds` must be finite, not negative and below 10⁹; else `None`.
+    pub fn from_secs_f64(seconds: f64) -> Option<Self> {
+        (seconds.is_finite() && (0.0..1e9).contains(&seconds))
+            .then(|| Self(Duration::from_secs_f64(seconds)))
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.as_secs_f64())
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        Self::from_secs_f64(seconds)
+            .ok_or_else(|| serde::de::Error::custom("a time is 0 to 10⁹ seconds"))
+    }
+}
+
+impl JsonSchema for Span {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Seconds".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "number", "minimum": 0, "maximum": 1e9})
+    }
+}
+
+/// Splits `1.5Gbit` into 1.5 and `Gbit`; the number must be finite and not negative.
+fn number_and_unit<'a>(text: &'a str, wanted: &'static str) -> Result<(f64, &'a str), UnitError> {
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let number: f64 = digits
+        .replace('_', "")
+        .parse()
+        .map_err(|_| UnitError::new(text, wanted, "it must begin with a number"))?;
+    Ok((number, unit.trim()))
+}
+
+/// Rounds to a whole number, refusing what an exact `u64` of this project cannot hold.
+fn whole(text: &str, wanted: &'static str, value: f64) -> Result<u64, UnitError> {
+    // 2⁵³: beyond it a float no longer counts single units, and no host has such a quantity.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if value > EXACT {
+        return Err(UnitError::new(text, wanted, "it is out of range"));
+    }
+    Ok(value.round() as u64)
+}
+
+impl FromStr for BitRate {
+    type Err = UnitError;
+
+    /// Decimal prefixes only, as link rates are: `k` = 10³, `m` = 10⁶, `g` = 10⁹, `t` = 10¹², of either
+    /// case, followed by nothing, `bit`, `bit/s` or `bps`. A trailing `B/s` is bytes per second.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const WANTED: &str = "a rate such as 100mbit";
+        let (number, unit) = number_and_unit(text, WANTED)?;
+        let (prefix, bits) = if let Some(prefix) = unit.strip_suffix("B/s") {
+            (prefix.to_ascii_lowercase(), 8.0)
+        } else {
+            let lower = unit.to_ascii_lowercase();
+            let prefix = ["bit/s", "bits/s", "bps", "bit", "bits"]
+                .iter()
+                .find_map(|suffix| lower.strip_suffix(suffix))
+                .unwrap_or(&lower);
+            (prefix.to_owned(), 1.0)
+        };
+        let scale = match prefix.as_str() {
+            "" => 1.0,
+            "k" => 1e3,
+            "m" => 1e6,
+            "g" => 1e9,
+            "t" => 1e12,
+            _ => {
+                return Err(UnitError::new(
+                    text,
+                    WANTED,
+                    "its unit is bit, kbit, mbit or gbit",
+                ));
+            }
+        };
+        whole(text, WANTED, number * scale * bits).map(Self)
+    }
+}
+
+impl FromStr for ByteCount {
+    type Err = UnitError;
+
+    /// `KiB`, `MiB`, `GiB`, `TiB` and iperf3's bare `K`, `M`, `G`, `T` are powers of 1024; `KB`, `MB`, `GB`,
+    /// `TB` are powers of 1000.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const WANTED: &str = "a size such as 64KiB";
+        let (number, unit) = number_and_unit(text, WANTED)?;
+        let scale = match unit.to_ascii_lowercase().as_str() {
+            "" | "b" => 1.0,
+            "k" | "kib" => 1024.0,
+            "m" | "mib" => 1024.0 * 1024.0,
+            "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
+            "t" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+            "kb" => 1e3,
+            "mb" => 1e6,
+            "gb" => 1e9,
+            "tb" => 1e12,
+            _ => {
+                return Err(UnitError::new(
+                    text,
+                    WANTED,
+                    "its unit is B, KiB, MiB, GiB, KB, MB or GB",
+                ));
+            }
+        };
+        whole(text, WANTED, number * scale).map(Self)
+    }
+}
+
+impl FromStr for Span {
+    type Err = UnitError;
+
+    /// A bare number is seconds, as in iperf3's `-t`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const WANTED: &str = "a time such as 29ms";
+        let (number, unit) = number_and_unit(text, WANTED)?;
+        let scale = match unit {
+            "" | "s" | "sec" => 1.0,
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            _ => {
+                return Err(UnitError::new(
+                    text,
+                    WANTED,
+                    "its unit is ns, us, ms, s, min or h",
+                ));
+            }
+        };
+        Self::from_secs_f64(number * scale)
+            .ok_or_else(|| UnitError::new(text, WANTED, "it is out of range"))
+    }
+}
+
+impl FromStr for Percent {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const WANTED: &str = "a percentage such as 5%";
+        let (number, unit) = number_and_unit(text, WANTED)?;
+        match unit {
+            "" | "%" => Ok(Self(number)),
+            _ => Err(UnitError::new(text, WANTED, "its unit is %")),
+        }
+    }
+}
+
+/// Three significant digits with the largest unit that keeps the number at or above 1.
+fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt::Result {
+    let &(scale, unit) = units
+        .iter()
+        .find(|(scale, _)| value >= *scale)
+        .unwrap_or(&units[units.len() - 1]);
+    let value = value / scale;
+    let decimals = match value {
+        v if v >= 100.0 || v.fract() == 0.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    write!(f, "{value:.decimals$} {unit}")
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        scaled(
+            f,
+            self.as_f64(),
+            &[
+                (1e9, "Gbit/s"),
+                (1e6, "Mbit/s"),
+                (1e3, "kbit/s"),
+                (1.0, "bit/s"),
+            ],
+        )
+    }
+}
+
+impl fmt::Display for ByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        scaled(
+            f,
+            self.0 as f64,
+            &[
+                (1024.0 * 1024.0 * 1024.0, "GiB"),
+                (1024.0 * 1024.0, "MiB"),
+                (1024.0, "KiB"),
+                (1.0, "B"),
+            ],
+        )
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        scaled(
+            f,
+            self.as_secs_f64(),
+            &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")],
+        )
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_decimal_and_bits_by_default() {
+        for (text, bits) in [
+            ("100mbit", 100_000_000),
+            ("1.5Gbit/s", 1_500_000_000),
+            ("10kbps", 10_000),
+            ("100M", 100_000_000),
+            ("56000", 56_000),
+            ("1MB/s", 8_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(BitRate(bits)), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_know_binary_and_decimal_prefixes() {
+        for (text, bytes) in [
+            ("64KiB", 65_536),
+            ("64K", 65_536),
+            ("64kB", 64_000),
+            ("1GB", 1_000_000_000),
+            ("1460", 1460),
+        ] {
+            assert_eq!(text.parse(), Ok(ByteCount(bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_seconds_by_default() {
+        for (text, nanos) in [
+            ("29ms", 29_000_000),
+            ("1.5", 1_500_000_000),
+            ("100us", 100_000),
+        ] {
+            assert_eq!(
+                text.parse(),
+                Ok(Span(Duration::from_nanos(nanos))),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_quantity_is_refused_with_its_reason() {
+        assert!("".parse::<BitRate>().is_err());
+        assert!("-5mbit".parse::<BitRate>().is_err());
+        assert!("1e400".parse::<ByteCount>().is_err());
+        assert!("99999999999999TB".parse::<ByteCount>().is_err());
+        assert!("inf".parse::<Span>().is_err());
+        assert_eq!(
+            "64kibble".parse::<ByteCount>().unwrap_err().to_string(),
+            "`64kibble` is not a size such as 64KiB: its unit is B, KiB, MiB, GiB, KB, MB or GB"
+        );
+    }
+
+    #[test]
+    fn figures_print_with_three_digits() {
+        assert_eq!(BitRate(94_150_000).to_string(), "94.2 Mbit/s");
+        assert_eq!(ByteCount(65_536).to_string(), "64 KiB");
+        assert_eq!(Span(Duration::from_micros(1234)).to_string(), "1.23 ms");
+    }
+}

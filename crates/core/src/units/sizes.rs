@@ -1,0 +1,95 @@
+//! A list or range of message sizes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{ByteCount, UnitError};
+
+/// Message sizes of a sweep, in the order given: `1460`, `32,64,128`, `100..9100/500` (both ends
+/// included where the step meets them), or ranges and single sizes joined by commas. At most 1,000.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sizes(Vec<u64>);
+
+/// More rows than this is a slip of the keyboard, and would run for hours.
+const MAX_SIZES: usize = 1000;
+
+impl Sizes {
+    /// One size.
+    pub fn one(bytes: u64) -> Self {
+        Self(vec![bytes])
+    }
+
+    /// The sizes in bytes; never empty.
+    pub fn as_slice(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+impl FromStr for Sizes {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const WANTED: &str = "a size, list or range such as 32,64 or 100..9100/500";
+        let mut sizes = Vec::new();
+        for part in text.split(',') {
+            match part.split_once("..") {
+                None => sizes.push(part.parse::<ByteCount>()?.0),
+                Some((first, rest)) => {
+                    let (last, step) = rest.split_once('/').ok_or_else(|| {
+                        UnitError::new(text, WANTED, "a range needs its step: FIRST..LAST/STEP")
+                    })?;
+                    let first = first.parse::<ByteCount>()?.0;
+                    let last = last.parse::<ByteCount>()?.0;
+                    let step = step.parse::<ByteCount>()?.0;
+                    if step == 0 || first > last {
+                        return Err(UnitError::new(
+                            text,
+                            WANTED,
+                            "a range rises by a step of at least 1",
+                        ));
+                    }
+                    if (last - first) / step >= MAX_SIZES as u64 {
+                        return Err(UnitError::new(text, WANTED, "it has more than 1000 sizes"));
+                    }
+                    sizes.extend((0..=(last - first) / step).map(|i| first + i * step));
+                }
+            }
+            if sizes.len() > MAX_SIZES {
+                return Err(UnitError::new(text, WANTED, "it has more than 1000 sizes"));
+            }
+        }
+        Ok(Self(sizes))
+    }
+}
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<String> = self.0.iter().map(u64::to_string).collect();
+        f.write_str(&texts.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_xpperf_range_has_nineteen_sizes() {
+        let sizes: Sizes = "100..9100/500".parse().unwrap();
+        assert_eq!(sizes.as_slice().len(), 19);
+        assert_eq!(sizes.as_slice()[18], 9100);
+    }
+
+    #[test]
+    fn lists_and_ranges_join() {
+        let sizes: Sizes = "32,64,1KiB..3KiB/1KiB".parse().unwrap();
+        assert_eq!(sizes.as_slice(), [32, 64, 1024, 2048, 3072]);
+    }
+
+    #[test]
+    fn absurd_ranges_are_refused() {
+        for text in ["", "1..2", "9..1/1", "1..5/0", "1..1TB/1", "a,b", "1,,2"] {
+            assert!(text.parse::<Sizes>().is_err(), "{text}");
+        }
+    }
+}
