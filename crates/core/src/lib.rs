@@ -1,3 +1,23 @@
 #![forbid(unsafe_code)]
-//! linerate-core
+//! What linerate knows: units, plans, records, the wire, the session, statistics, ceilings.
+//!
+//! This crate thinks and does not touch. It has no sockets, files, threads or clock: the time, the seed
+//! and the bytes are arguments (see `clippy.toml`). It knows linerate and not Linux.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`units`] | rates, sizes, times, DSCP, endpoint names: parsing and printing |
+//! | [`plan`] | what is to be sent, with its limits |
+//! | [`record`] | the document that a run leaves: the JSON contract |
+//! | [`wire`] | bytes on the wire: hello, frames, messages, datagrams, encryption |
+//! | [`session`] | the control session of client and endpoint as pure state machines |
+//! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
+//! | [`ceilings`] | what each cause would let through, and the verdict |
+
+pub mod ceilings;
+pub mod plan;
+pub mod record;
+pub mod session;
+pub mod stats;
 pub mod units;
+pub mod wire;

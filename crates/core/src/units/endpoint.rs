@@ -109,7 +109,16 @@ mod tests {
 
     #[test]
     fn what_is_no_endpoint_is_refused() {
-        for text in ["", ":80", "pit:0", "pit:65536", "[::1", "[::1]80", "a b", "-t"] {
+        for text in [
+            "",
+            ":80",
+            "pit:0",
+            "pit:65536",
+            "[::1",
+            "[::1]80",
+            "a b",
+            "-t",
+        ] {
             assert!(text.parse::<EndpointName>().is_err(), "{text}");
         }
     }

@@ -1,0 +1,312 @@
+//! The documents: record, sweep, check.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ceilings::{Ceiling, Verdict};
+use crate::plan::{Direction, Family, Protocol, Test, Workload};
+use crate::stats::{Figure, HistogramBuckets, LatencySummary};
+
+use super::{Caveat, EndReport, Environment, TcpEvidence, UdpEvidence};
+
+/// Schema of [`Record`].
+pub const RECORD_SCHEMA: &str = "linerate.record/1";
+/// Schema of [`Sweep`].
+pub const SWEEP_SCHEMA: &str = "linerate.sweep/1";
+/// Schema of [`Check`].
+pub const CHECK_SCHEMA: &str = "linerate.check/1";
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// As planned.
+    Complete,
+    /// Stopped early; what there is.
+    Partial,
+}
+
+/// One run of one test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Record {
+    /// [`RECORD_SCHEMA`].
+    pub schema: String,
+    /// Whether the run ended as planned.
+    pub status: Status,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// The endpoint as the user named it.
+    pub host: String,
+    /// Its address and port.
+    pub peer: String,
+    /// What was sent.
+    pub workload: Workload,
+    /// Over which transport.
+    pub protocol: Protocol,
+    /// Over which family.
+    pub family: Family,
+    /// Which way.
+    pub direction: Direction,
+    /// The test as it was run.
+    pub plan: Test,
+    /// Goodput counted by the receiver, payload bits per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_bps: Option<f64>,
+    /// Measured time, warm-up left out.
+    pub seconds: f64,
+    /// Payload counted by the receiver, bytes.
+    pub bytes: u64,
+    /// Messages of a stream, as the sender wrote them, or datagrams received.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<u64>,
+    /// Requests answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<u64>,
+    /// Requests answered for each second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transactions_per_s: Option<f64>,
+    /// Connections opened, used and closed for each second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_per_s: Option<f64>,
+    /// Of requests, from the (intended) send to the whole response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<LatencySummary>,
+    /// The histogram behind `latency_us`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_histogram: Option<HistogramBuckets>,
+    /// Open loop: how late the generator itself sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send_lag_us: Option<LatencySummary>,
+    /// Open loop: requests due in the run that were never sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_not_sent: Option<u64>,
+    /// UDP requests without an answer; connections that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<u64>,
+    /// Payload bytes that arrived other than they were sent, where verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrupted_bytes: Option<u64>,
+    /// What the sending end spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender: Option<EndReport>,
+    /// What the receiving end spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<EndReport>,
+    /// TCP: sums over the flows, and the worst flow for what cannot be summed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpEvidence>,
+    /// UDP: sums over the flows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp: Option<UdpEvidence>,
+    /// Each flow.
+    #[serde(default)]
+    pub flows: Vec<FlowRecord>,
+    /// Each direction, where both ran.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub directions: BTreeMap<String, Directional>,
+    /// Through the run; at most 1,000, neighbours merged beyond.
+    #[serde(default)]
+    pub intervals: Vec<Interval>,
+    /// What each cause would let through, lowest first.
+    #[serde(default)]
+    pub ceilings: Vec<Ceiling>,
+    /// What holds the run back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// What to keep in mind.
+    #[serde(default)]
+    pub caveats: Vec<Caveat>,
+    /// Both ends.
+    pub environment: Environment,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// One direction of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Directional {
+    /// Goodput, payload bits per second.
+    pub throughput_bps: f64,
+    /// Payload bytes received.
+    pub bytes: u64,
+    /// TCP's evidence over this direction's flows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpEvidence>,
+    /// UDP's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp: Option<UdpEvidence>,
+    /// What the sending end spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender: Option<EndReport>,
+    /// What the receiving end spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<EndReport>,
+    /// What each cause would let through, lowest first.
+    pub ceilings: Vec<Ceiling>,
+    /// What holds this direction back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+}
+
+/// One flow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowRecord {
+    /// Number of the flow, from 0.
+    pub id: u32,
+    /// Which way its payload goes.
+    pub direction: Direction,
+    /// Goodput, payload bits per second.
+    pub throughput_bps: f64,
+    /// Payload bytes received.
+    pub bytes: u64,
+    /// Local address and port.
+    pub local: String,
+    /// Remote address and port.
+    pub remote: String,
+    /// TCP's evidence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpEvidence>,
+    /// UDP's evidence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp: Option<UdpEvidence>,
+}
+
+/// A piece of the run, warm-up left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Interval {
+    /// Since the measured time began, seconds.
+    pub start_s: f64,
+    /// Length, seconds.
+    pub seconds: f64,
+    /// Which way, where both ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// Payload received, bytes.
+    pub bytes: u64,
+    /// Goodput, payload bits per second.
+    pub throughput_bps: f64,
+    /// Smoothed round-trip time, the mean over the flows, µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_us: Option<f64>,
+    /// Congestion window, the sum over the flows, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwnd_bytes: Option<u64>,
+    /// Segments sent again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmitted_segments: Option<u64>,
+    /// Requests answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<u64>,
+    /// Datagrams lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<u64>,
+}
+
+/// Several records in one table: sizes, or repeats of one test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sweep {
+    /// [`SWEEP_SCHEMA`].
+    pub schema: String,
+    /// In the order that they ran.
+    pub rows: Vec<Record>,
+    /// The figure of each size: the median of its runs with its interval, its modes, or its drift.
+    #[serde(default)]
+    pub figures: Vec<SizeFigure>,
+    /// What to keep in mind of the whole.
+    #[serde(default)]
+    pub caveats: Vec<Caveat>,
+}
+
+/// The figure of one size of a sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SizeFigure {
+    /// Message or request size, bytes.
+    pub message_bytes: u64,
+    /// What the figure is of: `throughput_bps` or `transactions_per_s`.
+    pub metric: String,
+    /// The figure.
+    pub figure: Figure,
+}
+
+/// What is known of a path without a test on it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PathFacts {
+    /// Addresses that the name has.
+    pub addresses: Vec<String>,
+    /// Interface that the path leaves by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Source address chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Next hop; absent where the destination is on the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// MTU of that interface, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_mtu_bytes: Option<u32>,
+    /// Path MTU, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pmtu_bytes: Option<u32>,
+    /// Segment size negotiated, options taken off, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mss_bytes: Option<u32>,
+    /// Segment size that this interface's MTU would carry, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mss_expected_bytes: Option<u32>,
+    /// Metrics of the route that are not the default: `mtu`, `advmss`, `window`, …
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub route_metrics: BTreeMap<String, u32>,
+    /// Time to connect, µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_us: Option<f64>,
+}
+
+/// The main job: a path examined.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Check {
+    /// [`CHECK_SCHEMA`].
+    pub schema: String,
+    /// Whether it ended as planned.
+    pub status: Status,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// The endpoint as the user named it.
+    pub host: String,
+    /// Route, MTU, connect time.
+    pub path: PathFacts,
+    /// No endpoint answered there: only what one end can see was examined.
+    #[serde(default)]
+    pub one_sided: bool,
+    /// Client to endpoint: the median run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up: Option<Record>,
+    /// Endpoint to client: the median run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub down: Option<Record>,
+    /// All runs of `up`: throughput as one figure, modes or a drift.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up_throughput_bps: Option<Figure>,
+    /// All runs of `down`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub down_throughput_bps: Option<Figure>,
+    /// Round trips of small requests on the idle path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_latency_us: Option<LatencySummary>,
+    /// The same beside the bulk transfers: the larger of both directions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loaded_latency_us: Option<LatencySummary>,
+    /// Loaded latency by direction.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub loaded_latency_by_direction_us: BTreeMap<String, LatencySummary>,
+    /// What to keep in mind of the whole.
+    #[serde(default)]
+    pub caveats: Vec<Caveat>,
+    /// Both ends.
+    pub environment: Environment,
+}

@@ -1,0 +1,20 @@
+//! The one document that a run leaves.
+//!
+//! Field names are the contract with scripts and notebooks: adding is free, renaming is a new version
+//! of the schema. Every key carries its unit. A key is absent where the workload, the protocol or the
+//! kernel has no such figure; it is never zero for "not known".
+
+mod caveat;
+mod document;
+mod environment;
+mod evidence;
+
+pub use caveat::{Caveat, CaveatKind};
+pub use document::{
+    CHECK_SCHEMA, Check, Directional, FlowRecord, Interval, PathFacts, RECORD_SCHEMA, Record,
+    SWEEP_SCHEMA, SizeFigure, Status, Sweep,
+};
+pub use environment::{CpuFacts, DeviceFacts, Environment, HostFacts};
+pub use evidence::{
+    CpuSeconds, EndReport, GapSummary, SocketMemory, TcpEvidence, TcpSample, UdpEvidence,
+};

@@ -1,0 +1,102 @@
+//! The control session as two pure state machines: [`Client`] and [`Server`].
+//!
+//! Both have one shape: bytes in by `handle_input`, time in by `handle_timeout`, and out come bytes
+//! (`poll_transmit`), events (`poll_event`) and the time of the next deadline (`poll_timeout`). Time is a
+//! [`Duration`] since any fixed moment. Neither ever waits without a deadline.
+//!
+//! ```text
+//! client                                   server
+//!   Hello (64 bytes, see wire) ─────────────▶
+//!   [Noise handshake, if sealed] ◀──────────▶
+//!   Introduce ──────────────────────────────▶
+//!   ◀─────────────────────── Welcome | Refuse
+//!   Open(test) ─────────────────────────────▶           ┐
+//!   ◀──────────────────────── Opened | Refuse           │
+//!   data connections, each with its Hello ──▶           │
+//!   ◀───────────────────────────────── Ready            │ as often as
+//!   Begin ──────────────────────────────────▶           │ the client likes
+//!   Alive ───────────▶ ◀──── Progress, Finished         │
+//!   End ────────────────────────────────────▶           │
+//!   ◀──────────────────────────────── Report            ┘
+//!   Bye ────────────────────────────────────▶
+//! ```
+
+mod channel;
+mod client;
+mod server;
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+pub use client::{Client, ClientEvent};
+pub use server::{Server, ServerEvent};
+
+use crate::wire::message::{Refusal, RefusalReason};
+use crate::wire::{FrameError, SealError};
+
+/// From the connection to the end of the handshake.
+pub const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Without a test, a client may think so long between two of them.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// From `Opened` to the last data connection, and from `Ready` to `Begin`.
+pub const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Without a word from the peer while a test runs.
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often each end says that it is there while a test runs.
+pub const ALIVE_EVERY: Duration = Duration::from_secs(1);
+/// From `End` to the report.
+pub const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// What a test may take longer than its own time, for queues to drain.
+pub const GRACE: Duration = Duration::from_secs(30);
+
+/// Why a session ended before its time.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum SessionError {
+    /// The bytes are no frames of linerate's.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The key is wrong.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// The peer said no.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
+    /// A message that has no place here.
+    #[error("the peer sent a message that has no place here: {0}")]
+    OutOfTurn(&'static str),
+    /// A message that is none.
+    #[error("the peer sent a message that cannot be read: {0}")]
+    Message(String),
+    /// Something took too long.
+    #[error("timed out: {0}")]
+    Timeout(&'static str),
+    /// The connection ended.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// The peer offers no encryption where this end has a key, or the other way round.
+    #[error("{0}")]
+    Key(&'static str),
+    /// The answer came from another kind of server.
+    #[error("{0} answers there, not `linerate serve`")]
+    NotLinerate(&'static str),
+}
+
+impl SessionError {
+    /// What to tell the peer before hanging up.
+    fn refusal(&self) -> Refusal {
+        let reason = match self {
+            Self::Refused(refusal) => refusal.reason,
+            Self::Seal(_) | Self::Key(_) => RefusalReason::Key,
+            Self::Timeout(_) => RefusalReason::Timeout,
+            _ => RefusalReason::Protocol,
+        };
+        Refusal {
+            reason,
+            message: self.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! The endpoint's half of the session.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::plan::Test;
+use crate::wire::message::{
+    ClientMessage, HalfReport, MAX_CLIENT_FRAME, Progress, Refusal, RefusalReason, ServerMessage,
+    Welcome,
+};
+use crate::wire::{Key, Seal};
+
+use super::channel::{Channel, Incoming};
+use super::{
+    GRACE, GREETING_TIMEOUT, IDLE_TIMEOUT, OPENING_TIMEOUT, REPORT_TIMEOUT, SILENCE_TIMEOUT,
+    SessionError,
+};
+
+/// Longest body before the client has proved its key.
+const MAX_GREETING_FRAME: usize = 4 << 10;
+
+/// What the driver of a [`Server`] is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ServerEvent {
+    /// Make ready for this test; it was checked and is within the limits. Answer by
+    /// [`Server::opened`] or [`Server::refuse`].
+    Open(Box<Test>),
+    /// Begin.
+    Begin,
+    /// Stop and hand in the account by [`Server::report`].
+    End,
+    /// The session is over: said goodbye to, or the reason.
+    Closed(Option<SessionError>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Handshake,
+    Introduction,
+    Idle,
+    Opening,
+    Binding,
+    Ready,
+    Running,
+    Reporting,
+    Closed,
+}
+
+/// The endpoint's half, from after the client's hello; see the module's picture.
+#[derive(Debug)]
+pub struct Server {
+    channel: Channel,
+    state: State,
+    welcome: Option<Box<Welcome>>,
+    limits: crate::wire::message::Limits,
+    operations: Vec<String>,
+    events: VecDeque<ServerEvent>,
+    deadline: Duration,
+    /// Latest end of the running test.
+    run_until: Option<Duration>,
+    planned: Option<Duration>,
+}
+
+impl Server {
+    /// A session whose client's hello was read; `sealed` is what the hello said.
+    pub fn new(now: Duration, welcome: Welcome, key: Option<&Key>, sealed: bool) -> Self {
+        let mut server = Self {
+            channel: Channel::new(MAX_GREETING_FRAME, None),
+            state: State::Introduction,
+            limits: welcome.limits,
+            operations: welcome.operations.clone(),
+            welcome: Some(Box::new(welcome)),
+            events: VecDeque::new(),
+            deadline: now + GREETING_TIMEOUT,
+            run_until: None,
+            planned: None,
+        };
+        match (key, sealed) {
+            (Some(key), true) => match Seal::server(key) {
+                Ok(seal) => {
+                    server.channel = Channel::new(MAX_GREETING_FRAME, Some(seal));
+                    server.state = State::Handshake;
+                }
+                Err(error) => server.fail(error.into()),
+            },
+            (None, false) => {}
+            (Some(_), false) => server.fail(SessionError::Key(
+                "the endpoint takes only clients with its key: give --key-file",
+            )),
+            (None, true) => server.fail(SessionError::Key(
+                "the endpoint has no key: leave --key-file out, or start it with one",
+            )),
+        }
+        server
+    }
+
+    /// Bytes from the client.
+    pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.channel.push(bytes);
+        while self.state != State::Closed {
+            match self.channel.next() {
+                Ok(None) => return,
+                Ok(Some(incoming)) => {
+                    if let Err(error) = self.take(now, incoming) {
+                        self.fail(error);
+                    }
+                }
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    /// The connection ended.
+    pub fn handle_close(&mut self) {
+        if self.state != State::Closed {
+            self.close(Some(SessionError::Closed));
+        }
+    }
+
+    fn take(
+        &mut self,
+        now: Duration,
+        incoming: Incoming<ClientMessage>,
+    ) -> Result<(), SessionError> {
+        let message = match incoming {
+            Incoming::Handshake => {
+                self.channel.send_handshake()?;
+                self.state = State::Introduction;
+                return Ok(());
+            }
+            Incoming::Message(message) => message,
+        };
+        match (message, self.state) {
+            (ClientMessage::Introduce { .. }, State::Introduction) => {
+                self.channel.set_limit(MAX_CLIENT_FRAME);
+                self.enter(State::Idle, now + IDLE_TIMEOUT);
+                match self.welcome.take() {
+                    Some(welcome) => self.channel.send(&ServerMessage::Welcome(welcome)),
+                    None => Err(SessionError::OutOfTurn("a second introduction")),
+                }
+            }
+            (ClientMessage::Open { test }, State::Idle) => self.take_test(now, test),
+            (ClientMessage::Begin, State::Ready) => {
+                self.enter(State::Running, now + SILENCE_TIMEOUT);
+                self.run_until = self.planned.map(|planned| now + planned + GRACE);
+                self.events.push_back(ServerEvent::Begin);
+                Ok(())
+            }
+            (ClientMessage::Alive, State::Running) => {
+                self.deadline = now + SILENCE_TIMEOUT;
+                Ok(())
+            }
+            // A client may give up a test at any time; what there is, is reported.
+            (ClientMessage::End, State::Binding | State::Ready | State::Running) => {
+                self.enter(State::Reporting, now + REPORT_TIMEOUT);
+                self.events.push_back(ServerEvent::End);
+                Ok(())
+            }
+            (ClientMessage::Bye, _) => {
+                self.close(None);
+                Ok(())
+            }
+            _ => Err(SessionError::OutOfTurn("from the client")),
+        }
+    }
+
+    fn take_test(&mut self, now: Duration, test: Box<Test>) -> Result<(), SessionError> {
+        if let Err(refusal) = self.admissible(&test) {
+            self.deadline = now + IDLE_TIMEOUT;
+            return self.channel.send(&ServerMessage::Refuse(refusal));
+        }
+        // A count or an amount has no time of its own: it gets all that the owner allows.
+        let seconds = test.seconds().unwrap_or(self.limits.seconds);
+        self.planned = Some(Duration::from_secs_f64(seconds.min(self.limits.seconds)));
+        self.enter(State::Opening, now + OPENING_TIMEOUT);
+        self.events.push_back(ServerEvent::Open(test));
+        Ok(())
+    }
+
+    fn admissible(&self, test: &Test) -> Result<(), Refusal> {
+        let refuse = |reason, message: String| Err(Refusal { reason, message });
+        if let Err(error) = test.check() {
+            return refuse(RefusalReason::Test, error.to_string());
+        }
+        let operation = match test.workload() {
+            crate::plan::Workload::Stream => "stream",
+            crate::plan::Workload::Rr => "rr",
+            crate::plan::Workload::Crr => "crr",
+        };
+        if !self.operations.iter().any(|name| name == operation) {
+            return refuse(
+                RefusalReason::Test,
+                format!("the endpoint does not have the operation {operation}"),
+            );
+        }
+        let limits = &self.limits;
+        if test.flows() > limits.streams {
+            return refuse(
+                RefusalReason::Limit,
+                format!(
+                    "the endpoint allows {} streams in all, {} were asked for",
+                    limits.streams,
+                    test.flows()
+                ),
+            );
+        }
+        match test.seconds() {
+            Some(seconds) if seconds > limits.seconds => refuse(
+                RefusalReason::Limit,
+                format!(
+                    "the endpoint allows {} s, {seconds} s were asked for",
+                    limits.seconds
+                ),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// The test can be done: the client may connect its flows.
+    pub fn opened(&mut self, now: Duration) {
+        self.answer(State::Opening, State::Binding, &ServerMessage::Opened);
+        self.deadline = now + OPENING_TIMEOUT;
+    }
+
+    /// The test cannot be done here; the session goes on.
+    pub fn refuse(&mut self, now: Duration, reason: RefusalReason, message: String) {
+        let refusal = ServerMessage::Refuse(Refusal { reason, message });
+        self.answer(State::Opening, State::Idle, &refusal);
+        self.deadline = now + IDLE_TIMEOUT;
+    }
+
+    /// All flows are bound.
+    pub fn ready(&mut self, now: Duration) {
+        self.answer(State::Binding, State::Ready, &ServerMessage::Ready);
+        self.deadline = now + OPENING_TIMEOUT;
+    }
+
+    /// What has arrived so far.
+    pub fn progress(&mut self, progress: Progress) {
+        if self.state == State::Running {
+            self.answer(
+                State::Running,
+                State::Running,
+                &ServerMessage::Progress(progress),
+            );
+        }
+    }
+
+    /// This end has nothing more to send or to receive.
+    pub fn finished(&mut self) {
+        if self.state == State::Running {
+            self.answer(State::Running, State::Running, &ServerMessage::Finished);
+        }
+    }
+
+    /// The account of the test that ended.
+    pub fn report(&mut self, now: Duration, report: HalfReport) {
+        let message = ServerMessage::Report(Box::new(report));
+        self.answer(State::Reporting, State::Idle, &message);
+        self.deadline = now + IDLE_TIMEOUT;
+        self.run_until = None;
+    }
+
+    /// Ends the session with a reason that the client is told.
+    pub fn hang_up(&mut self, reason: RefusalReason, message: &str) {
+        if self.state != State::Closed {
+            self.fail(SessionError::Refused(Refusal {
+                reason,
+                message: message.to_owned(),
+            }));
+        }
+    }
+
+    fn answer(&mut self, from: State, to: State, message: &ServerMessage) {
+        // The driver may answer a test that the client has just given up: that is no error.
+        if self.state != from {
+            return;
+        }
+        self.state = to;
+        if let Err(error) = self.channel.send(message) {
+            self.fail(error);
+        }
+    }
+
+    fn enter(&mut self, state: State, deadline: Duration) {
+        self.state = state;
+        self.deadline = deadline;
+    }
+
+    fn fail(&mut self, error: SessionError) {
+        if self.channel.is_sealed() && self.state == State::Handshake {
+            // Nobody there has the key: the reason goes out in clear, and says nothing secret.
+            self.channel.unseal();
+        }
+        // The session ends either way: a refusal that cannot be encoded changes nothing.
+        let _ = self.channel.send(&ServerMessage::Refuse(error.refusal()));
+        self.close(Some(error));
+    }
+
+    fn close(&mut self, error: Option<SessionError>) {
+        self.state = State::Closed;
+        self.events.push_back(ServerEvent::Closed(error));
+    }
+
+    /// Call at or after [`Server::poll_timeout`].
+    pub fn handle_timeout(&mut self, now: Duration) {
+        let overdue = self.run_until.is_some_and(|until| now >= until);
+        if self.state == State::Closed || (now < self.deadline && !overdue) {
+            return;
+        }
+        let waited_for = match self.state {
+            State::Handshake | State::Introduction => "the client did not greet in time",
+            State::Idle => "the client asked for nothing in time",
+            State::Opening | State::Reporting => "the endpoint was too slow",
+            State::Binding => "the client's data connections did not come in time",
+            State::Ready => "the client did not begin in time",
+            State::Running if overdue => "the test took longer than the endpoint allows",
+            State::Running => "the client fell silent",
+            State::Closed => return,
+        };
+        self.fail(SessionError::Timeout(waited_for));
+    }
+
+    /// When to call [`Server::handle_timeout`]; `None` when the session is over.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        match (self.state, self.run_until) {
+            (State::Closed, _) => None,
+            (State::Running, Some(until)) => Some(self.deadline.min(until)),
+            _ => Some(self.deadline),
+        }
+    }
+
+    /// Bytes for the client.
+    pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+        self.channel.poll_transmit()
+    }
+
+    /// What happened.
+    pub fn poll_event(&mut self) -> Option<ServerEvent> {
+        self.events.pop_front()
+    }
+
+    /// Whether nothing more will come of it, once its last bytes are sent.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+}

@@ -1,0 +1,167 @@
+//! Type, length, body.
+
+use thiserror::Error;
+
+/// Bytes before the body: type, then a 24-bit big-endian length.
+pub const FRAME_HEADER: usize = 4;
+
+/// What a frame's body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameKind {
+    /// A message in clear.
+    Clear,
+    /// A message of the Noise handshake.
+    Handshake,
+    /// A message, encrypted.
+    Sealed,
+}
+
+/// A whole frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// What the body is.
+    pub kind: FrameKind,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// The bytes are no frame, or one too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// The type is none of linerate's.
+    #[error("a frame begins with byte {0:#04x}, which is none of linerate's")]
+    Kind(u8),
+    /// The body is longer than the receiver takes here.
+    #[error("a frame of {length} bytes was announced where at most {limit} are taken")]
+    TooLong {
+        /// Announced.
+        length: usize,
+        /// Taken.
+        limit: usize,
+    },
+}
+
+impl Frame {
+    /// The bytes to send, or `None` if the body does not fit 24 bits of length.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let length = u32::try_from(self.body.len())
+            .ok()
+            .filter(|length| *length < 1 << 24)?;
+        let kind: u32 = match self.kind {
+            FrameKind::Clear => 1,
+            FrameKind::Handshake => 2,
+            FrameKind::Sealed => 3,
+        };
+        let mut bytes = Vec::with_capacity(FRAME_HEADER + self.body.len());
+        bytes.extend_from_slice(&(kind << 24 | length).to_be_bytes());
+        bytes.extend_from_slice(&self.body);
+        Some(bytes)
+    }
+}
+
+/// Puts frames together from pieces of any size. Holds at most one frame and what came with it.
+#[derive(Debug)]
+pub struct FrameReader {
+    buffer: Vec<u8>,
+    limit: usize,
+}
+
+impl FrameReader {
+    /// Takes bodies of at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            buffer: Vec::new(),
+            limit,
+        }
+    }
+
+    /// Changes the limit for the frames to come.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Takes bytes as they come.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame, `None` if more bytes are needed.
+    ///
+    /// # Errors
+    /// The stream is of no use after one: its frames can no longer be told apart.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+        let Some(&first) = self.buffer.first() else {
+            return Ok(None);
+        };
+        // Before the length is complete, so that another protocol is known by its first byte.
+        let kind = match first {
+            1 => FrameKind::Clear,
+            2 => FrameKind::Handshake,
+            3 => FrameKind::Sealed,
+            other => return Err(FrameError::Kind(other)),
+        };
+        let Some(header) = self.buffer.first_chunk::<FRAME_HEADER>() else {
+            return Ok(None);
+        };
+        let length = (u32::from_be_bytes(*header) & 0x00ff_ffff) as usize;
+        if length > self.limit {
+            return Err(FrameError::TooLong {
+                length,
+                limit: self.limit,
+            });
+        }
+        let end = FRAME_HEADER + length;
+        if self.buffer.len() < end {
+            return Ok(None);
+        }
+        let body = self.buffer[FRAME_HEADER..end].to_vec();
+        self.buffer.drain(..end);
+        Ok(Some(Frame { kind, body }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn frames_survive_any_cut(bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..6), cut in 1usize..50) {
+            let frames: Vec<Frame> = bodies
+                .into_iter()
+                .map(|body| Frame { kind: FrameKind::Clear, body })
+                .collect();
+            let wire: Vec<u8> = frames.iter().flat_map(|f| f.encode().unwrap()).collect();
+            let mut reader = FrameReader::new(200);
+            let mut seen = Vec::new();
+            for piece in wire.chunks(cut) {
+                reader.push(piece);
+                while let Some(frame) = reader.next_frame().unwrap() {
+                    seen.push(frame);
+                }
+            }
+            prop_assert_eq!(seen, frames);
+        }
+    }
+
+    #[test]
+    fn a_frame_over_the_limit_is_refused_by_its_header_alone() {
+        let mut reader = FrameReader::new(100);
+        reader.push(&[1, 0, 0, 101]);
+        assert_eq!(
+            reader.next_frame(),
+            Err(FrameError::TooLong {
+                length: 101,
+                limit: 100
+            })
+        );
+    }
+
+    #[test]
+    fn another_protocol_is_known_by_its_first_byte() {
+        let mut reader = FrameReader::new(100);
+        reader.push(b"H");
+        assert_eq!(reader.next_frame(), Err(FrameError::Kind(b'H')));
+    }
+}

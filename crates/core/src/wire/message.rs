@@ -1,0 +1,218 @@
+//! What the two ends of a control connection say to each other.
+//!
+//! A message that this version does not know is an error of its own kind, so that a peer can be told;
+//! a field that it does not know is skipped. Every new operation has a name in [`Welcome::operations`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{Direction, Test};
+use crate::record::{Caveat, EndReport, HostFacts, TcpEvidence, TcpSample};
+use crate::stats::HistogramBuckets;
+
+/// Longest body that an endpoint takes from a client.
+pub const MAX_CLIENT_FRAME: usize = 64 << 10;
+/// Longest body that a client takes from an endpoint: a report of 256 flows with their samples.
+pub const MAX_SERVER_FRAME: usize = 8 << 20;
+
+/// Client to endpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub enum ClientMessage {
+    /// First: who is there.
+    Introduce {
+        /// Version of the client's linerate.
+        software: String,
+    },
+    /// Make ready for this test.
+    Open {
+        /// The test.
+        test: Box<Test>,
+    },
+    /// All flows are there: begin.
+    Begin,
+    /// Still here; sent at least every second while a test runs.
+    Alive,
+    /// The run is over for the client: stop and report.
+    End,
+    /// No more tests.
+    Bye,
+}
+
+/// Endpoint to client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub enum ServerMessage {
+    /// Answer to `Introduce`.
+    Welcome(Box<Welcome>),
+    /// No: to `Introduce`, `Open` or at any time.
+    Refuse(Refusal),
+    /// Answer to `Open`: connect the flows.
+    Opened,
+    /// All flows are bound.
+    Ready,
+    /// While a test runs, at least every second.
+    Progress(Progress),
+    /// The endpoint has received, or sent, all that it was to.
+    Finished,
+    /// Answer to `End`.
+    Report(Box<HalfReport>),
+}
+
+/// What an endpoint is and allows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Version of the endpoint's linerate.
+    pub software: String,
+    /// Names the session to its data connections: 32 hexadecimal digits.
+    pub token: String,
+    /// Operations that the endpoint has: `stream`, `rr`, `crr`, …
+    pub operations: Vec<String>,
+    /// What its owner allows.
+    pub limits: Limits,
+    /// Its host.
+    pub facts: Box<HostFacts>,
+}
+
+/// What the owner of an endpoint allows.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Clients at once.
+    pub clients: u32,
+    /// Flows of a test, over both directions.
+    pub streams: u32,
+    /// Length of a test with its warm-up, seconds.
+    pub seconds: f64,
+    /// Rate of a test over all its flows, bits per second; `None` is without limit.
+    pub rate_bps: Option<u64>,
+}
+
+/// Why not, with the number that decided it where there is one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// For programs.
+    pub reason: RefusalReason,
+    /// For people, with the number.
+    pub message: String,
+}
+
+/// Kinds of refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalReason {
+    /// As many clients as allowed are there.
+    Busy,
+    /// The endpoint has a key and the client none, or another.
+    Key,
+    /// Another version.
+    Version,
+    /// More than the owner allows.
+    Limit,
+    /// The test makes no sense, or this host cannot do it.
+    Test,
+    /// The message was not understood or came out of turn.
+    Protocol,
+    /// The endpoint failed.
+    Failed,
+    /// It is shutting down.
+    Stopping,
+    /// The client was too slow.
+    Timeout,
+    /// A reason that this version does not know.
+    #[serde(other)]
+    Other,
+}
+
+/// What the endpoint has received so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Since `Begin`, seconds.
+    pub at_s: f64,
+    /// Payload received over all its receiving flows since `Begin`, bytes.
+    pub received_bytes: u64,
+}
+
+/// One end's account of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HalfReport {
+    /// Each flow as this end saw it.
+    pub flows: Vec<FlowHalf>,
+    /// What this end spent as a sender and as a receiver; one host, so the host-wide figures are equal.
+    pub end: EndReport,
+    /// Its host.
+    pub facts: Box<HostFacts>,
+    /// Its own doubts.
+    pub caveats: Vec<Caveat>,
+}
+
+/// One end's account of one flow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowHalf {
+    /// Number of the flow.
+    pub id: u32,
+    /// Which way its payload goes.
+    pub direction: Direction,
+    /// Whether this end is the sender.
+    pub sends: bool,
+    /// Local address and port.
+    pub local: String,
+    /// Remote address and port.
+    pub remote: String,
+    /// Payload bytes sent or received in the measured time.
+    pub bytes: u64,
+    /// Messages written, datagrams sent or received, in the measured time.
+    pub messages: u64,
+    /// The measured time at this end, seconds.
+    pub seconds: f64,
+    /// Payload received (or sent) by the end of each sampling step: (µs since measured time began, bytes since then).
+    #[serde(default)]
+    pub steps: Vec<(u64, u64)>,
+    /// TCP's evidence of this end.
+    #[serde(default)]
+    pub tcp: Option<TcpEvidence>,
+    /// Its course.
+    #[serde(default)]
+    pub samples: Vec<TcpSample>,
+    /// UDP as sent.
+    #[serde(default)]
+    pub udp_sent: Option<UdpSent>,
+    /// UDP as received.
+    #[serde(default)]
+    pub udp_received: Option<UdpReceived>,
+    /// Bytes that differ from the pattern.
+    #[serde(default)]
+    pub corrupted_bytes: Option<u64>,
+    /// CPU share of this flow's thread, percent of one CPU.
+    #[serde(default)]
+    pub thread_percent: f64,
+}
+
+/// What a UDP sender counted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UdpSent {
+    /// Datagrams handed to the kernel in the measured time.
+    pub sent: u64,
+    /// Sends refused for want of buffers.
+    pub refused: u64,
+    /// Gaps between departures, ns.
+    pub gaps: Option<HistogramBuckets>,
+}
+
+/// What a UDP receiver counted of the measured phase.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UdpReceived {
+    /// Different datagrams.
+    pub received: u64,
+    /// Again.
+    pub duplicated: u64,
+    /// After a later one.
+    pub reordered: u64,
+    /// Dropped by the socket's buffer, over the whole flow.
+    pub socket_drops: u64,
+    /// RFC 3550 jitter, ns.
+    pub jitter_ns: f64,
+    /// Not linerate's or altered.
+    pub malformed: u64,
+}

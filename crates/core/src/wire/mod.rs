@@ -1,0 +1,25 @@
+//! Bytes on the wire. Everything that a stranger can send is parsed here, with a limit on each length.
+//!
+//! * [`Hello`]: the first 64 bytes that a client sends on any TCP connection. Its first byte is not
+//!   printable and it is longer than an iperf3 cookie (37 printable bytes), so that one port can serve
+//!   both, and so that a real iperf3 server answers it instead of waiting for more.
+//! * [`Frame`]: what follows on a control connection, both ways: type, length, body.
+//! * [`message`]: the bodies: JSON, so that old and new versions can skip what they do not know.
+//! * [`Seal`]: the same frames under Noise `NNpsk0` where the endpoint has a key.
+//! * [`DatagramHeader`] and [`Knock`]: UDP payload, and the challenge that comes before it.
+
+mod datagram;
+mod frame;
+mod hello;
+pub mod message;
+mod pattern;
+mod seal;
+
+pub use datagram::{DATAGRAM_HEADER, DatagramHeader, KNOCK_BYTES, Knock, KnockKind, Phase};
+pub use frame::{FRAME_HEADER, Frame, FrameError, FrameKind, FrameReader};
+pub use hello::{HELLO_BYTES, Hello, HelloError, HelloKind, Token, is_hello_start};
+pub use pattern::Pattern;
+pub use seal::{Key, KeyError, Seal, SealError};
+
+/// Version of everything in this module. A peer of another version is told both numbers.
+pub const WIRE_VERSION: u16 = 1;

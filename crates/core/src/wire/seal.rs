@@ -1,0 +1,273 @@
+//! Encryption and authentication of the control channel by a shared key.
+//!
+//! Noise `NNpsk0_25519_ChaChaPoly_BLAKE2s` (noiseprotocol.org, revision 34): both ends prove the key in
+//! the first message, and each session has fresh keys. The ephemeral keys are the one thing in core
+//! that is random of its own: `snow` takes them from the operating system, since a seeded key is none.
+
+use thiserror::Error;
+
+const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+/// Noise limits a message to 65,535 bytes, of which 16 are the tag.
+const CHUNK: usize = 65_535;
+const TAG: usize = 16;
+
+/// A shared key of 32 bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key([u8; 32]);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// A key file that holds no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "a key is 64 hexadecimal digits (32 bytes), this has {digits}; make one with: head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n'"
+)]
+pub struct KeyError {
+    digits: usize,
+}
+
+impl Key {
+    /// The key in the text of a key file: 64 hexadecimal digits, blanks and line ends ignored.
+    ///
+    /// # Errors
+    /// The text is anything else; it is not repeated in the message, since it may be secret.
+    pub fn from_text(text: &str) -> Result<Self, KeyError> {
+        let digits: Vec<u8> = text
+            .chars()
+            .filter(|c| !c.is_whitespace())
+            .map_while(|c| c.to_digit(16).map(|digit| digit as u8))
+            .collect();
+        let clean = text.chars().filter(|c| !c.is_whitespace()).count() == digits.len();
+        let mut key = [0; 32];
+        if !clean || digits.len() != 2 * key.len() {
+            return Err(KeyError {
+                digits: digits.len(),
+            });
+        }
+        for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = pair[0] << 4 | pair[1];
+        }
+        Ok(Self(key))
+    }
+}
+
+/// The handshake or a message could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SealError {
+    /// Another key, or no key, or altered on the way.
+    #[error("the peer's key is another one (or the bytes were altered on the way)")]
+    WrongKey,
+    /// The cipher could not be set up.
+    #[error("the cipher could not be set up")]
+    Setup,
+    /// A message before the handshake is done, or after it failed.
+    #[error("an encrypted message came before the handshake was done")]
+    NotReady,
+}
+
+enum State {
+    Handshake(Box<snow::HandshakeState>),
+    Transport(Box<snow::TransportState>),
+    Broken,
+}
+
+/// One end of a sealed channel.
+pub struct Seal {
+    state: State,
+}
+
+impl std::fmt::Debug for Seal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seal(…)")
+    }
+}
+
+impl Seal {
+    /// The client's end: it speaks first.
+    ///
+    /// # Errors
+    /// [`SealError::Setup`] if the operating system has no randomness.
+    pub fn client(key: &Key) -> Result<Self, SealError> {
+        Self::new(key, true)
+    }
+
+    /// The endpoint's end.
+    ///
+    /// # Errors
+    /// As [`Seal::client`].
+    pub fn server(key: &Key) -> Result<Self, SealError> {
+        Self::new(key, false)
+    }
+
+    fn new(key: &Key, client: bool) -> Result<Self, SealError> {
+        let parameters = PATTERN.parse().map_err(|_| SealError::Setup)?;
+        let builder = snow::Builder::new(parameters)
+            .psk(0, &key.0)
+            .map_err(|_| SealError::Setup)?;
+        let handshake = if client {
+            builder.build_initiator()
+        } else {
+            builder.build_responder()
+        };
+        Ok(Self {
+            state: State::Handshake(Box::new(handshake.map_err(|_| SealError::Setup)?)),
+        })
+    }
+
+    /// Whether messages can be sealed.
+    pub fn is_ready(&self) -> bool {
+        matches!(self.state, State::Transport(_))
+    }
+
+    /// This end's next message of the handshake.
+    ///
+    /// # Errors
+    /// [`SealError::Setup`] out of turn.
+    pub fn write_handshake(&mut self) -> Result<Vec<u8>, SealError> {
+        let State::Handshake(handshake) = &mut self.state else {
+            return Err(SealError::Setup);
+        };
+        let mut out = vec![0; 128];
+        let n = handshake
+            .write_message(&[], &mut out)
+            .map_err(|_| SealError::Setup)?;
+        out.truncate(n);
+        self.advance();
+        Ok(out)
+    }
+
+    /// The peer's next message of the handshake.
+    ///
+    /// # Errors
+    /// [`SealError::WrongKey`].
+    pub fn read_handshake(&mut self, message: &[u8]) -> Result<(), SealError> {
+        let State::Handshake(handshake) = &mut self.state else {
+            return Err(SealError::NotReady);
+        };
+        let mut out = vec![0; message.len().min(CHUNK)];
+        if handshake.read_message(message, &mut out).is_err() {
+            self.state = State::Broken;
+            return Err(SealError::WrongKey);
+        }
+        self.advance();
+        Ok(())
+    }
+
+    fn advance(&mut self) {
+        let State::Handshake(handshake) = &self.state else {
+            return;
+        };
+        if !handshake.is_handshake_finished() {
+            return;
+        }
+        if let State::Handshake(handshake) = std::mem::replace(&mut self.state, State::Broken)
+            && let Ok(transport) = handshake.into_transport_mode()
+        {
+            self.state = State::Transport(Box::new(transport));
+        }
+    }
+
+    /// Encrypts a message: Noise messages one after another, all but the last of full length.
+    ///
+    /// # Errors
+    /// [`SealError::NotReady`].
+    pub fn seal(&mut self, message: &[u8]) -> Result<Vec<u8>, SealError> {
+        let State::Transport(transport) = &mut self.state else {
+            return Err(SealError::NotReady);
+        };
+        let mut sealed = Vec::with_capacity(message.len() + TAG * (message.len() / CHUNK + 1));
+        let mut out = vec![0; CHUNK];
+        for piece in message.chunks(CHUNK - TAG) {
+            let n = transport
+                .write_message(piece, &mut out)
+                .map_err(|_| SealError::NotReady)?;
+            sealed.extend_from_slice(&out[..n]);
+        }
+        Ok(sealed)
+    }
+
+    /// Decrypts what [`Seal::seal`] made.
+    ///
+    /// # Errors
+    /// [`SealError::WrongKey`] if anything was altered, repeated or left out.
+    pub fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        let State::Transport(transport) = &mut self.state else {
+            return Err(SealError::NotReady);
+        };
+        let mut message = Vec::with_capacity(sealed.len());
+        let mut out = vec![0; CHUNK];
+        for piece in sealed.chunks(CHUNK) {
+            let n = transport
+                .read_message(piece, &mut out)
+                .map_err(|_| SealError::WrongKey)?;
+            message.extend_from_slice(&out[..n]);
+        }
+        Ok(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(digit: &str) -> Key {
+        Key::from_text(&digit.repeat(64)).unwrap()
+    }
+
+    fn pair() -> (Seal, Seal) {
+        let mut client = Seal::client(&key("a")).unwrap();
+        let mut server = Seal::server(&key("a")).unwrap();
+        server
+            .read_handshake(&client.write_handshake().unwrap())
+            .unwrap();
+        client
+            .read_handshake(&server.write_handshake().unwrap())
+            .unwrap();
+        (client, server)
+    }
+
+    #[test]
+    fn messages_of_every_length_pass_both_ways() {
+        let (mut client, mut server) = pair();
+        for length in [1, 100, CHUNK - TAG, CHUNK - TAG + 1, 300_000] {
+            let message = vec![7; length];
+            let sealed = client.seal(&message).unwrap();
+            assert_eq!(server.open(&sealed).unwrap(), message);
+            let sealed = server.seal(&message).unwrap();
+            assert_eq!(client.open(&sealed).unwrap(), message);
+        }
+    }
+
+    #[test]
+    fn another_key_is_refused_in_the_first_message() {
+        let mut client = Seal::client(&key("a")).unwrap();
+        let mut server = Seal::server(&key("b")).unwrap();
+        let first = client.write_handshake().unwrap();
+        assert_eq!(server.read_handshake(&first), Err(SealError::WrongKey));
+    }
+
+    #[test]
+    fn an_altered_or_repeated_message_is_refused() {
+        let (mut client, mut server) = pair();
+        let sealed = client.seal(b"begin").unwrap();
+        let mut altered = sealed.clone();
+        altered[2] ^= 1;
+        assert_eq!(server.open(&altered), Err(SealError::WrongKey));
+        let (mut client, mut server) = pair();
+        let sealed = client.seal(b"begin").unwrap();
+        server.open(&sealed).unwrap();
+        assert_eq!(server.open(&sealed), Err(SealError::WrongKey));
+    }
+
+    #[test]
+    fn a_key_file_holds_64_digits_and_nothing_else() {
+        assert!(Key::from_text(&format!(" {}\n", "0f".repeat(32))).is_ok());
+        assert!(Key::from_text("0f").is_err());
+        assert!(Key::from_text(&"xy".repeat(32)).is_err());
+        assert!(Key::from_text(&format!("{}zz", "0f".repeat(32))).is_err());
+    }
+}
