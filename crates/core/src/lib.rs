@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`units`] | rates, sizes, times, DSCP, endpoint names: parsing and printing |
 //! | [`plan`] | what is to be sent, with its limits |
+//! | [`pace`] | when the next unit of a paced sender is due |
 //! | [`record`] | the document that a run leaves: the JSON contract |
 //! | [`wire`] | bytes on the wire: hello, frames, messages, datagrams, encryption |
 //! | [`session`] | the control session of client and endpoint as pure state machines |
@@ -15,6 +16,7 @@
 //! | [`ceilings`] | what each cause would let through, and the verdict |
 
 pub mod ceilings;
+pub mod pace;
 pub mod plan;
 pub mod record;
 pub mod session;
