@@ -1,1 +1,5 @@
 //! linerate-sys
+
+pub mod poll;
+pub mod socket;
+pub mod tcp_info;

@@ -1,0 +1,149 @@
+//! Waiting for many sockets at once, and for one.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Waits for sockets to become readable (epoll, level-triggered). Each has a number of the caller's.
+#[derive(Debug)]
+pub struct Poller {
+    epoll: OwnedFd,
+    events: Vec<libc::epoll_event>,
+}
+
+impl Poller {
+    /// A poller without sockets.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: takes a flag and answers a new descriptor or −1.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            // SAFETY: the descriptor is new and nobody else's.
+            epoll: unsafe { OwnedFd::from_raw_fd(fd) },
+            events: vec![libc::epoll_event { events: 0, u64: 0 }; 256],
+        })
+    }
+
+    /// Watches `socket` under `number`. Dropping the socket ends it.
+    ///
+    /// # Errors
+    /// The socket is watched already, or the kernel's limit is reached.
+    pub fn add(&self, socket: &impl AsFd, number: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event {
+            events: (libc::EPOLLIN | libc::EPOLLRDHUP) as u32,
+            u64: number,
+        };
+        self.control(libc::EPOLL_CTL_ADD, socket, &mut event)
+    }
+
+    /// Watches `socket` no longer.
+    ///
+    /// # Errors
+    /// It was not watched.
+    pub fn remove(&self, socket: &impl AsFd) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        self.control(libc::EPOLL_CTL_DEL, socket, &mut event)
+    }
+
+    fn control(
+        &self,
+        operation: libc::c_int,
+        socket: &impl AsFd,
+        event: &mut libc::epoll_event,
+    ) -> io::Result<()> {
+        // SAFETY: both descriptors are open for the call, and the event is only read.
+        let result = unsafe {
+            libc::epoll_ctl(
+                self.epoll.as_raw_fd(),
+                operation,
+                socket.as_fd().as_raw_fd(),
+                event,
+            )
+        };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// The numbers of the sockets that have something, at most 256; none after `timeout` or a signal.
+    ///
+    /// # Errors
+    /// None that a caller can mend.
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<impl Iterator<Item = u64> + '_> {
+        // SAFETY: the kernel writes at most as many events as the vector holds.
+        let n = unsafe {
+            libc::epoll_wait(
+                self.epoll.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                self.events.len() as libc::c_int,
+                milliseconds(timeout),
+            )
+        };
+        let n = match usize::try_from(n) {
+            Ok(n) => n,
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => 0,
+                error => return Err(error),
+            },
+        };
+        Ok(self.events[..n].iter().map(|event| event.u64))
+    }
+}
+
+/// Waits until `socket` has something to read (or has ended); false after `timeout` or a signal.
+///
+/// # Errors
+/// None that a caller can mend.
+pub fn wait_readable(socket: &impl AsFd, timeout: Duration) -> io::Result<bool> {
+    let mut poll = libc::pollfd {
+        fd: socket.as_fd().as_raw_fd(),
+        events: libc::POLLIN | libc::POLLRDHUP,
+        revents: 0,
+    };
+    // SAFETY: one live pollfd, as the count says.
+    let n = unsafe { libc::poll(&raw mut poll, 1, milliseconds(timeout)) };
+    match n {
+        0 => Ok(false),
+        n if n > 0 => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            error => Err(error),
+        },
+    }
+}
+
+/// Rounded up: a wait that ends early would only be made again.
+fn milliseconds(timeout: Duration) -> libc::c_int {
+    let ms = timeout.as_nanos().div_ceil(1_000_000);
+    libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn the_number_of_the_socket_that_has_something_is_told() {
+        let quiet = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let busy = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut poller = Poller::new().unwrap();
+        poller.add(&quiet, 1).unwrap();
+        poller.add(&busy, 2).unwrap();
+        assert_eq!(poller.wait(Duration::ZERO).unwrap().count(), 0);
+        quiet.send_to(b"x", busy.local_addr().unwrap()).unwrap();
+        let numbers: Vec<u64> = poller.wait(Duration::from_secs(5)).unwrap().collect();
+        assert_eq!(numbers, [2]);
+        assert!(wait_readable(&busy, Duration::ZERO).unwrap());
+        poller.remove(&busy).unwrap();
+        assert_eq!(poller.wait(Duration::ZERO).unwrap().count(), 0);
+        assert!(!wait_readable(&quiet, Duration::ZERO).unwrap());
+    }
+}

@@ -1,0 +1,15 @@
+//! Sockets: making them, their options with read-back, their memory and queues.
+
+mod open;
+mod option;
+
+pub use open::{
+    Connecting, ListenOptions, Mptcp, connect, listen, mptcp_supported, tcp_socket, udp_socket,
+};
+pub(crate) use option::read_bytes;
+pub use option::{
+    MptcpInfo, OptionError, SocketMemory, bind_device, congestion, defer_accept, max_pacing_rate,
+    memory, mptcp_info, nodelay, notsent, path_mtu, receive_buffer, receive_timeout,
+    reset_on_close, send_buffer, set_congestion, set_defer_accept, set_max_pacing_rate, set_mss,
+    set_nodelay, set_receive_buffer, set_send_buffer, set_traffic_class, set_user_timeout, unread,
+};

@@ -1,0 +1,179 @@
+//! Making sockets.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Whether a TCP socket is to be Multipath TCP (RFC 8684).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mptcp {
+    /// Plain TCP.
+    Off,
+    /// MPTCP; the connection falls back to TCP by itself if the peer has none.
+    On,
+}
+
+/// How to listen.
+#[derive(Debug, Clone, Copy)]
+pub struct ListenOptions {
+    /// Connections that wait to be accepted.
+    pub backlog: u32,
+    /// Take MPTCP connections too.
+    pub mptcp: Mptcp,
+}
+
+/// A TCP socket that is made and not yet connected: set its options, then [`connect`] it.
+#[derive(Debug)]
+pub struct Connecting(Socket);
+
+impl std::os::fd::AsFd for Connecting {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn domain(address: &SocketAddr) -> Domain {
+    Domain::for_address(*address)
+}
+
+fn stream_protocol(mptcp: Mptcp) -> Protocol {
+    match mptcp {
+        Mptcp::Off => Protocol::TCP,
+        Mptcp::On => Protocol::from(libc::IPPROTO_MPTCP),
+    }
+}
+
+/// A TCP socket for the family of `peer`, bound to `source` if one is given.
+///
+/// # Errors
+/// No such family, no MPTCP (`EPROTONOSUPPORT`, `ENOPROTOOPT`), or not an address of this host.
+pub fn tcp_socket(
+    peer: SocketAddr,
+    source: Option<IpAddr>,
+    mptcp: Mptcp,
+) -> io::Result<Connecting> {
+    let socket = Socket::new(domain(&peer), Type::STREAM, Some(stream_protocol(mptcp)))?;
+    if let Some(source) = source {
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    Ok(Connecting(socket))
+}
+
+/// Connects within `timeout`.
+///
+/// # Errors
+/// [`io::ErrorKind::TimedOut`], refused, unreachable, …
+pub fn connect(socket: Connecting, peer: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+    socket.0.connect_timeout(&peer.into(), timeout)?;
+    Ok(socket.0.into())
+}
+
+/// Whether this kernel makes MPTCP sockets now.
+///
+/// # Errors
+/// The kernel's words: `ENOPROTOOPT` means that sysctl net.mptcp.enabled is 0, `EPROTONOSUPPORT` that
+/// the kernel was built without.
+pub fn mptcp_supported() -> io::Result<()> {
+    Socket::new(Domain::IPV4, Type::STREAM, Some(stream_protocol(Mptcp::On))).map(drop)
+}
+
+/// A listener on `address`. An IPv6 listener takes IPv6 alone, so that both families can have one.
+///
+/// # Errors
+/// The address is in use, not this host's, or needs privileges; no MPTCP.
+pub fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
+    let protocol = stream_protocol(options.mptcp);
+    let socket = Socket::new(domain(&address), Type::STREAM, Some(protocol))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    Ok(socket.into())
+}
+
+/// A UDP socket on `local`, connected to `peer` if one is given. With `shared`, other sockets that are
+/// shared too may have the same port: the kernel gives a datagram to the one connected to its sender.
+///
+/// # Errors
+/// The address is in use or not this host's.
+pub fn udp_socket(
+    local: SocketAddr,
+    peer: Option<SocketAddr>,
+    shared: bool,
+) -> io::Result<UdpSocket> {
+    let socket = Socket::new(domain(&local), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_address(shared)?;
+    if local.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&local.into())?;
+    if let Some(peer) = peer {
+        socket.connect(&peer.into())?;
+    }
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: ListenOptions = ListenOptions {
+        backlog: 8,
+        mptcp: Mptcp::Off,
+    };
+
+    #[test]
+    fn a_closed_port_refuses_within_the_timeout() {
+        let listener = listen("127.0.0.1:0".parse().unwrap(), OPTIONS).unwrap();
+        let peer = listener.local_addr().unwrap();
+        drop(listener);
+        let socket = tcp_socket(peer, None, Mptcp::Off).unwrap();
+        let error = connect(socket, peer, Duration::from_secs(5)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn both_families_listen_on_one_port() {
+        let v6 = listen("[::]:0".parse().unwrap(), OPTIONS).unwrap();
+        let port = v6.local_addr().unwrap().port();
+        listen(SocketAddr::from(([0, 0, 0, 0], port)), OPTIONS).unwrap();
+    }
+
+    #[test]
+    fn mptcp_listeners_take_mptcp_and_tcp_clients() {
+        if let Err(error) = mptcp_supported() {
+            eprintln!("SKIPPED: no MPTCP here: {error}");
+            return;
+        }
+        let options = ListenOptions {
+            mptcp: Mptcp::On,
+            ..OPTIONS
+        };
+        let listener = listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
+        let peer = listener.local_addr().unwrap();
+        for mptcp in [Mptcp::On, Mptcp::Off] {
+            let socket = tcp_socket(peer, None, mptcp).unwrap();
+            let client = connect(socket, peer, Duration::from_secs(5)).unwrap();
+            let (server, _) = listener.accept().unwrap();
+            for end in [&client, &server] {
+                let info = super::super::mptcp_info(end).unwrap();
+                assert_eq!(info.is_some(), mptcp == Mptcp::On);
+            }
+        }
+    }
+
+    #[test]
+    fn a_datagram_goes_to_the_socket_connected_to_its_sender() {
+        let door = udp_socket("127.0.0.1:0".parse().unwrap(), None, true).unwrap();
+        let local = door.local_addr().unwrap();
+        let client = udp_socket("127.0.0.1:0".parse().unwrap(), Some(local), false).unwrap();
+        let flow = udp_socket(local, client.local_addr().ok(), true).unwrap();
+        client.send(b"x").unwrap();
+        flow.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        assert_eq!(flow.recv(&mut [0; 8]).unwrap(), 1);
+    }
+}

@@ -1,0 +1,258 @@
+//! `TCP_INFO`: what the kernel knows of a TCP connection.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use crate::socket::OptionError;
+
+/// Length of `struct tcp_info` in Linux 6.18; longer answers are cut, shorter ones leave fields out.
+const LENGTH: usize = 280;
+
+/// The fields of the kernel's `struct tcp_info` (include/uapi/linux/tcp.h) that were ever of use, under
+/// their kernel names without `tcpi_`. `Option` fields came after Linux 4.9 and may be missing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Connection state, as `TCP_ESTABLISHED` = 1.
+    pub state: u8,
+    /// Congestion-avoidance state: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
+    pub ca_state: u8,
+    /// Consecutive timeouts without progress.
+    pub retransmits: u8,
+    /// Timestamps are in use (RFC 7323).
+    pub timestamps: bool,
+    /// Selective acknowledgements are in use (RFC 2018).
+    pub sack: bool,
+    /// ECN was negotiated (RFC 3168).
+    pub ecn: bool,
+    /// Window scale of this end's sends and of its receives, if both ends scale (RFC 7323).
+    pub window_scale: Option<(u8, u8)>,
+    /// The newest delivery-rate sample was limited by the application.
+    pub delivery_rate_app_limited: bool,
+    /// Retransmission timeout, µs.
+    pub rto: u32,
+    /// Largest segment that this end sends, options taken off, bytes.
+    pub snd_mss: u32,
+    /// Largest segment received, bytes.
+    pub rcv_mss: u32,
+    /// Segments under way.
+    pub unacked: u32,
+    /// Of them, reported as arrived.
+    pub sacked: u32,
+    /// Of them, held for lost.
+    pub lost: u32,
+    /// Of them, sent again.
+    pub retrans: u32,
+    /// Path MTU, bytes.
+    pub pmtu: u32,
+    /// Slow-start threshold, segments.
+    pub snd_ssthresh: u32,
+    /// Smoothed round-trip time, µs.
+    pub rtt: u32,
+    /// Its mean deviation, µs.
+    pub rttvar: u32,
+    /// Congestion window, segments.
+    pub snd_cwnd: u32,
+    /// MSS that this end advertised, bytes.
+    pub advmss: u32,
+    /// Reordering that is tolerated, segments.
+    pub reordering: u32,
+    /// Receiver's estimate of the round-trip time, µs.
+    pub rcv_rtt: u32,
+    /// Receive-window target of automatic tuning, bytes.
+    pub rcv_space: u32,
+    /// Segments sent again, all in all.
+    pub total_retrans: u32,
+    /// Pacing rate, bytes/s.
+    pub pacing_rate: u64,
+    /// Limit of the pacing rate, bytes/s; all ones if there is none.
+    pub max_pacing_rate: u64,
+    /// Payload acknowledged, bytes.
+    pub bytes_acked: u64,
+    /// Payload received, bytes.
+    pub bytes_received: u64,
+    /// Segments sent.
+    pub segs_out: u32,
+    /// Segments received.
+    pub segs_in: u32,
+    /// Bytes written and not yet sent.
+    pub notsent_bytes: Option<u32>,
+    /// Smallest round-trip time, µs.
+    pub min_rtt: Option<u32>,
+    /// Segments with payload received.
+    pub data_segs_in: Option<u32>,
+    /// Segments with payload sent.
+    pub data_segs_out: Option<u32>,
+    /// Delivery rate, bytes/s.
+    pub delivery_rate: Option<u64>,
+    /// Time with data to send or under way, µs; includes the two limited times.
+    pub busy_time: Option<u64>,
+    /// Time limited by the receiver's window, µs.
+    pub rwnd_limited: Option<u64>,
+    /// Time limited by the send buffer, µs.
+    pub sndbuf_limited: Option<u64>,
+    /// Segments delivered.
+    pub delivered: Option<u32>,
+    /// Segments delivered with a congestion mark.
+    pub delivered_ce: Option<u32>,
+    /// Payload sent, retransmissions included, bytes.
+    pub bytes_sent: Option<u64>,
+    /// Payload sent again, bytes.
+    pub bytes_retrans: Option<u64>,
+    /// Retransmissions that the peer reported as needless.
+    pub dsack_dups: Option<u32>,
+    /// Reordering events.
+    pub reord_seen: Option<u32>,
+    /// Segments received out of order.
+    pub rcv_ooopack: Option<u32>,
+    /// Window that the peer offers, bytes.
+    pub snd_wnd: Option<u32>,
+    /// Window that this end offers, before the limit of its scale, bytes.
+    pub rcv_wnd: Option<u32>,
+    /// Timeouts, all in all.
+    pub total_rto: Option<u16>,
+}
+
+impl TcpInfo {
+    /// Reads the connection's figures.
+    ///
+    /// # Errors
+    /// The socket is gone or is not TCP.
+    pub fn read(socket: &impl AsFd) -> Result<Self, OptionError> {
+        let mut bytes = [0; LENGTH];
+        let length =
+            crate::socket::read_bytes(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)
+                .map_err(|source| OptionError::Read {
+                    option: "TCP_INFO",
+                    source,
+                })?;
+        Self::parse(&bytes[..length]).ok_or_else(|| OptionError::Read {
+            option: "TCP_INFO",
+            source: io::ErrorKind::UnexpectedEof.into(),
+        })
+    }
+
+    /// Reads the kernel's layout, of any length from Linux 4.9's on; `None` if it is shorter.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let at = Layout(bytes);
+        let options = at.byte(5)?;
+        let scales = at.byte(6)?;
+        Some(Self {
+            state: at.byte(0)?,
+            ca_state: at.byte(1)?,
+            retransmits: at.byte(2)?,
+            timestamps: options & 1 != 0,
+            sack: options & 2 != 0,
+            ecn: options & 8 != 0,
+            window_scale: (options & 4 != 0).then_some((scales & 15, scales >> 4)),
+            delivery_rate_app_limited: at.byte(7)? & 1 != 0,
+            rto: at.u32(8)?,
+            snd_mss: at.u32(16)?,
+            rcv_mss: at.u32(20)?,
+            unacked: at.u32(24)?,
+            sacked: at.u32(28)?,
+            lost: at.u32(32)?,
+            retrans: at.u32(36)?,
+            pmtu: at.u32(60)?,
+            rtt: at.u32(68)?,
+            rttvar: at.u32(72)?,
+            snd_ssthresh: at.u32(76)?,
+            snd_cwnd: at.u32(80)?,
+            advmss: at.u32(84)?,
+            reordering: at.u32(88)?,
+            rcv_rtt: at.u32(92)?,
+            rcv_space: at.u32(96)?,
+            total_retrans: at.u32(100)?,
+            pacing_rate: at.u64(104)?,
+            max_pacing_rate: at.u64(112)?,
+            bytes_acked: at.u64(120)?,
+            bytes_received: at.u64(128)?,
+            segs_out: at.u32(136)?,
+            segs_in: at.u32(140)?,
+            notsent_bytes: at.u32(144),
+            min_rtt: at.u32(148),
+            data_segs_in: at.u32(152),
+            data_segs_out: at.u32(156),
+            delivery_rate: at.u64(160),
+            busy_time: at.u64(168),
+            rwnd_limited: at.u64(176),
+            sndbuf_limited: at.u64(184),
+            delivered: at.u32(192),
+            delivered_ce: at.u32(196),
+            bytes_sent: at.u64(200),
+            bytes_retrans: at.u64(208),
+            dsack_dups: at.u32(216),
+            reord_seen: at.u32(220),
+            rcv_ooopack: at.u32(224),
+            snd_wnd: at.u32(228),
+            rcv_wnd: at.u32(232),
+            total_rto: at.u16(240),
+        })
+    }
+}
+
+/// Fields at the kernel's offsets, `None` past the end.
+struct Layout<'a>(&'a [u8]);
+
+impl Layout<'_> {
+    fn byte(&self, offset: usize) -> Option<u8> {
+        self.0.get(offset).copied()
+    }
+
+    fn u16(&self, offset: usize) -> Option<u16> {
+        let bytes = self.0.get(offset..)?.first_chunk()?;
+        Some(u16::from_ne_bytes(*bytes))
+    }
+
+    fn u32(&self, offset: usize) -> Option<u32> {
+        let bytes = self.0.get(offset..)?.first_chunk()?;
+        Some(u32::from_ne_bytes(*bytes))
+    }
+
+    fn u64(&self, offset: usize) -> Option<u64> {
+        let bytes = self.0.get(offset..)?.first_chunk()?;
+        Some(u64::from_ne_bytes(*bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_transfer_shows_in_the_figures() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let sender = std::thread::spawn(move || {
+            client.write_all(&vec![0; 1_000_000]).unwrap();
+            // One byte back says that all has arrived, and acknowledges it.
+            client.read_exact(&mut [0]).unwrap();
+            TcpInfo::read(&client).unwrap()
+        });
+        server.read_exact(&mut vec![0; 1_000_000]).unwrap();
+        server.write_all(&[0]).unwrap();
+        let receiver = TcpInfo::read(&server).unwrap();
+        let sender = sender.join().unwrap();
+        assert_eq!(sender.state, 1);
+        assert_eq!(sender.bytes_acked, 1_000_000 + 1);
+        assert_eq!(receiver.bytes_received, 1_000_000);
+        assert!(sender.data_segs_out.is_none_or(|segments| segments > 0));
+        assert!(sender.timestamps && sender.sack);
+        assert!(sender.snd_mss > 500 && sender.pmtu > sender.snd_mss);
+        assert!(sender.min_rtt.is_none_or(|rtt| rtt > 0 && rtt < 1_000_000));
+    }
+
+    #[test]
+    fn every_length_is_read_without_panic_and_shorter_ones_leave_fields_out() {
+        let bytes = [1; 300];
+        for length in 0..300 {
+            let info = TcpInfo::parse(&bytes[..length]);
+            assert_eq!(info.is_some(), length >= 144, "{length}");
+            if let Some(info) = info {
+                assert_eq!(info.snd_wnd.is_some(), length >= 232, "{length}");
+            }
+        }
+    }
+}
