@@ -1,1 +1,3 @@
 //! linerate-sys
+
+pub mod proc;
