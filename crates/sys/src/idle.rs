@@ -63,8 +63,7 @@ impl IdleSpinners {
                 .map_err(|source| IdleError::Spawn { cpu, source })?;
             spinners.threads.push(thread);
         }
-        drop(report);
-        for prepared in reports {
+        for prepared in reports.iter().take(spinners.cpus()) {
             prepared?;
         }
         Ok(spinners)

@@ -321,8 +321,8 @@ mod tests {
             (CpuUsage::of_thread(), CpuUsage::of_process())
         });
         assert!(process.user + process.system >= thread.user);
-        let later = CpuUsage::of_process().since(&process);
-        assert!(later.user < process.user + CpuUsage::of_process().user);
+        assert!(CpuUsage::of_process().since(&process).user < CpuUsage::of_process().user);
+        assert_eq!(CpuUsage::default().since(&process), CpuUsage::default());
     }
 
     #[test]
@@ -348,7 +348,9 @@ mod tests {
             set_thread_name("linerate-sys:test").unwrap();
             assert_eq!(own_file("comm").trim_end(), "linerate-sys:te");
             set_timer_slack(Duration::ZERO).unwrap();
-            assert_eq!(own_file("timerslack_ns").trim(), "1");
+            // Not in a task's own directory, but in that which every thread's number has as well.
+            let slack = fs::read_to_string(format!("/proc/{}/timerslack_ns", thread_id())).unwrap();
+            assert_eq!(slack.trim(), "1");
             set_nice(19).unwrap();
             set_idle_policy().unwrap();
             // Fields 19 (nice) and 41 (policy) of proc(5); the name, which may hold spaces, ends with a parenthesis.
