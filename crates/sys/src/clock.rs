@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::proc::{ProcError, read_text};
 
-/// Nanoseconds of CLOCK_MONOTONIC: since some moment before, never backwards, the same for all processes of this boot.
+/// Nanoseconds of CLOCK_MONOTONIC: since some moment before, never backwards, the same for all
+/// processes of this boot.
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -17,8 +18,9 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec.cast_unsigned() * NANOSECONDS + now.tv_nsec.cast_unsigned()
 }
 
-/// Waits until `deadline_ns` of [`monotonic_ns`]: asleep until `spin` before it, then spinning, since a sleeping CPU
-/// wakes up late. Signals do not end it early. Returns at once if the deadline has passed.
+/// Waits until `deadline_ns` of [`monotonic_ns`]: asleep until `spin` before it, then spinning,
+/// since a sleeping CPU wakes up late. Signals do not end it early. Returns at once if the deadline
+/// has passed.
 ///
 /// About 150 us of `spin` cover the wake-up of most hosts; see also
 /// [`set_timer_slack`](crate::thread::set_timer_slack).
@@ -33,8 +35,9 @@ pub fn sleep_until(deadline_ns: u64, spin: Duration) {
     }
 }
 
-/// What one reading of the monotonic clock costs, in nanoseconds: the median of many short batches. Some 20 to 50 ns
-/// where it is read in user space; a microsecond where it takes a system call or a device's register.
+/// What one reading of the monotonic clock costs, in nanoseconds: the median of many short batches.
+/// Some 20 to 50 ns where it is read in user space; a microsecond where it takes a system call or a
+/// device's register.
 pub fn measure_reading_cost_ns() -> f64 {
     const BATCHES: usize = 65;
     const READINGS: u32 = 200;
@@ -80,16 +83,17 @@ impl ClockSource {
         })
     }
 
-    /// Whether the source is one of those that take a system call and a slow device for each reading. A `tsc` that is
-    /// available no more was found unstable by the kernel, and is the common reason.
+    /// Whether the source is one of those that take a system call and a slow device for each
+    /// reading. A `tsc` that is available no more was found unstable by the kernel, and is the
+    /// common reason.
     pub fn is_slow(&self) -> bool {
         const SLOW: [&str; 5] = ["acpi_pm", "hpet", "jiffies", "pit", "refined-jiffies"];
         SLOW.contains(&self.current.as_str())
     }
 }
 
-/// A moment as RFC 3339 writes it, in UTC with microseconds: `2026-11-21T09:29:14.000123Z`. Moments before 1970 are
-/// written as its first.
+/// A moment as RFC 3339 writes it, in UTC with microseconds: `2026-11-21T09:29:14.000123Z`. Moments
+/// before 1970 are written as its first.
 pub fn format_rfc3339(moment: SystemTime) -> String {
     let since_epoch = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = since_epoch.as_secs();
@@ -110,7 +114,8 @@ fn nanosleep_until(deadline_ns: u64) -> libc::c_int {
         tv_sec: seconds,
         tv_nsec: nanoseconds,
     };
-    // SAFETY: the pointer is to a live timespec that the call only reads; no remainder is asked for.
+    // SAFETY: the pointer is to a live timespec that the call only reads; no remainder is asked
+    // for.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,
@@ -121,8 +126,9 @@ fn nanosleep_until(deadline_ns: u64) -> libc::c_int {
     }
 }
 
-/// Year, month and day of a day since 1970-01-01 in the Gregorian calendar: `civil_from_days` of Howard Hinnant,
-/// "chrono-Compatible Low-Level Date Algorithms". Years begin in March, so that the leap day comes last.
+/// Year, month and day of a day since 1970-01-01 in the Gregorian calendar: `civil_from_days` of
+/// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms". Years begin in March, so that the
+/// leap day comes last.
 fn civil_date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

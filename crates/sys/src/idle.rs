@@ -10,7 +10,8 @@ use crate::thread::{self, ThreadError};
 /// The spinners could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum IdleError {
-    /// The CPUs are not known, or a spinner could not be bound to its CPU and given way to all others.
+    /// The CPUs are not known, or a spinner could not be bound to its CPU and given way to all
+    /// others.
     #[error("cannot keep the CPUs awake")]
     Schedule(#[from] ThreadError),
     /// A thread could not be started.
@@ -23,12 +24,13 @@ pub enum IdleError {
     },
 }
 
-/// One busy thread of policy SCHED_IDLE for each CPU that the process may use: a CPU that has something to run, however
-/// unimportant, need not be woken up, which takes tens to hundreds of microseconds in a guest.
+/// One busy thread of policy SCHED_IDLE for each CPU that the process may use: a CPU that has
+/// something to run, however unimportant, need not be woken up, which takes tens to hundreds of
+/// microseconds in a guest.
 ///
-/// The threads give way to all others at once and need no privilege, but the CPUs are never idle: no profile and no
-/// measure of CPU load is to be taken meanwhile, other guests and sibling hyper-threads feel it, and so does a cgroup's
-/// CPU quota. They end when this is dropped.
+/// The threads give way to all others at once and need no privilege, but the CPUs are never idle:
+/// no profile and no measure of CPU load is to be taken meanwhile, other guests and sibling
+/// hyper-threads feel it, and so does a cgroup's CPU quota. They end when this is dropped.
 #[derive(Debug)]
 #[must_use = "the spinners end when this is dropped"]
 pub struct IdleSpinners {
@@ -37,7 +39,8 @@ pub struct IdleSpinners {
 }
 
 impl IdleSpinners {
-    /// Starts the spinners, on the CPUs that the calling thread may run on. They spin when this returns.
+    /// Starts the spinners, on the CPUs that the calling thread may run on. They spin when this
+    /// returns.
     ///
     /// # Errors
     /// A thread cannot be started, bound to its CPU or given the policy; none is left behind then.
@@ -54,7 +57,8 @@ impl IdleSpinners {
                 .spawn(move || {
                     let prepared = prepare(cpu);
                     let ready = prepared.is_ok();
-                    // The receiver is gone only if another spinner failed, and then all are told to stop.
+                    // The receiver is gone only if another spinner failed, and then all are told to
+                    // stop.
                     let _ = report.send(prepared);
                     if ready {
                         spin(&stop);
@@ -85,7 +89,8 @@ impl Drop for IdleSpinners {
     }
 }
 
-/// Never spins at an ordinary priority: the policy comes before the loop, and its failure prevents it.
+/// Never spins at an ordinary priority: the policy comes before the loop, and its failure prevents
+/// it.
 fn prepare(cpu: u32) -> Result<(), ThreadError> {
     thread::set_idle_policy()?;
     thread::set_affinity(&[cpu])

@@ -18,9 +18,10 @@ pub struct SignalError(#[from] io::Error);
 
 /// What the signals that ask the process to end have said so far.
 ///
-/// The first asks for an end, of which the program is to take care. A Ctrl-C after that ends the process at once, with
-/// status 130 and without any drop: what is undone on drop is then left to the journal. A second SIGTERM or SIGHUP does
-/// not, since a closing terminal sends several. Once caught, the signals stay caught, also after this is dropped.
+/// The first asks for an end, of which the program is to take care. A Ctrl-C after that ends the
+/// process at once, with status 130 and without any drop: what is undone on drop is then left to
+/// the journal. A second SIGTERM or SIGHUP does not, since a closing terminal sends several. Once
+/// caught, the signals stay caught, also after this is dropped.
 #[derive(Debug)]
 pub struct EndRequests {
     count: Arc<AtomicUsize>,
@@ -43,8 +44,8 @@ impl EndRequests {
                     low_level::exit(INTERRUPTED_STATUS);
                 }
             };
-            // SAFETY: the handler adds to an atomic and may call _exit, both of which are async-signal-safe; it
-            // neither allocates, locks nor panics.
+            // SAFETY: the handler adds to an atomic and may call _exit, both of which are
+            // async-signal-safe; it neither allocates, locks nor panics.
             unsafe { low_level::register(signal, note) }?;
             // After the count, so that whoever is woken up finds it.
             low_level::pipe::register(signal, waker.try_clone()?)?;
@@ -63,8 +64,8 @@ impl EndRequests {
     }
 }
 
-/// The descriptor is readable from the first request on, for a `poll` or `epoll` to wake up. Nothing is to be read from
-/// it: it would no longer wake the other threads that wait for it.
+/// The descriptor is readable from the first request on, for a `poll` or `epoll` to wake up.
+/// Nothing is to be read from it: it would no longer wake the other threads that wait for it.
 impl AsFd for EndRequests {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
@@ -87,8 +88,8 @@ mod tests {
         unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
     }
 
-    /// The handlers are of the whole process, and the last one ends it: the test's body runs in a process of its own,
-    /// which is this test again.
+    /// The handlers are of the whole process, and the last one ends it: the test's body runs in a
+    /// process of its own, which is this test again.
     #[test]
     fn requests_are_counted_wake_a_poll_and_a_second_interrupt_exits() {
         const BODY: &str = "LINERATE_SYS_SIGNAL_TEST_BODY";

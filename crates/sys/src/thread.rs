@@ -1,4 +1,5 @@
-//! Threads of this process: the CPU time that they used and waited for, and how the kernel schedules them.
+//! Threads of this process: the CPU time that they used and waited for, and how the kernel
+//! schedules them.
 
 use std::ffi::CString;
 use std::io;
@@ -19,8 +20,8 @@ pub struct ThreadError {
 pub struct CpuUsage {
     /// Time in user mode.
     pub user: Duration,
-    /// Time in the kernel on behalf of the thread or process. Soft interrupts that happened to run on its time are
-    /// included unless the kernel is built to account for them apart.
+    /// Time in the kernel on behalf of the thread or process. Soft interrupts that happened to run
+    /// on its time are included unless the kernel is built to account for them apart.
     pub system: Duration,
     /// Times that it gave up the CPU to wait.
     pub voluntary_switches: u64,
@@ -56,8 +57,9 @@ impl CpuUsage {
 
 /// Where a thread's time went. What is left of the wall clock is time that it was blocked.
 ///
-/// The kernel brings the figures of a *running* thread up to date only at its timer tick or when it stops running, so
-/// that a reading may be a tick (1 to 10 ms) old; over an interval the error does not add up.
+/// The kernel brings the figures of a *running* thread up to date only at its timer tick or when it
+/// stops running, so that a reading may be a tick (1 to 10 ms) old; over an interval the error does
+/// not add up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SchedTimes {
     /// Time on a CPU.
@@ -75,7 +77,8 @@ impl SchedTimes {
         }
     }
 
-    /// Parses the text of a `schedstat` file: nanoseconds on a CPU, nanoseconds waiting for one, and time slices.
+    /// Parses the text of a `schedstat` file: nanoseconds on a CPU, nanoseconds waiting for one,
+    /// and time slices.
     ///
     /// # Errors
     /// One of the two times is missing or not a number.
@@ -89,8 +92,8 @@ impl SchedTimes {
     }
 }
 
-/// Reads the [`SchedTimes`] of one thread of this process, from any other and many times a second: the file stays open
-/// and nothing is allocated.
+/// Reads the [`SchedTimes`] of one thread of this process, from any other and many times a second:
+/// the file stays open and nothing is allocated.
 #[derive(Debug)]
 pub struct SchedTimesReader {
     file: SampledFile,
@@ -146,8 +149,8 @@ pub fn affinity() -> Result<Vec<u32>, ThreadError> {
     // The kernel refuses a mask that is shorter than its own, whose length it does not tell.
     let mut mask = vec![0_u64; 16];
     loop {
-        // SAFETY: the kernel writes at most as many bytes as it is told that the mask has; cpu_set_t is only the type
-        // by which libc declares a mask of any length.
+        // SAFETY: the kernel writes at most as many bytes as it is told that the mask has;
+        // cpu_set_t is only the type by which libc declares a mask of any length.
         let result = unsafe {
             libc::sched_getaffinity(0, size_of_val(mask.as_slice()), mask.as_mut_ptr().cast())
         };
@@ -169,14 +172,15 @@ pub fn affinity() -> Result<Vec<u32>, ThreadError> {
 /// None of them is online and allowed to this process.
 pub fn set_affinity(cpus: &[u32]) -> Result<(), ThreadError> {
     let mask = mask_of_cpus(cpus);
-    // SAFETY: the kernel reads as many bytes as it is told that the mask has; for the cast see `affinity`.
+    // SAFETY: the kernel reads as many bytes as it is told that the mask has; for the cast see
+    // `affinity`.
     check("set the affinity", unsafe {
         libc::sched_setaffinity(0, size_of_val(mask.as_slice()), mask.as_ptr().cast())
     })
 }
 
-/// Sets by how much the kernel may delay the calling thread's sleeps to join wake-ups; 50 us unless set. At least 1 ns:
-/// zero would ask for the default.
+/// Sets by how much the kernel may delay the calling thread's sleeps to join wake-ups; 50 us unless
+/// set. At least 1 ns: zero would ask for the default.
 ///
 /// # Errors
 /// The kernel refuses, which a seccomp filter could make it do.
@@ -190,19 +194,28 @@ pub fn set_timer_slack(slack: Duration) -> Result<(), ThreadError> {
     })
 }
 
-/// Lets the calling thread run only where no other wants to (SCHED_IDLE). Needs no privilege; the way back may.
+/// Lets the calling thread run only where no other wants to (SCHED_IDLE). Needs no privilege; the
+/// way back may.
 ///
 /// # Errors
 /// The kernel refuses, which a seccomp filter could make it do.
 pub fn set_idle_policy() -> Result<(), ThreadError> {
     let parameters = libc::sched_param { sched_priority: 0 };
+    // Not by the function of that name, which musl refuses to implement.
     // SAFETY: the pointer is to a live sched_param that the call only reads.
-    check("set the policy SCHED_IDLE", unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters)
-    })
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            libc::SCHED_IDLE,
+            &raw const parameters,
+        )
+    };
+    check("set the policy SCHED_IDLE", result)
 }
 
-/// Sets the calling thread's nice value: −20 (first) to 19 (last). Lowering it needs CAP_SYS_NICE or RLIMIT_NICE.
+/// Sets the calling thread's nice value: −20 (first) to 19 (last). Lowering it needs CAP_SYS_NICE
+/// or RLIMIT_NICE.
 ///
 /// # Errors
 /// Not permitted.
@@ -213,8 +226,8 @@ pub fn set_nice(nice: i32) -> Result<(), ThreadError> {
     })
 }
 
-fn check(operation: &'static str, result: libc::c_int) -> Result<(), ThreadError> {
-    if result < 0 {
+fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), ThreadError> {
+    if result.into() < 0 {
         Err(ThreadError {
             operation,
             source: io::Error::last_os_error(),
@@ -281,6 +294,16 @@ mod tests {
         fs::read_to_string(format!("/proc/thread-self/{name}")).unwrap()
     }
 
+    /// Fields 19 and 41 of proc(5)'s `stat`; the name, which may hold spaces, ends with a parenthesis.
+    fn own_nice_and_policy() -> (i32, i32) {
+        let stat = own_file("stat");
+        let fields: Vec<_> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        (
+            fields[19 - 3].parse().unwrap(),
+            fields[41 - 3].parse().unwrap(),
+        )
+    }
+
     #[test]
     fn schedstat_is_two_times_in_nanoseconds() {
         let times = SchedTimes::parse("860558 80528 2\n").unwrap();
@@ -344,6 +367,7 @@ mod tests {
 
     #[test]
     fn scheduling_is_that_of_the_calling_thread_only() {
+        let before = own_nice_and_policy();
         in_thread(|| {
             set_thread_name("linerate-sys:test").unwrap();
             assert_eq!(own_file("comm").trim_end(), "linerate-sys:te");
@@ -353,16 +377,9 @@ mod tests {
             assert_eq!(slack.trim(), "1");
             set_nice(19).unwrap();
             set_idle_policy().unwrap();
-            // Fields 19 (nice) and 41 (policy) of proc(5); the name, which may hold spaces, ends with a parenthesis.
-            let stat = own_file("stat");
-            let fields: Vec<_> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
-            assert_eq!(
-                (fields[19 - 3], fields[41 - 3]),
-                ("19", libc::SCHED_IDLE.to_string().as_str())
-            );
+            assert_eq!(own_nice_and_policy(), (19, libc::SCHED_IDLE));
         });
-        // SAFETY: sched_getscheduler takes a plain integer.
-        assert_eq!(unsafe { libc::sched_getscheduler(0) }, libc::SCHED_OTHER);
+        assert_eq!(own_nice_and_policy(), before);
     }
 
     #[test]

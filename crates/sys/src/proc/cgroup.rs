@@ -1,7 +1,7 @@
 //! What the control groups of this process, which a container is made of, let it have.
 //!
-//! Limits hold down the tree: the tightest of the process's own group and those above it, as far as they are visible
-//! from here, is what is given.
+//! Limits hold down the tree: the tightest of the process's own group and those above it, as far as
+//! they are visible from here, is what is given.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,8 @@ pub struct Throttling {
 }
 
 impl CgroupLimits {
-    /// Reads the limits, from version 2 of the control groups or, for a controller that version 1 has, from there.
+    /// Reads the limits, from version 2 of the control groups or, for a controller that version 1
+    /// has, from there.
     ///
     /// # Errors
     /// `/proc/self` does not tell the groups (a kernel without them) or the mounts.
@@ -93,15 +94,16 @@ impl Group {
                 wanted(controllers).then_some(path)
             })
         };
-        // A controller is in one hierarchy only: where version 1 has it, version 2 (empty name) does not.
+        // A controller is in one hierarchy only: where version 1 has it, version 2 (empty name)
+        // does not.
         let version1_path =
             entry(&|controllers| controllers.split(',').any(|name| name == controller));
         let version1 = version1_path.is_some();
         let path = version1_path.or_else(|| entry(&str::is_empty))?;
         mounts.lines().find_map(|line| {
             let (root, mount) = cgroup_mount(line, version1.then_some(controller))?;
-            // Without a namespace of control groups a container sees its path from the host's root, but has
-            // mounted only a part of the tree.
+            // Without a namespace of control groups a container sees its path from the host's root,
+            // but has mounted only a part of the tree.
             let below = Path::new(path).strip_prefix(root).ok()?;
             Some(Self {
                 mount: PathBuf::from(mount),
@@ -158,8 +160,8 @@ impl Group {
         })
     }
 
-    /// Reads a file on each level that has it; an error if none has, unless this is the mount itself: the tree's root
-    /// has no limits, and so no such files.
+    /// Reads a file on each level that has it; an error if none has, unless this is the mount
+    /// itself: the tree's root has no limits, and so no such files.
     fn read_levels<T>(
         &self,
         file: &str,
@@ -182,7 +184,8 @@ impl Group {
 }
 
 impl Throttling {
-    /// Parses a `cpu.stat` of either version; what is missing (the root group has no periods) is zero.
+    /// Parses a `cpu.stat` of either version; what is missing (the root group has no periods) is
+    /// zero.
     ///
     /// # Errors
     /// A figure of this struct is not a number.
@@ -203,7 +206,8 @@ impl Throttling {
     }
 }
 
-/// The root and the mount point of a line of mountinfo (proc(5)), if it is of version 2 or has version 1's controller.
+/// The root and the mount point of a line of mountinfo (proc(5)), if it is of version 2 or has
+/// version 1's controller.
 fn cgroup_mount<'a>(line: &'a str, controller: Option<&str>) -> Option<(&'a str, &'a str)> {
     let (mount, file_system) = line.split_once(" - ")?;
     let mut words = file_system.split(' ');
@@ -216,7 +220,8 @@ fn cgroup_mount<'a>(line: &'a str, controller: Option<&str>) -> Option<(&'a str,
     fits.then_some((words.next()?, words.next()?))
 }
 
-/// Parses "max" or a number. Version 1 writes "no limit" of memory as the largest multiple of a page.
+/// Parses "max" or a number. Version 1 writes "no limit" of memory as the largest multiple of a
+/// page.
 fn parse_limit(text: &str) -> Result<Option<u64>, Malformed> {
     const UNLIMITED_VERSION1: u64 = 1 << 62;
     match text.trim() {
@@ -226,7 +231,8 @@ fn parse_limit(text: &str) -> Result<Option<u64>, Malformed> {
     }
 }
 
-/// Parses `cpu.max`, "max 100000" or "150000 100000" (microseconds in each period), as a number of CPUs.
+/// Parses `cpu.max`, "max 100000" or "150000 100000" (microseconds in each period), as a number of
+/// CPUs.
 fn parse_cpu_max(text: &str) -> Result<Option<f64>, Malformed> {
     let (quota, period) = text
         .trim()

@@ -1,10 +1,12 @@
-//! Protocol counters of the calling thread's network namespace: `net/snmp`, `net/netstat` and `net/snmp6`.
+//! Protocol counters of the calling thread's network namespace: `net/snmp`, `net/netstat` and
+//! `net/snmp6`.
 
 use std::collections::BTreeMap;
 
 use super::{Malformed, ProcError, field, net_path, read_text};
 
-/// Counters by the names of nstat(8): the group and the counter, as `TcpRetransSegs`, `TcpExtListenDrops`,
+/// Counters by the names of nstat(8): the group and the counter, as `TcpRetransSegs`,
+/// `TcpExtListenDrops`,
 /// `UdpRcvbufErrors`, `Ip6InReceives`. The few that are negative (`TcpMaxConn` is −1 for "no limit") are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProtocolCounters {
@@ -39,8 +41,8 @@ impl ProtocolCounters {
             .map(|(name, value)| (name.as_str(), *value))
     }
 
-    /// How much each counter that is in both readings has changed since `earlier`; unchanged ones are left out.
-    /// Gauges (`TcpCurrEstab`) may fall.
+    /// How much each counter that is in both readings has changed since `earlier`; unchanged ones
+    /// are left out. Gauges (`TcpCurrEstab`) may fall.
     pub fn delta(&self, earlier: &Self) -> BTreeMap<String, i64> {
         self.iter()
             .filter_map(|(name, value)| {
@@ -50,7 +52,8 @@ impl ProtocolCounters {
             .collect()
     }
 
-    /// Adds the counters of a text like `net/snmp` and `net/netstat`: pairs of lines, names above values.
+    /// Adds the counters of a text like `net/snmp` and `net/netstat`: pairs of lines, names above
+    /// values.
     ///
     /// # Errors
     /// A line of names has no line of as many numbers for the same group below it.

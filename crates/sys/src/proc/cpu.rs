@@ -4,14 +4,16 @@ use std::path::PathBuf;
 
 use super::{Malformed, Probe, ProcError, field, read_and_parse, read_text};
 
-/// What `/proc/cpuinfo` says. Its form differs between architectures, so that most of it is optional.
+/// What `/proc/cpuinfo` says. Its form differs between architectures, so that most of it is
+/// optional.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CpuInfo {
     /// The model's name; ARM and others give none.
     pub model: Option<String>,
     /// The current frequency in MHz of each CPU that has one here (x86).
     pub frequencies_mhz: Vec<f64>,
-    /// Whether the processor says that it runs under a hypervisor; `None` where it has no such flag (not x86).
+    /// Whether the processor says that it runs under a hypervisor; `None` where it has no such flag
+    /// (not x86).
     pub hypervisor: Option<bool>,
 }
 
@@ -73,14 +75,16 @@ pub fn possible() -> Result<Vec<u32>, ProcError> {
     read_and_parse("/sys/devices/system/cpu/possible", parse_list)
 }
 
-/// The frequency governor of one CPU. Unsupported where the host does not scale frequencies (most guests).
+/// The frequency governor of one CPU. Unsupported where the host does not scale frequencies (most
+/// guests).
 pub fn governor(cpu: u32) -> Probe<String> {
     read_text(cpu_path(cpu, "cpufreq/scaling_governor"))
         .map(|text| text.trim().to_owned())
         .into()
 }
 
-/// The thermal throttles of one CPU. Unsupported where neither processor nor hypervisor counts them (only Intel does).
+/// The thermal throttles of one CPU. Unsupported where neither processor nor hypervisor counts them
+/// (only Intel does).
 pub fn thermal_throttles(cpu: u32) -> Probe<ThermalThrottles> {
     let count = |name| {
         read_and_parse(cpu_path(cpu, name), |text| {

@@ -9,7 +9,8 @@ pub struct MemoryInfo {
     pub total: u64,
     /// Unused.
     pub free: u64,
-    /// What a new program could have without swapping. Socket slabs are only partly taken off: see `slab`.
+    /// What a new program could have without swapping. Socket slabs are only partly taken off: see
+    /// `slab`.
     pub available: Option<u64>,
     /// The kernel's own objects, sockets among them.
     pub slab: Option<u64>,
@@ -50,7 +51,8 @@ impl MemoryInfo {
 /// One cache of kernel objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlabCache {
-    /// Its name: `TCP`, `sock_inode_cache`, …; similar caches may be merged under one of their names.
+    /// Its name: `TCP`, `sock_inode_cache`, …; similar caches may be merged under one of their
+    /// names.
     pub name: String,
     /// Objects in use.
     pub active_objects: u64,
@@ -70,7 +72,8 @@ pub fn read_slab_caches() -> Result<Vec<SlabCache>, ProcError> {
     read_and_parse("/proc/slabinfo", parse_slab_caches)
 }
 
-/// Parses version 2 of `/proc/slabinfo`, the only one since Linux 2.6.10; two lines of heading come first.
+/// Parses version 2 of `/proc/slabinfo`, the only one since Linux 2.6.10; two lines of heading come
+/// first.
 ///
 /// # Errors
 /// The version is another, or a line lacks a figure.

@@ -1,7 +1,8 @@
 //! What the kernel says about this host in `/proc` and `/sys`.
 //!
-//! Each module has a pure parser (text in, struct out) and, apart from it, the function that reads the file. Files of a
-//! network namespace are read through `/proc/thread-self/net`, so they are those of the *calling thread*, also after
+//! Each module has a pure parser (text in, struct out) and, apart from it, the function that reads
+//! the file. Files of a network namespace are read through `/proc/thread-self/net`, so they are
+//! those of the *calling thread*, also after
 //! `setns`; `/proc/net` and `/proc/self/net` would be those of the thread group's leader.
 //!
 //! | module | what it reads |
@@ -35,7 +36,8 @@ pub(crate) use source::{SampledFile, field, net_path, read_and_parse, read_text}
 
 #[cfg(test)]
 pub(crate) mod tests {
-    /// Runs `parse` over every prefix of `sample`: what a file may look like must never make a parser panic.
+    /// Runs `parse` over every prefix of `sample`: what a file may look like must never make a
+    /// parser panic.
     pub(crate) fn parse_every_prefix<T>(sample: &str, mut parse: impl FnMut(&str) -> T) {
         for (end, _) in sample.char_indices() {
             parse(&sample[..end]);

@@ -29,7 +29,8 @@ pub struct DirectionCounters {
 }
 
 impl DirectionCounters {
-    /// What was counted from `earlier` to this reading. A counter that fell (device reset) counts as zero.
+    /// What was counted from `earlier` to this reading. A counter that fell (device reset) counts
+    /// as zero.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(earlier.bytes),

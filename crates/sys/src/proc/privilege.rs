@@ -38,7 +38,8 @@ pub struct Privileges {
     /// Whether a seccomp filter (as container runtimes install one) may refuse system calls.
     /// `None` where the kernel does not say.
     pub seccomp_filter: Option<bool>,
-    /// Whether programs that it starts can gain no privileges; `None` where the kernel does not say.
+    /// Whether programs that it starts can gain no privileges; `None` where the kernel does not
+    /// say.
     pub no_new_privileges: Option<bool>,
 }
 
@@ -83,10 +84,11 @@ impl Privileges {
     }
 }
 
-/// Whether this process is in a user namespace other than the host's first: its capabilities then do not reach what
-/// belongs to the host. Unsupported where the kernel has no user namespaces.
+/// Whether this process is in a user namespace other than the host's first: its capabilities then
+/// do not reach what belongs to the host. Unsupported where the kernel has no user namespaces.
 pub fn in_user_namespace() -> Probe<bool> {
-    /// PROC_USER_INIT_INO of the kernel's include/linux/proc_ns.h, an inode number that never changes.
+    /// PROC_USER_INIT_INO of the kernel's include/linux/proc_ns.h, an inode number that never
+    /// changes.
     const INITIAL_USER_NAMESPACE: u64 = 0xEFFF_FFFD;
     let path = Path::new("/proc/self/ns/user");
     std::fs::metadata(path)
@@ -98,8 +100,8 @@ pub fn in_user_namespace() -> Probe<bool> {
         .into()
 }
 
-/// Whether a process without privilege can make a user namespace in which it may do things. Only making one is proof:
-/// a seccomp filter or security module may still refuse.
+/// Whether a process without privilege can make a user namespace in which it may do things. Only
+/// making one is proof: a seccomp filter or security module may still refuse.
 pub fn user_namespaces_allowed() -> Probe<()> {
     if let Probe::Unsupported(why) = in_user_namespace() {
         return Probe::Unsupported(why);
@@ -130,15 +132,15 @@ pub fn user_namespaces_allowed() -> Probe<()> {
 
 /// A sign that this process runs in a container: what the sign is; `None` where none was found.
 pub fn container_sign() -> Option<&'static str> {
-    /// Made by Docker, and by Podman and its relatives.
-    const MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
-    let mark = MARKS.into_iter().find(|path| Path::new(path).exists());
-    // systemd notes there in what container it was started, if in one.
-    mark.or_else(|| {
-        Path::new("/run/systemd/container")
-            .exists()
-            .then_some("/run/systemd/container")
-    })
+    /// Made by Docker, by Podman and its relatives, by Kubernetes for most of its pods, and by
+    /// systemd where it runs as a container's first process.
+    const MARKS: [&str; 4] = [
+        "/.dockerenv",
+        "/run/.containerenv",
+        "/run/secrets/kubernetes.io",
+        "/run/systemd/container",
+    ];
+    MARKS.into_iter().find(|path| Path::new(path).exists())
 }
 
 #[cfg(test)]

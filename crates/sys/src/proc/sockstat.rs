@@ -2,7 +2,8 @@
 
 use super::{Malformed, ProcError, field, net_path, read_and_parse};
 
-/// Sockets of the calling thread's network namespace. `alloc`, `orphans` and the memory are of the whole host.
+/// Sockets of the calling thread's network namespace. `alloc`, `orphans` and the memory are of the
+/// whole host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocketCounts {
     /// TCP sockets over IPv4 in use.

@@ -1,6 +1,6 @@
 //! `/proc/net/softnet_stat`: what each CPU's network receive softirq did, over all namespaces.
 
-use super::{Malformed, ProcError, field, net_path, read_and_parse};
+use super::{Malformed, ProcError, net_path, read_and_parse};
 
 /// Counters of one CPU; all wrap at 2³².
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,8 @@ pub struct SoftnetCpu {
 }
 
 impl SoftnetCpu {
-    /// What was counted from `earlier`, a reading of the same CPU, to this one; `backlog` stays as it is.
+    /// What was counted from `earlier`, a reading of the same CPU, to this one; `backlog` stays as
+    /// it is.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             processed: self.processed.wrapping_sub(earlier.processed),
@@ -43,10 +44,12 @@ pub fn read() -> Result<Vec<SoftnetCpu>, ProcError> {
     read_and_parse(net_path("softnet_stat"), parse)
 }
 
-/// Parses the table; the columns are those of `softnet_seq_show` in the kernel's net/core/net-procfs.c.
+/// Parses the table; the columns are those of `softnet_seq_show` in the kernel's
+/// net/core/net-procfs.c.
 ///
 /// # Errors
-/// A line has fewer than the three columns that every kernel has, or something that is not hexadecimal.
+/// A line has fewer than the three columns that every kernel has, or something that is not
+/// hexadecimal.
 pub fn parse(text: &str) -> Result<Vec<SoftnetCpu>, Malformed> {
     text.lines()
         .enumerate()
@@ -64,10 +67,8 @@ fn parse_line(index: usize, line: &str) -> Result<SoftnetCpu, Malformed> {
     let &[processed, dropped, time_squeeze, ..] = columns.as_slice() else {
         return Err(Malformed::new("at least three counters", line));
     };
-    let line_number = field(
-        Some(&index.to_string()),
-        "a line number that fits in 32 bits",
-    )?;
+    let line_number =
+        u32::try_from(index).map_err(|_| Malformed::new("as many lines as CPUs", line))?;
     Ok(SoftnetCpu {
         // Offline CPUs have no line: only since the column exists (Linux 5.10) is the number exact.
         cpu: columns.get(12).copied().unwrap_or(line_number),

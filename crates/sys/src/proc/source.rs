@@ -65,8 +65,8 @@ impl<T> Probe<T> {
     }
 }
 
-/// A file that does not exist, or whose driver has no such operation, is unsupported; one that exists and cannot be
-/// read (not permitted, unknown form) leaves the question open.
+/// A file that does not exist, or whose driver has no such operation, is unsupported; one that
+/// exists and cannot be read (not permitted, unknown form) leaves the question open.
 impl<T> From<Result<T, ProcError>> for Probe<T> {
     fn from(result: Result<T, ProcError>) -> Self {
         match result {
@@ -141,10 +141,11 @@ impl SampledFile {
         }
     }
 
-    /// Reads the file from its start and parses it. Allocates only when the file has outgrown the buffer.
+    /// Reads the file from its start and parses it. Allocates only when the file has outgrown the
+    /// buffer.
     ///
-    /// The pseudo files answer a read at any offset, but only one read is of one moment: the buffer doubles, and then
-    /// stays large enough to take the file whole.
+    /// The pseudo files answer a read at any offset, but only one read is of one moment: the buffer
+    /// doubles, and then stays large enough to take the file whole.
     pub(crate) fn read<T>(
         &mut self,
         parse: impl FnOnce(&str) -> Result<T, Malformed>,

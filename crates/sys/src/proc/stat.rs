@@ -72,8 +72,8 @@ pub struct CpuStat {
 }
 
 impl CpuStat {
-    /// The CPU with the largest busy fraction (0 to 1) since `earlier`. CPUs that are not in both readings, or on which
-    /// no tick has passed, are left out.
+    /// The CPU with the largest busy fraction (0 to 1) since `earlier`. CPUs that are not in both
+    /// readings, or on which no tick has passed, are left out.
     pub fn busiest_since(&self, earlier: &Self) -> Option<(u32, f64)> {
         self.cpus
             .iter()
@@ -86,7 +86,8 @@ impl CpuStat {
     }
 }
 
-/// Reads `/proc/stat` many times a second: the file stays open, nothing is allocated once the buffers have grown.
+/// Reads `/proc/stat` many times a second: the file stays open, nothing is allocated once the
+/// buffers have grown.
 #[derive(Debug)]
 pub struct CpuStatReader {
     file: SampledFile,
@@ -112,7 +113,8 @@ impl CpuStatReader {
     }
 }
 
-/// Ticks of [`CpuTimes`] in a second (USER_HZ; 100 on all common builds, whatever the kernel's own HZ).
+/// Ticks of [`CpuTimes`] in a second (USER_HZ; 100 on all common builds, whatever the kernel's own
+/// HZ).
 pub fn user_hz() -> u64 {
     // SAFETY: sysconf takes and returns plain integers.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
@@ -127,8 +129,8 @@ pub fn ticks_to_duration(ticks: u64) -> Duration {
 /// Parses `/proc/stat` into `stat`; lines other than `cpu…` are passed over.
 ///
 /// # Errors
-/// A `cpu` line has fewer than the four kinds that every kernel has, or something that is not a number; or the line of
-/// the sum is missing.
+/// A `cpu` line has fewer than the four kinds that every kernel has, or something that is not a
+/// number; or the line of the sum is missing.
 pub fn parse(text: &str, stat: &mut CpuStat) -> Result<(), Malformed> {
     stat.cpus.clear();
     let mut sum = None;

@@ -22,7 +22,8 @@ pub enum SysctlError {
         /// The key.
         key: String,
     },
-    /// Nobody can write it here: the kernel only shows it, or `/proc/sys` is mounted read-only (as containers do).
+    /// Nobody can write it here: the kernel only shows it, or `/proc/sys` is mounted read-only (as
+    /// containers do).
     #[error("setting {key} is read-only here")]
     ReadOnly {
         /// The key.
@@ -54,17 +55,19 @@ pub enum SysctlError {
     },
 }
 
-/// Reads a setting. The tabs that the kernel prints between numbers become spaces, so that the result compares equal to
-/// a value as people write it.
+/// Reads a setting. The tabs that the kernel prints between numbers become spaces, so that the
+/// result compares equal to a value as people write it.
 ///
 /// # Errors
-/// See [`SysctlError`]; a setting that can only be written (`net.ipv4.route.flush`) is [`SysctlError::NotPermitted`].
+/// See [`SysctlError`]; a setting that can only be written (`net.ipv4.route.flush`) is
+/// [`SysctlError::NotPermitted`].
 pub fn read(key: &str) -> Result<String, SysctlError> {
     let text = std::fs::read_to_string(path(key)?).map_err(|source| access_error(key, source))?;
     Ok(text.trim_end().replace('\t', " "))
 }
 
-/// Writes a setting, in one write as the kernel wants it. Some settings are clamped in silence: read it again.
+/// Writes a setting, in one write as the kernel wants it. Some settings are clamped in silence:
+/// read it again.
 ///
 /// # Errors
 /// See [`SysctlError`].
@@ -74,7 +77,8 @@ pub fn write(key: &str, value: &str) -> Result<(), SysctlError> {
         .write(true)
         .open(&path)
         .map_err(|source| {
-            // Without a write bit the kernel refuses root as well: sysctl_perm in fs/proc/proc_sysctl.c.
+            // Without a write bit the kernel refuses root as well: sysctl_perm in
+            // fs/proc/proc_sysctl.c.
             let unwritable = || {
                 std::fs::metadata(&path).is_ok_and(|meta| meta.permissions().mode() & 0o222 == 0)
             };
@@ -201,7 +205,8 @@ mod tests {
         ));
     }
 
-    /// A thread in a network namespace of its own must see its own settings and counters, not those of the process.
+    /// A thread in a network namespace of its own must see its own settings and counters, not those
+    /// of the process.
     #[test]
     fn files_are_of_the_calling_threads_namespace() {
         let outside = ProtocolCounters::read()
@@ -210,7 +215,8 @@ mod tests {
             .unwrap();
         let other = if outside == 33 { 44 } else { 33 };
         let inside = std::thread::spawn(move || {
-            // SAFETY: unshare takes a plain integer and changes only this thread, which ends with the test.
+            // SAFETY: unshare takes a plain integer and changes only this thread, which ends with
+            // the test.
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
                 return None;
             }

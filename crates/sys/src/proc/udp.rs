@@ -11,9 +11,11 @@ pub struct UdpSocketCounters {
     pub remote_port: u16,
     /// The socket's inode, as `fstat` of its descriptor gives it.
     pub inode: u64,
-    /// Memory that the receive queue holds, in bytes of the kernel's accounting (more than the payload).
+    /// Memory that the receive queue holds, in bytes of the kernel's accounting (more than the
+    /// payload).
     pub receive_queue_bytes: u64,
-    /// Datagrams dropped since the socket was opened: receive buffer full, no memory, wrong checksum.
+    /// Datagrams dropped since the socket was opened: receive buffer full, no memory, wrong
+    /// checksum.
     pub drops: u64,
 }
 
@@ -35,7 +37,8 @@ pub fn read(
     Ok(sockets)
 }
 
-/// Adds the sockets of either table that `wanted` selects to `sockets`. The first line is a heading.
+/// Adds the sockets of either table that `wanted` selects to `sockets`. The first line is a
+/// heading.
 ///
 /// # Errors
 /// A line lacks a column, or has something in it that is not of its kind.
