@@ -131,18 +131,7 @@ impl Group {
 
     fn cpu_limit(&self) -> Result<CpuLimit, ProcError> {
         let limits = if self.version1 {
-            let quotas = self.read_levels("cpu.cfs_quota_us", |text| {
-                field::<i64>(Some(text), "a quota")
-            })?;
-            quotas
-                .into_iter()
-                .map(|(level, quota)| {
-                    let period: f64 = read_and_parse(level.join("cpu.cfs_period_us"), |text| {
-                        field(Some(text), "a period")
-                    })?;
-                    Ok((level, (quota > 0).then(|| quota as f64 / period)))
-                })
-                .collect::<Result<Vec<_>, ProcError>>()?
+            self.version1_cpu_quotas()?
         } else {
             self.read_levels("cpu.max", parse_cpu_max)?
         };
@@ -158,6 +147,21 @@ impl Group {
             cpus: tightest.map(|(_, cpus)| cpus),
             throttling,
         })
+    }
+
+    /// Version 1 has in two files, with −1 for "no limit", what version 2 has in `cpu.max`.
+    fn version1_cpu_quotas(&self) -> Result<Vec<(PathBuf, Option<f64>)>, ProcError> {
+        self.read_levels("cpu.cfs_quota_us", |text| {
+            field::<i64>(Some(text), "a quota")
+        })?
+        .into_iter()
+        .map(|(level, quota)| {
+            let period: f64 = read_and_parse(level.join("cpu.cfs_period_us"), |text| {
+                field(Some(text), "a period")
+            })?;
+            Ok((level, (quota > 0).then(|| quota as f64 / period)))
+        })
+        .collect()
     }
 
     /// Reads a file on each level that has it; an error if none has, unless this is the mount
@@ -345,6 +349,37 @@ mod tests {
         );
         assert_eq!(tasks.unwrap(), None);
         assert!(matches!(Probe::from(memory), Probe::Unsupported(_)));
+    }
+
+    #[test]
+    fn quotas_of_version1_are_understood() {
+        let directory =
+            std::env::temp_dir().join(format!("linerate-sys-v1-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+        write("cpu.cfs_period_us", "100000\n");
+        write(
+            "cpu.stat",
+            "nr_periods 2\nnr_throttled 1\nthrottled_time 5000\n",
+        );
+        let group = Group {
+            mount: directory.clone(),
+            directory: directory.clone(),
+            version1: true,
+        };
+        let cpus = |quota: &str| {
+            write("cpu.cfs_quota_us", quota);
+            group.cpu_limit().unwrap().cpus
+        };
+        let (limited, unlimited) = (cpus("250000\n"), cpus("-1\n"));
+        let throttling = group.cpu_limit().unwrap().throttling;
+        std::fs::remove_dir_all(&directory).unwrap();
+
+        assert_eq!((limited, unlimited), (Some(2.5), None));
+        assert_eq!(
+            (throttling.throttled_periods, throttling.throttled_us),
+            (1, 5)
+        );
     }
 
     #[test]
