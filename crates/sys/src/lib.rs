@@ -1,5 +1,10 @@
 //! linerate-sys
 
+pub mod clock;
+pub mod idle;
 pub mod poll;
+pub mod proc;
+pub mod signal;
 pub mod socket;
 pub mod tcp_info;
+pub mod thread;

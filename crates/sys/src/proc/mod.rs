@@ -1,0 +1,46 @@
+//! What the kernel says about this host in `/proc` and `/sys`.
+//!
+//! Each module has a pure parser (text in, struct out) and, apart from it, the function that reads
+//! the file. Files of a network namespace are read through `/proc/thread-self/net`, so they are
+//! those of the *calling thread*, also after
+//! `setns`; `/proc/net` and `/proc/self/net` would be those of the thread group's leader.
+//!
+//! | module | what it reads |
+//! |---|---|
+//! | [`stat`] | CPU time by kind, per CPU |
+//! | [`softnet`] | packets that each CPU's network softirq took, dropped, left for later |
+//! | [`counters`] | protocol counters: `snmp`, `netstat`, `snmp6` |
+//! | [`net_dev`], [`sockstat`], [`udp`] | interfaces, socket memory, UDP sockets |
+//! | [`sysctl`] | kernel settings, by key; the only module that writes |
+//! | [`memory`], [`cpu`], [`machine`] | memory and slab, processors, kernel and hypervisor |
+//! | [`cgroup`], [`privilege`], [`limits`] | what this process may use and do |
+
+pub mod cgroup;
+pub mod counters;
+pub mod cpu;
+pub mod limits;
+pub mod machine;
+pub mod memory;
+pub mod net_dev;
+pub mod privilege;
+pub mod sockstat;
+pub mod softnet;
+pub mod stat;
+pub mod sysctl;
+pub mod udp;
+
+mod source;
+
+pub use source::{Malformed, Probe, ProcError};
+pub(crate) use source::{SampledFile, field, net_path, read_and_parse, read_text};
+
+#[cfg(test)]
+pub(crate) mod tests {
+    /// Runs `parse` over every prefix of `sample`: what a file may look like must never make a
+    /// parser panic.
+    pub(crate) fn parse_every_prefix<T>(sample: &str, mut parse: impl FnMut(&str) -> T) {
+        for (end, _) in sample.char_indices() {
+            parse(&sample[..end]);
+        }
+    }
+}

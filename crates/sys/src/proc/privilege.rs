@@ -1,0 +1,196 @@
+//! What this process is allowed: capabilities, users, namespaces, confinement.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::machine::read_line;
+use super::{Malformed, Probe, ProcError, field, read_and_parse};
+
+/// A capability, by its number in the kernel's uapi/linux/capability.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Capability {
+    /// Ports below 1024.
+    NetBindService = 10,
+    /// Settings of the network: links, routes, qdiscs, buffers by force.
+    NetAdmin = 12,
+    /// Raw and packet sockets.
+    NetRaw = 13,
+    /// Namespaces, mounts and much else.
+    SysAdmin = 21,
+    /// Priorities, real time, affinity of others.
+    SysNice = 23,
+    /// Limits beyond the hard ones.
+    SysResource = 24,
+    /// Profiling the kernel and other processes (Linux 5.8).
+    Perfmon = 38,
+    /// Loading eBPF programs (Linux 5.8).
+    Bpf = 39,
+}
+
+/// What `/proc/self/status` says about the privileges of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Privileges {
+    /// The effective user, as this user namespace numbers it.
+    pub effective_uid: u32,
+    /// The effective capabilities, as bits. They hold in this user namespace only.
+    pub capabilities: u64,
+    /// Whether a seccomp filter (as container runtimes install one) may refuse system calls.
+    /// `None` where the kernel does not say.
+    pub seccomp_filter: Option<bool>,
+    /// Whether programs that it starts can gain no privileges; `None` where the kernel does not
+    /// say.
+    pub no_new_privileges: Option<bool>,
+}
+
+impl Privileges {
+    /// Reads those of the calling thread.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has an unknown form.
+    pub fn read() -> Result<Self, ProcError> {
+        read_and_parse("/proc/thread-self/status", Self::parse)
+    }
+
+    /// Parses the text of a `status` file.
+    ///
+    /// # Errors
+    /// `Uid` or `CapEff` is missing, or a line of this struct has an unknown form.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let value = |key: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))
+        };
+        let number = |key| {
+            value(key)
+                .map(|text| field::<u8>(Some(text), "a number"))
+                .transpose()
+        };
+        // Real, effective, saved and file system user.
+        let uid = value("Uid").and_then(|uids| uids.split_ascii_whitespace().nth(1));
+        let capabilities = value("CapEff").unwrap_or("").trim();
+        Ok(Self {
+            effective_uid: field(uid, "the effective user")?,
+            capabilities: u64::from_str_radix(capabilities, 16)
+                .map_err(|_| Malformed::new("the effective capabilities", capabilities))?,
+            seccomp_filter: number("Seccomp")?.map(|mode| mode == 2),
+            no_new_privileges: number("NoNewPrivs")?.map(|flag| flag == 1),
+        })
+    }
+
+    /// Whether the process has the capability, in its own user namespace.
+    pub fn has(&self, capability: Capability) -> bool {
+        self.capabilities >> capability as u8 & 1 == 1
+    }
+}
+
+/// Whether this process is in a user namespace other than the host's first: its capabilities then
+/// do not reach what belongs to the host. Unsupported where the kernel has no user namespaces.
+pub fn in_user_namespace() -> Probe<bool> {
+    /// PROC_USER_INIT_INO of the kernel's include/linux/proc_ns.h, an inode number that never
+    /// changes.
+    const INITIAL_USER_NAMESPACE: u64 = 0xEFFF_FFFD;
+    let path = Path::new("/proc/self/ns/user");
+    std::fs::metadata(path)
+        .map(|meta| meta.ino() != INITIAL_USER_NAMESPACE)
+        .map_err(|source| ProcError::Read {
+            path: path.to_owned(),
+            source,
+        })
+        .into()
+}
+
+/// Whether a process without privilege can make a user namespace in which it may do things. Only
+/// making one is proof: a seccomp filter or security module may still refuse.
+pub fn user_namespaces_allowed() -> Probe<()> {
+    if let Probe::Unsupported(why) = in_user_namespace() {
+        return Probe::Unsupported(why);
+    }
+    let setting = |name: &str| read_line(&format!("/proc/sys/{name}")).ok();
+    if setting("user/max_user_namespaces").as_deref() == Some("0") {
+        return Probe::Unsupported("user.max_user_namespaces is 0".to_owned());
+    }
+    // A patch of Debian's, and of those who took it over.
+    if setting("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+        return Probe::Unsupported("kernel.unprivileged_userns_clone is 0".to_owned());
+    }
+    // Ubuntu's: the namespace can be made, but has no capabilities unless a profile grants them.
+    if setting("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
+        return Probe::Unsupported("kernel.apparmor_restrict_unprivileged_userns is 1".to_owned());
+    }
+    match Privileges::read() {
+        Ok(Privileges {
+            seccomp_filter: Some(true),
+            ..
+        }) => {
+            Probe::Unknown("a seccomp filter is in force, which may refuse namespaces".to_owned())
+        }
+        Ok(_) => Probe::Supported(()),
+        Err(error) => Probe::from(Err(error)),
+    }
+}
+
+/// A sign that this process runs in a container: what the sign is; `None` where none was found.
+pub fn container_sign() -> Option<&'static str> {
+    /// Made by Docker, by Podman and its relatives, by Kubernetes for most of its pods, and by
+    /// systemd where it runs as a container's first process.
+    const MARKS: [&str; 4] = [
+        "/.dockerenv",
+        "/run/.containerenv",
+        "/run/secrets/kubernetes.io",
+        "/run/systemd/container",
+    ];
+    MARKS.into_iter().find(|path| Path::new(path).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::tests::parse_every_prefix;
+
+    const SAMPLE: &str = "Name:\tcat\nUid:\t1000\t0\t1000\t1000\nCapPrm:\t000001ffffffffff\n\
+        CapEff:\t000001fffeffffff\nNoNewPrivs:\t0\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+
+    #[test]
+    fn effective_user_and_capabilities_are_understood() {
+        let privileges = Privileges::parse(SAMPLE).unwrap();
+        assert_eq!(privileges.effective_uid, 0);
+        assert!(privileges.has(Capability::NetAdmin) && privileges.has(Capability::Bpf));
+        assert!(!privileges.has(Capability::SysResource));
+        assert_eq!(
+            (privileges.seccomp_filter, privileges.no_new_privileges),
+            (Some(true), Some(false))
+        );
+    }
+
+    #[test]
+    fn old_kernels_do_not_say_everything() {
+        let privileges = Privileges::parse("Uid:\t1\t2\t3\t4\nCapEff:\t0\n").unwrap();
+        assert_eq!(
+            (privileges.effective_uid, privileges.seccomp_filter),
+            (2, None)
+        );
+        assert!(!privileges.has(Capability::NetRaw));
+    }
+
+    #[test]
+    fn odd_and_truncated_texts_are_errors_and_never_panics() {
+        for text in [
+            "",
+            "Uid:\t1\n",
+            "Uid:\t1\t2\t3\t4\n",
+            "Uid:\t1\t2\t3\t4\nCapEff:\txyz\n",
+        ] {
+            assert!(Privileges::parse(text).is_err(), "{text:?}");
+        }
+        parse_every_prefix(SAMPLE, Privileges::parse);
+    }
+
+    #[test]
+    fn this_process_is_who_it_is() {
+        let privileges = Privileges::read().unwrap();
+        let owner = std::fs::metadata("/proc/self/status").unwrap().uid();
+        assert_eq!(privileges.effective_uid, owner);
+        assert!(!matches!(in_user_namespace(), Probe::Unknown(_)));
+    }
+}

@@ -1,0 +1,117 @@
+//! Ending cleanly on Ctrl-C, SIGTERM and SIGHUP.
+
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level;
+
+/// Exit status after a second Ctrl-C: 128 + SIGINT, as shells count it.
+const INTERRUPTED_STATUS: i32 = 130;
+
+/// The signals could not be caught.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot catch the signals that ask to end")]
+pub struct SignalError(#[from] io::Error);
+
+/// What the signals that ask the process to end have said so far.
+///
+/// The first asks for an end, of which the program is to take care. A Ctrl-C after that ends the
+/// process at once, with status 130 and without any drop: what is undone on drop is then left to
+/// the journal. A second SIGTERM or SIGHUP does not, since a closing terminal sends several. Once
+/// caught, the signals stay caught, also after this is dropped.
+#[derive(Debug)]
+pub struct EndRequests {
+    count: Arc<AtomicUsize>,
+    wake: PipeReader,
+}
+
+impl EndRequests {
+    /// Catches SIGINT, SIGTERM and SIGHUP from now on. To be called once, early in `main`.
+    ///
+    /// # Errors
+    /// No descriptors left, or the kernel refuses a handler.
+    pub fn catch() -> Result<Self, SignalError> {
+        let count = Arc::new(AtomicUsize::new(0));
+        let (wake, waker) = io::pipe()?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let count = Arc::clone(&count);
+            let note = move || {
+                let earlier = count.fetch_add(1, Ordering::SeqCst);
+                if signal == SIGINT && earlier > 0 {
+                    low_level::exit(INTERRUPTED_STATUS);
+                }
+            };
+            // SAFETY: the handler adds to an atomic and may call _exit, both of which are
+            // async-signal-safe; it neither allocates, locks nor panics.
+            unsafe { low_level::register(signal, note) }?;
+            // After the count, so that whoever is woken up finds it.
+            low_level::pipe::register(signal, waker.try_clone()?)?;
+        }
+        Ok(Self { count, wake })
+    }
+
+    /// Whether the process was asked to end.
+    pub fn requested(&self) -> bool {
+        self.requested_count() > 0
+    }
+
+    /// How often the process was asked to end.
+    pub fn requested_count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+}
+
+/// The descriptor is readable from the first request on, for a `poll` or `epoll` to wake up.
+/// Nothing is to be read from it: it would no longer wake the other threads that wait for it.
+impl AsFd for EndRequests {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+    use std::process::Command;
+
+    fn is_readable(fd: BorrowedFd<'_>) -> bool {
+        let mut poll = libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: the pointer is to one live pollfd, as the call is told.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    }
+
+    /// The handlers are of the whole process, and the last one ends it: the test's body runs in a
+    /// process of its own, which is this test again.
+    #[test]
+    fn requests_are_counted_wake_a_poll_and_a_second_interrupt_exits() {
+        const BODY: &str = "LINERATE_SYS_SIGNAL_TEST_BODY";
+        if std::env::var_os(BODY).is_none() {
+            let name =
+                "signal::tests::requests_are_counted_wake_a_poll_and_a_second_interrupt_exits";
+            let output = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name, "--nocapture"])
+                .env(BODY, "1")
+                .output()
+                .unwrap();
+            assert_eq!(output.status.code(), Some(INTERRUPTED_STATUS), "{output:?}");
+            return;
+        }
+        let requests = EndRequests::catch().unwrap();
+        assert!(!requests.requested() && !is_readable(requests.as_fd()));
+        for (sent, signal) in [SIGTERM, SIGHUP, SIGTERM].into_iter().enumerate() {
+            low_level::raise(signal).unwrap();
+            assert_eq!(requests.requested_count(), sent + 1);
+            assert!(requests.requested() && is_readable(requests.as_fd()));
+        }
+        low_level::raise(SIGINT).unwrap();
+        unreachable!("the interrupt ends the process");
+    }
+}

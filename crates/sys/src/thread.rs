@@ -1,0 +1,389 @@
+//! Threads of this process: the CPU time that they used and waited for, and how the kernel
+//! schedules them.
+
+use std::ffi::CString;
+use std::io;
+use std::time::Duration;
+
+use crate::proc::{Malformed, ProcError, SampledFile, field};
+
+/// A thread's scheduling that could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {operation}")]
+pub struct ThreadError {
+    operation: &'static str,
+    source: io::Error,
+}
+
+/// CPU time and context switches since the thread or process began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuUsage {
+    /// Time in user mode.
+    pub user: Duration,
+    /// Time in the kernel on behalf of the thread or process. Soft interrupts that happened to run
+    /// on its time are included unless the kernel is built to account for them apart.
+    pub system: Duration,
+    /// Times that it gave up the CPU to wait.
+    pub voluntary_switches: u64,
+    /// Times that the CPU was taken from it.
+    pub involuntary_switches: u64,
+}
+
+impl CpuUsage {
+    /// Of the calling thread.
+    pub fn of_thread() -> Self {
+        usage(libc::RUSAGE_THREAD)
+    }
+
+    /// Of all threads of this process, those that have ended included.
+    pub fn of_process() -> Self {
+        usage(libc::RUSAGE_SELF)
+    }
+
+    /// What was used from `earlier` to this reading.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            voluntary_switches: self
+                .voluntary_switches
+                .saturating_sub(earlier.voluntary_switches),
+            involuntary_switches: self
+                .involuntary_switches
+                .saturating_sub(earlier.involuntary_switches),
+        }
+    }
+}
+
+/// Where a thread's time went. What is left of the wall clock is time that it was blocked.
+///
+/// The kernel brings the figures of a *running* thread up to date only at its timer tick or when it
+/// stops running, so that a reading may be a tick (1 to 10 ms) old; over an interval the error does
+/// not add up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SchedTimes {
+    /// Time on a CPU.
+    pub on_cpu: Duration,
+    /// Time that it could have run, but waited for a CPU.
+    pub run_delay: Duration,
+}
+
+impl SchedTimes {
+    /// What passed from `earlier` to this reading.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            on_cpu: self.on_cpu.saturating_sub(earlier.on_cpu),
+            run_delay: self.run_delay.saturating_sub(earlier.run_delay),
+        }
+    }
+
+    /// Parses the text of a `schedstat` file: nanoseconds on a CPU, nanoseconds waiting for one,
+    /// and time slices.
+    ///
+    /// # Errors
+    /// One of the two times is missing or not a number.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let mut words = text.split_ascii_whitespace();
+        let mut time = || field(words.next(), "a number of nanoseconds").map(Duration::from_nanos);
+        Ok(Self {
+            on_cpu: time()?,
+            run_delay: time()?,
+        })
+    }
+}
+
+/// Reads the [`SchedTimes`] of one thread of this process, from any other and many times a second:
+/// the file stays open and nothing is allocated.
+#[derive(Debug)]
+pub struct SchedTimesReader {
+    file: SampledFile,
+}
+
+impl SchedTimesReader {
+    /// Opens the figures of the thread `tid` (see [`thread_id`]).
+    ///
+    /// # Errors
+    /// No such thread, or a kernel without CONFIG_SCHED_INFO.
+    pub fn open(tid: u32) -> Result<Self, ProcError> {
+        Ok(Self {
+            file: SampledFile::open(format!("/proc/self/task/{tid}/schedstat"))?,
+        })
+    }
+
+    /// Reads the thread's times.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn read(&mut self) -> Result<SchedTimes, ProcError> {
+        self.file.read(SchedTimes::parse)
+    }
+}
+
+/// The calling thread's number, under which other threads can look at it.
+pub fn thread_id() -> u32 {
+    // SAFETY: gettid takes nothing and cannot fail.
+    unsafe { libc::gettid() }.cast_unsigned()
+}
+
+/// Names the calling thread for `ps`, `top` and profilers. The kernel keeps the first 15 bytes.
+///
+/// # Errors
+/// The name has a NUL in it.
+pub fn set_thread_name(name: &str) -> Result<(), ThreadError> {
+    const OPERATION: &str = "name the thread";
+    let name = CString::new(name).map_err(|error| ThreadError {
+        operation: OPERATION,
+        source: io::Error::from(error),
+    })?;
+    // SAFETY: PR_SET_NAME reads a NUL-terminated string, at most 16 bytes of it.
+    check(OPERATION, unsafe {
+        libc::prctl(libc::PR_SET_NAME, name.as_ptr())
+    })
+}
+
+/// The CPUs that the calling thread may run on, in rising order.
+///
+/// # Errors
+/// The kernel refuses, which a seccomp filter could make it do.
+pub fn affinity() -> Result<Vec<u32>, ThreadError> {
+    // The kernel refuses a mask that is shorter than its own, whose length it does not tell.
+    let mut mask = vec![0_u64; 16];
+    loop {
+        // SAFETY: the kernel writes at most as many bytes as it is told that the mask has;
+        // cpu_set_t is only the type by which libc declares a mask of any length.
+        let result = unsafe {
+            libc::sched_getaffinity(0, size_of_val(mask.as_slice()), mask.as_mut_ptr().cast())
+        };
+        match check("read the affinity", result) {
+            Ok(()) => return Ok(cpus_of_mask(&mask)),
+            Err(error)
+                if error.source.raw_os_error() == Some(libc::EINVAL) && mask.len() < 1 << 10 =>
+            {
+                mask.resize(mask.len() * 2, 0);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Confines the calling thread, and those that it starts from now on, to `cpus`.
+///
+/// # Errors
+/// None of them is online and allowed to this process.
+pub fn set_affinity(cpus: &[u32]) -> Result<(), ThreadError> {
+    let mask = mask_of_cpus(cpus);
+    // SAFETY: the kernel reads as many bytes as it is told that the mask has; for the cast see
+    // `affinity`.
+    check("set the affinity", unsafe {
+        libc::sched_setaffinity(0, size_of_val(mask.as_slice()), mask.as_ptr().cast())
+    })
+}
+
+/// Sets by how much the kernel may delay the calling thread's sleeps to join wake-ups; 50 us unless
+/// set. At least 1 ns: zero would ask for the default.
+///
+/// # Errors
+/// The kernel refuses, which a seccomp filter could make it do.
+pub fn set_timer_slack(slack: Duration) -> Result<(), ThreadError> {
+    let nanoseconds = libc::c_ulong::try_from(slack.as_nanos())
+        .unwrap_or(libc::c_ulong::MAX)
+        .max(1);
+    // SAFETY: PR_SET_TIMERSLACK takes a plain integer.
+    check("set the timer slack", unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds)
+    })
+}
+
+/// Lets the calling thread run only where no other wants to (SCHED_IDLE). Needs no privilege; the
+/// way back may.
+///
+/// # Errors
+/// The kernel refuses, which a seccomp filter could make it do.
+pub fn set_idle_policy() -> Result<(), ThreadError> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // Not by the function of that name, which musl refuses to implement.
+    // SAFETY: the pointer is to a live sched_param that the call only reads.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            libc::SCHED_IDLE,
+            &raw const parameters,
+        )
+    };
+    check("set the policy SCHED_IDLE", result)
+}
+
+/// Sets the calling thread's nice value: −20 (first) to 19 (last). Lowering it needs CAP_SYS_NICE
+/// or RLIMIT_NICE.
+///
+/// # Errors
+/// Not permitted.
+pub fn set_nice(nice: i32) -> Result<(), ThreadError> {
+    // SAFETY: setpriority takes plain integers; on Linux, process 0 is the calling thread.
+    check("set the nice value", unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, nice)
+    })
+}
+
+fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), ThreadError> {
+    if result.into() < 0 {
+        Err(ThreadError {
+            operation,
+            source: io::Error::last_os_error(),
+        })
+    } else {
+        Ok(())
+    }
+}
+
+fn usage(of: libc::c_int) -> CpuUsage {
+    // SAFETY: rusage is plain integers, for which zero is a value.
+    let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
+    // SAFETY: the pointer is to a live rusage that the call fills.
+    let result = unsafe { libc::getrusage(of, &raw mut usage) };
+    assert_eq!(
+        result, 0,
+        "getrusage fails only for a wrong pointer or subject"
+    );
+    CpuUsage {
+        user: duration(usage.ru_utime),
+        system: duration(usage.ru_stime),
+        voluntary_switches: usage.ru_nvcsw.cast_unsigned(),
+        involuntary_switches: usage.ru_nivcsw.cast_unsigned(),
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::from_secs(time.tv_sec.cast_unsigned())
+        + Duration::from_micros(time.tv_usec.cast_unsigned())
+}
+
+fn mask_of_cpus(cpus: &[u32]) -> Vec<u64> {
+    let words = cpus.iter().map(|cpu| cpu / 64 + 1).max().unwrap_or(1);
+    let mut mask = vec![0; words as usize];
+    for cpu in cpus {
+        mask[(cpu / 64) as usize] |= 1 << (cpu % 64);
+    }
+    mask
+}
+
+fn cpus_of_mask(mask: &[u64]) -> Vec<u32> {
+    (0_u32..)
+        .step_by(64)
+        .zip(mask)
+        .flat_map(|(base, word)| {
+            (0..64)
+                .filter(move |bit| word >> bit & 1 == 1)
+                .map(move |bit| base + bit)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// Runs the test's body in a thread of its own, whose scheduling it may change.
+    fn in_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+        std::thread::spawn(body).join().unwrap()
+    }
+
+    fn own_file(name: &str) -> String {
+        fs::read_to_string(format!("/proc/thread-self/{name}")).unwrap()
+    }
+
+    /// Fields 19 and 41 of proc(5)'s `stat`; the name, which may hold spaces, ends with a parenthesis.
+    fn own_nice_and_policy() -> (i32, i32) {
+        let stat = own_file("stat");
+        let fields: Vec<_> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        (
+            fields[19 - 3].parse().unwrap(),
+            fields[41 - 3].parse().unwrap(),
+        )
+    }
+
+    #[test]
+    fn schedstat_is_two_times_in_nanoseconds() {
+        let times = SchedTimes::parse("860558 80528 2\n").unwrap();
+        assert_eq!(
+            (times.on_cpu.as_nanos(), times.run_delay.as_nanos()),
+            (860_558, 80_528)
+        );
+        assert!(SchedTimes::parse("860558\n").is_err() && SchedTimes::parse("a b c").is_err());
+    }
+
+    #[test]
+    fn a_thread_is_seen_from_another_and_its_end_is_an_error() {
+        let (tell, tid) = std::sync::mpsc::channel();
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            while CpuUsage::of_thread().user < Duration::from_millis(20) {}
+            tell.send(thread_id()).unwrap();
+            // Blocks until the sender is dropped.
+            wait.recv().unwrap_err();
+        });
+        let mut reader = SchedTimesReader::open(tid.recv().unwrap()).unwrap();
+        // The thread may not have blocked yet: until then its time may be a tick old.
+        while reader.read().unwrap().on_cpu < Duration::from_millis(20) {
+            std::thread::yield_now();
+        }
+        drop(end);
+        thread.join().unwrap();
+        // The kernel may still be about to take the thread away when join returns.
+        while reader.read().is_ok() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn usage_of_the_thread_is_part_of_that_of_the_process() {
+        let (thread, process) = in_thread(|| {
+            while CpuUsage::of_thread().user < Duration::from_millis(20) {}
+            (CpuUsage::of_thread(), CpuUsage::of_process())
+        });
+        assert!(process.user + process.system >= thread.user);
+        assert!(CpuUsage::of_process().since(&process).user < CpuUsage::of_process().user);
+        assert_eq!(CpuUsage::default().since(&process), CpuUsage::default());
+    }
+
+    #[test]
+    fn masks_hold_any_cpu() {
+        let cpus = [0, 5, 63, 64, 1500];
+        assert_eq!(cpus_of_mask(&mask_of_cpus(&cpus)), cpus);
+    }
+
+    #[test]
+    fn affinity_that_was_set_is_read_back() {
+        in_thread(|| {
+            let last = *affinity().unwrap().last().unwrap();
+            set_affinity(&[last]).unwrap();
+            assert_eq!(affinity().unwrap(), [last]);
+            let error = set_affinity(&[]).unwrap_err();
+            assert_eq!(error.to_string(), "cannot set the affinity");
+        });
+    }
+
+    #[test]
+    fn scheduling_is_that_of_the_calling_thread_only() {
+        let before = own_nice_and_policy();
+        in_thread(|| {
+            set_thread_name("linerate-sys:test").unwrap();
+            assert_eq!(own_file("comm").trim_end(), "linerate-sys:te");
+            set_timer_slack(Duration::ZERO).unwrap();
+            // Not in a task's own directory, but in that which every thread's number has as well.
+            let slack = fs::read_to_string(format!("/proc/{}/timerslack_ns", thread_id())).unwrap();
+            assert_eq!(slack.trim(), "1");
+            set_nice(19).unwrap();
+            set_idle_policy().unwrap();
+            assert_eq!(own_nice_and_policy(), (19, libc::SCHED_IDLE));
+        });
+        assert_eq!(own_nice_and_policy(), before);
+    }
+
+    #[test]
+    fn a_name_with_a_nul_is_refused() {
+        assert!(set_thread_name("a\0b").is_err());
+    }
+}
