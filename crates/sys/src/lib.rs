@@ -1,1 +1,4 @@
 //! linerate-sys
+
+pub mod netlink;
+pub mod netns;
