@@ -124,3 +124,6 @@ impl NetlinkError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -249,4 +249,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
 const NAMESPACE_OF_THREAD: &str = "/proc/thread-self/ns/net";
 
 #[cfg(test)]
+pub(crate) use tests::pair_or_skip;
+
+#[cfg(test)]
 mod tests;

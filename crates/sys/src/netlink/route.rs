@@ -35,8 +35,7 @@ pub struct Route {
     pub metrics: RouteMetrics,
     /// The next hops of a multipath route; empty otherwise.
     pub next_hops: Vec<NextHop>,
-    /// A temporary copy that holds what was learnt of one destination, such as its path MTU.
-    cached: bool,
+    learnt: bool,
     scope: RouteScope,
     protocol: RouteProtocol,
     other: Vec<RouteAttribute>,
@@ -138,16 +137,17 @@ impl Route {
             priority: None,
             metrics: RouteMetrics::default(),
             next_hops: Vec::new(),
-            cached: false,
+            learnt: false,
             scope: RouteScope::Universe,
             protocol: RouteProtocol::Static,
             other: Vec::new(),
         }
     }
 
-    /// A temporary copy that holds what was learnt of one destination, such as its path MTU.
-    pub fn is_cached(&self) -> bool {
-        self.cached
+    /// Its MTU was learnt by path MTU discovery and will expire: the kernel's route cache answered,
+    /// not the table. Only for what [`Netlink::route_to`] returns.
+    pub fn is_learnt(&self) -> bool {
+        self.learnt
     }
 
     fn message(&self) -> RouteMessage {
@@ -263,18 +263,19 @@ fn parse(message: RouteMessage) -> Option<Route> {
     };
     let destination = Prefix::new(unspecified, message.header.destination_prefix_length);
     let mut route = Route {
-        cached: message.header.flags.contains(RouteFlags::Cloned),
         scope: message.header.scope,
         protocol: message.header.protocol,
         ..Route::new(destination)
     };
+    let cloned = message.header.flags.contains(RouteFlags::Cloned);
     for attribute in message.attributes {
-        absorb(&mut route, attribute);
+        absorb(&mut route, attribute, cloned);
     }
     Some(route)
 }
 
-fn absorb(route: &mut Route, attribute: RouteAttribute) {
+/// `cloned`: this is the kernel's answer for one destination, not an entry of the table.
+fn absorb(route: &mut Route, attribute: RouteAttribute, cloned: bool) {
     match attribute {
         RouteAttribute::Destination(address) => {
             route.destination.address = ip(&address).unwrap_or(route.destination.address);
@@ -287,17 +288,22 @@ fn absorb(route: &mut Route, attribute: RouteAttribute) {
         RouteAttribute::MultiPath(hops) => {
             route.next_hops = hops.iter().map(NextHop::parse).collect()
         }
-        // What was learnt expires, and is not for adding; a route of the table may expire too.
-        RouteAttribute::CacheInfo(info) if !route.cached => {
-            // Reported in clock ticks, set in seconds.
-            let seconds = info.expires / USER_HZ;
-            route
-                .other
-                .extend((seconds > 0).then_some(RouteAttribute::Expires(seconds)));
-        }
+        RouteAttribute::CacheInfo(info) => expire(route, info.expires.cast_signed(), cloned),
         // In the header, or of the query: not properties of the route.
-        RouteAttribute::Table(_) | RouteAttribute::Uid(_) | RouteAttribute::CacheInfo(_) => {}
+        RouteAttribute::Table(_) | RouteAttribute::Uid(_) => {}
         attribute => route.other.push(attribute),
+    }
+}
+
+/// `ticks` until the route expires; not positive for one that stays.
+fn expire(route: &mut Route, ticks: i32, cloned: bool) {
+    if cloned {
+        // IPv4 marks every answer as cloned, but only what was learnt expires.
+        route.learnt = ticks > 0;
+    } else if ticks >= USER_HZ {
+        // Reported in clock ticks, set in seconds.
+        let seconds = (ticks / USER_HZ).unsigned_abs();
+        route.other.push(RouteAttribute::Expires(seconds));
     }
 }
 
@@ -311,4 +317,4 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
 
 /// Ticks per second in kernel interfaces, whatever HZ the kernel runs at
 /// (include/asm-generic/param.h).
-const USER_HZ: u32 = 100;
+const USER_HZ: i32 = 100;
