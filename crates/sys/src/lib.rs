@@ -1,4 +1,5 @@
 //! linerate-sys
 
+pub mod ethtool;
 pub mod netlink;
 pub mod netns;
