@@ -6,8 +6,10 @@
 //! the process's first thread and of whoever mounted sysfs.
 
 mod pair;
+mod user;
 
 pub use pair::{Host, Pair};
+pub use user::{UserNamespaceError, UserNamespaces, enter_user_namespace, user_namespaces_allowed};
 
 use std::ffi::OsStr;
 use std::fs::File;
