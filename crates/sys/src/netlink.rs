@@ -1,7 +1,8 @@
 //! Configuration of links, addresses, routes, neighbours and queueing disciplines through netlink.
 //!
-//! A [`Netlink`] handle speaks for the network namespace in which it was opened, whichever thread or namespace uses it
-//! later. All calls are synchronous: one request, its whole answer, or an error that says what was attempted.
+//! A [`Netlink`] handle speaks for the network namespace in which it was opened, whichever thread
+//! or namespace uses it later. All calls are synchronous: one request, its whole answer, or an
+//! error that says what was attempted.
 
 mod address;
 mod exchange;
@@ -36,12 +37,14 @@ impl Netlink {
     /// Opens a socket in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// [`NetlinkError::Open`] if the socket cannot be created, for example because a seccomp filter forbids it.
+    /// [`NetlinkError::Open`] if the socket cannot be created, for example because a seccomp filter
+    /// forbids it.
     pub fn open() -> Result<Self, NetlinkError> {
         Exchange::open(netlink_sys::protocols::NETLINK_ROUTE).map(|exchange| Self { exchange })
     }
 
-    /// Sends one request with `flags` beyond `NLM_F_REQUEST | NLM_F_ACK` and returns the messages of the answer.
+    /// Sends one request with `flags` beyond `NLM_F_REQUEST | NLM_F_ACK` and returns the messages
+    /// of the answer.
     fn request(
         &mut self,
         operation: &str,
@@ -80,7 +83,7 @@ pub enum NetlinkError {
         source: io::Error,
     },
     /// The kernel refused the request.
-    #[error("cannot {operation}{}", .explanation.as_ref().map(|text| format!(" ({text})")).unwrap_or_default())]
+    #[error("cannot {operation}{}", in_brackets(.explanation.as_deref()))]
     Refused {
         /// The attempted operation and its object.
         operation: String,
@@ -123,6 +126,10 @@ impl NetlinkError {
             source: DecodeError::from(missing),
         }
     }
+}
+
+fn in_brackets(text: Option<&str>) -> String {
+    text.map(|text| format!(" ({text})")).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -77,7 +77,8 @@ pub enum NamespaceError {
 }
 
 impl Namespace {
-    /// Creates a namespace with its loopback link up. `name` is for error messages only.
+    /// Creates a namespace with its loopback link up. `name` is for error messages and
+    /// the names of threads.
     ///
     /// # Errors
     /// [`NamespaceError::Create`] with `EPERM` without `CAP_SYS_ADMIN` (see
@@ -217,6 +218,19 @@ impl Namespace {
     }
 }
 
+impl NamespaceError {
+    /// The kernel's error number, such as `libc::EPERM`, if it refused something.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Create { source, .. } | Self::Enter { source, .. } | Self::Current { source } => {
+                source.raw_os_error()
+            }
+            Self::Configure { source, .. } => source.errno(),
+            Self::NotUp { .. } => None,
+        }
+    }
+}
+
 impl AsFd for Namespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -251,7 +265,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
 const NAMESPACE_OF_THREAD: &str = "/proc/thread-self/ns/net";
 
 #[cfg(test)]
-pub(crate) use tests::pair_or_skip;
+pub(crate) use tests::{eventually, pair_or_skip};
 
 #[cfg(test)]
 mod tests;

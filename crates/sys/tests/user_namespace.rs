@@ -1,6 +1,13 @@
 //! A process without root becomes root of a user namespace and builds a pair of hosts in it. It has
 //! to have a single thread, which the standard test harness does not offer.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test, though without the attribute"
+)]
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;

@@ -99,8 +99,8 @@ impl Ethtool {
     }
 
     /// Asks for features by name and returns all as they are afterwards: a fixed feature keeps its
-    /// state, and one feature may take others with it, which come back when it does. To undo, ask for
-    /// the `requested` states that [`Ethtool::features`] gave before.
+    /// state, and one feature may take others with it, which come back when it does. To undo, ask
+    /// for the `requested` states that [`Ethtool::features`] gave before.
     ///
     /// # Errors
     /// [`EthtoolError`] with `EINVAL` for a name that this kernel does not know, before anything is

@@ -31,11 +31,12 @@ pub struct Address {
 }
 
 impl Netlink {
-    /// Gives the link called `name` an address. An IPv6 address is usable at once: duplicate address detection is off.
+    /// Gives the link called `name` an address. An IPv6 address is usable at once: duplicate
+    /// address detection is off.
     ///
     /// # Errors
-    /// Refused with `EEXIST` if the link has it already, `EINVAL` for an impossible prefix length, `EACCES` if IPv6 is
-    /// disabled on the link.
+    /// Refused with `EEXIST` if the link has it already, `EINVAL` for an impossible prefix length,
+    /// `EACCES` if IPv6 is disabled on the link.
     pub fn add_address(&mut self, name: &str, prefix: Prefix) -> Result<(), NetlinkError> {
         let mut message = AddressMessage::default();
         message.header.index = self.link(name)?.index;
@@ -121,7 +122,8 @@ fn parse(message: RouteNetlinkMessage) -> Option<Address> {
             _ => {}
         }
     }
-    // On point-to-point links IFA_ADDRESS is the peer and IFA_LOCAL ours (include/uapi/linux/if_addr.h).
+    // On point-to-point links IFA_ADDRESS is the peer and IFA_LOCAL ours
+    // (include/uapi/linux/if_addr.h).
     let address = local.or(address)?;
     Some(Address {
         link: message.header.index,

@@ -29,7 +29,8 @@ impl Debug for Exchange {
 }
 
 impl Exchange {
-    /// Opens a socket of `protocol` (a `NETLINK_*` number) in the calling thread's network namespace.
+    /// Opens a socket of `protocol` (a `NETLINK_*` number) in the calling thread's network
+    /// namespace.
     pub(super) fn open(protocol: isize) -> Result<Self, NetlinkError> {
         Self::bound_socket(protocol)
             .map(|socket| Self {
@@ -44,7 +45,8 @@ impl Exchange {
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         socket.set_ext_ack(true)?;
-        // Without it an error echoes the whole request, and the explanation follows at a varying offset.
+        // Without it an error echoes the whole request, and the explanation follows at a varying
+        // offset.
         socket.set_cap_ack(true)?;
         SockRef::from(&socket).set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(socket)
@@ -236,7 +238,8 @@ fn retry_interrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T
     }
 }
 
-/// The kernel answers in microseconds; a request that waits for the RTNL lock may take seconds on a busy host.
+/// The kernel answers in microseconds; a request that waits for the RTNL lock may take seconds on a
+/// busy host.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const DUMP_ATTEMPTS: usize = 8;
 const NETLINK_HEADER_LENGTH: usize = 16;

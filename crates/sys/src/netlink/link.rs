@@ -1,6 +1,5 @@
 //! Links: what they are, and changing them.
 
-use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -72,7 +71,8 @@ pub enum LinkChange<'a> {
     GsoMaxSize(u32),
     /// Most segments in one segmentation-offload frame.
     GsoMaxSegs(u32),
-    /// Move to the network namespace that this descriptor refers to; the link is down and without addresses there.
+    /// Move to the network namespace that this descriptor refers to; the link is down and without
+    /// addresses there.
     Namespace(BorrowedFd<'a>),
 }
 
@@ -137,8 +137,8 @@ impl Netlink {
     /// Applies one change to the link called `name`.
     ///
     /// # Errors
-    /// Refused with `ENODEV` if there is no such link, `EPERM` without `CAP_NET_ADMIN`, `EINVAL` for a value that the
-    /// driver does not take.
+    /// Refused with `ENODEV` if there is no such link, `EPERM` without `CAP_NET_ADMIN`, `EINVAL`
+    /// for a value that the driver does not take.
     pub fn change_link(&mut self, name: &str, change: &LinkChange<'_>) -> Result<(), NetlinkError> {
         let mut message = message_for(self.link(name)?.index);
         match change {
@@ -164,19 +164,16 @@ impl Netlink {
                 .attributes
                 .push(LinkAttribute::NetNsFd(fd.as_raw_fd())),
         }
-        self.request(
-            &format!("{change} (link {name})"),
-            RouteNetlinkMessage::SetLink(message),
-            0,
-        )
-        .map(drop)
+        self.request(&change.of(name), RouteNetlinkMessage::SetLink(message), 0)
+            .map(drop)
     }
 
-    /// Creates a pair of virtual Ethernet devices, each in its own namespace if it names one. Both are down.
+    /// Creates a pair of virtual Ethernet devices, each in its own namespace if it names one. Both
+    /// are down.
     ///
     /// # Errors
-    /// Refused with `EEXIST` if a name is taken, `EPERM` without `CAP_NET_ADMIN` in every namespace concerned,
-    /// `EOPNOTSUPP` if the kernel has no veth driver.
+    /// Refused with `EEXIST` if a name is taken, `EPERM` without `CAP_NET_ADMIN` in every namespace
+    /// concerned, `EOPNOTSUPP` if the kernel has no veth driver.
     pub fn create_veth(
         &mut self,
         end: &VethEnd<'_>,
@@ -226,21 +223,21 @@ impl VethEnd<'_> {
     }
 }
 
-impl fmt::Display for LinkChange<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl LinkChange<'_> {
+    /// The change of the link called `name`, in words.
+    fn of(&self, name: &str) -> String {
         match self {
-            Self::Up => f.write_str("set up"),
-            Self::Down => f.write_str("set down"),
-            Self::Name(name) => write!(f, "rename to {name}"),
-            Self::Mtu(bytes) => write!(f, "set MTU {bytes}"),
-            Self::Mac(mac) => {
-                let octets: Vec<String> = mac.iter().map(|octet| format!("{octet:02x}")).collect();
-                write!(f, "set address {}", octets.join(":"))
+            Self::Up => format!("set link {name} up"),
+            Self::Down => format!("set link {name} down"),
+            Self::Name(new) => format!("rename link {name} to {new}"),
+            Self::Mtu(bytes) => format!("set MTU {bytes} of link {name}"),
+            Self::Mac(mac) => format!("set Ethernet address {mac:02x?} of link {name}"),
+            Self::TxQueueLength(packets) => {
+                format!("set transmit queue length {packets} of link {name}")
             }
-            Self::TxQueueLength(packets) => write!(f, "set transmit queue length {packets}"),
-            Self::GsoMaxSize(bytes) => write!(f, "set gso_max_size {bytes}"),
-            Self::GsoMaxSegs(count) => write!(f, "set gso_max_segs {count}"),
-            Self::Namespace(_) => f.write_str("move to another namespace"),
+            Self::GsoMaxSize(bytes) => format!("set gso_max_size {bytes} of link {name}"),
+            Self::GsoMaxSegs(count) => format!("set gso_max_segs {count} of link {name}"),
+            Self::Namespace(_) => format!("move link {name} to another namespace"),
         }
     }
 }

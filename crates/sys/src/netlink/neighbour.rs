@@ -27,7 +27,8 @@ pub struct Neighbour {
 }
 
 impl Netlink {
-    /// Fixes the Ethernet address of a neighbour for ever, so that no ARP or neighbour discovery is needed.
+    /// Fixes the Ethernet address of a neighbour for ever, so that no ARP or neighbour discovery is
+    /// needed.
     ///
     /// # Errors
     /// Refused with `EPERM` without `CAP_NET_ADMIN`.

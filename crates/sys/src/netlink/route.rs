@@ -68,7 +68,8 @@ impl Netlink {
         .map(drop)
     }
 
-    /// Puts a route in the place of the one with the same destination and priority, if there is one.
+    /// Puts a route in the place of the one with the same destination and priority, if there is
+    /// one.
     ///
     /// # Errors
     /// As for [`Netlink::add_route`], without `EEXIST`.

@@ -58,14 +58,15 @@ pub enum UserNamespaceError {
 }
 
 /// Makes the process root of new user, network and mount namespaces, with loopback up. To the rest
-/// of the host it stays the user that it was; that user is number 0 inside. Mounts that it makes are
-/// seen by nobody else.
+/// of the host it stays the user that it was; that user is number 0 inside. Mounts that it makes
+/// are seen by nobody else.
 ///
 /// Threads started later may create and enter network namespaces like root's.
 ///
 /// # Errors
-/// [`UserNamespaceError::Threads`] if the process has more than one thread; the others if the kernel
-/// refuses. After an error past the check of threads the process may already be in the namespaces.
+/// [`UserNamespaceError::Threads`] if the process has more than one thread; the others if the
+/// kernel refuses. After an error past the check of threads the process may already be in the
+/// namespaces.
 pub fn enter_user_namespace() -> Result<(), UserNamespaceError> {
     let count = read_directory_length("/proc/self/task")?;
     if count != 1 {

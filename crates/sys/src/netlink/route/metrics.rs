@@ -6,7 +6,8 @@ use std::fmt;
 use netlink_packet_core::{DefaultNla, Nla};
 use netlink_packet_route::route::RouteMetric;
 
-/// A numeric metric; the value is its number in the kernel (include/uapi/linux/rtnetlink.h, `RTAX_*`).
+/// A numeric metric; the value is its number in the kernel (include/uapi/linux/rtnetlink.h,
+/// `RTAX_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum Metric {
