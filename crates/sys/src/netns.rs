@@ -14,7 +14,7 @@ pub use user::{UserNamespaceError, UserNamespaces, enter_user_namespace, user_na
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -27,7 +27,7 @@ use crate::netlink::{LinkChange, Netlink, NetlinkError};
 #[derive(Debug, Clone)]
 pub struct Namespace {
     name: String,
-    fd: Arc<OwnedFd>,
+    file: Arc<File>,
 }
 
 /// Why a namespace could not be made or entered.
@@ -86,20 +86,20 @@ impl Namespace {
     pub fn create(name: impl Into<String>) -> Result<Self, NamespaceError> {
         let name = name.into();
         // Only the calling thread changes its namespace, so a helper thread does and then ends.
-        let fd = thread::scope(|scope| {
+        let file = thread::scope(|scope| {
             let helper = thread::Builder::new().spawn_scoped(scope, || {
                 unshare(libc::CLONE_NEWNET)?;
                 File::open(NAMESPACE_OF_THREAD)
             })?;
             join(helper.join())
         });
-        let fd = fd.map_err(|source| NamespaceError::Create {
+        let file = file.map_err(|source| NamespaceError::Create {
             name: name.clone(),
             source,
         })?;
         let namespace = Self {
             name,
-            fd: Arc::new(fd.into()),
+            file: Arc::new(file),
         };
         namespace.configure(|netlink| netlink.change_link("lo", &LinkChange::Up))?;
         Ok(namespace)
@@ -114,7 +114,7 @@ impl Namespace {
             File::open(NAMESPACE_OF_THREAD).map_err(|source| NamespaceError::Current { source })?;
         Ok(Self {
             name: "current".to_owned(),
-            fd: Arc::new(file.into()),
+            file: Arc::new(file),
         })
     }
 
@@ -128,11 +128,7 @@ impl Namespace {
     /// # Errors
     /// [`NamespaceError::Enter`] if the descriptor cannot be examined.
     pub fn inode(&self) -> Result<u64, NamespaceError> {
-        let metadata = self
-            .fd
-            .try_clone()
-            .map(File::from)
-            .and_then(|file| file.metadata());
+        let metadata = self.file.metadata();
         metadata
             .map(|metadata| metadata.ino())
             .map_err(|source| self.enter_error(source))
@@ -141,6 +137,8 @@ impl Namespace {
     /// Runs `work` to its end on a thread of this namespace. Sockets that it opens, netlink handles
     /// included, stay in the namespace wherever they are used later. A panic is passed on.
     ///
+    /// Each call starts a thread and enters the namespace, 0.1 to 4 ms: open what is needed once.
+    ///
     /// # Errors
     /// [`NamespaceError::Enter`] if the thread cannot be started or may not enter.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
@@ -148,7 +146,7 @@ impl Namespace {
             let helper = thread::Builder::new()
                 .name(self.thread_name())
                 .spawn_scoped(scope, || {
-                    set_namespace(self.fd.as_fd())?;
+                    set_namespace(self.file.as_fd())?;
                     Ok(work())
                 })?;
             join(helper.join())
@@ -173,11 +171,11 @@ impl Namespace {
 
     /// A command whose process runs in this namespace.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let fd = Arc::clone(&self.fd);
+        let file = Arc::clone(&self.file);
         let mut command = Command::new(program);
         // SAFETY: between fork and exec the closure makes one system call on a descriptor that it
         // keeps open itself; it neither allocates nor takes a lock.
-        unsafe { command.pre_exec(move || set_namespace(fd.as_fd())) };
+        unsafe { command.pre_exec(move || set_namespace(file.as_fd())) };
         command
     }
 
@@ -233,7 +231,7 @@ impl NamespaceError {
 
 impl AsFd for Namespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.file.as_fd()
     }
 }
 

@@ -1,6 +1,5 @@
 //! One netlink socket: requests out, whole answers in.
 
-use std::fmt::Debug;
 use std::io;
 use std::time::Duration;
 
@@ -15,17 +14,10 @@ use socket2::SockRef;
 use super::NetlinkError;
 
 /// A bound netlink socket and the sequence number of its last request.
+#[derive(Debug)]
 pub(super) struct Exchange {
     socket: Socket,
     sequence: u32,
-}
-
-impl Debug for Exchange {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Exchange")
-            .field("sequence", &self.sequence)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Exchange {
