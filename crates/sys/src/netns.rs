@@ -77,8 +77,8 @@ pub enum NamespaceError {
 }
 
 impl Namespace {
-    /// Creates a namespace with its loopback link up. `name` is for error messages and
-    /// the names of threads.
+    /// Creates a namespace with its loopback link up. `name` is for error messages and the names of
+    /// threads.
     ///
     /// # Errors
     /// [`NamespaceError::Create`] with `EPERM` without `CAP_SYS_ADMIN` (see
