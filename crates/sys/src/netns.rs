@@ -1,0 +1,269 @@
+//! Network namespaces: owned, entered by threads and by child processes.
+//!
+//! A [`Namespace`] lives by its file descriptor alone: nothing is mounted, and nothing is left
+//! behind when the process dies. A thread that runs in it sees its links, routes, sockets,
+//! `/proc/sys/net` and `/proc/thread-self/net`; `/proc/self/net` and `/sys/class/net` are those of
+//! the process's first thread and of whoever mounted sysfs.
+
+mod pair;
+mod user;
+
+pub use pair::{Host, Pair};
+pub use user::{UserNamespaceError, UserNamespaces, enter_user_namespace, user_namespaces_allowed};
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use crate::netlink::{LinkChange, Netlink, NetlinkError};
+
+/// A network namespace that exists as long as this value, a thread, a process or a socket in it.
+#[derive(Debug, Clone)]
+pub struct Namespace {
+    name: String,
+    file: Arc<File>,
+}
+
+/// Why a namespace could not be made or entered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NamespaceError {
+    /// The kernel refused to create one; `EPERM` without `CAP_SYS_ADMIN`.
+    #[error("cannot create network namespace {name}")]
+    Create {
+        /// The name that it was to have.
+        name: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// A thread could not be started in it.
+    #[error("cannot run a thread in network namespace {name}")]
+    Enter {
+        /// The namespace.
+        name: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The namespace of the calling thread could not be opened.
+    #[error("cannot open {NAMESPACE_OF_THREAD}")]
+    Current {
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// It exists, but could not be configured.
+    #[error("cannot configure network namespace {name}")]
+    Configure {
+        /// The namespace.
+        name: String,
+        /// The request that failed.
+        source: NetlinkError,
+    },
+    /// The links of a pair did not come up.
+    #[error("link {link} in network namespace {name} did not come up within {seconds} s")]
+    NotUp {
+        /// The namespace.
+        name: String,
+        /// The link.
+        link: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+}
+
+impl Namespace {
+    /// Creates a namespace with its loopback link up. `name` is for error messages and the names of
+    /// threads.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Create`] with `EPERM` without `CAP_SYS_ADMIN` (see
+    /// [`enter_user_namespace`]), `ENOSPC` at the limit `user.max_net_namespaces`.
+    pub fn create(name: impl Into<String>) -> Result<Self, NamespaceError> {
+        let name = name.into();
+        // Only the calling thread changes its namespace, so a helper thread does and then ends.
+        let file = thread::scope(|scope| {
+            let helper = thread::Builder::new().spawn_scoped(scope, || {
+                unshare(libc::CLONE_NEWNET)?;
+                File::open(NAMESPACE_OF_THREAD)
+            })?;
+            join(helper.join())
+        });
+        let file = file.map_err(|source| NamespaceError::Create {
+            name: name.clone(),
+            source,
+        })?;
+        let namespace = Self {
+            name,
+            file: Arc::new(file),
+        };
+        namespace.configure(|netlink| netlink.change_link("lo", &LinkChange::Up))?;
+        Ok(namespace)
+    }
+
+    /// The namespace of the calling thread.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Current`] if `/proc` is not there.
+    pub fn current() -> Result<Self, NamespaceError> {
+        let file =
+            File::open(NAMESPACE_OF_THREAD).map_err(|source| NamespaceError::Current { source })?;
+        Ok(Self {
+            name: "current".to_owned(),
+            file: Arc::new(file),
+        })
+    }
+
+    /// The name it was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number that tells namespaces apart, as in `net:[4026531840]`.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Enter`] if the descriptor cannot be examined.
+    pub fn inode(&self) -> Result<u64, NamespaceError> {
+        let metadata = self.file.metadata();
+        metadata
+            .map(|metadata| metadata.ino())
+            .map_err(|source| self.enter_error(source))
+    }
+
+    /// Runs `work` to its end on a thread of this namespace. Sockets that it opens, netlink handles
+    /// included, stay in the namespace wherever they are used later. A panic is passed on.
+    ///
+    /// Each call starts a thread and enters the namespace, 0.1 to 4 ms: open what is needed once.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Enter`] if the thread cannot be started or may not enter.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
+        let result = thread::scope(|scope| {
+            let helper = thread::Builder::new()
+                .name(self.thread_name())
+                .spawn_scoped(scope, || {
+                    set_namespace(self.file.as_fd())?;
+                    Ok(work())
+                })?;
+            join(helper.join())
+        });
+        result.map_err(|source| self.enter_error(source))
+    }
+
+    /// Starts a thread of this namespace.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Enter`] if the thread cannot be started or may not enter.
+    pub fn spawn_thread<T: Send + 'static>(
+        &self,
+        name: impl Into<String>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>, NamespaceError> {
+        let builder = thread::Builder::new().name(name.into());
+        // A new thread inherits the namespace of the one that starts it.
+        self.run(|| builder.spawn(work))?
+            .map_err(|source| self.enter_error(source))
+    }
+
+    /// A command whose process runs in this namespace.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let file = Arc::clone(&self.file);
+        let mut command = Command::new(program);
+        // SAFETY: between fork and exec the closure makes one system call on a descriptor that it
+        // keeps open itself; it neither allocates nor takes a lock.
+        unsafe { command.pre_exec(move || set_namespace(file.as_fd())) };
+        command
+    }
+
+    /// A netlink handle of this namespace.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Enter`] and [`NamespaceError::Configure`].
+    pub fn netlink(&self) -> Result<Netlink, NamespaceError> {
+        self.run(Netlink::open)?
+            .map_err(|source| self.configure_error(source))
+    }
+
+    /// Opens a netlink handle and makes requests with it.
+    fn configure<T>(
+        &self,
+        requests: impl FnOnce(&mut Netlink) -> Result<T, NetlinkError>,
+    ) -> Result<T, NamespaceError> {
+        requests(&mut self.netlink()?).map_err(|source| self.configure_error(source))
+    }
+
+    fn configure_error(&self, source: NetlinkError) -> NamespaceError {
+        NamespaceError::Configure {
+            name: self.name.clone(),
+            source,
+        }
+    }
+
+    fn enter_error(&self, source: io::Error) -> NamespaceError {
+        NamespaceError::Enter {
+            name: self.name.clone(),
+            source,
+        }
+    }
+
+    /// The kernel keeps 15 bytes of a thread's name, and Rust takes no NUL in it.
+    fn thread_name(&self) -> String {
+        self.name.replace('\0', "")
+    }
+}
+
+impl NamespaceError {
+    /// The kernel's error number, such as `libc::EPERM`, if it refused something.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Create { source, .. } | Self::Enter { source, .. } | Self::Current { source } => {
+                source.raw_os_error()
+            }
+            Self::Configure { source, .. } => source.errno(),
+            Self::NotUp { .. } => None,
+        }
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// The result of a joined thread; its panic goes on in the caller.
+fn join<T>(result: thread::Result<io::Result<T>>) -> io::Result<T> {
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Moves the calling thread to a network namespace.
+fn set_namespace(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes no pointers; the descriptor is open for the duration of the call.
+    check(unsafe { libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET) })
+}
+
+/// Gives the calling thread new namespaces of the kinds in `flags` (`CLONE_NEW*`).
+fn unshare(flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::unshare(flags) })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+const NAMESPACE_OF_THREAD: &str = "/proc/thread-self/ns/net";
+
+#[cfg(test)]
+pub(crate) use tests::{eventually, pair_or_skip};
+
+#[cfg(test)]
+mod tests;
