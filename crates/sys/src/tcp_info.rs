@@ -237,7 +237,8 @@ mod tests {
         let sender = sender.join().unwrap();
         assert_eq!(sender.state, 1);
         assert_eq!(sender.bytes_acked, 1_000_000 + 1);
-        assert_eq!(receiver.bytes_received, 1_000_000);
+        // The FIN of the client that is gone may count as one more.
+        assert!((1_000_000..=1_000_001).contains(&receiver.bytes_received));
         assert!(sender.data_segs_out.is_none_or(|segments| segments > 0));
         assert!(sender.timestamps && sender.sack);
         assert!(sender.snd_mss > 500 && sender.pmtu > sender.snd_mss);
