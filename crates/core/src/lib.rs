@@ -9,13 +9,17 @@
 //! | [`units`] | rates, sizes, times, DSCP, endpoint names: parsing and printing |
 //! | [`plan`] | what is to be sent, with its limits |
 //! | [`pace`] | when the next unit of a paced sender is due |
+//! | [`open_loop`] | when the requests of an open loop are due |
 //! | [`record`] | the document that a run leaves: the JSON contract |
 //! | [`wire`] | bytes on the wire: hello, frames, messages, datagrams, encryption |
 //! | [`session`] | the control session of client and endpoint as pure state machines |
+//! | [`cost`] | service demand: CPU time for each KiB |
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
 //! | [`ceilings`] | what each cause would let through, and the verdict |
 
 pub mod ceilings;
+pub mod cost;
+pub mod open_loop;
 pub mod pace;
 pub mod plan;
 pub mod record;

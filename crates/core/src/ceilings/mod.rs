@@ -1,12 +1,41 @@
 //! What each cause would let through, and which one holds a run back.
 //!
 //! A pure function of a record: [`explain`] looks at nothing else, so that a stored record can be
-//! explained again by a later version.
+//! explained again by a later version. The kernel's evidence decides first, a ceiling then confirms it;
+//! what neither fits stays `unexplained`.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`formulas`] | the models: windows, Reno, CUBIC, PFTK, slow start, framing |
+//! | `view`, `signals` | one direction of a record, and what its kernel figures come to |
+//! | `causes` | one file for each cause: its ceiling, its evidence, its remedy |
+//! | `thresholds` | where evidence begins to count, with the reasons |
+//! | `verdict` | which cause holds, and what comes next |
+
+mod causes;
+pub mod formulas;
+mod remedy;
+mod signals;
+mod small_segments;
+#[cfg(test)]
+mod tests;
+mod text;
+mod thresholds;
+mod verdict;
+mod view;
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::plan::Direction;
+use crate::record::{CaveatKind, Record};
+
+pub use small_segments::small_segments;
+pub use thresholds::{EXACT_TOLERANCE, MODEL_TOLERANCE};
+pub use verdict::agrees;
+pub use view::{TcpFlow, View, views};
 
 /// What can hold a transfer back.
 #[derive(
@@ -79,4 +108,74 @@ pub struct Verdict {
     /// What would hold the run back then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cause: Option<Cause>,
+}
+
+/// One direction of a record, explained.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Explained {
+    /// Which way the payload goes.
+    pub direction: Direction,
+    /// What each cause would let through, lowest first.
+    pub ceilings: Vec<Ceiling>,
+    /// What holds it back.
+    pub verdict: Verdict,
+}
+
+/// Explains each direction of a bulk transfer; empty for requests and responses.
+pub fn explain(record: &Record) -> Vec<Explained> {
+    views(record).iter().map(verdict::explain).collect()
+}
+
+/// Writes what [`explain`] finds into the record, over what was there, and a caveat for segments that are
+/// small for their interface. Where both directions ran, each has its own verdict and the record as a
+/// whole has none.
+pub fn annotate(record: &mut Record) {
+    let explained = explain(record);
+    let small = views(record).iter().find_map(small_segments);
+    record
+        .caveats
+        .retain(|caveat| caveat.kind != CaveatKind::SmallSegments);
+    record.caveats.extend(small);
+    record.ceilings.clear();
+    record.verdict = None;
+    for part in record.directions.values_mut() {
+        part.ceilings.clear();
+        part.verdict = None;
+    }
+    for Explained {
+        direction,
+        ceilings,
+        verdict,
+    } in explained
+    {
+        if record.direction != Direction::Both {
+            record.ceilings = ceilings;
+            record.verdict = Some(verdict);
+        } else if let Some(part) = record.directions.get_mut(view::key(direction)) {
+            part.ceilings = ceilings;
+            part.verdict = Some(verdict);
+        }
+    }
+}
+
+impl Cause {
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReceiveWindow => "receive_window",
+            Self::SendBuffer => "send_buffer",
+            Self::Congestion => "congestion",
+            Self::Pacing => "pacing",
+            Self::SegmentSize => "segment_size",
+            Self::PathRate => "path_rate",
+            Self::Policer => "policer",
+            Self::ApplicationSend => "application_send",
+            Self::ApplicationReceive => "application_receive",
+            Self::CpuSend => "cpu_send",
+            Self::CpuReceive => "cpu_receive",
+            Self::QosClass => "qos_class",
+            Self::Startup => "startup",
+            Self::Unexplained => "unexplained",
+        }
+    }
 }

@@ -41,6 +41,8 @@ pub enum CaveatKind {
     Corrupted,
     /// The path is emulated or is this host's loopback.
     LocalPath,
+    /// Connections of `crr` were refused, reset, timed out or found no local port.
+    ConnectionsFailed,
     /// Idle CPUs were kept awake; host-wide CPU figures mean nothing.
     IdleSpinners,
     /// A kind that this version does not know.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ceilings::{Ceiling, Verdict};
 use crate::plan::{Direction, Family, Protocol, Test, Workload};
-use crate::stats::{Figure, HistogramBuckets, LatencySummary};
+use crate::stats::{Figure, LatencyBuckets, LatencySummary};
 
 use super::{Caveat, EndReport, Environment, TcpEvidence, UdpEvidence};
 
@@ -75,7 +75,7 @@ pub struct Record {
     pub latency_us: Option<LatencySummary>,
     /// The histogram behind `latency_us`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub latency_histogram: Option<HistogramBuckets>,
+    pub latency_histogram: Option<LatencyBuckets>,
     /// Open loop: how late the generator itself sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_lag_us: Option<LatencySummary>,

@@ -88,6 +88,10 @@ pub struct TcpEvidence {
     pub mss_bytes: u32,
     /// MSS that this end advertised, bytes.
     pub advmss_bytes: u32,
+    /// MSS that the receiver's end advertised, bytes; where the sender uses less than either end
+    /// advertised, something on the way lowered it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver_advmss_bytes: Option<u32>,
     /// Payload over data segments sent, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective_segment_bytes: Option<f64>,
@@ -110,6 +114,9 @@ pub struct TcpEvidence {
     pub retransmitted_bytes: Option<u64>,
     /// Times that the congestion window was cut while sampled: sample intervals with new retransmissions.
     pub loss_events: u64,
+    /// Readings of the sender in the measured time: what `loss_events` is counted over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
     /// Retransmission timeouts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<u64>,

@@ -4,11 +4,13 @@
 //! of the schema. Every key carries its unit. A key is absent where the workload, the protocol or the
 //! kernel has no such figure; it is never zero for "not known".
 
+mod assemble;
 mod caveat;
 mod document;
 mod environment;
 mod evidence;
 
+pub use assemble::{ExchangeTotals, Run};
 pub use caveat::{Caveat, CaveatKind};
 pub use document::{
     CHECK_SCHEMA, Check, Directional, FlowRecord, Interval, PathFacts, RECORD_SCHEMA, Record,

@@ -98,5 +98,14 @@ impl SessionError {
     }
 }
 
+/// The bytes that turn a client away before it has a session. A client that waits for the Noise handshake
+/// takes them as well: they are in clear and say nothing secret.
+pub fn refusal_frame(refusal: Refusal) -> Vec<u8> {
+    let mut channel = channel::Channel::new(0, None);
+    // A refusal is short text: it can always be encoded.
+    let _ = channel.send(&crate::wire::message::ServerMessage::Refuse(refusal));
+    channel.poll_transmit().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests;

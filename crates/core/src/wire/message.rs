@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Direction, Test};
 use crate::record::{Caveat, EndReport, HostFacts, TcpEvidence, TcpSample};
-use crate::stats::HistogramBuckets;
+use crate::stats::LatencyBuckets;
 
 /// Longest body that an endpoint takes from a client.
 pub const MAX_CLIENT_FRAME: usize = 64 << 10;
@@ -196,7 +196,7 @@ pub struct UdpSent {
     /// Sends refused for want of buffers.
     pub refused: u64,
     /// Gaps between departures, ns.
-    pub gaps: Option<HistogramBuckets>,
+    pub gaps: Option<LatencyBuckets>,
 }
 
 /// What a UDP receiver counted of the measured phase.

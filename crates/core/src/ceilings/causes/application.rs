@@ -1,0 +1,148 @@
+//! Applications that write or read no faster.
+
+use super::super::remedy::{rate, stream};
+use super::super::signals::{ThreadTime, positive};
+use super::super::text::{bps, percent};
+use super::super::thresholds::{
+    BACKLOG, EXACT_TOLERANCE, LEAST_UTILISATION, MODEL_TOLERANCE, READER_WAITS, SOCKET_DROPS,
+    USUAL_STATE, WRITER_WAITS,
+};
+use super::super::view::View;
+use super::{Cause, Ceiling, Rule, Signs};
+
+/// The writer.
+pub(super) const SEND: Rule = Rule {
+    cause: Cause::ApplicationSend,
+    tolerance: MODEL_TOLERANCE,
+    ceiling: send_ceiling,
+    signs: send_signs,
+    remedy: send_remedy,
+};
+
+/// The reader.
+pub(super) const RECEIVE: Rule = Rule {
+    cause: Cause::ApplicationReceive,
+    tolerance: MODEL_TOLERANCE,
+    ceiling: receive_ceiling,
+    signs: receive_signs,
+    remedy: no_remedy,
+};
+
+/// A UDP sender's asked rate is a figure of its own; a TCP writer's rate is what it reached in the time
+/// that it did not wait for the network.
+fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
+    if let Some(asked) = view.asked_bps() {
+        return Some(
+            Ceiling::new(Cause::ApplicationSend, asked, "Σ rate asked of the sender")
+                .input("asked_bps", Some(asked)),
+        );
+    }
+    unblocked(Cause::ApplicationSend, view, view.writer()?, "send")
+}
+
+fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
+    unblocked(Cause::ApplicationReceive, view, view.reader()?, "recv")
+}
+
+/// `None` for a thread that is hardly ever awake: what it could do then is not known.
+fn unblocked(cause: Cause, view: &View<'_>, thread: ThreadTime, call: &str) -> Option<Ceiling> {
+    let awake = 1.0 - thread.blocked;
+    let formula = format!("rate ÷ (1 − share of the time asleep in {call})");
+    (awake >= LEAST_UTILISATION).then(|| {
+        Ceiling::new(cause, view.throughput_bps / awake, formula)
+            .input("throughput_bps", Some(view.throughput_bps))
+            .input("blocked_share", Some(thread.blocked))
+            .dependent()
+    })
+}
+
+fn send_signs(view: &View<'_>) -> Option<Signs> {
+    if let Some(asked) = view.asked_bps() {
+        let sent = view.asked_share()?;
+        let arrived = view.throughput_bps / asked;
+        let says = format!(
+            "{} of the asked {} was sent, {} arrived",
+            percent(sent),
+            bps(asked),
+            percent(arrived)
+        );
+        return Signs::new(agrees(sent) && agrees(arrived), [says]);
+    }
+    let writer = view.writer()?;
+    let app_limited = view.mean(|tcp| tcp.app_limited_share);
+    let starved = app_limited.is_none_or(|share| share >= USUAL_STATE);
+    let mut say = vec![format!(
+        "the writer slept in send for {} of the time and was idle for {}",
+        percent(writer.blocked),
+        percent(writer.idle)
+    )];
+    say.extend(app_limited.map(|share| {
+        format!(
+            "{} of the delivery rates were limited by the application",
+            percent(share)
+        )
+    }));
+    // Time on the CPU counts with the idle time: work that is not done for the network.
+    Signs::new(
+        !writer.cpu_bound() && writer.blocked < WRITER_WAITS && starved,
+        say,
+    )
+}
+
+fn agrees(share: f64) -> bool {
+    (share - 1.0).abs() <= EXACT_TOLERANCE
+}
+
+/// The reader never waits for data, and data waits for it.
+fn receive_signs(view: &View<'_>) -> Option<Signs> {
+    let (late, mut say) = reader_is_late(view)?;
+    let reader = view.reader()?;
+    say.push(format!(
+        "the reader ran for {} of the time and was idle for {}",
+        percent(reader.running),
+        percent(reader.idle)
+    ));
+    Signs::new(late && !reader.cpu_bound(), say)
+}
+
+/// Whether data waits for the reader and the reader never for data, with the figures.
+pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
+    let reader = view.reader()?;
+    let waits = format!(
+        "the reader slept in recv for {} of the time",
+        percent(reader.blocked)
+    );
+    if let Some(drops) = socket_drops(view) {
+        let dropped = format!("its socket dropped {} of the datagrams", percent(drops));
+        return Some((drops >= SOCKET_DROPS, vec![waits, dropped]));
+    }
+    let unread = view.mean(|tcp| {
+        positive(tcp.receiver_buffer_bytes? as f64)
+            .and_then(|buffer| Some(tcp.receiver_unread_bytes? as f64 / buffer))
+    });
+    let backlog = unread.is_some_and(|share| share >= BACKLOG);
+    let closed = view.rwnd_share().is_some_and(|share| share >= USUAL_STATE);
+    let mut say = vec![waits];
+    say.extend(unread.map(|u| format!("unread data filled {} of its buffer", percent(u))));
+    Some((reader.blocked < READER_WAITS && (backlog || closed), say))
+}
+
+/// Share of the datagrams sent that the receiver's socket buffers dropped.
+fn socket_drops(view: &View<'_>) -> Option<f64> {
+    let sent: f64 = view.udp.iter().map(|udp| udp.sent as f64).sum();
+    let drops: f64 = view.udp.iter().map(|udp| udp.socket_drops as f64).sum();
+    positive(sent).map(|sent| drops / sent)
+}
+
+fn send_remedy(view: &View<'_>, target_bps: f64) -> String {
+    if view.asked_bps().is_none() {
+        return String::new();
+    }
+    let each = target_bps / view.flow_count() as f64;
+    stream(view, &format!("--rate {}", rate(each)))
+}
+
+/// The reading application is its owner's to change.
+fn no_remedy(_: &View<'_>, _: f64) -> String {
+    String::new()
+}

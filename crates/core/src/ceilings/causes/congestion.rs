@@ -1,0 +1,121 @@
+//! Loss, and what the congestion control makes of it.
+
+use super::super::formulas::{cubic_bps, pftk_bps, reno_bps};
+use super::super::remedy::congestion_control;
+use super::super::signals::{is_bbr, loss_events, lost, positive, rtt_s, segments_sent};
+use super::super::text::percent;
+use super::super::thresholds::{
+    MODEL_TOLERANCE, QUEUE_INFLATION, TIMEOUTS_COUNT, USUAL_STATE, WINDOW_USED,
+};
+use super::super::view::{TcpFlow, View};
+use super::{Cause, Ceiling, Rule, Signs};
+
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::Congestion,
+    tolerance: MODEL_TOLERANCE,
+    ceiling,
+    signs,
+    remedy,
+};
+
+/// What decides the rate of a flow that lost segments.
+#[derive(Clone, Copy, PartialEq)]
+enum Model {
+    Bbr,
+    Timeouts,
+    Cubic,
+    Reno,
+}
+
+fn ceiling(view: &View<'_>) -> Option<Ceiling> {
+    let limit = view.sum(|flow| limit(view, flow))?;
+    let model = model(view, view.tcp.first()?);
+    let events = view.sum(|flow| Some(loss_events(flow.tcp, view.seconds)));
+    let ceiling = Ceiling::new(Cause::Congestion, limit, formula(model))
+        .input("loss_events", events)
+        .input("segments", view.sum(segments_sent))
+        .input("mss_bytes", view.mean(|tcp| Some(tcp.mss_bytes.into())))
+        .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
+    match model {
+        Model::Bbr => Some(ceiling.dependent()),
+        _ => Some(ceiling),
+    }
+}
+
+fn formula(model: Model) -> &'static str {
+    match model {
+        Model::Bbr => "0.99 × Σ largest bandwidth that BBR saw",
+        Model::Timeouts => "PFTK (RTT, RTO, p), p = loss events ÷ segments sent first",
+        Model::Cubic => {
+            "max(1.054·(RTT/p)^¾, √1.5/√p) × MSS ÷ RTT, p = loss events ÷ segments sent first"
+        }
+        Model::Reno => "√1.5 × MSS ÷ (RTT × √p), p = loss events ÷ segments sent first",
+    }
+}
+
+fn model(view: &View<'_>, flow: &TcpFlow<'_>) -> Model {
+    let events = loss_events(flow.tcp, view.seconds);
+    let timeouts = flow.tcp.timeouts.unwrap_or(0) as f64;
+    if is_bbr(flow.tcp) {
+        Model::Bbr
+    } else if timeouts > TIMEOUTS_COUNT * events {
+        Model::Timeouts
+    } else if flow.tcp.congestion.as_deref() == Some("cubic") {
+        Model::Cubic
+    } else {
+        Model::Reno
+    }
+}
+
+/// `None` without losses: no model has a limit then.
+fn limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
+    let tcp = flow.tcp;
+    let rtt = rtt_s(tcp)?;
+    let p = positive(loss_events(tcp, view.seconds) / segments_sent(flow)?)?.min(1.0);
+    let mss = positive(tcp.mss_bytes.into())?;
+    match model(view, flow) {
+        // Elsewhere than at the network's limit BBR's bandwidth is just the rate of another cause.
+        Model::Bbr => view
+            .network_share()
+            .filter(|share| *share >= USUAL_STATE)
+            .and(tcp.delivery_rate_max_bps)
+            .map(|bps| 0.99 * bps as f64),
+        Model::Timeouts => {
+            // RFC 6298 with Linux's minimum of 200 ms (TCP_RTO_MIN).
+            let rto = rtt + (4.0 * f64::from(tcp.rtt_var_us) / 1e6).max(0.2);
+            Some(pftk_bps(mss, rtt, p, rto))
+        }
+        Model::Cubic => Some(cubic_bps(mss, rtt, p).max(reno_bps(mss, rtt, p))),
+        Model::Reno => Some(reno_bps(mss, rtt, p)),
+    }
+}
+
+/// Losses of a queue that is the flow's own are a link's; other traffic may fill a short one.
+fn signs(view: &View<'_>) -> Option<Signs> {
+    let loss = view.loss()?;
+    let needless = view.sum(|flow| flow.tcp.dsack_duplicates.map(|n| n as f64));
+    let window_use = view.window_use();
+    let network = view.network_share();
+    let queue = view
+        .inflation()
+        .is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION));
+    let mut say = vec![format!(
+        "{} segments lost, {} of those sent",
+        view.sum(|flow| Some(lost(flow.tcp)))?,
+        percent(loss)
+    )];
+    let spared = needless.filter(|n| *n > 0.0);
+    say.extend(spared.map(|n| format!("{n} retransmissions were needless (DSACK), not losses")));
+    say.extend(window_use.map(|u| format!("{} of the congestion window was used", percent(u))));
+    Signs::new(
+        loss > 0.0
+            && !queue
+            && network.is_none_or(|share| share >= USUAL_STATE)
+            && window_use.is_none_or(|share| share >= WINDOW_USED),
+        say,
+    )
+}
+
+fn remedy(view: &View<'_>, _: f64) -> String {
+    congestion_control(view)
+}

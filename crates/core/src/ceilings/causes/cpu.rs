@@ -1,0 +1,163 @@
+//! The CPU of either end.
+
+use super::super::formulas::service_demand_bps;
+use super::super::remedy::stream;
+use super::super::signals::{ThreadTime, positive};
+use super::super::text::percent;
+use super::super::thresholds::{
+    CORE_FULL_PERCENT, DATAGRAMS_LOST, EXACT_TOLERANCE, LEAST_UTILISATION, MODEL_TOLERANCE,
+    WRITER_WAITS,
+};
+use super::super::view::View;
+use super::application::reader_is_late;
+use super::{Cause, Ceiling, Rule, Signs};
+use crate::plan::Traffic;
+use crate::record::{EndReport, HostFacts};
+
+/// The sender's.
+pub(super) const SEND: Rule = Rule {
+    cause: Cause::CpuSend,
+    tolerance: MODEL_TOLERANCE,
+    ceiling: send_ceiling,
+    signs: send_signs,
+    remedy,
+};
+
+/// The receiver's.
+pub(super) const RECEIVE: Rule = Rule {
+    cause: Cause::CpuReceive,
+    tolerance: MODEL_TOLERANCE,
+    ceiling: receive_ceiling,
+    signs: receive_signs,
+    remedy,
+};
+
+fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
+    ceiling(
+        Cause::CpuSend,
+        view,
+        view.sender?,
+        view.writer()?,
+        view.sender_host,
+    )
+}
+
+fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
+    ceiling(
+        Cause::CpuReceive,
+        view,
+        view.receiver?,
+        view.reader()?,
+        view.receiver_host,
+    )
+}
+
+/// One flow has one core, and what of it the thread took and waited for; several have a core each, as
+/// far as there are any.
+fn ceiling(
+    cause: Cause,
+    view: &View<'_>,
+    end: &EndReport,
+    thread: ThreadTime,
+    host: Option<&HostFacts>,
+) -> Option<Ceiling> {
+    let flows = view.flow_count() as f64;
+    if flows > 1.0 {
+        let cores = flows.min(positive(host?.cpu.usable)?);
+        let demand = positive(service_demand(end)?)?;
+        let used = view.throughput_bps / service_demand_bps(demand, 1.0);
+        return (used >= LEAST_UTILISATION * cores).then(|| {
+            let limit = service_demand_bps(demand, cores);
+            Ceiling::new(cause, limit, "cores × 10⁶·1024·8 ÷ service demand")
+                .input("service_demand_us_per_kib", Some(demand))
+                .input("cores", Some(cores))
+                .dependent()
+        });
+    }
+    let used = (thread.running + thread.delayed).min(1.0);
+    (used >= LEAST_UTILISATION).then(|| {
+        Ceiling::new(
+            cause,
+            view.throughput_bps / used,
+            "rate ÷ share of a CPU that its thread took or waited for",
+        )
+        .input("throughput_bps", Some(view.throughput_bps))
+        .input("cpu_share", Some(used))
+        .dependent()
+    })
+}
+
+/// µs/KiB: the host's where it counts this end alone, else that of the test's threads.
+fn service_demand(end: &EndReport) -> Option<f64> {
+    match end.service_demand_meaningful {
+        Some(false) => end.service_demand_threads_us_per_kib,
+        _ => end
+            .service_demand_us_per_kib
+            .or(end.service_demand_threads_us_per_kib),
+    }
+}
+
+fn sentences(thread: ThreadTime) -> Vec<String> {
+    vec![format!(
+        "its busiest thread ran for {} of the time and waited {} for a CPU",
+        percent(thread.running),
+        percent(thread.delayed)
+    )]
+}
+
+/// A UDP sender may spin between departures, and send more than the path takes: CPU that limits nothing.
+fn send_signs(view: &View<'_>) -> Option<Signs> {
+    let writer = view.writer()?;
+    let done = view
+        .asked_share()
+        .is_some_and(|share| share >= 1.0 - EXACT_TOLERANCE);
+    let wasted = view
+        .datagrams_lost()
+        .is_some_and(|share| share >= DATAGRAMS_LOST);
+    Signs::new(
+        writer.cpu_bound() && writer.blocked < WRITER_WAITS && !done && !wasted,
+        sentences(writer),
+    )
+}
+
+/// The reader's thread is late for want of CPU, or the host's soft interrupts are.
+fn receive_signs(view: &View<'_>) -> Option<Signs> {
+    let reader = view.reader()?;
+    let (late, why) = reader_is_late(view)?;
+    let end = view.receiver?;
+    let core = end.busiest_core_percent.unwrap_or(0.0);
+    let dropped = end.softnet_dropped.unwrap_or(0);
+    let interrupts = !view.shared_kernel && core >= CORE_FULL_PERCENT && dropped > 0;
+    let mut say = sentences(reader);
+    say.extend(why);
+    if dropped > 0 {
+        say.push(format!(
+            "its receive queues dropped {dropped} packets; its busiest core was busy for {core:.0} %"
+        ));
+    }
+    Signs::new((late && reader.cpu_bound()) || interrupts, say)
+}
+
+/// Larger writes where they are small; else more flows, while there are cores without one.
+fn remedy(view: &View<'_>, _: f64) -> String {
+    let cores = [view.sender_host, view.receiver_host]
+        .into_iter()
+        .flatten()
+        .map(|host| host.cpu.usable)
+        .fold(f64::INFINITY, f64::min);
+    let message = match &view.plan.traffic {
+        Traffic::Stream(stream) => stream.message_bytes,
+        Traffic::Rr(_) | Traffic::Crr(_) => u64::MAX,
+    };
+    if view.udp.is_empty() && message < SMALL_WRITE {
+        return stream(view, "--size 128KiB");
+    }
+    let flows = view.flow_count();
+    if cores.is_finite() && cores >= (flows * 2) as f64 {
+        return stream(view, &format!("--streams {}", flows * 2));
+    }
+    String::new()
+}
+
+/// Below it the system call costs more than the copy, bytes.
+const SMALL_WRITE: u64 = 16 * 1024;

@@ -1,0 +1,93 @@
+//! One file for each cause (application and CPU: one for both ends), and the table of them.
+
+mod application;
+mod congestion;
+mod cpu;
+mod pacing;
+mod path_rate;
+mod policer;
+mod receive_window;
+mod segment_size;
+mod send_buffer;
+mod startup;
+
+use super::view::View;
+use super::{Cause, Ceiling};
+
+/// What is known of one cause.
+pub(super) struct Rule {
+    pub(super) cause: Cause,
+    /// How near the measured rate must come to the ceiling, as a share of the ceiling.
+    pub(super) tolerance: f64,
+    /// What the cause would let through; `None` where the figures for it are missing.
+    pub(super) ceiling: fn(&View<'_>) -> Option<Ceiling>,
+    /// What the kernel says of it; `None` where it says nothing.
+    pub(super) signs: fn(&View<'_>) -> Option<Signs>,
+    /// The command that lifts it far enough for this rate, bits per second; empty if there is none.
+    pub(super) remedy: fn(&View<'_>, f64) -> String,
+}
+
+/// The kernel's evidence for or against a cause.
+pub(super) struct Signs {
+    /// It is for it.
+    pub(super) hold: bool,
+    /// Sentences with figures.
+    pub(super) say: Vec<String>,
+}
+
+/// In the order in which they are asked; the first that holds and agrees with its ceiling is the verdict.
+///
+/// A transfer that ended in slow start says nothing of the rest. An end that does not keep up shows in
+/// its threads, and makes windows fill or stay empty that would else be a cause of their own. What an
+/// application set (pacing, buffers, windows) leaves the congestion window unused, and so comes before
+/// the network's own causes; of these a queue is surer than the pattern of losses.
+pub(super) const RULES: [Rule; 13] = [
+    startup::RULE,
+    segment_size::RULE,
+    cpu::RECEIVE,
+    application::RECEIVE,
+    cpu::SEND,
+    application::SEND,
+    pacing::RULE,
+    send_buffer::RULE,
+    receive_window::RULE,
+    path_rate::LINK,
+    path_rate::QUEUE,
+    policer::RULE,
+    congestion::RULE,
+];
+
+impl Signs {
+    /// `hold` and why.
+    fn new(hold: bool, say: impl IntoIterator<Item = String>) -> Option<Self> {
+        Some(Self {
+            hold,
+            say: say.into_iter().collect(),
+        })
+    }
+}
+
+impl Ceiling {
+    fn new(cause: Cause, limit_bps: f64, formula: impl Into<String>) -> Self {
+        Self {
+            cause,
+            limit_bps,
+            formula: formula.into(),
+            inputs: Default::default(),
+            evidence: Vec::new(),
+            independent: true,
+        }
+    }
+
+    fn input(mut self, key: &str, value: Option<f64>) -> Self {
+        self.inputs
+            .extend(value.map(|value| (key.to_owned(), value)));
+        self
+    }
+
+    /// An input is the measured rate itself.
+    fn dependent(mut self) -> Self {
+        self.independent = false;
+        self
+    }
+}

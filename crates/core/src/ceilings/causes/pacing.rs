@@ -1,0 +1,60 @@
+//! A pacing rate that was set on the socket.
+
+use super::super::remedy::{rate, stream};
+use super::super::signals::positive;
+use super::super::text::{bps, percent};
+use super::super::thresholds::{EXACT_TOLERANCE, PACED, USUAL_STATE, WINDOW_USED};
+use super::super::view::View;
+use super::{Cause, Ceiling, Rule, Signs};
+
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::Pacing,
+    tolerance: EXACT_TOLERANCE,
+    ceiling,
+    signs,
+    remedy,
+};
+
+/// TCP paces payload itself (tcp_update_skb_after_send); the `fq` qdisc counts whole frames.
+fn ceiling(view: &View<'_>) -> Option<Ceiling> {
+    let most = view.sum(|flow| positive(flow.tcp.max_pacing_rate_bps? as f64))?;
+    let fq = view
+        .sender_host
+        .and_then(|host| host.device.as_ref()?.qdisc.as_deref())
+        .is_some_and(|qdisc| qdisc == "fq");
+    let share = match fq {
+        true => view.payload_share(FRAME_HEADER_BYTES)?,
+        false => 1.0,
+    };
+    Some(
+        Ceiling::new(
+            Cause::Pacing,
+            most * share,
+            "Σ maximal pacing rate × payload share",
+        )
+        .input("max_pacing_rate_bps", Some(most))
+        .input("payload_share", Some(share)),
+    )
+}
+
+fn signs(view: &View<'_>) -> Option<Signs> {
+    let most = view.sum(|flow| positive(flow.tcp.max_pacing_rate_bps? as f64))?;
+    let now = view.sum(|flow| flow.tcp.pacing_rate_bps.map(|rate| rate as f64))?;
+    let window_use = view.window_use();
+    let mut say = vec![format!("pacing at {} of at most {}", bps(now), bps(most))];
+    say.extend(window_use.map(|u| format!("{} of the congestion window was used", percent(u))));
+    Signs::new(
+        now >= PACED * most
+            && view.rwnd_share().is_none_or(|share| share < USUAL_STATE)
+            && window_use.is_none_or(|share| share < WINDOW_USED),
+        say,
+    )
+}
+
+fn remedy(view: &View<'_>, target_bps: f64) -> String {
+    let each = target_bps / view.flow_count() as f64;
+    stream(view, &format!("--pacing {}", rate(each)))
+}
+
+/// Ethernet's header: what a qdisc counts beside the IP packet.
+const FRAME_HEADER_BYTES: f64 = 14.0;

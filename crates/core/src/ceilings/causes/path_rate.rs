@@ -1,0 +1,170 @@
+//! The slowest link of the path: known from the device, or shown by the queue before it.
+
+use super::super::formulas::ETHERNET_BYTES;
+use super::super::signals::Inflation;
+use super::super::text::{bps, percent};
+use super::super::thresholds::{
+    DATAGRAMS_LOST, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU, QUEUE_INFLATION, USUAL_STATE,
+    WINDOW_USED,
+};
+use super::super::view::View;
+use super::{Cause, Ceiling, Rule, Signs};
+use crate::record::{DeviceFacts, HostFacts};
+
+/// The link of one of the two hosts.
+pub(super) const LINK: Rule = Rule {
+    cause: Cause::PathRate,
+    tolerance: EXACT_TOLERANCE,
+    ceiling: link_ceiling,
+    signs: link_signs,
+    remedy,
+};
+
+/// A link somewhere between them.
+pub(super) const QUEUE: Rule = Rule {
+    cause: Cause::PathRate,
+    tolerance: MODEL_TOLERANCE,
+    ceiling: queue_ceiling,
+    signs: queue_signs,
+    remedy,
+};
+
+fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
+    let speed = [view.sender_host, view.receiver_host]
+        .into_iter()
+        .flatten()
+        .filter_map(believable_speed)
+        .reduce(f64::min)?;
+    let share = view.payload_share(ETHERNET_BYTES)?;
+    Some(
+        Ceiling::new(
+            Cause::PathRate,
+            speed * share,
+            "link rate × payload ÷ (payload + headers + Ethernet's 38 bytes)",
+        )
+        .input("link_bps", Some(speed))
+        .input("payload_share", Some(share)),
+    )
+}
+
+/// Virtual devices have no speed, or tell one that they do not keep to (veth: 10 Gbit/s).
+fn believable_speed(host: &HostFacts) -> Option<f64> {
+    let device = host.device.as_ref()?;
+    let speed = device.speed_bps.filter(|bps| *bps > 0)?;
+    (!is_virtual(device)).then_some(speed as f64)
+}
+
+fn is_virtual(device: &DeviceFacts) -> bool {
+    const KINDS: [&str; 8] = [
+        "veth",
+        "loopback",
+        "tun",
+        "tap",
+        "bridge",
+        "dummy",
+        "ifb",
+        "virtio_net",
+    ];
+    let driver = device.driver.as_deref().unwrap_or_default();
+    device.name == "lo" || KINDS.contains(&driver)
+}
+
+fn link_signs(view: &View<'_>) -> Option<Signs> {
+    let limit = link_ceiling(view)?.limit_bps;
+    let share = view.throughput_bps / limit;
+    Signs::new(
+        (share - 1.0).abs() <= EXACT_TOLERANCE,
+        [format!(
+            "{} of what the slower of both ends' links carries",
+            percent(share)
+        )],
+    )
+}
+
+/// Shown only where a queue or loss says that a link is full: else the delivery rate is just what
+/// another cause let through.
+fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
+    if !queue_signs(view)?.hold {
+        return None;
+    }
+    if !view.udp.is_empty() {
+        return Some(
+            Ceiling::new(
+                Cause::PathRate,
+                view.throughput_bps,
+                "rate at which datagrams arrived",
+            )
+            .input("lost_share", view.datagrams_lost())
+            .dependent(),
+        );
+    }
+    let limit = view.delivery_bps()?;
+    let inflation = view.inflation();
+    Some(
+        Ceiling::new(
+            Cause::PathRate,
+            limit,
+            "delivery rate with a full queue (largest; of several flows Σ medians)",
+        )
+        .input("delivery_rate_bps", Some(limit))
+        .input("rtt_inflation", inflation.map(|i| i.ratio))
+        .dependent(),
+    )
+}
+
+/// A queue that stands, or a short one behind which the rate stays on a plateau. BBR leaves hardly a
+/// queue: its plateau, with loss that it may take for noise, is the rate that it found.
+fn queue_signs(view: &View<'_>) -> Option<Signs> {
+    if !view.udp.is_empty() {
+        return datagram_signs(view);
+    }
+    let inflation = view.inflation()?;
+    let network = view
+        .network_share()
+        .is_none_or(|share| share >= USUAL_STATE);
+    let full = view.window_use().is_some_and(|share| share >= WINDOW_USED);
+    let plateau = view.plateau().is_some_and(|share| share >= PLATEAU);
+    let found = network && plateau && view.ignores_loss() && view.loss_is_noise();
+    let short = network && plateau && full && view.queue_or_marks();
+    Signs::new(
+        inflation.is_queue(QUEUE_INFLATION) || short || found,
+        queue_sentences(view, inflation),
+    )
+}
+
+fn queue_sentences(view: &View<'_>, inflation: Inflation) -> Vec<String> {
+    let mut say = vec![format!(
+        "the RTT under load is {:.2} times the smallest (+{:.1} ms)",
+        inflation.ratio,
+        inflation.delay_us / 1e3
+    )];
+    if let (Some(share), Some(delivery)) = (view.plateau(), view.delivery_bps()) {
+        say.push(format!(
+            "{} of the delivery rate of {}",
+            percent(share),
+            bps(delivery)
+        ));
+    }
+    say
+}
+
+/// Without delays a queue and a policer cannot be told apart; a sender that sleeps in send waits for
+/// the queue of its own device.
+fn datagram_signs(view: &View<'_>) -> Option<Signs> {
+    let lost = view.datagrams_lost()?;
+    let blocked = view.writer().map_or(0.0, |writer| writer.blocked);
+    Signs::new(
+        lost >= DATAGRAMS_LOST || blocked >= USUAL_STATE,
+        [format!(
+            "{} of the datagrams were lost on the path, by a full queue or a policer; the sender \
+             slept in send for {} of the time",
+            percent(lost),
+            percent(blocked)
+        )],
+    )
+}
+
+/// A faster link is not a command.
+fn remedy(_: &View<'_>, _: f64) -> String {
+    String::new()
+}

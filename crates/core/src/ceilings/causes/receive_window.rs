@@ -1,0 +1,66 @@
+//! The window that the receiver offers.
+
+use super::super::formulas::window_bps;
+use super::super::remedy::{buffer, bytes_for, sysctl, sysctl_maximum};
+use super::super::signals::{positive, rtt_s};
+use super::super::text::percent;
+use super::super::thresholds::{EXACT_TOLERANCE, QUEUE_INFLATION, USUAL_STATE};
+use super::super::view::{TcpFlow, View};
+use super::{Cause, Ceiling, Rule, Signs};
+
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::ReceiveWindow,
+    tolerance: EXACT_TOLERANCE,
+    ceiling,
+    signs,
+    remedy,
+};
+
+/// While the window does not hold, an autotuned one still grows: its maximum is the limit then.
+fn ceiling(view: &View<'_>) -> Option<Ceiling> {
+    let holds = view.rwnd_share().is_none_or(|share| share >= USUAL_STATE);
+    let window = |flow: &TcpFlow<'_>| {
+        let offered = positive(flow.tcp.send_window_bytes? as f64)?;
+        if holds || flow.tcp.receive_buffer_locked {
+            return Some(offered);
+        }
+        // Half of the buffer, as without a measured ratio of payload to memory (net/ipv4/tcp_input.c,
+        // tcp_win_from_space with TCP_DEFAULT_SCALING_RATIO).
+        let most = sysctl_maximum(view.receiver_host, "net.ipv4.tcp_rmem").map_or(0.0, |m| m / 2.0);
+        Some(offered.max(most))
+    };
+    let limit = view.sum(|flow| Some(window_bps(window(flow)?, rtt_s(flow.tcp)?)))?;
+    Some(
+        Ceiling::new(Cause::ReceiveWindow, limit, "Σ receive window ÷ RTT")
+            .input("receive_window_bytes", view.sum(window))
+            .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into()))),
+    )
+}
+
+/// A window larger than the path holds only makes a queue: then the path is the limit.
+fn signs(view: &View<'_>) -> Option<Signs> {
+    let share = view.rwnd_share()?;
+    let queue = view
+        .inflation()
+        .is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION));
+    Signs::new(
+        share >= USUAL_STATE && !queue,
+        [format!(
+            "the receiver's window held the sender for {} of its busy time",
+            percent(share)
+        )],
+    )
+}
+
+fn remedy(view: &View<'_>, target_bps: f64) -> String {
+    let bytes = bytes_for(view, target_bps);
+    let unscaled = |flow: &TcpFlow<'_>| !flow.tcp.options.iter().any(|name| name == "wscale");
+    if view.tcp.iter().all(unscaled) {
+        return "sysctl -w net.ipv4.tcp_window_scaling=1  # at the end that has it off".to_owned();
+    }
+    if view.tcp.iter().any(|flow| flow.tcp.receive_buffer_locked) {
+        let (host, limit) = (view.receiver_host, "net.core.rmem_max");
+        return buffer(view, "--receive-window", bytes, host, limit);
+    }
+    sysctl(view.receiver_host, "net.ipv4.tcp_rmem", bytes, "receiver")
+}

@@ -1,0 +1,69 @@
+//! Segments too small for the CPU time that each one costs.
+
+use super::super::signals::positive;
+use super::super::small_segments::small_segments;
+use super::super::text::percent;
+use super::super::thresholds::{LEAST_UTILISATION, MODEL_TOLERANCE};
+use super::super::view::View;
+use super::{Cause, Ceiling, Rule, Signs};
+
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::SegmentSize,
+    tolerance: MODEL_TOLERANCE,
+    ceiling,
+    signs,
+    remedy,
+};
+
+fn ceiling(view: &View<'_>) -> Option<Ceiling> {
+    let mss = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
+    let segment = view
+        .mean(|tcp| tcp.effective_segment_bytes)
+        .and_then(positive)
+        .map_or(mss, |bytes| bytes.min(mss));
+    let packets_per_s = view.throughput_bps / 8.0 / segment;
+    let busy = busiest(view).filter(|share| *share >= LEAST_UTILISATION)?;
+    Some(
+        Ceiling::new(
+            Cause::SegmentSize,
+            packets_per_s / busy * mss * 8.0,
+            "packets/s reached ÷ share of a CPU that they took × MSS",
+        )
+        .input("packets_per_s", Some(packets_per_s))
+        .input("cpu_share", Some(busy))
+        .input("mss_bytes", Some(mss))
+        .dependent(),
+    )
+}
+
+/// The share of a CPU that the busier end's busiest thread took.
+fn busiest(view: &View<'_>) -> Option<f64> {
+    let threads = [view.writer(), view.reader()];
+    let shares = threads.into_iter().flatten().map(|thread| thread.running);
+    shares.reduce(f64::max).and_then(positive)
+}
+
+/// While the device cuts segments (TSO) their size costs nothing.
+fn signs(view: &View<'_>) -> Option<Signs> {
+    let device = view.sender_host?.device.as_ref()?;
+    let offload = *device.offloads.get("tcp-segmentation-offload")?;
+    let cpu_bound = [view.writer(), view.reader()]
+        .into_iter()
+        .flatten()
+        .any(|thread| thread.cpu_bound());
+    let small = small_segments(view);
+    let state = if offload { "on" } else { "off" };
+    let busy = busiest(view).map(|b| format!("the busiest thread took {} of a CPU", percent(b)));
+    let say = small.iter().map(|caveat| caveat.message.clone());
+    Signs::new(
+        cpu_bound && !offload && small.is_some(),
+        say.chain(busy).chain([format!(
+            "segmentation offload of the sender's device is {state}"
+        )]),
+    )
+}
+
+/// What made the segments small says what makes them larger.
+fn remedy(view: &View<'_>, _: f64) -> String {
+    small_segments(view).map_or_else(String::new, |caveat| caveat.remedy)
+}

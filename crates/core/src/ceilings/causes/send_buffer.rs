@@ -1,0 +1,112 @@
+//! The sender's socket buffer.
+
+use super::super::formulas::window_bps;
+use super::super::remedy::{self, bytes_for, sysctl, sysctl_maximum};
+use super::super::signals::{positive, rtt_s};
+use super::super::text::{bytes, percent};
+use super::super::thresholds::{
+    BUFFER_FILLED, BUFFER_LEAKS, MODEL_TOLERANCE, NOTHING_UNSENT, SNDBUF_SHARE, USUAL_STATE,
+    WINDOW_USED,
+};
+use super::super::view::{TcpFlow, View};
+use super::{Cause, Ceiling, Rule, Signs};
+use crate::plan::Traffic;
+use crate::record::TcpEvidence;
+
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::SendBuffer,
+    // The queue overshoots the buffer by a part of a piece, and its overhead is a model.
+    tolerance: MODEL_TOLERANCE,
+    ceiling,
+    signs,
+    remedy,
+};
+
+/// The buffer counts memory: each piece of payload in it has its overhead.
+fn ceiling(view: &View<'_>) -> Option<Ceiling> {
+    let share = payload_share(view);
+    let rate = |flow: &TcpFlow<'_>| {
+        let memory = buffer(view, flow.tcp)?;
+        Some(window_bps(memory * share, rtt_s(flow.tcp)?))
+    };
+    Some(
+        Ceiling::new(
+            Cause::SendBuffer,
+            view.sum(rate)?,
+            "Σ send buffer × payload share of its memory ÷ RTT",
+        )
+        .input("send_buffer_bytes", view.sum(|f| buffer(view, f.tcp)))
+        .input("payload_share", Some(share))
+        .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into()))),
+    )
+}
+
+/// Memory that the buffer may take, bytes: the one set, or the most that the kernel's tuning may grow
+/// it to. A queue overshoots by one piece; one far beyond the buffer shows that the buffer does not hold.
+fn buffer(view: &View<'_>, tcp: &TcpEvidence) -> Option<f64> {
+    let set = positive(tcp.send_buffer_bytes as f64)?;
+    if !tcp.send_buffer_locked {
+        return Some(sysctl_maximum(view.sender_host, "net.ipv4.tcp_wmem")?.max(set));
+    }
+    let queue = tcp.send_queue_memory_bytes.map_or(0.0, |m| m as f64);
+    (queue <= BUFFER_LEAKS * set).then(|| set.max(queue))
+}
+
+/// A write fills pieces of at most 64 KiB.
+fn payload_share(view: &View<'_>) -> f64 {
+    let message = match &view.plan.traffic {
+        Traffic::Stream(stream) => stream.message_bytes as f64,
+        Traffic::Rr(_) | Traffic::Crr(_) => LARGEST_PIECE,
+    };
+    let piece = message.clamp(1.0, LARGEST_PIECE);
+    piece / (piece + PIECE_OVERHEAD)
+}
+
+/// `sndbuf_limited` stays 0 with CUBIC whatever holds: the writer's sleep and an empty rest of the
+/// queue, with room in both windows, tell as much.
+fn signs(view: &View<'_>) -> Option<Signs> {
+    let blocked = view.writer().map(|writer| writer.blocked);
+    let unsent = view.mean(|tcp| {
+        positive(tcp.send_buffer_bytes as f64).map(|b| tcp.notsent_bytes.unwrap_or(0) as f64 / b)
+    })?;
+    let locked = view.tcp.iter().all(|flow| flow.tcp.send_buffer_locked);
+    let counted = view.sndbuf_share().is_some_and(|s| s >= SNDBUF_SHARE);
+    let blocked_long = blocked.is_some_and(|share| share >= USUAL_STATE);
+    let drained = unsent <= NOTHING_UNSENT && view.tcp.iter().all(|flow| room(flow.tcp));
+    let mut say = vec![format!(
+        "of a send buffer of {} ({}), {} waited unsent",
+        bytes(view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?),
+        if locked {
+            "fixed by the application"
+        } else {
+            "tuned by the kernel"
+        },
+        percent(unsent)
+    )];
+    say.extend(blocked.map(|b| format!("the writer slept in send for {} of the time", percent(b))));
+    Signs::new(drained && (blocked_long || counted), say)
+}
+
+/// Both windows have room, and the buffer is as good as full.
+fn room(tcp: &TcpEvidence) -> bool {
+    let under_way = tcp.unacked_bytes as f64;
+    let window = tcp.send_window_bytes.map_or(f64::INFINITY, |w| w as f64);
+    let filled = tcp
+        .send_queue_memory_bytes
+        .is_none_or(|m| m as f64 >= BUFFER_FILLED * tcp.send_buffer_bytes as f64);
+    under_way <= WINDOW_USED * window.min(tcp.cwnd_bytes as f64) && filled
+}
+
+fn remedy(view: &View<'_>, target_bps: f64) -> String {
+    let bytes = bytes_for(view, target_bps);
+    if view.tcp.iter().any(|flow| flow.tcp.send_buffer_locked) {
+        let (host, limit) = (view.sender_host, "net.core.wmem_max");
+        return remedy::buffer(view, "--send-buffer", bytes, host, limit);
+    }
+    sysctl(view.sender_host, "net.ipv4.tcp_wmem", bytes, "sender")
+}
+
+/// Payload of one socket buffer of the kernel at most, bytes.
+const LARGEST_PIECE: f64 = 65_536.0;
+/// Memory of one beside its payload, bytes: 57 KB of 8 KiB writes fit into a buffer of 64 KiB.
+const PIECE_OVERHEAD: f64 = 1280.0;

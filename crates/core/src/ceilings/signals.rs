@@ -1,0 +1,309 @@
+//! What the kernels' figures of a direction come to: shares, ratios, losses, queues.
+//!
+//! A figure that the record does not have is `None`, never zero.
+
+use crate::record::{EndReport, TcpEvidence, UdpEvidence};
+
+use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
+use super::thresholds::{
+    CPU_CONTENDED, EVENTS_SATURATED, JITTER_OVER_EXCESS, POLICER_LOSS_BBR, QUEUE_DELAY_US,
+    SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL,
+};
+use super::view::{TcpFlow, View};
+
+/// Where the time of an end's data threads went, shares of the measured time, the mean over flows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ThreadTime {
+    /// Asleep in `send` or `recv`.
+    pub(super) blocked: f64,
+    /// On a CPU, of the busiest thread.
+    pub(super) running: f64,
+    /// Runnable, without a CPU.
+    pub(super) delayed: f64,
+    /// The rest: asleep elsewhere, or held by the application's own rate limit.
+    pub(super) idle: f64,
+}
+
+impl ThreadTime {
+    fn of(end: &EndReport, seconds: f64) -> Option<Self> {
+        let share = |us: u64| {
+            positive(us as f64 / (seconds * 1e6))
+                .unwrap_or(0.0)
+                .min(1.0)
+        };
+        let blocked = share(end.blocked_us?);
+        let running = fraction(end.busiest_thread_percent? / 100.0)?;
+        let delayed = end.run_delay_us.map_or(0.0, share);
+        let paced = end.paced_us.map_or(0.0, share);
+        Some(Self {
+            blocked,
+            running,
+            delayed,
+            idle: (1.0 - blocked - running - delayed).clamp(paced, 1.0),
+        })
+    }
+
+    /// The thread wants to run nearly all the time, or waits long for a CPU when it does.
+    pub(super) fn cpu_bound(&self) -> bool {
+        self.running + self.delayed >= THREAD_FULL || self.delayed >= CPU_CONTENDED
+    }
+}
+
+/// Excess of the mean RTT over the minimal one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Inflation {
+    /// Mean over minimum.
+    pub(super) ratio: f64,
+    /// Mean less minimum, µs.
+    pub(super) delay_us: f64,
+    /// Mean deviation, µs.
+    deviation_us: f64,
+}
+
+impl Inflation {
+    /// A queue stands that makes the RTT `ratio` times as long, and it is not jitter.
+    pub(super) fn is_queue(&self, ratio: f64) -> bool {
+        self.ratio >= ratio
+            && self.delay_us >= QUEUE_DELAY_US
+            && self.deviation_us <= JITTER_OVER_EXCESS * self.delay_us
+    }
+}
+
+impl View<'_> {
+    /// What the sending threads did.
+    pub(super) fn writer(&self) -> Option<ThreadTime> {
+        ThreadTime::of(self.sender?, self.seconds)
+    }
+
+    /// What the receiving threads did.
+    pub(super) fn reader(&self) -> Option<ThreadTime> {
+        ThreadTime::of(self.receiver?, self.seconds)
+    }
+
+    /// Flows of either transport.
+    pub(super) fn flow_count(&self) -> usize {
+        self.tcp.len().max(self.udp.len()).max(1)
+    }
+
+    /// The sum over the flows; `None` if one of them has no such figure.
+    pub(super) fn sum(&self, figure: impl Fn(&TcpFlow<'_>) -> Option<f64>) -> Option<f64> {
+        let figures: Option<Vec<f64>> = self.tcp.iter().map(figure).collect();
+        figures.filter(|f| !f.is_empty()).map(|f| f.iter().sum())
+    }
+
+    /// The mean over the flows; `None` if one of them has no such figure.
+    pub(super) fn mean(&self, figure: impl Fn(&TcpEvidence) -> Option<f64>) -> Option<f64> {
+        Some(self.sum(|flow| figure(flow.tcp))? / self.tcp.len() as f64)
+    }
+
+    /// Share of the busy time that the receiver's window limited.
+    pub(super) fn rwnd_share(&self) -> Option<f64> {
+        self.busy_share(|tcp| tcp.rwnd_limited_us)
+    }
+
+    /// Share of the busy time that the send buffer limited.
+    pub(super) fn sndbuf_share(&self) -> Option<f64> {
+        self.busy_share(|tcp| tcp.sndbuf_limited_us)
+    }
+
+    /// Share of the busy time that neither window nor buffer limited: the network's own.
+    pub(super) fn network_share(&self) -> Option<f64> {
+        fraction(1.0 - self.rwnd_share()? - self.sndbuf_share().unwrap_or(0.0))
+    }
+
+    fn busy_share(&self, limited: impl Fn(&TcpEvidence) -> Option<u64>) -> Option<f64> {
+        let busy = self.sum(|flow| flow.tcp.busy_us.map(|us| us as f64))?;
+        fraction(self.sum(|flow| limited(flow.tcp).map(|us| us as f64))? / busy)
+    }
+
+    /// Bytes under way over the congestion window.
+    pub(super) fn window_use(&self) -> Option<f64> {
+        self.mean(|tcp| positive(tcp.unacked_bytes as f64 / positive(tcp.cwnd_bytes as f64)?))
+    }
+
+    /// RTT under the flows' own load against the idle one.
+    pub(super) fn inflation(&self) -> Option<Inflation> {
+        let excess = |tcp: &TcpEvidence| {
+            Some(f64::from(tcp.rtt_mean_us) - f64::from(tcp.rtt_min_us?)).map(|us| us.max(0.0))
+        };
+        Some(Inflation {
+            ratio: self.mean(|tcp| {
+                positive(f64::from(tcp.rtt_mean_us) / f64::from(tcp.rtt_min_us?.max(1)))
+            })?,
+            delay_us: self.mean(excess)?,
+            deviation_us: self.mean(|tcp| Some(f64::from(tcp.rtt_var_us)))?,
+        })
+    }
+
+    /// Share of the segments lost, needless retransmissions not counted.
+    pub(super) fn loss(&self) -> Option<f64> {
+        let segments = self.sum(segments_sent)?;
+        fraction(self.sum(|flow| Some(lost(flow.tcp)))? / segments)
+    }
+
+    /// Segments lost for each loss event; `None` without losses, or where events run together.
+    pub(super) fn loss_train(&self) -> Option<f64> {
+        let mergeable = |flow: &TcpFlow<'_>| {
+            flow.tcp
+                .samples
+                .is_some_and(|n| flow.tcp.loss_events as f64 > EVENTS_SATURATED * n as f64)
+        };
+        if self.tcp.iter().any(mergeable) {
+            return None;
+        }
+        let events = self.sum(|flow| Some(loss_events(flow.tcp, self.seconds)))?;
+        positive(self.sum(|flow| Some(lost(flow.tcp)))? / events)
+    }
+
+    /// Largest delivery rate of a single flow; of several, which reach theirs at different times, the
+    /// sum of the medians. Bits per second.
+    pub(super) fn delivery_bps(&self) -> Option<f64> {
+        let rate = |tcp: &TcpEvidence| match self.tcp.len() {
+            1 => tcp.delivery_rate_max_bps,
+            _ => tcp.delivery_rate_bps,
+        };
+        positive(self.sum(|flow| rate(flow.tcp).map(|bps| bps as f64))?)
+    }
+
+    /// Measured rate over [`View::delivery_bps`].
+    pub(super) fn plateau(&self) -> Option<f64> {
+        positive(self.throughput_bps / self.delivery_bps()?)
+    }
+
+    /// Every flow is sent by BBR, which takes loss for noise.
+    pub(super) fn ignores_loss(&self) -> bool {
+        !self.tcp.is_empty() && self.tcp.iter().all(|flow| is_bbr(flow.tcp))
+    }
+
+    /// The loss is no more than what a sender that ignores loss takes in its stride.
+    pub(super) fn loss_is_noise(&self) -> bool {
+        self.ignores_loss() && self.loss().is_none_or(|loss| loss < POLICER_LOSS_BBR)
+    }
+
+    /// A queue, however short, stands at the bottleneck, or it marks packets before one can.
+    pub(super) fn queue_or_marks(&self) -> bool {
+        let marks = self.sum(|flow| flow.tcp.delivered_ce.map(|n| n as f64));
+        marks.is_some_and(|n| n > 0.0)
+            || self
+                .inflation()
+                .is_some_and(|i| i.is_queue(SHORT_QUEUE_INFLATION))
+    }
+
+    /// Share of the datagrams sent that the path lost; `None` without UDP.
+    pub(super) fn datagrams_lost(&self) -> Option<f64> {
+        let sent: f64 = self.udp.iter().map(|udp| udp.sent as f64).sum();
+        let lost = |udp: &&UdpEvidence| udp.lost.saturating_sub(udp.socket_drops) as f64;
+        positive(sent).map(|sent| self.udp.iter().map(lost).sum::<f64>() / sent)
+    }
+
+    /// Rate asked of the UDP senders, if it was of all, bits per second.
+    pub(super) fn asked_bps(&self) -> Option<f64> {
+        let asked: Option<Vec<f64>> = self
+            .udp
+            .iter()
+            .map(|udp| positive(udp.asked_bps? as f64))
+            .collect();
+        asked.filter(|a| !a.is_empty()).map(|a| a.iter().sum())
+    }
+
+    /// Rate sent over the rate asked of the UDP senders.
+    pub(super) fn asked_share(&self) -> Option<f64> {
+        let bits = |udp: &&UdpEvidence| udp.sent as f64 * udp.datagram_bytes as f64 * 8.0;
+        let sent: f64 = self.udp.iter().map(bits).sum();
+        positive(sent / self.seconds / self.asked_bps()?)
+    }
+
+    /// Payload over all bytes that carry it, with `framing_bytes` for each packet.
+    pub(super) fn payload_share(&self, framing_bytes: f64) -> Option<f64> {
+        let ip = ip_header_bytes(self.family);
+        let datagram = self.udp.first().map(|udp| udp.datagram_bytes as f64);
+        let (payload, packet) = match datagram {
+            Some(bytes) => (bytes, bytes + UDP_HEADER_BYTES + ip),
+            None => {
+                let mss = self.mean(|tcp| positive(tcp.mss_bytes.into()))?;
+                let options = self.mean(|tcp| Some(option_bytes(tcp)))?;
+                (mss, mss + options + TCP_HEADER_BYTES + ip)
+            }
+        };
+        positive(payload / (packet + framing_bytes))
+    }
+
+    /// Standard deviation over mean of the intervals' rates; `None` for too few.
+    pub(super) fn variation(&self) -> Option<f64> {
+        let rates: Vec<f64> = self.intervals.iter().map(|i| i.throughput_bps).collect();
+        if rates.len() < STEADY_INTERVALS {
+            return None;
+        }
+        let n = rates.len() as f64;
+        let mean = positive(rates.iter().sum::<f64>() / n)?;
+        let square = rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        Some(square.sqrt() / mean).filter(|v| v.is_finite())
+    }
+}
+
+/// `value` if it is a positive finite number.
+pub(super) fn positive(value: f64) -> Option<f64> {
+    (value.is_finite() && value > 0.0).then_some(value)
+}
+
+/// `value` kept within 0–1, if it is a number.
+fn fraction(value: f64) -> Option<f64> {
+    value.is_finite().then(|| value.clamp(0.0, 1.0))
+}
+
+/// Mean RTT of a flow, seconds.
+pub(super) fn rtt_s(tcp: &TcpEvidence) -> Option<f64> {
+    positive(f64::from(tcp.rtt_mean_us) / 1e6)
+}
+
+/// Segments lost: sent again, less those that the peer reported as needless.
+pub(super) fn lost(tcp: &TcpEvidence) -> f64 {
+    let needless = tcp.dsack_duplicates.unwrap_or(0);
+    tcp.retransmitted_segments.saturating_sub(needless) as f64
+}
+
+/// Segments sent for the first time.
+pub(super) fn segments_sent(flow: &TcpFlow<'_>) -> Option<f64> {
+    let tcp = flow.tcp;
+    match tcp.data_segments_out {
+        Some(out) => positive(out.saturating_sub(tcp.retransmitted_segments) as f64),
+        None => positive(flow.bytes as f64 / positive(f64::from(tcp.mss_bytes))?),
+    }
+}
+
+/// Times that losses made the sender slow down.
+///
+/// Readings with new retransmissions are hits; several events between two readings count as one hit, so
+/// with n readings the number of events is that of a Poisson process that leaves as many readings empty:
+/// −n · ln(1 − hits/n). There are no more events than segments lost, nor than round trips.
+pub(super) fn loss_events(tcp: &TcpEvidence, seconds: f64) -> f64 {
+    let lost = lost(tcp);
+    if lost <= 0.0 {
+        return 0.0;
+    }
+    let hits = tcp.loss_events as f64 * lost / tcp.retransmitted_segments as f64;
+    let events = match tcp.samples {
+        Some(n) if n > 0 => {
+            let n = n as f64;
+            -n * (1.0 - (hits / n).min(1.0 - 0.5 / n)).ln()
+        }
+        _ => hits,
+    };
+    let rounds = rtt_s(tcp).map_or(f64::INFINITY, |rtt| seconds / rtt);
+    events.min(lost).min(rounds).max(1.0)
+}
+
+/// TCP options in each data segment of a flow, bytes.
+pub(super) fn option_bytes(tcp: &TcpEvidence) -> f64 {
+    match tcp.options.iter().any(|name| name == "timestamps") {
+        true => TIMESTAMP_BYTES,
+        false => 0.0,
+    }
+}
+
+/// The congestion control is BBR, of any version.
+pub(super) fn is_bbr(tcp: &TcpEvidence) -> bool {
+    tcp.congestion
+        .as_deref()
+        .is_some_and(|name| name.starts_with("bbr"))
+}

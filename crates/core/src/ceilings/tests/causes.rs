@@ -1,0 +1,583 @@
+//! TCP: the rows of the kernel's table (20 ms, 4 s, one cause at a time) and their borders.
+
+use std::time::Duration;
+
+use super::scene::{MSS, SECONDS, Scene, end, limit, tcp};
+use crate::ceilings::{Cause, annotate, explain};
+use crate::plan::{Direction, Workload};
+use crate::record::{DeviceFacts, Directional};
+use crate::units::Span;
+
+/// `SO_RCVBUF` of 64 KiB: the window is 86 KB, and full.
+fn small_window() -> Scene {
+    let mut scene = tcp(31.2e6);
+    let flow = scene.flow();
+    flow.send_window_bytes = Some(86_000);
+    flow.unacked_bytes = 84_000;
+    flow.notsent_bytes = Some(316_000);
+    flow.rwnd_limited_us = Some(3_920_000);
+    flow.receive_buffer_locked = true;
+    scene
+}
+
+/// The reader takes 0.5 Mbit/s and never waits.
+fn slow_reader() -> Scene {
+    let mut scene = tcp(0.5e6);
+    let flow = scene.flow();
+    flow.rwnd_limited_us = Some(3_960_000);
+    flow.notsent_bytes = Some(491_000);
+    flow.receiver_unread_bytes = Some(3_000_000);
+    scene.receiver = end(0.01, 0.02);
+    scene
+}
+
+/// `SO_SNDBUF` of 32 KiB, which reads 64 KiB.
+fn small_buffer() -> Scene {
+    let mut scene = tcp(27e6);
+    let flow = scene.flow();
+    flow.send_buffer_bytes = 65_536;
+    flow.send_buffer_locked = true;
+    flow.send_queue_memory_bytes = Some(64_000);
+    flow.notsent_bytes = Some(0);
+    flow.unacked_bytes = 30 * MSS;
+    flow.app_limited_share = Some(0.9);
+    scene
+}
+
+/// The application writes 1 MB/s.
+fn slow_writer() -> Scene {
+    let mut scene = tcp(8e6);
+    let flow = scene.flow();
+    flow.app_limited_share = Some(1.0);
+    flow.notsent_bytes = Some(0);
+    flow.unacked_bytes = 8 * MSS;
+    flow.cwnd_bytes = 45 * MSS;
+    scene.sender = end(0.0, 0.02);
+    scene
+}
+
+/// 1 % of the segments is lost: 19 of 1,900.
+fn random_loss(congestion: &str) -> Scene {
+    let mut scene = tcp(5.5e6);
+    let flow = scene.flow();
+    flow.congestion = Some(congestion.into());
+    flow.retransmitted_segments = 19;
+    flow.loss_events = 15;
+    flow.cwnd_bytes = 13 * MSS;
+    flow.unacked_bytes = 13 * MSS;
+    flow.delivery_rate_max_bps = Some(9_000_000);
+    scene
+}
+
+/// `SO_MAX_PACING_RATE` of 10 Mbit/s.
+fn paced() -> Scene {
+    let mut scene = tcp(9.9e6);
+    let flow = scene.flow();
+    flow.pacing_rate_bps = Some(10_000_000);
+    flow.max_pacing_rate_bps = Some(10_000_000);
+    flow.notsent_bytes = Some(195_000);
+    flow.unacked_bytes = 16 * MSS;
+    flow.cwnd_bytes = 48 * MSS;
+    scene
+}
+
+/// A link of 50 Mbit/s with a queue of a quarter of a second.
+fn bottleneck() -> Scene {
+    let mut scene = tcp(46e6);
+    let flow = scene.flow();
+    flow.rtt_mean_us = 269_000;
+    flow.rtt_var_us = 2_000;
+    flow.cwnd_bytes = 1_546_000;
+    flow.unacked_bytes = 1_546_000;
+    scene
+}
+
+/// A token bucket: trains of losses at a steady rate, and no queue.
+fn policed() -> Scene {
+    let mut scene = tcp(9.6e6);
+    let flow = scene.flow();
+    flow.retransmitted_segments = 60;
+    flow.loss_events = 6;
+    flow.cwnd_bytes = 18 * MSS;
+    flow.unacked_bytes = 17 * MSS;
+    flow.delivery_rate_max_bps = Some(30_000_000);
+    scene.variation = 0.02;
+    scene
+}
+
+#[test]
+fn each_row_of_the_kernels_table_has_its_cause() {
+    small_window().is(Cause::ReceiveWindow);
+    slow_reader().is(Cause::ApplicationReceive);
+    small_buffer().is(Cause::SendBuffer);
+    slow_writer().is(Cause::ApplicationSend);
+    random_loss("cubic").is(Cause::Congestion);
+    random_loss("reno").is(Cause::Congestion);
+    paced().is(Cause::Pacing);
+    bottleneck().is(Cause::PathRate);
+    let policed = policed().is(Cause::Policer).verdict;
+    assert_eq!(policed.remedy, "linerate stream mauchly --pacing 9.6mbit");
+    assert_eq!(policed.predicted_bps, None);
+}
+
+#[test]
+fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
+    let mut scene = small_window();
+    let locked = scene.is(Cause::ReceiveWindow).verdict;
+    assert!(
+        locked
+            .remedy
+            .starts_with("linerate stream mauchly --receive-window ")
+    );
+    let most = ("net.core.rmem_max".to_owned(), "212992".to_owned());
+    scene.receiver_host.sysctls.extend([most]);
+    let capped = scene.is(Cause::ReceiveWindow).verdict;
+    assert!(
+        capped.remedy.starts_with("sysctl -w net.core.rmem_max="),
+        "{}",
+        capped.remedy
+    );
+    scene.flow().receive_buffer_locked = false;
+    let mut device = DeviceFacts::clone(scene.sender_host.device.as_ref().unwrap());
+    device.driver = Some("ice".into());
+    device.speed_bps = Some(1_000_000_000);
+    scene.sender_host.device = Some(device);
+    let explained = scene.is(Cause::ReceiveWindow);
+    let link = limit(&explained, Cause::PathRate);
+    assert!((link / 1e9 - 1448.0 / 1538.0).abs() < 1e-9);
+    assert_eq!(explained.verdict.predicted_bps, Some(link));
+    assert_eq!(explained.verdict.next_cause, Some(Cause::PathRate));
+    // 941 Mbit/s · 20.3 ms · 2 is 4.78 MB; the kernel's maximum of 32 MiB is not lowered.
+    assert_eq!(
+        explained.verdict.remedy,
+        "sysctl -w net.ipv4.tcp_rmem='4096 131072 33554432'  # on the receiver's host"
+    );
+    scene.receiver_host.sysctls.clear();
+    assert!(
+        scene
+            .is(Cause::ReceiveWindow)
+            .verdict
+            .remedy
+            .contains("'4096 131072 8388608'")
+    );
+}
+
+#[test]
+fn a_window_that_only_fills_a_queue_is_no_cause() {
+    let mut scene = bottleneck();
+    let flow = scene.flow();
+    flow.rwnd_limited_us = Some(3_900_000);
+    flow.rtt_mean_us = 51_000;
+    flow.send_window_bytes = Some(293_000);
+    flow.cwnd_bytes = 3_000_000;
+    scene.is(Cause::PathRate);
+}
+
+#[test]
+fn jitter_is_no_queue() {
+    let mut scene = small_window();
+    let flow = scene.flow();
+    flow.rtt_min_us = Some(10_000);
+    flow.rtt_var_us = 6_000;
+    scene.is(Cause::ReceiveWindow);
+}
+
+#[test]
+fn a_window_whose_ceiling_is_far_off_stays_unexplained() {
+    let mut scene = small_window();
+    scene.throughput_bps = 28e6;
+    let verdict = scene.is(Cause::Unexplained).verdict;
+    assert!(
+        verdict.evidence[0].contains("receive_window"),
+        "{verdict:?}"
+    );
+    assert_eq!(
+        (verdict.share_of_ceiling, verdict.predicted_bps),
+        (None, None)
+    );
+}
+
+#[test]
+fn loss_whose_model_is_far_off_stays_unexplained() {
+    let mut scene = random_loss("reno");
+    scene.throughput_bps = 3e6;
+    scene.flow().data_segments_out = Some(1900);
+    scene.is(Cause::Unexplained);
+}
+
+#[test]
+fn silent_kernels_leave_it_unexplained() {
+    let mut scene = tcp(100e6);
+    let explained = scene.is(Cause::Unexplained);
+    assert_eq!(
+        explained.verdict.evidence,
+        ["the kernels' figures point to no cause"]
+    );
+    scene.tcp.clear();
+    let mut record = scene.record();
+    (record.sender, record.receiver, record.tcp) = (None, None, None);
+    let explained = explain(&record).remove(0);
+    assert_eq!(explained.verdict.cause, Cause::Unexplained);
+    assert_eq!(explained.ceilings, []);
+}
+
+#[test]
+fn needless_retransmissions_are_not_losses() {
+    let mut scene = random_loss("cubic");
+    scene.flow().dsack_duplicates = Some(19);
+    let explained = scene.is(Cause::Unexplained);
+    assert!(
+        explained
+            .ceilings
+            .iter()
+            .all(|c| c.cause != Cause::Congestion)
+    );
+}
+
+#[test]
+fn an_autotuned_buffer_is_a_cause_only_at_its_maximum() {
+    let mut scene = small_buffer();
+    scene.flow().send_buffer_locked = false;
+    scene.is(Cause::Unexplained);
+    let wmem = (
+        "net.ipv4.tcp_wmem".to_owned(),
+        "4096 16384 65536".to_owned(),
+    );
+    scene.sender_host.sysctls.extend([wmem]);
+    let verdict = scene.is(Cause::SendBuffer).verdict;
+    assert!(
+        verdict
+            .remedy
+            .starts_with("sysctl -w net.ipv4.tcp_wmem='4096 16384 ")
+    );
+}
+
+#[test]
+fn a_buffer_that_leaks_is_no_ceiling() {
+    let mut scene = small_buffer();
+    scene.throughput_bps = 300e6;
+    let flow = scene.flow();
+    flow.send_queue_memory_bytes = Some(1_640_000);
+    flow.notsent_bytes = Some(800_000);
+    let explained = scene.is(Cause::Unexplained);
+    assert!(
+        explained
+            .ceilings
+            .iter()
+            .all(|c| c.cause != Cause::SendBuffer)
+    );
+}
+
+#[test]
+fn bbr_tells_of_its_send_buffer_itself() {
+    let mut scene = small_buffer();
+    let flow = scene.flow();
+    flow.congestion = Some("bbr".into());
+    flow.sndbuf_limited_us = Some(1_400_000);
+    scene.sender.blocked_us = None;
+    scene.is(Cause::SendBuffer);
+}
+
+#[test]
+fn bbr_at_a_bottleneck_leaves_a_short_queue() {
+    let mut scene = bottleneck();
+    let flow = scene.flow();
+    flow.congestion = Some("bbr".into());
+    flow.rtt_mean_us = 51_000;
+    flow.unacked_bytes = 290_000;
+    scene.is(Cause::PathRate);
+    scene.flow().rtt_mean_us = 20_500;
+    scene.is(Cause::PathRate);
+    scene.variation = 0.01;
+    let flow = scene.flow();
+    flow.retransmitted_segments = 800;
+    flow.loss_events = 40;
+    scene.is(Cause::Policer);
+}
+
+#[test]
+fn a_short_queue_on_a_plateau_is_the_paths_rate_in_spite_of_its_losses() {
+    let mut scene = random_loss("cubic");
+    let flow = scene.flow();
+    flow.rtt_mean_us = 26_000;
+    flow.rtt_var_us = 800;
+    flow.delivery_rate_max_bps = Some(5_700_000);
+    let explained = scene.is(Cause::PathRate);
+    let path = explained
+        .ceilings
+        .iter()
+        .find(|c| c.cause == Cause::PathRate);
+    assert!(!path.unwrap().independent);
+    // Off the plateau others fill the queue, and the losses decide.
+    scene.flow().delivery_rate_max_bps = Some(7_000_000);
+    scene.flow().data_segments_out = Some(3_200);
+    scene.is(Cause::Congestion);
+}
+
+#[test]
+fn timeouts_lower_the_ceiling_of_loss() {
+    let without = limit(&random_loss("cubic").explain(), Cause::Congestion);
+    let mut scene = random_loss("cubic");
+    scene.flow().timeouts = Some(6);
+    let with = limit(&scene.explain(), Cause::Congestion);
+    assert!(with < without, "{with} {without}");
+}
+
+#[test]
+fn events_between_two_readings_are_estimated() {
+    let mut scene = random_loss("reno");
+    let flow = scene.flow();
+    flow.retransmitted_segments = 100;
+    flow.loss_events = 20;
+    let inputs = |scene: &Scene| {
+        let ceilings = scene.explain().ceilings;
+        let found = ceilings.into_iter().find(|c| c.cause == Cause::Congestion);
+        found.unwrap().inputs["loss_events"]
+    };
+    // Half of 40 readings with losses: 40 · ln 2 events.
+    assert!((inputs(&scene) - 40.0 * 2f64.ln()).abs() < 1e-9);
+    scene.flow().samples = None;
+    assert_eq!(inputs(&scene), 20.0);
+}
+
+#[test]
+fn a_busy_thread_is_the_cpus_and_an_idle_one_the_applications() {
+    let mut scene = slow_reader();
+    scene.receiver = end(0.01, 0.97);
+    scene.is(Cause::CpuReceive);
+    let mut scene = slow_writer();
+    scene.sender = end(0.02, 0.96);
+    scene.is(Cause::CpuSend);
+    scene.sender = end(0.05, 0.6);
+    scene.sender.run_delay_us = Some((0.3 * SECONDS * 1e6) as u64);
+    scene.is(Cause::CpuSend);
+    scene.sender.run_delay_us = Some(0);
+    scene.is(Cause::ApplicationSend);
+}
+
+#[test]
+fn a_backlog_or_a_closed_window_shows_a_late_reader() {
+    let mut scene = slow_reader();
+    scene.flow().rwnd_limited_us = Some(1_000_000);
+    scene.is(Cause::ApplicationReceive);
+    scene.flow().receiver_unread_bytes = Some(1_000_000);
+    scene.is(Cause::Unexplained);
+    scene.flow().rwnd_limited_us = Some(3_000_000);
+    scene.is(Cause::ApplicationReceive);
+}
+
+#[test]
+fn wake_ups_are_no_queue() {
+    let mut scene = small_window();
+    let flow = scene.flow();
+    (flow.rtt_min_us, flow.rtt_mean_us, flow.rtt_var_us) = (Some(300), 900, 100);
+    flow.send_window_bytes = Some((31.2e6 * 900e-6 / 8.0) as u64);
+    scene.is(Cause::ReceiveWindow);
+}
+
+#[test]
+fn interrupts_that_fill_a_core_of_the_receiver_are_its_cpu() {
+    let mut scene = tcp(9e9);
+    scene.receiver = end(0.4, 0.5);
+    scene.receiver.busiest_core_percent = Some(99.0);
+    scene.is(Cause::Unexplained);
+    scene.receiver.softnet_dropped = Some(1_000);
+    scene.receiver.busiest_thread_percent = Some(80.0);
+    scene.is(Cause::CpuReceive);
+}
+
+#[test]
+fn small_segments_without_offload_cost_the_cpu() {
+    let mut scene = tcp(800e6);
+    scene.sender = end(0.01, 0.97);
+    let device = scene.sender_host.device.as_mut().unwrap();
+    device.mtu_bytes = 9000;
+    device
+        .offloads
+        .insert("tcp-segmentation-offload".into(), false);
+    let flow = scene.flow();
+    (flow.mss_bytes, flow.pmtu_bytes) = (524, 9000);
+    flow.effective_segment_bytes = Some(524.0);
+    scene.receiver_host.device.as_mut().unwrap().mtu_bytes = 9000;
+    let verdict = scene.is(Cause::SegmentSize).verdict;
+    assert!(
+        verdict.evidence.iter().any(|line| line.contains("524")),
+        "{verdict:?}"
+    );
+    let device = scene.sender_host.device.as_mut().unwrap();
+    device
+        .offloads
+        .insert("tcp-segmentation-offload".into(), true);
+    scene.is(Cause::CpuSend);
+}
+
+#[test]
+fn a_link_is_believed_unless_it_is_virtual() {
+    let mut scene = tcp(930e6);
+    let device = scene.receiver_host.device.as_mut().unwrap();
+    device.speed_bps = Some(1_000_000_000);
+    scene.is(Cause::Unexplained);
+    let device = scene.receiver_host.device.as_mut().unwrap();
+    device.driver = Some("igc".into());
+    let verdict = scene.is(Cause::PathRate).verdict;
+    assert_eq!(verdict.remedy, "");
+    assert_eq!(verdict.predicted_bps, None);
+}
+
+#[test]
+fn a_short_transfer_ends_in_slow_start() {
+    // 10 + 20 + 40 + 80 segments in four round trips.
+    let bytes = 150 * MSS;
+    let mut scene = tcp(bytes as f64 * 8.0 / 0.0812).transfer(bytes);
+    scene.seconds = 0.0812;
+    scene.flow().delivery_rate_max_bps = Some(100_000_000);
+    scene.is(Cause::Startup);
+    // The same start of a long transfer is a small part of it.
+    small_window().transfer(15_600_000).is(Cause::ReceiveWindow);
+    scene.plan.warm_up = Span(Duration::from_millis(10));
+    assert!(
+        scene
+            .explain()
+            .ceilings
+            .iter()
+            .all(|c| c.cause != Cause::Startup)
+    );
+}
+
+#[test]
+fn ceilings_of_flows_add_up() {
+    for scene in [small_window(), small_buffer(), paced(), random_loss("reno")] {
+        let one = scene.explain();
+        let cause = one.verdict.cause;
+        let four = scene.times(4).is(cause);
+        assert!(
+            (limit(&four, cause) / limit(&one, cause) - 4.0).abs() < 1e-9,
+            "{cause:?}"
+        );
+        let remedy = &four.verdict.remedy;
+        assert!(
+            remedy.contains("-P 4") || remedy.contains("modprobe"),
+            "{remedy}"
+        );
+    }
+}
+
+#[test]
+fn a_flow_without_a_figure_leaves_no_sum() {
+    let mut scene = small_window().times(2);
+    scene.tcp[1].send_window_bytes = None;
+    assert!(
+        scene
+            .explain()
+            .ceilings
+            .iter()
+            .all(|c| c.cause != Cause::ReceiveWindow)
+    );
+}
+
+#[test]
+fn several_subflows_are_not_explained_by_the_first() {
+    let mut scene = small_window();
+    scene.flow().subflows = Some(2);
+    scene.is(Cause::Unexplained);
+    scene.flow().subflows = Some(1);
+    scene.is(Cause::ReceiveWindow);
+}
+
+#[test]
+fn both_directions_have_a_verdict_each() {
+    let mut down = paced();
+    down.direction = Direction::Down;
+    let (up, down) = (small_window().record(), down.record());
+    let part = |record: &crate::record::Record| Directional {
+        throughput_bps: record.throughput_bps.unwrap(),
+        bytes: record.bytes,
+        sender: record.sender.clone(),
+        receiver: record.receiver.clone(),
+        ..Directional::default()
+    };
+    let mut both = up.clone();
+    both.direction = Direction::Both;
+    both.directions = [("up".into(), part(&up)), ("down".into(), part(&down))].into();
+    both.flows.extend(down.flows);
+    both.intervals.extend(down.intervals);
+    annotate(&mut both);
+    let verdict = |way: &str| both.directions[way].verdict.clone().unwrap();
+    assert_eq!(verdict("up").cause, Cause::ReceiveWindow);
+    assert_eq!(verdict("down").cause, Cause::Pacing);
+    assert!(
+        verdict("down")
+            .remedy
+            .starts_with("linerate stream mauchly -R --pacing ")
+    );
+    assert_eq!((both.ceilings.len(), both.verdict), (0, None));
+}
+
+#[test]
+fn annotating_again_changes_nothing() {
+    let mut record = random_loss("cubic").record();
+    annotate(&mut record);
+    assert_eq!(record.verdict.as_ref().unwrap().cause, Cause::Congestion);
+    let once = record.clone();
+    annotate(&mut record);
+    assert_eq!(record, once);
+}
+
+#[test]
+fn requests_and_responses_have_no_ceilings() {
+    let mut record = small_window().record();
+    record.workload = Workload::Rr;
+    assert_eq!(explain(&record), []);
+}
+
+#[test]
+fn a_strangers_names_do_not_reach_the_shell() {
+    let mut record = small_window().record();
+    record.host = "x; reboot".into();
+    let remedy = explain(&record).remove(0).verdict.remedy;
+    assert!(remedy.starts_with("linerate stream HOST "), "{remedy}");
+}
+
+#[test]
+fn evidence_that_only_nearly_holds_is_for_no_cause() {
+    let nearly = |mut scene: Scene, change: fn(&mut Scene)| {
+        change(&mut scene);
+        scene.is(Cause::Unexplained);
+    };
+    nearly(small_window(), |s| {
+        s.flow().rwnd_limited_us = Some(1_900_000)
+    });
+    nearly(small_buffer(), |s| {
+        s.flow().send_queue_memory_bytes = Some(40_000)
+    });
+    nearly(small_buffer(), |s| s.flow().notsent_bytes = Some(8_000));
+    nearly(small_buffer(), |s| s.flow().cwnd_bytes = 40 * MSS);
+    nearly(slow_writer(), |s| s.sender = end(0.28, 0.02));
+    nearly(slow_writer(), |s| s.flow().app_limited_share = Some(0.4));
+    nearly(slow_reader(), |s| s.receiver = end(0.12, 0.02));
+    nearly(paced(), |s| s.flow().pacing_rate_bps = Some(9_000_000));
+    nearly(paced(), |s| s.flow().cwnd_bytes = 20 * MSS);
+    nearly(random_loss("cubic"), |s| s.flow().unacked_bytes = 8 * MSS);
+    nearly(random_loss("cubic"), |s| {
+        s.flow().rwnd_limited_us = Some(2_100_000)
+    });
+    nearly(bottleneck(), |s| {
+        s.flow().delivery_rate_max_bps = Some(70_000_000)
+    });
+    // The model of loss is too far off a policed rate to take the place of a policer.
+    nearly(policed(), |s| s.variation = 0.2);
+    nearly(policed(), |s| s.flow().retransmitted_segments = 16);
+    nearly(policed(), |s| s.flow().loss_events = 35);
+    // Losses in nearly all readings: trains cannot be told from events that follow each other.
+    nearly(policed(), |s| {
+        let flow = s.flow();
+        (flow.retransmitted_segments, flow.loss_events) = (600, 38);
+    });
+}
+
+#[test]
+fn random_loss_at_a_steady_rate_is_no_policer() {
+    let mut scene = random_loss("cubic");
+    scene.variation = 0.01;
+    scene.is(Cause::Congestion);
+}

@@ -1,0 +1,7 @@
+//! Each row of the kernel's table of causes, the borders between them, and laws on any evidence.
+
+mod any;
+mod causes;
+mod scene;
+mod segments;
+mod udp;

@@ -1,0 +1,278 @@
+//! Records to explain: a flow with nothing wrong, to be changed by each test.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::ceilings::{Cause, Explained, explain};
+use crate::plan::{
+    Direction, Extent, Family, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest,
+    Test, Traffic, Workload,
+};
+use crate::record::{
+    CpuFacts, DeviceFacts, EndReport, Environment, FlowRecord, HostFacts, Interval, RECORD_SCHEMA,
+    Record, Status, TcpEvidence, UdpEvidence,
+};
+use crate::units::{ByteCount, Span};
+
+/// Payload of a segment on Ethernet, bytes.
+pub(super) const MSS: u64 = 1448;
+/// Measured time of all scenes, seconds.
+pub(super) const SECONDS: f64 = 4.0;
+
+/// One direction, before it becomes a record.
+#[derive(Debug, Clone)]
+pub(super) struct Scene {
+    pub(super) throughput_bps: f64,
+    pub(super) seconds: f64,
+    pub(super) direction: Direction,
+    pub(super) tcp: Vec<TcpEvidence>,
+    pub(super) udp: Vec<UdpEvidence>,
+    pub(super) sender: EndReport,
+    pub(super) receiver: EndReport,
+    pub(super) sender_host: HostFacts,
+    pub(super) receiver_host: HostFacts,
+    pub(super) variation: f64,
+    pub(super) plan: Test,
+}
+
+/// A TCP flow over 20 ms whose windows are all open: the writer waits for the network.
+pub(super) fn tcp(throughput_bps: f64) -> Scene {
+    let sent = (throughput_bps * SECONDS / 8.0 / MSS as f64) as u64;
+    let flow = TcpEvidence {
+        congestion: Some("cubic".into()),
+        mss_bytes: MSS as u32,
+        advmss_bytes: 1460,
+        pmtu_bytes: 1500,
+        rtt_min_us: Some(20_000),
+        rtt_mean_us: 20_300,
+        rtt_var_us: 300,
+        data_segments_out: Some(sent),
+        samples: Some(40),
+        send_window_bytes: Some(6_700_000),
+        cwnd_bytes: 927 * MSS,
+        unacked_bytes: (throughput_bps * 0.0203 / 8.0) as u64,
+        notsent_bytes: Some(300_000),
+        busy_us: Some(4_000_000),
+        rwnd_limited_us: Some(0),
+        sndbuf_limited_us: Some(0),
+        delivery_rate_bps: Some(throughput_bps as u64),
+        delivery_rate_max_bps: Some((throughput_bps * 1.02) as u64),
+        app_limited_share: Some(0.0),
+        pacing_rate_bps: Some((throughput_bps * 1.2) as u64),
+        send_buffer_bytes: 4_000_000,
+        receiver_buffer_bytes: Some(6_291_456),
+        send_queue_memory_bytes: Some(400_000),
+        receiver_unread_bytes: Some(0),
+        options: ["timestamps", "sack", "wscale"].map(String::from).to_vec(),
+        ..TcpEvidence::default()
+    };
+    Scene {
+        throughput_bps,
+        seconds: SECONDS,
+        direction: Direction::Up,
+        tcp: vec![flow],
+        udp: Vec::new(),
+        sender: end(0.95, 0.02),
+        receiver: end(0.95, 0.03),
+        sender_host: host(),
+        receiver_host: host(),
+        variation: 0.3,
+        plan: plan(Protocol::Tcp),
+    }
+}
+
+/// A UDP flow of 1,448-byte datagrams, all of which arrive.
+pub(super) fn udp(sent_bps: f64, arrived_share: f64) -> Scene {
+    let sent = (sent_bps * SECONDS / 8.0 / MSS as f64) as u64;
+    let received = (sent as f64 * arrived_share) as u64;
+    Scene {
+        tcp: Vec::new(),
+        udp: vec![UdpEvidence {
+            sent,
+            received,
+            lost: sent - received,
+            datagram_bytes: MSS,
+            ..UdpEvidence::default()
+        }],
+        sender: end(0.0, 0.3),
+        plan: plan(Protocol::Udp),
+        ..tcp(sent_bps * arrived_share)
+    }
+}
+
+/// Data threads that slept in their call and ran for these shares of the time.
+pub(super) fn end(blocked: f64, running: f64) -> EndReport {
+    EndReport {
+        blocked_us: Some((blocked * SECONDS * 1e6) as u64),
+        run_delay_us: Some(0),
+        paced_us: Some(0),
+        busiest_thread_percent: Some(running * 100.0),
+        cpus: 4,
+        ..EndReport::default()
+    }
+}
+
+fn host() -> HostFacts {
+    HostFacts {
+        cpu: CpuFacts {
+            count: 4,
+            usable: 4.0,
+            ..CpuFacts::default()
+        },
+        device: Some(DeviceFacts {
+            name: "wa".into(),
+            driver: Some("veth".into()),
+            mtu_bytes: 1500,
+            speed_bps: Some(10_000_000_000),
+            offloads: BTreeMap::from([("tcp-segmentation-offload".into(), true)]),
+            ..DeviceFacts::default()
+        }),
+        sysctls: BTreeMap::from([
+            ("net.ipv4.tcp_rmem".into(), "4096 131072 33554432".into()),
+            ("net.ipv4.tcp_wmem".into(), "4096\t16384\t33554432".into()),
+        ]),
+        ..HostFacts::default()
+    }
+}
+
+fn plan(protocol: Protocol) -> Test {
+    Test {
+        traffic: Traffic::Stream(StreamTest {
+            message_bytes: 131_072,
+            send: SendMethod::Copy,
+            receive: ReceiveMethod::Read,
+            verify: false,
+            whole: false,
+            write_rate_bps: None,
+            read_rate_bps: None,
+            rate_bps: None,
+            offload: false,
+        }),
+        protocol,
+        direction: Direction::Up,
+        streams: 1,
+        extent: Extent::Time(Span(Duration::from_secs(4))),
+        warm_up: Span(Duration::from_millis(400)),
+        interval: Span(Duration::from_secs(1)),
+        options: SocketOptions::default(),
+        seed: 1,
+    }
+}
+
+impl Scene {
+    pub(super) fn flow(&mut self) -> &mut TcpEvidence {
+        &mut self.tcp[0]
+    }
+
+    /// The same flow so many times, which share the throughput.
+    pub(super) fn times(mut self, flows: usize) -> Self {
+        self.throughput_bps *= flows as f64;
+        self.tcp = vec![self.tcp[0].clone(); flows];
+        self
+    }
+
+    /// A transfer of so many bytes without warm-up.
+    pub(super) fn transfer(mut self, bytes: u64) -> Self {
+        self.plan.extent = Extent::Bytes(ByteCount(bytes));
+        self.plan.warm_up = Span(Duration::ZERO);
+        self
+    }
+
+    pub(super) fn record(&self) -> Record {
+        let bytes = (self.throughput_bps * self.seconds / 8.0) as u64;
+        let down = self.direction == Direction::Down;
+        let hosts = (self.sender_host.clone(), self.receiver_host.clone());
+        let (client, server) = if down { (hosts.1, hosts.0) } else { hosts };
+        Record {
+            schema: RECORD_SCHEMA.into(),
+            status: Status::Complete,
+            started_at: "2026-01-01T00:00:00Z".into(),
+            host: "mauchly".into(),
+            peer: "198.18.0.2:5201".into(),
+            workload: Workload::Stream,
+            protocol: self.plan.protocol,
+            family: Family::Ipv4,
+            direction: self.direction,
+            plan: self.plan.clone(),
+            throughput_bps: Some(self.throughput_bps),
+            seconds: self.seconds,
+            bytes,
+            messages: None,
+            transactions: None,
+            transactions_per_s: None,
+            connections_per_s: None,
+            latency_us: None,
+            latency_histogram: None,
+            send_lag_us: None,
+            requests_not_sent: None,
+            failed: None,
+            corrupted_bytes: None,
+            sender: Some(self.sender.clone()),
+            receiver: Some(self.receiver.clone()),
+            tcp: self.tcp.first().cloned(),
+            udp: self.udp.first().cloned(),
+            flows: self.flows(bytes),
+            directions: BTreeMap::new(),
+            intervals: self.intervals(),
+            ceilings: Vec::new(),
+            verdict: None,
+            caveats: Vec::new(),
+            environment: Environment {
+                client,
+                server: Some(server),
+                shared_kernel: false,
+            },
+            seed: 1,
+        }
+    }
+
+    fn flows(&self, bytes: u64) -> Vec<FlowRecord> {
+        let count = self.tcp.len().max(self.udp.len());
+        (0..count)
+            .map(|id| FlowRecord {
+                id: id as u32,
+                direction: self.direction,
+                throughput_bps: self.throughput_bps / count as f64,
+                bytes: bytes / count as u64,
+                local: String::new(),
+                remote: String::new(),
+                tcp: self.tcp.get(id).cloned(),
+                udp: self.udp.get(id).cloned(),
+            })
+            .collect()
+    }
+
+    fn intervals(&self) -> Vec<Interval> {
+        [1.0 - self.variation, 1.0 + self.variation]
+            .into_iter()
+            .cycle()
+            .take(4)
+            .map(|share| Interval {
+                direction: Some(self.direction),
+                seconds: 1.0,
+                throughput_bps: self.throughput_bps * share,
+                ..Interval::default()
+            })
+            .collect()
+    }
+
+    pub(super) fn explain(&self) -> Explained {
+        let mut explained = explain(&self.record());
+        assert_eq!(explained.len(), 1);
+        explained.remove(0)
+    }
+
+    #[track_caller]
+    pub(super) fn is(&self, cause: Cause) -> Explained {
+        let explained = self.explain();
+        assert_eq!(explained.verdict.cause, cause, "{explained:#?}");
+        explained
+    }
+}
+
+/// The limit of a cause, bits per second.
+#[track_caller]
+pub(super) fn limit(explained: &Explained, cause: Cause) -> f64 {
+    let ceiling = explained.ceilings.iter().find(|c| c.cause == cause);
+    ceiling.expect("the ceiling is shown").limit_bps
+}

@@ -1,0 +1,54 @@
+//! UDP, as far as its counters go.
+
+use super::scene::{end, udp};
+use crate::ceilings::Cause;
+
+#[test]
+fn an_asked_rate_that_was_reached_is_the_applications() {
+    let mut scene = udp(10e6, 0.99);
+    scene.udp[0].asked_bps = Some(10_000_000);
+    // Spinning between departures takes a CPU and is no lack of one.
+    scene.sender = end(0.0, 0.99);
+    let verdict = scene.is(Cause::ApplicationSend).verdict;
+    assert!(verdict.share_of_ceiling.is_some_and(|share| share > 0.98));
+    assert_eq!(verdict.remedy, "linerate stream mauchly -u --rate 19.8mbit");
+}
+
+#[test]
+fn an_asked_rate_that_was_not_reached_is_the_cpus() {
+    let mut scene = udp(600e6, 1.0);
+    scene.udp[0].asked_bps = Some(1_000_000_000);
+    scene.sender = end(0.0, 0.98);
+    scene.is(Cause::CpuSend);
+    scene.udp[0].lost = scene.udp[0].sent / 20;
+    scene.is(Cause::CpuSend);
+    scene.sender = end(0.1, 0.3);
+    scene.is(Cause::Unexplained);
+}
+
+#[test]
+fn more_than_the_path_carries_is_lost() {
+    let mut scene = udp(100e6, 0.5);
+    scene.udp[0].asked_bps = Some(100_000_000);
+    scene.is(Cause::PathRate);
+    scene.udp[0].asked_bps = None;
+    scene.sender = end(0.0, 0.99);
+    scene.is(Cause::PathRate);
+}
+
+#[test]
+fn a_full_device_queue_puts_the_sender_to_sleep() {
+    let mut scene = udp(100e6, 1.0);
+    scene.sender = end(0.9, 0.1);
+    scene.is(Cause::PathRate);
+}
+
+#[test]
+fn drops_of_the_receivers_socket_are_not_the_paths() {
+    let mut scene = udp(100e6, 0.5);
+    scene.udp[0].socket_drops = scene.udp[0].lost;
+    scene.receiver = end(0.02, 0.3);
+    scene.is(Cause::ApplicationReceive);
+    scene.receiver = end(0.02, 0.97);
+    scene.is(Cause::CpuReceive);
+}

@@ -1,0 +1,84 @@
+//! Where the kernel's evidence begins to count, each with its reason.
+//!
+//! Shares are 0–1. The figures behind them were measured on Linux 6.18, one cause at a time.
+
+/// Exact causes (windows, buffers, pacing, a known link) must agree with the measured rate within this.
+pub const EXACT_TOLERANCE: f64 = 0.10;
+/// Modelled causes (congestion, CPU, startup) and ceilings from delivery rates within this.
+pub const MODEL_TOLERANCE: f64 = 0.30;
+
+/// Share of the busy time that makes a limit the usual state of the flow: the most part of it.
+/// A receiver's window that holds reads 98–99 %, one that does not 0 %.
+pub(super) const USUAL_STATE: f64 = 0.5;
+
+/// Window in use over congestion window from which on the congestion window is the limit. It reads 1
+/// with loss or a full queue, 0.03–0.33 with pacing, a small send buffer or an idle writer.
+pub(super) const WINDOW_USED: f64 = 0.7;
+
+/// `sndbuf_limited` counts only while nothing is queued: 35 % with BBR where the buffer held always.
+pub(super) const SNDBUF_SHARE: f64 = 0.25;
+/// Share of the send buffer that its queue must fill: the kernel wakes a writer when a third is free.
+pub(super) const BUFFER_FILLED: f64 = 0.66;
+/// Queue over buffer beyond which the buffer does not hold (small writes with Nagle's algorithm on
+/// leak past it: 1.64 MB in one of 64 KiB).
+pub(super) const BUFFER_LEAKS: f64 = 2.0;
+/// Share of the buffer that may wait unsent while the buffer still is the limit.
+pub(super) const NOTHING_UNSENT: f64 = 0.1;
+/// Current over maximal pacing rate from which on the maximum holds: they read equal.
+pub(super) const PACED: f64 = 0.95;
+
+/// A queue delays by this at least, µs; less is the wake-up of a host's own CPUs.
+pub(super) const QUEUE_DELAY_US: f64 = 1000.0;
+/// Mean over minimal RTT that a standing queue makes by itself (a drop-tail queue read 13, with BBR 2.5).
+pub(super) const QUEUE_INFLATION: f64 = 1.5;
+/// Mean over minimal RTT that is a short queue where the rate also stays on a plateau.
+pub(super) const SHORT_QUEUE_INFLATION: f64 = 1.1;
+/// Deviation of the RTT over its excess: a queue changes slowly, jitter does not.
+pub(super) const JITTER_OVER_EXCESS: f64 = 0.5;
+/// Measured rate over the largest delivery rate from which on the rate does not rise with the window.
+/// A sawtooth under random loss stays below it.
+pub(super) const PLATEAU: f64 = 0.85;
+
+/// Least share of segments lost that is a policer's: a token bucket drops in each round that it is full.
+pub(super) const POLICER_LOSS: f64 = 0.001;
+/// Share of segments lost from which on a sender that ignores loss (BBR) is policed and not just noisy.
+pub(super) const POLICER_LOSS_BBR: f64 = 0.02;
+/// Segments lost for each loss event: a token bucket takes the rest of a burst, random loss takes one.
+pub(super) const POLICER_TRAIN: f64 = 3.0;
+/// Readings with losses over all, beyond which events of their own cannot be told from each other.
+pub(super) const EVENTS_SATURATED: f64 = 0.8;
+/// Deviation over mean of the intervals' rates: a token bucket's long-run rate is steady.
+pub(super) const STEADY: f64 = 0.15;
+/// Intervals that a deviation needs.
+pub(super) const STEADY_INTERVALS: usize = 4;
+/// Timeouts over loss events from which on they decide the rate (Padhye's model).
+pub(super) const TIMEOUTS_COUNT: f64 = 0.1;
+
+/// Share of the time on a CPU, or waiting for one, that is all that a thread can get.
+pub(super) const THREAD_FULL: f64 = 0.9;
+/// Share of the time that a runnable thread waits for a CPU: others hold it.
+pub(super) const CPU_CONTENDED: f64 = 0.2;
+/// Busiest core from which on it has no more to give, percent.
+pub(super) const CORE_FULL_PERCENT: f64 = 95.0;
+/// Share of the time that a thread was on a CPU, or awake, below which extrapolating its rate to the
+/// whole time says nothing.
+pub(super) const LEAST_UTILISATION: f64 = 0.1;
+/// Share of the time asleep in `send` below which the writer does not wait for the network.
+pub(super) const WRITER_WAITS: f64 = 0.25;
+/// Share of the time asleep in `recv` below which the reader does not wait for the network.
+pub(super) const READER_WAITS: f64 = 0.1;
+/// Unread bytes over the receive buffer that are a backlog: at most about half of a buffer is payload.
+pub(super) const BACKLOG: f64 = 0.25;
+/// Datagrams dropped by the receiver's buffer over those sent, from which on the reader is too slow.
+pub(super) const SOCKET_DROPS: f64 = 0.01;
+/// Datagrams lost on the path over those sent, from which on more is sent than it carries.
+pub(super) const DATAGRAMS_LOST: f64 = 0.1;
+
+/// Slow start over the measured time from which on it is what was measured.
+pub(super) const SLOW_START_SHARE: f64 = 0.5;
+
+/// Segment size over what the interface carries, below which something made it small. A few bytes less
+/// are options or a tunnel on the path.
+pub(super) const SEGMENT_SMALL: f64 = 0.85;
+/// A ceiling must exceed the measured rate by this factor to be what comes next.
+pub(super) const NEXT_ABOVE: f64 = 1.1;

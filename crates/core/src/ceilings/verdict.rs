@@ -1,0 +1,172 @@
+//! Which cause holds a direction back, and what would then.
+
+use super::causes::{RULES, Rule, Signs};
+use super::text::{bps, percent};
+use super::thresholds::NEXT_ABOVE;
+use super::view::View;
+use super::{Cause, Ceiling, Explained, Verdict};
+
+/// A cause with all that is known of it in this direction.
+struct Candidate {
+    rule: &'static Rule,
+    ceiling: Option<Ceiling>,
+    signs: Option<Signs>,
+}
+
+impl Candidate {
+    fn of(rule: &'static Rule, view: &View<'_>) -> Self {
+        let signs = (rule.signs)(view);
+        let ceiling = (rule.ceiling)(view)
+            .filter(is_finite)
+            .map(|ceiling| Ceiling {
+                evidence: signs.as_ref().map_or_else(Vec::new, |s| s.say.clone()),
+                ..ceiling
+            });
+        Self {
+            rule,
+            ceiling,
+            signs,
+        }
+    }
+
+    fn holds(&self) -> bool {
+        self.signs.as_ref().is_some_and(|signs| signs.hold)
+    }
+
+    fn confirmed(&self, view: &View<'_>) -> bool {
+        self.ceiling
+            .as_ref()
+            .is_some_and(|c| agrees(view.throughput_bps, c.limit_bps, self.rule.tolerance))
+    }
+}
+
+/// Whether a measured rate is within `tolerance` of a ceiling, as a share of the ceiling.
+pub fn agrees(measured_bps: f64, limit_bps: f64, tolerance: f64) -> bool {
+    // A rate at the very edge must not depend on the last bit of a division.
+    const ROUNDING: f64 = 1e-9;
+    (measured_bps / limit_bps - 1.0).abs() <= tolerance + ROUNDING
+}
+
+/// Explains one direction.
+pub(super) fn explain(view: &View<'_>) -> Explained {
+    let candidates: Vec<Candidate> = RULES.iter().map(|rule| Candidate::of(rule, view)).collect();
+    let ceilings = sorted(&candidates);
+    let found = candidates
+        .iter()
+        .filter(|candidate| candidate.holds() && candidate.confirmed(view))
+        .find_map(|candidate| {
+            Some(verdict(
+                view,
+                candidate,
+                candidate.ceiling.as_ref()?,
+                &ceilings,
+            ))
+        });
+    Explained {
+        direction: view.direction,
+        verdict: found.unwrap_or_else(|| unexplained(view, &candidates)),
+        ceilings,
+    }
+}
+
+fn is_finite(ceiling: &Ceiling) -> bool {
+    let inputs = ceiling.inputs.values().all(|value| value.is_finite());
+    inputs && ceiling.limit_bps.is_finite() && ceiling.limit_bps > 0.0
+}
+
+fn sorted(candidates: &[Candidate]) -> Vec<Ceiling> {
+    let mut ceilings: Vec<Ceiling> = candidates
+        .iter()
+        .filter_map(|c| c.ceiling.clone())
+        .collect();
+    ceilings.sort_by(|a, b| {
+        let order = a.limit_bps.total_cmp(&b.limit_bps);
+        order.then(a.cause.cmp(&b.cause))
+    });
+    ceilings
+}
+
+fn verdict(
+    view: &View<'_>,
+    candidate: &Candidate,
+    ceiling: &Ceiling,
+    ceilings: &[Ceiling],
+) -> Verdict {
+    let measured = view.throughput_bps;
+    let next = next(ceiling, measured, ceilings);
+    let target = next.map_or(UNKNOWN_NEXT * measured, |next| next.limit_bps);
+    let mut evidence = candidate
+        .signs
+        .as_ref()
+        .map_or_else(Vec::new, |s| s.say.clone());
+    evidence.push(confirmation(ceiling, measured));
+    let remedy = (candidate.rule.remedy)(view, target);
+    // What no command lifts has no prediction; the one for a policer spares the losses, not the limit.
+    let lifts = !remedy.is_empty() && ceiling.cause != Cause::Policer;
+    let next = next.filter(|_| lifts);
+    Verdict {
+        cause: ceiling.cause,
+        share_of_ceiling: Some(measured / ceiling.limit_bps),
+        evidence,
+        remedy,
+        predicted_bps: next.map(|next| next.limit_bps),
+        next_cause: next.map(|next| next.cause),
+    }
+}
+
+/// The lowest ceiling that this one hides. A ceiling at the measured rate would hold it back as well, or
+/// is that rate by identity: neither is what comes next.
+fn next<'a>(current: &Ceiling, measured_bps: f64, ceilings: &'a [Ceiling]) -> Option<&'a Ceiling> {
+    let above = NEXT_ABOVE * measured_bps.max(current.limit_bps);
+    ceilings
+        .iter()
+        .find(|c| c.cause != current.cause && c.limit_bps >= above)
+}
+
+fn confirmation(ceiling: &Ceiling, measured_bps: f64) -> String {
+    let (rate, limit) = (bps(measured_bps), bps(ceiling.limit_bps));
+    let share = percent(measured_bps / ceiling.limit_bps);
+    match ceiling.independent {
+        true => format!("{rate} is {share} of its ceiling of {limit}"),
+        false => format!(
+            "its ceiling of {limit} comes from the measured rate itself and confirms nothing: the \
+             evidence alone decides"
+        ),
+    }
+}
+
+/// No cause has both: evidence that holds, and a ceiling that agrees.
+fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
+    let mut evidence: Vec<String> = candidates
+        .iter()
+        .filter(|candidate| candidate.holds())
+        .map(|candidate| disagreement(view, candidate))
+        .collect();
+    if evidence.is_empty() {
+        evidence.push("the kernels' figures point to no cause".to_owned());
+    }
+    Verdict {
+        cause: Cause::Unexplained,
+        share_of_ceiling: None,
+        evidence,
+        remedy: String::new(),
+        predicted_bps: None,
+        next_cause: None,
+    }
+}
+
+fn disagreement(view: &View<'_>, candidate: &Candidate) -> String {
+    let cause = candidate.rule.cause.name();
+    let Some(ceiling) = &candidate.ceiling else {
+        return format!("the evidence is for {cause}, but its ceiling cannot be computed");
+    };
+    format!(
+        "the evidence is for {cause}, but {} is {} of its ceiling of {}",
+        bps(view.throughput_bps),
+        percent(view.throughput_bps / ceiling.limit_bps),
+        bps(ceiling.limit_bps)
+    )
+}
+
+/// Where no next ceiling is known, a remedy aims at this many times the measured rate.
+const UNKNOWN_NEXT: f64 = 2.0;

@@ -1,0 +1,185 @@
+//! One direction of a record, as the causes look at it.
+
+use crate::plan::{Direction, Family, Protocol, Test, Workload};
+use crate::record::{EndReport, HostFacts, Interval, Record, TcpEvidence, UdpEvidence};
+
+/// One direction of a bulk transfer.
+///
+/// The plan in it is what a stranger's record tells too: sizes, protocol, streams, extent. What was
+/// asked of sockets and applications is left out on purpose: the evidence must come from the kernel.
+#[derive(Debug, Clone)]
+pub struct View<'a> {
+    /// Which way the payload goes.
+    pub direction: Direction,
+    /// Over which transport.
+    pub protocol: Protocol,
+    /// Over which family.
+    pub family: Family,
+    /// The endpoint as the user named it.
+    pub host: &'a str,
+    /// Goodput, payload bits per second.
+    pub throughput_bps: f64,
+    /// Measured time, seconds.
+    pub seconds: f64,
+    /// Sizes and extent.
+    pub plan: &'a Test,
+    /// TCP's flows; empty where their evidence does not cover the transfer (several MPTCP subflows).
+    pub tcp: Vec<TcpFlow<'a>>,
+    /// UDP's flows.
+    pub udp: Vec<&'a UdpEvidence>,
+    /// The sending end.
+    pub sender: Option<&'a EndReport>,
+    /// The receiving end.
+    pub receiver: Option<&'a EndReport>,
+    /// The sending end's host.
+    pub sender_host: Option<&'a HostFacts>,
+    /// The receiving end's host.
+    pub receiver_host: Option<&'a HostFacts>,
+    /// Both ends run on one kernel: host-wide figures count both.
+    pub shared_kernel: bool,
+    /// Through the run.
+    pub intervals: Vec<&'a Interval>,
+}
+
+/// One TCP flow.
+#[derive(Debug, Clone, Copy)]
+pub struct TcpFlow<'a> {
+    /// Payload received, bytes.
+    pub bytes: u64,
+    /// What the sender's kernel says.
+    pub tcp: &'a TcpEvidence,
+}
+
+/// What both kinds of totals have: a record of one direction, and a direction of a record of both.
+struct Totals<'a> {
+    throughput_bps: f64,
+    bytes: u64,
+    tcp: Option<&'a TcpEvidence>,
+    udp: Option<&'a UdpEvidence>,
+    sender: Option<&'a EndReport>,
+    receiver: Option<&'a EndReport>,
+}
+
+/// The directions of a bulk transfer; none for requests and responses, whose limit is not a rate.
+pub fn views(record: &Record) -> Vec<View<'_>> {
+    if record.workload != Workload::Stream {
+        return Vec::new();
+    }
+    let directions = record.direction.parts().iter();
+    directions
+        .filter_map(|&direction| Some(view(record, direction, totals(record, direction)?)))
+        .collect()
+}
+
+/// The key of a direction in [`Record::directions`].
+pub(super) fn key(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "up",
+        Direction::Down => "down",
+        Direction::Both => "both",
+    }
+}
+
+fn totals(record: &Record, direction: Direction) -> Option<Totals<'_>> {
+    if record.direction != Direction::Both {
+        return Some(Totals {
+            throughput_bps: record.throughput_bps?,
+            bytes: record.bytes,
+            tcp: record.tcp.as_ref(),
+            udp: record.udp.as_ref(),
+            sender: record.sender.as_ref(),
+            receiver: record.receiver.as_ref(),
+        });
+    }
+    let part = record.directions.get(key(direction))?;
+    Some(Totals {
+        throughput_bps: part.throughput_bps,
+        bytes: part.bytes,
+        tcp: part.tcp.as_ref(),
+        udp: part.udp.as_ref(),
+        sender: part.sender.as_ref(),
+        receiver: part.receiver.as_ref(),
+    })
+}
+
+fn view<'a>(record: &'a Record, direction: Direction, totals: Totals<'a>) -> View<'a> {
+    let (client, server) = (
+        Some(&record.environment.client),
+        record.environment.server.as_ref(),
+    );
+    let (sender_host, receiver_host) = match direction {
+        Direction::Down => (server, client),
+        Direction::Up | Direction::Both => (client, server),
+    };
+    let both = record.direction == Direction::Both;
+    View {
+        direction,
+        protocol: record.protocol,
+        family: record.family,
+        host: &record.host,
+        throughput_bps: totals.throughput_bps,
+        seconds: record.seconds,
+        plan: &record.plan,
+        tcp: tcp_flows(record, direction, &totals),
+        udp: udp_flows(record, direction, &totals),
+        sender: totals.sender,
+        receiver: totals.receiver,
+        sender_host,
+        receiver_host,
+        shared_kernel: record.environment.shared_kernel,
+        intervals: record
+            .intervals
+            .iter()
+            .filter(|i| !both || i.direction == Some(direction))
+            .collect(),
+    }
+}
+
+/// Each flow's evidence, or the totals as one flow where the record keeps no flows.
+fn tcp_flows<'a>(
+    record: &'a Record,
+    direction: Direction,
+    totals: &Totals<'a>,
+) -> Vec<TcpFlow<'a>> {
+    let mut flows: Vec<_> = record
+        .flows
+        .iter()
+        .filter(|flow| flow.direction == direction)
+        .filter_map(|flow| {
+            Some(TcpFlow {
+                bytes: flow.bytes,
+                tcp: flow.tcp.as_ref()?,
+            })
+        })
+        .collect();
+    if flows.is_empty() {
+        flows.extend(totals.tcp.map(|tcp| TcpFlow {
+            bytes: totals.bytes,
+            tcp,
+        }));
+    }
+    if flows
+        .iter()
+        .any(|flow| flow.tcp.subflows.is_some_and(|n| n > 1))
+    {
+        flows.clear();
+    }
+    flows
+}
+
+fn udp_flows<'a>(
+    record: &'a Record,
+    direction: Direction,
+    totals: &Totals<'a>,
+) -> Vec<&'a UdpEvidence> {
+    let mut flows: Vec<_> = record
+        .flows
+        .iter()
+        .filter(|flow| flow.direction == direction)
+        .filter_map(|flow| flow.udp.as_ref())
+        .collect();
+    if flows.is_empty() {
+        flows.extend(totals.udp);
+    }
+    flows
+}

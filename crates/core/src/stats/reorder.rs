@@ -1,0 +1,356 @@
+//! What happened to numbered packets on their way: lost, duplicated, reordered.
+
+/// Counts the packets of one flow by their sequence numbers, as a receiver sees them.
+///
+/// A packet is reordered if its number is less than the next expected one, which is one more than the highest so far
+/// (RFC 4737, section 3.3). Whether a late packet is new or a duplicate is known for the last [`Self::WINDOW`] numbers;
+/// the memory for that, 8 KiB, is allocated once. A packet costs O(1), at most a sweep of those 8 KiB after a jump.
+#[derive(Debug, Clone)]
+pub struct SequenceTracker {
+    /// The first number that counts.
+    first: u64,
+    /// One more than the highest number received.
+    next: u64,
+    received: u64,
+    duplicated: u64,
+    reordered: u64,
+    outside_window: u64,
+    /// Bit `number % WINDOW` says whether `number` was received, for the WINDOW numbers before `next`.
+    seen: Box<[u64; WORDS]>,
+}
+
+/// What the arrival of one packet meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// Its number is the next expected one or, after a gap, a higher one.
+    InOrder,
+    /// It is late: a higher number was received before.
+    Reordered,
+    /// It was received before.
+    Duplicate,
+    /// It is older than the window, so new or duplicate cannot be told; or its number is `u64::MAX`, which has no next.
+    OutsideWindow,
+    /// It precedes the first number that counts, and is not counted.
+    BeforeFirst,
+}
+
+/// The packets of one flow so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SequenceCounts {
+    /// Packets received, each once.
+    pub received: u64,
+    /// Numbers not received, of those up to the highest received or the last sent. Up to `outside_window` of them may
+    /// have arrived too late to be told from duplicates.
+    pub lost: u64,
+    /// Packets received again.
+    pub duplicated: u64,
+    /// Packets received after one with a higher number; they are in `received` too.
+    pub reordered: u64,
+    /// Packets too old to be told from duplicates; they are in none of the other counts.
+    pub outside_window: u64,
+}
+
+impl SequenceTracker {
+    /// How many numbers back a late packet can be told from a duplicate.
+    pub const WINDOW: u64 = 65_536;
+
+    /// Expects `first` first; lower numbers are not counted.
+    pub fn new(first: u64) -> Self {
+        Self {
+            first,
+            next: first,
+            received: 0,
+            duplicated: 0,
+            reordered: 0,
+            outside_window: 0,
+            seen: Box::new([0; WORDS]),
+        }
+    }
+
+    /// Counts one packet.
+    #[inline]
+    pub fn on_packet(&mut self, number: u64) -> Arrival {
+        if number >= self.next {
+            return self.on_highest(number);
+        }
+        if number < self.first {
+            return Arrival::BeforeFirst;
+        }
+        if self.next - number > Self::WINDOW {
+            self.outside_window += 1;
+            return Arrival::OutsideWindow;
+        }
+        let (word, bit) = place(number);
+        if self.seen[word] & bit != 0 {
+            self.duplicated += 1;
+            return Arrival::Duplicate;
+        }
+        self.seen[word] |= bit;
+        self.received += 1;
+        self.reordered += 1;
+        Arrival::Reordered
+    }
+
+    /// Counts `n` packets that arrived with ascending numbers from `first` on, such as one receive-offload batch. It is
+    /// O(n / 64) where they are new, and O(n) at worst.
+    pub fn in_order_run(&mut self, first: u64, n: u64) {
+        let end = first.saturating_add(n);
+        for number in first..end {
+            if number == self.next {
+                self.fill(number, end - number, true);
+                self.received += end - number;
+                self.next = end;
+                return;
+            }
+            self.on_packet(number);
+        }
+    }
+
+    /// Begins anew, with `first` as the first number that counts: the end of a warm-up.
+    ///
+    /// Packets from `first` on that overtook this call stay received. Where `first` is older than the window, counting
+    /// begins at the window's start instead. Returns the number that it begins at.
+    pub fn reset_from(&mut self, first: u64) -> u64 {
+        if first >= self.next {
+            self.seen.fill(0);
+            self.next = first;
+        }
+        let oldest_known = self.next.saturating_sub(Self::WINDOW).max(self.first);
+        let first = first.max(oldest_known);
+        self.fill(oldest_known, first - oldest_known, false);
+        self.received = (first..self.next)
+            .filter(|&number| self.has(number))
+            .count() as u64;
+        (self.duplicated, self.reordered, self.outside_window) = (0, 0, 0);
+        self.first = first;
+        first
+    }
+
+    /// The counts so far; what follows the highest number received is not known to be lost.
+    pub fn counts(&self) -> SequenceCounts {
+        self.counts_until(self.next)
+    }
+
+    /// The counts once the sender said that `end` is one more than the last number it sent, so that losses at the very
+    /// end count too.
+    pub fn counts_until(&self, end: u64) -> SequenceCounts {
+        SequenceCounts {
+            received: self.received,
+            lost: end.max(self.next) - self.first - self.received,
+            duplicated: self.duplicated,
+            reordered: self.reordered,
+            outside_window: self.outside_window,
+        }
+    }
+
+    #[inline]
+    fn on_highest(&mut self, number: u64) -> Arrival {
+        let Some(next) = number.checked_add(1) else {
+            self.outside_window += 1;
+            return Arrival::OutsideWindow;
+        };
+        if number > self.next {
+            self.fill(self.next, number - self.next, false);
+        }
+        let (word, bit) = place(number);
+        self.seen[word] |= bit;
+        self.next = next;
+        self.received += 1;
+        Arrival::InOrder
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let (word, bit) = place(number);
+        self.seen[word] & bit != 0
+    }
+
+    /// Marks `n` numbers from `first` on as seen or not, a word at a time.
+    fn fill(&mut self, first: u64, n: u64, seen: bool) {
+        if n >= Self::WINDOW {
+            self.seen.fill(if seen { u64::MAX } else { 0 });
+            return;
+        }
+        let (mut number, end) = (first, first + n);
+        while number < end {
+            let offset = number % 64;
+            let bits = (64 - offset).min(end - number);
+            let mask = (u64::MAX >> (64 - bits)) << offset;
+            let (word, _) = place(number);
+            if seen {
+                self.seen[word] |= mask;
+            } else {
+                self.seen[word] &= !mask;
+            }
+            number += bits;
+        }
+    }
+}
+
+/// Word and bit of a number in the window.
+#[inline]
+fn place(number: u64) -> (usize, u64) {
+    let slot = number % SequenceTracker::WINDOW;
+    ((slot / 64) as usize, 1 << (slot % 64))
+}
+
+const WORDS: usize = (SequenceTracker::WINDOW / 64) as usize;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const W: u64 = SequenceTracker::WINDOW;
+
+    /// The same counts from a set of everything that was ever received.
+    struct Model {
+        first: u64,
+        next: u64,
+        seen: HashSet<u64>,
+        counts: SequenceCounts,
+    }
+
+    impl Model {
+        fn new(first: u64) -> Self {
+            Self {
+                first,
+                next: first,
+                seen: HashSet::new(),
+                counts: SequenceCounts::default(),
+            }
+        }
+
+        fn on_packet(&mut self, number: u64) {
+            if number < self.first {
+                return;
+            }
+            if number + W < self.next {
+                self.counts.outside_window += 1;
+            } else if !self.seen.insert(number) {
+                self.counts.duplicated += 1;
+            } else {
+                self.counts.received += 1;
+                self.counts.reordered += u64::from(number < self.next);
+            }
+            self.next = self.next.max(number + 1);
+        }
+
+        fn reset_from(&mut self, first: u64) -> u64 {
+            self.next = self.next.max(first);
+            self.first = first.max(self.next.saturating_sub(W)).max(self.first);
+            self.seen.retain(|&number| number >= self.first);
+            self.counts = SequenceCounts {
+                received: self.seen.len() as u64,
+                ..SequenceCounts::default()
+            };
+            self.first
+        }
+
+        fn counts(&self) -> SequenceCounts {
+            SequenceCounts {
+                lost: self.next - self.first - self.counts.received,
+                ..self.counts
+            }
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Packet(i64),
+        Run(i64, u64),
+        Reset(i64),
+    }
+
+    /// Steps relative to the next expected number: mostly near it, sometimes about a window away.
+    fn step() -> impl Strategy<Value = Step> {
+        let near = prop_oneof![
+            8 => -100_i64..100,
+            1 => -70_000_i64..70_000,
+            1 => (-3_i64..3).prop_map(|offset| offset - W as i64),
+            1 => 0_i64..200_000,
+        ];
+        prop_oneof![
+            20 => near.clone().prop_map(Step::Packet),
+            10 => (near.clone(), 0_u64..300).prop_map(|(from, n)| Step::Run(from, n)),
+            1 => (near.clone(), 0_u64..140_000).prop_map(|(from, n)| Step::Run(from, n)),
+            1 => near.prop_map(Step::Reset),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn counts_equal_those_of_a_set_of_all_numbers(
+            start in 0_u64..200_000, steps in prop::collection::vec(step(), 1..120),
+        ) {
+            let (mut tracker, mut model) = (SequenceTracker::new(start), Model::new(start));
+            for step in steps {
+                match step {
+                    Step::Packet(offset) => {
+                        let number = model.next.saturating_add_signed(offset);
+                        tracker.on_packet(number);
+                        model.on_packet(number);
+                    }
+                    Step::Run(offset, n) => {
+                        let first = model.next.saturating_add_signed(offset);
+                        tracker.in_order_run(first, n);
+                        (first..first + n).for_each(|number| model.on_packet(number));
+                    }
+                    Step::Reset(offset) => {
+                        let first = model.next.saturating_add_signed(offset);
+                        prop_assert_eq!(tracker.reset_from(first), model.reset_from(first));
+                    }
+                }
+                prop_assert_eq!(tracker.counts(), model.counts());
+            }
+        }
+    }
+
+    #[test]
+    fn each_arrival_is_named() {
+        let mut tracker = SequenceTracker::new(10);
+        let arrivals = [10, 12, 11, 11, 9, 12 + W + 1, 12, u64::MAX].map(|n| tracker.on_packet(n));
+        use Arrival::*;
+        let expected = [
+            InOrder,
+            InOrder,
+            Reordered,
+            Duplicate,
+            BeforeFirst,
+            InOrder,
+            OutsideWindow,
+            OutsideWindow,
+        ];
+        assert_eq!(arrivals, expected);
+        let counts = SequenceCounts {
+            received: 4,
+            lost: W,
+            duplicated: 1,
+            reordered: 1,
+            outside_window: 2,
+        };
+        assert_eq!(tracker.counts(), counts);
+    }
+
+    #[test]
+    fn losses_at_the_very_end_count_once_the_sender_says_where_it_is() {
+        let mut tracker = SequenceTracker::new(0);
+        tracker.in_order_run(0, 90);
+        assert_eq!(tracker.counts().lost, 0);
+        assert_eq!(tracker.counts_until(100).lost, 10);
+        // A sender that claims fewer than have arrived is not believed.
+        assert_eq!(tracker.counts_until(50).lost, 0);
+    }
+
+    #[test]
+    fn hostile_numbers_do_not_overflow() {
+        let mut tracker = SequenceTracker::new(0);
+        tracker.on_packet(u64::MAX - 1);
+        tracker.in_order_run(u64::MAX - 5, u64::MAX);
+        assert_eq!(tracker.reset_from(u64::MAX), u64::MAX);
+        tracker.on_packet(u64::MAX);
+        assert_eq!(tracker.counts().received, 0);
+    }
+}
