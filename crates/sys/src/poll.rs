@@ -97,25 +97,54 @@ impl Poller {
     }
 }
 
+/// What to wait for. Errors and the end of the connection end every wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to read.
+    Readable,
+    /// Room for something to send.
+    Writable,
+    /// Whichever comes first.
+    Either,
+}
+
 /// Waits until `socket` has something to read (or has ended); false after `timeout` or a signal.
 ///
 /// # Errors
 /// None that a caller can mend.
 pub fn wait_readable(socket: &impl AsFd, timeout: Duration) -> io::Result<bool> {
+    wait_ready(socket, Interest::Readable, timeout)
+}
+
+/// Waits until a call that `interest` names would not block; false after `timeout` or a signal. The timeout
+/// holds to the nanosecond, as far as the thread's timer slack allows.
+///
+/// # Errors
+/// None that a caller can mend.
+pub fn wait_ready(socket: &impl AsFd, interest: Interest, timeout: Duration) -> io::Result<bool> {
+    const READABLE: libc::c_short = libc::POLLIN | libc::POLLRDHUP;
     let mut poll = libc::pollfd {
         fd: socket.as_fd().as_raw_fd(),
-        events: libc::POLLIN | libc::POLLRDHUP,
+        events: match interest {
+            Interest::Readable => READABLE,
+            Interest::Writable => libc::POLLOUT,
+            Interest::Either => READABLE | libc::POLLOUT,
+        },
         revents: 0,
     };
-    // SAFETY: one live pollfd, as the count says.
-    let n = unsafe { libc::poll(&raw mut poll, 1, milliseconds(timeout)) };
-    match n {
-        0 => Ok(false),
-        n if n > 0 => Ok(true),
-        _ => match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-            error => Err(error),
-        },
+    let timeout = libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        // Less than a second: 30 bits.
+        tv_nsec: timeout.subsec_nanos() as libc::c_long,
+    };
+    // SAFETY: one live pollfd, as the count says; the timeout is only read; no signal mask is given.
+    let n = unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) };
+    if n >= 0 {
+        return Ok(n > 0);
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        error => Err(error),
     }
 }
 
@@ -145,5 +174,15 @@ mod tests {
         poller.remove(&busy).unwrap();
         assert_eq!(poller.wait(Duration::ZERO).unwrap().count(), 0);
         assert!(!wait_readable(&quiet, Duration::ZERO).unwrap());
+    }
+
+    #[test]
+    fn only_what_is_waited_for_ends_a_wait() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let ready = |interest| wait_ready(&socket, interest, Duration::from_micros(100)).unwrap();
+        assert!(!ready(Interest::Readable));
+        assert!(ready(Interest::Writable) && ready(Interest::Either));
+        socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+        assert!(ready(Interest::Readable));
     }
 }

@@ -1,0 +1,57 @@
+//! Sockets that were handed over at start: by systemd (sd_listen_fds(3)) or by inetd.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::socket::read_bytes;
+
+/// The first descriptor that systemd hands over (SD_LISTEN_FDS_START).
+const FIRST: RawFd = 3;
+
+/// The first listening TCP socket that was handed over: by systemd if `LISTEN_PID` names this process,
+/// else standard input. Other descriptors are left alone.
+///
+/// # Errors
+/// `InvalidInput` if what was handed over is no listening TCP socket, with what it is.
+pub fn listener() -> io::Result<TcpListener> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+    let for_us = number("LISTEN_PID") == Some(std::process::id());
+    let fd = match number("LISTEN_FDS") {
+        Some(count) if for_us && count > 0 => FIRST,
+        _ => io::stdin().as_raw_fd(),
+    };
+    // SAFETY: borrowed for this call only; an invalid number makes the kernel answer EBADF.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    let accepts = option(borrowed, libc::SO_ACCEPTCONN)?;
+    let kind = option(borrowed, libc::SO_TYPE)?;
+    if kind != libc::SOCK_STREAM {
+        return Err(invalid("the inherited socket is not TCP"));
+    }
+    if accepts == 0 {
+        return Err(invalid(
+            "the inherited socket is a connection and not a listening socket: configure inetd with `wait`, or systemd with Accept=no",
+        ));
+    }
+    // SAFETY: it was handed over to this process and nothing else in it uses it: descriptor 3 by
+    // systemd's contract, standard input since `serve` reads none.
+    let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+    Ok(owned.into())
+}
+
+fn option(fd: BorrowedFd<'_>, name: libc::c_int) -> io::Result<libc::c_int> {
+    let mut bytes = [0; 4];
+    read_bytes(&fd, libc::SOL_SOCKET, name, &mut bytes).map_err(|error| {
+        match error.raw_os_error() {
+            Some(libc::ENOTSOCK | libc::EBADF) => invalid(
+                "no socket was inherited: start it from inetd or systemd, or without --inetd",
+            ),
+            _ => error,
+        }
+    })?;
+    Ok(libc::c_int::from_ne_bytes(bytes))
+}
+
+fn invalid(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}

@@ -1,0 +1,70 @@
+//! Many UDP datagrams for one system call, on connected sockets: [`BatchSender`] by sendmmsg, [`BatchReceiver`] by recvmmsg,
+//! both with or without segmentation offload, which takes one trip through the network stack for up to 128 datagrams.
+
+use std::io;
+use std::mem;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+
+mod receive;
+mod send;
+
+pub use receive::{BatchReceiver, Datagram};
+pub use send::{BatchSender, segment_supported};
+
+/// Whether datagrams share their way through the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offload {
+    /// UDP_SEGMENT when sending (udp(7)), UDP_GRO when receiving.
+    Segment,
+    /// Every datagram goes on its own.
+    None,
+}
+
+/// The most that one message of UDP can hold over IPv4, bytes: 65,535 less the headers of IP (20) and UDP (8).
+const MAX_PAYLOAD: usize = 65_507;
+
+/// Room for the control messages of one datagram: a segment size and a drop counter, each of four bytes.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+// SAFETY: CMSG_SPACE only computes.
+const CONTROL_BYTES: usize = 2 * unsafe { libc::CMSG_SPACE(4) } as usize;
+
+impl Control {
+    const EMPTY: Self = Self([0; CONTROL_BYTES]);
+}
+
+/// A message header that has nothing in it.
+fn empty_header() -> libc::mmsghdr {
+    // SAFETY: null pointers and zero lengths are an empty message.
+    unsafe { mem::zeroed() }
+}
+
+/// Sets an option that is an `int`.
+fn set_option(
+    socket: &UdpSocket,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads one `int`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            mem::size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests;
