@@ -1,0 +1,184 @@
+//! A plan run to its end: every size, every repeat, on one session.
+
+use linerate_core::plan::{Direction, MAX_REPEATS, Plan, Repeats, Test, Traffic};
+use linerate_core::record::{Interval, Record, SizeFigure};
+use linerate_core::stats::{Precision, figure, precision_reached};
+use linerate_core::units::ByteCount;
+
+use crate::client::{Client, Live};
+use crate::error::MeasureError;
+
+/// Who looks on while a plan runs.
+pub trait Observer {
+    /// Something new begins.
+    fn phase(&mut self, text: &str);
+
+    /// An interval of a run has passed; false ends the plan.
+    fn interval(&mut self, interval: &Interval) -> bool;
+}
+
+/// Nobody looks on.
+impl Observer for () {
+    fn phase(&mut self, _: &str) {}
+
+    fn interval(&mut self, _: &Interval) -> bool {
+        true
+    }
+}
+
+/// What a plan left.
+#[derive(Debug)]
+pub struct Campaign {
+    /// Every run, in order.
+    pub rows: Vec<Record>,
+    /// Each size's figure, where a size was run more than once.
+    pub figures: Vec<SizeFigure>,
+    /// Why it ended before its end.
+    pub error: Option<MeasureError>,
+}
+
+impl Client {
+    /// Runs a plan. What was run before an error is kept.
+    ///
+    /// # Errors
+    /// The very first run could not be begun.
+    pub fn run_plan(
+        &mut self,
+        plan: &Plan,
+        observer: &mut dyn Observer,
+    ) -> Result<Campaign, MeasureError> {
+        let mut campaign = Campaign {
+            rows: Vec::new(),
+            figures: Vec::new(),
+            error: None,
+        };
+        for test in &plan.tests {
+            let mut samples = Vec::new();
+            while wants_more(plan.repeats, &samples) {
+                observer.phase(&title(plan, test, samples.len()));
+                match self.run_once(test, observer) {
+                    Err(error) if campaign.rows.is_empty() => return Err(error),
+                    Err(error) => campaign.error = Some(error),
+                    Ok((record, error)) => {
+                        samples.extend(metric(&record).map(|(_, value)| value));
+                        campaign.rows.push(record);
+                        campaign.error = error;
+                    }
+                }
+                if campaign.error.is_some() {
+                    return Ok(campaign);
+                }
+            }
+            campaign
+                .figures
+                .extend(size_figure(test, &campaign.rows, &samples));
+        }
+        Ok(campaign)
+    }
+
+    /// One run, its intervals shown to `observer`.
+    pub(crate) fn run_once(
+        &mut self,
+        test: &Test,
+        observer: &mut dyn Observer,
+    ) -> Result<(Record, Option<MeasureError>), MeasureError> {
+        let mut intervals = LiveIntervals::new(test);
+        let outcome = self.run(test, &mut |live| match intervals.next(live) {
+            Some(interval) => observer.interval(&interval),
+            None => true,
+        })?;
+        Ok((outcome.record, outcome.error))
+    }
+}
+
+fn wants_more(repeats: Repeats, samples: &[f64]) -> bool {
+    match repeats {
+        Repeats::Times(times) => samples.len() < times as usize,
+        Repeats::Precision(percent) => {
+            samples.len() < MAX_REPEATS as usize
+                && !matches!(
+                    precision_reached(samples, percent.0),
+                    Ok(Precision::Reached { .. } | Precision::NotRelative)
+                )
+        }
+    }
+}
+
+fn title(plan: &Plan, test: &Test, done: usize) -> String {
+    let size = match &test.traffic {
+        Traffic::Stream(stream) => stream.message_bytes,
+        Traffic::Rr(exchange) | Traffic::Crr(exchange) => exchange.request_bytes,
+    };
+    let of = match plan.repeats {
+        Repeats::Times(1) => return format!("{} messages", ByteCount(size)),
+        Repeats::Times(times) => format!("of {times}"),
+        Repeats::Precision(percent) => format!("until ±{percent}"),
+    };
+    format!("{} messages, run {} {of}", ByteCount(size), done + 1)
+}
+
+/// The headline of a record and its name.
+pub(crate) fn metric(record: &Record) -> Option<(&'static str, f64)> {
+    let transactions = record.transactions_per_s;
+    transactions
+        .map(|rate| ("transactions_per_s", rate))
+        .or(record.throughput_bps.map(|rate| ("throughput_bps", rate)))
+}
+
+fn size_figure(test: &Test, rows: &[Record], samples: &[f64]) -> Option<SizeFigure> {
+    if samples.len() < 2 {
+        return None;
+    }
+    Some(SizeFigure {
+        message_bytes: match &test.traffic {
+            Traffic::Stream(stream) => stream.message_bytes,
+            Traffic::Rr(exchange) | Traffic::Crr(exchange) => exchange.request_bytes,
+        },
+        metric: metric(rows.last()?)?.0.to_owned(),
+        figure: figure(samples).ok()?,
+    })
+}
+
+/// Cuts what a running test tells into intervals.
+struct LiveIntervals {
+    width_s: f64,
+    direction: Direction,
+    exchange: bool,
+    last: Live,
+}
+
+impl LiveIntervals {
+    fn new(test: &Test) -> Self {
+        Self {
+            width_s: test.interval.as_secs_f64(),
+            direction: test.direction,
+            exchange: !matches!(test.traffic, Traffic::Stream(_)),
+            last: Live {
+                at_s: 0.0,
+                up_bytes: 0,
+                down_bytes: 0,
+                transactions: 0,
+            },
+        }
+    }
+
+    fn next(&mut self, live: &Live) -> Option<Interval> {
+        let seconds = live.at_s - self.last.at_s;
+        if seconds < self.width_s {
+            return None;
+        }
+        let bytes = (live.up_bytes - self.last.up_bytes) + (live.down_bytes - self.last.down_bytes);
+        let transactions = live.transactions - self.last.transactions;
+        let interval = Interval {
+            start_s: self.last.at_s,
+            seconds,
+            direction: (self.direction != Direction::Up).then_some(self.direction),
+            bytes,
+            throughput_bps: bytes as f64 * 8.0 / seconds,
+            transactions: self.exchange.then_some(transactions),
+            ..Interval::default()
+        };
+        self.last = *live;
+        Some(interval)
+    }
+}

@@ -1,0 +1,420 @@
+//! The main job: a path examined in some twenty seconds.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use linerate_core::plan::{
+    Closer, Direction, ExchangeTest, Extent, Family, MAX_STREAMS, Protocol, ReceiveMethod,
+    SendMethod, SocketOptions, StreamTest, Test, Traffic,
+};
+use linerate_core::record::{CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, Record, Status};
+use linerate_core::stats::{LatencyHistogram, LatencySummary, figure};
+use linerate_core::units::Span;
+use linerate_core::wire::message::Limits;
+use linerate_sys::clock::format_rfc3339;
+
+use crate::campaign::Observer;
+use crate::client::{Client, Target};
+use crate::endpoint::{Endpoint, ServeOptions};
+use crate::error::MeasureError;
+use crate::stop::Stop;
+use crate::{host, path};
+
+/// What to examine and how thoroughly.
+#[derive(Debug, Clone)]
+pub struct CheckOptions {
+    /// The endpoint; without one, both ends run here, on loopback.
+    pub target: Option<Target>,
+    /// Family of the loopback path.
+    pub family: Option<Family>,
+    /// One run each way, without intervals.
+    pub quick: bool,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// Runs each way: the fewest of which the median has an interval of 95 %.
+const RUNS: usize = 6;
+/// Length of a run, where the path's own round trips do not ask for more.
+const RUN: Duration = Duration::from_millis(1000);
+const WARM_UP: Duration = Duration::from_millis(300);
+/// Round trips that a run and its warm-up last at least.
+const RUN_ROUND_TRIPS: u32 = 30;
+const WARM_UP_ROUND_TRIPS: u32 = 15;
+/// A long path gets longer runs, but the check has an end.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Small requests for latency, for each second.
+const PROBES_PER_S: f64 = 100.0;
+
+/// Examines a path. The error beside the document is what kept it from being whole.
+///
+/// # Errors
+/// There is nothing to show: interrupted at once, or no endpoint could be started.
+pub fn check(
+    options: &CheckOptions,
+    stop: &Stop,
+    observer: &mut dyn Observer,
+) -> Result<(Check, Option<MeasureError>), MeasureError> {
+    match &options.target {
+        Some(target) => examine(target, options, stop, observer),
+        None => {
+            let served = OwnEndpoint::start(options.family)?;
+            let mut result = examine(&served.target(), options, stop, observer)?;
+            result.0.caveats.push(Caveat::new(
+                CaveatKind::LocalPath,
+                "no HOST was given: both ends ran on this host and the path is its loopback",
+                "run `linerate serve` on another host, then: linerate check HOST",
+            ));
+            Ok(result)
+        }
+    }
+}
+
+fn examine(
+    target: &Target,
+    options: &CheckOptions,
+    stop: &Stop,
+    observer: &mut dyn Observer,
+) -> Result<(Check, Option<MeasureError>), MeasureError> {
+    let mut check = Check {
+        schema: CHECK_SCHEMA.to_owned(),
+        status: Status::Complete,
+        started_at: format_rfc3339(SystemTime::now()),
+        host: target.name.clone(),
+        path: path::facts(target),
+        one_sided: false,
+        up: None,
+        down: None,
+        up_throughput_bps: None,
+        down_throughput_bps: None,
+        idle_latency_us: None,
+        loaded_latency_us: None,
+        loaded_latency_by_direction_us: Default::default(),
+        caveats: Vec::new(),
+        environment: Environment {
+            client: host::facts(target.addresses.first().map(SocketAddr::ip)),
+            ..Environment::default()
+        },
+    };
+    observer.phase("connecting");
+    let client = match Client::connect(target.clone(), stop.clone()) {
+        Ok(client) => client,
+        Err(MeasureError::Interrupted) => return Err(MeasureError::Interrupted),
+        Err(error) => {
+            one_sided(&mut check, target, &error);
+            return Ok((check, Some(error)));
+        }
+    };
+    check.path.connect_us = Some(client.connect_time().as_secs_f64() * 1e6);
+    let mut examination = Examination {
+        client,
+        probe: None,
+        options,
+        check: &mut check,
+        observer,
+    };
+    let result = examination.run(target, stop);
+    if result.is_err() {
+        check.status = Status::Partial;
+        check.caveats.push(Caveat::new(
+            CaveatKind::Partial,
+            "the check ended before its time",
+            "run it again",
+        ));
+    }
+    Ok((check, result.err()))
+}
+
+/// What one end can see of a path without an endpoint on it.
+fn one_sided(check: &mut Check, target: &Target, error: &MeasureError) {
+    check.one_sided = true;
+    if let Some(seen) = path::knock(target) {
+        check.path.connect_us = Some(seen.connect.as_secs_f64() * 1e6);
+        check.path.mss_bytes = seen.mss_bytes;
+    }
+    check.caveats.push(Caveat::new(
+        CaveatKind::Partial,
+        format!("no endpoint answered ({error}): only what this end can see was examined"),
+        "on that host: linerate serve",
+    ));
+}
+
+struct Examination<'a> {
+    client: Client,
+    /// A second session, for small requests beside the bulk transfer.
+    probe: Option<Client>,
+    options: &'a CheckOptions,
+    check: &'a mut Check,
+    observer: &'a mut dyn Observer,
+}
+
+impl Examination<'_> {
+    fn run(&mut self, target: &Target, stop: &Stop) -> Result<(), MeasureError> {
+        let idle_time = if self.options.quick { 0.5 } else { 1.5 };
+        self.observer.phase("idle latency");
+        let idle = self.probe_alone(Duration::from_secs_f64(idle_time))?;
+        self.check.environment = idle.environment.clone();
+        self.check.idle_latency_us = idle.latency_us;
+        self.check.path.pmtu_bytes = idle.tcp.as_ref().map(|tcp| tcp.pmtu_bytes);
+        let rtt = Duration::from_secs_f64(idle.latency_us.map_or(0.0, |latency| latency.p50) / 1e6);
+        match Client::connect(target.clone(), stop.clone()) {
+            Ok(probe) => self.probe = Some(probe),
+            Err(error) => self.check.caveats.push(Caveat::new(
+                CaveatKind::NotReadable,
+                format!("latency under load was not measured: {error}"),
+                "allow more clients: linerate serve --max-clients",
+            )),
+        }
+        let (mut up, mut down) = (Leg::default(), Leg::default());
+        let done = self.both_ways(rtt, &mut up, &mut down);
+        self.keep(up, down);
+        done
+    }
+
+    /// In turn, so that a drift of the hosts or of the path falls on both directions alike.
+    fn both_ways(
+        &mut self,
+        rtt: Duration,
+        up: &mut Leg,
+        down: &mut Leg,
+    ) -> Result<(), MeasureError> {
+        let runs = if self.options.quick { 1 } else { RUNS };
+        for run in 1..=runs {
+            self.observer.phase(&format!("up, run {run} of {runs}"));
+            self.bulk(Direction::Up, rtt, up)?;
+            self.observer.phase(&format!("down, run {run} of {runs}"));
+            self.bulk(Direction::Down, rtt, down)?;
+        }
+        Ok(())
+    }
+
+    /// Small requests on an otherwise idle path.
+    fn probe_alone(&mut self, time: Duration) -> Result<Record, MeasureError> {
+        let test = probe(time, Duration::from_millis(50), self.options.seed);
+        let (record, error) = self.client.run_once(&test, &mut ())?;
+        match error {
+            Some(error) => Err(error),
+            None => Ok(record),
+        }
+    }
+
+    /// One bulk transfer with small requests beside it.
+    fn bulk(
+        &mut self,
+        direction: Direction,
+        rtt: Duration,
+        leg: &mut Leg,
+    ) -> Result<(), MeasureError> {
+        let time = RUN.max(rtt * RUN_ROUND_TRIPS).min(LONGEST);
+        let warm_up = WARM_UP.max(rtt * WARM_UP_ROUND_TRIPS).min(LONGEST);
+        let test = bulk(direction, time, warm_up, self.options.seed);
+        let beside = probe(time, warm_up, self.options.seed);
+        let probe = self.probe.as_mut();
+        let (bulk, loaded) = thread::scope(|scope| {
+            let probing =
+                probe.map(|client| scope.spawn(move || client.run_once(&beside, &mut ())));
+            let bulk = self.client.run_once(&test, &mut ());
+            let loaded = probing.map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            (bulk, loaded)
+        });
+        // A probe that fails costs the latency under load and nothing else.
+        if let Some(Ok((record, None))) = loaded
+            && let Some(buckets) = &record.latency_histogram
+        {
+            leg.loaded.merge_buckets(buckets).ok();
+        }
+        let (record, error) = bulk?;
+        leg.records.push(record);
+        match error {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn keep(&mut self, up: Leg, down: Leg) {
+        let repeated = !self.options.quick;
+        for (key, leg) in [("up", &up), ("down", &down)] {
+            if let Some(summary) = leg.loaded.summary() {
+                let by_direction = &mut self.check.loaded_latency_by_direction_us;
+                by_direction.insert(key.to_owned(), summary);
+            }
+        }
+        self.check.loaded_latency_us = worse(&self.check.loaded_latency_by_direction_us);
+        self.check.up_throughput_bps = up.figure().filter(|_| repeated);
+        self.check.down_throughput_bps = down.figure().filter(|_| repeated);
+        let bulk = up.records.iter().chain(&down.records);
+        // Of a bulk flow: a connection that has carried little has not got its whole MSS on every device.
+        let sizes = bulk.filter_map(|record| record.tcp.as_ref().map(|tcp| tcp.mss_bytes));
+        self.check.path.mss_bytes = sizes.max();
+        self.check.up = up.median();
+        self.check.down = down.median();
+        if self.options.quick {
+            self.check.caveats.push(Caveat::new(
+                CaveatKind::FewRuns,
+                "one run each way: no interval can be given",
+                "leave --quick out",
+            ));
+        }
+    }
+}
+
+/// The runs of one direction.
+#[derive(Default)]
+struct Leg {
+    records: Vec<Record>,
+    loaded: LatencyHistogram,
+}
+
+impl Leg {
+    fn throughputs(&self) -> Vec<f64> {
+        self.records
+            .iter()
+            .filter_map(|r| r.throughput_bps)
+            .collect()
+    }
+
+    fn figure(&self) -> Option<linerate_core::stats::Figure> {
+        figure(&self.throughputs()).ok()
+    }
+
+    /// The run in the middle (the lower of two): a run that was, not a mean of several.
+    fn median(mut self) -> Option<Record> {
+        let rate = |record: &Record| record.throughput_bps.unwrap_or(0.0);
+        self.records.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+        let middle = self.records.len().checked_sub(1)? / 2;
+        Some(self.records.swap_remove(middle))
+    }
+}
+
+fn worse(
+    by_direction: &std::collections::BTreeMap<String, LatencySummary>,
+) -> Option<LatencySummary> {
+    by_direction
+        .values()
+        .max_by(|a, b| a.p50.total_cmp(&b.p50))
+        .copied()
+}
+
+fn bulk(direction: Direction, time: Duration, warm_up: Duration, seed: u64) -> Test {
+    let traffic = Traffic::Stream(StreamTest {
+        message_bytes: 128 << 10,
+        send: SendMethod::Copy,
+        receive: ReceiveMethod::Read,
+        verify: false,
+        whole: false,
+        write_rate_bps: None,
+        read_rate_bps: None,
+        rate_bps: None,
+        offload: false,
+    });
+    test(traffic, direction, time, warm_up, seed)
+}
+
+fn probe(time: Duration, warm_up: Duration, seed: u64) -> Test {
+    let traffic = Traffic::Rr(ExchangeTest {
+        request_bytes: 1,
+        response_bytes: 1,
+        depth: 1,
+        rate_per_s: Some(PROBES_PER_S),
+        spin: false,
+        closer: Closer::Server,
+        reset: false,
+    });
+    test(traffic, Direction::Up, time, warm_up, seed)
+}
+
+fn test(
+    traffic: Traffic,
+    direction: Direction,
+    time: Duration,
+    warm_up: Duration,
+    seed: u64,
+) -> Test {
+    let nodelay = matches!(traffic, Traffic::Rr(_));
+    Test {
+        traffic,
+        protocol: Protocol::Tcp,
+        direction,
+        streams: 1,
+        extent: Extent::Time(Span(time)),
+        warm_up: Span(warm_up),
+        interval: Span(time / 5),
+        options: SocketOptions {
+            nodelay,
+            ..SocketOptions::default()
+        },
+        seed,
+    }
+}
+
+/// An endpoint in this process, for a check of this host alone.
+struct OwnEndpoint {
+    address: SocketAddr,
+    stop: Stop,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl OwnEndpoint {
+    fn start(family: Option<Family>) -> Result<Self, MeasureError> {
+        let bind: IpAddr = match family {
+            Some(Family::Ipv6) => Ipv6Addr::LOCALHOST.into(),
+            Some(Family::Ipv4) | None => Ipv4Addr::LOCALHOST.into(),
+        };
+        let endpoint = Endpoint::bind(&ServeOptions {
+            bind: Some(bind),
+            family: None,
+            port: 0,
+            limits: Limits {
+                clients: 2,
+                streams: 2 * MAX_STREAMS,
+                seconds: 60.0,
+                rate_bps: None,
+            },
+            key: None,
+            one_off: false,
+        })?;
+        let address = endpoint.addresses()[0];
+        let stop = Stop::new();
+        let thread = {
+            let stop = stop.clone();
+            thread::Builder::new()
+                .name("endpoint".into())
+                .spawn(move || {
+                    // What goes wrong there, the client sees as a connection that fails.
+                    let _ = endpoint.serve(&stop, |_| {});
+                })
+                .map_err(MeasureError::host("cannot start the endpoint"))?
+        };
+        Ok(Self {
+            address,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    fn target(&self) -> Target {
+        Target {
+            name: "loopback".to_owned(),
+            addresses: vec![self.address],
+            source: None,
+            device: None,
+            key: None,
+            connect_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Drop for OwnEndpoint {
+    fn drop(&mut self) {
+        self.stop.request();
+        if let Some(thread) = self.thread.take() {
+            // It ends within its own time; a panic there has been seen as a failed connection.
+            let _ = thread.join();
+        }
+    }
+}

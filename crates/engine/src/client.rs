@@ -1,0 +1,591 @@
+//! A client of an endpoint: one control session, any number of tests on it.
+
+use std::io::{IoSlice, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime};
+
+use linerate_core::ceilings;
+use linerate_core::plan::{Direction, Extent, Family, Protocol, Test, Traffic};
+use linerate_core::record::{ExchangeTotals, Record, Run as HalfRuns, Status};
+use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
+use linerate_core::wire::message::{HalfReport, Progress, Refusal, RefusalReason, Welcome};
+use linerate_core::wire::{Hello, HelloKind, KNOCK_BYTES, Key, Knock, KnockKind, Token};
+use linerate_sys::clock::format_rfc3339;
+use linerate_sys::poll::wait_readable;
+use linerate_sys::socket::{self, Mptcp};
+
+use crate::clock::now;
+use crate::control::{ControlSocket, Received};
+use crate::error::MeasureError;
+use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
+use crate::measure::half::{Half, HalfEnd};
+use crate::measure::source::FlowSource;
+use crate::stop::Stop;
+use crate::{host, options, words};
+
+/// Where the endpoint is and how to reach it.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// As the user named it, for the record.
+    pub name: String,
+    /// Its addresses, best first; the first that answers is taken.
+    pub addresses: Vec<SocketAddr>,
+    /// Address to send from.
+    pub source: Option<IpAddr>,
+    /// Interface to send by.
+    pub device: Option<String>,
+    /// Shared key, if the endpoint has one.
+    pub key: Option<Key>,
+    /// For each address.
+    pub connect_timeout: Duration,
+}
+
+/// How a run goes, for a progress line or a stream of intervals.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Live {
+    /// Since the run began, warm-up included, seconds.
+    pub at_s: f64,
+    /// Payload received at the endpoint so far, bytes.
+    pub up_bytes: u64,
+    /// Payload received here so far, bytes.
+    pub down_bytes: u64,
+    /// Requests answered so far.
+    pub transactions: u64,
+}
+
+/// One run's outcome: whatever there is to record, and what ended it early.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The record, with ceilings and verdict; partial if `error` is set.
+    pub record: Record,
+    /// Why it ended before its time.
+    pub error: Option<MeasureError>,
+}
+
+/// A session with an endpoint.
+pub struct Client {
+    target: Target,
+    peer: SocketAddr,
+    socket: ControlSocket,
+    session: Session,
+    welcome: Welcome,
+    token: Token,
+    stop: Stop,
+    connect_time: Duration,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({})", self.peer)
+    }
+}
+
+/// Longest wait without looking at the stop flag and at the workers.
+const TICK: Duration = Duration::from_millis(20);
+/// After the last datagram was sent, for those still under way.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Longest wait for the answers to the last requests of a run.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// Between two tries of a UDP challenge.
+const KNOCK_AGAIN: Duration = Duration::from_millis(200);
+
+impl Client {
+    /// Connects to the first address that answers and greets the endpoint.
+    ///
+    /// # Errors
+    /// Refused, unreachable, timed out; not linerate, busy, wrong version, wrong key; interrupted.
+    pub fn connect(target: Target, stop: Stop) -> Result<Self, MeasureError> {
+        let (stream, peer, connect_time) = connect_first(&target)?;
+        let socket =
+            ControlSocket::new(stream).map_err(|source| MeasureError::Connect { peer, source })?;
+        let session = Session::new(now(), env!("CARGO_PKG_VERSION"), target.key.as_ref());
+        let mut client = Self {
+            target,
+            peer,
+            socket,
+            session,
+            welcome: placeholder(),
+            token: Token([0; 16]),
+            stop,
+            connect_time,
+        };
+        match client.next_event()? {
+            ClientEvent::Welcome(welcome) => {
+                let token = words::token(&welcome.token).ok_or_else(|| {
+                    client.session_error(SessionError::Message("a bad token".into()))
+                })?;
+                client.token = Token(token);
+                client.welcome = *welcome;
+                Ok(client)
+            }
+            _ => Err(client.session_error(SessionError::OutOfTurn("instead of a welcome"))),
+        }
+    }
+
+    /// Address and port of the endpoint.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// What the endpoint is and allows.
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// How long the control connection took to be made: one round trip and the endpoint's answer.
+    pub fn connect_time(&self) -> Duration {
+        self.connect_time
+    }
+
+    /// Runs a test. `observe` is called about ten times a second while it runs; if it answers false, the
+    /// run is stopped as by [`Stop::request`].
+    ///
+    /// # Errors
+    /// The test could not be begun. One that began always has an [`Outcome`].
+    pub fn run(
+        &mut self,
+        test: &Test,
+        observe: &mut dyn FnMut(&Live) -> bool,
+    ) -> Result<Outcome, MeasureError> {
+        test.check().map_err(|error| MeasureError::Refused {
+            peer: self.peer,
+            refusal: Refusal {
+                reason: RefusalReason::Test,
+                message: error.to_string(),
+            },
+        })?;
+        let test = &self.within_limits(test);
+        self.session.open(now(), test);
+        match self.next_event()? {
+            ClientEvent::Opened => {}
+            ClientEvent::TestRefused(refusal) => {
+                return Err(MeasureError::Refused {
+                    peer: self.peer,
+                    refusal,
+                });
+            }
+            _ => return Err(self.session_error(SessionError::OutOfTurn("instead of opening"))),
+        }
+        let (flows, source) = self.connect_flows(test)?;
+        self.session.begin(now());
+        self.pump(Duration::ZERO);
+        let started_at = format_rfc3339(SystemTime::now());
+        let half = Half::start(Side::Client, test, flows, source)
+            .map_err(MeasureError::host("cannot start the threads of the test"))?;
+        let watched = self.watch(test, &half, observe);
+        Ok(self.conclude(test, half, watched, started_at))
+    }
+
+    /// What the endpoint limits, this end keeps to by itself.
+    fn within_limits(&self, test: &Test) -> Test {
+        let mut test = test.clone();
+        if let Some(limit) = self.welcome.limits.rate_bps {
+            let share = linerate_core::units::BitRate((limit / u64::from(test.flows())).max(1));
+            test.options.pacing_bps = Some(
+                test.options
+                    .pacing_bps
+                    .map_or(share, |rate| rate.min(share)),
+            );
+        }
+        test
+    }
+
+    /// Sends and receives on the control connection, for at most `timeout`.
+    fn pump(&mut self, timeout: Duration) {
+        while let Some(bytes) = self.session.poll_transmit() {
+            if self.socket.send(&bytes).is_err() {
+                self.read_last_words();
+                return;
+            }
+        }
+        let until = self.session.poll_timeout();
+        let timeout = until.map_or(timeout, |at| at.saturating_sub(now()).min(timeout));
+        match self.socket.receive(timeout) {
+            Received::Bytes(bytes) => self.session.handle_input(now(), bytes),
+            Received::Nothing => {}
+            Received::Closed => self.session.handle_close(),
+        }
+        self.session.handle_timeout(now());
+    }
+
+    /// A peer that hangs up may have said why.
+    fn read_last_words(&mut self) {
+        while let Received::Bytes(bytes) = self.socket.receive(TICK) {
+            self.session.handle_input(now(), bytes);
+        }
+        self.session.handle_close();
+    }
+
+    /// The next event, failures as errors.
+    fn next_event(&mut self) -> Result<ClientEvent, MeasureError> {
+        loop {
+            match self.session.poll_event() {
+                Some(ClientEvent::Failed(error)) => return Err(self.session_error(error)),
+                Some(event) => return Ok(event),
+                None if self.stop.is_requested() => return Err(MeasureError::Interrupted),
+                None => self.pump(TICK),
+            }
+        }
+    }
+
+    fn session_error(&self, source: SessionError) -> MeasureError {
+        MeasureError::Session {
+            peer: self.peer,
+            source,
+        }
+    }
+
+    /// Connects the flows of a test and waits until the endpoint has them all.
+    fn connect_flows(&mut self, test: &Test) -> Result<(Vec<Flow>, FlowSource), MeasureError> {
+        let comes_and_goes = match &test.traffic {
+            Traffic::Stream(stream) => stream.whole,
+            Traffic::Rr(_) => false,
+            Traffic::Crr(_) => true,
+        };
+        if comes_and_goes {
+            self.await_ready()?;
+            return Ok((Vec::new(), FlowSource::Connect(self.connector(test))));
+        }
+        let mut flows = Vec::with_capacity(test.flows() as usize);
+        if test.protocol == Protocol::Udp {
+            flows = self.knock(test)?;
+        } else {
+            let connector = self.connector(test);
+            for id in 0..test.flows() {
+                let stream = connector(id, &[]).map_err(|source| MeasureError::Connect {
+                    peer: self.peer,
+                    source,
+                })?;
+                flows.push(Flow {
+                    id,
+                    socket: FlowSocket::Tcp(stream),
+                });
+                if self.stop.is_requested() {
+                    return Err(MeasureError::Interrupted);
+                }
+            }
+            self.await_ready()?;
+        }
+        Ok((flows, FlowSource::Bound))
+    }
+
+    fn await_ready(&mut self) -> Result<(), MeasureError> {
+        match self.next_event()? {
+            ClientEvent::Ready => Ok(()),
+            _ => Err(self.session_error(SessionError::OutOfTurn("instead of being ready"))),
+        }
+    }
+
+    /// Makes a data connection: options set before the SYN, the hello sent after it.
+    fn connector(&self, test: &Test) -> Box<crate::measure::source::Connect> {
+        let (peer, token, test) = (self.peer, self.token, test.clone());
+        let target = self.target.clone();
+        Box::new(move |flow, first| {
+            let mptcp = match test.protocol {
+                Protocol::Mptcp => Mptcp::On,
+                Protocol::Tcp | Protocol::Udp => Mptcp::Off,
+            };
+            let sends = sends(Side::Client, flow_direction(&test, flow));
+            let socket = socket::tcp_socket(peer, target.source, mptcp)?;
+            prepare(&socket, &target)?;
+            options::apply_tcp(&socket, &test.options, Side::Client, sends)
+                .map_err(std::io::Error::other)?;
+            let stream = socket::connect(socket, peer, target.connect_timeout)?;
+            let hello = Hello::new(HelloKind::Data { token, flow });
+            send_together(&stream, &hello.encode(), first)?;
+            Ok(stream)
+        })
+    }
+
+    /// Makes the UDP flows: each proves its address, then the endpoint binds it.
+    fn knock(&mut self, test: &Test) -> Result<Vec<Flow>, MeasureError> {
+        let mut knocking = Vec::with_capacity(test.flows() as usize);
+        for id in 0..test.flows() {
+            let sends = sends(Side::Client, flow_direction(test, id));
+            let socket = self.udp_socket().map_err(|source| MeasureError::Connect {
+                peer: self.peer,
+                source,
+            })?;
+            options::apply_udp(&socket, &test.options, sends)?;
+            knocking.push((id, socket, KnockKind::Ask, 0));
+        }
+        // The endpoint's word on the control connection counts even if its datagram was lost.
+        loop {
+            for (flow, socket, kind, cookie) in &knocking {
+                let knock = Knock {
+                    kind: *kind,
+                    token: self.token,
+                    flow: *flow,
+                    cookie: *cookie,
+                };
+                if *kind != KnockKind::Welcome {
+                    // Lost like any datagram, or answered by ICMP: asked again until the deadline.
+                    let _ = socket.send(&knock.encode());
+                }
+            }
+            let again = now() + KNOCK_AGAIN;
+            while now() < again {
+                for (_, socket, kind, cookie) in &mut knocking {
+                    take_answer(socket, kind, cookie);
+                }
+                self.pump(Duration::from_millis(1));
+                match self.session.poll_event() {
+                    Some(ClientEvent::Ready) => {
+                        let flows = knocking.into_iter();
+                        return Ok(flows
+                            .map(|(id, socket, ..)| Flow {
+                                id,
+                                socket: FlowSocket::Udp(socket),
+                            })
+                            .collect());
+                    }
+                    Some(ClientEvent::Failed(error)) => return Err(self.session_error(error)),
+                    _ if self.stop.is_requested() => return Err(MeasureError::Interrupted),
+                    _ => {}
+                }
+                if knocking
+                    .iter()
+                    .any(|(_, _, kind, _)| *kind == KnockKind::Answer)
+                {
+                    // A challenge is answered at once.
+                    break;
+                }
+            }
+        }
+    }
+
+    fn udp_socket(&self) -> std::io::Result<UdpSocket> {
+        let any: SocketAddr = if self.peer.is_ipv6() {
+            ([0u16; 8], 0).into()
+        } else {
+            ([0u8; 4], 0).into()
+        };
+        let local = self
+            .target
+            .source
+            .map_or(any, |source| SocketAddr::new(source, 0));
+        let socket = socket::udp_socket(local, None, false)?;
+        prepare(&socket, &self.target)?;
+        socket.connect(self.peer)?;
+        Ok(socket)
+    }
+
+    /// Stays with a running test until it is over at both ends.
+    fn watch(
+        &mut self,
+        test: &Test,
+        half: &Half,
+        observe: &mut dyn FnMut(&Live) -> bool,
+    ) -> Result<(), MeasureError> {
+        let began = now();
+        let deadline = test
+            .seconds()
+            .map(|seconds| began + Duration::from_secs_f64(seconds) + GRACE);
+        let mut remote = Remote::default();
+        let mut over_since = None;
+        loop {
+            self.pump(TICK);
+            while let Some(event) = self.session.poll_event() {
+                match event {
+                    ClientEvent::Progress(progress) => remote.progress = progress,
+                    ClientEvent::Finished => remote.finished = true,
+                    ClientEvent::Failed(error) => return Err(self.session_error(error)),
+                    _ => {}
+                }
+            }
+            if !observe(&live(half, &remote)) || self.stop.is_requested() {
+                return Err(MeasureError::Interrupted);
+            }
+            if deadline.is_some_and(|deadline| now() > deadline) {
+                return Err(self.session_error(SessionError::Timeout("the test did not end")));
+            }
+            if !is_over(test, half, &remote) {
+                continue;
+            }
+            if now() >= *over_since.get_or_insert(now()) + settle(test, half) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Stops both halves and puts their accounts together.
+    fn conclude(
+        &mut self,
+        test: &Test,
+        half: Half,
+        watched: Result<(), MeasureError>,
+        started_at: String,
+    ) -> Outcome {
+        half.request_stop();
+        let server = self.fetch_report();
+        let HalfEnd {
+            report,
+            exchange,
+            cut_short,
+        } = half.stop(host::facts(Some(self.peer.ip())));
+        let (server, error) = match (server, watched) {
+            (Ok(server), Ok(())) => (Some(server), None),
+            (Ok(server), Err(error)) => (Some(server), Some(error)),
+            (Err(_), Err(error)) | (Err(error), Ok(())) => (None, Some(error)),
+        };
+        let partial = error.is_some() || (cut_short && matches!(test.extent, Extent::Time(_)));
+        let run = HalfRuns {
+            test: test.clone(),
+            host: self.target.name.clone(),
+            peer: self.peer.to_string(),
+            family: if self.peer.is_ipv6() {
+                Family::Ipv6
+            } else {
+                Family::Ipv4
+            },
+            started_at,
+            status: if partial {
+                Status::Partial
+            } else {
+                Status::Complete
+            },
+            client: report,
+            server,
+            exchange: exchange.map(|outcome| ExchangeTotals::from(&outcome)),
+        };
+        let mut record = run.into_record();
+        ceilings::annotate(&mut record);
+        Outcome { record, error }
+    }
+
+    /// Asks the endpoint for its account. Also after an interruption: there is something to report.
+    fn fetch_report(&mut self) -> Result<HalfReport, MeasureError> {
+        if self.session.is_closed() {
+            return Err(self.session_error(SessionError::Closed));
+        }
+        self.session.end(now());
+        loop {
+            match self.session.poll_event() {
+                Some(ClientEvent::Report(report)) => return Ok(*report),
+                Some(ClientEvent::Failed(error)) => return Err(self.session_error(error)),
+                Some(_) => {}
+                None => self.pump(TICK),
+            }
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.session.close();
+        while let Some(bytes) = self.session.poll_transmit() {
+            // A goodbye that does not arrive is made up for by the closed connection.
+            let _ = self.socket.send(&bytes);
+        }
+    }
+}
+
+/// What the endpoint has told of the run.
+#[derive(Default)]
+struct Remote {
+    progress: Progress,
+    finished: bool,
+}
+
+fn live(half: &Half, remote: &Remote) -> Live {
+    let here = half.progress();
+    Live {
+        at_s: here.at_s,
+        up_bytes: remote.progress.received_bytes,
+        down_bytes: here.received_bytes,
+        transactions: half.messages(),
+    }
+}
+
+/// How long what is still under way is waited for.
+fn settle(test: &Test, half: &Half) -> Duration {
+    match (&test.traffic, test.protocol) {
+        // An answer that comes late is the one that counts most.
+        (Traffic::Rr(_) | Traffic::Crr(_), _) if half.all_done() => Duration::ZERO,
+        (Traffic::Rr(_) | Traffic::Crr(_), _) => LAST_ANSWERS,
+        (Traffic::Stream(_), Protocol::Udp) => SETTLE,
+        // A TCP receiver has seen its end.
+        (Traffic::Stream(_), Protocol::Tcp | Protocol::Mptcp) => Duration::ZERO,
+    }
+}
+
+/// Whether there is nothing more to measure. Who only answers never finishes by itself.
+fn is_over(test: &Test, half: &Half, remote: &Remote) -> bool {
+    let waits_for_remote = match (&test.traffic, test.protocol, test.extent) {
+        (Traffic::Rr(_) | Traffic::Crr(_), ..) => false,
+        (Traffic::Stream(stream), ..) if stream.whole => false,
+        // A UDP receiver does not know how many datagrams there are to come; its sender does.
+        (Traffic::Stream(_), Protocol::Udp, Extent::Bytes(_) | Extent::Count(_)) => {
+            return half.all_sent() && (remote.finished || test.direction == Direction::Up);
+        }
+        _ => true,
+    };
+    half.is_finished() && (remote.finished || !waits_for_remote)
+}
+
+/// Sends both in one call, so that they leave in one segment if they fit it.
+fn send_together(mut stream: &TcpStream, hello: &[u8], first: &[u8]) -> std::io::Result<()> {
+    let sent = stream.write_vectored(&[IoSlice::new(hello), IoSlice::new(first)])?;
+    stream.write_all(&hello[sent.min(hello.len())..])?;
+    stream.write_all(&first[sent.saturating_sub(hello.len())..])
+}
+
+fn take_answer(socket: &UdpSocket, kind: &mut KnockKind, cookie: &mut u64) {
+    let mut bytes = [0; KNOCK_BYTES + 1];
+    if !wait_readable(socket, Duration::ZERO).unwrap_or(false) {
+        return;
+    }
+    let Ok(n) = socket.recv(&mut bytes) else {
+        return;
+    };
+    match Knock::decode(&bytes[..n]) {
+        Some(knock) if knock.kind == KnockKind::Challenge => {
+            *kind = KnockKind::Answer;
+            *cookie = knock.cookie;
+        }
+        Some(knock) if knock.kind == KnockKind::Welcome => *kind = KnockKind::Welcome,
+        _ => {}
+    }
+}
+
+fn prepare(socket: &impl AsFd, target: &Target) -> std::io::Result<()> {
+    match &target.device {
+        Some(device) => socket::bind_device(socket, device).map_err(std::io::Error::other),
+        None => Ok(()),
+    }
+}
+
+fn connect_first(target: &Target) -> Result<(TcpStream, SocketAddr, Duration), MeasureError> {
+    let mut last = None;
+    for &peer in &target.addresses {
+        let began = now();
+        let connected = socket::tcp_socket(peer, target.source, Mptcp::Off)
+            .and_then(|socket| prepare(&socket, target).map(|()| socket))
+            .and_then(|socket| socket::connect(socket, peer, target.connect_timeout));
+        match connected {
+            Ok(stream) => return Ok((stream, peer, now() - began)),
+            Err(source) => last = Some(MeasureError::Connect { peer, source }),
+        }
+    }
+    Err(last.unwrap_or_else(|| MeasureError::UnknownHost {
+        host: target.name.clone(),
+        source: std::io::ErrorKind::NotFound.into(),
+    }))
+}
+
+/// Until the endpoint has said what it is.
+fn placeholder() -> Welcome {
+    Welcome {
+        software: String::new(),
+        token: String::new(),
+        operations: Vec::new(),
+        limits: linerate_core::wire::message::Limits {
+            clients: 0,
+            streams: 0,
+            seconds: 0.0,
+            rate_bps: None,
+        },
+        facts: Box::default(),
+    }
+}

@@ -1,0 +1,321 @@
+//! Takes every connection and reads its hello; never waits for one of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_core::session::{GREETING_TIMEOUT, refusal_frame};
+use linerate_core::wire::message::{Refusal, RefusalReason};
+use linerate_core::wire::{HELLO_BYTES, Hello, HelloError, HelloKind, is_hello_start};
+use linerate_sys::poll::Poller;
+
+use super::knock::Knocks;
+use super::registry::Registry;
+use super::session::{self, Context};
+use super::{Endpoint, STOPPING, ServeEvent};
+use crate::measure::flow::{Flow, FlowSocket};
+use crate::stop::Stop;
+
+/// Connections that have not said yet what they are; beyond that the oldest goes.
+const MAX_PENDING: usize = 1024;
+/// How long a refused client gets to read why.
+const LINGER: Duration = Duration::from_secs(1);
+/// Longest wait without looking at the stop flag.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A connection of which the hello is not complete, or which was refused and may still read.
+struct Pending {
+    stream: TcpStream,
+    peer: SocketAddr,
+    deadline: Instant,
+    hello: Vec<u8>,
+    refused: bool,
+}
+
+/// What to do with a pending connection after a look at it.
+enum Look {
+    Wait,
+    Gone,
+    Hello(Result<Hello, HelloError>),
+}
+
+pub(super) struct Door {
+    listeners: Vec<TcpListener>,
+    knocks: Knocks,
+    poller: Poller,
+    pending: BTreeMap<u64, Pending>,
+    next_number: u64,
+    context: Arc<Context>,
+    one_off: bool,
+    served: u32,
+    stop: Stop,
+}
+
+impl Door {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        log: Box<dyn Fn(ServeEvent) + Send + Sync>,
+        stop: Stop,
+    ) -> io::Result<Self> {
+        let registry = Registry::default();
+        let poller = Poller::new()?;
+        let mut next_number = 0;
+        let mut watch = |socket: &dyn Fn(&Poller, u64) -> io::Result<()>| {
+            next_number += 1;
+            socket(&poller, next_number - 1)
+        };
+        for listener in &endpoint.listeners {
+            listener.set_nonblocking(true)?;
+            watch(&|poller, number| poller.add(listener, number))?;
+        }
+        for datagrams in &endpoint.datagrams {
+            datagrams.set_nonblocking(true)?;
+            watch(&|poller, number| poller.add(datagrams, number))?;
+        }
+        Ok(Self {
+            listeners: endpoint.listeners,
+            knocks: Knocks::new(endpoint.datagrams, registry.clone()),
+            poller,
+            pending: BTreeMap::new(),
+            next_number,
+            context: Arc::new(Context {
+                registry,
+                limits: endpoint.options.limits,
+                key: endpoint.options.key,
+                active: AtomicU32::new(0),
+                log,
+                stop: stop.clone(),
+            }),
+            one_off: endpoint.options.one_off,
+            served: 0,
+            stop,
+        })
+    }
+
+    pub(super) fn run(mut self) -> io::Result<()> {
+        while !self.stop.is_requested() && !self.is_over() {
+            let ready: VecDeque<u64> = self.poller.wait(TICK)?.collect();
+            for number in ready {
+                self.look_at(number);
+            }
+            self.drop_overdue();
+        }
+        self.finish();
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.one_off && self.served > 0 && self.context.active.load(Ordering::Acquire) == 0
+    }
+
+    /// Sessions see the stop flag themselves; this only gives them the time.
+    fn finish(self) {
+        self.stop.request();
+        let deadline = Instant::now() + STOPPING;
+        while self.context.active.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn look_at(&mut self, number: u64) {
+        let sockets = self.listeners.len() as u64;
+        if number < sockets {
+            self.accept(number as usize);
+        } else if number < sockets + self.knocks.len() as u64 {
+            self.knocks.answer((number - sockets) as usize);
+        } else {
+            self.look_at_pending(number);
+        }
+    }
+
+    fn accept(&mut self, listener: usize) {
+        // A burst is taken in one go, but not without end: the others have their turn too.
+        for _ in 0..64 {
+            match self.listeners[listener].accept() {
+                Ok((stream, peer)) => self.admit(stream, peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    // Out of descriptors: the oldest that has said nothing yet makes room.
+                    if self.pending.pop_first().is_none() {
+                        thread::sleep(Duration::from_millis(10));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        let mut pending = Pending {
+            stream,
+            peer,
+            deadline: Instant::now() + GREETING_TIMEOUT,
+            hello: Vec::with_capacity(HELLO_BYTES),
+            refused: false,
+        };
+        // The hello is mostly there already: the listener defers.
+        match pending.look() {
+            Look::Wait => {
+                if self.poller.add(&pending.stream, number).is_ok() {
+                    self.keep(number, pending);
+                }
+            }
+            Look::Gone => {}
+            Look::Hello(hello) => self.greet(number, pending, hello),
+        }
+    }
+
+    fn keep(&mut self, number: u64, pending: Pending) {
+        self.pending.insert(number, pending);
+        if self.pending.len() > MAX_PENDING {
+            self.pending.pop_first();
+        }
+    }
+
+    fn look_at_pending(&mut self, number: u64) {
+        let Some(mut pending) = self.pending.remove(&number) else {
+            return;
+        };
+        match pending.look() {
+            Look::Wait => {
+                self.pending.insert(number, pending);
+            }
+            Look::Gone => {}
+            Look::Hello(hello) => {
+                // Whoever takes it over watches it in his own way.
+                if self.poller.remove(&pending.stream).is_ok() {
+                    self.greet(number, pending, hello);
+                }
+            }
+        }
+    }
+
+    fn greet(&mut self, number: u64, pending: Pending, hello: Result<Hello, HelloError>) {
+        match hello.map(|hello| hello.kind) {
+            Ok(HelloKind::Control { sealed }) => self.start_session(number, pending, sealed),
+            Ok(HelloKind::Data { token, flow }) => {
+                let Pending { stream, peer, .. } = pending;
+                if stream.set_nonblocking(false).is_ok() {
+                    let flow = Flow {
+                        id: flow,
+                        socket: FlowSocket::Tcp(stream),
+                    };
+                    self.context.registry.deliver(token, peer.ip(), flow);
+                }
+            }
+            Err(error) => {
+                let reason = match error {
+                    HelloError::Version(_) => RefusalReason::Version,
+                    HelloError::NotLinerate | HelloError::Kind(_) => RefusalReason::Protocol,
+                };
+                self.refuse(number, pending, reason, error.to_string());
+            }
+        }
+    }
+
+    fn start_session(&mut self, number: u64, pending: Pending, sealed: bool) {
+        let limit = self.context.limits.clients;
+        let active = self.context.active.load(Ordering::Acquire);
+        if active >= limit {
+            let message =
+                format!("the endpoint is busy: {active} of at most {limit} clients are there");
+            self.refuse(number, pending, RefusalReason::Busy, message);
+            return;
+        }
+        self.served += 1;
+        self.context.active.fetch_add(1, Ordering::AcqRel);
+        let context = Arc::clone(&self.context);
+        let peer = pending.peer;
+        let started = thread::Builder::new()
+            .name("session".into())
+            .spawn(move || session::run(&context, pending.stream, peer, sealed));
+        if let Err(error) = started {
+            self.context.active.fetch_sub(1, Ordering::AcqRel);
+            (self.context.log)(ServeEvent::Refused {
+                peer,
+                reason: format!("no thread for it: {error}"),
+            });
+        }
+    }
+
+    /// Says no, and leaves the client a moment to read it.
+    fn refuse(
+        &mut self,
+        number: u64,
+        mut pending: Pending,
+        reason: RefusalReason,
+        message: String,
+    ) {
+        let bytes = refusal_frame(Refusal {
+            reason,
+            message: message.clone(),
+        });
+        (self.context.log)(ServeEvent::Refused {
+            peer: pending.peer,
+            reason: message,
+        });
+        // A few hundred bytes fit any fresh socket's buffer; if not, the peer is none to wait for.
+        if pending.stream.write_all(&bytes).is_err()
+            || pending.stream.shutdown(Shutdown::Write).is_err()
+        {
+            return;
+        }
+        pending.refused = true;
+        pending.deadline = Instant::now() + LINGER;
+        if self.poller.add(&pending.stream, number).is_ok() {
+            self.keep(number, pending);
+        }
+    }
+
+    fn drop_overdue(&mut self) {
+        let now = Instant::now();
+        self.pending.retain(|_, pending| pending.deadline > now);
+    }
+}
+
+impl Pending {
+    fn look(&mut self) -> Look {
+        if self.refused {
+            return self.drain();
+        }
+        let mut bytes = [0; HELLO_BYTES];
+        let missing = HELLO_BYTES - self.hello.len();
+        match self.stream.read(&mut bytes[..missing]) {
+            Ok(0) => return Look::Gone,
+            Ok(n) => self.hello.extend_from_slice(&bytes[..n]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Look::Wait,
+            Err(_) => return Look::Gone,
+        }
+        if !is_hello_start(self.hello[0]) {
+            return Look::Hello(Err(HelloError::NotLinerate));
+        }
+        match self.hello.first_chunk() {
+            Some(hello) => Look::Hello(Hello::decode(hello)),
+            None => Look::Wait,
+        }
+    }
+
+    /// Reads on to the end, so that closing does not reset the connection under the refusal.
+    fn drain(&mut self) -> Look {
+        let mut bytes = [0; 4096];
+        // Not without end: whoever sends on is cut off.
+        for _ in 0..16 {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Look::Gone,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Look::Wait,
+                Err(_) => return Look::Gone,
+            }
+        }
+        Look::Gone
+    }
+}

@@ -1,0 +1,97 @@
+//! UDP at the door: no datagram of a test goes to an address that has not answered a challenge.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{SocketAddr, UdpSocket};
+
+use linerate_core::wire::{KNOCK_BYTES, Knock, KnockKind, Token};
+use linerate_sys::socket;
+
+use super::registry::Registry;
+use crate::measure::flow::{Flow, FlowSocket};
+
+/// The sockets on the endpoint's port that are connected to nobody.
+pub(super) struct Knocks {
+    sockets: Vec<UdpSocket>,
+    registry: Registry,
+    /// SipHash with random keys: a cookie can be checked without having been stored.
+    secret: RandomState,
+}
+
+impl Knocks {
+    pub(super) fn new(sockets: Vec<UdpSocket>, registry: Registry) -> Self {
+        Self {
+            sockets,
+            registry,
+            secret: RandomState::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Answers what waits at socket `index`.
+    pub(super) fn answer(&self, index: usize) {
+        let socket = &self.sockets[index];
+        // One byte more than a knock, so that a longer datagram is not taken for one.
+        let mut bytes = [0; KNOCK_BYTES + 1];
+        // A flood is not answered without end before the TCP side has its turn.
+        for _ in 0..64 {
+            let Ok((n, peer)) = socket.recv_from(&mut bytes) else {
+                return;
+            };
+            if let Some(knock) = Knock::decode(&bytes[..n]) {
+                self.answer_one(socket, peer, knock);
+            }
+        }
+    }
+
+    fn answer_one(&self, socket: &UdpSocket, peer: SocketAddr, knock: Knock) {
+        // Who does not know the token of a session from this very address gets no answer at all.
+        if !self.registry.expects(knock.token, knock.flow, peer.ip()) {
+            return;
+        }
+        let cookie = self.cookie(peer, knock.token, knock.flow);
+        match knock.kind {
+            KnockKind::Ask => {
+                let challenge = Knock {
+                    kind: KnockKind::Challenge,
+                    cookie,
+                    ..knock
+                };
+                // Lost like any datagram: the client asks again.
+                let _ = socket.send_to(&challenge.encode(), peer);
+            }
+            KnockKind::Answer if knock.cookie == cookie => self.bind(socket, peer, knock),
+            KnockKind::Answer | KnockKind::Challenge | KnockKind::Welcome => {}
+        }
+    }
+
+    fn cookie(&self, peer: SocketAddr, token: Token, flow: u32) -> u64 {
+        self.secret.hash_one((peer, token, flow))
+    }
+
+    /// Gives the flow a socket of its own on the same port, connected to the peer; from then on the
+    /// kernel sorts the peer's datagrams.
+    fn bind(&self, socket: &UdpSocket, peer: SocketAddr, knock: Knock) {
+        let Ok(local) = socket.local_addr() else {
+            return;
+        };
+        let Ok(flow) = socket::udp_socket(local, Some(peer), true) else {
+            return;
+        };
+        let welcome = Knock {
+            kind: KnockKind::Welcome,
+            ..knock
+        };
+        let _ = flow.send(&welcome.encode());
+        self.registry.deliver(
+            knock.token,
+            peer.ip(),
+            Flow {
+                id: knock.flow,
+                socket: FlowSocket::Udp(flow),
+            },
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! What can go wrong in a measurement, in words for the person at the terminal.
+
+use std::io;
+use std::net::SocketAddr;
+
+use linerate_core::session::SessionError;
+use linerate_core::wire::message::{Refusal, RefusalReason};
+use thiserror::Error;
+
+/// Which exit status an error deserves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Category {
+    /// The run failed: refused, unreachable, timed out, peer lost.
+    Failed,
+    /// The command line names something that does not exist.
+    Usage,
+    /// This host lacks something.
+    Missing,
+}
+
+/// A measurement that could not be made, or not to its end.
+#[derive(Debug, Error)]
+pub enum MeasureError {
+    /// The name has no address.
+    #[error("no such host: {host}")]
+    UnknownHost {
+        /// As given.
+        host: String,
+        /// From the resolver.
+        source: io::Error,
+    },
+    /// The name has addresses, of the other family alone.
+    #[error("{host} has no {family} address")]
+    NoAddress {
+        /// As given.
+        host: String,
+        /// `IPv4` or `IPv6`.
+        family: &'static str,
+    },
+    /// The endpoint could not be connected to.
+    #[error("{peer}: {}", connect_words(source))]
+    Connect {
+        /// Address and port.
+        peer: SocketAddr,
+        /// From the kernel.
+        source: io::Error,
+    },
+    /// The control session failed.
+    #[error("{peer}: {source}")]
+    Session {
+        /// Address and port.
+        peer: SocketAddr,
+        /// Why.
+        source: SessionError,
+    },
+    /// The endpoint refused this test.
+    #[error("{peer} refuses: {}", refusal.message)]
+    Refused {
+        /// Address and port.
+        peer: SocketAddr,
+        /// Its words.
+        refusal: Refusal,
+    },
+    /// The kernel refused something that the test needs.
+    #[error("{what}")]
+    Host {
+        /// What, and where it can be told what is missing.
+        what: String,
+        /// From the kernel.
+        source: io::Error,
+    },
+    /// A socket option did not take.
+    #[error(transparent)]
+    Option(#[from] linerate_sys::socket::OptionError),
+    /// Stopped by the user.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl MeasureError {
+    /// A [`MeasureError::Host`].
+    pub(crate) fn host(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Host { what, source }
+    }
+
+    /// Which exit status it deserves.
+    pub fn category(&self) -> Category {
+        match self {
+            Self::UnknownHost { .. } | Self::NoAddress { .. } => Category::Usage,
+            Self::Host { .. } | Self::Option(_) => Category::Missing,
+            Self::Refused { .. }
+            | Self::Connect { .. }
+            | Self::Session { .. }
+            | Self::Interrupted => Category::Failed,
+        }
+    }
+
+    /// Whether the endpoint said that it has no room.
+    pub fn is_busy(&self) -> bool {
+        matches!(
+            self,
+            Self::Session { source: SessionError::Refused(refusal), .. }
+                if refusal.reason == RefusalReason::Busy
+        )
+    }
+}
+
+fn connect_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "connection refused: nothing listens there (start `linerate serve` on that host)".into()
+        }
+        io::ErrorKind::TimedOut => {
+            "timed out: no answer (host down, or a firewall drops the packets)".into()
+        }
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            format!("unreachable: {error}")
+        }
+        io::ErrorKind::ConnectionReset => {
+            "the peer reset the connection during the handshake".into()
+        }
+        _ => format!("cannot connect: {error}"),
+    }
+}

@@ -1,0 +1,125 @@
+//! What this host is like.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use linerate_core::record::{CpuFacts, DeviceFacts, HostFacts};
+use linerate_sys::clock::ClockSource;
+use linerate_sys::ethtool::{Ethtool, Offload};
+use linerate_sys::netlink::Netlink;
+use linerate_sys::proc::{Probe, cgroup, cpu, machine, memory, sysctl};
+use linerate_sys::thread;
+
+/// Settings that decide what a path gives; those that a kernel does not have are left out.
+const SYSCTLS: [&str; 27] = [
+    "net.core.default_qdisc",
+    "net.core.netdev_budget",
+    "net.core.netdev_max_backlog",
+    "net.core.optmem_max",
+    "net.core.rmem_default",
+    "net.core.rmem_max",
+    "net.core.somaxconn",
+    "net.core.wmem_default",
+    "net.core.wmem_max",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_allowed_congestion_control",
+    "net.ipv4.tcp_available_congestion_control",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_moderate_rcvbuf",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_no_metrics_save",
+    "net.ipv4.tcp_notsent_lowat",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_wmem",
+    "net.mptcp.enabled",
+];
+
+/// Offloads that a throughput figure depends on, by ethtool's names.
+const OFFLOADS: [Offload; 8] = [
+    Offload::RxChecksum,
+    Offload::TxChecksum,
+    Offload::ScatterGather,
+    Offload::TcpSegmentation,
+    Offload::UdpSegmentation,
+    Offload::GenericSegmentation,
+    Offload::GenericReceive,
+    Offload::LargeReceive,
+];
+
+/// This host, with the interface by which `peer` is reached. What cannot be read is left out.
+pub fn facts(peer: Option<IpAddr>) -> HostFacts {
+    let sysctls: BTreeMap<String, String> = SYSCTLS
+        .iter()
+        .filter_map(|key| Some(((*key).to_owned(), sysctl::read(key).ok()?)))
+        .collect();
+    HostFacts {
+        linerate: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: machine::kernel_release().unwrap_or_default(),
+        boot_id: machine::boot_id().unwrap_or_default(),
+        hostname: sysctl::read("kernel.hostname").unwrap_or_default(),
+        cpu: cpu_facts(),
+        device: peer.and_then(device_to),
+        congestion: sysctls.get("net.ipv4.tcp_congestion_control").cloned(),
+        sysctls,
+        clock_source: ClockSource::read().ok().map(|clock| clock.current),
+        memory_bytes: memory::MemoryInfo::read().ok().map(|memory| memory.total),
+    }
+}
+
+fn cpu_facts() -> CpuFacts {
+    let info = cpu::CpuInfo::read().ok();
+    let count = cpu::online().map_or(0, |cpus| cpus.len());
+    let allowed = thread::affinity().map_or(count, |cpus| cpus.len());
+    let quota = cgroup::CgroupLimits::read()
+        .ok()
+        .and_then(|limits| limits.cpu.value().and_then(|cpu| cpu.cpus));
+    let virtualisation = match machine::platform() {
+        Probe::Supported(machine::Platform::Virtual(name)) => {
+            Some(name.unwrap_or_else(|| "unknown".to_owned()))
+        }
+        _ => None,
+    };
+    CpuFacts {
+        count: count as u32,
+        usable: quota.map_or(allowed as f64, |quota| quota.min(allowed as f64)),
+        model: info.and_then(|info| info.model),
+        governor: cpu::governor(0).value().cloned(),
+        virtualisation,
+    }
+}
+
+/// The interface by which `peer` is reached.
+fn device_to(peer: IpAddr) -> Option<DeviceFacts> {
+    let mut netlink = Netlink::open().ok()?;
+    let index = netlink.route_to(peer).ok()?.link?;
+    let link = netlink.link_by_index(index).ok()?;
+    let mut device = DeviceFacts {
+        driver: link.kind,
+        mtu_bytes: link.mtu,
+        qdisc: link.qdisc,
+        name: link.name,
+        ..DeviceFacts::default()
+    };
+    if let Ok(ethtool) = Ethtool::open(&device.name) {
+        if let Ok(Some(driver)) = ethtool.driver() {
+            device.driver = Some(driver.name);
+        }
+        if let Ok(Some(mode)) = ethtool.link_mode() {
+            device.speed_bps = mode.speed_mbit.map(|mbit| u64::from(mbit) * 1_000_000);
+        }
+        for offload in OFFLOADS {
+            let features = ethtool.offload(offload).unwrap_or_default();
+            device
+                .offloads
+                .extend(features.into_iter().map(|f| (f.name, f.active)));
+        }
+    }
+    Some(device)
+}

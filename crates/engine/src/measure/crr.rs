@@ -1,0 +1,363 @@
+//! Connect, request, response, close: one connection after the other, one thread for each flow.
+//!
+//! The endpoint closes first unless told otherwise: TIME_WAIT stays there, where it costs no port. A reset
+//! leaves none at either end. One by the endpoint waits for the client's FIN, since it would drop what of
+//! the response is still on its way.
+
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use linerate_core::open_loop::OpenLoop;
+use linerate_core::plan::{Closer, ExchangeTest};
+use linerate_sys::{clock, socket};
+
+use super::exchange::{LAST_CALL_NS, SPIN_NS, Tally, schedule};
+use super::flow::Side;
+use super::half::{FlowState, Shared, WorkerEnd};
+use super::transfer::{Mover, buffer, stopped};
+use crate::clock::now_ns;
+use crate::options;
+use crate::stop::Stop;
+
+/// A connection without progress for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Pause after a connection could not be made: whatever is missing is not there again at once.
+const PAUSE_NS: u64 = 10_000_000;
+/// As much of a request goes with the hello; it fits the send buffer, so that nothing blocks.
+const FIRST_BYTES: u64 = 8 << 10;
+/// Longest sleep without looking at the stop flag.
+const SLICE_NS: u64 = 20_000_000;
+
+/// The client: transactions until the time or the count is over. Failed ones are counted by kind.
+///
+/// # Errors
+/// No connections can be made here at all.
+pub(crate) fn request(
+    shared: &Shared,
+    flow: &FlowState,
+    test: &ExchangeTest,
+) -> io::Result<WorkerEnd> {
+    let mut tally = Tally::new(shared, flow, test);
+    let mut client = Requester {
+        shared,
+        flow: flow.id,
+        test,
+        mover: mover(test, &shared.stop),
+        payload: buffer(test.request_bytes),
+        response: buffer(test.response_bytes),
+    };
+    let result = match schedule(shared, flow, test) {
+        None => client.closed_loop(&mut tally),
+        Some(schedule) => client.open_loop(&mut tally, schedule),
+    };
+    Ok(tally.end(result))
+}
+
+fn mover<'a>(test: &ExchangeTest, stop: &'a Stop) -> Mover<'a> {
+    Mover {
+        stop,
+        spin: test.spin,
+        patience: Some(PATIENCE),
+    }
+}
+
+struct Requester<'a> {
+    shared: &'a Shared,
+    flow: u32,
+    test: &'a ExchangeTest,
+    mover: Mover<'a>,
+    payload: Vec<u8>,
+    response: Vec<u8>,
+}
+
+impl Requester<'_> {
+    fn closed_loop(&mut self, tally: &mut Tally<'_>) -> io::Result<()> {
+        let mut start = now_ns();
+        while tally.wants(start) {
+            self.transaction(tally, start)?;
+            start = now_ns();
+        }
+        Ok(())
+    }
+
+    fn open_loop(&mut self, tally: &mut Tally<'_>, mut schedule: OpenLoop) -> io::Result<()> {
+        let window = tally.window;
+        let mut free_ns = 0;
+        while tally.to_begin() > 0
+            && schedule.due_ns() < window.to_ns
+            && sleep_until(schedule.due_ns(), &self.shared.stop)
+        {
+            let (due, now) = (schedule.due_ns(), now_ns());
+            if now >= window.to_ns.saturating_add(LAST_CALL_NS) {
+                break;
+            }
+            schedule.advance();
+            // The transaction before is the peer's doing, not the generator's.
+            tally.lagged(due, free_ns, now);
+            self.transaction(tally, due)?;
+            free_ns = now_ns();
+        }
+        tally.not_sent(&schedule);
+        if tally.to_begin() > 0 {
+            // The run is measured whole, also when nothing more is due in it.
+            sleep_until(window.to_ns, &self.shared.stop);
+        }
+        Ok(())
+    }
+
+    /// One transaction, counted; an error is one that every other would meet too.
+    fn transaction(&mut self, tally: &mut Tally<'_>, start_ns: u64) -> io::Result<()> {
+        tally.begun();
+        match self
+            .connect(tally)
+            .and_then(|stream| self.exchange(&stream))
+        {
+            Ok(()) => tally.answered(start_ns, now_ns()),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Err(error),
+            Err(_) if tally.is_stopped() => tally.abandoned(start_ns),
+            Err(error) => {
+                tally.outcome.failures.count(&error);
+                tally.failed(start_ns);
+                sleep_until(now_ns() + PAUSE_NS, &self.shared.stop);
+            }
+        }
+        Ok(())
+    }
+
+    /// Connects, and sends the request or its beginning. Waits for a local port while there is none.
+    fn connect(&self, tally: &mut Tally<'_>) -> io::Result<TcpStream> {
+        let first = self.test.request_bytes.min(FIRST_BYTES) as usize;
+        loop {
+            let result = self
+                .shared
+                .source
+                .connect(self.flow, &self.payload[..first]);
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                    if now_ns() >= tally.window.to_ns {
+                        return Err(error);
+                    }
+                    tally.outcome.failures.count(&error);
+                    if !sleep_until(now_ns() + PAUSE_NS, &self.shared.stop) {
+                        return Err(stopped());
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The rest of the transaction, to the response's last byte; to the end of the connection if that is the
+    /// endpoint's.
+    fn exchange(&mut self, stream: &TcpStream) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        let rest = self.test.request_bytes.saturating_sub(FIRST_BYTES);
+        self.mover.send(stream, &self.payload, rest)?;
+        self.mover
+            .receive(stream, &mut self.response, self.test.response_bytes)?;
+        match (self.test.closer, self.test.reset) {
+            (Closer::Client, false) => Ok(()),
+            (Closer::Client, true) => socket::reset_on_close(stream).map_err(io::Error::other),
+            (Closer::Server, reset) => {
+                if reset {
+                    stream.shutdown(Shutdown::Write)?;
+                }
+                self.mover.receive_end(stream)
+            }
+        }
+    }
+}
+
+/// False if asked to stop before.
+fn sleep_until(due_ns: u64, stop: &Stop) -> bool {
+    loop {
+        if stop.is_requested() {
+            return false;
+        }
+        let left = due_ns.saturating_sub(now_ns());
+        if left <= SLICE_NS {
+            clock::sleep_until(due_ns, Duration::from_nanos(SPIN_NS));
+            return true;
+        }
+        thread::sleep(Duration::from_nanos(SLICE_NS));
+    }
+}
+
+/// The server: takes one connection after the other until the stop flag is set or no more will come. One that
+/// fails or stalls is dropped; the client counts it.
+///
+/// # Errors
+/// None yet: what a connection meets is the client's to tell.
+pub(crate) fn respond(
+    shared: &Shared,
+    flow: &FlowState,
+    test: &ExchangeTest,
+) -> io::Result<WorkerEnd> {
+    let mover = mover(test, &shared.stop);
+    let mut request = buffer(test.request_bytes);
+    let response = buffer(test.response_bytes);
+    let mut answered = 0;
+    while let Some((_, stream)) = shared.source.accept(&shared.stop) {
+        let served = options::apply_tcp(&stream, &shared.test.options, Side::Server, flow.sends)
+            .map_err(io::Error::other)
+            .and_then(|()| serve(&stream, test, &mover, &mut request, &response));
+        if served.is_ok() {
+            answered += 1;
+            flow.counters.set(answered * test.request_bytes, answered);
+        }
+    }
+    Ok(WorkerEnd::default())
+}
+
+fn serve(
+    stream: &TcpStream,
+    test: &ExchangeTest,
+    mover: &Mover<'_>,
+    request: &mut [u8],
+    response: &[u8],
+) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    mover.receive(stream, request, test.request_bytes)?;
+    mover.send(stream, response, test.response_bytes)?;
+    if test.closer == Closer::Client || test.reset {
+        mover.receive_end(stream)?;
+    }
+    if test.closer == Closer::Server && test.reset {
+        socket::reset_on_close(stream).map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::mpsc;
+
+    use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, Test, Traffic};
+    use linerate_core::units::Span;
+
+    use super::*;
+    use crate::measure::exchange::ExchangeOutcome;
+    use crate::measure::flow::{Flow, FlowSocket};
+    use crate::measure::source::{Connect, FlowSource};
+
+    const EXCHANGE: ExchangeTest = ExchangeTest {
+        request_bytes: 4,
+        response_bytes: 1,
+        depth: 1,
+        rate_per_s: None,
+        spin: false,
+        closer: Closer::Server,
+        reset: false,
+    };
+
+    fn shared(side: Side, count: u64, source: FlowSource) -> Shared {
+        let test = Test {
+            traffic: Traffic::Crr(EXCHANGE),
+            protocol: Protocol::Tcp,
+            direction: Direction::Up,
+            streams: 1,
+            extent: Extent::Count(count),
+            warm_up: Span(Duration::ZERO),
+            interval: Span(Duration::from_secs(1)),
+            options: SocketOptions::default(),
+            seed: 7,
+        };
+        Shared::alone(side, &test, source)
+    }
+
+    fn request_with(count: u64, connect: Box<Connect>) -> ExchangeOutcome {
+        let shared = shared(Side::Client, count, FlowSource::Connect(connect));
+        let end = request(&shared, &shared.flows[0], &EXCHANGE).unwrap();
+        assert!(end.error.is_none(), "{:?}", end.error);
+        end.exchange.unwrap()
+    }
+
+    #[test]
+    fn connections_that_are_refused_count_as_failed_and_by_kind() {
+        let outcome = request_with(
+            3,
+            Box::new(|_, _| Err(io::ErrorKind::ConnectionRefused.into())),
+        );
+        let failures = outcome.failures;
+        assert_eq!(
+            (outcome.transactions, outcome.failed, failures.refused),
+            (0, 3, 3)
+        );
+        let caveat = failures.caveat().unwrap();
+        assert!(caveat.message.contains("3 refused"), "{}", caveat.message);
+    }
+
+    #[test]
+    fn a_transaction_waits_for_a_port_and_its_latency_says_so() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let peer = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; 4]).unwrap();
+            stream.write_all(b"x").unwrap();
+        });
+        let tries = AtomicU32::new(0);
+        let outcome = request_with(
+            1,
+            Box::new(move |_, first| {
+                if tries.fetch_add(1, Ordering::Relaxed) < 2 {
+                    return Err(io::ErrorKind::AddrNotAvailable.into());
+                }
+                let mut stream = TcpStream::connect(address)?;
+                stream.write_all(first)?;
+                Ok(stream)
+            }),
+        );
+        peer.join().unwrap();
+        assert_eq!((outcome.transactions, outcome.failed), (1, 0));
+        assert_eq!(outcome.failures.ports_exhausted, 2);
+        let latency = outcome.latency.summary().unwrap();
+        assert!(latency.min >= 2.0 * PAUSE_NS as f64 / 1e3, "{latency:?}");
+    }
+
+    #[test]
+    fn an_endpoint_that_closes_too_early_is_a_reset() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let peer = thread::spawn(move || drop(listener.accept().unwrap()));
+        let outcome = request_with(1, Box::new(move |_, _| TcpStream::connect(address)));
+        peer.join().unwrap();
+        assert_eq!((outcome.failed, outcome.failures.reset), (1, 1));
+    }
+
+    #[test]
+    fn a_client_that_goes_or_stalls_holds_up_neither_the_next_nor_the_end() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let connect = |bytes: &[u8]| {
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            client.write_all(bytes).unwrap();
+            let socket = FlowSocket::Tcp(listener.accept().unwrap().0);
+            (client, Flow { id: 0, socket })
+        };
+        let (sender, arrivals) = mpsc::channel();
+        let shared = shared(Side::Server, 1, FlowSource::Accept(arrivals.into()));
+        let (gone, flow) = connect(b"ab");
+        drop(gone);
+        sender.send(flow).unwrap();
+        let (mut whole, flow) = connect(b"abcd");
+        sender.send(flow).unwrap();
+        let (_stalled, flow) = connect(b"abc");
+        sender.send(flow).unwrap();
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| respond(&shared, &shared.flows[0], &EXCHANGE));
+            let mut response = Vec::new();
+            whole.read_to_end(&mut response).unwrap();
+            assert_eq!(response.len(), 1);
+            let asked = now_ns();
+            shared.stop.request();
+            worker.join().unwrap().unwrap();
+            assert!(now_ns() - asked < PATIENCE.as_nanos() as u64);
+        });
+        assert_eq!(shared.flows[0].counters.messages(), 1);
+    }
+}

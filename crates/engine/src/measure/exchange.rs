@@ -1,0 +1,72 @@
+//! Request and response on open connections and UDP flows. One thread for each flow.
+//!
+//! One request at a time in a closed loop is [`ping_pong`]: a send, a receive and one reading of the clock.
+//! More of them, or an open loop, is [`pipeline`]. Both leave what they counted in a [`tally`].
+
+mod ping_pong;
+mod pipeline;
+mod respond;
+mod tag;
+mod tally;
+mod tcp;
+mod udp;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use linerate_core::open_loop::OpenLoop;
+use linerate_core::plan::ExchangeTest;
+
+pub(crate) use respond::respond;
+pub(crate) use tally::ExchangeOutcome;
+pub(super) use tally::Tally;
+
+use self::pipeline::Pipeline;
+use self::tcp::TcpRequests;
+use self::udp::UdpRequests;
+use super::flow::FlowSocket;
+use super::half::{FlowState, Shared, WorkerEnd};
+
+/// A request that is due just before the run ends may go out this long after.
+pub(super) const LAST_CALL_NS: u64 = 1_000_000;
+/// A sleep ends so long before the next request is due, and spinning takes over: a CPU wakes up late.
+pub(super) const SPIN_NS: u64 = 50_000;
+
+/// The client: requests until the time or the count is over, then waits for what is under way.
+///
+/// # Errors
+/// The socket cannot be used at all. A connection that ends on the way is told in the account.
+pub(crate) fn request(
+    shared: &Shared,
+    flow: &FlowState,
+    test: &ExchangeTest,
+    socket: &FlowSocket,
+) -> io::Result<WorkerEnd> {
+    let mut tally = Tally::new(shared, flow, test);
+    let schedule = schedule(shared, flow, test);
+    let closed_alone = schedule.is_none() && test.depth == 1;
+    let result = match socket {
+        FlowSocket::Tcp(stream) if closed_alone => {
+            ping_pong::tcp(&mut tally, test, stream, &shared.stop)
+        }
+        FlowSocket::Udp(socket) if closed_alone => ping_pong::udp(&mut tally, test, socket),
+        FlowSocket::Tcp(stream) => {
+            let requests = TcpRequests::new(stream, test)?;
+            Pipeline::new(requests, &mut tally, test, schedule).run()
+        }
+        FlowSocket::Udp(socket) => {
+            let requests = UdpRequests::new(socket, test)?;
+            Pipeline::new(requests, &mut tally, test, schedule).run()
+        }
+    };
+    Ok(tally.end(result))
+}
+
+/// This flow's share of an open loop.
+pub(super) fn schedule(shared: &Shared, flow: &FlowState, test: &ExchangeTest) -> Option<OpenLoop> {
+    let flows = shared.test.flows();
+    test.rate_per_s
+        .map(|rate| OpenLoop::new(rate, flow.id, flows, shared.test.seed, shared.began_ns))
+}

@@ -1,0 +1,167 @@
+//! Several requests under way: in a closed loop so many at once, in an open loop each at its time.
+
+use std::io;
+use std::time::Duration;
+
+use linerate_core::open_loop::OpenLoop;
+use linerate_core::plan::{ExchangeTest, MAX_DEPTH};
+use linerate_sys::poll::Interest;
+use linerate_sys::thread;
+
+use super::tag::SLICE;
+use super::tally::Tally;
+use super::{LAST_CALL_NS, SPIN_NS};
+use crate::clock::now_ns;
+
+/// Requests under way on one non-blocking socket.
+pub(super) trait Requests {
+    fn under_way(&self) -> usize;
+
+    /// Whether the kernel did not take all of what was begun.
+    fn is_blocked(&self) -> bool;
+
+    /// Whether another request can be told from those under way.
+    fn has_number(&self) -> bool {
+        true
+    }
+
+    /// Begins a request whose latency counts from `start_ns`.
+    fn begin(&mut self, start_ns: u64, now_ns: u64) -> io::Result<()>;
+
+    /// Hands the kernel what was begun, as far as it takes it.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// Takes what has arrived in one call; false if that was nothing.
+    fn receive(&mut self, tally: &mut Tally<'_>) -> io::Result<bool>;
+
+    /// Gives up what is overdue.
+    fn expire(&mut self, now_ns: u64, tally: &mut Tally<'_>);
+
+    /// Gives up all.
+    fn abandon(&mut self, tally: &mut Tally<'_>);
+
+    fn wait(&self, interest: Interest, timeout: Duration) -> io::Result<bool>;
+}
+
+/// Drives [`Requests`] through a run.
+pub(super) struct Pipeline<'a, 'b, R> {
+    requests: R,
+    tally: &'a mut Tally<'b>,
+    depth: usize,
+    schedule: Option<OpenLoop>,
+    spin: bool,
+    /// A request was due and could not be begun, for want of room at the peer.
+    held: bool,
+    held_until_ns: u64,
+}
+
+impl<'a, 'b, R: Requests> Pipeline<'a, 'b, R> {
+    pub(super) fn new(
+        requests: R,
+        tally: &'a mut Tally<'b>,
+        test: &ExchangeTest,
+        schedule: Option<OpenLoop>,
+    ) -> Self {
+        Self {
+            requests,
+            tally,
+            depth: schedule.as_ref().map_or(test.depth, |_| MAX_DEPTH) as usize,
+            schedule,
+            spin: test.spin,
+            held: false,
+            held_until_ns: 0,
+        }
+    }
+
+    /// To the end of the run and the last answer.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        if self.schedule.is_some() {
+            // Where it is refused, sleeps end up to 50 µs later, which the send lag shows.
+            let _ = thread::set_timer_slack(Duration::from_nanos(1));
+        }
+        let result = self.turn_around();
+        self.requests.abandon(self.tally);
+        if let Some(schedule) = &self.schedule {
+            self.tally.not_sent(schedule);
+        }
+        result
+    }
+
+    fn turn_around(&mut self) -> io::Result<()> {
+        loop {
+            let now = now_ns();
+            self.begin_due(now)?;
+            let over = self.tally.is_stopped() || self.next_due(now).is_none();
+            if over && (self.requests.under_way() == 0 || self.tally.is_stopped()) {
+                return Ok(());
+            }
+            self.requests.expire(now, self.tally);
+            if !self.requests.receive(self.tally)? {
+                self.wait(now)?;
+            }
+        }
+    }
+
+    /// When the next request is to be begun, room or not; `None` when no more are.
+    fn next_due(&self, now: u64) -> Option<u64> {
+        let end = self.tally.window.to_ns;
+        let Some(schedule) = &self.schedule else {
+            return self.tally.wants(now).then_some(now);
+        };
+        let due = schedule.due_ns();
+        // To the end of the run, also when nothing more is due in it: it is measured whole.
+        let in_time = now < end || (due < end && now < end.saturating_add(LAST_CALL_NS));
+        let wanted = self.tally.to_begin() > 0 && in_time;
+        wanted.then_some(due)
+    }
+
+    fn has_room(&self) -> bool {
+        self.requests.under_way() < self.depth
+            && self.requests.has_number()
+            && !self.requests.is_blocked()
+    }
+
+    fn begin_due(&mut self, now: u64) -> io::Result<()> {
+        if self.requests.is_blocked() {
+            self.requests.flush()?;
+        }
+        while let Some(due) = self.next_due(now)
+            && due <= now
+        {
+            if !self.has_room() {
+                self.held = true;
+                break;
+            }
+            if std::mem::take(&mut self.held) {
+                self.held_until_ns = now;
+            }
+            self.tally.begun();
+            self.tally.lagged(due, self.held_until_ns, now);
+            self.requests.begin(due, now)?;
+            if let Some(schedule) = &mut self.schedule {
+                schedule.advance();
+            }
+        }
+        self.requests.flush()
+    }
+
+    /// Sleeps until something arrives, there is room again, or the next request is almost due; then spins.
+    fn wait(&self, now: u64) -> io::Result<()> {
+        let mut timeout = SLICE;
+        if let Some(due) = self.next_due(now)
+            && self.has_room()
+        {
+            timeout = timeout.min(Duration::from_nanos(due.saturating_sub(now + SPIN_NS)));
+        }
+        if self.spin || timeout.is_zero() {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let interest = if self.requests.is_blocked() {
+            Interest::Either
+        } else {
+            Interest::Readable
+        };
+        self.requests.wait(interest, timeout).map(drop)
+    }
+}

@@ -1,0 +1,108 @@
+//! The endpoint's side of `rr`: so many bytes back for so many received.
+
+use std::io::{self, Read};
+use std::net::{TcpStream, UdpSocket};
+
+use linerate_core::plan::ExchangeTest;
+
+use super::tag::{SLICE, Tag};
+use super::udp::is_passing;
+use crate::clock::now_ns;
+use crate::measure::flow::{Counters, FlowSocket};
+use crate::measure::half::{FlowState, Shared, WorkerEnd};
+use crate::measure::transfer::{Mover, PIECE, buffer};
+use crate::stop::Stop;
+
+/// The server: answers until the client closes or the stop flag is set.
+///
+/// # Errors
+/// The connection was lost.
+pub(crate) fn respond(
+    shared: &Shared,
+    flow: &FlowState,
+    test: &ExchangeTest,
+    socket: &FlowSocket,
+) -> io::Result<WorkerEnd> {
+    let (counters, stop) = (&flow.counters, &shared.stop);
+    let result = match socket {
+        FlowSocket::Tcp(stream) => respond_tcp(test, stream, counters, stop),
+        FlowSocket::Udp(socket) => respond_udp(test, socket, counters, stop),
+    };
+    counters.set_done(now_ns());
+    match result {
+        Err(error) if !stop.is_requested() => Err(error),
+        _ => Ok(WorkerEnd::default()),
+    }
+}
+
+fn respond_tcp(
+    test: &ExchangeTest,
+    mut socket: &TcpStream,
+    counters: &Counters,
+    stop: &Stop,
+) -> io::Result<()> {
+    socket.set_nonblocking(test.spin)?;
+    let mover = Mover {
+        stop,
+        spin: test.spin,
+        patience: None,
+    };
+    let mut requests = buffer(PIECE);
+    let responses = buffer(PIECE);
+    let (mut bytes, mut answered, mut partial) = (0, 0, 0);
+    while !stop.is_requested() {
+        let n = match socket.read(&mut requests) {
+            Ok(0) => break,
+            Ok(n) => n as u64,
+            Err(error) if is_passing(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        // Requests that arrived together are answered together.
+        partial += n;
+        let whole = partial / test.request_bytes;
+        partial %= test.request_bytes;
+        mover.send(
+            socket,
+            &responses,
+            whole.saturating_mul(test.response_bytes),
+        )?;
+        bytes += n;
+        answered += whole;
+        counters.set(bytes, answered);
+    }
+    Ok(())
+}
+
+fn respond_udp(
+    test: &ExchangeTest,
+    socket: &UdpSocket,
+    counters: &Counters,
+    stop: &Stop,
+) -> io::Result<()> {
+    socket.set_nonblocking(test.spin)?;
+    socket.set_read_timeout(Some(SLICE))?;
+    let tag = Tag::of(test).bytes();
+    // One byte more, so that a longer datagram is not taken for a request.
+    let mut request = vec![0; test.request_bytes as usize + 1];
+    let mut response = vec![0x5a; test.response_bytes as usize];
+    let mut answered = 0;
+    while !stop.is_requested() {
+        match socket.recv(&mut request) {
+            // A late knock of the flow's own beginning is no request.
+            Ok(n) if n as u64 != test.request_bytes => {}
+            Ok(_) => {
+                response[..tag].copy_from_slice(&request[..tag]);
+                match super::udp::send(socket, &response) {
+                    Ok(()) => answered += 1,
+                    // No room: lost, as on any other hop.
+                    Err(error) if is_passing(&error) => {}
+                    Err(error) => return Err(error),
+                }
+                counters.set(answered * test.request_bytes, answered);
+            }
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! What a requesting worker counts.
+
+use std::io;
+
+use linerate_core::open_loop::OpenLoop;
+use linerate_core::plan::{ExchangeTest, Extent};
+use linerate_core::record::{Caveat, CaveatKind, ExchangeTotals};
+use linerate_core::stats::LatencyHistogram;
+
+use crate::clock::now_ns;
+use crate::measure::flow::Counters;
+use crate::measure::half::{FlowState, Shared, WorkerEnd};
+
+/// What became of the requests that were meant to start within the measured time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ExchangeOutcome {
+    /// From the (intended) start of a request to its whole response.
+    pub(crate) latency: LatencyHistogram,
+    /// Open loop: how late the generator itself sent. Time for which the peer left no room is not in it.
+    pub(crate) send_lag: Option<LatencyHistogram>,
+    /// Answered.
+    pub(crate) transactions: u64,
+    /// Open loop: due in the measured time and never sent.
+    pub(crate) not_sent: u64,
+    /// Sent, or tried, without an answer.
+    pub(crate) failed: u64,
+    /// Why connections failed (`crr`); one transaction may meet several, and survive.
+    pub(crate) failures: Failures,
+    /// Length of the measured time.
+    pub(crate) seconds: f64,
+}
+
+/// Failures of connections by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Failures {
+    pub(crate) refused: u64,
+    pub(crate) timed_out: u64,
+    pub(crate) reset: u64,
+    /// No local port was free; the transaction waited for one.
+    pub(crate) ports_exhausted: u64,
+    pub(crate) other: u64,
+}
+
+impl ExchangeOutcome {
+    /// Adds another flow's.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.latency.merge(&other.latency);
+        if let Some(lag) = &other.send_lag {
+            self.send_lag
+                .get_or_insert_with(LatencyHistogram::new)
+                .merge(lag);
+        }
+        self.transactions += other.transactions;
+        self.not_sent += other.not_sent;
+        self.failed += other.failed;
+        self.failures.merge(&other.failures);
+        self.seconds = self.seconds.max(other.seconds);
+    }
+}
+
+impl Failures {
+    fn merge(&mut self, other: &Self) {
+        self.refused += other.refused;
+        self.timed_out += other.timed_out;
+        self.reset += other.reset;
+        self.ports_exhausted += other.ports_exhausted;
+        self.other += other.other;
+    }
+
+    /// What connections met, for the record.
+    pub(crate) fn caveat(&self) -> Option<Caveat> {
+        let kinds = [
+            (self.refused, "refused"),
+            (self.timed_out, "timed out"),
+            (self.reset, "reset"),
+            (self.ports_exhausted, "without a free local port"),
+            (self.other, "failed otherwise"),
+        ];
+        let met: Vec<String> = kinds
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        let remedy = if self.ports_exhausted > 0 {
+            "let the endpoint close the connections, or close by reset"
+        } else {
+            "look at the endpoint's log, and for a device on the path that limits connections"
+        };
+        let message = format!("attempts to connect or exchange failed: {}", met.join(", "));
+        (!met.is_empty()).then(|| Caveat::new(CaveatKind::ConnectionsFailed, message, remedy))
+    }
+
+    /// Counts one.
+    pub(crate) fn count(&mut self, error: &io::Error) {
+        let kind = match error.kind() {
+            io::ErrorKind::ConnectionRefused => &mut self.refused,
+            io::ErrorKind::TimedOut => &mut self.timed_out,
+            // An end in the middle of a response is what a reset looks like from behind a proxy.
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => &mut self.reset,
+            io::ErrorKind::AddrNotAvailable => &mut self.ports_exhausted,
+            _ => &mut self.other,
+        };
+        *kind += 1;
+    }
+}
+
+impl From<&ExchangeOutcome> for ExchangeTotals {
+    fn from(outcome: &ExchangeOutcome) -> Self {
+        let latency = outcome.latency.summary();
+        Self {
+            transactions: outcome.transactions,
+            failed: outcome.failed,
+            not_sent: outcome.send_lag.as_ref().map(|_| outcome.not_sent),
+            latency,
+            histogram: latency.map(|_| outcome.latency.buckets()),
+            send_lag: outcome
+                .send_lag
+                .as_ref()
+                .and_then(LatencyHistogram::summary),
+        }
+    }
+}
+
+/// The measured time of a run, in ns of [`crate::clock`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    pub(crate) from_ns: u64,
+    /// `u64::MAX` if the run does not end by time.
+    pub(crate) to_ns: u64,
+}
+
+impl Window {
+    fn of(shared: &Shared) -> Self {
+        let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let from_ns = shared.began_ns.saturating_add(nanos(shared.test.warm_up.0));
+        let to_ns = match shared.test.extent {
+            Extent::Time(time) => from_ns.saturating_add(nanos(time.0)),
+            Extent::Bytes(_) | Extent::Count(_) => u64::MAX,
+        };
+        Self { from_ns, to_ns }
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, at_ns: u64) -> bool {
+        (self.from_ns..self.to_ns).contains(&at_ns)
+    }
+}
+
+/// Counts the transactions of one flow, and knows when there are enough.
+pub(crate) struct Tally<'a> {
+    shared: &'a Shared,
+    counters: &'a Counters,
+    request_bytes: u64,
+    pub(crate) window: Window,
+    to_begin: u64,
+    completed: u64,
+    pub(crate) outcome: ExchangeOutcome,
+}
+
+impl<'a> Tally<'a> {
+    pub(crate) fn new(shared: &'a Shared, flow: &'a FlowState, test: &ExchangeTest) -> Self {
+        Self {
+            shared,
+            counters: &flow.counters,
+            request_bytes: test.request_bytes,
+            window: Window::of(shared),
+            to_begin: match shared.test.extent {
+                Extent::Count(count) => count,
+                Extent::Time(_) | Extent::Bytes(_) => u64::MAX,
+            },
+            completed: 0,
+            outcome: ExchangeOutcome {
+                send_lag: test.rate_per_s.map(|_| LatencyHistogram::new()),
+                ..ExchangeOutcome::default()
+            },
+        }
+    }
+
+    /// Whether the run still wants a request that starts now.
+    #[inline]
+    pub(crate) fn wants(&self, now_ns: u64) -> bool {
+        self.to_begin > 0 && now_ns < self.window.to_ns && !self.is_stopped()
+    }
+
+    #[inline]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.shared.stop.is_requested()
+    }
+
+    /// Requests that are still to be begun: of a run that ends by count, else without end.
+    pub(crate) fn to_begin(&self) -> u64 {
+        self.to_begin
+    }
+
+    /// A request was begun. It ends as answered, failed or abandoned.
+    #[inline]
+    pub(crate) fn begun(&mut self) {
+        self.to_begin -= 1;
+    }
+
+    /// A request was sent at `now_ns`, though it could have been at `possible_ns`.
+    pub(crate) fn lagged(&mut self, intended_ns: u64, possible_ns: u64, now_ns: u64) {
+        if let Some(lag) = &mut self.outcome.send_lag
+            && self.window.has(intended_ns)
+        {
+            lag.record_ns(now_ns.saturating_sub(possible_ns.max(intended_ns)));
+        }
+    }
+
+    /// The request of `start_ns` has its whole response.
+    #[inline]
+    pub(crate) fn answered(&mut self, start_ns: u64, now_ns: u64) {
+        self.completed += 1;
+        self.counters
+            .set(self.completed * self.request_bytes, self.completed);
+        if self.window.has(start_ns) {
+            self.outcome.transactions += 1;
+            self.outcome.latency.record_ns(now_ns - start_ns);
+        }
+    }
+
+    /// The request of `start_ns` will have none.
+    pub(crate) fn failed(&mut self, start_ns: u64) {
+        if self.window.has(start_ns) {
+            self.outcome.failed += 1;
+        }
+    }
+
+    /// The connection ended, or the run did, with the request of `start_ns` under way. What a run that
+    /// was interrupted leaves under way has not failed.
+    pub(crate) fn abandoned(&mut self, start_ns: u64) {
+        if !self.is_stopped() || now_ns() >= self.window.to_ns {
+            self.failed(start_ns);
+        }
+    }
+
+    /// Counts the requests that `schedule` still has and that were due by now.
+    pub(crate) fn not_sent(&mut self, schedule: &OpenLoop) {
+        let until = self.window.to_ns.min(now_ns());
+        let overdue = schedule.overdue(self.window.from_ns, until);
+        self.outcome.not_sent = overdue.min(self.to_begin);
+    }
+
+    /// The account. An error that ended the flow goes along with what was counted until then, unless it is
+    /// only how a stop ends a blocked call.
+    pub(crate) fn end(mut self, result: io::Result<()>) -> WorkerEnd {
+        let now = now_ns();
+        self.counters.set_done(now);
+        let measured = now
+            .min(self.window.to_ns)
+            .saturating_sub(self.window.from_ns);
+        self.outcome.seconds = measured as f64 / 1e9;
+        WorkerEnd {
+            error: result.err().filter(|_| !self.is_stopped()),
+            exchange: Some(self.outcome),
+            ..WorkerEnd::default()
+        }
+    }
+}

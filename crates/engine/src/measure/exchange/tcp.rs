@@ -1,0 +1,117 @@
+//! Requests under way on a TCP connection: the responses come in order.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use linerate_core::plan::{ExchangeTest, MAX_DEPTH};
+use linerate_sys::poll::{self, Interest};
+
+use super::pipeline::Requests;
+use super::tally::Tally;
+use crate::clock::now_ns;
+use crate::measure::transfer::{PIECE, buffer};
+
+pub(super) struct TcpRequests<'a> {
+    socket: &'a TcpStream,
+    request_bytes: u64,
+    response_bytes: u64,
+    payload: Vec<u8>,
+    buffer: Vec<u8>,
+    /// Of the requests under way, the oldest first.
+    starts: VecDeque<u64>,
+    /// Bytes of requests begun that the kernel has not taken.
+    unsent: u64,
+    /// Bytes of the oldest request's response.
+    received: u64,
+}
+
+impl<'a> TcpRequests<'a> {
+    pub(super) fn new(socket: &'a TcpStream, test: &ExchangeTest) -> io::Result<Self> {
+        // Two ends that block in sending to each other wait for ever.
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            socket,
+            request_bytes: test.request_bytes,
+            response_bytes: test.response_bytes,
+            payload: buffer(PIECE),
+            buffer: buffer(PIECE),
+            starts: VecDeque::with_capacity(MAX_DEPTH as usize),
+            unsent: 0,
+            received: 0,
+        })
+    }
+}
+
+impl Requests for TcpRequests<'_> {
+    fn under_way(&self) -> usize {
+        self.starts.len()
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.unsent > 0
+    }
+
+    fn begin(&mut self, start_ns: u64, _: u64) -> io::Result<()> {
+        self.starts.push_back(start_ns);
+        self.unsent += self.request_bytes;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while self.unsent > 0 {
+            let length = self.unsent.min(PIECE) as usize;
+            match self.socket.write(&self.payload[..length]) {
+                Ok(n) => self.unsent -= n as u64,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, tally: &mut Tally<'_>) -> io::Result<bool> {
+        let n = match self.socket.read(&mut self.buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => n,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let now = now_ns();
+        self.received += n as u64;
+        while self.received >= self.response_bytes {
+            self.received -= self.response_bytes;
+            let Some(start) = self.starts.pop_front() else {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the peer sent more than was asked for",
+                ));
+            };
+            tally.answered(start, now);
+        }
+        Ok(true)
+    }
+
+    fn expire(&mut self, _: u64, _: &mut Tally<'_>) {
+        // TCP delivers, or ends the connection.
+    }
+
+    fn abandon(&mut self, tally: &mut Tally<'_>) {
+        self.starts
+            .drain(..)
+            .for_each(|start| tally.abandoned(start));
+    }
+
+    fn wait(&self, interest: Interest, timeout: Duration) -> io::Result<bool> {
+        poll::wait_ready(self.socket, interest, timeout)
+    }
+}

@@ -1,0 +1,186 @@
+//! Requests under way on a UDP flow: any of them, and any answer, may be lost or late.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use linerate_core::plan::{ExchangeTest, MAX_DEPTH};
+use linerate_sys::poll::{self, Interest};
+
+use super::pipeline::Requests;
+use super::tag::{Patience, SLICE, Tag};
+use super::tally::Tally;
+use crate::clock::now_ns;
+
+/// Sends a datagram. What an earlier one brought back as an ICMP error is not this one's.
+pub(super) fn send(socket: &UdpSocket, datagram: &[u8]) -> io::Result<()> {
+    loop {
+        match socket.send(datagram) {
+            Ok(_) => return Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::Interrupted
+                ) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether a receive that failed may be tried again: nothing there, or an ICMP error that told of a request
+/// that is lost.
+pub(super) fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock
+            | io::ErrorKind::TimedOut
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::ConnectionRefused
+    )
+}
+
+/// A request under way. Its sequence number is `generation × slots + slot`, so that the number in an answer
+/// leads to its slot.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    sequence: u64,
+    start_ns: u64,
+    sent_ns: u64,
+    busy: bool,
+}
+
+pub(super) struct UdpRequests<'a> {
+    socket: &'a UdpSocket,
+    tag: Tag,
+    patience: Patience,
+    request: Vec<u8>,
+    response: Vec<u8>,
+    /// A power of two of them, as what the tag holds is.
+    slots: Vec<Slot>,
+    /// The longest free first, so that a number comes round as late as it can.
+    free: VecDeque<u32>,
+    /// Slot whose request the kernel has not taken.
+    unsent: Option<u32>,
+    next_look_ns: u64,
+}
+
+impl<'a> UdpRequests<'a> {
+    pub(super) fn new(socket: &'a UdpSocket, test: &ExchangeTest) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let tag = Tag::of(test);
+        let depth = if test.rate_per_s.is_some() {
+            MAX_DEPTH
+        } else {
+            test.depth
+        };
+        let slots = u64::from(depth.next_power_of_two()).min(tag.most_under_way()) as u32;
+        Ok(Self {
+            socket,
+            tag,
+            patience: Patience::default(),
+            request: vec![0x5a; test.request_bytes as usize],
+            // One byte more, so that a longer datagram is not taken for a response.
+            response: vec![0; test.response_bytes as usize + 1],
+            slots: (0..slots)
+                .map(|slot| Slot {
+                    sequence: slot.into(),
+                    ..Slot::default()
+                })
+                .collect(),
+            free: (0..slots).collect(),
+            unsent: None,
+            next_look_ns: 0,
+        })
+    }
+
+    fn release(&mut self, slot: usize) -> Slot {
+        let stride = self.slots.len() as u64;
+        let entry = &mut self.slots[slot];
+        let was = *entry;
+        entry.busy = false;
+        entry.sequence = entry.sequence.wrapping_add(stride);
+        self.free.push_back(slot as u32);
+        was
+    }
+}
+
+impl Requests for UdpRequests<'_> {
+    fn under_way(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.unsent.is_some()
+    }
+
+    fn has_number(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    fn begin(&mut self, start_ns: u64, now_ns: u64) -> io::Result<()> {
+        let slot = self.free.pop_front().expect("asked has_number before");
+        let entry = &mut self.slots[slot as usize];
+        (entry.start_ns, entry.sent_ns, entry.busy) = (start_ns, now_ns, true);
+        self.unsent = Some(slot);
+        self.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let Some(slot) = self.unsent else {
+            return Ok(());
+        };
+        let sequence = self.slots[slot as usize].sequence;
+        self.tag.write(sequence, &mut self.request);
+        match send(self.socket, &self.request) {
+            Ok(()) => self.unsent = None,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, tally: &mut Tally<'_>) -> io::Result<bool> {
+        let n = match self.socket.recv(&mut self.response) {
+            Ok(n) => n,
+            Err(error) if is_passing(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if n + 1 != self.response.len() {
+            return Ok(true);
+        }
+        let slot = self.tag.read(&self.response) as usize & (self.slots.len() - 1);
+        let entry = self.slots[slot];
+        if entry.busy && self.tag.is(entry.sequence, &self.response) {
+            let now = now_ns();
+            self.patience.learn(now - entry.sent_ns);
+            self.release(slot);
+            tally.answered(entry.start_ns, now);
+        }
+        Ok(true)
+    }
+
+    fn expire(&mut self, now_ns: u64, tally: &mut Tally<'_>) {
+        if now_ns < self.next_look_ns {
+            return;
+        }
+        self.next_look_ns = now_ns + SLICE.as_nanos() as u64;
+        let limit = self.patience.limit_ns();
+        for slot in 0..self.slots.len() {
+            let entry = self.slots[slot];
+            if entry.busy && now_ns - entry.sent_ns > limit && self.unsent != Some(slot as u32) {
+                tally.failed(self.release(slot).start_ns);
+            }
+        }
+    }
+
+    fn abandon(&mut self, tally: &mut Tally<'_>) {
+        for entry in self.slots.iter().filter(|entry| entry.busy) {
+            tally.abandoned(entry.start_ns);
+        }
+    }
+
+    fn wait(&self, interest: Interest, timeout: Duration) -> io::Result<bool> {
+        poll::wait_ready(self.socket, interest, timeout)
+    }
+}

@@ -1,0 +1,136 @@
+//! A flow: its socket, and the counters that its worker alone writes.
+
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+
+use linerate_core::plan::{Direction, Test, Traffic};
+
+/// Which end of the session this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+/// A bound data socket.
+#[derive(Debug)]
+pub(crate) enum FlowSocket {
+    Tcp(TcpStream),
+    /// Connected to the peer's address.
+    Udp(UdpSocket),
+}
+
+impl FlowSocket {
+    pub(crate) fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        match self {
+            Self::Tcp(stream) => (stream.local_addr().ok(), stream.peer_addr().ok()),
+            Self::Udp(socket) => (socket.local_addr().ok(), socket.peer_addr().ok()),
+        }
+    }
+}
+
+/// A data socket with its place in the test.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) id: u32,
+    pub(crate) socket: FlowSocket,
+}
+
+/// Which way flow `id` of `test` carries its payload: up first, then down. Requests go up.
+pub(crate) fn flow_direction(test: &Test, id: u32) -> Direction {
+    match (&test.traffic, test.direction) {
+        (Traffic::Stream(_), Direction::Both) if id >= test.streams => Direction::Down,
+        (Traffic::Stream(_), Direction::Both) => Direction::Up,
+        (Traffic::Stream(_), direction) => direction,
+        (Traffic::Rr(_) | Traffic::Crr(_), _) => Direction::Up,
+    }
+}
+
+/// Whether `side` sends the payload of a flow in `direction`.
+pub(crate) fn sends(side: Side, direction: Direction) -> bool {
+    matches!(
+        (side, direction),
+        (Side::Client, Direction::Up) | (Side::Server, Direction::Down)
+    )
+}
+
+/// Figures of a flow while it runs. One writer (the worker), any reader; a cache line of its own, so
+/// that flows do not slow each other down.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Counters {
+    bytes: AtomicU64,
+    messages: AtomicU64,
+    last_ns: AtomicU64,
+    paced_ns: AtomicU64,
+    corrupted: AtomicU64,
+    tid: AtomicI32,
+    done: AtomicBool,
+}
+
+impl Counters {
+    /// Sets the totals. Plain stores: there is one writer, and a locked add costs more than a message.
+    #[inline]
+    pub(crate) fn set(&self, bytes: u64, messages: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.messages.store(messages, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn messages(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    /// When payload last moved, by [`crate::clock`]; `None` before a worker has said so.
+    pub(crate) fn last_ns(&self) -> Option<u64> {
+        Some(self.last_ns.load(Ordering::Acquire)).filter(|ns| *ns != 0)
+    }
+
+    /// Time that the application's own limit kept the worker idle.
+    pub(crate) fn paced_ns(&self) -> u64 {
+        self.paced_ns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_paced_ns(&self, ns: u64) {
+        self.paced_ns.store(
+            self.paced_ns.load(Ordering::Relaxed) + ns,
+            Ordering::Relaxed,
+        );
+    }
+
+    pub(crate) fn corrupted(&self) -> u64 {
+        self.corrupted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_corrupted(&self, bytes: u64) {
+        self.corrupted.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Thread that works on the flow; 0 before it runs.
+    pub(crate) fn tid(&self) -> i32 {
+        self.tid.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_tid(&self, tid: i32) {
+        self.tid.store(tid, Ordering::Release);
+    }
+
+    /// Payload moved now; for workers that do not know which is their last.
+    pub(crate) fn touch(&self, now_ns: u64) {
+        self.last_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_done(&self, now_ns: u64) {
+        if self.last_ns().is_none() {
+            self.touch(now_ns);
+        }
+        self.done.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+}

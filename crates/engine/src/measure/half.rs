@@ -1,0 +1,396 @@
+//! One end's half of a run: its workers, its sampler, and the account that they leave.
+
+use std::io;
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use linerate_core::plan::{Direction, Test, Traffic};
+use linerate_core::record::{Caveat, CaveatKind, HostFacts};
+use linerate_core::wire::message::{FlowHalf, HalfReport, Progress, UdpReceived, UdpSent};
+use linerate_sys::thread::{self as sys_thread, CpuUsage};
+
+use super::exchange::{self, ExchangeOutcome};
+use super::flow::{Counters, Flow, FlowSocket, Side, flow_direction, sends};
+use super::sampler::{self, Course};
+use super::source::FlowSource;
+use super::{crr, stream, udp, whole};
+use crate::clock::now_ns;
+use crate::stop::Stop;
+
+/// A flow of a running test.
+pub(crate) struct FlowState {
+    pub(crate) id: u32,
+    pub(crate) direction: Direction,
+    pub(crate) sends: bool,
+    /// `None` where connections come and go within the run.
+    pub(crate) socket: Option<FlowSocket>,
+    pub(crate) counters: Counters,
+}
+
+/// What workers, sampler and controller of a half share.
+pub(crate) struct Shared {
+    pub(crate) side: Side,
+    pub(crate) test: Test,
+    pub(crate) flows: Vec<FlowState>,
+    pub(crate) source: FlowSource,
+    pub(crate) stop: Stop,
+    pub(crate) began_ns: u64,
+    finished: AtomicBool,
+    working: AtomicU64,
+}
+
+impl Shared {
+    /// Whether no worker has anything left to do.
+    pub(crate) fn all_done(&self) -> bool {
+        self.working.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn counters(&self) -> Vec<&Counters> {
+        self.flows.iter().map(|flow| &flow.counters).collect()
+    }
+}
+
+/// What a worker leaves behind its counters.
+#[derive(Default)]
+pub(crate) struct WorkerEnd {
+    /// How it handed over or took its bytes.
+    pub(crate) method: &'static str,
+    pub(crate) udp_sent: Option<UdpSent>,
+    pub(crate) udp_received: Option<UdpReceived>,
+    pub(crate) exchange: Option<ExchangeOutcome>,
+    /// What ended it early, where there is an account all the same.
+    pub(crate) error: Option<io::Error>,
+}
+
+struct Worked {
+    end: io::Result<WorkerEnd>,
+    usage: CpuUsage,
+}
+
+/// A running half.
+pub(crate) struct Half {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<Worked>>,
+    sampler: JoinHandle<Course>,
+}
+
+/// The account of a half, and what only a client's workers know.
+pub(crate) struct HalfEnd {
+    pub(crate) report: HalfReport,
+    pub(crate) exchange: Option<ExchangeOutcome>,
+    pub(crate) cut_short: bool,
+}
+
+impl Half {
+    /// Starts the workers and the sampler. `flows` are the bound sockets; workloads whose connections
+    /// come and go have none and take theirs from `source`.
+    ///
+    /// # Errors
+    /// A thread could not be started.
+    pub(crate) fn start(
+        side: Side,
+        test: &Test,
+        flows: Vec<Flow>,
+        source: FlowSource,
+    ) -> io::Result<Self> {
+        let flows = flow_states(side, test, flows);
+        let shared = Arc::new(Shared {
+            side,
+            test: test.clone(),
+            working: AtomicU64::new(flows.len() as u64),
+            flows,
+            source,
+            stop: Stop::new(),
+            began_ns: now_ns(),
+            finished: AtomicBool::new(false),
+        });
+        let sampler = {
+            let shared = Arc::clone(&shared);
+            thread::Builder::new()
+                .name("sampler".into())
+                .spawn(move || {
+                    let course = sampler::watch(&shared);
+                    shared.finished.store(true, Ordering::Release);
+                    course
+                })?
+        };
+        let mut half = Self {
+            workers: Vec::with_capacity(shared.flows.len()),
+            sampler,
+            shared,
+        };
+        for index in 0..half.shared.flows.len() {
+            match half.spawn_worker(index) {
+                Ok(worker) => half.workers.push(worker),
+                Err(error) => {
+                    half.request_stop();
+                    wake(&half.shared);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(half)
+    }
+
+    fn spawn_worker(&self, index: usize) -> io::Result<JoinHandle<Worked>> {
+        let shared = Arc::clone(&self.shared);
+        let sampler = self.sampler.thread().clone();
+        thread::Builder::new()
+            .name(format!("flow-{}", shared.flows[index].id))
+            .spawn(move || {
+                let flow = &shared.flows[index];
+                flow.counters.set_tid(sys_thread::thread_id() as i32);
+                let end = work(&shared, flow);
+                if !flow.counters.is_done() {
+                    flow.counters.set_done(now_ns());
+                }
+                shared.working.fetch_sub(1, Ordering::AcqRel);
+                sampler.unpark();
+                Worked {
+                    end,
+                    usage: CpuUsage::of_thread(),
+                }
+            })
+    }
+
+    /// What has arrived so far.
+    pub(crate) fn progress(&self) -> Progress {
+        let received = self.shared.flows.iter().filter(|flow| !flow.sends);
+        Progress {
+            at_s: Duration::from_nanos(now_ns() - self.shared.began_ns).as_secs_f64(),
+            received_bytes: received.map(|flow| flow.counters.bytes()).sum(),
+        }
+    }
+
+    /// Messages or transactions so far.
+    pub(crate) fn messages(&self) -> u64 {
+        self.shared
+            .flows
+            .iter()
+            .map(|f| f.counters.messages())
+            .sum()
+    }
+
+    /// Whether the measured time is over, or every worker is done.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.shared.finished.load(Ordering::Acquire)
+    }
+
+    /// Whether no worker has anything left to do.
+    pub(crate) fn all_done(&self) -> bool {
+        self.shared.all_done()
+    }
+
+    /// Whether every sender of this end has sent all that it was to.
+    pub(crate) fn all_sent(&self) -> bool {
+        let mut senders = self.shared.flows.iter().filter(|flow| flow.sends);
+        senders.all(|flow| flow.counters.is_done())
+    }
+
+    /// Asks the workers to stop, without waking those that are blocked: an error that one meets from
+    /// now on is how it ends.
+    pub(crate) fn request_stop(&self) {
+        self.shared.stop.request();
+        self.sampler.thread().unpark();
+    }
+
+    /// Stops and hands in the account. `facts` go into the report.
+    pub(crate) fn stop(self, facts: HostFacts) -> HalfEnd {
+        self.request_stop();
+        let course = joined(self.sampler);
+        wake(&self.shared);
+        let worked = self.workers.into_iter().map(joined).collect();
+        account(&self.shared, course, worked, facts)
+    }
+}
+
+/// Ends the calls that workers are blocked in.
+fn wake(shared: &Shared) {
+    for flow in &shared.flows {
+        if let Some(FlowSocket::Tcp(stream)) = &flow.socket {
+            // A socket that the peer has closed cannot be shut down, and need not be.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// A thread's result; its panic goes on here, where it is not lost.
+fn joined<T>(thread: JoinHandle<T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn flow_states(side: Side, test: &Test, flows: Vec<Flow>) -> Vec<FlowState> {
+    let mut sockets: Vec<Option<FlowSocket>> = (0..test.flows()).map(|_| None).collect();
+    for flow in flows {
+        if let Some(slot) = sockets.get_mut(flow.id as usize) {
+            *slot = Some(flow.socket);
+        }
+    }
+    (0..)
+        .zip(sockets)
+        .map(|(id, socket)| {
+            let direction = flow_direction(test, id);
+            FlowState {
+                id,
+                direction,
+                sends: sends(side, direction),
+                socket,
+                counters: Counters::default(),
+            }
+        })
+        .collect()
+}
+
+/// Runs the worker that the test, the side and the socket ask for.
+fn work(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
+    match (&shared.test.traffic, &flow.socket, shared.side) {
+        (Traffic::Stream(test), Some(FlowSocket::Tcp(socket)), _) => {
+            let job = stream::Job {
+                test: &shared.test,
+                stream: test,
+                counters: &flow.counters,
+                stop: &shared.stop,
+            };
+            let method = if flow.sends {
+                stream::send(&job, socket)?
+            } else {
+                stream::receive(&job, socket)?
+            };
+            Ok(WorkerEnd {
+                method,
+                ..WorkerEnd::default()
+            })
+        }
+        (Traffic::Stream(test), Some(FlowSocket::Udp(socket)), _) if flow.sends => {
+            udp::send(shared, flow, test, socket)
+        }
+        (Traffic::Stream(test), Some(FlowSocket::Udp(socket)), _) => {
+            udp::receive(shared, flow, test, socket)
+        }
+        (Traffic::Stream(test), None, _) => whole::run(shared, flow, test),
+        (Traffic::Rr(test), Some(socket), Side::Client) => {
+            exchange::request(shared, flow, test, socket)
+        }
+        (Traffic::Rr(test), Some(socket), Side::Server) => {
+            exchange::respond(shared, flow, test, socket)
+        }
+        (Traffic::Crr(test), _, Side::Client) => crr::request(shared, flow, test),
+        (Traffic::Crr(test), _, Side::Server) => crr::respond(shared, flow, test),
+        (Traffic::Rr(_), None, _) => Err(io::ErrorKind::NotConnected.into()),
+    }
+}
+
+fn account(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: HostFacts) -> HalfEnd {
+    let usage: Vec<CpuUsage> = worked.iter().map(|worked| worked.usage).collect();
+    let mut report = HalfReport {
+        end: course.meter.report(&usage),
+        facts: Box::new(facts),
+        ..HalfReport::default()
+    };
+    let percents = course.meter.thread_percents();
+    let mut exchange = ExchangeOutcome::default();
+    for (index, worked) in worked.into_iter().enumerate() {
+        let flow = &shared.flows[index];
+        let end = worked.end.unwrap_or_else(|error| {
+            report.caveats.push(lost_flow(flow, &error));
+            WorkerEnd::default()
+        });
+        if let Some(error) = &end.error {
+            report.caveats.push(lost_flow(flow, error));
+        }
+        if !end.method.is_empty() {
+            report.end.method = Some(end.method.to_owned());
+        }
+        if let Some(outcome) = &end.exchange {
+            exchange.merge(outcome);
+        }
+        let mut half = flow_half(shared, flow, &mut course, index, end);
+        half.thread_percent = percents.get(index).copied().unwrap_or_default();
+        report.flows.push(half);
+    }
+    report.caveats.extend(exchange.failures.caveat());
+    HalfEnd {
+        report,
+        exchange: (shared.side == Side::Client).then_some(exchange),
+        cut_short: course.cut_short,
+    }
+}
+
+fn lost_flow(flow: &FlowState, error: &io::Error) -> Caveat {
+    Caveat::new(
+        CaveatKind::Partial,
+        format!("flow {} ended early: {error}", flow.id),
+        "run it again; if it recurs, look for a device on the path that resets connections",
+    )
+}
+
+fn flow_half(
+    shared: &Shared,
+    flow: &FlowState,
+    course: &mut Course,
+    index: usize,
+    end: WorkerEnd,
+) -> FlowHalf {
+    let totals = std::mem::take(&mut course.flows[index]);
+    let (tcp, samples) = match course.probes[index].take() {
+        Some(probe) => probe.evidence(totals.bytes),
+        None => (None, Vec::new()),
+    };
+    let (local, remote) = flow
+        .socket
+        .as_ref()
+        .map_or((None, None), FlowSocket::addresses);
+    let text = |address: Option<std::net::SocketAddr>| {
+        address.map_or_else(String::new, |address| address.to_string())
+    };
+    let mut totals = (totals.bytes, totals.messages, totals.steps);
+    if let (Some(received), Traffic::Stream(test)) = (&end.udp_received, &shared.test.traffic) {
+        // Of the measured phase, by the sender's own mark: the receiver's clock says nothing of it.
+        totals.1 = received.received;
+        totals.0 = received.received * test.message_bytes;
+    }
+    let verified = matches!(&shared.test.traffic, Traffic::Stream(test) if test.verify);
+    FlowHalf {
+        id: flow.id,
+        direction: flow.direction,
+        sends: flow.sends,
+        local: text(local),
+        remote: text(remote),
+        bytes: totals.0,
+        messages: totals.1,
+        seconds: Duration::from_nanos(course.measured_ns).as_secs_f64(),
+        steps: totals
+            .2
+            .into_iter()
+            .map(|(ns, bytes)| (ns / 1000, bytes))
+            .collect(),
+        tcp,
+        samples,
+        udp_sent: end.udp_sent,
+        udp_received: end.udp_received,
+        corrupted_bytes: (verified && !flow.sends).then(|| flow.counters.corrupted()),
+        thread_percent: 0.0,
+    }
+}
+
+#[cfg(test)]
+impl Shared {
+    /// A half without threads, for a test that calls the worker of its one flow itself.
+    pub(crate) fn alone(side: Side, test: &Test, source: FlowSource) -> Self {
+        Self {
+            side,
+            test: test.clone(),
+            flows: flow_states(side, test, Vec::new()),
+            source,
+            stop: Stop::new(),
+            began_ns: now_ns(),
+            finished: AtomicBool::new(false),
+            working: AtomicU64::new(1),
+        }
+    }
+}

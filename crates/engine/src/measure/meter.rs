@@ -1,0 +1,268 @@
+//! What the host spends while a test runs: read at the beginning and at the end of the measured time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use linerate_core::record::{CpuSeconds, EndReport};
+use linerate_sys::proc::counters::ProtocolCounters;
+use linerate_sys::proc::softnet::{self, SoftnetCpu};
+use linerate_sys::proc::stat::{CpuStat, CpuStatReader, ticks_to_duration};
+use linerate_sys::thread::{CpuUsage, SchedTimes, SchedTimesReader};
+
+use super::flow::Counters;
+
+/// Counters worth a line in the record; the rest of some four hundred only swell it.
+const COUNTERS: [&str; 34] = [
+    "TcpRetransSegs",
+    "TcpInErrs",
+    "TcpInCsumErrors",
+    "TcpOutRsts",
+    "TcpEstabResets",
+    "TcpAttemptFails",
+    "TcpExtListenOverflows",
+    "TcpExtListenDrops",
+    "TcpExtTCPLostRetransmit",
+    "TcpExtTCPFastRetrans",
+    "TcpExtTCPSlowStartRetrans",
+    "TcpExtTCPTimeouts",
+    "TcpExtTCPLossProbes",
+    "TcpExtTCPSynRetrans",
+    "TcpExtTCPBacklogDrop",
+    "TcpExtTCPRcvQDrop",
+    "TcpExtTCPRcvCollapsed",
+    "TcpExtPruneCalled",
+    "TcpExtTCPOFODrop",
+    "TcpExtTCPZeroWindowDrop",
+    "TcpExtTCPFromZeroWindowAdv",
+    "TcpExtTCPToZeroWindowAdv",
+    "TcpExtTCPDSACKRecv",
+    "TcpExtTCPMemoryPressures",
+    "TcpExtTCPAutoCorking",
+    "UdpInErrors",
+    "UdpRcvbufErrors",
+    "UdpSndbufErrors",
+    "UdpInCsumErrors",
+    "UdpNoPorts",
+    "IpInDiscards",
+    "IpOutDiscards",
+    "IpFragFails",
+    "IpReasmFails",
+];
+
+/// A worker thread that is looked at from the sampler's.
+struct ThreadMeter {
+    reader: Option<SchedTimesReader>,
+    begin: SchedTimes,
+    end: SchedTimes,
+    paced_begin_ns: u64,
+    paced_end_ns: u64,
+}
+
+/// Reads the host's and the threads' figures twice and takes the difference.
+pub(crate) struct Meter {
+    stat: Option<CpuStatReader>,
+    begin: HostReading,
+    end: HostReading,
+    threads: Vec<ThreadMeter>,
+}
+
+#[derive(Default)]
+struct HostReading {
+    at_ns: u64,
+    cpu: CpuStat,
+    softnet: Option<Vec<SoftnetCpu>>,
+    counters: Option<ProtocolCounters>,
+}
+
+impl Meter {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            stat: CpuStatReader::open().ok(),
+            begin: HostReading::default(),
+            end: HostReading::default(),
+            threads: (0..workers)
+                .map(|_| ThreadMeter {
+                    reader: None,
+                    begin: SchedTimes::default(),
+                    end: SchedTimes::default(),
+                    paced_begin_ns: 0,
+                    paced_end_ns: 0,
+                })
+                .collect(),
+        }
+    }
+
+    /// The measured time begins. Called again, it begins anew.
+    pub(crate) fn begin(&mut self, now_ns: u64, workers: &[&Counters]) {
+        self.begin = read_host(self.stat.as_mut(), now_ns);
+        for (thread, counters) in self.threads.iter_mut().zip(workers) {
+            thread.begin = thread.read(counters);
+            thread.paced_begin_ns = counters.paced_ns();
+        }
+    }
+
+    /// The measured time ends.
+    pub(crate) fn end(&mut self, now_ns: u64, workers: &[&Counters]) {
+        self.end = read_host(self.stat.as_mut(), now_ns);
+        for (thread, counters) in self.threads.iter_mut().zip(workers) {
+            // A thread that has ended can no longer be read: its last figures stand.
+            thread.end = thread.read(counters);
+            thread.paced_end_ns = counters.paced_ns();
+        }
+    }
+
+    /// Reads the threads on the way, so that one that ends leaves its figures.
+    pub(crate) fn touch(&mut self, workers: &[&Counters]) {
+        for (thread, counters) in self.threads.iter_mut().zip(workers) {
+            thread.end = thread.read(counters);
+        }
+    }
+
+    /// Share of one CPU that each worker had, percent.
+    pub(crate) fn thread_percents(&self) -> Vec<f64> {
+        let wall = self.wall();
+        self.threads
+            .iter()
+            .map(|thread| percent(thread.end.since(&thread.begin).on_cpu, wall))
+            .collect()
+    }
+
+    fn wall(&self) -> Duration {
+        Duration::from_nanos(self.end.at_ns.saturating_sub(self.begin.at_ns))
+    }
+
+    /// What was spent from `begin` to `end`. `whole_life` is each worker's CPU time from its own mouth:
+    /// it tells user from system, which the kernel does not tell of another thread to the nanosecond.
+    pub(crate) fn report(&self, whole_life: &[CpuUsage]) -> EndReport {
+        let wall = self.wall();
+        let passed: Vec<SchedTimes> = self
+            .threads
+            .iter()
+            .map(|thread| thread.end.since(&thread.begin))
+            .collect();
+        let on_cpu: Duration = passed.iter().map(|times| times.on_cpu).sum();
+        let mut report = EndReport {
+            cpu_seconds: split(on_cpu, whole_life),
+            ..EndReport::default()
+        };
+        if let Some(count) = std::num::NonZero::new(passed.len() as u32)
+            && !wall.is_zero()
+        {
+            let delay: Duration = passed.iter().map(|times| times.run_delay).sum();
+            let paced: Duration = self
+                .threads
+                .iter()
+                .map(|t| Duration::from_nanos(t.paced_end_ns.saturating_sub(t.paced_begin_ns)))
+                .sum();
+            let blocked = (wall * count.get()).saturating_sub(on_cpu + delay + paced);
+            report.blocked_us = Some(micros(blocked / count.get()));
+            report.run_delay_us = Some(micros(delay / count.get()));
+            report.paced_us = Some(micros(paced / count.get()));
+            report.busiest_thread_percent = passed
+                .iter()
+                .map(|times| percent(times.on_cpu, wall))
+                .max_by(f64::total_cmp);
+        }
+        self.report_host(&mut report);
+        report
+    }
+
+    fn report_host(&self, report: &mut EndReport) {
+        let passed = self.end.cpu.total.since(&self.begin.cpu.total);
+        report.cpus = self.end.cpu.cpus.len() as u32;
+        report.host_cpu_percent = passed.share(passed.busy()).map(|share| share * 100.0);
+        report.steal_percent = passed.share(passed.steal).map(|share| share * 100.0);
+        report.busiest_core_percent = self
+            .end
+            .cpu
+            .busiest_since(&self.begin.cpu)
+            .map(|(_, share)| share * 100.0);
+        if passed.total() > 0 {
+            report.softirq_seconds = Some(ticks_to_duration(passed.softirq).as_secs_f64());
+        }
+        if let (Some(begin), Some(end)) = (&self.begin.softnet, &self.end.softnet) {
+            let passed = end.iter().filter_map(|cpu| {
+                let earlier = begin.iter().find(|other| other.cpu == cpu.cpu)?;
+                Some(cpu.since(earlier))
+            });
+            let (dropped, squeezed) = passed.fold((0, 0), |(dropped, squeezed), cpu| {
+                (
+                    dropped + u64::from(cpu.dropped),
+                    squeezed + u64::from(cpu.time_squeeze),
+                )
+            });
+            report.softnet_dropped = Some(dropped);
+            report.softnet_squeezed = Some(squeezed);
+        }
+        if let (Some(begin), Some(end)) = (&self.begin.counters, &self.end.counters) {
+            report.counters = changed(begin, end);
+        }
+    }
+}
+
+impl ThreadMeter {
+    fn read(&mut self, counters: &Counters) -> SchedTimes {
+        if self.reader.is_none()
+            && let Ok(tid) = u32::try_from(counters.tid())
+            && tid > 0
+        {
+            self.reader = SchedTimesReader::open(tid).ok();
+        }
+        self.reader
+            .as_mut()
+            .and_then(|reader| reader.read().ok())
+            .unwrap_or(self.end)
+    }
+}
+
+fn read_host(stat: Option<&mut CpuStatReader>, now_ns: u64) -> HostReading {
+    let mut cpu = CpuStat::default();
+    if let Some(stat) = stat
+        && stat.read(&mut cpu).is_err()
+    {
+        cpu = CpuStat::default();
+    }
+    HostReading {
+        at_ns: now_ns,
+        cpu,
+        softnet: softnet::read().ok(),
+        counters: ProtocolCounters::read().ok(),
+    }
+}
+
+fn changed(begin: &ProtocolCounters, end: &ProtocolCounters) -> BTreeMap<String, u64> {
+    let delta = end.delta(begin);
+    COUNTERS
+        .iter()
+        .filter_map(|name| {
+            let grown = u64::try_from(*delta.get(*name)?).ok()?;
+            Some(((*name).to_owned(), grown))
+        })
+        .collect()
+}
+
+fn split(on_cpu: Duration, whole_life: &[CpuUsage]) -> CpuSeconds {
+    let user: Duration = whole_life.iter().map(|usage| usage.user).sum();
+    let system: Duration = whole_life.iter().map(|usage| usage.system).sum();
+    let total = (user + system).as_secs_f64();
+    let share = if total > 0.0 {
+        user.as_secs_f64() / total
+    } else {
+        0.0
+    };
+    CpuSeconds {
+        user: on_cpu.as_secs_f64() * share,
+        system: on_cpu.as_secs_f64() * (1.0 - share),
+    }
+}
+
+fn percent(part: Duration, whole: Duration) -> f64 {
+    if whole.is_zero() {
+        return 0.0;
+    }
+    100.0 * part.as_secs_f64() / whole.as_secs_f64()
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,15 @@
+//! Running a test: workers, sampler, evidence.
+
+mod crr;
+mod exchange;
+pub(crate) mod flow;
+pub(crate) mod half;
+mod meter;
+mod sampler;
+pub(crate) mod source;
+mod stream;
+mod tcp;
+mod transfer;
+mod udp;
+mod whole;
+pub(crate) mod window;

@@ -1,0 +1,197 @@
+//! Looks at a running test from the side: totals at each step, the kernel's evidence, the host's time.
+//!
+//! The workers know nothing of time. The sampler decides when the measured time begins (the warm-up
+//! after the start) and ends, and takes the counters at those two moments.
+
+use std::thread;
+use std::time::Duration;
+
+use linerate_core::plan::Extent;
+
+use super::half::Shared;
+use super::meter::Meter;
+use super::tcp::TcpProbe;
+use crate::clock::now_ns;
+
+/// Between two looks at TCP and at the counters, unless the interval or the run is shorter.
+const STEP: Duration = Duration::from_millis(100);
+/// Entries of a course before every second one is dropped and the step doubled.
+pub(crate) const MAX_STEPS: usize = 1000;
+/// Between two looks in the warm-up at what is to be held.
+const SETTLE_NS: u64 = 5_000_000;
+/// Longest sleep without looking at the stop flag.
+const SLICE_NS: u64 = 20_000_000;
+
+/// Totals of a flow, cumulative, so that dropping entries merges their neighbours.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FlowCourse {
+    /// (ns since the measured time began, bytes since then).
+    pub(crate) steps: Vec<(u64, u64)>,
+    begin: (u64, u64),
+    pub(crate) bytes: u64,
+    pub(crate) messages: u64,
+}
+
+/// What the sampler leaves.
+pub(crate) struct Course {
+    pub(crate) flows: Vec<FlowCourse>,
+    pub(crate) probes: Vec<Option<TcpProbe>>,
+    pub(crate) meter: Meter,
+    /// Length of the measured time, ns.
+    pub(crate) measured_ns: u64,
+    /// The run was stopped before its end.
+    pub(crate) cut_short: bool,
+}
+
+/// Runs until the measured time is over and says so in `shared`; the result is the course of the run.
+pub(crate) fn watch(shared: &Shared) -> Course {
+    let test = &shared.test;
+    let window = test.options.receive_window_bytes.map(|window| window.0);
+    let mut course = Course {
+        flows: vec![FlowCourse::default(); shared.flows.len()],
+        probes: shared
+            .flows
+            .iter()
+            .map(|flow| TcpProbe::new(flow, window))
+            .collect(),
+        meter: Meter::new(shared.flows.len()),
+        measured_ns: 0,
+        cut_short: false,
+    };
+    let warm_up = nanos(test.warm_up.0);
+    let mut begin_ns = shared.began_ns + warm_up;
+    while now_ns() < begin_ns && !shared.all_done() {
+        for probe in course.probes.iter_mut().flatten() {
+            probe.settle();
+        }
+        if !sleep_until(begin_ns.min(now_ns() + SETTLE_NS), shared) {
+            // Stopped in the warm-up: what there is counts from here, so that it is at least consistent.
+            begin_ns = now_ns();
+        }
+    }
+    course.begin(shared, begin_ns, warm_up == 0);
+    let end_ns = match test.extent {
+        Extent::Time(time) => begin_ns.saturating_add(nanos(time.0)),
+        Extent::Bytes(_) | Extent::Count(_) => u64::MAX,
+    };
+    let mut step = first_step(shared);
+    let mut next = begin_ns + step;
+    loop {
+        let whole = sleep_until(next.min(end_ns), shared);
+        let now = now_ns();
+        if now >= end_ns || shared.all_done() || !whole {
+            course.end(shared, begin_ns, now);
+            course.cut_short = now < end_ns && !shared.all_done();
+            return course;
+        }
+        course.step(shared, begin_ns, now);
+        if course.thin_out() {
+            step *= 2;
+        }
+        next = now.max(next) + step;
+    }
+}
+
+fn first_step(shared: &Shared) -> u64 {
+    let interval = nanos(shared.test.interval.0);
+    let of_run = match shared.test.extent {
+        // Short runs get twenty looks.
+        Extent::Time(time) => nanos(time.0) / 20,
+        Extent::Bytes(_) | Extent::Count(_) => u64::MAX,
+    };
+    nanos(STEP).min(interval).min(of_run).max(1_000_000)
+}
+
+/// False if the run was stopped before `at_ns`; true at once when all workers are done.
+fn sleep_until(at_ns: u64, shared: &Shared) -> bool {
+    loop {
+        if shared.stop.is_requested() {
+            return false;
+        }
+        let now = now_ns();
+        if now >= at_ns || shared.all_done() {
+            return true;
+        }
+        // A worker that ends wakes the sampler, so that a short transfer is not rounded up to a slice.
+        thread::park_timeout(Duration::from_nanos((at_ns - now).min(SLICE_NS)));
+    }
+}
+
+impl Course {
+    fn begin(&mut self, shared: &Shared, now: u64, from_zero: bool) {
+        for (course, flow) in self.flows.iter_mut().zip(&shared.flows) {
+            // Without a warm-up all counts: also what moved before this thread first ran.
+            if !from_zero {
+                course.begin = (flow.counters.bytes(), flow.counters.messages());
+            }
+        }
+        for probe in self.probes.iter_mut().flatten() {
+            probe.begin(now);
+        }
+        self.meter.begin(now, &shared.counters());
+    }
+
+    fn step(&mut self, shared: &Shared, begin_ns: u64, now: u64) {
+        for (course, flow) in self.flows.iter_mut().zip(&shared.flows) {
+            let bytes = flow.counters.bytes() - course.begin.0;
+            course.steps.push((now - begin_ns, bytes));
+        }
+        for probe in self.probes.iter_mut().flatten() {
+            probe.sample(now - begin_ns);
+        }
+        self.meter.touch(&shared.counters());
+    }
+
+    fn end(&mut self, shared: &Shared, begin_ns: u64, now: u64) {
+        // Totals first: the rest takes its time while the workers go on.
+        for (course, flow) in self.flows.iter_mut().zip(&shared.flows) {
+            course.bytes = flow.counters.bytes() - course.begin.0;
+            course.messages = flow.counters.messages() - course.begin.1;
+        }
+        let last = shared
+            .flows
+            .iter()
+            .filter_map(|f| f.counters.last_ns())
+            .max();
+        let end = match (last, shared.test.extent) {
+            // A counted transfer ends with its last byte, not when somebody looks.
+            (Some(last), Extent::Bytes(_) | Extent::Count(_)) => last.clamp(begin_ns, now),
+            _ => now,
+        };
+        self.measured_ns = end.saturating_sub(begin_ns);
+        for course in &mut self.flows {
+            course.steps.push((self.measured_ns, course.bytes));
+        }
+        for probe in self.probes.iter_mut().flatten() {
+            probe.end(self.measured_ns);
+        }
+        self.meter.end(end, &shared.counters());
+    }
+
+    /// Drops every second entry when there are too many; says whether it did.
+    fn thin_out(&mut self) -> bool {
+        if self.flows.first().is_none_or(|f| f.steps.len() < MAX_STEPS) {
+            return false;
+        }
+        for course in &mut self.flows {
+            keep_every_second(&mut course.steps);
+        }
+        for probe in self.probes.iter_mut().flatten() {
+            probe.thin_out();
+        }
+        true
+    }
+}
+
+/// Keeps the second, fourth, … entry: with cumulative totals that merges each pair.
+pub(crate) fn keep_every_second<T>(entries: &mut Vec<T>) {
+    let mut index = 0;
+    entries.retain(|_| {
+        index += 1;
+        index % 2 == 0
+    });
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

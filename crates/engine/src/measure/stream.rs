@@ -1,0 +1,333 @@
+//! The two ends of a TCP bulk transfer. One thread for each flow, blocking calls, nothing in the loop
+//! but the call itself, the counters and the stop flag.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use linerate_core::pace::Pacer;
+use linerate_core::plan::{Extent, ReceiveMethod, SendMethod, StreamTest, Test};
+use linerate_core::units::BitRate;
+use linerate_core::wire::Pattern;
+use linerate_sys::splice::{self, Discard, Sendfile, Vmsplice};
+
+use super::flow::Counters;
+use crate::clock::now_ns;
+use crate::stop::Stop;
+
+/// Smallest buffer of a receiver: small messages are not read one by one, as no ordinary receiver would.
+const READ_BUFFER: usize = 128 << 10;
+/// Largest: more does not fit the cache and is slower.
+const MAX_READ_BUFFER: usize = 1 << 20;
+
+/// What a worker is told.
+pub(crate) struct Job<'a> {
+    pub(crate) test: &'a Test,
+    pub(crate) stream: &'a StreamTest,
+    pub(crate) counters: &'a Counters,
+    pub(crate) stop: &'a Stop,
+}
+
+/// How the bytes of a message reach the kernel.
+trait Source {
+    /// Hands over bytes from stream position `position` on, at most `length`.
+    fn send(&mut self, socket: &TcpStream, position: u64, length: usize) -> io::Result<usize>;
+}
+
+/// How the bytes leave the kernel.
+trait Sink {
+    /// Takes bytes from stream position `position` on, at most `length`; 0 at the end of the stream.
+    fn receive(&mut self, socket: &TcpStream, position: u64, length: usize) -> io::Result<usize>;
+
+    /// Bytes that were not as sent, where that is looked at.
+    fn corrupted(&self) -> u64 {
+        0
+    }
+}
+
+struct Copy(Vec<u8>);
+
+impl Source for Copy {
+    #[inline]
+    fn send(&mut self, mut socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
+        socket.write(&self.0[..length])
+    }
+}
+
+struct PatternCopy {
+    pattern: Pattern,
+    buffer: Vec<u8>,
+}
+
+impl Source for PatternCopy {
+    fn send(&mut self, mut socket: &TcpStream, position: u64, length: usize) -> io::Result<usize> {
+        self.pattern.fill(position, &mut self.buffer[..length]);
+        socket.write(&self.buffer[..length])
+    }
+}
+
+impl Source for Vmsplice {
+    #[inline]
+    fn send(&mut self, socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
+        Vmsplice::send(self, socket, length)
+    }
+}
+
+impl Source for Sendfile {
+    #[inline]
+    fn send(&mut self, socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
+        Sendfile::send(self, socket, length)
+    }
+}
+
+struct ReadInto(Vec<u8>);
+
+impl Sink for ReadInto {
+    #[inline]
+    fn receive(&mut self, mut socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
+        let length = length.min(self.0.len());
+        socket.read(&mut self.0[..length])
+    }
+}
+
+struct Verify {
+    pattern: Pattern,
+    buffer: Vec<u8>,
+    corrupted: u64,
+}
+
+impl Sink for Verify {
+    fn receive(
+        &mut self,
+        mut socket: &TcpStream,
+        position: u64,
+        length: usize,
+    ) -> io::Result<usize> {
+        let length = length.min(self.buffer.len());
+        let n = socket.read(&mut self.buffer[..length])?;
+        self.corrupted += self.pattern.differences(position, &self.buffer[..n]);
+        Ok(n)
+    }
+
+    fn corrupted(&self) -> u64 {
+        self.corrupted
+    }
+}
+
+impl Sink for Discard {
+    #[inline]
+    fn receive(&mut self, socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
+        Discard::receive(self, socket, length)
+    }
+}
+
+/// Bytes to send before the end, `None` without end.
+fn amount(test: &Test, message: u64) -> Option<u64> {
+    match test.extent {
+        Extent::Time(_) => None,
+        Extent::Bytes(bytes) => Some(bytes.0),
+        Extent::Count(count) => Some(count.saturating_mul(message)),
+    }
+}
+
+/// Sends until the amount is sent, the peer is gone or the stop flag is set; then ends the stream.
+/// Answers the way taken, as the record names it.
+pub(crate) fn send(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str> {
+    let message = job.stream.message_bytes as usize;
+    let seed = job.test.seed;
+    let (result, method) = match (job.stream.verify, job.stream.send) {
+        (true, _) => {
+            let mut source = PatternCopy {
+                pattern: Pattern::new(seed),
+                buffer: vec![0; message],
+            };
+            (send_from(job, socket, &mut source), "write")
+        }
+        (false, SendMethod::Copy) => (
+            send_from(job, socket, &mut Copy(vec![0x5a; message])),
+            "write",
+        ),
+        (false, SendMethod::ZeroCopy) => match splice::fastest(socket, message)? {
+            splice::ZeroCopy::Vmsplice(mut source) => {
+                (send_from(job, socket, &mut source), "vmsplice")
+            }
+            splice::ZeroCopy::Sendfile(mut source) => {
+                (send_from(job, socket, &mut source), "sendfile")
+            }
+        },
+    };
+    // The receiver reads to the end of the stream; a socket that is gone has none.
+    let _ = socket.shutdown(Shutdown::Write);
+    result.map(|()| method)
+}
+
+fn send_from<S: Source>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io::Result<()> {
+    let counters = job.counters;
+    let result = match job.stream.write_rate_bps {
+        None => send_unpaced(job, socket, source),
+        Some(rate) => send_paced(job, socket, source, rate),
+    };
+    counters.set_done(now_ns());
+    ended(result, job.stop)
+}
+
+fn send_unpaced<S: Source>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io::Result<()> {
+    let message = job.stream.message_bytes;
+    let amount = amount(job.test, message).unwrap_or(u64::MAX);
+    let (mut bytes, mut messages) = (0, 0);
+    while bytes < amount && !job.stop.is_requested() {
+        let whole = message.min(amount - bytes);
+        bytes += send_message(job.stop, socket, source, bytes, whole as usize)?;
+        messages += 1;
+        job.counters.set(bytes, messages);
+    }
+    Ok(())
+}
+
+fn send_paced<S: Source>(
+    job: &Job<'_>,
+    socket: &TcpStream,
+    source: &mut S,
+    rate: BitRate,
+) -> io::Result<()> {
+    let message = job.stream.message_bytes;
+    let amount = amount(job.test, message).unwrap_or(u64::MAX);
+    let mut pacer = Pacer::new(rate, now_ns());
+    let (mut bytes, mut messages) = (0, 0);
+    while bytes < amount && wait_until(pacer.due_ns(), job) {
+        let whole = message.min(amount - bytes);
+        pacer.sent(whole, now_ns());
+        bytes += send_message(job.stop, socket, source, bytes, whole as usize)?;
+        messages += 1;
+        job.counters.set(bytes, messages);
+    }
+    Ok(())
+}
+
+/// Sends one message, in as many calls as the kernel makes of it.
+#[inline]
+fn send_message<S: Source>(
+    stop: &Stop,
+    socket: &TcpStream,
+    source: &mut S,
+    position: u64,
+    length: usize,
+) -> io::Result<u64> {
+    let mut sent = 0;
+    while sent < length && !(sent > 0 && stop.is_requested()) {
+        match source.send(socket, position + sent as u64, length - sent) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => sent += n,
+            Err(error) if is_passing(&error, stop) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent as u64)
+}
+
+/// Sleeps until `due_ns`, counting the time as the application's own; false if asked to stop.
+fn wait_until(due_ns: u64, job: &Job<'_>) -> bool {
+    /// Longest sleep without looking at the stop flag.
+    const SLICE: u64 = 50_000_000;
+    loop {
+        if job.stop.is_requested() {
+            return false;
+        }
+        let now = now_ns();
+        if now >= due_ns {
+            return true;
+        }
+        thread::sleep(Duration::from_nanos((due_ns - now).min(SLICE)));
+        job.counters.add_paced_ns(now_ns() - now);
+    }
+}
+
+/// Receives to the end of the stream, or until the stop flag is set. Answers the way taken.
+pub(crate) fn receive(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str> {
+    let size = (job.stream.message_bytes as usize).clamp(READ_BUFFER, MAX_READ_BUFFER);
+    match (job.stream.verify, job.stream.receive) {
+        (true, _) => {
+            let mut sink = Verify {
+                pattern: Pattern::new(job.test.seed),
+                buffer: vec![0; size],
+                corrupted: 0,
+            };
+            receive_into(job, socket, &mut sink, size).map(|()| "read")
+        }
+        (false, ReceiveMethod::Read) => {
+            receive_into(job, socket, &mut ReadInto(vec![0; size]), size).map(|()| "read")
+        }
+        (false, ReceiveMethod::Discard) => {
+            receive_into(job, socket, &mut Discard::new(), MAX_READ_BUFFER).map(|()| "discard")
+        }
+    }
+}
+
+fn receive_into<S: Sink>(
+    job: &Job<'_>,
+    socket: &TcpStream,
+    sink: &mut S,
+    size: usize,
+) -> io::Result<()> {
+    let result = match job.stream.read_rate_bps {
+        None => receive_all(job, socket, sink, size, |_| true),
+        Some(rate) => {
+            let mut pacer = Pacer::new(rate, now_ns());
+            // A reader that sleeps between reads of a hundredth of a second's worth.
+            let piece = (rate.bytes_per_second() / 100).clamp(1, size as u64) as usize;
+            receive_all(job, socket, sink, piece, move |n| {
+                pacer.sent(n as u64, now_ns());
+                wait_until(pacer.due_ns(), job)
+            })
+        }
+    };
+    job.counters.set_done(now_ns());
+    ended(result, job.stop)
+}
+
+/// Reads to the end; `after` each read says whether to go on.
+#[inline]
+fn receive_all<S: Sink>(
+    job: &Job<'_>,
+    socket: &TcpStream,
+    sink: &mut S,
+    size: usize,
+    mut after: impl FnMut(usize) -> bool,
+) -> io::Result<()> {
+    let (mut bytes, mut reads) = (0u64, 0u64);
+    loop {
+        match sink.receive(socket, bytes, size) {
+            Ok(0) => return Ok(()),
+            Ok(n) => {
+                bytes += n as u64;
+                reads += 1;
+                job.counters.set(bytes, reads);
+                job.counters.set_corrupted(sink.corrupted());
+                if !after(n) || job.stop.is_requested() {
+                    return Ok(());
+                }
+            }
+            Err(error) if is_passing(&error, job.stop) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether the call is to be made again: after a signal, or after the time limit of a socket that nobody else
+/// can wake.
+fn is_passing(error: &io::Error, stop: &Stop) -> bool {
+    match error.kind() {
+        io::ErrorKind::Interrupted => true,
+        io::ErrorKind::WouldBlock => !stop.is_requested(),
+        _ => false,
+    }
+}
+
+/// An error after the stop flag was set is how a blocked call ends, and none.
+fn ended(result: io::Result<()>, stop: &Stop) -> io::Result<()> {
+    match result {
+        Err(_) if stop.is_requested() => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,245 @@
+//! TCP's evidence of one flow: sampled through the run, summed up at its end.
+
+use std::net::TcpStream;
+
+use linerate_core::record::{TcpEvidence, TcpSample};
+use linerate_sys::socket;
+use linerate_sys::tcp_info::TcpInfo;
+
+use super::flow::FlowSocket;
+use super::half::FlowState;
+use super::sampler::keep_every_second;
+use super::window::WindowKeeper;
+
+/// A reading of a sender, with what `TCP_INFO` does not have.
+#[derive(Clone, Copy)]
+struct Reading {
+    at_ns: u64,
+    info: TcpInfo,
+    send_queue: Option<u32>,
+}
+
+/// Looks at one flow's socket, as its sender or as its receiver.
+pub(crate) struct TcpProbe {
+    /// A descriptor of its own: the worker may be done with the flow before the last look.
+    socket: TcpStream,
+    sends: bool,
+    begin: Option<TcpInfo>,
+    readings: Vec<Reading>,
+    unread: Vec<u32>,
+    last: Option<TcpInfo>,
+    largest_window: u64,
+    /// Of a receiver whose window is to be held at a figure.
+    keeper: Option<WindowKeeper>,
+}
+
+impl TcpProbe {
+    /// `None` for a flow that is no TCP, or whose socket comes and goes.
+    pub(crate) fn new(flow: &FlowState, window: Option<u64>) -> Option<Self> {
+        let Some(FlowSocket::Tcp(stream)) = &flow.socket else {
+            return None;
+        };
+        Some(Self {
+            socket: stream.try_clone().ok()?,
+            sends: flow.sends,
+            begin: None,
+            readings: Vec::new(),
+            unread: Vec::new(),
+            last: None,
+            largest_window: 0,
+            keeper: window.filter(|_| !flow.sends).map(WindowKeeper::new),
+        })
+    }
+
+    /// Holds what is to be held, without looking at anything else.
+    pub(crate) fn settle(&mut self) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.look(&self.socket);
+        }
+    }
+
+    pub(crate) fn begin(&mut self, _now_ns: u64) {
+        self.begin = TcpInfo::read(&self.socket).ok();
+        self.last = self.begin;
+    }
+
+    /// Looks once; `at_ns` counts from the beginning of the measured time.
+    pub(crate) fn sample(&mut self, at_ns: u64) {
+        self.settle();
+        let Ok(info) = TcpInfo::read(&self.socket) else {
+            return;
+        };
+        self.last = Some(info);
+        if self.sends {
+            self.largest_window = self.largest_window.max(info.snd_wnd.unwrap_or(0).into());
+            self.readings.push(Reading {
+                at_ns,
+                info,
+                send_queue: socket::memory(&self.socket).ok().map(|m| m.send_queue),
+            });
+        } else {
+            self.largest_window = self.largest_window.max(info.rcv_wnd.unwrap_or(0).into());
+            self.unread.extend(socket::unread(&self.socket));
+        }
+    }
+
+    pub(crate) fn end(&mut self, at_ns: u64) {
+        self.sample(at_ns);
+    }
+
+    pub(crate) fn thin_out(&mut self) {
+        keep_every_second(&mut self.readings);
+        keep_every_second(&mut self.unread);
+    }
+
+    /// The evidence and, of a sender, its course. `bytes` is the payload that this end moved.
+    pub(crate) fn evidence(mut self, bytes: u64) -> (Option<TcpEvidence>, Vec<TcpSample>) {
+        let (Some(begin), Some(end)) = (self.begin, self.last) else {
+            return (None, Vec::new());
+        };
+        let mut evidence = self.common(&end);
+        if self.sends {
+            self.differences(&mut evidence, &begin, &end, bytes);
+            self.medians(&mut evidence, &end);
+        } else {
+            evidence.receive_window_bytes = Some(self.largest_window).filter(|w| *w > 0);
+            evidence.receiver_buffer_bytes =
+                socket::receive_buffer(&self.socket).ok().map(u64::from);
+            evidence.receive_buffer_locked = self.keeper.is_some();
+            evidence.receiver_unread_bytes = median(&mut self.unread).map(u64::from);
+        }
+        (Some(evidence), self.samples())
+    }
+
+    fn common(&self, end: &TcpInfo) -> TcpEvidence {
+        let mptcp = socket::mptcp_info(&self.socket).ok().flatten();
+        let options = [
+            (end.timestamps, "timestamps"),
+            (end.sack, "sack"),
+            (end.window_scale.is_some(), "wscale"),
+            (end.ecn, "ecn"),
+        ];
+        TcpEvidence {
+            congestion: socket::congestion(&self.socket).ok(),
+            mss_bytes: end.snd_mss,
+            advmss_bytes: end.advmss,
+            pmtu_bytes: end.pmtu,
+            rtt_min_us: end.min_rtt.filter(|rtt| *rtt != u32::MAX),
+            rtt_mean_us: end.rtt,
+            rtt_var_us: end.rttvar,
+            send_buffer_bytes: socket::send_buffer(&self.socket).map_or(0, u64::from),
+            options: options
+                .iter()
+                .filter(|(on, _)| *on)
+                .map(|(_, name)| (*name).to_owned())
+                .collect(),
+            subflows: mptcp.map(|info| u32::from(info.subflows) + 1),
+            mptcp_fallback: mptcp.map(|info| info.fallback),
+            ..TcpEvidence::default()
+        }
+    }
+
+    fn differences(&self, evidence: &mut TcpEvidence, begin: &TcpInfo, end: &TcpInfo, bytes: u64) {
+        let grown =
+            |pick: fn(&TcpInfo) -> Option<u64>| Some(pick(end)?.saturating_sub(pick(begin)?));
+        let segments = grown(|i| i.data_segs_out.map(u64::from));
+        let sent = grown(|i| i.bytes_sent).unwrap_or(bytes);
+        evidence.data_segments_out = segments;
+        evidence.effective_segment_bytes = segments
+            .filter(|segments| *segments > 0)
+            .map(|segments| sent as f64 / segments as f64);
+        evidence.segments_in = grown(|i| Some(i.segs_in.into()));
+        evidence.samples = Some(self.readings.len() as u64);
+        evidence.retransmitted_segments = grown(|i| Some(i.total_retrans.into())).unwrap_or(0);
+        evidence.retransmitted_bytes = grown(|i| i.bytes_retrans);
+        evidence.dsack_duplicates = grown(|i| i.dsack_dups.map(u64::from));
+        evidence.timeouts = grown(|i| i.total_rto.map(u64::from));
+        evidence.reordering_seen = grown(|i| i.reord_seen.map(u64::from));
+        evidence.delivered_ce = grown(|i| i.delivered_ce.map(u64::from));
+        evidence.busy_us = grown(|i| i.busy_time);
+        evidence.rwnd_limited_us = grown(|i| i.rwnd_limited);
+        evidence.sndbuf_limited_us = grown(|i| i.sndbuf_limited);
+        evidence.ssthresh_bytes = (end.snd_ssthresh < i32::MAX as u32)
+            .then(|| u64::from(end.snd_ssthresh) * u64::from(end.snd_mss));
+        evidence.max_pacing_rate_bps =
+            (end.max_pacing_rate != u64::MAX).then(|| end.max_pacing_rate.saturating_mul(8));
+        evidence.send_window_bytes = Some(self.largest_window).filter(|w| *w > 0);
+        // An interval between two looks in which segments were sent again counts as one event.
+        let totals = std::iter::once(begin.total_retrans)
+            .chain(self.readings.iter().map(|r| r.info.total_retrans));
+        evidence.loss_events = totals
+            .clone()
+            .zip(totals.skip(1))
+            .filter(|(before, after)| after > before)
+            .count() as u64;
+    }
+
+    fn medians(&self, evidence: &mut TcpEvidence, end: &TcpInfo) {
+        let of = |pick: fn(&TcpInfo) -> u64| {
+            let mut values: Vec<u64> = self.readings.iter().map(|r| pick(&r.info)).collect();
+            median(&mut values)
+        };
+        let count = self.readings.len().max(1);
+        let rtts: u64 = self.readings.iter().map(|r| u64::from(r.info.rtt)).sum();
+        evidence.rtt_mean_us = u32::try_from(rtts / count as u64).unwrap_or(u32::MAX);
+        evidence.cwnd_bytes = of(|i| u64::from(i.snd_cwnd) * u64::from(i.snd_mss)).unwrap_or(0);
+        evidence.unacked_bytes = of(|i| u64::from(i.unacked) * u64::from(i.snd_mss)).unwrap_or(0);
+        evidence.notsent_bytes = end
+            .notsent_bytes
+            .and(of(|i| i.notsent_bytes.unwrap_or(0).into()));
+        evidence.pacing_rate_bps = of(|i| i.pacing_rate)
+            .filter(|rate| *rate != u64::MAX)
+            .map(|rate| rate.saturating_mul(8));
+        let mut memory: Vec<u32> = self.readings.iter().filter_map(|r| r.send_queue).collect();
+        evidence.send_queue_memory_bytes = median(&mut memory).map(u64::from);
+        self.delivery(evidence);
+    }
+
+    fn delivery(&self, evidence: &mut TcpEvidence) {
+        let mut rates: Vec<u64> = self
+            .readings
+            .iter()
+            .filter_map(|r| r.info.delivery_rate)
+            .map(|rate| rate.saturating_mul(8))
+            .collect();
+        evidence.delivery_rate_max_bps = self
+            .readings
+            .iter()
+            .filter(|r| !r.info.delivery_rate_app_limited)
+            .filter_map(|r| r.info.delivery_rate)
+            .max()
+            .map(|rate| rate.saturating_mul(8));
+        let limited = self
+            .readings
+            .iter()
+            .filter(|r| r.info.delivery_rate_app_limited)
+            .count();
+        if !rates.is_empty() {
+            evidence.app_limited_share = Some(limited as f64 / rates.len() as f64);
+        }
+        evidence.delivery_rate_bps = median(&mut rates);
+    }
+
+    fn samples(&self) -> Vec<TcpSample> {
+        self.readings
+            .iter()
+            .map(|Reading { at_ns, info, .. }| TcpSample {
+                at_us: at_ns / 1000,
+                acked_bytes: info.bytes_acked,
+                rtt_us: info.rtt,
+                cwnd_bytes: u64::from(info.snd_cwnd) * u64::from(info.snd_mss),
+                send_window_bytes: info.snd_wnd.unwrap_or(0).into(),
+                unacked_bytes: u64::from(info.unacked) * u64::from(info.snd_mss),
+                notsent_bytes: info.notsent_bytes.unwrap_or(0).into(),
+                retransmitted_segments: info.total_retrans.into(),
+                delivery_rate_bps: info.delivery_rate.unwrap_or(0).saturating_mul(8),
+            })
+            .collect()
+    }
+}
+
+/// The lower median: an observed value.
+fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
+    values.sort_unstable();
+    values.get(values.len().saturating_sub(1) / 2).copied()
+}

@@ -1,0 +1,132 @@
+//! Whole requests and responses over a TCP socket, blocking or not.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use linerate_sys::poll::{self, Interest};
+
+use crate::clock::now_ns;
+use crate::stop::Stop;
+
+/// Largest piece of one call: what a request is made of, and a response is read into.
+pub(crate) const PIECE: u64 = 64 << 10;
+/// Longest wait without looking at the stop flag.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// A buffer of `bytes`, or of the largest piece where that is less.
+pub(crate) fn buffer(bytes: u64) -> Vec<u8> {
+    vec![0x5a; bytes.min(PIECE) as usize]
+}
+
+/// Moves bytes to their last one. A blocking socket never lets it wait; with one that is non-blocking, or
+/// has a timeout, its waits end at the stop flag and after `patience` without progress.
+pub(crate) struct Mover<'a> {
+    pub(crate) stop: &'a Stop,
+    /// Wait without sleeping.
+    pub(crate) spin: bool,
+    pub(crate) patience: Option<Duration>,
+}
+
+impl Mover<'_> {
+    /// Sends `bytes` bytes out of `payload`, over and over.
+    #[inline]
+    pub(crate) fn send(
+        &self,
+        mut socket: &TcpStream,
+        payload: &[u8],
+        bytes: u64,
+    ) -> io::Result<()> {
+        self.all(socket, Interest::Writable, bytes, |left| {
+            socket.write(&payload[..payload.len().min(left)])
+        })
+    }
+
+    /// Receives `bytes` bytes into `buffer`, over and over.
+    #[inline]
+    pub(crate) fn receive(
+        &self,
+        mut socket: &TcpStream,
+        buffer: &mut [u8],
+        bytes: u64,
+    ) -> io::Result<()> {
+        self.all(socket, Interest::Readable, bytes, |left| {
+            let length = buffer.len().min(left);
+            socket.read(&mut buffer[..length])
+        })
+    }
+
+    /// Waits until the peer has closed or reset the connection; what it still sends is dropped.
+    pub(crate) fn receive_end(&self, mut socket: &TcpStream) -> io::Result<()> {
+        let mut scrap = [0; 512];
+        let end = self.all(socket, Interest::Readable, u64::MAX, |_| {
+            socket.read(&mut scrap)
+        });
+        match end {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+                ) =>
+            {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    #[inline]
+    fn all(
+        &self,
+        socket: &TcpStream,
+        interest: Interest,
+        mut left: u64,
+        mut call: impl FnMut(usize) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        let mut idle_since = None;
+        while left > 0 {
+            match call(usize::try_from(left).unwrap_or(usize::MAX)) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => {
+                    left -= n as u64;
+                    idle_since = None;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(socket, interest, &mut idle_since)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(
+        &self,
+        socket: &TcpStream,
+        interest: Interest,
+        since: &mut Option<u64>,
+    ) -> io::Result<()> {
+        if self.stop.is_requested() {
+            return Err(stopped());
+        }
+        if let Some(patience) = self.patience {
+            let now = now_ns();
+            let idle_ns = now - *since.get_or_insert(now);
+            if u128::from(idle_ns) >= patience.as_nanos() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        if self.spin {
+            // The system call just made was pause enough; a pause instruction would only add to the latency.
+            Ok(())
+        } else {
+            poll::wait_ready(socket, interest, SLICE).map(drop)
+        }
+    }
+}
+
+/// How a call ends when the stop flag is set.
+pub(crate) fn stopped() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "asked to stop")
+}

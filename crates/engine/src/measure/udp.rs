@@ -1,0 +1,400 @@
+//! The two ends of a UDP stream.
+//!
+//! The sender marks each datagram with its phase and a 64-bit sequence number; the receiver counts the
+//! measured phase alone. Without a rate the sender sends as fast as it can. With one it spaces single
+//! datagrams evenly, and where they would follow each other faster than a system call takes, small
+//! batches.
+
+use std::io;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use linerate_core::pace::Pacer;
+use linerate_core::plan::{Extent, StreamTest};
+use linerate_core::stats::{Jitter, LatencyHistogram, SequenceTracker};
+use linerate_core::units::BitRate;
+use linerate_core::wire::message::{UdpReceived, UdpSent};
+use linerate_core::wire::{DATAGRAM_HEADER, DatagramHeader, KNOCK_BYTES, Knock, Pattern, Phase};
+use linerate_sys::clock::sleep_until;
+use linerate_sys::socket;
+use linerate_sys::udp_batch::{BatchReceiver, BatchSender, Offload};
+
+use super::half::{FlowState, Shared, WorkerEnd};
+use crate::clock::now_ns;
+
+/// Datagrams of an unpaced call: two to three full offload frames, or one sendmmsg.
+const BATCH: usize = 128;
+const PLAIN_BATCH: usize = 64;
+/// Paced calls are at least so far apart; faster ones would not be even any more.
+const MIN_CALL_GAP_NS: u64 = 16_000;
+/// A sleeping CPU wakes up late: the rest of a wait is spun away.
+const SPIN: Duration = Duration::from_micros(120);
+/// Longest wait without looking at the stop flag.
+const TIMEOUT: Duration = Duration::from_millis(50);
+/// A receive buffer for the time that a receiver is off its CPU, bytes, as far as the host allows.
+const RECEIVE_BUFFER: u32 = 4 << 20;
+/// Largest UDP payload of an offload frame, bytes.
+const MAX_FRAME: f64 = 65_507.0;
+/// So many refused datagrams in a row, and nobody is there any more.
+const MAX_REFUSED: u32 = 1000;
+
+fn offload(test: &StreamTest) -> Offload {
+    if test.offload {
+        Offload::Segment
+    } else {
+        Offload::None
+    }
+}
+
+/// Sends until the measured time is over, the count is sent, or the stop flag is set.
+pub(crate) fn send(
+    shared: &Shared,
+    flow: &FlowState,
+    test: &StreamTest,
+    socket: &UdpSocket,
+) -> io::Result<WorkerEnd> {
+    // Precision only: without it waits are 50 µs longer.
+    let _ = linerate_sys::thread::set_timer_slack(Duration::from_nanos(1));
+    let per_call = datagrams_per_call(test);
+    let mut sender = Sender {
+        shared,
+        flow,
+        socket,
+        batch: BatchSender::new(test.message_bytes as usize, per_call, offload(test)),
+        per_call,
+        pattern: test.verify.then(|| Pattern::new(shared.test.seed)),
+        message: test.message_bytes,
+        sequence: 0,
+        phase: Phase::WarmUp,
+        handed_over: 0,
+        refused: 0,
+        gone: 0,
+        gaps: LatencyHistogram::new(),
+        last_call_ns: None,
+    };
+    let result = sender.run(test.rate_bps);
+    result.map(|()| sender.end())
+}
+
+/// One where single datagrams are far enough apart.
+fn datagrams_per_call(test: &StreamTest) -> usize {
+    match test.rate_bps {
+        None if test.offload => BATCH,
+        None => PLAIN_BATCH,
+        Some(BitRate(bps)) => {
+            let gap_ns = test.message_bytes * 8 * 1_000_000_000 / bps.max(1);
+            let datagrams = MIN_CALL_GAP_NS.div_ceil(gap_ns.max(1));
+            datagrams.clamp(1, PLAIN_BATCH as u64) as usize
+        }
+    }
+}
+
+struct Sender<'a> {
+    shared: &'a Shared,
+    flow: &'a FlowState,
+    socket: &'a UdpSocket,
+    batch: BatchSender,
+    per_call: usize,
+    pattern: Option<Pattern>,
+    message: u64,
+    /// Of the next datagram in this phase.
+    sequence: u64,
+    phase: Phase,
+    /// Over both phases.
+    handed_over: u64,
+    refused: u64,
+    gone: u32,
+    gaps: LatencyHistogram,
+    last_call_ns: Option<u64>,
+}
+
+impl Sender<'_> {
+    fn run(&mut self, rate: Option<BitRate>) -> io::Result<()> {
+        let test = &self.shared.test;
+        let measured_ns = self.shared.began_ns + nanos(test.warm_up.0);
+        let (end_ns, count) = match test.extent {
+            Extent::Time(time) => (measured_ns + nanos(time.0), u64::MAX),
+            Extent::Bytes(bytes) => (u64::MAX, bytes.0.div_ceil(self.message)),
+            Extent::Count(count) => (u64::MAX, count),
+        };
+        let mut pacer = rate.map(|rate| Pacer::new(rate, now_ns()));
+        loop {
+            if let Some(pacer) = &pacer
+                && !self.wait_until(pacer.due_ns().min(end_ns))
+            {
+                return Ok(());
+            }
+            let now = now_ns();
+            if self.phase == Phase::WarmUp && now >= measured_ns {
+                self.phase = Phase::Measured;
+                self.sequence = 0;
+                self.last_call_ns = None;
+            }
+            let left = match self.phase {
+                Phase::WarmUp => u64::MAX,
+                Phase::Measured => count - self.sequence,
+            };
+            if left == 0 || now >= end_ns || self.shared.stop.is_requested() {
+                return Ok(());
+            }
+            let sent = self.call(now, left.min(self.per_call as u64) as usize)?;
+            if let Some(pacer) = &mut pacer {
+                pacer.sent(sent * self.message, now);
+                self.note_gap(now);
+            }
+        }
+    }
+
+    /// Hands over up to `wanted` datagrams; answers how many went.
+    fn call(&mut self, now: u64, wanted: usize) -> io::Result<u64> {
+        let message = self.message;
+        for (sequence, datagram) in (self.sequence..).zip(self.batch.datagrams_mut().take(wanted)) {
+            if let Some(pattern) = &self.pattern {
+                pattern.fill(sequence.wrapping_mul(message), datagram);
+            }
+            let header = DatagramHeader {
+                phase: self.phase,
+                sequence,
+                sent_ns: now,
+            };
+            header.write(datagram);
+        }
+        let sent = match self.batch.send(self.socket, wanted) {
+            Ok(sent) => sent as u64,
+            Err(error) => self.refusal(error, wanted as u64)?,
+        };
+        self.sequence += sent;
+        self.handed_over += sent;
+        let counters = &self.flow.counters;
+        counters.set(self.handed_over * self.message, self.handed_over);
+        Ok(sent)
+    }
+
+    /// A full queue is a count, a peer that is gone an error; the rest is tried again.
+    fn refusal(&mut self, error: io::Error, wanted: u64) -> io::Result<u64> {
+        match error.kind() {
+            io::ErrorKind::Interrupted => Ok(0),
+            io::ErrorKind::WouldBlock => {
+                self.refused += wanted;
+                std::thread::sleep(Duration::from_micros(50));
+                Ok(0)
+            }
+            // ICMP's answer to an earlier datagram; at the end of a run that is only late.
+            io::ErrorKind::ConnectionRefused if self.gone < MAX_REFUSED => {
+                self.gone += 1;
+                Ok(0)
+            }
+            _ if self.shared.stop.is_requested() => Ok(0),
+            _ => Err(error),
+        }
+    }
+
+    fn note_gap(&mut self, now: u64) {
+        if self.phase == Phase::Measured {
+            if let Some(last) = self.last_call_ns {
+                self.gaps.record_ns(now - last);
+            }
+            self.last_call_ns = Some(now);
+        }
+    }
+
+    /// False if asked to stop on the way.
+    fn wait_until(&self, due_ns: u64) -> bool {
+        let slice = nanos(TIMEOUT);
+        while now_ns() + slice < due_ns {
+            if self.shared.stop.is_requested() {
+                return false;
+            }
+            std::thread::sleep(TIMEOUT);
+            self.flow.counters.add_paced_ns(slice);
+        }
+        let now = now_ns();
+        if now < due_ns {
+            sleep_until(due_ns, SPIN);
+            self.flow.counters.add_paced_ns(now_ns() - now);
+        }
+        !self.shared.stop.is_requested()
+    }
+
+    fn end(self) -> WorkerEnd {
+        let measured = match self.phase {
+            Phase::WarmUp => 0,
+            Phase::Measured => self.sequence,
+        };
+        let method = match (self.batch.offload(), self.per_call) {
+            (Offload::Segment, 2..) => "udp_segment",
+            (_, 1) => "send",
+            (Offload::Segment | Offload::None, _) => "sendmmsg",
+        };
+        WorkerEnd {
+            method,
+            udp_sent: Some(UdpSent {
+                sent: measured,
+                refused: self.refused,
+                gaps: self.gaps.summary().map(|_| self.gaps.buckets()),
+            }),
+            ..WorkerEnd::default()
+        }
+    }
+}
+
+/// Receives until the stop flag is set.
+pub(crate) fn receive(
+    shared: &Shared,
+    flow: &FlowState,
+    test: &StreamTest,
+    socket: &UdpSocket,
+) -> io::Result<WorkerEnd> {
+    if shared.test.options.receive_window_bytes.is_none() {
+        // Less than this is what the host allows, and is read back from the socket's drops.
+        let _ = socket::set_receive_buffer(socket, RECEIVE_BUFFER);
+    }
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    // A knock that was answered twice may still come, whatever the size of the datagrams.
+    let largest = (test.message_bytes as usize).max(KNOCK_BYTES);
+    let mut batch = BatchReceiver::new(socket, largest, offload(test))?;
+    let mut receiver = Receiver::new(shared, test);
+    let mut pacer = test.read_rate_bps.map(|rate| Pacer::new(rate, now_ns()));
+    let mut calls = 0u64;
+    while !shared.stop.is_requested() {
+        match batch.receive(socket) {
+            Ok(_) => {}
+            Err(error) if is_passing(&error) => continue,
+            Err(error) => return Err(error),
+        }
+        let arrived = now_ns();
+        let before = receiver.bytes;
+        receiver.take(&batch, arrived);
+        calls += 1;
+        flow.counters.set(receiver.bytes, receiver.datagrams);
+        flow.counters.touch(arrived);
+        if let Some(pacer) = &mut pacer {
+            pacer.sent(receiver.bytes - before, arrived);
+            sleep_until(pacer.due_ns(), Duration::ZERO);
+            flow.counters.add_paced_ns(now_ns() - arrived);
+        }
+    }
+    flow.counters.set_corrupted(receiver.corrupted);
+    let method = if receiver.datagrams > 2 * calls && test.offload {
+        "udp_gro"
+    } else {
+        "recvmmsg"
+    };
+    let drops = socket::memory(socket).map_or(batch.socket_drops(), |memory| memory.drops.into());
+    Ok(WorkerEnd {
+        method,
+        udp_received: Some(receiver.end(drops, test.offload)),
+        ..WorkerEnd::default()
+    })
+}
+
+/// Nothing came in time, a signal, or ICMP's answer to a datagram of ours.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused
+    )
+}
+
+struct Receiver {
+    message: usize,
+    pattern: Option<Pattern>,
+    tracker: SequenceTracker,
+    jitter: Jitter,
+    /// Over both phases, for whoever looks on.
+    bytes: u64,
+    datagrams: u64,
+    /// Calls of the sender, by their time stamps.
+    calls: u64,
+    malformed: u64,
+    corrupted: u64,
+}
+
+impl Receiver {
+    fn new(shared: &Shared, test: &StreamTest) -> Self {
+        Self {
+            message: test.message_bytes as usize,
+            pattern: test.verify.then(|| Pattern::new(shared.test.seed)),
+            tracker: SequenceTracker::new(0),
+            jitter: Jitter::default(),
+            bytes: 0,
+            datagrams: 0,
+            calls: 0,
+            malformed: 0,
+            corrupted: 0,
+        }
+    }
+
+    fn take(&mut self, batch: &BatchReceiver, arrived: u64) {
+        // Numbers that follow one another are handed to the tracker in one piece.
+        let (mut first, mut run) = (0u64, 0u64);
+        let mut last_sent = None;
+        for datagram in batch.datagrams() {
+            let Some(header) = self.header(datagram.bytes) else {
+                continue;
+            };
+            self.bytes += datagram.bytes.len() as u64;
+            self.datagrams += 1;
+            if last_sent != Some(header.sent_ns) {
+                self.calls += 1;
+                last_sent = Some(header.sent_ns);
+                if header.phase == Phase::Measured {
+                    self.jitter.on_packet(header.sent_ns, arrived);
+                }
+            }
+            if header.phase == Phase::WarmUp {
+                continue;
+            }
+            if run > 0 && header.sequence == first + run {
+                run += 1;
+            } else {
+                self.tracker.in_order_run(first, run);
+                (first, run) = (header.sequence, 1);
+            }
+            if let Some(pattern) = &self.pattern {
+                self.corrupted += verify(pattern, &header, datagram.bytes);
+            }
+        }
+        self.tracker.in_order_run(first, run);
+    }
+
+    /// `None` for what is not of this stream: it counts as malformed, unless it is a late knock.
+    fn header(&mut self, bytes: &[u8]) -> Option<DatagramHeader> {
+        let header = DatagramHeader::read(bytes).filter(|_| bytes.len() == self.message);
+        if header.is_none() && Knock::decode(bytes).is_none() {
+            self.malformed += 1;
+        }
+        header
+    }
+
+    fn end(self, drops: u64, offload: bool) -> UdpReceived {
+        let counts = self.tracker.counts();
+        // With offload the kernel counts dropped frames, each of several datagrams: of as many as one call
+        // of the sender had on average, if they fit a frame.
+        let fit = MAX_FRAME / self.message as f64;
+        let per_frame = match (offload, self.calls) {
+            (true, 1..) => (self.datagrams as f64 / self.calls as f64).min(fit.floor().max(1.0)),
+            _ => 1.0,
+        };
+        UdpReceived {
+            received: counts.received,
+            duplicated: counts.duplicated,
+            reordered: counts.reordered,
+            socket_drops: (drops as f64 * per_frame).round() as u64,
+            jitter_ns: self.jitter.ns().unwrap_or(0.0),
+            malformed: self.malformed,
+        }
+    }
+}
+
+fn verify(pattern: &Pattern, header: &DatagramHeader, bytes: &[u8]) -> u64 {
+    let position = header.sequence.wrapping_mul(bytes.len() as u64);
+    pattern.differences(
+        position.wrapping_add(DATAGRAM_HEADER as u64),
+        &bytes[DATAGRAM_HEADER..],
+    )
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,78 @@
+//! A test's socket options, set on a data socket and read back.
+
+use std::os::fd::AsFd;
+
+use linerate_core::plan::SocketOptions;
+use linerate_core::units::ByteCount;
+use linerate_sys::socket::{self, OptionError};
+
+use crate::measure::flow::Side;
+use crate::measure::window::first_buffer;
+
+/// Sets what concerns this end of a TCP flow. The segment size is the client's alone: what it offers in
+/// its SYN binds both ends.
+///
+/// # Errors
+/// The first option that the kernel refuses or does not set as asked.
+pub(crate) fn apply_tcp(
+    socket: &impl AsFd,
+    options: &SocketOptions,
+    side: Side,
+    sends: bool,
+) -> Result<(), OptionError> {
+    if side == Side::Client
+        && let Some(mss) = options.mss_bytes
+    {
+        socket::set_mss(socket, mss)?;
+    }
+    if options.nodelay {
+        socket::set_nodelay(socket, true)?;
+    }
+    if let Some(dscp) = options.dscp {
+        socket::set_traffic_class(socket, dscp.octet())?;
+    }
+    if sends {
+        if let Some(name) = &options.congestion {
+            socket::set_congestion(socket, name)?;
+        }
+        if let Some(pacing) = options.pacing_bps {
+            socket::set_max_pacing_rate(socket, pacing.bytes_per_second())?;
+        }
+        if let Some(ByteCount(bytes)) = options.send_buffer_bytes {
+            socket::set_send_buffer(socket, clamp(bytes))?;
+        }
+    } else if let Some(ByteCount(bytes)) = options.receive_window_bytes {
+        socket::set_receive_buffer(socket, clamp(first_buffer(bytes)))?;
+    }
+    Ok(())
+}
+
+/// Sets what concerns a UDP flow: its buffers and its code point.
+///
+/// # Errors
+/// As [`apply_tcp`].
+pub(crate) fn apply_udp(
+    socket: &impl AsFd,
+    options: &SocketOptions,
+    sends: bool,
+) -> Result<(), OptionError> {
+    if let Some(dscp) = options.dscp {
+        socket::set_traffic_class(socket, dscp.octet())?;
+    }
+    let buffer = if sends {
+        options.send_buffer_bytes
+    } else {
+        options.receive_window_bytes
+    };
+    match (buffer, sends) {
+        (Some(ByteCount(bytes)), true) => socket::set_send_buffer(socket, clamp(bytes)).map(drop),
+        (Some(ByteCount(bytes)), false) => {
+            socket::set_receive_buffer(socket, clamp(bytes)).map(drop)
+        }
+        (None, _) => Ok(()),
+    }
+}
+
+fn clamp(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,108 @@
+//! What can be known of a path from this end alone.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use linerate_core::record::PathFacts;
+use linerate_sys::netlink::{Metric, Netlink};
+use linerate_sys::socket::{self, Mptcp};
+use linerate_sys::tcp_info::TcpInfo;
+
+use crate::client::Target;
+
+/// Headers of a TCP segment without options.
+const IPV4_TCP: u32 = 40;
+const IPV6_TCP: u32 = 60;
+/// The timestamp option with its padding (RFC 7323), which Linux uses.
+const TIMESTAMPS: u32 = 12;
+
+/// Route, interface and MTU towards the first address of a target. What cannot be read is left out.
+pub(crate) fn facts(target: &Target) -> PathFacts {
+    let mut facts = PathFacts {
+        addresses: target
+            .addresses
+            .iter()
+            .map(|a| a.ip().to_string())
+            .collect(),
+        ..PathFacts::default()
+    };
+    let Some(peer) = target.addresses.first() else {
+        return facts;
+    };
+    facts.pmtu_bytes = path_mtu(*peer);
+    let Ok(mut netlink) = Netlink::open() else {
+        return facts;
+    };
+    let Ok(route) = netlink.route_to(peer.ip()) else {
+        return facts;
+    };
+    facts.gateway = route.gateway.map(|gateway| gateway.to_string());
+    facts.source = route.source.map(|source| source.to_string());
+    facts.route_metrics = [
+        (Metric::Mtu, "mtu"),
+        (Metric::AdvertisedMss, "advmss"),
+        (Metric::Window, "window"),
+        (Metric::InitialCongestionWindow, "initcwnd"),
+        (Metric::QuickAck, "quickack"),
+    ]
+    .into_iter()
+    .filter_map(|(metric, name)| Some((name.to_owned(), route.metrics.value(metric)?)))
+    .collect();
+    let link = route
+        .link
+        .and_then(|index| netlink.link_by_index(index).ok());
+    if let Some(link) = link {
+        facts.mss_expected_bytes = Some(expected_mss(link.mtu, peer.ip()));
+        facts.device_mtu_bytes = Some(link.mtu);
+        facts.device = Some(link.name);
+    }
+    facts
+}
+
+/// The segment that an MTU carries, options taken off.
+fn expected_mss(mtu: u32, peer: IpAddr) -> u32 {
+    let headers = if peer.is_ipv6() { IPV6_TCP } else { IPV4_TCP };
+    mtu.saturating_sub(headers + TIMESTAMPS)
+}
+
+/// The MTU that the kernel believes the path to have.
+fn path_mtu(peer: SocketAddr) -> Option<u32> {
+    let any: SocketAddr = if peer.is_ipv6() {
+        ([0u16; 8], 0).into()
+    } else {
+        ([0u8; 4], 0).into()
+    };
+    let socket = socket::udp_socket(any, Some(peer), false).ok()?;
+    socket::path_mtu(&socket).ok()
+}
+
+/// What a connection attempt shows.
+pub(crate) struct Knocked {
+    /// To the answer, be it a refusal: one round trip.
+    pub(crate) connect: Duration,
+    /// Segment size negotiated, if something accepted.
+    pub(crate) mss_bytes: Option<u32>,
+}
+
+/// Connects to whatever is there, three times, and keeps the shortest; `None` if nothing answers.
+pub(crate) fn knock(target: &Target) -> Option<Knocked> {
+    let peer = *target.addresses.first()?;
+    let attempts = (0..3).map_while(|_| knock_once(target, peer));
+    attempts.min_by_key(|knocked| knocked.connect)
+}
+
+fn knock_once(target: &Target, peer: SocketAddr) -> Option<Knocked> {
+    let socket = socket::tcp_socket(peer, target.source, Mptcp::Off).ok()?;
+    let began = Instant::now();
+    match socket::connect(socket, peer, target.connect_timeout) {
+        Ok(stream) => Some(Knocked {
+            connect: began.elapsed(),
+            mss_bytes: TcpInfo::read(&stream).ok().map(|info| info.snd_mss),
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Some(Knocked {
+            connect: began.elapsed(),
+            mss_bytes: None,
+        }),
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,64 @@
+//! Small texts.
+
+use std::error::Error;
+use std::fmt::Write;
+
+use linerate_core::units::{BitRate, ByteCount};
+use linerate_core::wire::message::HalfReport;
+
+/// Lower-case hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The 16 bytes of 32 hexadecimal digits.
+pub(crate) fn token(text: &str) -> Option<[u8; 16]> {
+    let mut bytes = [0; 16];
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// An error with its sources.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let _ = write!(text, ": {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// What a half did, in a line for the endpoint's log.
+pub(crate) fn summary(report: &HalfReport) -> String {
+    let total = |sends: bool| -> (u64, f64) {
+        let flows = report.flows.iter().filter(|flow| flow.sends == sends);
+        flows.fold((0, 0.0), |(bytes, seconds), flow| {
+            (bytes + flow.bytes, f64::max(seconds, flow.seconds))
+        })
+    };
+    let words: Vec<String> = [(false, "received"), (true, "sent")]
+        .into_iter()
+        .filter_map(|(sends, verb)| {
+            let (bytes, seconds) = total(sends);
+            (bytes > 0 && seconds > 0.0).then(|| {
+                let rate = BitRate((bytes as f64 * 8.0 / seconds) as u64);
+                format!("{verb} {} in {seconds:.2} s, {rate}", ByteCount(bytes))
+            })
+        })
+        .collect();
+    if words.is_empty() {
+        "no payload".to_owned()
+    } else {
+        words.join("; ")
+    }
+}

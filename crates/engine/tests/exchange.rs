@@ -1,0 +1,192 @@
+//! `rr`, `crr` and whole transfers between client and endpoint on loopback, in one process.
+
+#![allow(clippy::unwrap_used)]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::Duration;
+
+use linerate_core::plan::*;
+use linerate_core::record::{Record, Status};
+use linerate_core::units::{ByteCount, Span};
+use linerate_core::wire::message::Limits;
+use linerate_engine::{Client, Endpoint, ServeOptions, Stop, Target};
+
+/// Runs a test against an endpoint of its own.
+fn run(test: &Test) -> Record {
+    let options = ServeOptions {
+        bind: Some(Ipv4Addr::LOCALHOST.into()),
+        family: None,
+        port: 0,
+        limits: Limits {
+            clients: 4,
+            streams: 32,
+            seconds: 60.0,
+            rate_bps: None,
+        },
+        key: None,
+        one_off: false,
+    };
+    let endpoint = Endpoint::bind(&options).unwrap();
+    let address = endpoint.addresses()[0];
+    let stop = Stop::new();
+    let serving = {
+        let stop = stop.clone();
+        thread::spawn(move || endpoint.serve(&stop, |_| {}).unwrap())
+    };
+    let outcome = connect(address).run(test, &mut |_| true).unwrap();
+    stop.request();
+    serving.join().unwrap();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    assert_eq!(outcome.record.status, Status::Complete);
+    outcome.record
+}
+
+fn connect(address: SocketAddr) -> Client {
+    let target = Target {
+        name: "loopback".into(),
+        addresses: vec![address],
+        source: None,
+        device: None,
+        key: None,
+        connect_timeout: Duration::from_secs(5),
+    };
+    Client::connect(target, Stop::new()).unwrap()
+}
+
+const EXCHANGE: ExchangeTest = ExchangeTest {
+    request_bytes: 1,
+    response_bytes: 1,
+    depth: 1,
+    rate_per_s: None,
+    spin: false,
+    closer: Closer::Server,
+    reset: false,
+};
+
+fn test(traffic: Traffic, extent: Extent) -> Test {
+    Test {
+        traffic,
+        protocol: Protocol::Tcp,
+        direction: Direction::Up,
+        streams: 2,
+        extent,
+        warm_up: Span(Duration::ZERO),
+        interval: Span(Duration::from_millis(100)),
+        options: SocketOptions::default(),
+        seed: 7,
+    }
+}
+
+fn whole() -> StreamTest {
+    StreamTest {
+        message_bytes: 1024,
+        send: SendMethod::Copy,
+        receive: ReceiveMethod::Read,
+        verify: true,
+        whole: true,
+        write_rate_bps: None,
+        read_rate_bps: None,
+        rate_bps: None,
+        offload: false,
+    }
+}
+
+#[test]
+fn rr_counts_every_transaction_of_every_flow() {
+    for protocol in [Protocol::Tcp, Protocol::Udp] {
+        let record = run(&Test {
+            protocol,
+            ..test(Traffic::Rr(EXCHANGE), Extent::Count(500))
+        });
+        // Over UDP an answer that a slow machine delays by more than 200 ms has failed.
+        let (answered, failed) = (record.transactions.unwrap(), record.failed.unwrap());
+        assert!(failed == 0 || protocol == Protocol::Udp, "{failed}");
+        assert_eq!(answered + failed, 1000, "{protocol:?}");
+        assert_eq!(record.latency_us.unwrap().count, answered);
+        assert!(
+            record
+                .caveats
+                .iter()
+                .all(|c| !c.message.contains("ended early"))
+        );
+    }
+}
+
+#[test]
+fn rr_in_an_open_loop_sends_what_was_due() {
+    let exchange = ExchangeTest {
+        rate_per_s: Some(1000.0),
+        ..EXCHANGE
+    };
+    let time = Extent::Time(Span(Duration::from_millis(300)));
+    let record = run(&test(Traffic::Rr(exchange), time));
+    let due = record.transactions.unwrap() + record.requests_not_sent.unwrap();
+    assert_eq!(due, 300);
+    assert_eq!(record.failed, Some(0));
+    assert_eq!(
+        record.send_lag_us.unwrap().count,
+        record.transactions.unwrap()
+    );
+}
+
+#[test]
+fn crr_opens_uses_and_closes_whoever_closes_and_however() {
+    for closer in [Closer::Client, Closer::Server] {
+        for reset in [false, true] {
+            for (request_bytes, response_bytes) in [(1, 1), (100_000, 300_000)] {
+                let exchange = ExchangeTest {
+                    request_bytes,
+                    response_bytes,
+                    closer,
+                    reset,
+                    ..EXCHANGE
+                };
+                let record = run(&test(Traffic::Crr(exchange), Extent::Count(50)));
+                let what = format!("{closer:?} {reset} {request_bytes}: {:?}", record.caveats);
+                assert_eq!(record.transactions, Some(100), "{what}");
+                assert_eq!(record.failed, Some(0), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn crr_in_an_open_loop_keeps_its_rate() {
+    let exchange = ExchangeTest {
+        rate_per_s: Some(200.0),
+        ..EXCHANGE
+    };
+    let time = Extent::Time(Span(Duration::from_millis(500)));
+    let record = run(&test(Traffic::Crr(exchange), time));
+    let due = record.transactions.unwrap() + record.requests_not_sent.unwrap();
+    assert_eq!(due, 100);
+    assert!(record.seconds >= 0.5, "{}", record.seconds);
+}
+
+#[test]
+fn a_whole_transfer_counts_every_byte_in_both_directions() {
+    for direction in [Direction::Up, Direction::Down, Direction::Both] {
+        let record = run(&Test {
+            direction,
+            ..test(Traffic::Stream(whole()), Extent::Bytes(ByteCount(4 << 20)))
+        });
+        let flows = 2 * direction.parts().len() as u64;
+        assert_eq!(record.bytes, flows * (4 << 20), "{direction:?}");
+        assert_eq!(record.corrupted_bytes, Some(0));
+        assert!(record.seconds > 0.0 && record.throughput_bps.unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn a_whole_transfer_ends_by_time_too() {
+    let time = Extent::Time(Span(Duration::from_millis(300)));
+    for direction in [Direction::Up, Direction::Down] {
+        let record = run(&Test {
+            direction,
+            ..test(Traffic::Stream(whole()), time)
+        });
+        assert!(record.bytes > 0);
+        assert!(record.seconds >= 0.3, "{}", record.seconds);
+    }
+}
