@@ -1,0 +1,13 @@
+//! The JSON Schemas of linerate's documents.
+
+use linerate_core::record::{Check, Record, Sweep};
+use schemars::{Schema, schema_for};
+
+/// Name and schema (JSON Schema 2020-12) of each document; `schemas/NAME.json` holds it in the repository.
+pub fn all() -> Vec<(&'static str, Schema)> {
+    vec![
+        ("record", schema_for!(Record)),
+        ("sweep", schema_for!(Sweep)),
+        ("check", schema_for!(Check)),
+    ]
+}

@@ -1,0 +1,150 @@
+//! What each cause would let through, the verdict, its remedy, the caveats.
+
+use linerate_core::ceilings::{Cause, Ceiling, Verdict};
+use linerate_core::plan::Direction;
+use linerate_core::record::Caveat;
+
+use super::number::{percent, rate};
+use super::page::{Emphasis, Page};
+use super::table::{Align, Table};
+
+/// The lowest `most` ceilings with the measured rate as a share of each.
+pub(super) fn ceilings(
+    page: &mut Page,
+    ceilings: &[Ceiling],
+    measured_bps: Option<f64>,
+    most: usize,
+) {
+    if ceilings.is_empty() {
+        return;
+    }
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("ceiling", Align::Left),
+        ("limit", Align::Right),
+        ("reached", Align::Right),
+        ("formula", Align::Left),
+    ]);
+    let shown = &ceilings[..ceilings.len().min(most)];
+    for ceiling in shown {
+        let mark = if ceiling.independent { " " } else { "*" };
+        let reached = measured_bps.filter(|_| ceiling.limit_bps > 0.0);
+        table.row([
+            Some(mark.to_owned()),
+            Some(cause_name(ceiling.cause).to_owned()),
+            Some(rate(ceiling.limit_bps)),
+            reached.map(|measured| percent(100.0 * measured / ceiling.limit_bps)),
+            Some(ceiling.formula.clone()),
+        ]);
+    }
+    page.table(&table);
+    let mut notes = Vec::new();
+    if shown.iter().any(|ceiling| !ceiling.independent) {
+        notes.push(
+            "* computed from the measured rate itself: agreement confirms nothing".to_owned(),
+        );
+    }
+    if shown.len() < ceilings.len() {
+        let left_out = ceilings.len() - shown.len();
+        notes.push(format!("{left_out} higher left out"));
+    }
+    if !notes.is_empty() {
+        page.paragraph(Emphasis::None, "", 2, &notes.join("; "));
+    }
+}
+
+/// The verdict in a sentence with its evidence, then the remedy as a command of its own.
+///
+/// `direction` is named where there are several.
+pub(super) fn verdict(
+    page: &mut Page,
+    direction: Option<Direction>,
+    verdict: &Verdict,
+    ceilings: &[Ceiling],
+) {
+    let subject = match direction {
+        Some(Direction::Up) => "Up is held back by",
+        Some(Direction::Down) => "Down is held back by",
+        Some(Direction::Both) | None => "Held back by",
+    };
+    page.gap();
+    let sentence = verdict_sentence(subject, verdict, ceilings);
+    page.paragraph(Emphasis::Strong, "", 2, &sentence);
+    for evidence in &verdict.evidence {
+        page.paragraph(Emphasis::None, "    -", 6, evidence);
+    }
+    if verdict.remedy.is_empty() {
+        return;
+    }
+    page.line(Emphasis::None, &format!("  {}", remedy_promise(verdict)));
+    page.command(&verdict.remedy);
+}
+
+fn verdict_sentence(subject: &str, verdict: &Verdict, ceilings: &[Ceiling]) -> String {
+    if verdict.cause == Cause::Unexplained {
+        return format!(
+            "{subject}: unexplained. No cause has both the kernel's evidence and a ceiling that agrees."
+        );
+    }
+    let cause = cause_name(verdict.cause);
+    let limit = ceilings
+        .iter()
+        .find(|ceiling| ceiling.cause == verdict.cause);
+    match (verdict.share_of_ceiling, limit) {
+        (Some(share), Some(ceiling)) => format!(
+            "{subject}: {cause}, at {} of its ceiling of {}.",
+            percent(100.0 * share),
+            rate(ceiling.limit_bps)
+        ),
+        _ => format!("{subject}: {cause}."),
+    }
+}
+
+fn remedy_promise(verdict: &Verdict) -> String {
+    match (verdict.predicted_bps, verdict.next_cause) {
+        (Some(bps), Some(next)) => format!(
+            "Remedy, should bring {} (then held back by: {}):",
+            rate(bps),
+            cause_name(next)
+        ),
+        (Some(bps), None) => format!("Remedy, should bring {}:", rate(bps)),
+        (None, Some(next)) => format!("Remedy (then held back by: {}):", cause_name(next)),
+        (None, None) => "Remedy:".to_owned(),
+    }
+}
+
+/// Doubts, each with its way out on a line of its own.
+pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a Caveat>) {
+    let mut seen: Vec<&Caveat> = Vec::new();
+    for caveat in caveats {
+        if seen.contains(&caveat) {
+            continue;
+        }
+        if seen.is_empty() {
+            page.gap();
+        }
+        seen.push(caveat);
+        page.paragraph(Emphasis::Warning, "  !", 4, &caveat.message);
+        page.command(&caveat.remedy);
+    }
+}
+
+/// A cause in words.
+pub(super) fn cause_name(cause: Cause) -> &'static str {
+    match cause {
+        Cause::ReceiveWindow => "receive window",
+        Cause::SendBuffer => "send buffer",
+        Cause::Congestion => "congestion",
+        Cause::Pacing => "pacing",
+        Cause::SegmentSize => "segment size",
+        Cause::PathRate => "path rate",
+        Cause::Policer => "policer",
+        Cause::ApplicationSend => "sending application",
+        Cause::ApplicationReceive => "receiving application",
+        Cause::CpuSend => "sender's CPU",
+        Cause::CpuReceive => "receiver's CPU",
+        Cause::QosClass => "QoS class",
+        Cause::Startup => "slow start",
+        Cause::Unexplained => "unexplained",
+    }
+}

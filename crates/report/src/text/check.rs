@@ -1,0 +1,317 @@
+//! The main job on one screen.
+
+use linerate_core::plan::Direction;
+use linerate_core::record::{Check, HostFacts, PathFacts, Record, Status};
+use linerate_core::stats::{Figure, LatencySummary};
+
+use super::Style;
+use super::ceilings::{caveats, ceilings, verdict};
+use super::evidence::retransmitted_percent;
+use super::figure::figure;
+use super::leg::Leg;
+use super::number::{count, digits, exact_bytes, micros, percent, rate};
+use super::page::{Emphasis, Page};
+use super::record::{direction_name, latencies};
+use super::table::{Align, Table};
+
+/// A check as a screen: the path, its latency idle and loaded, both directions with what holds each back,
+/// and how to mend and prove it.
+pub fn check(check: &Check, style: Style) -> String {
+    let mut page = Page::new(style);
+    page.line(Emphasis::Strong, &headline(check));
+    path(&mut page, check);
+    hosts(&mut page, check);
+    let directions = [
+        (Direction::Up, &check.up, &check.up_throughput_bps),
+        (Direction::Down, &check.down, &check.down_throughput_bps),
+    ];
+    throughputs(&mut page, &directions);
+    latency(&mut page, check);
+    for (direction, record, _) in &directions {
+        if let Some(record) = record {
+            explanation(&mut page, *direction, record, &check.host);
+        }
+    }
+    if check.one_sided {
+        one_sided(&mut page, &check.host);
+    }
+    let of_runs = [&check.up, &check.down].into_iter().flatten();
+    let of_runs = of_runs.flat_map(|record| &record.caveats);
+    caveats(&mut page, check.caveats.iter().chain(of_runs));
+    page.finish()
+}
+
+/// A direction, its median run and the figure of all its runs.
+type Measured<'a> = (Direction, &'a Option<Record>, &'a Option<Figure>);
+
+fn headline(check: &Check) -> String {
+    let stopped = match check.status {
+        Status::Complete => "",
+        Status::Partial => ", STOPPED EARLY",
+    };
+    let sides = if check.one_sided {
+        ", from this end alone"
+    } else {
+        ""
+    };
+    format!("check of {}{sides}{stopped}", check.host)
+}
+
+fn path(page: &mut Page, check: &Check) {
+    let path = &check.path;
+    let mut way = vec![check.host.clone()];
+    if !path.addresses.is_empty() {
+        way.push(format!("→ {}", path.addresses.join(" ")));
+    }
+    let optional = [
+        ("by", &path.device),
+        ("from", &path.source),
+        ("through", &path.gateway),
+    ];
+    for (what, name) in optional {
+        way.extend(name.as_ref().map(|name| format!("{what} {name}")));
+    }
+    let mut facts = vec![way.join(" ")];
+    facts.extend(
+        path.connect_us
+            .map(|us| format!("connects in {}", micros(us))),
+    );
+    page.facts("path", &facts);
+    page.facts("sizes", &sizes(path));
+    let metrics = path.route_metrics.iter();
+    let metrics: Vec<String> = metrics
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    page.facts("route has", &metrics);
+}
+
+fn sizes(path: &PathFacts) -> Vec<String> {
+    let mut facts = Vec::new();
+    let mtus = [
+        ("MTU", path.device_mtu_bytes),
+        ("path MTU", path.pmtu_bytes),
+    ];
+    for (what, size) in mtus {
+        facts.extend(size.map(|size| format!("{what} {}", exact_bytes(size))));
+    }
+    facts.extend(path.mss_bytes.map(|mss| match path.mss_expected_bytes {
+        Some(expected) if mss < expected => format!(
+            "MSS {}, SMALLER than the {} that this MTU carries",
+            exact_bytes(mss),
+            exact_bytes(expected)
+        ),
+        Some(_) => format!("MSS {} as expected", exact_bytes(mss)),
+        None => format!("MSS {}", exact_bytes(mss)),
+    }));
+    facts
+}
+
+fn hosts(page: &mut Page, check: &Check) {
+    let environment = &check.environment;
+    if environment.shared_kernel {
+        page.facts("both ends", &host_facts(&environment.client));
+        return;
+    }
+    page.facts("this end", &host_facts(&environment.client));
+    let server = environment.server.as_ref();
+    page.facts("far end", &server.map(host_facts).unwrap_or_default());
+}
+
+fn host_facts(host: &HostFacts) -> Vec<String> {
+    let mut facts = Vec::new();
+    if !host.hostname.is_empty() {
+        facts.push(host.hostname.clone());
+    }
+    if !host.kernel.is_empty() {
+        facts.push(format!("Linux {}", host.kernel));
+    }
+    if host.cpu.count > 0 {
+        facts.push(format!("{} CPUs", host.cpu.count));
+    }
+    facts.extend(host.congestion.clone());
+    if let Some(device) = &host.device {
+        let speed = device.speed_bps.map(|bps| format!(" {}", rate(bps as f64)));
+        facts.push(format!("{}{}", device.name, speed.unwrap_or_default()));
+    }
+    facts
+}
+
+fn throughputs(page: &mut Page, directions: &[Measured<'_>]) {
+    let mut table = Table::new(&THROUGHPUT_COLUMNS);
+    let mut doubt = None;
+    let mut any = false;
+    let mut over_runs = Vec::new();
+    for (direction, record, runs) in directions {
+        let Some(record) = record else { continue };
+        any = true;
+        let leg = &Leg::all(record)[0];
+        doubt = doubt.or(leg.service_demand_doubt());
+        table.row(throughput_cells(*direction, leg));
+        let name = direction_name(*direction);
+        over_runs.extend(runs.as_ref().map(|runs| (name, figure(runs, rate))));
+    }
+    if !any {
+        return;
+    }
+    page.gap();
+    page.table(&table);
+    for (name, figure) in over_runs {
+        page.facts(&format!("{name} runs"), &[figure]);
+    }
+    if let Some(doubt) = doubt {
+        page.line(Emphasis::None, &format!("  host's service demand {doubt}"));
+    }
+}
+
+const THROUGHPUT_COLUMNS: [(&str, Align); 11] = [
+    ("", Align::Left),
+    ("median run", Align::Right),
+    ("RTT\nmin", Align::Right),
+    ("\nmean", Align::Right),
+    ("sent\nagain", Align::Right),
+    ("\nshare", Align::Right),
+    ("time-\nouts", Align::Right),
+    ("core %\nsend", Align::Right),
+    ("\nrecv", Align::Right),
+    ("µs/KiB\nsend", Align::Right),
+    ("\nrecv", Align::Right),
+];
+
+fn throughput_cells(direction: Direction, leg: &Leg<'_>) -> [Option<String>; 11] {
+    let tcp = leg.tcp;
+    let ends = [leg.sender, leg.receiver];
+    let [core_send, core_receive] = ends.map(|end| end?.busiest_core_percent.map(digits));
+    let doubtful = leg.service_demand_doubt().is_some();
+    let demand = ends.map(|end| end?.service_demand_us_per_kib.filter(|_| !doubtful));
+    let [demand_send, demand_receive] = demand.map(|figure| figure.map(digits));
+    [
+        Some(direction_name(direction).to_owned()),
+        leg.throughput_bps.map(rate),
+        tcp.and_then(|tcp| tcp.rtt_min_us)
+            .map(|us| micros(us.into())),
+        tcp.map(|tcp| micros(tcp.rtt_mean_us.into())),
+        tcp.map(|tcp| count(tcp.retransmitted_segments)),
+        tcp.and_then(retransmitted_percent).map(percent),
+        tcp.and_then(|tcp| tcp.timeouts).map(count),
+        core_send,
+        core_receive,
+        demand_send,
+        demand_receive,
+    ]
+}
+
+fn latency(page: &mut Page, check: &Check) {
+    let idle = check.idle_latency_us.as_ref();
+    let loaded = loaded(check);
+    let rows = loaded.iter().map(|&(name, latency)| (name, Some(latency)));
+    latencies(page, std::iter::once(("idle", idle)).chain(rows));
+    let Some(idle) = idle.filter(|idle| idle.p50 > 0.0) else {
+        return;
+    };
+    let grown: Vec<String> = loaded
+        .iter()
+        .map(|(name, latency)| format!("{name} {}", growth(idle, latency)))
+        .collect();
+    page.facts("median is", &grown);
+}
+
+/// By direction where it is known, else the larger of both.
+fn loaded(check: &Check) -> Vec<(&'static str, &LatencySummary)> {
+    let by = &check.loaded_latency_by_direction_us;
+    let parts = [("loaded up", by.get("up")), ("loaded down", by.get("down"))];
+    let known: Vec<_> = parts
+        .into_iter()
+        .filter_map(|(name, latency)| Some((name, latency?)))
+        .collect();
+    if known.is_empty() {
+        let whole = check.loaded_latency_us.as_ref();
+        return whole
+            .map(|latency| ("loaded", latency))
+            .into_iter()
+            .collect();
+    }
+    known
+}
+
+fn growth(idle: &LatencySummary, loaded: &LatencySummary) -> String {
+    let more = loaded.p50 - idle.p50;
+    let sign = if more < 0.0 { "-" } else { "+" };
+    format!(
+        "{sign}{} ({} times idle)",
+        micros(more.abs()),
+        digits(loaded.p50 / idle.p50)
+    )
+}
+
+/// Why a direction is as fast as it is, and what would make it faster.
+fn explanation(page: &mut Page, direction: Direction, record: &Record, host: &str) {
+    let leg = &Leg::all(record)[0];
+    if !leg.ceilings.is_empty() {
+        page.gap();
+        page.line(Emphasis::Strong, direction_name(direction));
+        ceilings(page, leg.ceilings, leg.throughput_bps, LOWEST);
+    }
+    let Some(found) = leg.verdict else { return };
+    verdict(page, Some(direction), found, leg.ceilings);
+    if !found.remedy.is_empty() {
+        proof(page, direction_name(direction), host);
+    }
+}
+
+/// The same transfer before and after, as often as an interval of the median needs.
+fn proof(page: &mut Page, direction: &str, host: &str) {
+    page.line(
+        Emphasis::None,
+        "  To prove it, run the first of these, apply the remedy, run the second:",
+    );
+    let host = shell_word(host);
+    for when in ["before", "after"] {
+        page.command(&format!(
+            "linerate stream {host} --direction {direction} --repeat {RUNS} --output {direction}-{when}.json"
+        ));
+    }
+}
+
+fn one_sided(page: &mut Page, host: &str) {
+    page.gap();
+    let words = format!(
+        "No linerate endpoint answers at {host}: throughput, loss and what holds the path back \
+         need one. On that host:"
+    );
+    page.paragraph(Emphasis::None, "", 2, &words);
+    page.command("linerate serve");
+}
+
+/// A word as a POSIX shell takes it, quoted only where it must be.
+fn shell_word(word: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || ".:_-%".contains(c);
+    if !word.is_empty() && word.chars().all(safe) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Ceilings shown for each direction.
+const LOWEST: usize = 3;
+
+/// The fewest runs whose range covers the median with 95 %: 1 − 2·½⁶ = 97 %.
+const RUNS: u32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_only_where_a_shell_would_take_them_apart() {
+        for (word, quoted) in [
+            ("pit.example:5201", "pit.example:5201"),
+            ("fe80::1%eth0", "fe80::1%eth0"),
+            ("[2001:2::1]:5201", "'[2001:2::1]:5201'"),
+            ("a;reboot", "'a;reboot'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(word), quoted);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What the kernels say of a direction's flows, as facts for one line each.
+
+use linerate_core::record::{TcpEvidence, UdpEvidence};
+
+use super::number::{bytes, count, exact_bytes, micros, percent, rate, with_unit};
+
+/// Segments sent again and why.
+pub(super) fn retransmissions(tcp: &TcpEvidence) -> Vec<String> {
+    let again = tcp.retransmitted_segments;
+    let share =
+        retransmitted_percent(tcp).map(|share| format!(" ({} of those sent)", percent(share)));
+    let mut facts = vec![format!(
+        "{} segments{}",
+        count(again),
+        share.unwrap_or_default()
+    )];
+    if again > 0 {
+        let needless = tcp.dsack_duplicates;
+        facts.extend(needless.map(|n| format!("{} needless", count(n))));
+        facts.push(format!("{} loss events", count(tcp.loss_events)));
+    }
+    let counted = [
+        (tcp.timeouts, "timeouts"),
+        (tcp.reordering_seen, "reorderings"),
+        (tcp.delivered_ce, "ECN marks"),
+    ];
+    for (figure, what) in counted {
+        facts.extend(
+            figure
+                .filter(|&n| n > 0)
+                .map(|n| format!("{} {what}", count(n))),
+        );
+    }
+    facts
+}
+
+/// Segments sent again as a share of all that were sent, percent.
+pub(super) fn retransmitted_percent(tcp: &TcpEvidence) -> Option<f64> {
+    let sent = tcp.data_segments_out.filter(|&sent| sent > 0)?;
+    Some(share_percent(tcp.retransmitted_segments, sent))
+}
+
+/// Windows, buffers and what was in them.
+pub(super) fn windows(tcp: &TcpEvidence) -> Vec<String> {
+    let mut facts = vec![
+        format!("congestion {}", bytes(tcp.cwnd_bytes)),
+        format!("under way {}", bytes(tcp.unacked_bytes)),
+    ];
+    let optional = [
+        ("receive window", tcp.send_window_bytes),
+        ("waiting unsent", tcp.notsent_bytes),
+        ("waiting unread", tcp.receiver_unread_bytes),
+    ];
+    for (what, figure) in optional {
+        facts.extend(figure.map(|n| format!("{what} {}", bytes(n))));
+    }
+    if tcp.send_buffer_bytes > 0 {
+        let fixed = fixed(tcp.send_buffer_locked);
+        facts.push(format!(
+            "send buffer {}{fixed}",
+            bytes(tcp.send_buffer_bytes)
+        ));
+    }
+    if let Some(buffer) = tcp.receiver_buffer_bytes {
+        let fixed = fixed(tcp.receive_buffer_locked);
+        facts.push(format!("receive buffer {}{fixed}", bytes(buffer)));
+    }
+    facts
+}
+
+fn fixed(locked: bool) -> &'static str {
+    if locked { " (fixed)" } else { "" }
+}
+
+/// Sizes on the wire.
+pub(super) fn segments(tcp: &TcpEvidence) -> Vec<String> {
+    let mut facts = Vec::new();
+    if tcp.mss_bytes > 0 {
+        facts.push(format!("MSS {}", exact_bytes(tcp.mss_bytes)));
+    }
+    if let Some(mean) = tcp.effective_segment_bytes {
+        facts.push(format!("mean payload {}", with_unit(mean, "B")));
+    }
+    if tcp.pmtu_bytes > 0 {
+        facts.push(format!("path MTU {}", exact_bytes(tcp.pmtu_bytes)));
+    }
+    facts
+}
+
+/// What the sender waited for, by the kernel's account. The send buffer is told only where it is not
+/// zero: with cubic it is zero whatever holds.
+pub(super) fn limited_times(tcp: &TcpEvidence) -> Vec<String> {
+    let Some(busy) = tcp.busy_us.filter(|&busy| busy > 0) else {
+        return Vec::new();
+    };
+    let window = tcp.rwnd_limited_us.unwrap_or(0);
+    let buffer = tcp.sndbuf_limited_us.unwrap_or(0);
+    let share = |us: u64| percent(share_percent(us, busy));
+    let mut facts = vec![
+        format!("busy {}", micros(busy as f64)),
+        format!("limited by receive window {}", share(window)),
+    ];
+    if buffer > 0 {
+        facts.push(format!("by send buffer {}", share(buffer)));
+    }
+    let neither = busy.saturating_sub(window.saturating_add(buffer));
+    facts.push(format!("by neither {}", share(neither)));
+    if let Some(idle) = tcp.app_limited_share.filter(|&share| share > 0.0) {
+        facts.push(format!(
+            "short of data {} of samples",
+            percent(100.0 * idle)
+        ));
+    }
+    facts
+}
+
+/// The algorithm, its rates, the options in force.
+pub(super) fn control(tcp: &TcpEvidence) -> Vec<String> {
+    let mut facts = Vec::new();
+    facts.extend(tcp.congestion.clone());
+    let rates = [
+        ("delivers", tcp.delivery_rate_bps),
+        ("paced at most", tcp.max_pacing_rate_bps),
+    ];
+    for (what, figure) in rates {
+        facts.extend(figure.map(|bps| format!("{what} {}", rate(bps as f64))));
+    }
+    facts.extend(tcp.options.iter().cloned());
+    facts.extend(tcp.subflows.map(|n| format!("{n} subflows")));
+    if tcp.mptcp_fallback == Some(true) {
+        facts.push("fell back from MPTCP to TCP".to_owned());
+    }
+    facts
+}
+
+/// What was sent and what came.
+pub(super) fn datagrams(udp: &UdpEvidence) -> Vec<String> {
+    let mut facts = vec![
+        format!("{} sent", count(udp.sent)),
+        format!("{} received", count(udp.received)),
+    ];
+    facts.extend(
+        udp.asked_bps
+            .map(|bps| format!("asked {}", rate(bps as f64))),
+    );
+    if udp.send_refused > 0 {
+        facts.push(format!(
+            "{} refused by the sender's kernel",
+            count(udp.send_refused)
+        ));
+    }
+    facts
+}
+
+/// Where datagrams were lost.
+pub(super) fn losses(udp: &UdpEvidence) -> Vec<String> {
+    let mut facts = vec![format!(
+        "{} ({})",
+        count(udp.lost),
+        percent(share_percent(udp.lost, udp.sent))
+    )];
+    facts.push(format!("socket drops {}", count(udp.socket_drops)));
+    facts.push(format!("path alone {}", percent(udp.path_loss_percent)));
+    facts
+}
+
+/// What came other than it was sent.
+pub(super) fn order(udp: &UdpEvidence) -> Vec<String> {
+    let mut facts = vec![
+        format!("{} duplicated", count(udp.duplicated)),
+        format!("{} reordered", count(udp.reordered)),
+        format!("{} malformed", count(udp.malformed)),
+    ];
+    let corrupted = udp.corrupted_bytes;
+    facts.extend(corrupted.map(|n| format!("{} bytes corrupted", count(n))));
+    facts
+}
+
+/// Jitter of arrivals and gaps of departures.
+pub(super) fn timing(udp: &UdpEvidence) -> Vec<String> {
+    let mut facts = vec![format!("jitter {}", micros(udp.jitter_us))];
+    if let Some(gaps) = udp.gaps_us {
+        facts.push(format!("gaps between departures p50 {}", micros(gaps.p50)));
+        facts.push(format!("p90 {}", micros(gaps.p90)));
+        facts.push(format!("p99 {}", micros(gaps.p99)));
+        facts.push(format!("max {}", micros(gaps.max)));
+    }
+    facts
+}
+
+/// `part` of `whole` in percent; not a number where there is no whole.
+fn share_percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole as f64
+}

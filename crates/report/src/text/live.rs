@@ -1,0 +1,171 @@
+//! Lines that change while a run is under way. They never wrap, so that the terminal's owner can erase them.
+
+use linerate_core::plan::Direction;
+use linerate_core::record::Interval;
+
+use super::Style;
+use super::number::{NBSP, bytes, count, micros, rate, seconds};
+use super::page::clean;
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress<'a> {
+    /// What is under way: `up, run 2 of 5`.
+    pub step: &'a str,
+    /// Since it began, seconds.
+    pub elapsed_s: f64,
+    /// How long it should take, seconds; `None` where bytes or a count end it.
+    pub planned_s: Option<f64>,
+    /// The newest interval.
+    pub interval: Option<&'a Interval>,
+}
+
+/// An interval as a line without newline or colour; figures of successive lines stand under each other.
+pub fn interval_line(interval: &Interval, style: Style) -> String {
+    let end = interval.start_s + interval.seconds;
+    let times = format!("{:>8.2} -{end:>8.2} s", interval.start_s);
+    fitted(&format!("{times}{}", figures(interval)), style)
+}
+
+/// A bar, the time and the newest interval's figures as a line without newline or colour.
+pub fn progress(progress: &Progress<'_>, style: Style) -> String {
+    let time = match progress.planned_s {
+        Some(planned) if planned > 0.0 => {
+            let share = (progress.elapsed_s / planned).clamp(0.0, 1.0);
+            let full = (share * BAR as f64) as usize;
+            let bar = "#".repeat(full) + &"-".repeat(BAR - full);
+            format!("[{bar}] {:.1} of {}", progress.elapsed_s, seconds(planned))
+        }
+        _ => format!("{:.1}{NBSP}s", progress.elapsed_s),
+    };
+    let figures = progress.interval.map(figures).unwrap_or_default();
+    fitted(&format!("{}  {time}{figures}", progress.step), style)
+}
+
+fn figures(interval: &Interval) -> String {
+    let mut line = match interval.direction {
+        Some(Direction::Up) => "  up  ".to_owned(),
+        Some(Direction::Down) => "  down".to_owned(),
+        Some(Direction::Both) | None => String::new(),
+    };
+    let mut column = |label: &str, width: usize, text: Option<String>| {
+        if let Some(text) = text {
+            line.push_str(&format!("  {label}{text:>width$}"));
+        }
+    };
+    let per_second = interval
+        .transactions
+        .filter(|_| interval.seconds > 0.0)
+        .map(|answered| count((answered as f64 / interval.seconds).round() as u64));
+    match per_second {
+        Some(answered) => column("", 17, Some(format!("{answered}{NBSP}trans/s"))),
+        None => column("", 11, Some(rate(interval.throughput_bps))),
+    }
+    column("rtt ", 7, interval.rtt_us.map(micros));
+    column("cwnd ", 8, interval.cwnd_bytes.map(bytes));
+    column("sent again ", 3, interval.retransmitted_segments.map(count));
+    column("lost ", 3, interval.lost.map(count));
+    line
+}
+
+/// One column less than the terminal: some wrap when the last one is filled.
+fn fitted(line: &str, style: Style) -> String {
+    let line = clean(line).replace(NBSP, " ");
+    line.chars().take(style.columns() - 1).collect()
+}
+
+/// Columns of the bar.
+const BAR: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval() -> Interval {
+        Interval {
+            start_s: 3.0,
+            seconds: 1.0,
+            bytes: 11_762_500,
+            throughput_bps: 94_100_000.0,
+            rtt_us: Some(29_400.0),
+            cwnd_bytes: Some(87_256),
+            retransmitted_segments: Some(12),
+            ..Interval::default()
+        }
+    }
+
+    #[test]
+    fn intervals_of_any_figures_stand_under_each_other() {
+        let slow = Interval {
+            start_s: 100.0,
+            throughput_bps: 950.0,
+            rtt_us: Some(87.0),
+            cwnd_bytes: Some(400),
+            retransmitted_segments: Some(0),
+            ..interval()
+        };
+        let style = Style::default();
+        assert_eq!(
+            interval_line(&interval(), style),
+            "    3.00 -    4.00 s  94.1 Mbit/s  rtt 29.4 ms  cwnd 85.2 KiB  sent again  12"
+        );
+        assert_eq!(
+            interval_line(&slow, style),
+            "  100.00 -  101.00 s    950 bit/s  rtt 87.0 µs  cwnd    400 B  sent again   0"
+        );
+    }
+
+    #[test]
+    fn requests_are_counted_by_the_second() {
+        let requests = Interval {
+            seconds: 0.5,
+            transactions: Some(12_000),
+            direction: Some(Direction::Up),
+            ..Interval::default()
+        };
+        let line = interval_line(&requests, Style::default());
+        assert_eq!(line, "    0.00 -    0.50 s  up       24,000 trans/s");
+    }
+
+    #[test]
+    fn a_live_line_never_fills_its_terminal() {
+        let step = "x\u{1b}[2J".repeat(40);
+        for width in [0, 40, 80] {
+            let live = Progress {
+                step: &step,
+                elapsed_s: 4.0,
+                planned_s: Some(10.0),
+                interval: Some(&interval()),
+            };
+            let style = Style {
+                width,
+                colour: false,
+            };
+            let line = progress(&live, style);
+            assert!(line.chars().count() < width.max(40), "{line}");
+            assert!(!line.contains('\u{1b}'));
+        }
+    }
+
+    #[test]
+    fn the_bar_stops_at_its_end_and_is_left_out_where_no_time_is_planned() {
+        let mut live = Progress {
+            step: "up",
+            elapsed_s: 4.0,
+            planned_s: Some(10.0),
+            interval: None,
+        };
+        let style = Style::default();
+        assert_eq!(
+            progress(&live, style),
+            "up  [########------------] 4.0 of 10.0 s"
+        );
+        live.elapsed_s = 11.0;
+        assert_eq!(
+            progress(&live, style),
+            "up  [####################] 11.0 of 10.0 s"
+        );
+        live.planned_s = None;
+        assert_eq!(progress(&live, style), "up  11.0 s");
+    }
+}

@@ -1,0 +1,47 @@
+//! Documents as a network engineer reads them in a terminal: one screen, aligned, legible without colour.
+//!
+//! Figures have three significant digits and their unit; what identifies something (MSS, MTU, sizes, counters) is
+//! exact. A key that the document does not have is left out, or a dash in a table.
+
+mod ceilings;
+mod check;
+mod evidence;
+mod figure;
+mod leg;
+mod live;
+mod number;
+mod page;
+mod record;
+mod sweep;
+mod table;
+
+pub use check::check;
+pub use live::{Progress, interval_line, progress};
+pub use record::record;
+pub use sweep::sweep;
+
+/// What the terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Columns of the terminal. Below 40 it is taken as 40; commands to copy are never broken.
+    pub width: usize,
+    /// Emphasise by ANSI escape sequences.
+    pub colour: bool,
+}
+
+impl Style {
+    /// Columns to fill; narrower text would be broken at each word.
+    fn columns(self) -> usize {
+        self.width.max(40)
+    }
+}
+
+impl Default for Style {
+    /// 100 columns without colour: for pipes and files.
+    fn default() -> Self {
+        Self {
+            width: 100,
+            colour: false,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Figures with three significant digits and a unit.
+//!
+//! Number and unit are joined by a no-break space so that they stay on one line; [`super::page::Page`] writes it as
+//! an ordinary one.
+
+/// Keeps a number and its unit together.
+pub(super) const NBSP: char = '\u{a0}';
+
+/// In place of a figure that is not known.
+pub(super) const UNKNOWN: &str = "-";
+
+/// Three significant digits, large whole numbers with separators: `0.0234`, `9.41`, `942`, `12,437`.
+pub(super) fn digits(value: f64) -> String {
+    if !value.is_finite() {
+        return UNKNOWN.to_owned();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if !(1e-4..1e9).contains(&value.abs()) {
+        return format!("{value:.2e}");
+    }
+    let decimals = (2 - exponent(value)).max(0) as usize;
+    if decimals > 0 {
+        return format!("{value:.decimals$}");
+    }
+    let sign = if value < 0.0 { "-" } else { "" };
+    format!("{sign}{}", count(value.abs().round() as u64))
+}
+
+/// A whole number, with separators from five digits: `9148`, `51,204`.
+pub(super) fn count(value: u64) -> String {
+    let plain = value.to_string();
+    if plain.len() < 5 {
+        return plain;
+    }
+    let mut grouped = String::with_capacity(plain.len() + plain.len() / 3);
+    for (position, digit) in plain.chars().enumerate() {
+        if position > 0 && (plain.len() - position).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Bits per second.
+pub(super) fn rate(bps: f64) -> String {
+    const UNITS: [(f64, &str); 5] = [
+        (1e12, "Tbit/s"),
+        (1e9, "Gbit/s"),
+        (1e6, "Mbit/s"),
+        (1e3, "kbit/s"),
+        (1.0, "bit/s"),
+    ];
+    scaled(bps, &UNITS)
+}
+
+/// A time in µs.
+pub(super) fn micros(us: f64) -> String {
+    const UNITS: [(f64, &str); 3] = [(1e6, "s"), (1e3, "ms"), (1.0, "µs")];
+    scaled(us, &UNITS)
+}
+
+/// A time in seconds.
+pub(super) fn seconds(s: f64) -> String {
+    if s == 0.0 {
+        return with_unit(s, "s");
+    }
+    micros(s * 1e6)
+}
+
+/// An amount of bytes; below 1024 it is exact.
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [(f64, &str); 4] = [
+        (1_099_511_627_776.0, "TiB"),
+        (1_073_741_824.0, "GiB"),
+        (1_048_576.0, "MiB"),
+        (1024.0, "KiB"),
+    ];
+    if bytes < 1024 {
+        return exact_bytes(bytes);
+    }
+    scaled(bytes as f64, &UNITS)
+}
+
+/// A size that someone chose: `128 KiB`, `1448 B`, every byte of it.
+pub(super) fn chosen_bytes(bytes: u64) -> String {
+    if bytes.is_multiple_of(1 << 20) {
+        format!("{}{NBSP}MiB", bytes >> 20)
+    } else if bytes.is_multiple_of(1 << 10) {
+        format!("{}{NBSP}KiB", bytes >> 10)
+    } else {
+        exact_bytes(bytes)
+    }
+}
+
+/// A size that identifies something, such as an MSS: every byte of it.
+pub(super) fn exact_bytes(bytes: impl Into<u64>) -> String {
+    format!("{}{NBSP}B", bytes.into())
+}
+
+/// A share in percent.
+pub(super) fn percent(percent: f64) -> String {
+    with_unit(percent, "%")
+}
+
+/// A figure with a unit that has no multiples.
+pub(super) fn with_unit(value: f64, unit: &str) -> String {
+    format!("{}{NBSP}{unit}", digits(value))
+}
+
+/// In the largest unit that leaves at least 1 after rounding, else in the smallest.
+fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+    // Rounded by the same digits that are printed, or 999.7 Mbit/s would become 1,000 Mbit/s.
+    let rounded =
+        (value.abs() / 10_f64.powi(exponent(value) - 2)).round() * 10_f64.powi(exponent(value) - 2);
+    let &(scale, unit) = units
+        .iter()
+        .find(|(scale, _)| rounded >= *scale)
+        .unwrap_or(&units[units.len() - 1]);
+    with_unit(value / scale, unit)
+}
+
+/// Decimal exponent after rounding to three digits; 0 for zero and what is not finite.
+fn exponent(value: f64) -> i32 {
+    format!("{value:.2e}")
+        .rsplit_once('e')
+        .and_then(|(_, exponent)| exponent.parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_significant_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.000_234, "0.000234"),
+            (0.000_000_234, "2.34e-7"),
+            (1.0, "1.00"),
+            (9.994, "9.99"),
+            (9.996, "10.0"),
+            (99.96, "100"),
+            (941.4, "941"),
+            (12_437.4, "12,437"),
+            (-1_234.0, "-1234"),
+            (-51_204.0, "-51,204"),
+            (-0.5, "-0.500"),
+            (1e300, "1.00e300"),
+            (f64::NAN, "-"),
+            (f64::INFINITY, "-"),
+        ] {
+            assert_eq!(digits(value), text);
+        }
+    }
+
+    #[test]
+    fn rounding_moves_on_to_the_next_unit() {
+        for (bps, text) in [
+            (0.0, "0 bit/s"),
+            (999.4, "999 bit/s"),
+            (999.6, "1.00 kbit/s"),
+            (94_149_000.0, "94.1 Mbit/s"),
+            (999_700_000.0, "1.00 Gbit/s"),
+            (41.2e9, "41.2 Gbit/s"),
+        ] {
+            assert_eq!(rate(bps).replace(NBSP, " "), text);
+        }
+    }
+
+    #[test]
+    fn times_and_amounts_keep_their_unit_beside_them() {
+        assert_eq!(micros(0.25), "0.250\u{a0}µs");
+        assert_eq!(micros(29_000.0), "29.0\u{a0}ms");
+        assert_eq!(seconds(10.0), "10.0\u{a0}s");
+        assert_eq!(bytes(536), "536\u{a0}B");
+        assert_eq!(bytes(51_200), "50.0\u{a0}KiB");
+        assert_eq!(exact_bytes(9_148_u32), "9148\u{a0}B");
+        assert_eq!(seconds(0.0), "0\u{a0}s");
+        assert_eq!(chosen_bytes(131_072), "128\u{a0}KiB");
+        assert_eq!(chosen_bytes(1448), "1448\u{a0}B");
+        assert_eq!(chosen_bytes(4 << 20), "4\u{a0}MiB");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(count(0), "0");
+    }
+}

@@ -1,0 +1,213 @@
+//! A page of text: what it writes has no control characters but its own.
+
+use super::Style;
+use super::number::NBSP;
+use super::table::Table;
+
+/// How a line stands out where colours are allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Emphasis {
+    /// Not at all.
+    None,
+    /// Headlines, verdicts.
+    Strong,
+    /// Doubts.
+    Warning,
+    /// Commands to copy.
+    Command,
+}
+
+/// Lines under way to a terminal. Every text is cleaned here, so that no caller can forget it.
+#[derive(Debug)]
+pub(super) struct Page {
+    text: String,
+    style: Style,
+}
+
+impl Page {
+    pub(super) fn new(style: Style) -> Self {
+        Self {
+            text: String::new(),
+            style,
+        }
+    }
+
+    /// One line, however long.
+    pub(super) fn line(&mut self, emphasis: Emphasis, line: &str) {
+        let line = clean(line).replace(NBSP, " ");
+        let (on, off) = match (self.style.colour, emphasis) {
+            (false, _) | (true, Emphasis::None) => ("", ""),
+            (true, Emphasis::Strong) => ("\x1b[1m", "\x1b[0m"),
+            (true, Emphasis::Warning) => ("\x1b[33m", "\x1b[0m"),
+            (true, Emphasis::Command) => ("\x1b[36m", "\x1b[0m"),
+        };
+        self.text.push_str(on);
+        self.text.push_str(line.trim_end());
+        self.text.push_str(off);
+        self.text.push('\n');
+    }
+
+    /// An empty line, unless the page begins here or has one already.
+    pub(super) fn gap(&mut self) {
+        if !self.text.is_empty() && !self.text.ends_with("\n\n") {
+            self.text.push('\n');
+        }
+    }
+
+    /// Words that fill the lines; all but the first line are indented by `hang` columns.
+    pub(super) fn paragraph(&mut self, emphasis: Emphasis, first: &str, hang: usize, words: &str) {
+        let room = self.style.columns().saturating_sub(hang).max(MIN_ROOM);
+        let words = clean(words);
+        let mut lines = wrap(&words, room).into_iter();
+        self.line(
+            emphasis,
+            &format!("{first:<hang$}{}", lines.next().unwrap_or_default()),
+        );
+        for rest in lines {
+            self.line(emphasis, &format!("{:hang$}{rest}", ""));
+        }
+    }
+
+    /// A label in the left margin and facts beside it; without facts nothing is written.
+    pub(super) fn facts(&mut self, label: &str, facts: &[String]) {
+        if !facts.is_empty() {
+            let label = format!("  {label}");
+            self.paragraph(Emphasis::None, &label, MARGIN, &facts.join(", "));
+        }
+    }
+
+    /// A command on lines of its own: never broken, nothing beside it.
+    pub(super) fn command(&mut self, command: &str) {
+        for line in command.lines() {
+            self.line(Emphasis::Command, &format!("    {line}"));
+        }
+    }
+
+    pub(super) fn table(&mut self, table: &Table) {
+        for (index, line) in table.lines(self.style.columns()).iter().enumerate() {
+            let emphasis = if index < table.head_lines() {
+                Emphasis::Strong
+            } else {
+                Emphasis::None
+            };
+            self.line(emphasis, line);
+        }
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.text
+    }
+}
+
+/// Columns of the labels of [`Page::facts`].
+const MARGIN: usize = 13;
+
+/// Fewer columns than this are not filled but overrun.
+const MIN_ROOM: usize = 20;
+
+/// Breaks at spaces, never within a word; at least one line.
+pub(super) fn wrap(words: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in words.split(' ').filter(|word| !word.is_empty()) {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= room {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+/// Writes control characters, and those that hide or reverse what follows, as `\u{1b}`.
+///
+/// A host name, an error message or a stored record comes from someone else: it must not move the
+/// cursor, set the title or show a command other than the one that would be copied.
+pub(super) fn clean(text: &str) -> String {
+    let mut cleaned = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || is_invisible(c) {
+            cleaned.extend(c.escape_unicode());
+        } else {
+            cleaned.push(c);
+        }
+    }
+    cleaned
+}
+
+/// Zero-width and bidirectional formatting characters (Unicode general category Cf) and line separators.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(width: usize) -> Page {
+        Page::new(Style {
+            width,
+            colour: false,
+        })
+    }
+
+    #[test]
+    fn nothing_from_a_peer_reaches_the_terminal_as_a_control() {
+        let mut page = plain(80);
+        page.line(
+            Emphasis::Strong,
+            "a\x1b]0;title\x07b\u{9b}31mc\r\nd\u{202e}e",
+        );
+        page.command("rm\x1b[8m -rf\nls");
+        assert_eq!(
+            page.finish(),
+            "a\\u{1b}]0;title\\u{7}b\\u{9b}31mc\\u{d}\\u{a}d\\u{202e}e\n    rm\\u{1b}[8m -rf\n    ls\n"
+        );
+    }
+
+    #[test]
+    fn colour_only_surrounds_lines() {
+        let mut page = Page::new(Style {
+            width: 80,
+            colour: true,
+        });
+        page.line(Emphasis::Warning, "doubt");
+        page.line(Emphasis::None, "plain");
+        assert_eq!(page.finish(), "\x1b[33mdoubt\x1b[0m\nplain\n");
+    }
+
+    #[test]
+    fn paragraphs_hang_and_keep_numbers_with_their_units() {
+        let mut page = plain(40);
+        let words = format!("smallest 29.0{NBSP}ms, mean 29.4{NBSP}ms, largest 312{NBSP}ms");
+        page.facts("rtt", &[words]);
+        assert_eq!(
+            page.finish(),
+            "  rtt        smallest 29.0 ms, mean\n             29.4 ms, largest 312 ms\n"
+        );
+    }
+
+    #[test]
+    fn commands_are_never_broken() {
+        let long = "sysctl -w ".to_owned() + &"x".repeat(200);
+        let mut page = plain(40);
+        page.command(&long);
+        assert_eq!(page.finish(), format!("    {long}\n"));
+    }
+
+    #[test]
+    fn gaps_are_single() {
+        let mut page = plain(40);
+        page.gap();
+        page.line(Emphasis::None, "a");
+        page.gap();
+        page.gap();
+        page.line(Emphasis::None, "b");
+        assert_eq!(page.finish(), "a\n\nb\n");
+    }
+}

@@ -1,0 +1,381 @@
+//! One run on one screen.
+
+use linerate_core::plan::{Direction, Extent, Family, Protocol, Traffic, Workload};
+use linerate_core::record::{FlowRecord, Record, Status};
+use linerate_core::stats::LatencySummary;
+
+use super::Style;
+use super::ceilings::{caveats, ceilings, verdict};
+use super::evidence;
+use super::leg::Leg;
+use super::number::{bytes, chosen_bytes, count, digits, micros, rate, seconds, with_unit};
+use super::page::{Emphasis, Page};
+use super::table::{Align, Table};
+
+/// A record as a screen: what was reached, what both kernels say about it, what holds it back, and what to do.
+pub fn record(record: &Record, style: Style) -> String {
+    let mut page = Page::new(style);
+    let legs = Leg::all(record);
+    page.paragraph(Emphasis::Strong, "", 0, &headline(record, &legs));
+    page.facts("run", &run_facts(record));
+    for leg in &legs {
+        if legs.len() > 1 {
+            page.gap();
+            let reached = leg.throughput_bps.map(rate).unwrap_or_default();
+            let title = format!("{} {reached}", direction_name(leg.direction));
+            page.line(Emphasis::Strong, &title);
+        }
+        direction(&mut page, leg);
+    }
+    latencies(
+        &mut page,
+        [
+            ("latency", record.latency_us.as_ref()),
+            ("send lag", record.send_lag_us.as_ref()),
+        ],
+    );
+    for leg in &legs {
+        let named = (legs.len() > 1).then_some(leg.direction);
+        if let Some(found) = leg.verdict {
+            verdict(&mut page, named, found, leg.ceilings);
+        }
+    }
+    caveats(&mut page, &record.caveats);
+    page.finish()
+}
+
+/// What was reached, by what, with whom.
+fn headline(record: &Record, legs: &[Leg<'_>]) -> String {
+    let reached = match legs {
+        [up, down] => [up, down]
+            .map(|leg| {
+                let reached = leg.throughput_bps.map(rate).unwrap_or_default();
+                format!("{reached} {}", direction_name(leg.direction))
+            })
+            .join(" and "),
+        _ => single_figure(record),
+    };
+    format!("{reached}, {}", traffic_and_peer(record))
+}
+
+fn single_figure(record: &Record) -> String {
+    let per_second = match record.workload {
+        Workload::Stream => None,
+        Workload::Rr => record.transactions_per_s.map(|n| with_unit(n, "trans/s")),
+        Workload::Crr => record.connections_per_s.map(|n| with_unit(n, "conn/s")),
+    };
+    per_second
+        .or_else(|| record.throughput_bps.map(rate))
+        .unwrap_or_else(|| "no figure".to_owned())
+}
+
+/// `stream, TCP over IPv4, to pit.example (198.18.0.2:5201)`
+pub(super) fn traffic_and_peer(record: &Record) -> String {
+    let workload = match record.workload {
+        Workload::Stream => "stream",
+        Workload::Rr => "request/response",
+        Workload::Crr => "connect/request/response",
+    };
+    let protocol = match record.protocol {
+        Protocol::Tcp => "TCP",
+        Protocol::Udp => "UDP",
+        Protocol::Mptcp => "MPTCP",
+    };
+    let family = match record.family {
+        Family::Ipv4 => "IPv4",
+        Family::Ipv6 => "IPv6",
+    };
+    let towards = match record.direction {
+        Direction::Up => "to",
+        Direction::Down => "from",
+        Direction::Both => "to and from",
+    };
+    format!(
+        "{workload}, {protocol} over {family}, {towards} {} ({})",
+        record.host, record.peer
+    )
+}
+
+pub(super) fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "up",
+        Direction::Down => "down",
+        Direction::Both => "both",
+    }
+}
+
+/// How much was sent in what time, by which plan, and whether it came to its end.
+fn run_facts(record: &Record) -> Vec<String> {
+    let time = seconds(record.seconds);
+    let mut facts = vec![match record.bytes {
+        0 => time,
+        received => format!("{} in {time}", bytes(received)),
+    }];
+    facts.extend(plan_facts(record));
+    let counted = [
+        (record.transactions, "transactions"),
+        (record.failed, "failed"),
+        (record.requests_not_sent, "due and not sent"),
+        (record.corrupted_bytes, "bytes changed on the way"),
+    ];
+    for (figure, what) in counted {
+        facts.extend(figure.map(|n| format!("{} {what}", count(n))));
+    }
+    facts.push(match (record.status, record.plan.extent) {
+        (Status::Complete, _) => "complete".to_owned(),
+        (Status::Partial, Extent::Time(time)) => {
+            format!("STOPPED EARLY of {}", seconds(time.as_secs_f64()))
+        }
+        (Status::Partial, _) => "STOPPED EARLY".to_owned(),
+    });
+    facts.push(format!("begun {}", record.started_at));
+    facts
+}
+
+/// What was sent, in which pieces.
+fn plan_facts(record: &Record) -> Vec<String> {
+    let mut facts = Vec::new();
+    match &record.plan.traffic {
+        Traffic::Stream(stream) => {
+            let pieces = match record.protocol {
+                Protocol::Udp => "datagrams",
+                Protocol::Tcp | Protocol::Mptcp => "messages",
+            };
+            let number = record.messages.map(|n| format!("{} ", count(n)));
+            let size = chosen_bytes(stream.message_bytes);
+            facts.push(format!("{}{pieces} of {size}", number.unwrap_or_default()));
+        }
+        Traffic::Rr(exchange) | Traffic::Crr(exchange) => {
+            facts.push(format!(
+                "requests of {}",
+                chosen_bytes(exchange.request_bytes)
+            ));
+            facts.push(format!(
+                "responses of {}",
+                chosen_bytes(exchange.response_bytes)
+            ));
+            if exchange.depth > 1 {
+                facts.push(format!("{} at once", exchange.depth));
+            }
+            let open = exchange.rate_per_s;
+            facts.extend(open.map(|n| format!("asked {}", with_unit(n, "trans/s"))));
+        }
+    }
+    if record.plan.flows() > 1 {
+        facts.push(format!("{} flows", record.plan.flows()));
+    }
+    facts
+}
+
+/// What both ends counted of one direction.
+fn direction(page: &mut Page, leg: &Leg<'_>) {
+    page.facts("intervals", &interval_facts(leg));
+    tcp(page, leg);
+    udp(page, leg);
+    flows(page, &leg.flows());
+    ends(page, leg);
+    if !leg.ceilings.is_empty() {
+        page.gap();
+    }
+    ceilings(page, leg.ceilings, leg.throughput_bps, usize::MAX);
+}
+
+/// The spread within the run.
+fn interval_facts(leg: &Leg<'_>) -> Vec<String> {
+    let mut intervals = leg.intervals();
+    if intervals.len() < 2 || leg.throughput_bps.is_none() {
+        return Vec::new();
+    }
+    intervals.sort_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps));
+    let slowest = intervals[0];
+    let fastest = intervals[intervals.len() - 1];
+    vec![
+        format!("{} of them", intervals.len()),
+        format!(
+            "slowest {} at {}",
+            rate(slowest.throughput_bps),
+            seconds(slowest.start_s)
+        ),
+        format!(
+            "fastest {} at {}",
+            rate(fastest.throughput_bps),
+            seconds(fastest.start_s)
+        ),
+    ]
+}
+
+fn tcp(page: &mut Page, leg: &Leg<'_>) {
+    let Some(tcp) = leg.tcp else { return };
+    let mut rtt = Vec::new();
+    rtt.extend(
+        tcp.rtt_min_us
+            .map(|us| format!("smallest {}", micros(us.into()))),
+    );
+    rtt.push(format!("mean {}", micros(tcp.rtt_mean_us.into())));
+    rtt.push(format!("deviation {}", micros(tcp.rtt_var_us.into())));
+    page.facts("RTT", &rtt);
+    page.facts("sent again", &evidence::retransmissions(tcp));
+    page.facts("windows", &evidence::windows(tcp));
+    page.facts("segments", &evidence::segments(tcp));
+    page.facts("time", &evidence::limited_times(tcp));
+    page.facts("TCP", &evidence::control(tcp));
+}
+
+fn udp(page: &mut Page, leg: &Leg<'_>) {
+    let Some(udp) = leg.udp else { return };
+    page.facts("datagrams", &evidence::datagrams(udp));
+    page.facts("lost", &evidence::losses(udp));
+    page.facts("order", &evidence::order(udp));
+    page.facts("timing", &evidence::timing(udp));
+}
+
+/// A row for each flow where there are several; of many, the slowest and the fastest.
+fn flows(page: &mut Page, flows: &[&FlowRecord]) {
+    if flows.len() < 2 {
+        return;
+    }
+    let mut ranked = flows.to_vec();
+    let left_out = ranked.len().saturating_sub(2 * MOST_FLOWS);
+    if left_out > 0 {
+        ranked.sort_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps));
+        ranked.drain(MOST_FLOWS..MOST_FLOWS + left_out);
+    }
+    let mut table = Table::new(&FLOW_COLUMNS);
+    for flow in ranked {
+        table.row(flow_cells(flow));
+    }
+    page.gap();
+    page.table(&table);
+    if left_out > 0 {
+        let note =
+            format!("  the slowest and the fastest; {left_out} flows between them in the JSON");
+        page.line(Emphasis::None, &note);
+    }
+}
+
+const FLOW_COLUMNS: [(&str, Align); 9] = [
+    ("flow", Align::Right),
+    ("throughput", Align::Right),
+    ("mean RTT", Align::Right),
+    ("sent again", Align::Right),
+    ("congestion\nwindow", Align::Right),
+    ("receive\nwindow", Align::Right),
+    ("lost", Align::Right),
+    ("jitter", Align::Right),
+    ("from and to", Align::Left),
+];
+
+fn flow_cells(flow: &FlowRecord) -> [Option<String>; 9] {
+    let tcp = flow.tcp.as_ref();
+    let udp = flow.udp.as_ref();
+    [
+        Some(flow.id.to_string()),
+        Some(rate(flow.throughput_bps)),
+        tcp.map(|tcp| micros(tcp.rtt_mean_us.into())),
+        tcp.map(|tcp| count(tcp.retransmitted_segments)),
+        tcp.map(|tcp| bytes(tcp.cwnd_bytes)),
+        tcp.and_then(|tcp| tcp.send_window_bytes).map(bytes),
+        udp.map(|udp| count(udp.lost)),
+        udp.map(|udp| micros(udp.jitter_us)),
+        Some(format!("{} {}", flow.local, flow.remote)),
+    ]
+}
+
+/// Of more than twice as many flows, this many of the slowest and of the fastest are shown.
+const MOST_FLOWS: usize = 8;
+
+/// What the run cost both ends.
+fn ends(page: &mut Page, leg: &Leg<'_>) {
+    let [first, second] = match leg.record.workload {
+        Workload::Stream => ["sender", "receiver"],
+        Workload::Rr | Workload::Crr => ["client", "endpoint"],
+    };
+    let ends = [(first, leg.sender), (second, leg.receiver)];
+    if ends.iter().all(|(_, end)| end.is_none()) {
+        return;
+    }
+    let doubt = leg.service_demand_doubt();
+    let mut table = Table::new(&END_COLUMNS);
+    for (name, end) in ends {
+        let Some(end) = end else { continue };
+        let host_demand = end.service_demand_us_per_kib.filter(|_| doubt.is_none());
+        table.row([
+            Some(name.to_owned()),
+            end.host_cpu_percent.map(digits),
+            end.busiest_core_percent.map(digits),
+            end.busiest_thread_percent.map(digits),
+            end.steal_percent.map(digits),
+            Some(digits(end.cpu_seconds.user)),
+            Some(digits(end.cpu_seconds.system)),
+            end.softirq_seconds.map(digits),
+            host_demand.map(digits),
+            end.service_demand_threads_us_per_kib.map(digits),
+            end.method.clone(),
+        ]);
+    }
+    page.gap();
+    page.table(&table);
+    if let Some(doubt) = doubt {
+        page.line(Emphasis::None, &format!("  host's service demand {doubt}"));
+    }
+}
+
+const END_COLUMNS: [(&str, Align); 11] = [
+    ("CPU", Align::Left),
+    ("host\n%", Align::Right),
+    ("max\ncore\n%", Align::Right),
+    ("max\nthread\n%", Align::Right),
+    ("steal\n%", Align::Right),
+    ("user\ns", Align::Right),
+    ("system\ns", Align::Right),
+    ("soft\nirq s", Align::Right),
+    ("host\nµs/KiB", Align::Right),
+    ("thread\nµs/KiB", Align::Right),
+    ("by", Align::Left),
+];
+
+/// A row for each summary that there is.
+pub(super) fn latencies<'a>(
+    page: &mut Page,
+    rows: impl IntoIterator<Item = (&'a str, Option<&'a LatencySummary>)>,
+) {
+    let mut table = Table::new(&LATENCY_COLUMNS);
+    let mut any = false;
+    for (name, latency) in rows {
+        let Some(latency) = latency else { continue };
+        any = true;
+        table.row(latency_cells(name, latency));
+    }
+    if any {
+        page.gap();
+        page.table(&table);
+    }
+}
+
+const LATENCY_COLUMNS: [(&str, Align); 9] = [
+    ("", Align::Left),
+    ("min", Align::Right),
+    ("mean", Align::Right),
+    ("p50", Align::Right),
+    ("p90", Align::Right),
+    ("p99", Align::Right),
+    ("p99.9", Align::Right),
+    ("max", Align::Right),
+    ("count", Align::Right),
+];
+
+fn latency_cells(name: &str, latency: &LatencySummary) -> [Option<String>; 9] {
+    // With fewer samples beyond it than one, a quantile is the maximum by another name.
+    let quantile = |us: f64, one_in: u64| (latency.count >= one_in).then(|| micros(us));
+    [
+        Some(name.to_owned()),
+        Some(micros(latency.min)),
+        Some(micros(latency.mean)),
+        Some(micros(latency.p50)),
+        quantile(latency.p90, 10),
+        quantile(latency.p99, 100),
+        quantile(latency.p999, 1000),
+        Some(micros(latency.max)),
+        Some(count(latency.count)),
+    ]
+}

@@ -1,0 +1,6 @@
+//! What the reports of hand-built documents look like.
+
+mod csv;
+mod samples;
+mod schemas;
+mod text;

@@ -1,0 +1,595 @@
+//! Hand-built documents with the figures of real paths, shared by the tests.
+
+use std::collections::BTreeMap;
+
+use linerate_core::ceilings::{Cause, Ceiling, Verdict};
+use linerate_core::plan::{
+    Closer, Direction, ExchangeTest, Extent, Family, Protocol, ReceiveMethod, SendMethod,
+    SocketOptions, StreamTest, Test, Traffic,
+};
+use linerate_core::record::{
+    Caveat, CaveatKind, Check, CpuFacts, CpuSeconds, DeviceFacts, Directional, EndReport,
+    Environment, FlowRecord, GapSummary, HostFacts, Interval, PathFacts, RECORD_SCHEMA, Record,
+    SWEEP_SCHEMA, SizeFigure, Status, Sweep, TcpEvidence, UdpEvidence,
+};
+use linerate_core::stats::{Figure, LatencySummary};
+use linerate_core::units::{BitRate, Span};
+
+pub(crate) fn figure(median: f64) -> Figure {
+    Figure::One(linerate_core::stats::MedianInterval {
+        median,
+        low: 0.97 * median,
+        high: 1.02 * median,
+        coverage: 0.96875,
+        n: 6,
+    })
+}
+
+pub(crate) fn latency(p50: f64, count: u64) -> LatencySummary {
+    LatencySummary {
+        min: p50 * 0.8,
+        mean: p50 * 1.1,
+        p50,
+        p90: p50 * 1.4,
+        p99: p50 * 2.5,
+        p999: p50 * 9.0,
+        max: p50 * 30.0,
+        count,
+    }
+}
+
+fn seconds(seconds: f64) -> Span {
+    Span::from_secs_f64(seconds).expect("the samples have short times")
+}
+
+fn stream_test(message_bytes: u64) -> Test {
+    Test {
+        traffic: Traffic::Stream(StreamTest {
+            message_bytes,
+            send: SendMethod::Copy,
+            receive: ReceiveMethod::Read,
+            verify: false,
+            whole: false,
+            write_rate_bps: None,
+            read_rate_bps: None,
+            rate_bps: None,
+            offload: false,
+        }),
+        protocol: Protocol::Tcp,
+        direction: Direction::Up,
+        streams: 1,
+        extent: Extent::Time(seconds(10.0)),
+        warm_up: seconds(1.0),
+        interval: seconds(1.0),
+        options: SocketOptions::default(),
+        seed: 7,
+    }
+}
+
+fn exchange_test(request_bytes: u64) -> Test {
+    Test {
+        traffic: Traffic::Rr(ExchangeTest {
+            request_bytes,
+            response_bytes: 1024,
+            depth: 4,
+            rate_per_s: Some(20_000.0),
+            spin: false,
+            closer: Closer::Client,
+            reset: false,
+        }),
+        ..stream_test(1)
+    }
+}
+
+/// What every record has, and nothing else.
+fn bare(plan: Test) -> Record {
+    Record {
+        schema: RECORD_SCHEMA.to_owned(),
+        status: Status::Complete,
+        started_at: "2026-11-21T09:00:00Z".to_owned(),
+        host: "pit.example".to_owned(),
+        peer: "198.18.0.2:5201".to_owned(),
+        workload: plan.workload(),
+        protocol: plan.protocol,
+        family: Family::Ipv4,
+        direction: plan.direction,
+        plan,
+        throughput_bps: None,
+        seconds: 10.0,
+        bytes: 0,
+        messages: None,
+        transactions: None,
+        transactions_per_s: None,
+        connections_per_s: None,
+        latency_us: None,
+        latency_histogram: None,
+        send_lag_us: None,
+        requests_not_sent: None,
+        failed: None,
+        corrupted_bytes: None,
+        sender: None,
+        receiver: None,
+        tcp: None,
+        udp: None,
+        flows: Vec::new(),
+        directions: BTreeMap::new(),
+        intervals: Vec::new(),
+        ceilings: Vec::new(),
+        verdict: None,
+        caveats: Vec::new(),
+        environment: environment(),
+        seed: 7,
+    }
+}
+
+fn host(name: &str, cpus: u32, device: &str) -> HostFacts {
+    HostFacts {
+        linerate: "0.1.0".to_owned(),
+        kernel: "6.18.44".to_owned(),
+        boot_id: format!("boot-of-{name}"),
+        hostname: name.to_owned(),
+        cpu: CpuFacts {
+            count: cpus,
+            usable: cpus.into(),
+            ..CpuFacts::default()
+        },
+        device: Some(DeviceFacts {
+            name: device.to_owned(),
+            mtu_bytes: 1500,
+            speed_bps: Some(1_000_000_000),
+            ..DeviceFacts::default()
+        }),
+        congestion: Some("cubic".to_owned()),
+        ..HostFacts::default()
+    }
+}
+
+fn environment() -> Environment {
+    Environment {
+        client: host("dry.example", 2, "eth0"),
+        server: Some(host("pit.example", 8, "ens3")),
+        shared_kernel: false,
+    }
+}
+
+fn end(host_percent: f64, cpus: u32, method: &str) -> EndReport {
+    EndReport {
+        cpu_seconds: CpuSeconds {
+            user: 0.021,
+            system: 0.314,
+        },
+        softirq_seconds: Some(0.052),
+        host_cpu_percent: Some(host_percent),
+        busiest_core_percent: Some(host_percent * 3.9),
+        steal_percent: Some(0.3),
+        cpus,
+        service_demand_us_per_kib: Some(host_percent * 12.0),
+        service_demand_threads_us_per_kib: Some(host_percent * 9.0),
+        service_demand_meaningful: Some(true),
+        busiest_thread_percent: Some(3.35),
+        method: Some(method.to_owned()),
+        ..EndReport::default()
+    }
+}
+
+fn window_limited_tcp() -> TcpEvidence {
+    TcpEvidence {
+        congestion: Some("cubic".to_owned()),
+        mss_bytes: 1448,
+        advmss_bytes: 1448,
+        effective_segment_bytes: Some(1439.7),
+        pmtu_bytes: 1500,
+        rtt_min_us: Some(29_012),
+        rtt_mean_us: 29_412,
+        rtt_var_us: 210,
+        retransmitted_segments: 12,
+        dsack_duplicates: Some(2),
+        loss_events: 3,
+        timeouts: Some(0),
+        data_segments_out: Some(12_056),
+        send_window_bytes: Some(51_200),
+        cwnd_bytes: 89_776,
+        unacked_bytes: 50_680,
+        notsent_bytes: Some(323_584),
+        busy_us: Some(9_984_000),
+        rwnd_limited_us: Some(9_784_000),
+        sndbuf_limited_us: Some(0),
+        delivery_rate_bps: Some(13_910_000),
+        app_limited_share: Some(0.0),
+        send_buffer_bytes: 2_626_560,
+        receiver_buffer_bytes: Some(102_400),
+        receiver_unread_bytes: Some(0),
+        options: vec!["timestamps".to_owned(), "sack".to_owned()],
+        receive_buffer_locked: true,
+        ..TcpEvidence::default()
+    }
+}
+
+fn ceiling(cause: Cause, limit_bps: f64, formula: &str, independent: bool) -> Ceiling {
+    Ceiling {
+        cause,
+        limit_bps,
+        formula: formula.to_owned(),
+        inputs: BTreeMap::new(),
+        evidence: Vec::new(),
+        independent,
+    }
+}
+
+fn window_ceilings() -> Vec<Ceiling> {
+    vec![
+        ceiling(
+            Cause::SegmentSize,
+            13_910_000.0,
+            "packets/s reached × MSS",
+            false,
+        ),
+        ceiling(
+            Cause::ReceiveWindow,
+            14_124_000.0,
+            "receive window ÷ RTT = 51,200 B ÷ 29.0 ms",
+            true,
+        ),
+        ceiling(
+            Cause::Congestion,
+            61_200_000.0,
+            "larger of CUBIC 1.054·(RTT/p)^¾ and Reno √1.5·MSS ÷ (RTT·√p), p = 3 loss events of 12,056 segments",
+            true,
+        ),
+        ceiling(
+            Cause::PathRate,
+            94_150_000.0,
+            "link rate × MSS ÷ (MSS + headers + framing)",
+            true,
+        ),
+    ]
+}
+
+fn window_verdict() -> Verdict {
+    Verdict {
+        cause: Cause::ReceiveWindow,
+        share_of_ceiling: Some(0.985),
+        evidence: vec![
+            "The kernel counted 98.0 % of the busy time as limited by the receiver's window."
+                .to_owned(),
+            "50,680 B were under way in a window of 51,200 B, with 323,584 B waiting unsent."
+                .to_owned(),
+        ],
+        remedy: "sysctl -w net.ipv4.tcp_rmem='4096 131072 689152'".to_owned(),
+        predicted_bps: Some(61_200_000.0),
+        next_cause: Some(Cause::Congestion),
+    }
+}
+
+fn intervals() -> Vec<Interval> {
+    (0..10)
+        .map(|second| Interval {
+            start_s: f64::from(second),
+            seconds: 1.0,
+            bytes: 1_738_750,
+            throughput_bps: 13_910_000.0 + 20_000.0 * f64::from((second * 7) % 10) - 90_000.0,
+            rtt_us: Some(29_412.0),
+            ..Interval::default()
+        })
+        .collect()
+}
+
+/// One TCP flow behind a window of 51,200 bytes on a path of 29 ms.
+pub(crate) fn stream() -> Record {
+    Record {
+        throughput_bps: Some(13_910_000.0),
+        bytes: 17_387_500,
+        messages: Some(133),
+        sender: Some(end(3.1, 2, "write")),
+        receiver: Some(end(1.2, 8, "read")),
+        tcp: Some(window_limited_tcp()),
+        intervals: intervals(),
+        ceilings: window_ceilings(),
+        verdict: Some(window_verdict()),
+        ..bare(stream_test(131_072))
+    }
+}
+
+fn flow(id: u32, direction: Direction, throughput_bps: f64) -> FlowRecord {
+    FlowRecord {
+        id,
+        direction,
+        throughput_bps,
+        bytes: (throughput_bps * 1.25) as u64,
+        local: format!("198.18.0.1:{}", 40_000 + id),
+        remote: "198.18.0.2:5201".to_owned(),
+        tcp: Some(window_limited_tcp()),
+        udp: None,
+    }
+}
+
+/// Several flows on one kernel; the peer's words try to steer the terminal.
+pub(crate) fn loopback() -> Record {
+    let mut plan = stream_test(131_072);
+    plan.streams = 20;
+    let mut record = Record {
+        host: "evil\u{1b}]0;owned\u{7}\u{202e}host".to_owned(),
+        throughput_bps: Some(41.2e9),
+        bytes: 51_500_000_000,
+        flows: (0..20)
+            .map(|id| flow(id, Direction::Up, 2.06e9 + 1e7 * f64::from((id * 7) % 20)))
+            .collect(),
+        caveats: vec![
+            Caveat::new(
+                CaveatKind::SharedKernel,
+                "Both ends run on one kernel: host-wide CPU figures count both.\u{1b}[2J",
+                "",
+            ),
+            Caveat::new(
+                CaveatKind::BusyHost,
+                "Other processes used 31 % of this host's CPUs in the run, so that its CPU figures are too high.",
+                "systemctl isolate rescue.target",
+            ),
+        ],
+        ceilings: Vec::new(),
+        verdict: Some(Verdict {
+            cause: Cause::Unexplained,
+            share_of_ceiling: None,
+            evidence: Vec::new(),
+            remedy: String::new(),
+            predicted_bps: None,
+            next_cause: None,
+        }),
+        plan,
+        ..stream()
+    };
+    record.environment.shared_kernel = true;
+    record
+}
+
+/// Datagrams at a paced rate, some lost on the path and some in the socket, ended by a signal.
+pub(crate) fn udp_partial() -> Record {
+    let mut plan = stream_test(1448);
+    plan.protocol = Protocol::Udp;
+    if let Traffic::Stream(stream) = &mut plan.traffic {
+        stream.rate_bps = Some(BitRate(100_000_000));
+    }
+    Record {
+        status: Status::Partial,
+        throughput_bps: Some(99_940_000.0),
+        seconds: 6.2,
+        bytes: 77_453_500,
+        messages: Some(53_490),
+        sender: Some(end(9.4, 2, "udp_segment")),
+        receiver: Some(end(4.4, 8, "recvmmsg")),
+        udp: Some(UdpEvidence {
+            sent: 53_522,
+            received: 53_490,
+            lost: 32,
+            duplicated: 3,
+            reordered: 5,
+            socket_drops: 20,
+            path_loss_percent: 0.0224,
+            jitter_us: 12.04,
+            malformed: 0,
+            corrupted_bytes: Some(0),
+            send_refused: 0,
+            gaps_us: Some(GapSummary {
+                p50: 115.9,
+                p90: 118.2,
+                p99: 140.0,
+                max: 2_310.0,
+            }),
+            asked_bps: Some(100_000_000),
+            datagram_bytes: 1448,
+        }),
+        caveats: vec![Caveat::new(
+            CaveatKind::Partial,
+            "The run was stopped by a signal after 6.2 of 10 s.",
+            "",
+        )],
+        ..bare(plan)
+    }
+}
+
+/// Requests in an open loop.
+pub(crate) fn rr() -> Record {
+    Record {
+        throughput_bps: Some(162_000_000.0),
+        bytes: 202_500_000,
+        transactions: Some(197_750),
+        transactions_per_s: Some(19_775.0),
+        latency_us: Some(latency(87.4, 197_750)),
+        send_lag_us: Some(latency(2.1, 197_750)),
+        requests_not_sent: Some(2_250),
+        failed: Some(0),
+        sender: Some(end(21.0, 2, "write")),
+        receiver: Some(end(8.0, 8, "write")),
+        caveats: vec![Caveat::new(
+            CaveatKind::RateNotReached,
+            "2,250 of 200,000 requests that were due were never sent.",
+            "linerate rr pit.example --rate 15000",
+        )],
+        ..bare(exchange_test(64))
+    }
+}
+
+/// Connections opened and closed for each request.
+pub(crate) fn crr() -> Record {
+    let mut plan = exchange_test(64);
+    if let Traffic::Rr(exchange) = plan.traffic {
+        plan.traffic = Traffic::Crr(ExchangeTest {
+            depth: 1,
+            rate_per_s: None,
+            ..exchange
+        });
+    }
+    Record {
+        transactions: Some(412),
+        transactions_per_s: Some(41.2),
+        connections_per_s: Some(41.2),
+        latency_us: Some(latency(58_900.0, 412)),
+        failed: Some(1),
+        ..bare(plan)
+    }
+}
+
+/// Both ways at once.
+pub(crate) fn both() -> Record {
+    let mut plan = stream_test(131_072);
+    plan.direction = Direction::Both;
+    plan.streams = 2;
+    let part = |throughput_bps: f64| Directional {
+        throughput_bps,
+        bytes: (throughput_bps * 1.25) as u64,
+        tcp: Some(window_limited_tcp()),
+        sender: Some(end(3.1, 2, "write")),
+        receiver: Some(end(1.2, 8, "read")),
+        ceilings: window_ceilings(),
+        verdict: Some(window_verdict()),
+        ..Directional::default()
+    };
+    Record {
+        throughput_bps: Some(27_540_000.0),
+        bytes: 34_425_000,
+        flows: vec![
+            flow(0, Direction::Up, 7_000_000.0),
+            flow(1, Direction::Up, 6_910_000.0),
+            flow(2, Direction::Down, 6_820_000.0),
+            flow(3, Direction::Down, 6_810_000.0),
+        ],
+        directions: BTreeMap::from([
+            ("up".to_owned(), part(13_910_000.0)),
+            ("down".to_owned(), part(13_630_000.0)),
+        ]),
+        ..bare(plan)
+    }
+}
+
+/// The XPPERF sizes, `repeats` times each.
+pub(crate) fn stream_sweep(repeats: u32) -> Sweep {
+    let sizes: Vec<u64> = (0..5).map(|step| 100 + 500 * step).collect();
+    let row = |size: u64, repeat: u32| {
+        let throughput = (size as f64).sqrt() * 1e6 * (1.0 + 0.01 * f64::from(repeat));
+        Record {
+            throughput_bps: Some(throughput),
+            bytes: (throughput * 1.25) as u64,
+            messages: Some((throughput * 1.25) as u64 / size),
+            ..Record {
+                plan: stream_test(size),
+                ..stream()
+            }
+        }
+    };
+    let figures = sizes.iter().map(|&size| SizeFigure {
+        message_bytes: size,
+        metric: "throughput_bps".to_owned(),
+        figure: figure((size as f64).sqrt() * 1.02e6),
+    });
+    Sweep {
+        schema: SWEEP_SCHEMA.to_owned(),
+        figures: figures.filter(|_| repeats > 1).collect(),
+        // Interleaved, as repeats are run.
+        rows: (0..repeats)
+            .flat_map(|repeat| sizes.iter().map(move |&size| row(size, repeat)))
+            .collect(),
+        caveats: Vec::new(),
+    }
+}
+
+/// Requests of several sizes.
+pub(crate) fn rr_sweep() -> Sweep {
+    let rows = [1, 64, 1024, 16_384].map(|size| Record {
+        plan: exchange_test(size),
+        transactions_per_s: Some(19_775.0 / (1.0 + size as f64 / 4096.0)),
+        ..rr()
+    });
+    Sweep {
+        schema: SWEEP_SCHEMA.to_owned(),
+        rows: rows.into(),
+        figures: Vec::new(),
+        caveats: Vec::new(),
+    }
+}
+
+/// A path whose MSS and window are wrong.
+pub(crate) fn check() -> Check {
+    let down = Record {
+        throughput_bps: Some(93_900_000.0),
+        direction: Direction::Down,
+        tcp: Some(TcpEvidence {
+            rwnd_limited_us: Some(0),
+            rtt_mean_us: 268_700,
+            retransmitted_segments: 0,
+            ..window_limited_tcp()
+        }),
+        ceilings: window_ceilings().split_off(2),
+        verdict: Some(Verdict {
+            cause: Cause::PathRate,
+            share_of_ceiling: Some(0.997),
+            evidence: vec!["The RTT grew from 29.0 to 269 ms while the window grew.".to_owned()],
+            remedy: String::new(),
+            predicted_bps: None,
+            next_cause: None,
+        }),
+        ..stream()
+    };
+    Check {
+        schema: linerate_core::record::CHECK_SCHEMA.to_owned(),
+        status: Status::Complete,
+        started_at: "2026-11-21T09:00:00Z".to_owned(),
+        host: "[2001:2::2]:5201".to_owned(),
+        path: PathFacts {
+            addresses: vec!["2001:2::2".to_owned()],
+            device: Some("eth0".to_owned()),
+            source: Some("2001:2::1".to_owned()),
+            gateway: Some("fe80::1".to_owned()),
+            device_mtu_bytes: Some(1500),
+            pmtu_bytes: Some(1500),
+            mss_bytes: Some(524),
+            mss_expected_bytes: Some(1428),
+            route_metrics: BTreeMap::from([("advmss".to_owned(), 536)]),
+            connect_us: Some(29_140.0),
+        },
+        one_sided: false,
+        up: Some(stream()),
+        down: Some(down),
+        up_throughput_bps: Some(figure(13_910_000.0)),
+        down_throughput_bps: Some(figure(93_900_000.0)),
+        idle_latency_us: Some(latency(29_100.0, 300)),
+        loaded_latency_us: Some(latency(268_000.0, 290)),
+        loaded_latency_by_direction_us: BTreeMap::from([
+            ("up".to_owned(), latency(29_300.0, 310)),
+            ("down".to_owned(), latency(268_000.0, 290)),
+        ]),
+        caveats: vec![Caveat::new(
+            CaveatKind::SmallSegments,
+            "Segments carry 524 B where the interface's MTU carries 1428: the route says advmss 536.",
+            "ip -6 route change 2001:2::/48 via fe80::1 dev eth0 advmss 1428",
+        )],
+        environment: environment(),
+    }
+}
+
+/// No endpoint answers: what one end sees.
+pub(crate) fn one_sided_check() -> Check {
+    let whole = check();
+    Check {
+        host: "www.example".to_owned(),
+        one_sided: true,
+        up: None,
+        down: None,
+        up_throughput_bps: None,
+        down_throughput_bps: None,
+        loaded_latency_us: None,
+        loaded_latency_by_direction_us: BTreeMap::new(),
+        idle_latency_us: Some(latency(29_100.0, 5)),
+        path: PathFacts {
+            addresses: vec!["198.18.0.2".to_owned(), "2001:2::2".to_owned()],
+            mss_bytes: Some(1428),
+            route_metrics: BTreeMap::new(),
+            ..whole.path
+        },
+        environment: Environment {
+            server: None,
+            ..whole.environment
+        },
+        caveats: Vec::new(),
+        ..whole
+    }
+}

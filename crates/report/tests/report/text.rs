@@ -1,0 +1,175 @@
+//! What a terminal shows, as snapshots of hand-built documents.
+
+use insta::assert_snapshot;
+use linerate_core::record::Record;
+use linerate_report::text::{self, Style};
+
+use crate::samples;
+
+fn plain() -> Style {
+    Style::default()
+}
+
+fn shown(record: &Record) -> String {
+    text::record(record, plain())
+}
+
+#[test]
+fn a_stream_is_told_with_its_cause() {
+    assert_snapshot!(shown(&samples::stream()));
+}
+
+#[test]
+fn many_flows_on_one_kernel_are_cut_and_cleaned() {
+    assert_snapshot!(shown(&samples::loopback()));
+}
+
+#[test]
+fn datagrams_stopped_early() {
+    assert_snapshot!(shown(&samples::udp_partial()));
+}
+
+#[test]
+fn requests_in_an_open_loop() {
+    assert_snapshot!(shown(&samples::rr()));
+}
+
+#[test]
+fn connections_for_each_request() {
+    assert_snapshot!(shown(&samples::crr()));
+}
+
+#[test]
+fn both_directions() {
+    assert_snapshot!(shown(&samples::both()));
+}
+
+#[test]
+fn a_sweep_of_sizes() {
+    assert_snapshot!(text::sweep(&samples::stream_sweep(1), plain()));
+}
+
+#[test]
+fn a_repeated_sweep_has_the_median_run_and_the_figure_of_each_size() {
+    assert_snapshot!(text::sweep(&samples::stream_sweep(3), plain()));
+}
+
+#[test]
+fn a_sweep_of_requests() {
+    assert_snapshot!(text::sweep(&samples::rr_sweep(), plain()));
+}
+
+#[test]
+fn a_sweep_on_one_kernel_has_the_threads_service_demand_instead() {
+    let mut sweep = samples::stream_sweep(1);
+    for row in &mut sweep.rows {
+        row.environment.shared_kernel = true;
+        row.caveats = samples::loopback().caveats;
+    }
+    assert_snapshot!(text::sweep(&sweep, plain()));
+}
+
+#[test]
+fn an_empty_sweep_says_so() {
+    let mut sweep = samples::rr_sweep();
+    sweep.rows.clear();
+    assert_eq!(text::sweep(&sweep, plain()), "sweep without a run\n");
+}
+
+#[test]
+fn a_check_explains_both_directions() {
+    assert_snapshot!(text::check(&samples::check(), plain()));
+}
+
+#[test]
+fn a_check_from_one_end() {
+    assert_snapshot!(text::check(&samples::one_sided_check(), plain()));
+}
+
+#[test]
+fn a_narrow_terminal_breaks_no_command() {
+    let narrow = Style {
+        width: 60,
+        colour: false,
+    };
+    assert_snapshot!(text::record(&samples::stream(), narrow));
+}
+
+#[test]
+fn colour_adds_nothing_but_escape_sequences() {
+    let coloured = Style {
+        colour: true,
+        ..plain()
+    };
+    let without = |text: String| {
+        ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[33m", "\u{1b}[36m"]
+            .iter()
+            .fold(text, |text, sequence| text.replace(sequence, ""))
+    };
+    for record in [samples::stream(), samples::loopback(), samples::rr()] {
+        let text = text::record(&record, coloured);
+        assert!(text.contains('\u{1b}'));
+        assert_eq!(without(text), text::record(&record, plain()));
+    }
+    let text = text::check(&samples::check(), coloured);
+    assert_eq!(without(text), text::check(&samples::check(), plain()));
+}
+
+#[test]
+fn the_remedy_stands_alone_on_its_line() {
+    let record = samples::stream();
+    let remedy = record.verdict.as_ref().unwrap().remedy.clone();
+    for width in [0, 40, 80, 200] {
+        let style = Style {
+            width,
+            colour: false,
+        };
+        let text = text::record(&record, style);
+        assert!(text.lines().any(|line| line.trim() == remedy), "{width}");
+    }
+}
+
+#[test]
+fn eighty_columns_hold_every_line_but_the_commands() {
+    let style = Style {
+        width: 80,
+        colour: false,
+    };
+    let records = [samples::stream(), samples::udp_partial(), samples::rr()];
+    let mut texts = records.map(|record| text::record(&record, style)).to_vec();
+    texts.push(text::check(&samples::check(), style));
+    texts.push(text::sweep(&samples::rr_sweep(), style));
+    let is_command = |line: &str| {
+        let line = line.trim();
+        ["sysctl ", "linerate ", "ip "]
+            .iter()
+            .any(|name| line.starts_with(name))
+    };
+    for line in texts.iter().flat_map(|text| text.lines()) {
+        assert!(line.chars().count() <= 80 || is_command(line), "{line}");
+    }
+}
+
+#[test]
+fn a_record_of_absurd_figures_is_still_text() {
+    let mut record = samples::stream();
+    record.throughput_bps = Some(f64::NAN);
+    record.seconds = 1e300;
+    record.bytes = u64::MAX;
+    record.messages = Some(0);
+    for interval in &mut record.intervals {
+        interval.throughput_bps = f64::INFINITY;
+    }
+    for ceiling in &mut record.ceilings {
+        ceiling.limit_bps = 0.0;
+    }
+    if let Some(tcp) = &mut record.tcp {
+        tcp.busy_us = Some(1);
+        tcp.rwnd_limited_us = Some(u64::MAX);
+        tcp.sndbuf_limited_us = Some(u64::MAX);
+        tcp.data_segments_out = Some(0);
+    }
+    let text = shown(&record);
+    assert!(text.starts_with("-"), "{text}");
+    assert!(!text.contains("NaN") && !text.contains("inf "), "{text}");
+}
