@@ -1,3 +1,42 @@
 #![forbid(unsafe_code)]
-//! linerate
-fn main() {}
+//! The command line of linerate: arguments → plan → engine → document.
+//!
+//! Nothing is sent before the whole command line is resolved and checked. Stdout carries the document
+//! and nothing else; progress, warnings and errors go to stderr.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`args`] | the options of each command, as clap reads them |
+//! | [`plan`] | options → [`linerate_core::plan::Plan`], with every default and contradiction |
+//! | [`target`] | the endpoint's name → addresses, key, route |
+//! | [`commands`] | what each command does, from arguments to exit status |
+//! | [`run`] | the one door to the engine |
+//! | [`document`] | the documents that are printed, stored and read again |
+//! | [`output`], [`render`], [`progress`] | stdout, `--output` and stderr |
+//! | [`gate`] | `--fail-below` |
+//! | [`failure`] | errors and their exit status |
+
+mod args;
+mod commands;
+mod document;
+mod failure;
+mod files;
+mod gate;
+mod output;
+mod plan;
+mod progress;
+mod render;
+mod run;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    match commands::execute(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,115 @@
+//! The options of each command, as clap reads them.
+//!
+//! Here an option is only read: its text becomes a quantity, and options that exclude each other by
+//! their mere presence are told apart. Defaults and everything that depends on values are in
+//! [`crate::plan`], so an option that was not given is `None` here.
+
+mod parsers;
+mod serve;
+mod shared;
+mod traffic;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use linerate_core::units::{BitRate, EndpointName};
+
+pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
+pub(crate) use shared::{
+    DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
+};
+pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs};
+
+/// Measures what a network path gives a host and explains what holds it back
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Examine a path and explain it: the main job
+    Check(CheckArgs),
+    /// Answer clients: the endpoint of every test
+    Serve(ServeArgs),
+    /// Bulk transfer over TCP, MPTCP or UDP; size sweeps, both directions
+    Stream(StreamArgs),
+    /// Request and response on open connections: transactions and latency
+    Rr(RrArgs),
+    /// Connect, request, response, close: connections and latency
+    Crr(CrrArgs),
+    /// Explain a stored document again
+    Explain(ExplainArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Endpoint: host, host:port or [v6]:port; without it, both ends run here over loopback
+    pub(crate) host: Option<EndpointName>,
+    /// Take about 5 s instead of 20 s, and give no intervals
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Exit with 1 if either direction is slower than RATE, such as 90mbit
+    #[arg(long, value_name = "RATE")]
+    pub(crate) fail_below: Option<BitRate>,
+    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) path: PathOptions,
+    #[command(flatten)]
+    pub(crate) document: DocumentOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// A record, sweep or check as --json or --output wrote it; at most 64 MiB
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) document: DocumentOptions,
+    /// Print a record or sweep as comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  linerate serve                              on the other host, here called pit
+  linerate check pit                          what it gives and what limits it
+  linerate stream pit --size 100..9100/500    one row for each message size
+  linerate rr pit --rate 1000 --time 30s      latency of 1000 requests/s
+
+Exit status: 0 done; 1 run or gate failed; 2 usage or file wrong; 3 unsupported";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_option_names_others_that_exist_and_has_a_help_of_one_line() {
+        Cli::command().debug_assert();
+        for command in Cli::command().get_subcommands() {
+            for option in command.get_arguments() {
+                let help = option
+                    .get_help()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                let fits = (1..=90).contains(&help.chars().count()) && !help.contains('\n');
+                assert!(fits, "{} {}: {help:?}", command.get_name(), option.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn the_overview_fits_a_terminal_of_80_by_24() {
+        let help = Cli::command().term_width(80).render_help().to_string();
+        assert!(help.lines().count() < 24, "{help}");
+        let widest = help.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{help}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Groups of options that several commands share.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use linerate_core::plan::{Family, Protocol};
+use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Percent, Span};
+
+use super::parsers;
+
+/// What `stream`, `rr` and `crr` have in common.
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// Endpoint, where `linerate serve` answers: host, host:port or [v6]:port
+    #[arg(help_heading = None::<&str>)]
+    pub(crate) host: EndpointName,
+    #[command(flatten)]
+    pub(crate) extent: ExtentOptions,
+    #[command(flatten)]
+    pub(crate) transport: TransportOptions,
+    #[command(flatten)]
+    pub(crate) sockets: SocketArgs,
+    #[command(flatten)]
+    pub(crate) path: PathOptions,
+    #[command(flatten)]
+    pub(crate) document: DocumentOptions,
+    #[command(flatten)]
+    pub(crate) table: TableOptions,
+}
+
+/// When a run ends and how often it is repeated.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Extent")]
+pub(crate) struct ExtentOptions {
+    /// Measured time, 10ms to 24h (default 10s)
+    #[arg(long, short)]
+    pub(crate) time: Option<Span>,
+    /// Messages or transactions of each flow, 1 to 2^40, instead of a time
+    #[arg(long, value_name = "N", conflicts_with = "time")]
+    pub(crate) count: Option<u64>,
+    /// Left out of the figures, 0 to 24h (default: time/10, at most 1s)
+    #[arg(
+        long,
+        short = 'O',
+        alias = "omit",
+        value_name = "TIME",
+        conflicts_with = "count"
+    )]
+    pub(crate) warm_up: Option<Span>,
+    /// Length of the record's intervals, 10ms to 24h (default 1s)
+    #[arg(long, short, value_name = "TIME")]
+    pub(crate) interval: Option<Span>,
+    /// Run each test N times, 1 to 100 (default 1)
+    #[arg(long, value_name = "N", conflicts_with = "precision")]
+    pub(crate) repeat: Option<u32>,
+    /// Repeat, at most 100 times, until the median is known to P%
+    #[arg(long, value_name = "P%")]
+    pub(crate) precision: Option<Percent>,
+    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+/// Over what.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Transport")]
+pub(crate) struct TransportOptions {
+    /// tcp, udp or mptcp (default tcp)
+    #[arg(long, value_parser = parsers::protocol(), hide_possible_values = true)]
+    pub(crate) protocol: Option<Protocol>,
+    /// The same as --protocol udp
+    #[arg(short = 'u', conflicts_with = "protocol")]
+    pub(crate) udp: bool,
+    /// Flows in each direction, 1 to 128 (default 1)
+    #[arg(long, short = 'P', value_name = "N")]
+    pub(crate) streams: Option<u32>,
+}
+
+impl TransportOptions {
+    /// The protocol asked for; TCP if none was.
+    pub(crate) fn protocol(&self) -> Protocol {
+        match (self.udp, self.protocol) {
+            (true, _) => Protocol::Udp,
+            (false, asked) => asked.unwrap_or(Protocol::Tcp),
+        }
+    }
+}
+
+/// Options of the data sockets, at both ends.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sockets (default: the kernel's choice)")]
+pub(crate) struct SocketArgs {
+    /// Window that a receiver may advertise, up to 1GiB; for UDP a buffer
+    #[arg(long, short = 'w', value_name = "SIZE")]
+    pub(crate) receive_window: Option<ByteCount>,
+    /// Send buffer (SO_SNDBUF) as an application asks for it, up to 1GiB
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) send_buffer: Option<ByteCount>,
+    /// Maximum segment size (TCP_MAXSEG), 88 to 32767 bytes
+    #[arg(long, short = 'M', value_name = "BYTES")]
+    pub(crate) mss: Option<u32>,
+    /// Pacing rate of each TCP flow (SO_MAX_PACING_RATE), from 8kbit
+    #[arg(long, value_name = "RATE")]
+    pub(crate) pacing: Option<BitRate>,
+    /// Congestion control (TCP_CONGESTION), such as cubic, reno or bbr
+    #[arg(long, short = 'C', value_name = "NAME")]
+    pub(crate) congestion: Option<String>,
+    /// Send small segments at once (TCP_NODELAY); rr and crr always do
+    #[arg(long, short = 'N')]
+    pub(crate) nodelay: bool,
+    /// Code point of the packets: 0 to 63, or EF, AF41, CS1, LE, …
+    #[arg(long, value_name = "DSCP")]
+    pub(crate) dscp: Option<Dscp>,
+}
+
+/// Which way to the endpoint, and with which key.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Path")]
+pub(crate) struct PathOptions {
+    /// Port of the endpoint, 1 to 65535 (default 5201)
+    #[arg(long, short, requires = "host", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
+    /// Only IPv4
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    pub(crate) ipv4: bool,
+    /// Only IPv6
+    #[arg(short = '6')]
+    pub(crate) ipv6: bool,
+    /// Local address to send from
+    #[arg(long, value_name = "ADDRESS", requires = "host")]
+    pub(crate) source: Option<IpAddr>,
+    /// Interface to send through (SO_BINDTODEVICE)
+    #[arg(long, value_name = "NAME", requires = "host")]
+    pub(crate) device: Option<String>,
+    /// File with the endpoint's key: 64 hexadecimal digits
+    #[arg(long, value_name = "FILE", requires = "host")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Longest wait for the endpoint to answer, 10ms to 10min (default 5s)
+    #[arg(long, value_name = "TIME", requires = "host")]
+    pub(crate) connect_timeout: Option<Span>,
+}
+
+impl PathOptions {
+    /// The family asked for, if one was.
+    pub(crate) fn family(&self) -> Option<Family> {
+        family(self.ipv4, self.ipv6)
+    }
+}
+
+/// What `-4` and `-6` ask for; clap lets only one of them through.
+pub(super) fn family(ipv4: bool, ipv6: bool) -> Option<Family> {
+    match (ipv4, ipv6) {
+        (true, _) => Some(Family::Ipv4),
+        (_, true) => Some(Family::Ipv6),
+        _ => None,
+    }
+}
+
+/// Where the document goes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct DocumentOptions {
+    /// Print the document as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the document as JSON to FILE, besides what is printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// No progress on stderr
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+/// Formats of the commands that leave records.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct TableOptions {
+    /// Print comma-separated values, one row for each record
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+    /// Print one JSON line for each interval, then one with the document
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    pub(crate) json_stream: bool,
+}

@@ -1,0 +1,271 @@
+//! What each command does, from its arguments to its success or failure.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, ensure};
+use linerate_core::ceilings;
+use linerate_core::plan::{Family, MAX_SECONDS, MAX_STREAMS, Plan};
+use linerate_core::units::{BitRate, DEFAULT_PORT, Span};
+use linerate_core::wire::message::Limits;
+
+use crate::args::{
+    CheckArgs, Command, ExplainArgs, LimitOptions, ListenOptions, RunOptions, ServeArgs,
+};
+use crate::document::Document;
+use crate::failure::Failure;
+use crate::output::{self, Output};
+use crate::progress::Progress;
+use crate::render::Format;
+use crate::run::{self, Entrance, Examination, Service};
+use crate::target::Target;
+use crate::{files, gate, plan};
+
+/// Does what the command line says.
+///
+/// # Errors
+/// With the kind that decides the exit status.
+pub(crate) fn execute(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Check(args) => check(args),
+        Command::Serve(args) => serve(args),
+        Command::Stream(args) => {
+            let plan = plan::stream(&args, plan::fresh_seed()).map_err(Failure::usage)?;
+            measure(args.run, &plan, args.traffic.fail_below)
+        }
+        Command::Rr(args) => {
+            let plan = plan::rr(&args, plan::fresh_seed()).map_err(Failure::usage)?;
+            measure(args.run, &plan, None)
+        }
+        Command::Crr(args) => {
+            let plan = plan::crr(&args, plan::fresh_seed()).map_err(Failure::usage)?;
+            measure(args.run, &plan, None)
+        }
+        Command::Explain(args) => explain(args),
+    }
+}
+
+fn measure(options: RunOptions, plan: &Plan, floor: Option<BitRate>) -> Result<(), Failure> {
+    let format = output::format(&options.document, &options.table);
+    let mut progress = Progress::new(format, options.document.quiet);
+    let target = Target::resolve(options.host, &options.path, &mut progress)?;
+    target.check_sizes(plan)?;
+    let output = Output::open(&options.document, format)?;
+    let (document, error) = run::plan(&target, plan, progress)?;
+    conclude(&document, error, output, floor)
+}
+
+fn check(args: CheckArgs) -> Result<(), Failure> {
+    let format = match args.document.json {
+        true => Format::Json,
+        false => Format::Text,
+    };
+    let mut progress = Progress::new(format, args.document.quiet);
+    let target = match args.host {
+        Some(host) => Some(Target::resolve(host, &args.path, &mut progress)?),
+        None => None,
+    };
+    let output = Output::open(&args.document, format)?;
+    let examination = Examination {
+        target,
+        family: args.path.family(),
+        quick: args.quick,
+        seed: args.seed.unwrap_or_else(plan::fresh_seed),
+    };
+    let (document, error) = run::check(&examination, progress)?;
+    conclude(&document, error, output, args.fail_below)
+}
+
+/// Prints what there is; then says if it is not all that was asked, or not good enough.
+fn conclude(
+    document: &Document,
+    error: Option<Failure>,
+    output: Output,
+    floor: Option<BitRate>,
+) -> Result<(), Failure> {
+    output.write(document)?;
+    if let Some(error) = error {
+        return Err(error);
+    }
+    if let Some(why) = document.why_partial() {
+        return Err(Failure::failed(anyhow!("ended before its time: {why}")));
+    }
+    match floor {
+        Some(floor) => gate::hold(document, floor).map_err(Failure::failed),
+        None => Ok(()),
+    }
+}
+
+fn explain(args: ExplainArgs) -> Result<(), Failure> {
+    let format = match (args.document.json, args.csv) {
+        (true, _) => Format::Json,
+        (_, true) => Format::Csv,
+        _ => Format::Text,
+    };
+    let mut document = Document::read(&args.file)?;
+    document.records_mut().for_each(ceilings::annotate);
+    Output::open(&args.document, format)?.write(&document)
+}
+
+fn serve(args: ServeArgs) -> Result<(), Failure> {
+    let entrance = entrance(&args.listen).map_err(Failure::usage)?;
+    let limits = limits(&args.limits).map_err(Failure::usage)?;
+    // Inetd makes the client's connection stderr, too: nothing but errors may go there.
+    let quiet = args.quiet || entrance == Entrance::Inherited;
+    let key = match &args.limits.key_file {
+        Some(path) => {
+            let (key, warning) = files::read_key(path)?;
+            if let (Some(warning), Entrance::Port { .. }) = (warning, &entrance) {
+                Progress::new(Format::Text, quiet).warn(&warning);
+            }
+            Some(key)
+        }
+        None => None,
+    };
+    run::serve(Service {
+        entrance,
+        limits,
+        key,
+        one_off: args.listen.one_off,
+        json_stream: args.json_stream,
+        quiet,
+    })
+}
+
+fn entrance(options: &ListenOptions) -> anyhow::Result<Entrance> {
+    if options.inetd {
+        return Ok(Entrance::Inherited);
+    }
+    let family = options.family();
+    match (options.bind, family) {
+        (Some(address @ IpAddr::V6(_)), Some(Family::Ipv4)) => {
+            bail!("--bind {address} cannot be used with -4: it is an IPv6 address")
+        }
+        (Some(address @ IpAddr::V4(_)), Some(Family::Ipv6)) => {
+            bail!("--bind {address} cannot be used with -6: it is an IPv4 address")
+        }
+        (address, family) => Ok(Entrance::Port {
+            port: options.port.unwrap_or(DEFAULT_PORT),
+            address,
+            family,
+        }),
+    }
+}
+
+fn limits(options: &LimitOptions) -> anyhow::Result<Limits> {
+    let clients = options.max_clients.unwrap_or(DEFAULT_CLIENTS);
+    ensure!(
+        CLIENTS.contains(&clients),
+        "--max-clients is {clients}: it must be {} to {}",
+        CLIENTS.start(),
+        CLIENTS.end()
+    );
+    let streams = options.max_streams.unwrap_or(MOST_FLOWS);
+    ensure!(
+        (1..=MOST_FLOWS).contains(&streams),
+        "--max-streams is {streams}: it must be 1 to {MOST_FLOWS}"
+    );
+    let seconds = options
+        .max_duration
+        .unwrap_or(DEFAULT_DURATION)
+        .as_secs_f64();
+    ensure!(
+        (0.01..=MAX_SECONDS).contains(&seconds),
+        "--max-duration is {seconds} s: it must be 0.01 s to {MAX_SECONDS} s"
+    );
+    let rate_bps = options.max_rate.map(|rate| rate.0);
+    ensure!(
+        rate_bps != Some(0),
+        "--max-rate is 0: it must be at least 1 bit/s"
+    );
+    Ok(Limits {
+        clients,
+        streams,
+        seconds,
+        rate_bps,
+    })
+}
+
+/// Clients at once: each costs the endpoint a thread for its control connection.
+const CLIENTS: RangeInclusive<u32> = 1..=10_000;
+const DEFAULT_CLIENTS: u32 = 64;
+/// Of a test over both directions.
+const MOST_FLOWS: u32 = 2 * MAX_STREAMS;
+/// Longer tests are for owners who ask for them.
+const DEFAULT_DURATION: Span = Span(Duration::from_secs(3600));
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Cli;
+
+    /// What `serve` with these options would be, or all that is said of them.
+    fn served(options: &str) -> Result<(Entrance, Limits), String> {
+        let words = ["linerate", "serve"]
+            .into_iter()
+            .chain(options.split_whitespace());
+        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+        let Command::Serve(args) = cli.command else {
+            panic!("serve was asked for");
+        };
+        let entrance = entrance(&args.listen).map_err(|error| error.to_string())?;
+        let limits = limits(&args.limits).map_err(|error| error.to_string())?;
+        Ok((entrance, limits))
+    }
+
+    #[test]
+    fn an_endpoint_is_bounded_by_default() {
+        let (entrance, limits) = served("").unwrap();
+        let everywhere = Entrance::Port {
+            port: 5201,
+            address: None,
+            family: None,
+        };
+        assert_eq!(entrance, everywhere);
+        let default = Limits {
+            clients: 64,
+            streams: 256,
+            seconds: 3600.0,
+            rate_bps: None,
+        };
+        assert_eq!(limits, default);
+    }
+
+    #[test]
+    fn the_owners_limits_are_taken() {
+        let line = "--max-clients 3 --max-streams 8 --max-duration 2min --max-rate 1gbit";
+        let owners = Limits {
+            clients: 3,
+            streams: 8,
+            seconds: 120.0,
+            rate_bps: Some(1_000_000_000),
+        };
+        assert_eq!(served(line).unwrap().1, owners);
+    }
+
+    #[test]
+    fn what_an_endpoint_cannot_be_is_refused() {
+        for (line, words) in [
+            ("--inetd --port 1", ["--inetd", "--port"]),
+            ("--inetd --bind ::1", ["--inetd", "--bind"]),
+            ("--inetd -4", ["--inetd", "-4"]),
+            ("--inetd --json-stream", ["--inetd", "--json-stream"]),
+            ("-4 -6", ["-4", "-6"]),
+            ("-4 --bind ::1", ["-4", "--bind"]),
+            ("-6 --bind 127.0.0.1", ["-6", "--bind"]),
+            ("--max-clients 0", ["--max-clients", "1 to 10000"]),
+            ("--max-streams 257", ["--max-streams", "1 to 256"]),
+            ("--max-duration 0", ["--max-duration", "0.01"]),
+            ("--max-rate 0", ["--max-rate", "at least 1 bit/s"]),
+        ] {
+            let message = served(line).expect_err(line);
+            for word in words {
+                assert!(message.contains(word), "{line}: {message}");
+            }
+        }
+        assert_eq!(served("--inetd").unwrap().0, Entrance::Inherited);
+    }
+}

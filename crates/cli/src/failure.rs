@@ -1,0 +1,140 @@
+//! What went wrong, and the exit status that says so to scripts.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+/// An error that ends the command, with its kind.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    error: anyhow::Error,
+}
+
+/// Why a command ends without success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The run failed, or a gate that the user set did.
+    Failed,
+    /// The command line, a name or a file is wrong.
+    Usage,
+    /// This host lacks something.
+    Unsupported,
+    /// Nobody reads stdout any more (`| head`): no error of ours, and nobody to tell.
+    ReaderGone,
+}
+
+impl Failure {
+    /// The run failed (refused, unreachable, timed out, peer lost, disk full), or a gate did.
+    pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
+        Self::new(Kind::Failed, error)
+    }
+
+    /// The command line, a name or a file is wrong.
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self::new(Kind::Usage, error)
+    }
+
+    /// This host lacks something; the message says what, and how to get it.
+    pub(crate) fn unsupported(error: impl Into<anyhow::Error>) -> Self {
+        Self::new(Kind::Unsupported, error)
+    }
+
+    /// Writing the document to stdout failed.
+    pub(crate) fn stdout(error: io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::BrokenPipe => Kind::ReaderGone,
+            _ => Kind::Failed,
+        };
+        Self::new(kind, anyhow::Error::new(error).context("stdout"))
+    }
+
+    /// Whether the reader of stdout went away, which is not an error.
+    pub(crate) fn is_reader_gone(&self) -> bool {
+        self.kind == Kind::ReaderGone
+    }
+
+    /// Prints the chain of causes as one line on stderr and gives the exit status.
+    pub(crate) fn report(&self) -> ExitCode {
+        if !self.is_reader_gone() {
+            // Where stderr cannot be written, the exit status is all that can be said.
+            let _ = writeln!(io::stderr(), "{}", self.line());
+        }
+        ExitCode::from(self.status())
+    }
+
+    /// The exit status that design promises to scripts.
+    fn status(&self) -> u8 {
+        match self.kind {
+            Kind::ReaderGone => 0,
+            Kind::Failed => 1,
+            Kind::Usage => 2,
+            Kind::Unsupported => 3,
+        }
+    }
+
+    /// `linerate: what: why: …`
+    fn line(&self) -> String {
+        let mut line = "linerate".to_owned();
+        for cause in self.error.chain() {
+            line.push_str(": ");
+            line.push_str(&printable(&cause.to_string()));
+        }
+        line
+    }
+
+    fn new(kind: Kind, error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            kind,
+            error: error.into(),
+        }
+    }
+}
+
+/// The text without control characters: part of it may come from a peer or a file, and a terminal
+/// would obey them.
+pub(crate) fn printable(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            write!(clean, "{}", c.escape_default()).expect("writing to a String cannot fail");
+        } else {
+            clean.push(c);
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_is_one_line_with_every_cause() {
+        let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
+        let chain = anyhow::Error::new(refused)
+            .context("cannot connect")
+            .context("pit:5201");
+        assert_eq!(
+            Failure::failed(chain).line(),
+            "linerate: pit:5201: cannot connect: connection refused"
+        );
+    }
+
+    #[test]
+    fn each_kind_has_its_exit_status() {
+        let statuses = [
+            Failure::failed(anyhow::anyhow!("x")).status(),
+            Failure::usage(anyhow::anyhow!("x")).status(),
+            Failure::unsupported(anyhow::anyhow!("x")).status(),
+            Failure::stdout(io::ErrorKind::StorageFull.into()).status(),
+            Failure::stdout(io::ErrorKind::BrokenPipe.into()).status(),
+        ];
+        assert_eq!(statuses, [1, 2, 3, 1, 0]);
+    }
+
+    #[test]
+    fn a_peers_control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("no\x1b[2J\nway µ"), "no\\u{1b}[2J\\nway µ");
+    }
+}

@@ -1,0 +1,192 @@
+//! Files that the user names, read with a limit and written to the last byte.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use linerate_core::wire::Key;
+
+use crate::failure::Failure;
+
+/// A key has 64 digits; with blanks and line ends a key file is never larger than this, in bytes.
+const MAX_KEY_FILE: u64 = 4096;
+
+/// Reads all of `path`, which holds at most `limit` bytes.
+///
+/// # Errors
+/// The file cannot be read, or is larger.
+pub(crate) fn read_at_most(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    read_open(file, path, limit)
+}
+
+fn read_open(file: File, path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(limit + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| path.display().to_string())?;
+    if bytes.len() as u64 > limit {
+        return Err(anyhow!(
+            "{}: larger than {limit} bytes, which is the most that is read",
+            path.display()
+        ));
+    }
+    Ok(bytes)
+}
+
+/// Reads the shared key of `path`, with a warning where others may read it too.
+///
+/// # Errors
+/// The file cannot be read or holds no key; the content is not repeated.
+pub(crate) fn read_key(path: &Path) -> Result<(Key, Option<String>), Failure> {
+    let file = File::open(path)
+        .and_then(|file| Ok((file.metadata()?.permissions().mode(), file)))
+        .with_context(|| format!("key file {}", path.display()));
+    let (mode, file) = file.map_err(Failure::usage)?;
+    let bytes = read_open(file, path, MAX_KEY_FILE).map_err(Failure::usage)?;
+    let key = Key::from_text(&String::from_utf8_lossy(&bytes))
+        .with_context(|| format!("key file {}", path.display()))
+        .map_err(Failure::usage)?;
+    Ok((key, wide_mode_warning(path, mode)))
+}
+
+/// What to say of a key file that more than its owner may read or write.
+fn wide_mode_warning(path: &Path, mode: u32) -> Option<String> {
+    let path = path.display();
+    (mode & 0o077 != 0).then(|| {
+        format!(
+            "key file {path} has mode {:04o}, others may read it; run: chmod 600 {path}",
+            mode & 0o7777
+        )
+    })
+}
+
+/// The file of `--output`: opened before the run, so that a wrong name costs no run, and written once.
+#[derive(Debug)]
+pub(crate) struct OutputFile {
+    path: PathBuf,
+    file: File,
+    /// Not there before and nothing in it yet: removed on drop.
+    is_new: bool,
+}
+
+impl OutputFile {
+    /// Opens or makes the file; an existing one keeps its content until [`OutputFile::write`].
+    ///
+    /// # Errors
+    /// It cannot be opened for writing.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let mut options = OpenOptions::new();
+        options.write(true);
+        let opened = match options.clone().create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // `create` for a symbolic link to a file that is not there yet.
+                let existing = options.create(true).truncate(false).open(path);
+                existing.map(|file| (file, false))
+            }
+            other => other.map(|file| (file, true)),
+        };
+        let (file, is_new) = opened
+            .with_context(|| format!("output file {}", path.display()))
+            .map_err(Failure::usage)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            is_new,
+        })
+    }
+
+    /// Replaces the content and waits until it is on the disk, where it is one.
+    ///
+    /// # Errors
+    /// The disk is full or failing; a file that was not there before is removed again.
+    pub(crate) fn write(mut self, text: &str) -> Result<(), Failure> {
+        self.replace(text)
+            .with_context(|| format!("output file {}", self.path.display()))
+            .map_err(Failure::failed)?;
+        self.is_new = false;
+        Ok(())
+    }
+
+    fn replace(&mut self, text: &str) -> io::Result<()> {
+        // Pipes and devices have neither a length nor a disk behind them.
+        let on_disk = self.file.metadata()?.is_file();
+        if on_disk {
+            self.file.set_len(0)?;
+        }
+        self.file.write_all(text.as_bytes())?;
+        if on_disk {
+            self.file.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if self.is_new {
+            // Best effort: an empty file is no worse than an error about it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_file_is_replaced_whole_or_not_left_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let old = directory.path().join("old.json");
+        fs::write(&old, "a much longer text than the new one").unwrap();
+        OutputFile::open(&old).unwrap().write("{}\n").unwrap();
+        assert_eq!(fs::read_to_string(&old).unwrap(), "{}\n");
+
+        let unwritten = directory.path().join("new.json");
+        drop(OutputFile::open(&unwritten).unwrap());
+        assert!(!unwritten.exists());
+    }
+
+    #[test]
+    fn an_existing_file_survives_a_run_that_failed() {
+        let directory = tempfile::tempdir().unwrap();
+        let old = directory.path().join("old.json");
+        fs::write(&old, "kept").unwrap();
+        drop(OutputFile::open(&old).unwrap());
+        assert_eq!(fs::read_to_string(&old).unwrap(), "kept");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_that_names_the_file() {
+        let full = OutputFile::open(Path::new("/dev/full")).unwrap();
+        let message = format!("{:?}", full.write("{}\n").unwrap_err());
+        assert!(
+            message.contains("/dev/full") && message.contains("No space left"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn reading_stops_at_the_limit() {
+        let error = read_at_most(Path::new("/dev/zero"), 100).unwrap_err();
+        assert!(
+            error.to_string().contains("larger than 100 bytes"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn only_the_owner_may_read_a_key_without_a_warning() {
+        let path = Path::new("k");
+        assert_eq!(wide_mode_warning(path, 0o100_600), None);
+        assert_eq!(wide_mode_warning(path, 0o100_400), None);
+        let warning = wide_mode_warning(path, 0o100_640).unwrap();
+        assert!(
+            warning.contains("mode 0640") && warning.contains("chmod 600 k"),
+            "{warning}"
+        );
+    }
+}

@@ -1,0 +1,313 @@
+//! Each default and each contradiction, from the words on the command line to the plan.
+
+use clap::Parser;
+use linerate_core::units::{ByteCount, Dscp};
+
+use super::*;
+use crate::args::{Cli, Command};
+
+const FRESH: u64 = 7;
+
+/// The plan of a command line, or all that is said of it.
+fn planned(line: &str) -> Result<Plan, String> {
+    let words = std::iter::once("linerate").chain(line.split_whitespace());
+    let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+    let plan = match &cli.command {
+        Command::Stream(args) => stream(args, FRESH),
+        Command::Rr(args) => rr(args, FRESH),
+        Command::Crr(args) => crr(args, FRESH),
+        other => panic!("{other:?} has no plan"),
+    };
+    plan.map_err(|error| format!("{error:#}"))
+}
+
+fn test_of(line: &str) -> Test {
+    planned(line).unwrap().tests.remove(0)
+}
+
+fn stream_of(line: &str) -> StreamTest {
+    match test_of(line).traffic {
+        Traffic::Stream(stream) => stream,
+        other => panic!("{other:?} is no stream"),
+    }
+}
+
+fn exchange_of(line: &str) -> ExchangeTest {
+    match test_of(line).traffic {
+        Traffic::Rr(exchange) | Traffic::Crr(exchange) => exchange,
+        Traffic::Stream(stream) => panic!("{stream:?} is no exchange"),
+    }
+}
+
+fn millis(millis: u64) -> Span {
+    Span(Duration::from_millis(millis))
+}
+
+#[test]
+fn a_stream_without_options_is_ten_seconds_up_over_tcp() {
+    let expected = Test {
+        traffic: Traffic::Stream(StreamTest {
+            message_bytes: 131_072,
+            send: SendMethod::Copy,
+            receive: ReceiveMethod::Read,
+            verify: false,
+            whole: false,
+            write_rate_bps: None,
+            read_rate_bps: None,
+            rate_bps: None,
+            offload: false,
+        }),
+        protocol: Protocol::Tcp,
+        direction: Direction::Up,
+        streams: 1,
+        extent: Extent::Time(millis(10_000)),
+        warm_up: millis(1000),
+        interval: millis(1000),
+        options: SocketOptions::default(),
+        seed: FRESH,
+    };
+    let plan = planned("stream pit").unwrap();
+    assert_eq!(plan.tests, [expected]);
+    assert_eq!(plan.repeats, Repeats::Times(1));
+}
+
+#[test]
+fn a_datagram_fits_an_mtu_of_1500_over_both_families() {
+    let size = stream_of("stream pit -u").message_bytes;
+    assert_eq!(size, 1448);
+    assert!(size + 8 + 40 <= 1500);
+}
+
+#[test]
+fn offload_is_the_default_where_the_rate_is_high_or_free() {
+    for (line, offload) in [
+        ("stream pit -u", true),
+        ("stream pit -u -b 100mbit", false),
+        ("stream pit -u -b 101mbit", true),
+        ("stream pit -u -b 1mbit --offload", true),
+        ("stream pit -u --no-offload", false),
+        ("stream pit", false),
+    ] {
+        assert_eq!(stream_of(line).offload, offload, "{line}");
+    }
+}
+
+#[test]
+fn the_warm_up_is_a_tenth_of_the_time_and_at_most_a_second() {
+    for (line, warm_up) in [
+        ("stream pit -t 5", 500),
+        ("stream pit -t 60", 1000),
+        ("stream pit -t 60 -O 3", 3000),
+        ("stream pit --omit 0", 0),
+        ("stream pit --whole -t 5", 0),
+        ("stream pit -n 4MiB", 0),
+        ("stream pit --count 1000", 0),
+        ("rr pit", 1000),
+        ("crr pit --count 10", 0),
+    ] {
+        assert_eq!(test_of(line).warm_up, millis(warm_up), "{line}");
+    }
+}
+
+#[test]
+fn the_interval_is_a_second_or_the_whole_of_a_shorter_run() {
+    assert_eq!(test_of("stream pit -t 300ms").interval, millis(300));
+    assert_eq!(test_of("stream pit -n 1GB").interval, millis(1000));
+    assert_eq!(test_of("stream pit -i 100ms").interval, millis(100));
+}
+
+#[test]
+fn the_end_is_a_time_or_bytes_or_a_count() {
+    for (line, extent) in [
+        ("stream pit -t 2", Extent::Time(millis(2000))),
+        ("stream pit -n 4MiB", Extent::Bytes(ByteCount(4 << 20))),
+        ("stream pit --count 5", Extent::Count(5)),
+        ("rr pit --count 5", Extent::Count(5)),
+    ] {
+        assert_eq!(test_of(line).extent, extent, "{line}");
+    }
+}
+
+#[test]
+fn each_way_to_write_a_direction_or_protocol_means_the_same() {
+    assert_eq!(test_of("stream pit -R").direction, Direction::Down);
+    assert_eq!(test_of("stream pit --bidir").direction, Direction::Both);
+    assert_eq!(
+        test_of("stream pit --direction down").direction,
+        Direction::Down
+    );
+    assert_eq!(test_of("stream pit -u").protocol, Protocol::Udp);
+    assert_eq!(
+        test_of("stream pit --protocol mptcp").protocol,
+        Protocol::Mptcp
+    );
+}
+
+#[test]
+fn a_sweep_has_one_test_for_each_size_in_order() {
+    let plan = planned("stream pit -l 100..9100/500 --repeat 3").unwrap();
+    assert_eq!(plan.tests.len(), 19);
+    assert_eq!(plan.repeats, Repeats::Times(3));
+    let requests = planned("rr pit --request 64,1 --precision 5%").unwrap();
+    let sizes: Vec<Traffic> = requests
+        .tests
+        .into_iter()
+        .map(|test| test.traffic)
+        .collect();
+    assert!(matches!(&sizes[..], [Traffic::Rr(a), Traffic::Rr(b)]
+        if a.request_bytes == 64 && b.request_bytes == 1 && b.response_bytes == 1));
+    assert_eq!(requests.repeats, Repeats::Precision(Percent(5.0)));
+}
+
+#[test]
+fn requests_are_one_byte_each_way_one_at_a_time() {
+    let exchange = exchange_of("rr pit");
+    assert_eq!((exchange.request_bytes, exchange.response_bytes), (1, 1));
+    assert_eq!((exchange.depth, exchange.rate_per_s), (1, None));
+    assert_eq!(exchange_of("rr pit --depth 16").depth, 16);
+    assert_eq!(exchange_of("rr pit -b 10k").rate_per_s, Some(10_000.0));
+}
+
+#[test]
+fn crr_closes_at_the_server_unless_told_otherwise() {
+    assert_eq!(exchange_of("crr pit").closer, Closer::Server);
+    let other = exchange_of("crr pit --close client --reset");
+    assert_eq!((other.closer, other.reset), (Closer::Client, true));
+}
+
+#[test]
+fn socket_options_are_taken_as_given_and_else_left_to_the_kernel() {
+    let line =
+        "stream pit -w 51200 --send-buffer 64KiB -M 536 --pacing 10mbit -C reno -N --dscp EF";
+    let expected = SocketOptions {
+        receive_window_bytes: Some(ByteCount(51_200)),
+        send_buffer_bytes: Some(ByteCount(65_536)),
+        mss_bytes: Some(536),
+        pacing_bps: Some(BitRate(10_000_000)),
+        congestion: Some("reno".to_owned()),
+        nodelay: true,
+        dscp: Dscp::new(46),
+    };
+    assert_eq!(test_of(line).options, expected);
+    assert_eq!(test_of("rr pit").options, SocketOptions::default());
+}
+
+#[test]
+fn application_options_reach_the_test() {
+    let line = "stream pit -Z --verify --whole --write-rate 5mbit --read-rate 4mbit";
+    let stream = stream_of(line);
+    assert_eq!(stream.send, SendMethod::ZeroCopy);
+    assert!(stream.verify && stream.whole);
+    assert_eq!(stream.write_rate_bps, Some(BitRate(5_000_000)));
+    assert_eq!(stream.read_rate_bps, Some(BitRate(4_000_000)));
+    assert_eq!(
+        stream_of("stream pit --discard").receive,
+        ReceiveMethod::Discard
+    );
+}
+
+#[test]
+fn the_users_seed_wins_over_the_fresh_one() {
+    assert_eq!(
+        test_of("stream pit --seed 18446744073709551615").seed,
+        u64::MAX
+    );
+    assert_eq!(test_of("rr pit").seed, FRESH);
+    assert!(fresh_seed() <= u64::from(u32::MAX));
+}
+
+#[test]
+fn a_contradiction_names_both_options() {
+    for (line, options) in [
+        ("stream pit -t 1 -n 1MB", ["--time", "--bytes"]),
+        ("stream pit -t 1 --count 1", ["--time", "--count"]),
+        ("stream pit -n 1MB --count 1", ["--bytes", "--count"]),
+        ("stream pit -O 1 -n 1MB", ["--warm-up", "--bytes"]),
+        ("stream pit -O 1 --count 1", ["--warm-up", "--count"]),
+        ("stream pit -O 1 --whole", ["--warm-up", "--whole"]),
+        ("stream pit -R --direction up", ["-R", "--direction"]),
+        ("stream pit -R --bidir", ["-R", "--bidir"]),
+        (
+            "stream pit --bidir --direction up",
+            ["--bidir", "--direction"],
+        ),
+        ("stream pit -u --protocol tcp", ["-u", "--protocol"]),
+        (
+            "stream pit --repeat 2 --precision 5",
+            ["--repeat", "--precision"],
+        ),
+        ("stream pit --discard --verify", ["--discard", "--verify"]),
+        (
+            "stream pit -u --offload --no-offload",
+            ["--offload", "--no-offload"],
+        ),
+        ("stream pit --json --csv", ["--json", "--csv"]),
+        ("stream pit --json-stream --csv", ["--json-stream", "--csv"]),
+        (
+            "stream pit --json-stream --json",
+            ["--json-stream", "--json"],
+        ),
+        ("stream pit -4 -6", ["-4", "-6"]),
+        ("stream pit -b 1mbit", ["--rate", "--protocol tcp"]),
+        ("stream pit --offload", ["--offload", "--protocol tcp"]),
+        (
+            "stream pit --protocol mptcp -b 1M",
+            ["--rate", "--protocol mptcp"],
+        ),
+        (
+            "stream pit --no-offload",
+            ["--no-offload", "--protocol tcp"],
+        ),
+        (
+            "stream pit -u --write-rate 1M",
+            ["--write-rate", "--protocol udp"],
+        ),
+        ("stream pit -u -Z", ["--zerocopy", "--protocol udp"]),
+        ("stream pit -u --discard", ["--discard", "--protocol udp"]),
+        ("stream pit -u --whole", ["--whole", "--protocol udp"]),
+        ("stream pit -u -M 536", ["--mss", "--protocol udp"]),
+        ("stream pit -u -C bbr", ["--congestion", "--protocol udp"]),
+        ("rr pit -u -N", ["--nodelay", "--protocol udp"]),
+        ("rr pit -u --pacing 1M", ["--pacing", "--protocol udp"]),
+        ("rr pit --depth 2 --rate 5", ["--depth", "--rate"]),
+        ("crr pit -u", ["crr", "--protocol udp"]),
+    ] {
+        let message = planned(line).expect_err(line);
+        for option in options {
+            assert!(message.contains(option), "{line}: {message}");
+        }
+    }
+}
+
+#[test]
+fn figures_out_of_range_are_refused_before_anything_is_sent() {
+    for line in [
+        "stream pit -t 0",
+        "stream pit -t 2d",
+        "stream pit -t 100h",
+        "stream pit -n 0",
+        "stream pit --count 0",
+        "stream pit -l 0",
+        "stream pit -l 1GB",
+        "stream pit -u -l 8",
+        "stream pit -u -l 70000",
+        "stream pit -P 0",
+        "stream pit -P 1000",
+        "stream pit -i 0",
+        "stream pit --repeat 0",
+        "stream pit --repeat 101",
+        "stream pit --precision 0",
+        "stream pit --precision 101%",
+        "stream pit -M 40",
+        "stream pit -w 0",
+        "stream pit -C a/b",
+        "stream pit --dscp 64",
+        "rr pit --depth 0",
+        "rr pit --request 65MiB",
+        "rr pit --rate 0",
+        "stream pit -p 0",
+        "rr pit --bytes 5",
+    ] {
+        assert!(planned(line).is_err(), "{line}");
+    }
+}

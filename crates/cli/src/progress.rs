@@ -1,0 +1,139 @@
+//! What the user sees while a command runs: a live line on a terminal, plain lines else.
+
+use std::io::{self, IsTerminal, Write};
+
+use linerate_core::record::Interval;
+use linerate_report::json;
+use linerate_report::text::{self, Style};
+
+use crate::failure::{Failure, printable};
+use crate::output;
+use crate::render::Format;
+
+/// The progress of a run. A live line is erased when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    view: View,
+    /// What is going on, before the interval's figures.
+    phase: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum View {
+    Quiet,
+    /// One line on stderr, written again and again.
+    Live,
+    /// A line on stderr for each interval.
+    Plain,
+    /// A JSON line on stdout for each interval.
+    JsonStream,
+}
+
+impl Progress {
+    /// The view that the format, `--quiet` and stderr call for.
+    pub(crate) fn new(format: Format, quiet: bool) -> Self {
+        let has_cursor = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
+        let view = match format {
+            Format::JsonStream => View::JsonStream,
+            _ if quiet => View::Quiet,
+            _ if io::stderr().is_terminal() && has_cursor => View::Live,
+            _ => View::Plain,
+        };
+        Self {
+            view,
+            phase: String::new(),
+        }
+    }
+
+    /// Something new begins, such as the second repeat of a size.
+    pub(crate) fn phase(&mut self, text: &str) {
+        self.phase = printable(text);
+        match self.view {
+            View::Live => show(&live_line(&self.phase)),
+            View::Plain => show(&format!("{}\n", self.phase)),
+            View::Quiet | View::JsonStream => {}
+        }
+    }
+
+    /// An interval of the run has ended.
+    ///
+    /// # Errors
+    /// `--json-stream`: stdout cannot be written, or nobody reads it: the run has no purpose any more.
+    pub(crate) fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
+        match self.view {
+            View::Quiet => {}
+            View::JsonStream => output::print(&json::line(interval))?,
+            View::Plain => show(&format!("{}\n", text::interval_line(interval, style()))),
+            View::Live => {
+                let progress = text::Progress {
+                    step: &self.phase,
+                    elapsed_s: interval.start_s + interval.seconds,
+                    planned_s: None,
+                    interval: Some(interval),
+                };
+                show(&live_line(&text::progress(&progress, style())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Something that the user should mend; shown with `--quiet`, too.
+    pub(crate) fn warn(&mut self, text: &str) {
+        self.erase();
+        show(&format!("linerate: warning: {}\n", printable(text)));
+    }
+
+    fn erase(&self) {
+        if self.view == View::Live {
+            show(ERASE);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.erase();
+    }
+}
+
+/// Back to the first column, and clear to the end of the line (ECMA-48: CR, EL).
+const ERASE: &str = "\r\x1b[K";
+
+/// A line in the place of the one before. It is cut at the right edge and never wrapped (DECAWM off and
+/// on again), since a wrapped line could not be erased.
+fn live_line(text: &str) -> String {
+    format!("{ERASE}\x1b[?7l{text}\x1b[?7h")
+}
+
+/// Stderr's own width.
+fn style() -> Style {
+    let width = terminal_size::terminal_size_of(io::stderr());
+    Style {
+        width: width.map_or(Style::default().width, |(width, _)| usize::from(width.0)),
+        colour: false,
+    }
+}
+
+/// Progress that cannot be shown is no reason to stop a run.
+fn show(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_live_line_replaces_the_last_one_and_leaves_wrapping_on() {
+        assert_eq!(live_line("3 s"), "\r\x1b[K\x1b[?7l3 s\x1b[?7h");
+    }
+
+    #[test]
+    fn json_lines_win_over_quiet() {
+        assert_eq!(
+            Progress::new(Format::JsonStream, true).view,
+            View::JsonStream
+        );
+        assert_eq!(Progress::new(Format::Text, true).view, View::Quiet);
+    }
+}

@@ -1,0 +1,268 @@
+//! The one door to the engine: what is resolved and checked goes in, a document comes out.
+
+use std::io::Write;
+use std::net::IpAddr;
+
+use anyhow::{Context, anyhow};
+use linerate_core::plan::{Family, Plan};
+use linerate_core::record::{Interval, SWEEP_SCHEMA, Sweep};
+use linerate_core::wire::Key;
+use linerate_core::wire::message::Limits;
+use linerate_engine::{
+    Campaign, Category, CheckOptions, Client, Endpoint, MeasureError, Observer, ServeEvent,
+    ServeOptions, Stop, stop_on_signal,
+};
+use serde_json::json;
+
+use crate::document::Document;
+use crate::failure::{Failure, printable};
+use crate::output;
+use crate::progress::Progress;
+use crate::target::Target;
+
+/// What `check` is to examine.
+#[derive(Debug)]
+pub(crate) struct Examination {
+    /// The endpoint; without one, both ends run here.
+    pub(crate) target: Option<Target>,
+    /// The family of the path where both ends run here.
+    pub(crate) family: Option<Family>,
+    /// About 5 s instead of 20 s, without intervals.
+    pub(crate) quick: bool,
+    /// Seed of every random choice.
+    pub(crate) seed: u64,
+}
+
+/// What `serve` is to do.
+#[derive(Debug)]
+pub(crate) struct Service {
+    /// Where clients come from.
+    pub(crate) entrance: Entrance,
+    /// What the owner allows.
+    pub(crate) limits: Limits,
+    /// The key that clients must have.
+    pub(crate) key: Option<Key>,
+    /// Ends after one client.
+    pub(crate) one_off: bool,
+    /// One JSON line on stdout for each event.
+    pub(crate) json_stream: bool,
+    /// No lines about clients on stderr.
+    pub(crate) quiet: bool,
+}
+
+/// Where clients of an endpoint come from.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Entrance {
+    /// Standard input, or systemd's descriptor, is a listening socket.
+    Inherited,
+    /// A port of this host.
+    Port {
+        /// 0 takes a free one.
+        port: u16,
+        /// The address to listen on; without one, all.
+        address: Option<IpAddr>,
+        /// The only family, if there is one.
+        family: Option<Family>,
+    },
+}
+
+/// The engine's looker-on: shows intervals, and ends the run when nobody reads them any more.
+struct Shown {
+    progress: Progress,
+    failure: Option<Failure>,
+}
+
+impl Observer for Shown {
+    fn phase(&mut self, text: &str) {
+        self.progress.phase(text);
+    }
+
+    fn interval(&mut self, interval: &Interval) -> bool {
+        match self.progress.interval(interval) {
+            Ok(()) => true,
+            Err(failure) => {
+                self.failure = Some(failure);
+                false
+            }
+        }
+    }
+}
+
+/// Runs a plan against an endpoint. What ends it early is in the document as a caveat, and in the error
+/// beside it.
+///
+/// # Errors
+/// Nothing was measured: refused, unreachable, timed out, or this host lacks something.
+pub(crate) fn plan(
+    target: &Target,
+    plan: &Plan,
+    progress: Progress,
+) -> Result<(Document, Option<Failure>), Failure> {
+    let mut client = Client::connect(target.to_engine(), signals()?).map_err(failure)?;
+    let mut shown = Shown {
+        progress,
+        failure: None,
+    };
+    let campaign = client.run_plan(plan, &mut shown).map_err(failure)?;
+    if let Some(failure) = shown.failure {
+        return Err(failure);
+    }
+    Ok(document(campaign, plan))
+}
+
+fn document(campaign: Campaign, plan: &Plan) -> (Document, Option<Failure>) {
+    let Campaign {
+        mut rows,
+        figures,
+        error,
+    } = campaign;
+    let failed = error.map(failure);
+    let single =
+        plan.tests.len() == 1 && matches!(plan.repeats, linerate_core::plan::Repeats::Times(1));
+    if single && let Some(record) = rows.pop() {
+        return (Document::Record(Box::new(record)), failed);
+    }
+    let sweep = Sweep {
+        schema: SWEEP_SCHEMA.to_owned(),
+        rows,
+        figures,
+        caveats: Vec::new(),
+    };
+    (Document::Sweep(sweep), failed)
+}
+
+/// Examines a path.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn check(
+    examination: &Examination,
+    progress: Progress,
+) -> Result<(Document, Option<Failure>), Failure> {
+    let options = CheckOptions {
+        target: examination.target.as_ref().map(Target::to_engine),
+        family: examination.family,
+        quick: examination.quick,
+        seed: examination.seed,
+    };
+    let mut shown = Shown {
+        progress,
+        failure: None,
+    };
+    let (check, error) =
+        linerate_engine::check(&options, &signals()?, &mut shown).map_err(failure)?;
+    Ok((Document::Check(Box::new(check)), error.map(failure)))
+}
+
+/// Answers clients until a signal ends it.
+///
+/// # Errors
+/// The port cannot be had, or this host lacks something.
+pub(crate) fn serve(service: Service) -> Result<(), Failure> {
+    let stop = signals()?;
+    let mut options = ServeOptions {
+        bind: None,
+        family: None,
+        port: 0,
+        limits: service.limits,
+        key: service.key,
+        one_off: service.one_off,
+    };
+    let endpoint = match service.entrance {
+        Entrance::Inherited => {
+            let listener = linerate_engine::inherited_listener()
+                .context("--inetd")
+                .map_err(Failure::usage)?;
+            Endpoint::from_listener(listener, &options)
+        }
+        Entrance::Port {
+            port,
+            address,
+            family,
+        } => {
+            options.port = port;
+            options.bind = address;
+            options.family = family;
+            Endpoint::bind(&options)
+        }
+    }
+    .map_err(failure)?;
+    let log = Log {
+        json: service.json_stream,
+        quiet: service.quiet,
+    };
+    log.started(&endpoint)?;
+    endpoint
+        .serve(&stop, move |event| log.event(&event))
+        .map_err(failure)
+}
+
+/// What an endpoint says of itself and its clients.
+#[derive(Clone, Copy)]
+struct Log {
+    json: bool,
+    quiet: bool,
+}
+
+impl Log {
+    fn started(self, endpoint: &Endpoint) -> Result<(), Failure> {
+        let addresses: Vec<String> = endpoint
+            .addresses()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        for note in endpoint.notes() {
+            self.say(note);
+        }
+        self.say(&format!("listening on {}", addresses.join(" and ")));
+        if self.json {
+            output::print(&format!(
+                "{}\n",
+                json!({"event": "listening", "addresses": addresses})
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn event(self, event: &ServeEvent) {
+        let (name, peer, text) = match event {
+            ServeEvent::Connected { peer } => ("connected", peer, String::new()),
+            ServeEvent::Tested { peer, summary } => ("tested", peer, summary.clone()),
+            ServeEvent::Disconnected { peer, reason } => {
+                ("disconnected", peer, reason.clone().unwrap_or_default())
+            }
+            ServeEvent::Refused { peer, reason } => ("refused", peer, reason.clone()),
+        };
+        self.say(&format!(
+            "{peer} {name}{}{text}",
+            if text.is_empty() { "" } else { ": " }
+        ));
+        if self.json {
+            let line = json!({"event": name, "peer": peer.to_string(), "message": text});
+            // Nobody reads it: the endpoint serves on.
+            let _ = output::print(&format!("{line}\n"));
+        }
+    }
+
+    fn say(self, text: &str) {
+        if !self.quiet {
+            let _ = writeln!(std::io::stderr(), "linerate: {}", printable(text));
+        }
+    }
+}
+
+fn signals() -> Result<Stop, Failure> {
+    stop_on_signal()
+        .context("cannot catch signals")
+        .map_err(Failure::unsupported)
+}
+
+fn failure(error: MeasureError) -> Failure {
+    let category = error.category();
+    let error = anyhow!(error);
+    match category {
+        Category::Failed => Failure::failed(error),
+        Category::Usage => Failure::usage(error),
+        Category::Missing => Failure::unsupported(error),
+    }
+}

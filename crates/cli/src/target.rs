@@ -1,0 +1,186 @@
+//! The endpoint as the user named it → where to connect to, from where, with which key.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use linerate_core::plan::{Family, Plan, Protocol, Traffic};
+use linerate_core::units::{DEFAULT_PORT, EndpointName};
+use linerate_core::wire::Key;
+
+use crate::args::PathOptions;
+use crate::failure::Failure;
+use crate::files;
+use crate::progress::Progress;
+
+/// An endpoint and the way to it, with nothing left to look up.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// As the user named it.
+    pub(crate) name: EndpointName,
+    /// Its addresses, in the resolver's order; never empty.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Local address to send from.
+    pub(crate) source: Option<IpAddr>,
+    /// Interface to send through.
+    pub(crate) device: Option<String>,
+    /// Shared key of the endpoint.
+    pub(crate) key: Option<Key>,
+    /// Longest wait for the endpoint to answer.
+    pub(crate) connect_timeout: Duration,
+}
+
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUTS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(600);
+/// IFNAMSIZ is 16 with the terminating zero, linux/if.h.
+const MAX_DEVICE_NAME: usize = 15;
+/// Largest UDP payload of IPv4: 65,535 less 20 and 8 bytes of headers.
+const MAX_IPV4_DATAGRAM: u64 = 65_507;
+
+impl Target {
+    /// Looks up the name and reads the key.
+    ///
+    /// # Errors
+    /// A contradiction, an unknown host, or a bad key file.
+    pub(crate) fn resolve(
+        name: EndpointName,
+        options: &PathOptions,
+        progress: &mut Progress,
+    ) -> Result<Self, Failure> {
+        check_options(&name, options).map_err(Failure::usage)?;
+        let key = match &options.key_file {
+            Some(path) => {
+                let (key, warning) = files::read_key(path)?;
+                warning.iter().for_each(|warning| progress.warn(warning));
+                Some(key)
+            }
+            None => None,
+        };
+        let port = name.port.or(options.port).unwrap_or(DEFAULT_PORT);
+        let found = (name.host.as_str(), port).to_socket_addrs();
+        let addresses = wanted(found, options)
+            .context(name.to_string())
+            .map_err(Failure::usage)?;
+        Ok(Self {
+            name,
+            addresses,
+            source: options.source,
+            device: options.device.clone(),
+            key,
+            connect_timeout: options
+                .connect_timeout
+                .map_or(DEFAULT_CONNECT_TIMEOUT, |t| t.0),
+        })
+    }
+
+    /// As the engine takes it.
+    pub(crate) fn to_engine(&self) -> linerate_engine::Target {
+        linerate_engine::Target {
+            name: self.name.to_string(),
+            addresses: self.addresses.clone(),
+            source: self.source,
+            device: self.device.clone(),
+            key: self.key.clone(),
+            connect_timeout: self.connect_timeout,
+        }
+    }
+
+    /// Refuses datagrams that the endpoint's family cannot carry.
+    ///
+    /// # Errors
+    /// A size is too large for IPv4 and the endpoint has an IPv4 address.
+    pub(crate) fn check_sizes(&self, plan: &Plan) -> Result<(), Failure> {
+        let is_ipv4 = self.addresses.iter().any(SocketAddr::is_ipv4);
+        let udp = plan
+            .tests
+            .iter()
+            .filter(|test| test.protocol == Protocol::Udp);
+        let largest = udp.map(|test| largest_message(&test.traffic)).max();
+        match largest {
+            Some(size) if is_ipv4 && size > MAX_IPV4_DATAGRAM => Err(Failure::usage(anyhow!(
+                "a datagram of {size} bytes does not fit IPv4, which carries {MAX_IPV4_DATAGRAM} \
+                 at most: give a smaller size or -6"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_options(name: &EndpointName, options: &PathOptions) -> anyhow::Result<()> {
+    if let (Some(named), Some(given)) = (name.port, options.port) {
+        ensure!(
+            named == given,
+            "the endpoint {name} names port {named} and --port says {given}: give one"
+        );
+    }
+    if let (Some(source), Some(family)) = (options.source, options.family()) {
+        ensure!(
+            family_of(source) == family,
+            "--source {source} cannot be used with {}: it is of the other family",
+            flag(family)
+        );
+    }
+    if let Some(device) = &options.device {
+        let fits = (1..=MAX_DEVICE_NAME).contains(&device.len())
+            && !device.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control());
+        ensure!(
+            fits,
+            "--device is {device:?}: an interface has a name of 1 to {MAX_DEVICE_NAME} bytes \
+             without blanks and slashes"
+        );
+    }
+    if let Some(timeout) = options.connect_timeout {
+        ensure!(
+            CONNECT_TIMEOUTS.contains(&timeout.0),
+            "--connect-timeout is {timeout}: it must be 10 ms to 10 min"
+        );
+    }
+    Ok(())
+}
+
+/// The addresses that the family, asked for or of the source address, leaves over.
+fn wanted(
+    found: io::Result<impl Iterator<Item = SocketAddr>>,
+    options: &PathOptions,
+) -> anyhow::Result<Vec<SocketAddr>> {
+    let all: Vec<SocketAddr> = found.context("unknown host")?.collect();
+    let family = options.family().or(options.source.map(family_of));
+    let mut addresses = Vec::new();
+    for address in all {
+        let is_wanted = family.is_none_or(|family| family_of(address.ip()) == family);
+        if is_wanted && !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    match (addresses.is_empty(), family) {
+        (true, Some(Family::Ipv4)) => bail!("the host has no IPv4 address"),
+        (true, Some(Family::Ipv6)) => bail!("the host has no IPv6 address"),
+        (true, None) => bail!("the host has no address"),
+        (false, _) => Ok(addresses),
+    }
+}
+
+fn family_of(address: IpAddr) -> Family {
+    match address {
+        IpAddr::V4(_) => Family::Ipv4,
+        IpAddr::V6(_) => Family::Ipv6,
+    }
+}
+
+fn flag(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "-4",
+        Family::Ipv6 => "-6",
+    }
+}
+
+fn largest_message(traffic: &Traffic) -> u64 {
+    match traffic {
+        Traffic::Stream(stream) => stream.message_bytes,
+        Traffic::Rr(exchange) | Traffic::Crr(exchange) => {
+            exchange.request_bytes.max(exchange.response_bytes)
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What the program says on its command line: every help text, and every error that needs no endpoint.
+//!
+//! `TRYCMD=overwrite cargo test -p linerate --test commands` writes the snapshots anew.
+
+#[test]
+fn help_and_errors_are_as_written_down() {
+    trycmd::TestCases::new()
+        .env("COLUMNS", "100")
+        .case("tests/cmd/*.trycmd");
+}
