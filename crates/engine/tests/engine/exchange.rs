@@ -1,58 +1,11 @@
-//! `rr`, `crr` and whole transfers between client and endpoint on loopback, in one process.
+//! `rr`, `crr` and whole transfers.
 
-#![allow(clippy::unwrap_used)]
-
-use std::net::{Ipv4Addr, SocketAddr};
-use std::thread;
 use std::time::Duration;
 
 use linerate_core::plan::*;
-use linerate_core::record::{Record, Status};
 use linerate_core::units::{ByteCount, Span};
-use linerate_core::wire::message::Limits;
-use linerate_engine::{Client, Endpoint, ServeOptions, Stop, Target};
 
-/// Runs a test against an endpoint of its own.
-fn run(test: &Test) -> Record {
-    let options = ServeOptions {
-        bind: Some(Ipv4Addr::LOCALHOST.into()),
-        family: None,
-        port: 0,
-        limits: Limits {
-            clients: 4,
-            streams: 32,
-            seconds: 60.0,
-            rate_bps: None,
-        },
-        key: None,
-        one_off: false,
-    };
-    let endpoint = Endpoint::bind(&options).unwrap();
-    let address = endpoint.addresses()[0];
-    let stop = Stop::new();
-    let serving = {
-        let stop = stop.clone();
-        thread::spawn(move || endpoint.serve(&stop, |_| {}).unwrap())
-    };
-    let outcome = connect(address).run(test, &mut |_| true).unwrap();
-    stop.request();
-    serving.join().unwrap();
-    assert!(outcome.error.is_none(), "{:?}", outcome.error);
-    assert_eq!(outcome.record.status, Status::Complete);
-    outcome.record
-}
-
-fn connect(address: SocketAddr) -> Client {
-    let target = Target {
-        name: "loopback".into(),
-        addresses: vec![address],
-        source: None,
-        device: None,
-        key: None,
-        connect_timeout: Duration::from_secs(5),
-    };
-    Client::connect(target, Stop::new()).unwrap()
-}
+use crate::support::run;
 
 const EXCHANGE: ExchangeTest = ExchangeTest {
     request_bytes: 1,

@@ -1,0 +1,10 @@
+//! Client and endpoint in one process: on loopback, and between two network namespaces.
+
+#![allow(clippy::unwrap_used)]
+
+mod datagrams;
+mod exchange;
+mod keys;
+mod stream;
+mod support;
+mod veth;

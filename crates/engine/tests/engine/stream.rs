@@ -1,0 +1,137 @@
+//! TCP streams.
+
+use std::time::Duration;
+
+use linerate_core::plan::*;
+use linerate_core::record::CaveatKind;
+use linerate_core::units::{BitRate, ByteCount, Span};
+
+use crate::support::{run, stream, stream_with};
+
+#[test]
+fn every_direction_is_measured_by_its_receiver() {
+    for direction in [Direction::Up, Direction::Down, Direction::Both] {
+        let record = run(&Test {
+            direction,
+            streams: 2,
+            ..stream()
+        });
+        assert!(record.throughput_bps.unwrap() > 1e7, "{direction:?}");
+        assert!(record.seconds >= 0.5, "{}", record.seconds);
+        assert_eq!(record.flows.len(), 2 * direction.parts().len());
+        assert_eq!(record.directions.is_empty(), direction != Direction::Both);
+        let intervals: u64 = record.intervals.iter().map(|i| i.bytes).sum();
+        assert_eq!(intervals, record.bytes, "{direction:?}");
+    }
+}
+
+#[test]
+fn a_counted_transfer_moves_exactly_that_much() {
+    for direction in [Direction::Up, Direction::Down] {
+        let record = run(&Test {
+            direction,
+            extent: Extent::Bytes(ByteCount(10_000_001)),
+            warm_up: Span(Duration::ZERO),
+            ..stream()
+        });
+        assert_eq!(record.bytes, 10_000_001);
+        assert!(record.seconds > 0.0);
+    }
+}
+
+#[test]
+fn verified_bytes_are_as_they_were_sent() {
+    let record = run(&stream_with(|stream| {
+        stream.verify = true;
+        stream.message_bytes = 1000;
+    }));
+    assert_eq!(record.corrupted_bytes, Some(0));
+    assert!(record.bytes > 0);
+}
+
+#[test]
+fn bytes_go_without_copies_both_ways_and_the_record_says_how() {
+    for direction in [Direction::Up, Direction::Down] {
+        let record = run(&Test {
+            direction,
+            ..stream_with(|stream| {
+                stream.send = SendMethod::ZeroCopy;
+                stream.receive = ReceiveMethod::Discard;
+            })
+        });
+        let method = record.sender.unwrap().method.unwrap();
+        assert!(["vmsplice", "sendfile"].contains(&method.as_str()));
+        assert_eq!(record.receiver.unwrap().method.unwrap(), "discard");
+        assert!(
+            record
+                .caveats
+                .iter()
+                .any(|c| c.kind == CaveatKind::Discarded)
+        );
+    }
+}
+
+#[test]
+fn the_applications_own_rates_hold() {
+    let limits: [fn(&mut StreamTest); 2] = [
+        |stream| stream.write_rate_bps = Some(BitRate(80_000_000)),
+        |stream| stream.read_rate_bps = Some(BitRate(80_000_000)),
+    ];
+    for limit in limits {
+        let record = run(&Test {
+            extent: Extent::Time(Span(Duration::from_secs(2))),
+            ..stream_with(limit)
+        });
+        let rate = record.throughput_bps.unwrap();
+        // Never more, but for what a message at either edge of the time makes.
+        assert!(rate < 84e6 && rate > 20e6, "{rate}");
+    }
+}
+
+#[test]
+fn options_of_the_socket_are_seen_in_the_evidence() {
+    let record = run(&Test {
+        options: SocketOptions {
+            mss_bytes: Some(1000),
+            congestion: Some("reno".into()),
+            pacing_bps: Some(BitRate(400_000_000)),
+            nodelay: true,
+            ..SocketOptions::default()
+        },
+        ..stream()
+    });
+    let tcp = record.tcp.unwrap();
+    assert_eq!(tcp.congestion.as_deref(), Some("reno"));
+    assert_eq!(tcp.mss_bytes, 988);
+    assert_eq!(tcp.max_pacing_rate_bps, Some(400_000_000));
+    assert!(record.throughput_bps.unwrap() < 440e6);
+}
+
+#[test]
+fn a_receive_window_is_what_the_sender_sees() {
+    let record = run(&Test {
+        warm_up: Span(Duration::from_millis(500)),
+        options: SocketOptions {
+            receive_window_bytes: Some(ByteCount(51_200)),
+            ..SocketOptions::default()
+        },
+        ..stream()
+    });
+    let seen = record.tcp.unwrap().send_window_bytes.unwrap();
+    assert!(seen <= 56_320, "{seen}");
+}
+
+#[test]
+fn mptcp_carries_a_stream_and_says_so() {
+    let record = run(&Test {
+        protocol: Protocol::Mptcp,
+        ..stream()
+    });
+    let tcp = record.tcp.unwrap();
+    if tcp.subflows.is_none() {
+        eprintln!("SKIPPED: this kernel made no MPTCP connection: {tcp:?}");
+        return;
+    }
+    assert_eq!(tcp.mptcp_fallback, Some(false));
+    assert!(record.throughput_bps.unwrap() > 1e6);
+}

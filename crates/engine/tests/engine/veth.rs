@@ -1,0 +1,57 @@
+//! Between two hosts: network namespaces joined by a veth pair.
+
+use std::net::IpAddr;
+
+use linerate_core::plan::*;
+use linerate_sys::netns::Pair;
+
+use crate::support::{LIMITS, Served, datagrams, stream};
+
+/// `None`, and says why, where namespaces cannot be made.
+fn pair() -> Option<Pair> {
+    match Pair::create() {
+        Ok(pair) => Some(pair),
+        Err(error) => {
+            eprintln!("SKIPPED: no network namespaces here: {error}");
+            None
+        }
+    }
+}
+
+/// Runs each test on a path of its own family.
+fn on(pair: &Pair, address: IpAddr, tests: &[Test]) {
+    let b = pair.b.namespace.clone();
+    let served = b.run(|| Served::with(address, LIMITS, None)).unwrap();
+    for test in tests {
+        let record = pair.a.namespace.run(|| served.run(test)).unwrap();
+        let device = record.environment.client.device.unwrap();
+        assert_eq!(device.name, Pair::LINK);
+        assert_eq!(device.mtu_bytes, 1500);
+        assert!(record.bytes > 0, "{test:?}");
+        if test.protocol == Protocol::Tcp {
+            let options = 12;
+            let headers = if address.is_ipv6() { 60 } else { 40 };
+            assert_eq!(record.tcp.unwrap().mss_bytes, 1500 - headers - options);
+        }
+    }
+}
+
+#[test]
+fn streams_and_datagrams_cross_a_link_in_both_families() {
+    let Some(pair) = pair() else {
+        return;
+    };
+    let down = |test: Test| Test {
+        direction: Direction::Down,
+        ..test
+    };
+    let tests = [
+        stream(),
+        down(stream()),
+        datagrams(true, None),
+        down(datagrams(false, Some(1000))),
+    ];
+    for address in pair.b.addresses() {
+        on(&pair, address, &tests);
+    }
+}
