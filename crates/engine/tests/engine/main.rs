@@ -1,6 +1,6 @@
 //! Client and endpoint in one process: on loopback, and between two network namespaces.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 mod datagrams;
 mod exchange;
