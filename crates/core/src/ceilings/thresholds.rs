@@ -60,6 +60,9 @@ pub(super) const THREAD_FULL: f64 = 0.9;
 pub(super) const CPU_CONTENDED: f64 = 0.2;
 /// Busiest core from which on it has no more to give, percent.
 pub(super) const CORE_FULL_PERCENT: f64 = 95.0;
+/// Share of the time that a data thread ran or waited for a CPU, where the whole host is full, from which
+/// on that is what it lacked.
+pub(super) const HOST_SHARE: f64 = 0.5;
 /// Share of the time that a thread was on a CPU, or awake, below which extrapolating its rate to the
 /// whole time says nothing.
 pub(super) const LEAST_UTILISATION: f64 = 0.1;

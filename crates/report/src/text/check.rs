@@ -60,7 +60,7 @@ fn headline(check: &Check) -> String {
 fn path(page: &mut Page, check: &Check) {
     let path = &check.path;
     let mut way = vec![check.host.clone()];
-    if !path.addresses.is_empty() {
+    if !path.addresses.is_empty() && path.addresses != [check.host.as_str()] {
         way.push(format!("→ {}", path.addresses.join(" ")));
     }
     let optional = [
@@ -95,7 +95,8 @@ fn sizes(path: &PathFacts) -> Vec<String> {
         facts.extend(size.map(|size| format!("{what} {}", exact_bytes(size))));
     }
     facts.extend(path.mss_bytes.map(|mss| match path.mss_expected_bytes {
-        Some(expected) if mss < expected => format!(
+        // TCP keeps a segment to half of a 64 KiB window, and a device may round: a few bytes are no sign.
+        Some(expected) if mss < expected.saturating_sub(FEW_BYTES).min(HALF_WINDOW) => format!(
             "MSS {}, SMALLER than the {} that this MTU carries",
             exact_bytes(mss),
             exact_bytes(expected)
@@ -105,6 +106,11 @@ fn sizes(path: &PathFacts) -> Vec<String> {
     }));
     facts
 }
+
+/// Less than any tunnel's or option's header.
+const FEW_BYTES: u32 = 4;
+/// Largest segment that every connection can be expected to use (`tcp_bound_to_half_wnd`, net/ipv4/tcp.h).
+const HALF_WINDOW: u32 = 32_768;
 
 fn hosts(page: &mut Page, check: &Check) {
     let environment = &check.environment;

@@ -5,8 +5,8 @@ use super::super::remedy::stream;
 use super::super::signals::{ThreadTime, positive};
 use super::super::text::percent;
 use super::super::thresholds::{
-    CORE_FULL_PERCENT, DATAGRAMS_LOST, EXACT_TOLERANCE, LEAST_UTILISATION, MODEL_TOLERANCE,
-    WRITER_WAITS,
+    CORE_FULL_PERCENT, DATAGRAMS_LOST, EXACT_TOLERANCE, HOST_SHARE, LEAST_UTILISATION,
+    MODEL_TOLERANCE, WRITER_WAITS,
 };
 use super::super::view::View;
 use super::application::reader_is_late;
@@ -114,10 +114,26 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     let wasted = view
         .datagrams_lost()
         .is_some_and(|share| share >= DATAGRAMS_LOST);
-    Signs::new(
-        writer.cpu_bound() && writer.blocked < WRITER_WAITS && !done && !wasted,
-        sentences(writer),
-    )
+    let bound = writer.cpu_bound() && writer.blocked < WRITER_WAITS;
+    let (full, why) = host_is_full(view.sender?, writer, view.reader());
+    let mut say = sentences(writer);
+    say.extend(why);
+    Signs::new((bound || full) && !done && !wasted, say)
+}
+
+/// Every CPU of the host is busy and this thread had or wanted more of them than the other end's: where
+/// both ends, or a busy neighbour, share the CPUs, no thread of either need run all the time.
+fn host_is_full(
+    end: &EndReport,
+    own: ThreadTime,
+    other: Option<ThreadTime>,
+) -> (bool, Option<String>) {
+    let busy = end.host_cpu_percent.unwrap_or(0.0);
+    let wanted = |time: ThreadTime| time.running + time.delayed;
+    let most = other.is_none_or(|other| wanted(own) >= wanted(other));
+    let full = busy >= CORE_FULL_PERCENT && most && wanted(own) >= HOST_SHARE;
+    let say = full.then(|| format!("all CPUs of its host were busy for {busy:.0} % of the time"));
+    (full, say)
 }
 
 /// The reader's thread is late for want of CPU, or the host's soft interrupts are.
@@ -135,7 +151,9 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
             "its receive queues dropped {dropped} packets; its busiest core was busy for {core:.0} %"
         ));
     }
-    Signs::new((late && reader.cpu_bound()) || interrupts, say)
+    let (full, busy) = host_is_full(end, reader, view.writer());
+    say.extend(busy);
+    Signs::new((late && reader.cpu_bound()) || interrupts || full, say)
 }
 
 /// Larger writes where they are small; else more flows, while there are cores without one.
