@@ -1,0 +1,194 @@
+//! What limits the worth of a record, seen from the record itself.
+
+use crate::plan::{ReceiveMethod, Traffic};
+use crate::record::{Caveat, CaveatKind, HostFacts, Record, Status, UdpEvidence};
+
+use super::Run;
+
+/// A thread that had so much of a CPU had no more to get, percent.
+const THREAD_FULL: f64 = 95.0;
+/// Share of the CPUs that a hypervisor took, which makes rates its own, percent.
+const STOLEN: f64 = 2.0;
+/// Sent over asked, below which a paced sender did not do what it was to.
+const RATE_REACHED: f64 = 0.98;
+/// Clock sources that are read in user space or by one instruction.
+const GOOD_CLOCKS: [&str; 5] = [
+    "tsc",
+    "kvm-clock",
+    "arch_sys_counter",
+    "hyperv_clocksource_tsc_page",
+    "timebase",
+];
+
+/// Every doubt about `record`, which `run` has become.
+pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
+    let mut doubts = run.client.caveats.clone();
+    if let Some(server) = &run.server {
+        doubts.extend(server.caveats.iter().cloned());
+    }
+    doubts.extend(partial(record));
+    doubts.extend(linerate_limited(record));
+    doubts.extend(rate_not_reached(record));
+    doubts.extend(requests_not_sent(record));
+    doubts.extend(window_not_taken(run));
+    doubts.extend(discarded(record));
+    doubts.extend(record.udp.as_ref().and_then(socket_drops));
+    doubts.extend(stolen(record));
+    let hosts = [
+        Some(&record.environment.client),
+        record.environment.server.as_ref(),
+    ];
+    let same = record.environment.shared_kernel;
+    doubts.extend(
+        hosts
+            .into_iter()
+            .take(if same { 1 } else { 2 })
+            .flatten()
+            .filter_map(clock),
+    );
+    doubts.extend(shared_kernel(record));
+    doubts
+}
+
+fn partial(record: &Record) -> Option<Caveat> {
+    (record.status == Status::Partial).then(|| {
+        Caveat::new(
+            CaveatKind::Partial,
+            "the run ended before its time; the figures are of what there was",
+            "run it again",
+        )
+    })
+}
+
+/// A data thread that had a whole CPU: the figure is of this host and of linerate, not of the path.
+fn linerate_limited(record: &Record) -> Option<Caveat> {
+    if !matches!(record.plan.traffic, Traffic::Stream(_)) {
+        return None;
+    }
+    let ends = [("sending", &record.sender), ("receiving", &record.receiver)];
+    let (end, percent) = ends.into_iter().find_map(|(name, end)| {
+        let percent = end.as_ref()?.busiest_thread_percent?;
+        (percent >= THREAD_FULL).then_some((name, percent))
+    })?;
+    // A paced UDP sender spins between departures by design.
+    let spins = end == "sending"
+        && record
+            .udp
+            .as_ref()
+            .is_some_and(|udp| udp.asked_bps.is_some());
+    (!spins).then(|| {
+        Caveat::new(
+            CaveatKind::LinerateLimited,
+            format!("linerate's {end} thread had {percent:.0} % of a CPU: the path may carry more"),
+            "give more --streams, or larger messages by --size",
+        )
+    })
+}
+
+fn rate_not_reached(record: &Record) -> Option<Caveat> {
+    let udp = record.udp.as_ref()?;
+    let asked = udp.asked_bps? as f64 * record.flows.len().max(1) as f64;
+    let sent = udp.sent as f64 * udp.datagram_bytes as f64 * 8.0 / record.seconds;
+    let timed = record.plan.seconds().is_some() && record.status == Status::Complete;
+    (timed && sent < RATE_REACHED * asked).then(|| {
+        Caveat::new(
+            CaveatKind::RateNotReached,
+            format!(
+                "the sender reached {:.1} % of the rate asked for",
+                100.0 * sent / asked
+            ),
+            "lower --rate, or give --offload",
+        )
+    })
+}
+
+fn requests_not_sent(record: &Record) -> Option<Caveat> {
+    let not_sent = record.requests_not_sent.filter(|n| *n > 0)?;
+    Some(Caveat::new(
+        CaveatKind::RateNotReached,
+        format!(
+            "{not_sent} requests that were due were never sent: the path or the hosts cannot do this rate"
+        ),
+        "lower --rate, or give more --streams",
+    ))
+}
+
+/// The window that a sender saw, against the one that was asked for.
+fn window_not_taken(run: &Run) -> Option<Caveat> {
+    let wanted = run.test.options.receive_window_bytes?.0;
+    let halves = std::iter::once(&run.client).chain(&run.server);
+    let senders = halves.flat_map(|half| half.flows.iter().filter(|flow| flow.sends));
+    let seen = senders
+        .filter_map(|flow| flow.tcp.as_ref()?.send_window_bytes)
+        .find(|seen| seen.abs_diff(wanted) > wanted / 10)?;
+    Some(Caveat::new(
+        CaveatKind::SettingNotTaken,
+        format!("a receive window of {wanted} bytes was asked for and the sender saw {seen}"),
+        "give the run a longer --warm-up, or a window that fits the path's packets",
+    ))
+}
+
+fn discarded(record: &Record) -> Option<Caveat> {
+    let Traffic::Stream(stream) = &record.plan.traffic else {
+        return None;
+    };
+    (stream.receive == ReceiveMethod::Discard).then(|| {
+        Caveat::new(
+            CaveatKind::Discarded,
+            "the receiver discarded the bytes in the kernel: no application gets this rate",
+            "leave --discard out for a figure of real copies",
+        )
+    })
+}
+
+fn socket_drops(udp: &UdpEvidence) -> Option<Caveat> {
+    (udp.socket_drops > 0).then(|| {
+        Caveat::new(
+            CaveatKind::SocketDrops,
+            format!(
+                "the receiver's socket dropped about {} datagrams: the receiver, not the path, lost them",
+                udp.socket_drops
+            ),
+            "lower --rate, or raise sysctl net.core.rmem_max on the receiver's host",
+        )
+    })
+}
+
+fn stolen(record: &Record) -> Option<Caveat> {
+    let ends = [&record.sender, &record.receiver];
+    let percent = ends
+        .into_iter()
+        .filter_map(|end| end.as_ref()?.steal_percent)
+        .fold(0.0, f64::max);
+    (percent >= STOLEN).then(|| {
+        Caveat::new(
+            CaveatKind::BusyHost,
+            format!("the hypervisor took {percent:.1} % of the CPUs for others"),
+            "repeat it with --repeat, or on a host of its own",
+        )
+    })
+}
+
+fn clock(host: &HostFacts) -> Option<Caveat> {
+    let source = host.clock_source.as_deref()?;
+    (!GOOD_CLOCKS.contains(&source)).then(|| {
+        Caveat::new(
+            CaveatKind::Clock,
+            format!(
+                "the clock source of {} is {source}: each reading costs a microsecond or so",
+                host.hostname
+            ),
+            "boot with clocksource=tsc where the CPU's counter is fit for it",
+        )
+    })
+}
+
+fn shared_kernel(record: &Record) -> Option<Caveat> {
+    record.environment.shared_kernel.then(|| {
+        Caveat::new(
+            CaveatKind::SharedKernel,
+            "both ends run on one kernel: host-wide CPU figures and service demand count both",
+            "run `linerate serve` on another host",
+        )
+    })
+}

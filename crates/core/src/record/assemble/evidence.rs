@@ -1,0 +1,129 @@
+//! A flow's evidence from its two ends, and a direction's from its flows.
+
+use crate::plan::{Test, Traffic};
+use crate::record::{GapSummary, TcpEvidence, UdpEvidence};
+use crate::stats::LatencyBuckets;
+use crate::units::BitRate;
+use crate::wire::message::FlowHalf;
+
+/// The sender's evidence with what only the receiver knows.
+pub(super) fn flow_tcp(
+    sender: Option<&FlowHalf>,
+    receiver: Option<&FlowHalf>,
+) -> Option<TcpEvidence> {
+    let from_receiver = receiver.and_then(|flow| flow.tcp.clone());
+    let Some(mut tcp) = sender.and_then(|flow| flow.tcp.clone()) else {
+        return from_receiver;
+    };
+    if let Some(other) = from_receiver {
+        tcp.receive_window_bytes = other.receive_window_bytes;
+        tcp.receiver_advmss_bytes = Some(other.advmss_bytes);
+        tcp.receiver_buffer_bytes = other.receiver_buffer_bytes;
+        tcp.receiver_unread_bytes = other.receiver_unread_bytes;
+        tcp.receive_buffer_locked = other.receive_buffer_locked;
+    }
+    Some(tcp)
+}
+
+pub(super) fn flow_udp(
+    test: &Test,
+    sender: Option<&FlowHalf>,
+    receiver: Option<&FlowHalf>,
+) -> Option<UdpEvidence> {
+    let sent = sender.and_then(|flow| flow.udp_sent.as_ref());
+    let received = receiver.and_then(|flow| flow.udp_received.as_ref());
+    if sent.is_none() && received.is_none() {
+        return None;
+    }
+    let (message, rate) = match &test.traffic {
+        Traffic::Stream(stream) => (stream.message_bytes, stream.rate_bps),
+        Traffic::Rr(_) | Traffic::Crr(_) => (0, None),
+    };
+    let mut evidence = UdpEvidence {
+        datagram_bytes: message,
+        asked_bps: rate.map(|BitRate(bps)| bps),
+        corrupted_bytes: receiver.and_then(|flow| flow.corrupted_bytes),
+        ..UdpEvidence::default()
+    };
+    if let Some(sent) = sent {
+        evidence.sent = sent.sent;
+        evidence.send_refused = sent.refused;
+        evidence.gaps_us = sent.gaps.as_ref().and_then(gap_summary);
+    }
+    if let Some(received) = received {
+        evidence.received = received.received;
+        evidence.duplicated = received.duplicated;
+        evidence.reordered = received.reordered;
+        evidence.jitter_us = received.jitter_ns / 1000.0;
+        evidence.malformed = received.malformed;
+        evidence.lost = evidence.sent.saturating_sub(received.received);
+        // The socket's count is of the whole flow, warm-up included, and with offload an estimate.
+        evidence.socket_drops = received.socket_drops.min(evidence.lost);
+    }
+    evidence.path_loss_percent = path_loss(&evidence);
+    Some(evidence)
+}
+
+/// Lost on the way, without what the receiver's own socket dropped.
+fn path_loss(udp: &UdpEvidence) -> f64 {
+    if udp.sent == 0 {
+        return 0.0;
+    }
+    100.0 * udp.lost.saturating_sub(udp.socket_drops) as f64 / udp.sent as f64
+}
+
+fn gap_summary(buckets: &LatencyBuckets) -> Option<GapSummary> {
+    let mut histogram = crate::stats::LatencyHistogram::new();
+    histogram.merge_buckets(buckets).ok()?;
+    let summary = histogram.summary()?;
+    Some(GapSummary {
+        p50: summary.p50,
+        p90: summary.p90,
+        p99: summary.p99,
+        max: summary.max,
+    })
+}
+
+/// Sums, and for what cannot be summed the flow that is worst off.
+pub(super) fn merge_tcp(flows: &[&TcpEvidence]) -> Option<TcpEvidence> {
+    // The worst flow: the one with the least acknowledged in flight and the most sent again.
+    let worst = flows
+        .iter()
+        .max_by_key(|tcp| (tcp.retransmitted_segments, tcp.rtt_mean_us))?;
+    let mut merged = (*worst).clone();
+    let sum = |pick: fn(&TcpEvidence) -> Option<u64>| -> Option<u64> {
+        flows.iter().map(|tcp| pick(tcp)).sum()
+    };
+    merged.retransmitted_segments = flows.iter().map(|tcp| tcp.retransmitted_segments).sum();
+    merged.loss_events = flows.iter().map(|tcp| tcp.loss_events).sum();
+    merged.retransmitted_bytes = sum(|tcp| tcp.retransmitted_bytes);
+    merged.dsack_duplicates = sum(|tcp| tcp.dsack_duplicates);
+    merged.timeouts = sum(|tcp| tcp.timeouts);
+    merged.reordering_seen = sum(|tcp| tcp.reordering_seen);
+    merged.delivered_ce = sum(|tcp| tcp.delivered_ce);
+    merged.data_segments_out = sum(|tcp| tcp.data_segments_out);
+    merged.segments_in = sum(|tcp| tcp.segments_in);
+    merged.rtt_min_us = flows.iter().filter_map(|tcp| tcp.rtt_min_us).min();
+    Some(merged)
+}
+
+pub(super) fn merge_udp(flows: &[&UdpEvidence]) -> Option<UdpEvidence> {
+    let mut merged = (*flows.first()?).clone();
+    for udp in &flows[1..] {
+        merged.sent += udp.sent;
+        merged.received += udp.received;
+        merged.lost += udp.lost;
+        merged.duplicated += udp.duplicated;
+        merged.reordered += udp.reordered;
+        merged.socket_drops += udp.socket_drops;
+        merged.malformed += udp.malformed;
+        merged.send_refused += udp.send_refused;
+        merged.jitter_us = merged.jitter_us.max(udp.jitter_us);
+        merged.corrupted_bytes = match (merged.corrupted_bytes, udp.corrupted_bytes) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+    }
+    merged.path_loss_percent = path_loss(&merged);
+    Some(merged)
+}

@@ -1,0 +1,306 @@
+//! Two halves make a record.
+
+mod doubts;
+mod evidence;
+mod part;
+
+use crate::cost::service_demand;
+use crate::plan::{Direction, Family, Test, Traffic};
+use crate::stats::{LatencyBuckets, LatencySummary};
+use crate::wire::message::HalfReport;
+
+use evidence::{merge_tcp, merge_udp};
+use part::{Part, rate};
+
+use super::{
+    Directional, EndReport, Environment, FlowRecord, Interval, RECORD_SCHEMA, Record, Status,
+    TcpEvidence, UdpEvidence,
+};
+
+/// Intervals of a record at most; neighbours are merged beyond.
+const MAX_INTERVALS: usize = 1000;
+
+/// What a client knows when a run is over.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// What was run.
+    pub test: Test,
+    /// The endpoint as the user named it.
+    pub host: String,
+    /// Its address and port.
+    pub peer: String,
+    /// Over which family.
+    pub family: Family,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// Whether it ended as planned.
+    pub status: Status,
+    /// This end's account.
+    pub client: HalfReport,
+    /// The endpoint's, unless it was lost.
+    pub server: Option<HalfReport>,
+    /// What the requests' worker counted.
+    pub exchange: Option<ExchangeTotals>,
+}
+
+/// Totals of `rr` and `crr`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ExchangeTotals {
+    /// Requests answered in the measured time.
+    pub transactions: u64,
+    /// Without an answer, or connections that failed.
+    pub failed: u64,
+    /// Open loop: due and never sent.
+    pub not_sent: Option<u64>,
+    /// From the (intended) send to the whole response.
+    pub latency: Option<LatencySummary>,
+    /// The histogram behind it.
+    pub histogram: Option<LatencyBuckets>,
+    /// Open loop: how late the generator was.
+    pub send_lag: Option<LatencySummary>,
+}
+
+impl Run {
+    /// The record, still without ceilings and verdict.
+    pub fn into_record(self) -> Record {
+        let parts: Vec<Part<'_>> = match self.test.traffic {
+            Traffic::Stream(_) => self.test.direction.parts().iter(),
+            Traffic::Rr(_) | Traffic::Crr(_) => [Direction::Up].iter(),
+        }
+        .map(|direction| self.part(*direction))
+        .collect();
+        let environment = self.environment();
+        let mut record = Record {
+            schema: RECORD_SCHEMA.to_owned(),
+            status: self.status,
+            started_at: self.started_at.clone(),
+            host: self.host.clone(),
+            peer: self.peer.clone(),
+            workload: self.test.workload(),
+            protocol: self.test.protocol,
+            family: self.family,
+            direction: self.test.direction,
+            plan: self.test.clone(),
+            throughput_bps: None,
+            seconds: parts.iter().map(Part::seconds).fold(0.0, f64::max),
+            bytes: parts.iter().map(Part::bytes).sum(),
+            messages: None,
+            transactions: None,
+            transactions_per_s: None,
+            connections_per_s: None,
+            latency_us: None,
+            latency_histogram: None,
+            send_lag_us: None,
+            requests_not_sent: None,
+            failed: None,
+            corrupted_bytes: None,
+            sender: None,
+            receiver: None,
+            tcp: None,
+            udp: None,
+            flows: parts
+                .iter()
+                .flat_map(|part| part.flow_records(&self.test))
+                .collect(),
+            directions: Default::default(),
+            intervals: self.intervals(&parts),
+            ceilings: Vec::new(),
+            verdict: None,
+            caveats: Vec::new(),
+            seed: self.test.seed,
+            environment,
+        };
+        match &self.test.traffic {
+            Traffic::Stream(_) => self.fill_stream(&mut record, &parts),
+            Traffic::Rr(_) | Traffic::Crr(_) => self.fill_exchange(&mut record, &parts),
+        }
+        record.caveats = doubts::of(&self, &record);
+        record
+    }
+
+    fn part(&self, direction: Direction) -> Part<'_> {
+        let of = |half: &'_ HalfReport, id: u32| -> Option<usize> {
+            half.flows
+                .iter()
+                .position(|flow| flow.id == id && flow.direction == direction)
+        };
+        let flows = (0..self.test.flows())
+            .filter_map(|id| {
+                let client = of(&self.client, id).map(|i| &self.client.flows[i]);
+                let server = self
+                    .server
+                    .as_ref()
+                    .and_then(|half| of(half, id).map(|i| &half.flows[i]));
+                if client.is_none() && server.is_none() {
+                    return None;
+                }
+                Some(match direction {
+                    Direction::Up | Direction::Both => (client, server),
+                    Direction::Down => (server, client),
+                })
+            })
+            .collect();
+        Part { direction, flows }
+    }
+
+    fn environment(&self) -> Environment {
+        let client = (*self.client.facts).clone();
+        let server = self.server.as_ref().map(|half| (*half.facts).clone());
+        let shared_kernel = server
+            .as_ref()
+            .is_some_and(|server| !server.boot_id.is_empty() && server.boot_id == client.boot_id);
+        Environment {
+            client,
+            server,
+            shared_kernel,
+        }
+    }
+
+    fn fill_stream(&self, record: &mut Record, parts: &[Part<'_>]) {
+        let mut directionals: Vec<Directional> =
+            parts.iter().map(|part| self.directional(part)).collect();
+        record.throughput_bps = Some(directionals.iter().map(|d| d.throughput_bps).sum());
+        let messages = parts.iter().map(|part| part.messages(self.test.protocol));
+        record.messages = Some(messages.sum());
+        let corrupted: Vec<u64> = parts
+            .iter()
+            .flat_map(|part| &part.flows)
+            .filter_map(|(_, receiver)| receiver.and_then(|flow| flow.corrupted_bytes))
+            .collect();
+        record.corrupted_bytes = (!corrupted.is_empty()).then(|| corrupted.iter().sum());
+        if let [only] = directionals.as_mut_slice() {
+            let only = std::mem::take(only);
+            record.sender = only.sender;
+            record.receiver = only.receiver;
+            record.tcp = only.tcp;
+            record.udp = only.udp;
+            return;
+        }
+        // Both ends send and receive: the sender's column is the client's, as its direction comes first.
+        record.sender = directionals[0].sender.clone();
+        record.receiver = directionals[0].receiver.clone();
+        let tcp: Vec<&TcpEvidence> = directionals.iter().filter_map(|d| d.tcp.as_ref()).collect();
+        record.tcp = merge_tcp(&tcp);
+        let udp: Vec<&UdpEvidence> = directionals.iter().filter_map(|d| d.udp.as_ref()).collect();
+        record.udp = merge_udp(&udp);
+        record.directions = parts
+            .iter()
+            .zip(directionals)
+            .map(|(part, directional)| (direction_key(part.direction).to_owned(), directional))
+            .collect();
+    }
+
+    fn directional(&self, part: &Part<'_>) -> Directional {
+        let flows: Vec<FlowRecord> = part.flow_records(&self.test).collect();
+        let tcp: Vec<&TcpEvidence> = flows.iter().filter_map(|f| f.tcp.as_ref()).collect();
+        let udp: Vec<&UdpEvidence> = flows.iter().filter_map(|f| f.udp.as_ref()).collect();
+        let bytes = part.bytes();
+        let (sender, receiver) = self.ends(part.direction, bytes);
+        Directional {
+            throughput_bps: rate(bytes, part.seconds()),
+            bytes,
+            tcp: merge_tcp(&tcp),
+            udp: merge_udp(&udp),
+            sender,
+            receiver,
+            ceilings: Vec::new(),
+            verdict: None,
+        }
+    }
+
+    /// The sender's and the receiver's report with their service demand over `bytes`.
+    fn ends(&self, direction: Direction, bytes: u64) -> (Option<EndReport>, Option<EndReport>) {
+        let shared = self.environment().shared_kernel;
+        let both = self.test.direction == Direction::Both;
+        let report = |half: &HalfReport| {
+            let seconds = half.flows.iter().map(|f| f.seconds).fold(0.0, f64::max);
+            with_service_demand(half.end.clone(), seconds, bytes, !shared && !both)
+        };
+        let client = Some(report(&self.client));
+        let server = self.server.as_ref().map(report);
+        match direction {
+            Direction::Up | Direction::Both => (client, server),
+            Direction::Down => (server, client),
+        }
+    }
+
+    fn fill_exchange(&self, record: &mut Record, parts: &[Part<'_>]) {
+        let totals = self.exchange.clone().unwrap_or_default();
+        let (sender, receiver) = self.ends(Direction::Up, record.bytes);
+        record.sender = sender.map(without_service_demand);
+        record.receiver = receiver.map(without_service_demand);
+        let evidence: Vec<&TcpEvidence> = parts
+            .iter()
+            .flat_map(|part| &part.flows)
+            .filter_map(|(client, _)| client.and_then(|flow| flow.tcp.as_ref()))
+            .collect();
+        record.tcp = merge_tcp(&evidence);
+        let per_second =
+            (record.seconds > 0.0).then(|| totals.transactions as f64 / record.seconds);
+        record.transactions = Some(totals.transactions);
+        record.transactions_per_s = per_second;
+        if matches!(self.test.traffic, Traffic::Crr(_)) {
+            record.connections_per_s = per_second;
+        }
+        record.latency_us = totals.latency;
+        record.latency_histogram = totals.histogram;
+        record.send_lag_us = totals.send_lag;
+        record.requests_not_sent = totals.not_sent;
+        record.failed = Some(totals.failed);
+    }
+
+    fn intervals(&self, parts: &[Part<'_>]) -> Vec<Interval> {
+        let width = self.test.interval.as_secs_f64();
+        let both = parts.len() > 1;
+        let exchange = !matches!(self.test.traffic, Traffic::Stream(_));
+        let mut intervals: Vec<Interval> = parts
+            .iter()
+            .flat_map(|part| {
+                let mut intervals = part.intervals(width, exchange);
+                for interval in &mut intervals {
+                    interval.direction = both.then_some(part.direction);
+                }
+                intervals
+            })
+            .collect();
+        intervals.truncate(MAX_INTERVALS);
+        intervals
+    }
+}
+
+fn direction_key(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up | Direction::Both => "up",
+        Direction::Down => "down",
+    }
+}
+
+fn with_service_demand(
+    mut end: EndReport,
+    seconds: f64,
+    bytes: u64,
+    meaningful: bool,
+) -> EndReport {
+    let demand = |cpu_seconds: f64| {
+        let time = std::time::Duration::try_from_secs_f64(cpu_seconds).ok()?;
+        service_demand(time, bytes).ok()
+    };
+    end.service_demand_us_per_kib = end
+        .host_cpu_percent
+        .and_then(|percent| demand(percent / 100.0 * f64::from(end.cpus) * seconds));
+    let softirq = end.softirq_seconds.unwrap_or(0.0);
+    end.service_demand_threads_us_per_kib = demand(end.cpu_seconds.total() + softirq);
+    end.service_demand_meaningful = end.service_demand_us_per_kib.map(|_| meaningful);
+    end
+}
+
+/// Requests are not measured by the KiB.
+fn without_service_demand(mut end: EndReport) -> EndReport {
+    end.service_demand_us_per_kib = None;
+    end.service_demand_threads_us_per_kib = None;
+    end.service_demand_meaningful = None;
+    end
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+use std::time::Duration;
+
+use super::*;
+use crate::plan::{
+    Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test, Traffic,
+};
+use crate::record::{CaveatKind, HostFacts};
+use crate::units::{BitRate, Span};
+use crate::wire::message::{FlowHalf, UdpReceived, UdpSent};
+
+fn test(protocol: Protocol, direction: Direction) -> Test {
+    Test {
+        traffic: Traffic::Stream(StreamTest {
+            message_bytes: 1000,
+            send: SendMethod::Copy,
+            receive: ReceiveMethod::Read,
+            verify: false,
+            whole: false,
+            write_rate_bps: None,
+            read_rate_bps: None,
+            rate_bps: Some(BitRate(8_000_000)).filter(|_| protocol == Protocol::Udp),
+            offload: false,
+        }),
+        protocol,
+        direction,
+        streams: 1,
+        extent: Extent::Time(Span(Duration::from_secs(1))),
+        warm_up: Span(Duration::ZERO),
+        interval: Span(Duration::from_millis(300)),
+        options: SocketOptions::default(),
+        seed: 1,
+    }
+}
+
+fn flow(direction: Direction, sends: bool, bytes: u64) -> FlowHalf {
+    FlowHalf {
+        id: 0,
+        direction,
+        sends,
+        local: if sends { "s:1" } else { "r:2" }.into(),
+        remote: if sends { "r:2" } else { "s:1" }.into(),
+        bytes,
+        messages: bytes / 1000,
+        seconds: 1.0,
+        steps: (1..=10).map(|i| (i * 100_000, bytes * i / 10)).collect(),
+        tcp: None,
+        samples: Vec::new(),
+        udp_sent: None,
+        udp_received: None,
+        corrupted_bytes: None,
+        thread_percent: 0.0,
+    }
+}
+
+fn half(flows: Vec<FlowHalf>, boot_id: &str) -> HalfReport {
+    HalfReport {
+        flows,
+        facts: Box::new(HostFacts {
+            boot_id: boot_id.into(),
+            ..HostFacts::default()
+        }),
+        ..HalfReport::default()
+    }
+}
+
+fn record(test: Test, client: HalfReport, server: Option<HalfReport>) -> Record {
+    let status = match server {
+        Some(_) => Status::Complete,
+        None => Status::Partial,
+    };
+    Run {
+        test,
+        host: "pit".into(),
+        peer: "198.18.0.2:5201".into(),
+        family: Family::Ipv4,
+        started_at: "2026-01-01T00:00:00Z".into(),
+        status,
+        client,
+        server,
+        exchange: None,
+    }
+    .into_record()
+}
+
+fn kinds(record: &Record) -> Vec<CaveatKind> {
+    record.caveats.iter().map(|caveat| caveat.kind).collect()
+}
+
+#[test]
+fn goodput_is_what_the_receiver_counted_in_either_direction() {
+    for direction in [Direction::Up, Direction::Down] {
+        let up = direction == Direction::Up;
+        let sender = flow(direction, true, 2_000_000);
+        let receiver = flow(direction, false, 1_000_000);
+        let (client, server) = if up {
+            (sender, receiver)
+        } else {
+            (receiver, sender)
+        };
+        let record = record(
+            test(Protocol::Tcp, direction),
+            half(vec![client], "a"),
+            Some(half(vec![server], "b")),
+        );
+        assert_eq!(record.throughput_bps, Some(8e6));
+        // A TCP receiver knows no messages: the sender's writes are counted.
+        assert_eq!(record.messages, Some(2000));
+        assert_eq!(record.flows[0].local, if up { "s:1" } else { "r:2" });
+        assert!(!record.environment.shared_kernel);
+    }
+}
+
+#[test]
+fn intervals_hold_every_byte_and_no_sliver() {
+    let record = record(
+        test(Protocol::Tcp, Direction::Up),
+        half(vec![flow(Direction::Up, true, 999_983)], "a"),
+        Some(half(vec![flow(Direction::Up, false, 999_983)], "b")),
+    );
+    // One second by 0.3 s: three intervals, the last of 0.4 s.
+    assert_eq!(record.intervals.len(), 3);
+    let bytes: u64 = record.intervals.iter().map(|interval| interval.bytes).sum();
+    assert_eq!(bytes, 999_983);
+    assert!(
+        record
+            .intervals
+            .iter()
+            .all(|interval| interval.seconds > 0.29)
+    );
+}
+
+#[test]
+fn both_directions_have_their_own_account() {
+    let both = |client: bool| {
+        let mut down = flow(Direction::Down, !client, 500_000);
+        down.id = 1;
+        vec![flow(Direction::Up, client, 1_000_000), down]
+    };
+    let record = record(
+        test(Protocol::Tcp, Direction::Both),
+        half(both(true), "a"),
+        Some(half(both(false), "a")),
+    );
+    assert_eq!(record.directions["up"].bytes, 1_000_000);
+    assert_eq!(record.directions["down"].bytes, 500_000);
+    assert_eq!(record.throughput_bps, Some(12e6));
+    assert!(kinds(&record).contains(&CaveatKind::SharedKernel));
+}
+
+#[test]
+fn lost_datagrams_are_told_apart_from_those_that_the_socket_dropped() {
+    let mut sender = flow(Direction::Up, true, 1_000_000);
+    sender.udp_sent = Some(UdpSent {
+        sent: 1000,
+        ..UdpSent::default()
+    });
+    let mut receiver = flow(Direction::Up, false, 900_000);
+    receiver.udp_received = Some(UdpReceived {
+        received: 900,
+        socket_drops: 60,
+        ..UdpReceived::default()
+    });
+    let record = record(
+        test(Protocol::Udp, Direction::Up),
+        half(vec![sender], "a"),
+        Some(half(vec![receiver], "b")),
+    );
+    let udp = record.udp.as_ref().unwrap();
+    assert_eq!((udp.lost, udp.socket_drops), (100, 60));
+    assert!((udp.path_loss_percent - 4.0).abs() < 1e-9);
+    assert!(kinds(&record).contains(&CaveatKind::SocketDrops));
+    assert!(!kinds(&record).contains(&CaveatKind::RateNotReached));
+}
+
+#[test]
+fn without_the_endpoints_account_the_senders_counts_and_the_record_is_partial() {
+    let record = record(
+        test(Protocol::Tcp, Direction::Up),
+        half(vec![flow(Direction::Up, true, 1_000_000)], "a"),
+        None,
+    );
+    assert_eq!(record.bytes, 1_000_000);
+    assert_eq!(record.status, Status::Partial);
+    assert!(kinds(&record).contains(&CaveatKind::Partial));
+}
