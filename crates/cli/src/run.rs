@@ -114,6 +114,7 @@ fn document(campaign: Campaign, plan: &Plan) -> (Document, Option<Failure>) {
     let Campaign {
         mut rows,
         figures,
+        caveats,
         error,
     } = campaign;
     let failed = error.map(failure);
@@ -126,7 +127,7 @@ fn document(campaign: Campaign, plan: &Plan) -> (Document, Option<Failure>) {
         schema: SWEEP_SCHEMA.to_owned(),
         rows,
         figures,
-        caveats: Vec::new(),
+        caveats,
     };
     (Document::Sweep(sweep), failed)
 }

@@ -1,8 +1,8 @@
 //! A plan run to its end: every size, every repeat, on one session.
 
 use linerate_core::plan::{Direction, MAX_REPEATS, Plan, Repeats, Test, Traffic};
-use linerate_core::record::{Interval, Record, SizeFigure};
-use linerate_core::stats::{Precision, figure, precision_reached};
+use linerate_core::record::{Caveat, CaveatKind, Interval, Record, SizeFigure};
+use linerate_core::stats::{Figure, Precision, figure, precision_reached};
 use linerate_core::units::ByteCount;
 
 use crate::client::{Client, Live};
@@ -33,6 +33,8 @@ pub struct Campaign {
     pub rows: Vec<Record>,
     /// Each size's figure, where a size was run more than once.
     pub figures: Vec<SizeFigure>,
+    /// What to keep in mind of the figures.
+    pub caveats: Vec<Caveat>,
     /// Why it ended before its end.
     pub error: Option<MeasureError>,
 }
@@ -50,6 +52,7 @@ impl Client {
         let mut campaign = Campaign {
             rows: Vec::new(),
             figures: Vec::new(),
+            caveats: Vec::new(),
             error: None,
         };
         for test in &plan.tests {
@@ -73,6 +76,7 @@ impl Client {
                 .figures
                 .extend(size_figure(test, &campaign.rows, &samples));
         }
+        campaign.caveats = doubts(&campaign.figures);
         Ok(campaign)
     }
 
@@ -137,6 +141,36 @@ fn size_figure(test: &Test, rows: &[Record], samples: &[f64]) -> Option<SizeFigu
         metric: metric(rows.last()?)?.0.to_owned(),
         figure: figure(samples).ok()?,
     })
+}
+
+/// Of the figures: too few runs, or no single figure.
+fn doubts(figures: &[SizeFigure]) -> Vec<Caveat> {
+    let few = figures.iter().find_map(|of_size| match &of_size.figure {
+        Figure::One(one) if !one.reaches_confidence() => Some(one.n),
+        _ => None,
+    });
+    let few = few.map(|n| {
+        Caveat::new(
+            CaveatKind::FewRuns,
+            format!("{n} runs cannot give an interval of 95 %: the one given is their whole range"),
+            "--repeat 6 or more, or --precision",
+        )
+    });
+    let several = figures
+        .iter()
+        .filter(|of_size| !matches!(of_size.figure, Figure::One(_)));
+    few.into_iter()
+        .chain(several.map(|of_size| {
+            Caveat::new(
+                CaveatKind::NotOneFigure,
+                format!(
+                    "the runs of {} are not one figure: they have modes, or drift",
+                    ByteCount(of_size.message_bytes)
+                ),
+                "look for what changes between the runs: other load, CPU frequency, placement of threads",
+            )
+        }))
+        .collect()
 }
 
 /// Cuts what a running test tells into intervals.
