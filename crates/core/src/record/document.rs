@@ -166,6 +166,12 @@ pub struct FlowRecord {
     pub local: String,
     /// Remote address and port.
     pub remote: String,
+    /// Share of a CPU that the sender's thread had, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender_thread_percent: Option<f64>,
+    /// Share of a CPU that the receiver's thread had, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver_thread_percent: Option<f64>,
     /// TCP's evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpEvidence>,

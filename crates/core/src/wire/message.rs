@@ -185,6 +185,9 @@ pub struct FlowHalf {
     /// CPU share of this flow's thread, percent of one CPU.
     #[serde(default)]
     pub thread_percent: f64,
+    /// How its bytes were handed over or taken.
+    #[serde(default)]
+    pub method: Option<String>,
 }
 
 /// What a UDP sender counted.

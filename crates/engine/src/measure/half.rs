@@ -303,9 +303,6 @@ fn account(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: Host
         if let Some(error) = &end.error {
             report.caveats.push(lost_flow(flow, error));
         }
-        if !end.method.is_empty() {
-            report.end.method = Some(end.method.to_owned());
-        }
         if let Some(outcome) = &end.exchange {
             exchange.merge(outcome);
         }
@@ -375,6 +372,7 @@ fn flow_half(
         udp_received: end.udp_received,
         corrupted_bytes: (verified && !flow.sends).then(|| flow.counters.corrupted()),
         thread_percent: 0.0,
+        method: Some(end.method.to_owned()).filter(|method| !method.is_empty()),
     }
 }
 

@@ -298,6 +298,8 @@ fn flow(id: u32, direction: Direction, throughput_bps: f64) -> FlowRecord {
         bytes: (throughput_bps * 1.25) as u64,
         local: format!("198.18.0.1:{}", 40_000 + id),
         remote: "198.18.0.2:5201".to_owned(),
+        sender_thread_percent: None,
+        receiver_thread_percent: None,
         tcp: Some(window_limited_tcp()),
         udp: None,
     }

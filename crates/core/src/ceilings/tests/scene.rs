@@ -236,6 +236,8 @@ impl Scene {
                 bytes: bytes / count as u64,
                 local: String::new(),
                 remote: String::new(),
+                sender_thread_percent: None,
+                receiver_thread_percent: None,
                 tcp: self.tcp.get(id).cloned(),
                 udp: self.udp.get(id).cloned(),
             })

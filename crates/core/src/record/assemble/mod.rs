@@ -212,15 +212,20 @@ impl Run {
     fn ends(&self, direction: Direction, bytes: u64) -> (Option<EndReport>, Option<EndReport>) {
         let shared = self.environment().shared_kernel;
         let both = self.test.direction == Direction::Both;
-        let report = |half: &HalfReport| {
+        let report = |half: &HalfReport, sends: bool| {
             let seconds = half.flows.iter().map(|f| f.seconds).fold(0.0, f64::max);
-            with_service_demand(half.end.clone(), seconds, bytes, !shared && !both)
+            let mut end = with_service_demand(half.end.clone(), seconds, bytes, !shared && !both);
+            let mut own = half.flows.iter().filter(|flow| flow.sends == sends);
+            end.method = own.find_map(|flow| flow.method.clone());
+            end
         };
-        let client = Some(report(&self.client));
-        let server = self.server.as_ref().map(report);
-        match direction {
-            Direction::Up | Direction::Both => (client, server),
-            Direction::Down => (server, client),
+        let up = direction != Direction::Down;
+        let client = Some(report(&self.client, up));
+        let server = self.server.as_ref().map(|half| report(half, !up));
+        if up {
+            (client, server)
+        } else {
+            (server, client)
         }
     }
 

@@ -60,6 +60,8 @@ impl<'a> Part<'a> {
                 bytes: counted.bytes,
                 local: client.local.clone(),
                 remote: client.remote.clone(),
+                sender_thread_percent: sender.map(|flow| flow.thread_percent),
+                receiver_thread_percent: receiver.map(|flow| flow.thread_percent),
                 tcp: flow_tcp(*sender, *receiver),
                 udp: flow_udp(test, *sender, *receiver),
             })

@@ -49,6 +49,7 @@ fn flow(direction: Direction, sends: bool, bytes: u64) -> FlowHalf {
         udp_received: None,
         corrupted_bytes: None,
         thread_percent: 0.0,
+        method: None,
     }
 }
 
