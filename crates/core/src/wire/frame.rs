@@ -63,6 +63,9 @@ impl Frame {
 #[derive(Debug)]
 pub struct FrameReader {
     buffer: Vec<u8>,
+    /// Bytes of `buffer` that were handed out. They go with the next push: moving the rest down after
+    /// each frame would let a peer of many small frames cost time with the square of their number.
+    taken: usize,
     limit: usize,
 }
 
@@ -71,6 +74,7 @@ impl FrameReader {
     pub fn new(limit: usize) -> Self {
         Self {
             buffer: Vec::new(),
+            taken: 0,
             limit,
         }
     }
@@ -82,6 +86,8 @@ impl FrameReader {
 
     /// Takes bytes as they come.
     pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.drain(..self.taken);
+        self.taken = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
@@ -90,7 +96,8 @@ impl FrameReader {
     /// # Errors
     /// The stream is of no use after one: its frames can no longer be told apart.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
-        let Some(&first) = self.buffer.first() else {
+        let waiting = &self.buffer[self.taken..];
+        let Some(&first) = waiting.first() else {
             return Ok(None);
         };
         // Before the length is complete, so that another protocol is known by its first byte.
@@ -100,7 +107,7 @@ impl FrameReader {
             3 => FrameKind::Sealed,
             other => return Err(FrameError::Kind(other)),
         };
-        let Some(header) = self.buffer.first_chunk::<FRAME_HEADER>() else {
+        let Some(header) = waiting.first_chunk::<FRAME_HEADER>() else {
             return Ok(None);
         };
         let length = (u32::from_be_bytes(*header) & 0x00ff_ffff) as usize;
@@ -111,11 +118,11 @@ impl FrameReader {
             });
         }
         let end = FRAME_HEADER + length;
-        if self.buffer.len() < end {
+        let Some(body) = waiting.get(FRAME_HEADER..end) else {
             return Ok(None);
-        }
-        let body = self.buffer[FRAME_HEADER..end].to_vec();
-        self.buffer.drain(..end);
+        };
+        let body = body.to_vec();
+        self.taken += end;
         Ok(Some(Frame { kind, body }))
     }
 }
