@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::wire::{Frame, FrameKind, FrameReader, Seal};
 
@@ -88,8 +87,9 @@ impl Channel {
 
     /// The next message, if one is whole. A clear message on a sealed channel is taken only while
     /// the handshake is not done: it can only be the peer's refusal.
-    pub(super) fn next<M: DeserializeOwned>(
+    pub(super) fn next<M>(
         &mut self,
+        parse: fn(&[u8]) -> serde_json::Result<M>,
     ) -> Result<Option<Incoming<M>>, SessionError> {
         let Some(frame) = self.reader.next_frame()? else {
             return Ok(None);
@@ -108,8 +108,7 @@ impl Channel {
             }
             _ => return Err(SessionError::OutOfTurn("a frame of the wrong kind")),
         };
-        // serde_json bounds the nesting at 128, and the frame bounds the rest.
-        serde_json::from_slice(&body)
+        parse(&body)
             .map(|message| Some(Incoming::Message(message)))
             .map_err(|error| SessionError::Message(error.to_string()))
     }

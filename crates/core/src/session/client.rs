@@ -58,6 +58,8 @@ pub struct Client {
     events: VecDeque<ClientEvent>,
     deadline: Option<Duration>,
     say_alive_at: Option<Duration>,
+    /// Of the last test that was asked for.
+    flows: u32,
     /// Until the first whole frame the peer may be any server at all.
     heard: bool,
 }
@@ -72,6 +74,7 @@ impl Client {
             events: VecDeque::new(),
             deadline: Some(now + GREETING_TIMEOUT),
             say_alive_at: None,
+            flows: 0,
             heard: false,
         };
         if let Err(error) = client.greet(key) {
@@ -118,7 +121,7 @@ impl Client {
         self.heard = true;
         self.channel.push(bytes);
         while self.state != State::Closed {
-            match self.channel.next() {
+            match self.channel.next(ServerMessage::parse) {
                 Ok(None) => return,
                 Ok(Some(incoming)) => {
                     if let Err(error) = self.take(now, incoming) {
@@ -171,6 +174,7 @@ impl Client {
                 self.events.push_back(ClientEvent::Finished);
             }
             (ServerMessage::Report(report), State::Reporting) => {
+                report.check(self.flows).map_err(SessionError::Message)?;
                 self.enter(State::Idle, None);
                 self.events.push_back(ClientEvent::Report(report));
             }
@@ -195,6 +199,7 @@ impl Client {
         let message = ClientMessage::Open {
             test: Box::new(test.clone()),
         };
+        self.flows = test.flows();
         self.command(State::Idle, State::Opening, &message);
         self.deadline = Some(now + OPENING_TIMEOUT);
     }

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::plan::Test;
+use crate::plan::{Test, Traffic};
+use crate::units::ByteCount;
 use crate::wire::message::{
-    ClientMessage, HalfReport, MAX_CLIENT_FRAME, Progress, Refusal, RefusalReason, ServerMessage,
-    Welcome,
+    ClientMessage, HalfReport, MAX_CLIENT_FRAME, MAX_SERVER_FRAME, Progress, Refusal,
+    RefusalReason, ServerMessage, Welcome,
 };
 use crate::wire::{Key, Seal};
 
@@ -18,6 +19,9 @@ use super::{
 
 /// Longest body before the client has proved its key.
 const MAX_GREETING_FRAME: usize = 4 << 10;
+
+/// Memory for the messages of a test, each flow holding one, bytes: a stranger must not fill the host.
+const MAX_BUFFERS: u64 = 256 << 20;
 
 /// What the driver of a [`Server`] is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,7 +105,7 @@ impl Server {
         }
         self.channel.push(bytes);
         while self.state != State::Closed {
-            match self.channel.next() {
+            match self.channel.next(ClientMessage::parse) {
                 Ok(None) => return,
                 Ok(Some(incoming)) => {
                     if let Err(error) = self.take(now, incoming) {
@@ -207,6 +211,18 @@ impl Server {
                 ),
             );
         }
+        let buffers = u64::from(test.flows()).saturating_mul(message_bytes(test));
+        if buffers > MAX_BUFFERS {
+            return refuse(
+                RefusalReason::Limit,
+                format!(
+                    "the endpoint holds {} of messages at most, {} flows of {} were asked for",
+                    ByteCount(MAX_BUFFERS),
+                    test.flows(),
+                    ByteCount(message_bytes(test))
+                ),
+            );
+        }
         match test.seconds() {
             Some(seconds) if seconds > limits.seconds => refuse(
                 RefusalReason::Limit,
@@ -257,7 +273,9 @@ impl Server {
     }
 
     /// The account of the test that ended.
-    pub fn report(&mut self, now: Duration, report: HalfReport) {
+    pub fn report(&mut self, now: Duration, mut report: HalfReport) {
+        // Sealing adds 16 bytes to every 64 KiB, and the message its name: far less than a hundredth.
+        report.thin_to(MAX_SERVER_FRAME / 100 * 99);
         let message = ServerMessage::Report(Box::new(report));
         self.answer(State::Reporting, State::Idle, &message);
         self.deadline = now + IDLE_TIMEOUT;
@@ -346,5 +364,13 @@ impl Server {
     /// Whether nothing more will come of it, once its last bytes are sent.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
+    }
+}
+
+/// Longest message that a flow of the test holds in memory; requests and responses go in pieces.
+fn message_bytes(test: &Test) -> u64 {
+    match &test.traffic {
+        Traffic::Stream(stream) => stream.message_bytes,
+        Traffic::Rr(_) | Traffic::Crr(_) => 0,
     }
 }

@@ -3,8 +3,11 @@
 //! A message that this version does not know is an error of its own kind, so that a peer can be told;
 //! a field that it does not know is skipped. Every new operation has a name in [`Welcome::operations`].
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
+use super::bounds::Bounded;
 use crate::plan::{Direction, Test};
 use crate::record::{Caveat, EndReport, HostFacts, TcpEvidence, TcpSample};
 use crate::stats::LatencyBuckets;
@@ -56,6 +59,27 @@ pub enum ServerMessage {
     Finished,
     /// Answer to `End`.
     Report(Box<HalfReport>),
+}
+
+impl ClientMessage {
+    /// Reads a message of a client. serde_json bounds the nesting at 128 levels.
+    ///
+    /// # Errors
+    /// The bytes are no JSON, or none of these messages.
+    pub fn parse(body: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(body)
+    }
+}
+
+impl ServerMessage {
+    /// Reads a message of an endpoint, none of whose counts is so large that summing them overflows.
+    ///
+    /// # Errors
+    /// As [`ClientMessage::parse`], and for absurd figures.
+    pub fn parse(body: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice::<Bounded>(body)?;
+        serde_json::from_slice(body)
+    }
 }
 
 /// What an endpoint is and allows.
@@ -145,6 +169,57 @@ pub struct HalfReport {
     pub caveats: Vec<Caveat>,
 }
 
+impl HalfReport {
+    /// Whether this can be the account of a test of `flows` flows.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, flows: u32) -> Result<(), String> {
+        let mut seen = HashSet::new();
+        for flow in &self.flows {
+            let id = flow.id;
+            if id >= flows || !seen.insert(id) {
+                return Err(format!("a report of flow {id} in a test of {flows}"));
+            }
+            // A clock counts whole nanoseconds: a shorter time would make a rate without bound.
+            if flow.seconds != 0.0 && !(1e-9..=LONGEST_RUN).contains(&flow.seconds) {
+                return Err(format!("a report of {:e} s", flow.seconds));
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops every second entry of each flow's course until the report takes at most `limit` bytes. The
+    /// entries are running totals, so that this merges neighbours; the last one stays.
+    pub(crate) fn thin_to(&mut self, limit: usize) {
+        let longest = |report: &Self| {
+            let lengths = report
+                .flows
+                .iter()
+                .map(|f| f.steps.len().max(f.samples.len()));
+            lengths.max().unwrap_or(0)
+        };
+        while longest(self) > 1 && serde_json::to_vec(self).is_ok_and(|json| json.len() > limit) {
+            for flow in &mut self.flows {
+                keep_every_second(&mut flow.steps);
+                keep_every_second(&mut flow.samples);
+            }
+        }
+    }
+}
+
+/// Keeps the last entry, the last but two, and so on.
+fn keep_every_second<T>(entries: &mut Vec<T>) {
+    let mut left = entries.len();
+    entries.retain(|_| {
+        left -= 1;
+        left.is_multiple_of(2)
+    });
+}
+
+/// Seconds; far more than any owner allows.
+const LONGEST_RUN: f64 = 1e7;
+
 /// One end's account of one flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowHalf {
@@ -218,4 +293,87 @@ pub struct UdpReceived {
     pub jitter_ns: f64,
     /// Not linerate's or altered.
     pub malformed: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(id: u32, entries: u64) -> FlowHalf {
+        FlowHalf {
+            id,
+            direction: Direction::Up,
+            sends: true,
+            local: String::new(),
+            remote: String::new(),
+            bytes: 1,
+            messages: 1,
+            seconds: 1.0,
+            steps: (0..entries).map(|n| (n, n)).collect(),
+            tcp: None,
+            samples: Vec::new(),
+            udp_sent: None,
+            udp_received: None,
+            corrupted_bytes: None,
+            thread_percent: 0.0,
+        }
+    }
+
+    fn report(flows: Vec<FlowHalf>) -> HalfReport {
+        HalfReport {
+            flows,
+            ..HalfReport::default()
+        }
+    }
+
+    #[test]
+    fn a_report_is_thinned_to_its_limit_and_keeps_its_ends() {
+        let mut long = report((0..8).map(|id| flow(id, 1000)).collect());
+        long.thin_to(20_000);
+        assert!(serde_json::to_vec(&long).unwrap().len() <= 20_000);
+        for flow in &long.flows {
+            assert!(flow.steps.len() > 50, "{}", flow.steps.len());
+            assert_eq!(flow.steps.last(), Some(&(999, 999)));
+        }
+        let mut short = report(vec![flow(0, 100)]);
+        short.thin_to(20_000);
+        assert_eq!(short.flows[0].steps.len(), 100);
+    }
+
+    #[test]
+    fn a_report_of_another_test_is_told() {
+        assert_eq!(report(vec![flow(0, 1), flow(1, 1)]).check(2), Ok(()));
+        assert!(report(vec![flow(2, 1)]).check(2).is_err());
+        assert!(report(vec![flow(1, 1), flow(1, 1)]).check(2).is_err());
+        for seconds in [-1.0, 1e-300, 1e300] {
+            let mut absurd = report(vec![flow(0, 1)]);
+            absurd.flows[0].seconds = seconds;
+            assert!(absurd.check(1).is_err(), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn counts_that_would_overflow_are_refused_and_rates_are_not() {
+        let progress =
+            |bytes: &str| format!(r#"{{"say":"progress","at_s":1,"received_bytes":{bytes}}}"#);
+        assert!(ServerMessage::parse(progress("36028797018963968").as_bytes()).is_ok());
+        for absurd in ["18446744073709551615", "1e300", "-1", "null", "[]"] {
+            assert!(
+                ServerMessage::parse(progress(absurd).as_bytes()).is_err(),
+                "{absurd}"
+            );
+        }
+        let rate =
+            br#"{"say":"welcome","software":"","token":"","operations":[],"limits":{"clients":1,
+            "streams":1,"seconds":1,"rate_bps":18446744073709551615},"facts":{}}"#;
+        let read = ServerMessage::parse(rate);
+        assert!(matches!(&read, Ok(ServerMessage::Welcome(_))), "{read:?}");
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let deep = [b'['; 60_000];
+        assert!(ClientMessage::parse(&deep).is_err());
+        assert!(ServerMessage::parse(&deep).is_err());
+    }
 }

@@ -8,6 +8,7 @@
 //! * [`Seal`]: the same frames under Noise `NNpsk0` where the endpoint has a key.
 //! * [`DatagramHeader`] and [`Knock`]: UDP payload, and the challenge that comes before it.
 
+mod bounds;
 mod datagram;
 mod frame;
 mod hello;
