@@ -122,6 +122,7 @@ impl Session<'_> {
             while let Some(bytes) = self.server.poll_transmit() {
                 if socket.send(&bytes).is_err() {
                     self.server.handle_close();
+                    break;
                 }
             }
             while let Some(event) = self.server.poll_event() {
