@@ -1,6 +1,6 @@
 //! A client of an endpoint: one control session, any number of tests on it.
 
-use std::io::{IoSlice, Write};
+use std::io::{ErrorKind, IoSlice, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
@@ -12,8 +12,8 @@ use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError
 use linerate_core::wire::message::{HalfReport, Progress, Refusal, RefusalReason, Welcome};
 use linerate_core::wire::{Hello, HelloKind, KNOCK_BYTES, Key, Knock, KnockKind, Token};
 use linerate_sys::clock::format_rfc3339;
-use linerate_sys::poll::wait_readable;
-use linerate_sys::socket::{self, Mptcp};
+use linerate_sys::poll::{Interest, wait_readable, wait_ready};
+use linerate_sys::socket::{self, Connecting, Mptcp};
 
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
@@ -72,6 +72,8 @@ pub struct Client {
     welcome: Welcome,
     token: Token,
     stop: Stop,
+    /// Requested when the run is over: connections that it is still making are given up.
+    run_over: Stop,
     connect_time: Duration,
 }
 
@@ -87,6 +89,10 @@ const TICK: Duration = Duration::from_millis(20);
 const SETTLE: Duration = Duration::from_millis(500);
 /// Longest wait for the answers to the last requests of a run.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// Longest wait for the endpoint's account once the user has asked to stop.
+const LAST_REPORT: Duration = Duration::from_secs(1);
+/// Longest reading of what the endpoint said before it hung up.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Between two tries of a UDP challenge.
 const KNOCK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -96,7 +102,7 @@ impl Client {
     /// # Errors
     /// Refused, unreachable, timed out; not linerate, busy, wrong version, wrong key; interrupted.
     pub fn connect(target: Target, stop: Stop) -> Result<Self, MeasureError> {
-        let (stream, peer, connect_time) = connect_first(&target)?;
+        let (stream, peer, connect_time) = connect_first(&target, &stop)?;
         let socket =
             ControlSocket::new(stream).map_err(|source| MeasureError::Connect { peer, source })?;
         let session = Session::new(now(), env!("CARGO_PKG_VERSION"), target.key.as_ref());
@@ -108,6 +114,7 @@ impl Client {
             welcome: placeholder(),
             token: Token([0; 16]),
             stop,
+            run_over: Stop::new(),
             connect_time,
         };
         match client.next_event()? {
@@ -156,6 +163,7 @@ impl Client {
             },
         })?;
         let test = &self.within_limits(test);
+        self.run_over = Stop::new();
         self.session.open(now(), test);
         match self.next_event()? {
             ClientEvent::Opened => {}
@@ -211,8 +219,12 @@ impl Client {
 
     /// A peer that hangs up may have said why.
     fn read_last_words(&mut self) {
-        while let Received::Bytes(bytes) = self.socket.receive(TICK) {
-            self.session.handle_input(now(), bytes);
+        let until = now() + LAST_WORDS;
+        while !self.session.is_closed() && now() < until {
+            match self.socket.receive(TICK) {
+                Received::Bytes(bytes) => self.session.handle_input(now(), bytes),
+                Received::Nothing | Received::Closed => break,
+            }
         }
         self.session.handle_close();
     }
@@ -253,7 +265,11 @@ impl Client {
         } else {
             let connector = self.connector(test);
             for id in 0..test.flows() {
-                let stream = connector(id, &[]).map_err(|source| MeasureError::Connect {
+                let stream = connector(id, &[]);
+                if self.stop.is_requested() {
+                    return Err(MeasureError::Interrupted);
+                }
+                let stream = stream.map_err(|source| MeasureError::Connect {
                     peer: self.peer,
                     source,
                 })?;
@@ -261,9 +277,6 @@ impl Client {
                     id,
                     socket: FlowSocket::Tcp(stream),
                 });
-                if self.stop.is_requested() {
-                    return Err(MeasureError::Interrupted);
-                }
             }
             self.await_ready()?;
         }
@@ -281,6 +294,7 @@ impl Client {
     fn connector(&self, test: &Test) -> Box<crate::measure::source::Connect> {
         let (peer, token, test) = (self.peer, self.token, test.clone());
         let target = self.target.clone();
+        let (stop, run_over) = (self.stop.clone(), self.run_over.clone());
         Box::new(move |flow, first| {
             let mptcp = match test.protocol {
                 Protocol::Mptcp => Mptcp::On,
@@ -291,7 +305,9 @@ impl Client {
             prepare(&socket, &target)?;
             options::apply_tcp(&socket, &test.options, Side::Client, sends)
                 .map_err(std::io::Error::other)?;
-            let stream = socket::connect(socket, peer, target.connect_timeout)?;
+            let stream = connect_unless(socket, peer, target.connect_timeout, || {
+                stop.is_requested() || run_over.is_requested()
+            })?;
             let hello = Hello::new(HelloKind::Data { token, flow });
             send_together(&stream, &hello.encode(), first)?;
             Ok(stream)
@@ -388,7 +404,12 @@ impl Client {
             self.pump(TICK);
             while let Some(event) = self.session.poll_event() {
                 match event {
-                    ClientEvent::Progress(progress) => remote.progress = progress,
+                    // A count that goes down is none: what was received stays received.
+                    ClientEvent::Progress(progress)
+                        if progress.received_bytes >= remote.progress.received_bytes =>
+                    {
+                        remote.progress = progress;
+                    }
                     ClientEvent::Finished => remote.finished = true,
                     ClientEvent::Failed(error) => return Err(self.session_error(error)),
                     _ => {}
@@ -418,6 +439,7 @@ impl Client {
         started_at: String,
     ) -> Outcome {
         half.request_stop();
+        self.run_over.request();
         let server = self.fetch_report();
         let HalfEnd {
             report,
@@ -460,7 +482,11 @@ impl Client {
             return Err(self.session_error(SessionError::Closed));
         }
         self.session.end(now());
+        let mut until = None;
         loop {
+            if self.stop.is_requested() && now() > *until.get_or_insert(now() + LAST_REPORT) {
+                return Err(MeasureError::Interrupted);
+            }
             match self.session.poll_event() {
                 Some(ClientEvent::Report(report)) => return Ok(*report),
                 Some(ClientEvent::Failed(error)) => return Err(self.session_error(error)),
@@ -556,22 +582,56 @@ fn prepare(socket: &impl AsFd, target: &Target) -> std::io::Result<()> {
     }
 }
 
-fn connect_first(target: &Target) -> Result<(TcpStream, SocketAddr, Duration), MeasureError> {
+fn connect_first(
+    target: &Target,
+    stop: &Stop,
+) -> Result<(TcpStream, SocketAddr, Duration), MeasureError> {
     let mut last = None;
     for &peer in &target.addresses {
         let began = now();
         let connected = socket::tcp_socket(peer, target.source, Mptcp::Off)
             .and_then(|socket| prepare(&socket, target).map(|()| socket))
-            .and_then(|socket| socket::connect(socket, peer, target.connect_timeout));
+            .and_then(|socket| {
+                connect_unless(socket, peer, target.connect_timeout, || stop.is_requested())
+            });
         match connected {
             Ok(stream) => return Ok((stream, peer, now() - began)),
+            Err(_) if stop.is_requested() => return Err(MeasureError::Interrupted),
             Err(source) => last = Some(MeasureError::Connect { peer, source }),
         }
     }
     Err(last.unwrap_or_else(|| MeasureError::UnknownHost {
         host: target.name.clone(),
-        source: std::io::ErrorKind::NotFound.into(),
+        source: ErrorKind::NotFound.into(),
     }))
+}
+
+/// Connects, and looks on the way whether it was given up.
+fn connect_unless(
+    socket: Connecting,
+    peer: SocketAddr,
+    timeout: Duration,
+    given_up: impl Fn() -> bool,
+) -> std::io::Result<TcpStream> {
+    // With a second descriptor the attempt goes on in the kernel when the first look at it is over.
+    let attempt = TcpStream::from(socket.as_fd().try_clone_to_owned()?);
+    let until = now() + timeout;
+    match socket::connect(socket, peer, timeout.min(TICK)) {
+        Err(error) if error.kind() == ErrorKind::TimedOut => {}
+        other => return other,
+    }
+    while now() < until {
+        if given_up() {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        if wait_ready(&attempt, Interest::Writable, TICK)? {
+            return match attempt.take_error()? {
+                Some(error) => Err(error),
+                None => attempt.peer_addr().map(|_| attempt),
+            };
+        }
+    }
+    Err(ErrorKind::TimedOut.into())
 }
 
 /// Until the endpoint has said what it is.
