@@ -1,0 +1,202 @@
+//! An endpoint in this process, and what it leaves behind when its clients are gone.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use linerate_core::plan::{
+    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
+    Traffic,
+};
+use linerate_core::record::Status;
+use linerate_core::units::Span;
+use linerate_core::wire::Key;
+use linerate_core::wire::message::Limits;
+use linerate_engine::{Client, Endpoint, MeasureError, ServeOptions, Stop, Target};
+
+/// Threads and descriptors are the process's: one test at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// How long ending may take on a machine that is busy with something else.
+pub(crate) const SOON: Duration = Duration::from_secs(4);
+
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) struct Bench {
+    pub(crate) address: SocketAddr,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+    descriptors: usize,
+    _turn: MutexGuard<'static, ()>,
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits {
+        clients: 16,
+        streams: 8,
+        seconds: 60.0,
+        rate_bps: None,
+    }
+}
+
+pub(crate) fn options(limits: Limits, key: Option<Key>) -> ServeOptions {
+    ServeOptions {
+        bind: Some(Ipv4Addr::LOCALHOST.into()),
+        family: None,
+        port: 0,
+        limits,
+        key,
+        one_off: false,
+    }
+}
+
+impl Bench {
+    pub(crate) fn start() -> Self {
+        Self::with(limits(), None)
+    }
+
+    pub(crate) fn with(limits: Limits, key: Option<Key>) -> Self {
+        let turn = turn();
+        let endpoint = Endpoint::bind(&options(limits, key)).expect("loopback has free ports");
+        let address = endpoint.addresses()[0];
+        let stop = Stop::new();
+        let thread = {
+            let stop = stop.clone();
+            thread::spawn(move || endpoint.serve(&stop, |_| {}).expect("it serves to its end"))
+        };
+        let mut bench = Self {
+            address,
+            stop,
+            thread: Some(thread),
+            descriptors: 0,
+            _turn: turn,
+        };
+        // Whatever is made at the first client, and kept, is there before anything is counted.
+        bench.assert_serves();
+        bench.descriptors = settled_descriptors();
+        bench
+    }
+
+    pub(crate) fn connect(&self, key: Option<Key>) -> Result<Client, MeasureError> {
+        Client::connect(target(self.address, key), Stop::new())
+    }
+
+    /// The next client gets a whole record at once.
+    pub(crate) fn assert_serves(&self) {
+        let began = Instant::now();
+        let mut client = match self.connect(None) {
+            // An endpoint with a key is asked by the test that knows it.
+            Err(error) if error.to_string().contains("--key-file") => return,
+            other => other.expect("the endpoint answers"),
+        };
+        let outcome = client.run(&stream(100), &mut |_| true).expect("it begins");
+        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+        assert_eq!(outcome.record.status, Status::Complete);
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    }
+
+    /// No thread and no descriptor of a client is left.
+    pub(crate) fn assert_clean_within(&self, time: Duration, what: &str) {
+        let until = Instant::now() + time;
+        loop {
+            let left = (measuring_threads(), descriptors());
+            if left.0.is_empty() && left.1 <= self.descriptors {
+                return;
+            }
+            assert!(
+                Instant::now() < until,
+                "{what}: threads {:?}, {} descriptors instead of {}",
+                left.0,
+                left.1,
+                self.descriptors
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends the endpoint, and says how long that took.
+    pub(crate) fn end(mut self) -> Duration {
+        let began = Instant::now();
+        self.stop.request();
+        let thread = self.thread.take().expect("it ends once");
+        thread.join().expect("the endpoint does not panic");
+        began.elapsed()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.stop.request();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(
+                ended.is_ok() || thread::panicking(),
+                "the endpoint panicked"
+            );
+        }
+    }
+}
+
+pub(crate) fn target(address: SocketAddr, key: Option<Key>) -> Target {
+    Target {
+        name: "bench".into(),
+        addresses: vec![address],
+        source: None,
+        device: None,
+        key,
+        connect_timeout: Duration::from_secs(5),
+    }
+}
+
+/// A TCP stream of so many milliseconds.
+pub(crate) fn stream(milliseconds: u64) -> Test {
+    Test {
+        traffic: Traffic::Stream(StreamTest {
+            message_bytes: 16_384,
+            send: SendMethod::Copy,
+            receive: ReceiveMethod::Read,
+            verify: false,
+            whole: false,
+            write_rate_bps: None,
+            read_rate_bps: None,
+            rate_bps: None,
+            offload: false,
+        }),
+        protocol: Protocol::Tcp,
+        direction: Direction::Up,
+        streams: 2,
+        extent: Extent::Time(Span(Duration::from_millis(milliseconds))),
+        warm_up: Span(Duration::ZERO),
+        interval: Span(Duration::from_millis(100)),
+        options: SocketOptions::default(),
+        seed: 1,
+    }
+}
+
+/// Threads of sessions and of their tests, by name.
+pub(crate) fn measuring_threads() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").expect("Linux has /proc");
+    tasks
+        // A thread may end between the listing and the look at it.
+        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .map(|name| name.trim().to_owned())
+        .filter(|name| name == "session" || name == "sampler" || name.starts_with("flow-"))
+        .collect()
+}
+
+fn descriptors() -> usize {
+    let open = fs::read_dir("/proc/self/fd").expect("Linux has /proc");
+    open.count()
+}
+
+fn settled_descriptors() -> usize {
+    let until = Instant::now() + SOON;
+    while !measuring_threads().is_empty() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    descriptors()
+}

@@ -1,0 +1,147 @@
+//! UDP at the endpoint's door: nothing for strangers, and nothing of theirs in a figure.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use linerate_core::plan::{Protocol, Test, Traffic};
+use linerate_core::session::ClientEvent;
+use linerate_core::units::BitRate;
+use linerate_core::wire::{DatagramHeader, KNOCK_BYTES, Knock, KnockKind, Phase, Token};
+
+use crate::bench::{Bench, SOON, stream};
+use crate::stranger::{Stage, Stranger};
+
+fn datagrams() -> Test {
+    let mut test = Test {
+        protocol: Protocol::Udp,
+        ..stream(500)
+    };
+    if let Traffic::Stream(stream) = &mut test.traffic {
+        stream.message_bytes = 1000;
+        stream.rate_bps = Some(BitRate(8_000_000));
+    }
+    test
+}
+
+fn socket(address: &str, endpoint: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(address).unwrap();
+    socket.connect(endpoint).unwrap();
+    socket
+}
+
+/// What comes back, if anything does in time.
+fn answer(socket: &UdpSocket, datagram: &[u8], patience: Duration) -> Option<Knock> {
+    socket.send(datagram).unwrap();
+    socket.set_read_timeout(Some(patience)).unwrap();
+    let mut bytes = [0; 2048];
+    let n = socket.recv(&mut bytes).ok()?;
+    assert!(n <= datagram.len(), "an answer longer than its question");
+    Some(Knock::decode(&bytes[..n]).expect("a knock of linerate's"))
+}
+
+/// Nothing comes back, and a question that deserves an answer still gets it.
+fn assert_silent(socket: &UdpSocket, datagram: &[u8], what: &str) {
+    let answer = answer(socket, datagram, Duration::from_millis(100));
+    assert_eq!(answer, None, "{what}");
+}
+
+#[test]
+fn only_who_has_the_token_and_reads_at_his_address_gets_a_flow() {
+    let bench = Bench::start();
+    let mut stranger = Stranger::at(bench.address, &datagrams(), Stage::Opened);
+    let ask = Knock {
+        kind: KnockKind::Ask,
+        token: stranger.token,
+        flow: 0,
+        cookie: 0,
+    };
+    let mine = socket("127.0.0.1:0", bench.address);
+    let wrong_token = Knock {
+        token: Token([7; 16]),
+        ..ask
+    };
+    assert_silent(&mine, &wrong_token.encode(), "another token");
+    assert_silent(&mine, &Knock { flow: 2, ..ask }.encode(), "no such flow");
+    assert_silent(&mine, &ask.encode()[..KNOCK_BYTES - 1], "too short");
+    assert_silent(&mine, &[&ask.encode()[..], &[0]].concat(), "too long");
+    assert_silent(&mine, &[0; 1400], "no knock at all");
+    let elsewhere = socket("127.0.0.2:0", bench.address);
+    assert_silent(&elsewhere, &ask.encode(), "another address");
+
+    let challenge = answer(&mine, &ask.encode(), SOON).expect("a challenge");
+    assert_eq!(challenge.kind, KnockKind::Challenge);
+    let prove = Knock {
+        kind: KnockKind::Answer,
+        ..challenge
+    };
+    let guessed = Knock {
+        cookie: prove.cookie ^ 1,
+        ..prove
+    };
+    assert_silent(&mine, &guessed.encode(), "a guessed cookie");
+    let other_port = socket("127.0.0.1:0", bench.address);
+    assert_silent(&other_port, &prove.encode(), "another's cookie");
+    for kind in [KnockKind::Challenge, KnockKind::Welcome] {
+        assert_silent(
+            &mine,
+            &Knock { kind, ..prove }.encode(),
+            "the endpoint's part",
+        );
+    }
+
+    let welcome = answer(&mine, &prove.encode(), SOON).expect("a welcome");
+    assert_eq!(welcome.kind, KnockKind::Welcome);
+    assert_silent(&other_port, &ask.encode(), "a flow that is taken");
+    let second = Knock { flow: 1, ..ask };
+    let challenge = answer(&other_port, &second.encode(), SOON).expect("a challenge");
+    let prove = Knock {
+        kind: KnockKind::Answer,
+        ..challenge
+    };
+    assert!(answer(&other_port, &prove.encode(), SOON).is_some());
+    assert_eq!(stranger.event(), ClientEvent::Ready);
+    drop((stranger, mine, other_port, elsewhere));
+    bench.assert_clean_within(SOON, "UDP flows");
+}
+
+#[test]
+fn a_strangers_datagrams_are_in_no_figure() {
+    let bench = Bench::start();
+    let over = Arc::new(AtomicBool::new(false));
+    let flood = {
+        let (over, endpoint) = (Arc::clone(&over), bench.address);
+        thread::spawn(move || {
+            let socket = socket("127.0.0.1:0", endpoint);
+            let mut datagram = [0x5a; 1000];
+            let mut sequence = 0;
+            while !over.load(Ordering::Relaxed) {
+                let header = DatagramHeader {
+                    phase: Phase::Measured,
+                    sequence,
+                    sent_ns: 0,
+                };
+                header.write(&mut datagram);
+                // A full buffer at the door is the stranger's loss.
+                let _ = socket.send(&datagram);
+                sequence += 1;
+                thread::sleep(Duration::from_micros(200));
+            }
+        })
+    };
+    let outcome = bench
+        .connect(None)
+        .unwrap()
+        .run(&datagrams(), &mut |_| true)
+        .unwrap();
+    over.store(true, Ordering::Relaxed);
+    flood.join().unwrap();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    let udp = outcome.record.udp.unwrap();
+    assert!(udp.received > 0);
+    assert_eq!((udp.malformed, udp.duplicated), (0, 0));
+    assert!(udp.received <= udp.sent, "{udp:?}");
+    bench.assert_clean_within(SOON, "a UDP flood");
+}

@@ -1,0 +1,359 @@
+//! Strangers and clients that go wrong at an endpoint.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_core::plan::{Closer, Direction, ExchangeTest, Protocol, Test, Traffic};
+use linerate_core::record::Status;
+use linerate_core::session::ClientEvent;
+use linerate_core::wire::message::RefusalReason;
+use linerate_core::wire::{HELLO_BYTES, Hello, HelloKind, Token};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, SOON, stream};
+use crate::stranger::{Leave, STAGES, Stage, Stranger, data_connection, frame, is_closed, refusal};
+
+fn control_hello() -> [u8; HELLO_BYTES] {
+    Hello::new(HelloKind::Control { sealed: false }).encode()
+}
+
+/// What is sent in place of a hello, and a word of the answer.
+fn rubbish() -> Vec<(Vec<u8>, &'static str)> {
+    let mut other_version = control_hello();
+    other_version[11] = 99;
+    let mut other_kind = control_hello();
+    other_kind[9] = 7;
+    let not_linerate = "does not speak linerate's protocol";
+    vec![
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), not_linerate),
+        (vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3], not_linerate),
+        (
+            b"abcdefghijklmnopqrstuvwxyz2345672345\0".to_vec(),
+            not_linerate,
+        ),
+        (vec![0; 1], not_linerate),
+        ([&[0xd1][..], &[0xee; 100]].concat(), not_linerate),
+        (other_version.to_vec(), "version 99"),
+        (other_kind.to_vec(), "kind 7"),
+    ]
+}
+
+#[test]
+fn rubbish_is_answered_in_words_and_leaves_nothing() {
+    let bench = Bench::start();
+    for (bytes, words) in rubbish() {
+        let mut stream = TcpStream::connect(bench.address).unwrap();
+        stream.write_all(&bytes).unwrap();
+        let message = refusal(&mut stream).message;
+        assert!(message.contains(words), "{bytes:?}: {message}");
+        drop(stream);
+        bench.assert_clean_within(SOON, words);
+        bench.assert_serves();
+    }
+}
+
+#[test]
+fn two_hundred_strangers_do_not_disturb_a_measurement() {
+    let bench = Bench::start();
+    let address = bench.address;
+    let strangers = thread::spawn(move || {
+        let rubbish = rubbish();
+        let opened: Vec<TcpStream> = (0..200)
+            .map(|n| {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.write_all(&rubbish[n % rubbish.len()].0).unwrap();
+                stream
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(500));
+        drop(opened);
+    });
+    let mut client = bench.connect(None).unwrap();
+    let outcome = client.run(&stream(1000), &mut |_| true).unwrap();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    assert_eq!(outcome.record.status, Status::Complete);
+    assert!(outcome.record.bytes > 0);
+    strangers.join().unwrap();
+    drop(client);
+    bench.assert_clean_within(SOON, "200 strangers");
+}
+
+#[test]
+fn bad_frames_end_their_session_in_words() {
+    let bench = Bench::start();
+    let introduced = frame(br#"{"say":"introduce","software":"x"}"#);
+    let oversized = |length: u32| (1 << 24 | length).to_be_bytes().to_vec();
+    let mut deep = br#"{"say":"introduce","software":"x","more":"#.to_vec();
+    deep.resize(4000, b'[');
+    let cases: Vec<(Vec<u8>, &str)> = vec![
+        (
+            oversized(5000),
+            "5000 bytes was announced where at most 4096",
+        ),
+        (
+            [introduced.clone(), oversized(65_537)].concat(),
+            "65537 bytes was announced where at most 65536",
+        ),
+        (b"\x07\x00\x00\x01x".to_vec(), "0x07"),
+        (frame(b"{"), "cannot be read"),
+        (frame(&deep), "recursion limit"),
+        (frame(br#"{"say":"sing"}"#), "cannot be read"),
+        (frame(br#"{"say":"begin"}"#), "no place here"),
+        ([introduced.clone(), introduced].concat(), "no place here"),
+        (vec![3, 0, 0, 1, 0], "encrypts"),
+    ];
+    for (bytes, words) in cases {
+        let mut stream = TcpStream::connect(bench.address).unwrap();
+        stream.write_all(&control_hello()).unwrap();
+        stream.write_all(&bytes).unwrap();
+        let message = refusal(&mut stream).message;
+        assert!(message.contains(words), "{message}");
+        assert!(is_closed(&mut stream), "{words}");
+        drop(stream);
+        bench.assert_clean_within(SOON, words);
+    }
+    bench.assert_serves();
+}
+
+/// A test as JSON, one of its fields (by its path) another value.
+fn absurd(path: &str, value: Value) -> Value {
+    let mut test = serde_json::to_value(stream(1000)).unwrap();
+    *test.pointer_mut(path).expect(path) = value;
+    test
+}
+
+#[test]
+fn absurd_tests_are_refused_and_the_session_goes_on() {
+    let bench = Bench::start();
+    let cases = [
+        (absurd("/streams", json!(0)), "streams is 0"),
+        (
+            absurd("/streams", json!(1_000_000_000)),
+            "streams is 1000000000",
+        ),
+        (absurd("/streams", json!(u32::MAX)), "streams is 4294967295"),
+        (absurd("/streams", json!(9)), "allows 8 streams in all, 9"),
+        (absurd("/extent", json!({"time": 0})), "time is 0"),
+        (absurd("/extent", json!({"time": 1e8})), "time is 100000000"),
+        (absurd("/extent", json!({"time": 61})), "allows 60 s, 61 s"),
+        (absurd("/extent", json!({"bytes": 0})), "bytes is 0"),
+        (absurd("/extent", json!({"count": u64::MAX})), "count is"),
+        (absurd("/warm_up", json!(1e8)), "warm-up is"),
+        (absurd("/interval", json!(0)), "interval is 0"),
+        (absurd("/message_bytes", json!(0)), "message size is 0"),
+        (absurd("/message_bytes", json!(u64::MAX)), "message size is"),
+        (absurd("/write_rate_bps", json!(0)), "write rate is 0"),
+        (absurd("/read_rate_bps", json!(u64::MAX)), "read rate is"),
+        (absurd("/options", json!({"mss_bytes": 1})), "mss is 1"),
+        (
+            absurd("/options", json!({"congestion": "../../etc"})),
+            "congestion is ../../etc",
+        ),
+        (
+            absurd("/options", json!({"receive_window_bytes": u64::MAX})),
+            "receive window is",
+        ),
+    ];
+    let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
+    for (test, words) in &cases {
+        let refusal = stranger.ask(test);
+        assert!(refusal.message.contains(words), "{}", refusal.message);
+        assert!(
+            matches!(refusal.reason, RefusalReason::Test | RefusalReason::Limit),
+            "{refusal:?}"
+        );
+    }
+    drop(stranger);
+    bench.assert_serves();
+}
+
+#[test]
+fn what_no_field_can_hold_ends_the_session_in_words() {
+    let bench = Bench::start();
+    for test in [
+        absurd("/extent", json!({"time": 1e308})),
+        absurd("/extent", json!({"time": -1})),
+        absurd("/streams", json!(-1)),
+        absurd("/message_bytes", json!(1e30)),
+        absurd("/seed", json!(null)),
+        json!([]),
+    ] {
+        let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
+        let refusal = stranger.ask(&test);
+        assert_eq!(refusal.reason, RefusalReason::Protocol, "{test}");
+        assert!(refusal.message.contains("cannot be read"), "{refusal:?}");
+        drop(stranger);
+    }
+    bench.assert_clean_within(SOON, "unreadable tests");
+    bench.assert_serves();
+}
+
+#[test]
+fn messages_do_not_fill_the_endpoints_memory() {
+    let bench = Bench::start();
+    let mut test = absurd("/message_bytes", json!(64 << 20));
+    test["direction"] = json!("down");
+    test["streams"] = json!(8);
+    let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
+    let refusal = stranger.ask(&test);
+    assert_eq!(refusal.reason, RefusalReason::Limit);
+    assert!(refusal.message.contains("256 MiB"), "{}", refusal.message);
+}
+
+#[test]
+fn data_connections_that_belong_to_nobody_are_closed() {
+    let bench = Bench::start();
+    let test = stream(1000);
+    let mut stranger = Stranger::at(bench.address, &test, Stage::HalfTheFlows);
+    for (token, flow) in [
+        (Token([7; 16]), 1),
+        (stranger.token, test.flows()),
+        (stranger.token, u32::MAX),
+        // Flow 0 is there already.
+        (stranger.token, 0),
+    ] {
+        let mut stream = data_connection(bench.address, token, flow);
+        assert!(is_closed(&mut stream), "{flow}");
+    }
+    let mut elsewhere = from_elsewhere(bench.address, stranger.token);
+    assert!(is_closed(&mut elsewhere));
+    // The test itself takes no harm.
+    stranger.connect_flow(1);
+    assert_eq!(stranger.event(), ClientEvent::Ready);
+    let mut late = data_connection(bench.address, stranger.token, 1);
+    assert!(is_closed(&mut late));
+    drop((stranger, elsewhere, late));
+    bench.assert_clean_within(SOON, "data connections");
+}
+
+/// The right token from another address than the control connection's.
+fn from_elsewhere(endpoint: SocketAddr, token: Token) -> TcpStream {
+    use linerate_sys::socket::{Mptcp, connect, tcp_socket};
+    let here = std::net::Ipv4Addr::new(127, 0, 0, 2).into();
+    let socket = tcp_socket(endpoint, Some(here), Mptcp::Off).unwrap();
+    let mut stream = connect(socket, endpoint, SOON).unwrap();
+    let hello = Hello::new(HelloKind::Data { token, flow: 1 });
+    stream.write_all(&hello.encode()).unwrap();
+    stream
+}
+
+fn exchange(crr: bool) -> Test {
+    let exchange = ExchangeTest {
+        request_bytes: 1,
+        response_bytes: 60_000,
+        depth: 1,
+        rate_per_s: None,
+        spin: false,
+        closer: Closer::Client,
+        reset: false,
+    };
+    Test {
+        traffic: match crr {
+            true => Traffic::Crr(exchange),
+            false => Traffic::Rr(exchange),
+        },
+        ..stream(30_000)
+    }
+}
+
+fn whole() -> Test {
+    let mut test = stream(30_000);
+    if let Traffic::Stream(stream) = &mut test.traffic {
+        stream.whole = true;
+    }
+    test
+}
+
+#[test]
+fn a_client_that_vanishes_at_any_stage_leaves_nothing() {
+    let bench = Bench::start();
+    // Nothing of a flow is read: who sends down is blocked when the client goes.
+    let both = Test {
+        direction: Direction::Both,
+        ..stream(30_000)
+    };
+    let zero_copy = {
+        let mut test = Test {
+            direction: Direction::Down,
+            ..stream(30_000)
+        };
+        if let Traffic::Stream(stream) = &mut test.traffic {
+            stream.send = linerate_core::plan::SendMethod::ZeroCopy;
+        }
+        test
+    };
+    let mptcp = Test {
+        protocol: Protocol::Mptcp,
+        ..both.clone()
+    };
+    for test in [both, zero_copy, mptcp, exchange(false)] {
+        for stage in STAGES {
+            for leave in [Leave::Close, Leave::Reset] {
+                let stranger = Stranger::at(bench.address, &test, stage);
+                stranger.leave(leave);
+                let what = format!("{stage:?} {leave:?} {:?}", test.workload());
+                bench.assert_clean_within(SOON, &what);
+            }
+        }
+    }
+    bench.assert_serves();
+}
+
+#[test]
+fn connections_of_the_run_itself_end_with_their_client() {
+    let bench = Bench::start();
+    for test in [whole(), exchange(true)] {
+        for leave in [Leave::Close, Leave::Reset] {
+            let mut stranger = Stranger::at(bench.address, &test, Stage::Opened);
+            assert_eq!(stranger.event(), ClientEvent::Ready);
+            stranger.write(&frame(br#"{"say":"begin"}"#));
+            // Half a request each, and then nothing.
+            stranger.connect_flow(0);
+            stranger.connect_flow(1);
+            thread::sleep(Duration::from_millis(50));
+            stranger.leave(leave);
+            bench.assert_clean_within(SOON, &format!("{leave:?} {:?}", test.workload()));
+        }
+    }
+    bench.assert_serves();
+}
+
+#[test]
+fn an_endpoint_ends_though_a_client_does_not_listen() {
+    let bench = Bench::start();
+    let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
+    let asks = frame(
+        json!({"say": "open", "test": absurd("/streams", json!(0))})
+            .to_string()
+            .as_bytes(),
+    )
+    .repeat(200);
+    let patience = Some(Duration::from_secs(1));
+    stranger.control.set_write_timeout(patience).unwrap();
+    // Until both ends' buffers are full: the endpoint takes no more questions than it can answer.
+    let mut asked = 0;
+    while let Ok(n) = stranger.control.write(&asks) {
+        asked += n;
+        assert!(asked < 1 << 30, "answers are kept without end");
+    }
+    bench.assert_serves();
+    // Blocked in a write it would see the stop after 10 s.
+    let took = bench.end();
+    assert!(took < SOON, "{took:?}");
+}
+
+#[test]
+fn a_flood_of_messages_does_not_hold_up_others() {
+    let bench = Bench::start();
+    let mut stranger = Stranger::at(bench.address, &stream(30_000), Stage::Running);
+    let alive = frame(br#"{"say":"alive"}"#).repeat(1000);
+    let until = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < until {
+        stranger.write(&alive);
+    }
+    bench.assert_serves();
+    stranger.leave(Leave::Close);
+    bench.assert_clean_within(SOON, "a flood");
+}

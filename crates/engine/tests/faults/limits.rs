@@ -1,0 +1,96 @@
+//! What the owner of an endpoint allows, and who has the key.
+
+use linerate_core::plan::{Protocol, Traffic};
+use linerate_core::units::BitRate;
+use linerate_core::wire::Key;
+use linerate_core::wire::message::Limits;
+
+use crate::bench::{Bench, SOON, limits, stream};
+
+fn key(digit: &str) -> Key {
+    Key::from_text(&digit.repeat(64)).unwrap()
+}
+
+#[test]
+fn a_busy_endpoint_says_so_with_its_numbers() {
+    let bench = Bench::with(
+        Limits {
+            clients: 1,
+            ..limits()
+        },
+        None,
+    );
+    let mut first = bench.connect(None).unwrap();
+    for _ in 0..3 {
+        let error = bench.connect(None).unwrap_err();
+        assert!(error.is_busy(), "{error}");
+        let words = "the endpoint is busy: 1 of at most 1 clients are there";
+        assert!(error.to_string().ends_with(words), "{error}");
+    }
+    let outcome = first.run(&stream(100), &mut |_| true).unwrap();
+    assert!(outcome.error.is_none());
+    drop(first);
+    bench.assert_clean_within(SOON, "busy");
+    bench.assert_serves();
+}
+
+#[test]
+fn limits_are_refused_with_their_numbers() {
+    let bench = Bench::with(
+        Limits {
+            rate_bps: Some(10_000_000),
+            ..limits()
+        },
+        None,
+    );
+    let mut client = bench.connect(None).unwrap();
+    let mut refused = |test, words: &str| {
+        let error = client.run(&test, &mut |_| true).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    let mut many = stream(100);
+    many.streams = 9;
+    refused(
+        many,
+        "the endpoint allows 8 streams in all, 9 were asked for",
+    );
+    refused(
+        stream(61_000),
+        "the endpoint allows 60 s, 61 s were asked for",
+    );
+    let mut fast = stream(100);
+    fast.protocol = Protocol::Udp;
+    if let Traffic::Stream(stream) = &mut fast.traffic {
+        stream.message_bytes = 1000;
+        stream.rate_bps = Some(BitRate(6_000_000));
+    }
+    refused(fast, "allows 10 Mbit/s in all: give --rate 5000000 or less");
+    // A refused test is no reason to hang up.
+    let outcome = client.run(&stream(100), &mut |_| true).unwrap();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+}
+
+#[test]
+fn only_the_right_key_gets_in_and_each_wrong_one_is_told() {
+    let words = |bench: &Bench, key: Option<Key>| bench.connect(key).unwrap_err().to_string();
+    let bench = Bench::with(limits(), Some(key("a")));
+    assert!(
+        words(&bench, Some(key("b")))
+            .ends_with("the peer's key is another one (or the bytes were altered on the way)")
+    );
+    assert!(
+        words(&bench, None)
+            .ends_with("the endpoint takes only clients with its key: give --key-file")
+    );
+    let mut client = bench.connect(Some(key("a"))).unwrap();
+    let outcome = client.run(&stream(100), &mut |_| true).unwrap();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    drop(client);
+    bench.assert_clean_within(SOON, "keys");
+    drop(bench);
+    let bench = Bench::start();
+    assert!(
+        words(&bench, Some(key("a"))).contains("the endpoint has no key: leave --key-file out")
+    );
+    bench.assert_clean_within(SOON, "no key");
+}
