@@ -330,7 +330,7 @@ fn an_endpoint_ends_though_a_client_does_not_listen() {
             .as_bytes(),
     )
     .repeat(200);
-    let patience = Some(Duration::from_secs(1));
+    let patience = Some(Duration::from_millis(500));
     stranger.control.set_write_timeout(patience).unwrap();
     // Until both ends' buffers are full: the endpoint takes no more questions than it can answer.
     let mut asked = 0;

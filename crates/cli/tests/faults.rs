@@ -1,0 +1,346 @@
+//! The program when things go wrong: signals, peers that die, full disks, strangers, no privileges.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
+/// The promise is 2 s; a busy machine gets more.
+const SOON: Duration = Duration::from_secs(5);
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments);
+    command
+}
+
+fn spawn(mut command: Command) -> Child {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program was built for this test")
+}
+
+fn signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", name, &pid]).status();
+    assert!(sent.expect("kill is there").success(), "{name}");
+}
+
+/// What the child leaves, which it must within `time`.
+fn ended_within(mut child: Child, time: Duration) -> Output {
+    let until = Instant::now() + time;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            panic!("still there after {time:?}: {:?}", child.wait_with_output());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The document is there, partial, and the words on stderr end with `words`.
+fn assert_partial(output: &Output, words: &str) {
+    let message = stderr(output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.trim_end().ends_with(words), "{message}");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&message);
+    assert_eq!(document["schema"], "linerate.record/1");
+    assert_eq!(document["status"], "partial");
+}
+
+/// `linerate serve` as a child.
+struct Served {
+    child: Child,
+    address: String,
+    events: Receiver<String>,
+}
+
+impl Served {
+    fn start() -> Self {
+        Self::by(program(&[]))
+    }
+
+    fn by(mut command: Command) -> Self {
+        command.args(["serve", "--bind", "127.0.0.1", "--port", "0"]);
+        command.args(["--quiet", "--json-stream"]);
+        let mut child = spawn(command);
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut first = String::new();
+        lines.read_line(&mut first).unwrap();
+        let listening: serde_json::Value = serde_json::from_str(&first).expect("a JSON line");
+        let address = listening["addresses"][0].as_str().expect(&first).to_owned();
+        Self {
+            child,
+            address,
+            events: follow(lines),
+        }
+    }
+
+    fn await_event(&self, name: &str) {
+        loop {
+            let line = self.events.recv_timeout(SOON).expect(name);
+            if line.contains(&format!("\"event\":\"{name}\"")) {
+                return;
+            }
+        }
+    }
+
+    /// A client of it in the middle of a long run.
+    fn client_in_its_run(&self) -> Child {
+        let child = spawn(program(&["stream", &self.address, "-t", "40", "--json"]));
+        self.await_event("connected");
+        thread::sleep(Duration::from_millis(700));
+        child
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Gone already, in some tests.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn follow(lines: BufReader<ChildStdout>) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in lines.lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+#[test]
+fn an_interrupt_prints_what_there_is() {
+    let served = Served::start();
+    let client = served.client_in_its_run();
+    signal(&client, "INT");
+    assert_partial(&ended_within(client, SOON), "interrupted");
+    // The endpoint has its next client at once.
+    let next = spawn(program(&["stream", &served.address, "-t", "0.2", "--json"]));
+    let output = ended_within(next, 2 * SOON);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn an_interrupt_before_the_run_prints_no_document() {
+    // Accepts, and never says a word.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for command in ["stream", "rr", "crr"] {
+        let client = spawn(program(&[command, &address, "--json"]));
+        let _held = listener.accept().unwrap();
+        signal(&client, "INT");
+        let output = ended_within(client, SOON);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(
+            stderr(&output).lines().last(),
+            Some("linerate: interrupted")
+        );
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn an_endpoint_that_stands_still_does_not_hold_an_interrupt_up_and_a_second_one_ends_at_once() {
+    let served = Served::start();
+    let (one, two) = (served.client_in_its_run(), served.client_in_its_run());
+    signal(&served.child, "STOP");
+    signal(&one, "INT");
+    signal(&two, "INT");
+    thread::sleep(Duration::from_millis(100));
+    signal(&two, "INT");
+    let output = ended_within(two, SOON);
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert_partial(&ended_within(one, SOON), "interrupted");
+    signal(&served.child, "CONT");
+}
+
+#[test]
+fn an_endpoint_that_is_killed_leaves_a_partial_record() {
+    let mut served = Served::start();
+    let client = served.client_in_its_run();
+    served.child.kill().unwrap();
+    assert_partial(
+        &ended_within(client, SOON),
+        "the peer closed the connection",
+    );
+}
+
+#[test]
+fn an_endpoint_that_is_asked_to_end_tells_its_clients() {
+    let mut served = Served::start();
+    let client = served.client_in_its_run();
+    signal(&served.child, "TERM");
+    assert_partial(&ended_within(client, SOON), "the endpoint is shutting down");
+    let until = Instant::now() + SOON;
+    while served.child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < until, "the endpoint goes on");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_client_that_is_killed_costs_the_endpoint_nothing() {
+    let served = Served::start();
+    // Whatever is made at the first client, and kept, is there before anything is counted.
+    let first = program(&["stream", &served.address, "-t", "0.1"]).output();
+    assert!(first.unwrap().status.success());
+    served.await_event("disconnected");
+    thread::sleep(Duration::from_millis(500));
+    let idle = tasks(&served.child);
+    for _ in 0..3 {
+        let mut client = served.client_in_its_run();
+        client.kill().unwrap();
+        client.wait().unwrap();
+        served.await_event("disconnected");
+    }
+    let until = Instant::now() + SOON;
+    while tasks(&served.child) != idle {
+        assert!(Instant::now() < until, "{:?}", tasks(&served.child));
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Threads and descriptors of a child.
+fn tasks(child: &Child) -> [usize; 2] {
+    let process = Path::new("/proc").join(child.id().to_string());
+    ["task", "fd"].map(|of| fs::read_dir(process.join(of)).unwrap().count())
+}
+
+#[test]
+fn a_full_disk_is_named_after_the_run() {
+    let served = Served::start();
+    let client = spawn(program(&[
+        "stream",
+        &served.address,
+        "-t",
+        "0.2",
+        "--output",
+        "/dev/full",
+    ]));
+    let output = ended_within(client, 2 * SOON);
+    assert_eq!(output.status.code(), Some(1));
+    let words = "linerate: output file /dev/full: No space left on device (os error 28)\n";
+    assert!(stderr(&output).ends_with(words), "{}", stderr(&output));
+}
+
+#[test]
+fn nobody_reading_the_intervals_ends_the_run() {
+    let served = Served::start();
+    let mut client = spawn(program(&[
+        "stream",
+        &served.address,
+        "-t",
+        "40",
+        "-i",
+        "0.1",
+        "--json-stream",
+    ]));
+    let mut stdout = client.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 1]).unwrap();
+    drop(stdout);
+    let output = ended_within(client, SOON);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn other_servers_are_named() {
+    for (answer, words) in [
+        (
+            &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
+            "an SSH (or other text) server",
+        ),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server"),
+        (&[9], "an iperf3 server"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = spawn(program(&["stream", &address.to_string()]));
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(answer).unwrap();
+        let output = ended_within(client, SOON);
+        assert_eq!(output.status.code(), Some(1));
+        let line = format!("linerate: {address}: {words} answers there, not `linerate serve`");
+        assert!(stderr(&output).contains(&line), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_closed_port_is_told_with_what_to_do() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let output = ended_within(spawn(program(&["stream", &address])), SOON);
+    assert_eq!(output.status.code(), Some(1));
+    let message = stderr(&output);
+    assert!(message.contains("connection refused"), "{message}");
+    assert!(message.contains("linerate serve"), "{message}");
+}
+
+/// The program as a user without any privilege runs it.
+fn unprivileged(directory: &Path) -> Option<Command> {
+    // Neither the build directory nor a fresh temporary one need be open to everybody.
+    let copy = directory.join("linerate");
+    fs::copy(PROGRAM, &copy).unwrap();
+    fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return Some(Command::new(copy));
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command
+        .args(["--bounding-set=-all", "--inh-caps=-all"])
+        .arg(&copy);
+    let mut trial = Command::new("setpriv");
+    trial.args(["--reuid=65534", "--regid=65534", "--clear-groups", "true"]);
+    match trial.status() {
+        Ok(status) if status.success() => Some(command),
+        other => {
+            eprintln!("SKIPPED: setpriv cannot drop privileges here: {other:?}");
+            None
+        }
+    }
+}
+
+#[test]
+fn both_ends_run_without_privileges() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(server) = unprivileged(directory.path()) else {
+        return;
+    };
+    let served = Served::by(server);
+    let other = tempfile::tempdir().unwrap();
+    let mut client = unprivileged(other.path()).expect("as before");
+    client.args(["stream", &served.address, "-t", "0.2", "--json"]);
+    let output = ended_within(spawn(client), 2 * SOON);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["status"], "complete");
+}
