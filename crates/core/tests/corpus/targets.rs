@@ -1,0 +1,282 @@
+//! What must hold for any bytes. Each function is a fuzz target (see `fuzz/`), and is run over its seeds
+//! and their mutations by `tests/corpus.rs`.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use linerate_core::plan::{
+    Direction, Extent, Family, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest,
+    Test, Traffic,
+};
+use linerate_core::record::{HostFacts, Run, Status};
+use linerate_core::session::{Client, Server};
+use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Percent, Sizes, Span};
+use linerate_core::wire::message::{
+    ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, Welcome,
+};
+use linerate_core::wire::{
+    DatagramHeader, Frame, FrameReader, HELLO_BYTES, Hello, Key, Knock, Seal,
+};
+
+/// A target.
+pub(crate) type Target = fn(&[u8]);
+
+/// Every target, by the name of its seeds' directory and of its fuzz target.
+pub(crate) const TARGETS: [(&str, Target); 9] = [
+    ("hello", hello),
+    ("frames", frames),
+    ("client_message", client_message),
+    ("server_message", server_message),
+    ("report", report),
+    ("sealed", sealed),
+    ("datagram", datagram),
+    ("units", units),
+    ("session", session),
+];
+
+/// A hello that can be read says the same when it is written and read again.
+pub(crate) fn hello(bytes: &[u8]) {
+    let Some(bytes) = bytes.first_chunk::<HELLO_BYTES>() else {
+        return;
+    };
+    if let Ok(hello) = Hello::decode(bytes) {
+        assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+    }
+}
+
+/// The frames are the same however the stream was cut, and none is longer than allowed.
+pub(crate) fn frames(bytes: &[u8]) {
+    let Some((&cut, stream)) = bytes.split_first() else {
+        return;
+    };
+    let whole = read_frames(stream, stream.len().max(1));
+    assert_eq!(whole, read_frames(stream, usize::from(cut).max(1)));
+    assert!(whole.iter().all(|frame| frame.body.len() <= LONGEST));
+}
+
+fn read_frames(stream: &[u8], piece: usize) -> Vec<Frame> {
+    let mut reader = FrameReader::new(LONGEST);
+    let mut frames = Vec::new();
+    for piece in stream.chunks(piece) {
+        reader.push(piece);
+        loop {
+            match reader.next_frame() {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(_) => return frames,
+            }
+        }
+    }
+    frames
+}
+
+/// A test that passes its check has flows and a length.
+pub(crate) fn client_message(bytes: &[u8]) {
+    let Ok(message) = ClientMessage::parse(bytes) else {
+        return;
+    };
+    if let ClientMessage::Open { test } = &message
+        && test.check().is_ok()
+    {
+        assert!((1..=256).contains(&test.flows()));
+        assert!(test.seconds().is_none_or(|s| s.is_finite() && s > 0.0));
+    }
+    let again = serde_json::to_vec(&message).expect("what was read can be written");
+    assert!(ClientMessage::parse(&again).is_ok());
+}
+
+/// What an endpoint says can be written again.
+pub(crate) fn server_message(bytes: &[u8]) {
+    if let Ok(message) = ServerMessage::parse(bytes) {
+        let again = serde_json::to_vec(&message).expect("what was read can be written");
+        assert!(ServerMessage::parse(&again).is_ok());
+    }
+}
+
+/// Any report that is taken makes a record that can be written and whose rates are finite.
+pub(crate) fn report(bytes: &[u8]) {
+    let Ok(ServerMessage::Report(report)) = ServerMessage::parse(bytes) else {
+        return;
+    };
+    for direction in [Direction::Up, Direction::Down, Direction::Both] {
+        let test = test_of(direction);
+        if report.check(test.flows()).is_err() {
+            continue;
+        }
+        let run = Run {
+            test,
+            host: "h".into(),
+            peer: "p".into(),
+            family: Family::Ipv4,
+            started_at: String::new(),
+            status: Status::Complete,
+            client: HalfReport::default(),
+            server: Some((*report).clone()),
+            exchange: None,
+        };
+        let record = run.into_record();
+        assert!(record.throughput_bps.is_none_or(f64::is_finite));
+        serde_json::to_string(&record).expect("a record can be written");
+    }
+}
+
+/// Nothing that was not sealed with the key and in turn is opened.
+pub(crate) fn sealed(bytes: &[u8]) {
+    let key = Key::from_text(&"5c".repeat(32)).expect("64 digits");
+    let mut server = Seal::server(&key).expect("the host has randomness");
+    assert!(server.read_handshake(bytes).is_err());
+    assert!(server.open(bytes).is_err());
+
+    let (mut client, mut server) = (Seal::client(&key), Seal::server(&key));
+    let (Ok(client), Ok(server)) = (&mut client, &mut server) else {
+        panic!("the host has randomness");
+    };
+    let first = client.write_handshake().expect("its turn");
+    server.read_handshake(&first).expect("the same key");
+    let second = server.write_handshake().expect("its turn");
+    client.read_handshake(&second).expect("the same key");
+    // Nothing at all is the empty message of no pieces.
+    assert!(server.open(bytes).is_err() || bytes.is_empty());
+    assert!(client.open(bytes).is_err() || bytes.is_empty());
+}
+
+/// Knocks and headers that can be read say the same when they are written and read again.
+pub(crate) fn datagram(bytes: &[u8]) {
+    if let Some(knock) = Knock::decode(bytes) {
+        assert_eq!(Knock::decode(&knock.encode()), Some(knock));
+    }
+    if let Some(header) = DatagramHeader::read(bytes) {
+        let mut written = bytes.to_vec();
+        header.write(&mut written);
+        assert_eq!(written, bytes);
+    }
+}
+
+/// Whatever is a quantity can be printed, and what is printed for a name is that name.
+pub(crate) fn units(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    prints::<BitRate>(text);
+    prints::<ByteCount>(text);
+    prints::<Span>(text);
+    prints::<Percent>(text);
+    prints::<Dscp>(text);
+    if let Ok(sizes) = text.parse::<Sizes>() {
+        assert!((1..=1000).contains(&sizes.as_slice().len()));
+    }
+    if let Ok(name) = text.parse::<EndpointName>() {
+        assert!(!name.host.is_empty());
+    }
+    // The key's own text is never in its error.
+    if let Err(error) = Key::from_text(text) {
+        assert!(error.to_string().starts_with("a key is 64"));
+    }
+}
+
+fn prints<T: FromStr + Display>(text: &str) {
+    if let Ok(quantity) = text.parse::<T>() {
+        assert!(!quantity.to_string().is_empty());
+    }
+}
+
+/// Whatever is done in whatever order: a closed end stays closed, an open server has a deadline, and
+/// neither end panics. The first byte's lowest bit says whether the channel is sealed; each further byte
+/// is an operation, and some take the byte after them.
+pub(crate) fn session(bytes: &[u8]) {
+    let Some((&first, operations)) = bytes.split_first() else {
+        return;
+    };
+    let key = Key::from_text(&"5c".repeat(32)).expect("64 digits");
+    let key = (first & 1 == 1).then_some(&key);
+    let mut now = Duration::ZERO;
+    let mut client = Client::new(now, "fuzz", key);
+    // The endpoint's door takes the hello.
+    let _hello = client.poll_transmit();
+    let mut server = Server::new(now, welcome(), key, key.is_some());
+    let test = test_of(Direction::Both);
+    let mut operations = operations.iter().copied().take(MOST_OPERATIONS);
+    while let Some(operation) = operations.next() {
+        let closed = (client.is_closed(), server.is_closed());
+        match operation % 16 {
+            0 => client.open(now, &test),
+            1 => client.begin(now),
+            2 => client.end(now),
+            3 => client.close(),
+            4 => server.opened(now),
+            5 => server.ready(now),
+            6 => server.report(now, HalfReport::default()),
+            7 => server.refuse(now, RefusalReason::Test, "no".into()),
+            8 => server.progress(Progress::default()),
+            9 => server.finished(),
+            10 => server.hang_up(RefusalReason::Stopping, "stop"),
+            11 => server.handle_input(now, &[operations.next().unwrap_or(0)]),
+            12 => client.handle_input(now, &[operations.next().unwrap_or(0)]),
+            13 => {
+                now += Duration::from_millis(50 * u64::from(operations.next().unwrap_or(0)));
+                client.handle_timeout(now);
+                server.handle_timeout(now);
+            }
+            _ => exchange(now, &mut client, &mut server),
+        }
+        assert!(!closed.0 || client.is_closed());
+        assert!(!closed.1 || server.is_closed());
+        assert_eq!(server.poll_timeout().is_none(), server.is_closed());
+        while client.poll_event().is_some() {}
+        while server.poll_event().is_some() {}
+    }
+}
+
+fn exchange(now: Duration, client: &mut Client, server: &mut Server) {
+    while let Some(bytes) = client.poll_transmit() {
+        server.handle_input(now, &bytes);
+    }
+    while let Some(bytes) = server.poll_transmit() {
+        client.handle_input(now, &bytes);
+    }
+}
+
+fn test_of(direction: Direction) -> Test {
+    Test {
+        traffic: Traffic::Stream(StreamTest {
+            message_bytes: 1448,
+            send: SendMethod::Copy,
+            receive: ReceiveMethod::Read,
+            verify: false,
+            whole: false,
+            write_rate_bps: None,
+            read_rate_bps: None,
+            rate_bps: None,
+            offload: false,
+        }),
+        protocol: Protocol::Tcp,
+        direction,
+        streams: 2,
+        extent: Extent::Time(Span(Duration::from_secs(1))),
+        warm_up: Span(Duration::ZERO),
+        interval: Span(Duration::from_millis(100)),
+        options: SocketOptions::default(),
+        seed: 1,
+    }
+}
+
+fn welcome() -> Welcome {
+    Welcome {
+        software: "fuzz".into(),
+        token: "00".repeat(16),
+        operations: vec!["stream".into()],
+        limits: Limits {
+            clients: 1,
+            streams: 8,
+            seconds: 60.0,
+            rate_bps: None,
+        },
+        facts: Box::new(HostFacts::default()),
+    }
+}
+
+/// Longest frame body of the frame target, bytes.
+const LONGEST: usize = 300;
+/// Of one session; more find nothing new and cost time.
+const MOST_OPERATIONS: usize = 200;
