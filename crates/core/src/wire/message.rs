@@ -316,6 +316,7 @@ mod tests {
             udp_received: None,
             corrupted_bytes: None,
             thread_percent: 0.0,
+            method: None,
         }
     }
 
