@@ -189,7 +189,10 @@ fn socket_options_are_taken_as_given_and_else_left_to_the_kernel() {
         dscp: Dscp::new(46),
     };
     assert_eq!(test_of(line).options, expected);
-    assert_eq!(test_of("rr pit").options, SocketOptions::default());
+    assert_eq!(test_of("stream pit").options, SocketOptions::default());
+    assert_eq!(test_of("rr pit -u").options, SocketOptions::default());
+    // Requests are never held back by Nagle's algorithm.
+    assert!(test_of("rr pit").options.nodelay && test_of("crr pit").options.nodelay);
 }
 
 #[test]
