@@ -1,5 +1,28 @@
 #![forbid(unsafe_code)]
-//! linerate-engine
+//! What drives a measurement: gives core the time, the bytes and the kernel.
+//!
+//! Sessions, plans and verdicts are core's; system calls are sys's. This crate introduces them: it connects the two
+//! ends, runs the threads that carry the data, and collects what both kernels say. It has no `unsafe`, decides no
+//! verdict, prints nothing and changes no setting of a host. An endpoint waits for no client without a deadline, and
+//! sends test traffic to no address that has not answered first.
+//!
+//! [`Endpoint::bind`] and [`Endpoint::serve`] are `linerate serve`. [`Client::connect`] greets one; [`Client::run`] runs
+//! one test and gives an [`Outcome`], [`Client::run_plan`] all sizes and repeats and gives a [`Campaign`]. [`check()`]
+//! examines a path. A [`Stop`] ends any of them early, and what there is by then is in the record. [`MeasureError`] says
+//! in words what failed, and its [`Category`] which exit status that deserves.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `endpoint` | the door, UDP challenges, one thread for each client's session |
+//! | `client`, `campaign` | a session with an endpoint; a plan run on it |
+//! | `check`, `path` | the examination of a path; what one end alone can see of it |
+//! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
+//! | `options` | a test's socket options, set and read back |
+//! | [`host`] | what this host is like, for the record |
+//! | `control` | the control connection as a socket |
+//! | `signal`, `stop` | Ctrl-C, and being asked to stop |
+//! | `error` | what can go wrong, and the exit status it deserves |
+//! | `clock`, `words` | the one monotonic clock; small texts |
 
 mod campaign;
 mod check;

@@ -1,4 +1,30 @@
-//! linerate-sys
+//! What linerate touches: Linux, one system call to one small safe function.
+//!
+//! This crate knows Linux and not linerate: there is no test, record or verdict in it. It is the only one with `unsafe`,
+//! and each such block says why it is sound. Nothing falls back in silence: what a kernel does not have is `None`,
+//! what it does not allow is an error that names the call, and [`proc::Probe`] answers what a host has: its value, what
+//! is missing, or what kept it from telling. What is made on a host (a namespace, a
+//! link in it) ends with its owner. Every parser of `/proc` is a function of text, apart from the one that reads the file.
+//!
+//! The types to know: [`tcp_info::TcpInfo`], [`udp_batch::BatchSender`] and [`udp_batch::BatchReceiver`],
+//! [`poll::Poller`], [`netlink::Netlink`], [`ethtool::Ethtool`], [`netns::Namespace`] and [`netns::Pair`].
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`socket`] | making sockets; their options, set and read back; their memory and queues |
+//! | [`tcp_info`] | `TCP_INFO`, every field that this kernel has |
+//! | [`udp_batch`] | many datagrams for one call, with and without segmentation offload |
+//! | [`splice`] | bulk TCP without copying, and receiving without looking |
+//! | [`poll`] | waiting for many sockets (epoll), and for one |
+//! | [`inherit`] | listening sockets from systemd or inetd |
+//! | [`netlink`] | links, addresses, routes, neighbours, qdiscs, TCP metrics |
+//! | [`ethtool`] | drivers and their offloads |
+//! | [`netns`] | network namespaces, with root and without; two hosts joined by a link |
+//! | [`mod@proc`] | `/proc` and `/sys`: CPU time, softirqs, drops, counters, settings, limits, privileges |
+//! | [`thread`] | CPU time, waiting time and scheduling of this process's threads |
+//! | [`clock`], [`idle`] | monotonic time and precise waits; keeping CPUs awake |
+//! | [`signal`] | SIGINT, SIGTERM and SIGHUP as something to wait for |
+//! | [`errno`] | error numbers that callers tell apart |
 
 pub mod clock;
 pub mod errno;
