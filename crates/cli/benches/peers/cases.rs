@@ -1,0 +1,187 @@
+//! The benchmarks: what is sent, against whom, and what must come out.
+
+use crate::measurement::Metric;
+use crate::programs::Peer;
+
+/// What both programs of a pair do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Workload {
+    /// One TCP stream.
+    Stream { message: u64, copies: Copies },
+    /// One UDP stream; as fast as it goes without a rate.
+    Datagrams {
+        bytes: u64,
+        per_second: Option<u64>,
+        offload: bool,
+    },
+    /// One small request at a time.
+    PingPong { udp: bool, spin: bool },
+}
+
+/// Which copies between user and kernel a stream is spared. The receiver of a peer always reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Copies {
+    Both,
+    ReceiverOnly,
+    None,
+}
+
+/// One benchmark.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) workload: Workload,
+    /// `None` where linerate is measured against a fixed bound.
+    pub(crate) peer: Option<Peer>,
+    pub(crate) goals: Vec<Goal>,
+}
+
+/// A figure that is shown, and what it must be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Goal {
+    pub(crate) metric: Metric,
+    pub(crate) bound: Bound,
+}
+
+/// What a figure must be. Of ratios the median over the pairs counts, linerate's figure over the peer's; else the
+/// median over linerate's runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Bound {
+    RatioAtLeast(f64),
+    RatioAtMost(f64),
+    Below(f64),
+    Shown,
+}
+
+/// All of them, in the order in which they run.
+pub(crate) fn all() -> Vec<Case> {
+    let mut cases = copies();
+    cases.extend(zero_copy());
+    cases.extend(MESSAGES.map(small_messages));
+    cases.extend(datagrams());
+    for udp in [false, true] {
+        for spin in [false, true] {
+            cases.push(ping_pong(udp, spin));
+        }
+    }
+    cases
+}
+
+/// Bytes of the small messages.
+const MESSAGES: [u64; 6] = [32, 64, 128, 512, 1024, 2920];
+
+/// Bytes of the large ones: iperf3's default.
+const LARGE: u64 = 128 << 10;
+
+/// Payload of a datagram that fills an Ethernet frame with room for options.
+const DATAGRAM: u64 = 1448;
+
+fn copies() -> Vec<Case> {
+    let case = |peer| Case {
+        name: "copy".to_owned(),
+        workload: Workload::Stream {
+            message: LARGE,
+            copies: Copies::Both,
+        },
+        peer: Some(peer),
+        goals: vec![
+            goal(Metric::Goodput, Bound::RatioAtLeast(1.0)),
+            goal(Metric::SenderCost, Bound::RatioAtMost(1.0)),
+            goal(Metric::ReceiverCost, Bound::RatioAtMost(1.0)),
+        ],
+    };
+    vec![case(Peer::Iperf3), case(Peer::Nuttcp)]
+}
+
+fn zero_copy() -> Vec<Case> {
+    let case = |name: &str, copies, ratio| Case {
+        name: name.to_owned(),
+        workload: Workload::Stream {
+            message: LARGE,
+            copies,
+        },
+        peer: Some(Peer::Iperf3),
+        goals: vec![
+            goal(Metric::Goodput, Bound::RatioAtLeast(ratio)),
+            goal(Metric::SenderCost, Bound::Shown),
+            goal(Metric::ReceiverCost, Bound::Shown),
+        ],
+    };
+    vec![
+        case("zerocopy", Copies::ReceiverOnly, 1.2),
+        case("zerocopy-discard", Copies::None, 1.5),
+    ]
+}
+
+fn small_messages(message: u64) -> Case {
+    Case {
+        name: format!("messages-{message}"),
+        workload: Workload::Stream {
+            message,
+            copies: Copies::Both,
+        },
+        peer: Some(Peer::Iperf3),
+        goals: vec![goal(Metric::UnitsPerSecond, Bound::RatioAtLeast(1.0))],
+    }
+}
+
+fn datagrams() -> Vec<Case> {
+    let case = |name: &str, per_second, offload, peer, goals| Case {
+        name: name.to_owned(),
+        workload: Workload::Datagrams {
+            bytes: DATAGRAM,
+            per_second,
+            offload,
+        },
+        peer,
+        goals,
+    };
+    let faster = |ratio| {
+        vec![
+            goal(Metric::UnitsPerSecond, Bound::RatioAtLeast(ratio)),
+            goal(Metric::Loss, Bound::Shown),
+        ]
+    };
+    let even = || {
+        vec![
+            goal(Metric::UnitsPerSecond, Bound::Shown),
+            goal(Metric::Loss, Bound::Below(0.1)),
+            goal(Metric::GapSpread, Bound::Below(2.0)),
+        ]
+    };
+    vec![
+        case("udp-offload", None, true, Some(Peer::Iperf3), faster(12.0)),
+        case("udp-plain", None, false, Some(Peer::Iperf3), faster(1.0)),
+        case("udp-500k-offload", Some(500_000), true, None, even()),
+        case("udp-50k-plain", Some(50_000), false, None, even()),
+    ]
+}
+
+fn ping_pong(udp: bool, spin: bool) -> Case {
+    let protocol = if udp { "udp" } else { "tcp" };
+    let mode = if spin { "spin" } else { "block" };
+    Case {
+        name: format!("rr-{protocol}-{mode}"),
+        workload: Workload::PingPong { udp, spin },
+        peer: Some(Peer::Sockperf),
+        goals: vec![
+            goal(Metric::UnitsPerSecond, Bound::RatioAtLeast(1.0)),
+            goal(Metric::P50, Bound::Shown),
+            goal(Metric::P99, Bound::Shown),
+        ],
+    }
+}
+
+fn goal(metric: Metric, bound: Bound) -> Goal {
+    Goal { metric, bound }
+}
+
+impl Case {
+    /// What the filter is matched against, such as `copy/iperf3@veth`.
+    pub(crate) fn title(&self, place: &str) -> String {
+        match self.peer {
+            Some(peer) => format!("{}/{}@{place}", self.name, peer.name()),
+            None => format!("{}@{place}", self.name),
+        }
+    }
+}
