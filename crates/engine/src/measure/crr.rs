@@ -15,7 +15,7 @@ use linerate_sys::{clock, socket};
 
 use super::exchange::{LAST_CALL_NS, SPIN_NS, Tally, schedule};
 use super::flow::Side;
-use super::half::{FlowState, Shared, WorkerEnd};
+use super::shared::{FlowState, Shared, WorkerEnd};
 use super::transfer::{Mover, buffer, stopped};
 use crate::clock::now_ns;
 use crate::options;
@@ -241,8 +241,8 @@ mod tests {
     use linerate_core::units::Span;
 
     use super::*;
-    use crate::measure::exchange::ExchangeOutcome;
     use crate::measure::flow::{Flow, FlowSocket};
+    use crate::measure::outcome::ExchangeOutcome;
     use crate::measure::source::{Connect, FlowSource};
 
     const EXCHANGE: ExchangeTest = ExchangeTest {

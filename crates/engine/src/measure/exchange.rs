@@ -20,14 +20,13 @@ use linerate_core::open_loop::OpenLoop;
 use linerate_core::plan::ExchangeTest;
 
 pub(crate) use respond::respond;
-pub(crate) use tally::ExchangeOutcome;
 pub(super) use tally::Tally;
 
 use self::pipeline::Pipeline;
 use self::tcp::TcpRequests;
 use self::udp::UdpRequests;
 use super::flow::FlowSocket;
-use super::half::{FlowState, Shared, WorkerEnd};
+use super::shared::{FlowState, Shared, WorkerEnd};
 
 /// A request that is due just before the run ends may go out this long after.
 pub(super) const LAST_CALL_NS: u64 = 1_000_000;

@@ -3,68 +3,23 @@
 use std::io;
 use std::net::Shutdown;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use linerate_core::plan::{Direction, Test, Traffic};
+use linerate_core::plan::{Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind, HostFacts};
-use linerate_core::wire::message::{FlowHalf, HalfReport, Progress, UdpReceived, UdpSent};
+use linerate_core::wire::message::{FlowHalf, HalfReport, Progress};
 use linerate_sys::thread::{self as sys_thread, CpuUsage};
 
-use super::exchange::{self, ExchangeOutcome};
-use super::flow::{Counters, Flow, FlowSocket, Side, flow_direction, sends};
+use super::flow::{Flow, FlowSocket, Side};
+use super::outcome::ExchangeOutcome;
 use super::sampler::{self, Course};
+use super::shared::{FlowState, Shared, WorkerEnd};
 use super::source::FlowSource;
-use super::{crr, stream, udp, whole};
+use super::{crr, exchange, stream, udp, whole};
 use crate::clock::now_ns;
-use crate::stop::Stop;
 
-/// A flow of a running test.
-pub(crate) struct FlowState {
-    pub(crate) id: u32,
-    pub(crate) direction: Direction,
-    pub(crate) sends: bool,
-    /// `None` where connections come and go within the run.
-    pub(crate) socket: Option<FlowSocket>,
-    pub(crate) counters: Counters,
-}
-
-/// What workers, sampler and controller of a half share.
-pub(crate) struct Shared {
-    pub(crate) side: Side,
-    pub(crate) test: Test,
-    pub(crate) flows: Vec<FlowState>,
-    pub(crate) source: FlowSource,
-    pub(crate) stop: Stop,
-    pub(crate) began_ns: u64,
-    finished: AtomicBool,
-    working: AtomicU64,
-}
-
-impl Shared {
-    /// Whether no worker has anything left to do.
-    pub(crate) fn all_done(&self) -> bool {
-        self.working.load(Ordering::Acquire) == 0
-    }
-
-    pub(crate) fn counters(&self) -> Vec<&Counters> {
-        self.flows.iter().map(|flow| &flow.counters).collect()
-    }
-}
-
-/// What a worker leaves behind its counters.
-#[derive(Default)]
-pub(crate) struct WorkerEnd {
-    /// How it handed over or took its bytes.
-    pub(crate) method: &'static str,
-    pub(crate) udp_sent: Option<UdpSent>,
-    pub(crate) udp_received: Option<UdpReceived>,
-    pub(crate) exchange: Option<ExchangeOutcome>,
-    /// What ended it early, where there is an account all the same.
-    pub(crate) error: Option<io::Error>,
-}
-
+/// A worker's end and the CPU time of its thread.
 struct Worked {
     end: io::Result<WorkerEnd>,
     usage: CpuUsage,
@@ -96,24 +51,14 @@ impl Half {
         flows: Vec<Flow>,
         source: FlowSource,
     ) -> io::Result<Self> {
-        let flows = flow_states(side, test, flows);
-        let shared = Arc::new(Shared {
-            side,
-            test: test.clone(),
-            working: AtomicU64::new(flows.len() as u64),
-            flows,
-            source,
-            stop: Stop::new(),
-            began_ns: now_ns(),
-            finished: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared::new(side, test, flows, source));
         let sampler = {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
                 .name("sampler".into())
                 .spawn(move || {
                     let course = sampler::watch(&shared);
-                    shared.finished.store(true, Ordering::Release);
+                    shared.set_finished();
                     course
                 })?
         };
@@ -147,7 +92,7 @@ impl Half {
                 if !flow.counters.is_done() {
                     flow.counters.set_done(now_ns());
                 }
-                shared.working.fetch_sub(1, Ordering::AcqRel);
+                shared.worker_is_done();
                 sampler.unpark();
                 Worked {
                     end,
@@ -176,7 +121,7 @@ impl Half {
 
     /// Whether the measured time is over, or every worker is done.
     pub(crate) fn is_finished(&self) -> bool {
-        self.shared.finished.load(Ordering::Acquire)
+        self.shared.is_finished()
     }
 
     /// Whether no worker has anything left to do.
@@ -222,28 +167,6 @@ fn joined<T>(thread: JoinHandle<T>) -> T {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-fn flow_states(side: Side, test: &Test, flows: Vec<Flow>) -> Vec<FlowState> {
-    let mut sockets: Vec<Option<FlowSocket>> = (0..test.flows()).map(|_| None).collect();
-    for flow in flows {
-        if let Some(slot) = sockets.get_mut(flow.id as usize) {
-            *slot = Some(flow.socket);
-        }
-    }
-    (0..)
-        .zip(sockets)
-        .map(|(id, socket)| {
-            let direction = flow_direction(test, id);
-            FlowState {
-                id,
-                direction,
-                sends: sends(side, direction),
-                socket,
-                counters: Counters::default(),
-            }
-        })
-        .collect()
 }
 
 /// Runs the worker that the test, the side and the socket ask for.
@@ -373,22 +296,5 @@ fn flow_half(
         corrupted_bytes: (verified && !flow.sends).then(|| flow.counters.corrupted()),
         thread_percent: 0.0,
         method: Some(end.method.to_owned()).filter(|method| !method.is_empty()),
-    }
-}
-
-#[cfg(test)]
-impl Shared {
-    /// A half without threads, for a test that calls the worker of its one flow itself.
-    pub(crate) fn alone(side: Side, test: &Test, source: FlowSource) -> Self {
-        Self {
-            side,
-            test: test.clone(),
-            flows: flow_states(side, test, Vec::new()),
-            source,
-            stop: Stop::new(),
-            began_ns: now_ns(),
-            finished: AtomicBool::new(false),
-            working: AtomicU64::new(1),
-        }
     }
 }

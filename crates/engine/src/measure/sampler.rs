@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use linerate_core::plan::Extent;
 
-use super::half::Shared;
 use super::meter::Meter;
+use super::shared::Shared;
 use super::tcp::TcpProbe;
 use crate::clock::now_ns;
 

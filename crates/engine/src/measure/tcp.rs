@@ -7,8 +7,8 @@ use linerate_sys::socket;
 use linerate_sys::tcp_info::TcpInfo;
 
 use super::flow::FlowSocket;
-use super::half::FlowState;
 use super::sampler::keep_every_second;
+use super::shared::FlowState;
 use super::window::WindowKeeper;
 
 /// A reading of a sender, with what `TCP_INFO` does not have.

@@ -19,7 +19,7 @@ use linerate_sys::clock::sleep_until;
 use linerate_sys::socket;
 use linerate_sys::udp_batch::{BatchReceiver, BatchSender, Offload};
 
-use super::half::{FlowState, Shared, WorkerEnd};
+use super::shared::{FlowState, Shared, WorkerEnd};
 use crate::clock::now_ns;
 
 /// Datagrams of an unpaced call: two to three full offload frames, or one sendmmsg.

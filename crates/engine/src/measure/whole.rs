@@ -8,7 +8,7 @@ use std::time::Duration;
 use linerate_core::plan::StreamTest;
 
 use super::flow::Side;
-use super::half::{FlowState, Shared, WorkerEnd};
+use super::shared::{FlowState, Shared, WorkerEnd};
 use super::stream::{self, Job};
 use super::transfer::Mover;
 use crate::clock::now_ns;

@@ -9,7 +9,7 @@ use super::tag::{SLICE, Tag};
 use super::udp::is_passing;
 use crate::clock::now_ns;
 use crate::measure::flow::{Counters, FlowSocket};
-use crate::measure::half::{FlowState, Shared, WorkerEnd};
+use crate::measure::shared::{FlowState, Shared, WorkerEnd};
 use crate::measure::transfer::{Mover, PIECE, buffer};
 use crate::stop::Stop;
 

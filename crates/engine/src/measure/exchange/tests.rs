@@ -12,6 +12,7 @@ use linerate_core::units::Span;
 
 use super::*;
 use crate::measure::flow::Side;
+use crate::measure::outcome::ExchangeOutcome;
 use crate::measure::source::FlowSource;
 
 const CLOSED: ExchangeTest = ExchangeTest {

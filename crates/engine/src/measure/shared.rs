@@ -1,0 +1,116 @@
+//! What the workers, the sampler and the controller of a half share.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use linerate_core::plan::{Direction, Test};
+use linerate_core::wire::message::{UdpReceived, UdpSent};
+
+use super::flow::{Counters, Flow, FlowSocket, Side, flow_direction, sends};
+use super::outcome::ExchangeOutcome;
+use super::source::FlowSource;
+use crate::clock::now_ns;
+use crate::stop::Stop;
+
+/// A flow of a running test.
+pub(crate) struct FlowState {
+    pub(crate) id: u32,
+    pub(crate) direction: Direction,
+    pub(crate) sends: bool,
+    /// `None` where connections come and go within the run.
+    pub(crate) socket: Option<FlowSocket>,
+    pub(crate) counters: Counters,
+}
+
+/// What workers, sampler and controller of a half share.
+pub(crate) struct Shared {
+    pub(crate) side: Side,
+    pub(crate) test: Test,
+    pub(crate) flows: Vec<FlowState>,
+    pub(crate) source: FlowSource,
+    pub(crate) stop: Stop,
+    pub(crate) began_ns: u64,
+    finished: AtomicBool,
+    working: AtomicU64,
+}
+
+impl Shared {
+    /// The state of a half that begins now; `flows` are the sockets that are bound already.
+    pub(crate) fn new(side: Side, test: &Test, flows: Vec<Flow>, source: FlowSource) -> Self {
+        let flows = flow_states(side, test, flows);
+        Self {
+            side,
+            test: test.clone(),
+            working: AtomicU64::new(flows.len() as u64),
+            flows,
+            source,
+            stop: Stop::new(),
+            began_ns: now_ns(),
+            finished: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the measured time is over, or every worker is done.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_finished(&self) {
+        self.finished.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn worker_is_done(&self) {
+        self.working.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether no worker has anything left to do.
+    pub(crate) fn all_done(&self) -> bool {
+        self.working.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn counters(&self) -> Vec<&Counters> {
+        self.flows.iter().map(|flow| &flow.counters).collect()
+    }
+}
+
+/// What a worker leaves behind its counters.
+#[derive(Default)]
+pub(crate) struct WorkerEnd {
+    /// How it handed over or took its bytes.
+    pub(crate) method: &'static str,
+    pub(crate) udp_sent: Option<UdpSent>,
+    pub(crate) udp_received: Option<UdpReceived>,
+    pub(crate) exchange: Option<ExchangeOutcome>,
+    /// What ended it early, where there is an account all the same.
+    pub(crate) error: Option<io::Error>,
+}
+
+fn flow_states(side: Side, test: &Test, flows: Vec<Flow>) -> Vec<FlowState> {
+    let mut sockets: Vec<Option<FlowSocket>> = (0..test.flows()).map(|_| None).collect();
+    for flow in flows {
+        if let Some(slot) = sockets.get_mut(flow.id as usize) {
+            *slot = Some(flow.socket);
+        }
+    }
+    (0..)
+        .zip(sockets)
+        .map(|(id, socket)| {
+            let direction = flow_direction(test, id);
+            FlowState {
+                id,
+                direction,
+                sends: sends(side, direction),
+                socket,
+                counters: Counters::default(),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+impl Shared {
+    /// A half without threads, for a test that calls the worker of its one flow itself.
+    pub(crate) fn alone(side: Side, test: &Test, source: FlowSource) -> Self {
+        Self::new(side, test, Vec::new(), source)
+    }
+}
