@@ -41,6 +41,10 @@ impl FlowSource {
         while !stop.is_requested() {
             // Workers wait in turn: the one that holds the lock takes the next connection.
             let arrivals = arrivals.lock().ok()?;
+            // Of many workers the last has waited for all the others: not for a slice each once it is over.
+            if stop.is_requested() {
+                return None;
+            }
             match arrivals.recv_timeout(SLICE) {
                 Ok(Flow {
                     socket: FlowSocket::Tcp(stream),

@@ -270,7 +270,11 @@ pub(crate) fn receive(
         flow.counters.touch(arrived);
         if let Some(pacer) = &mut pacer {
             pacer.sent(receiver.bytes - before, arrived);
-            sleep_until(pacer.due_ns(), Duration::ZERO);
+            // A slow reader sleeps for minutes, and still ends with its session.
+            while !shared.stop.is_requested() && now_ns() < pacer.due_ns() {
+                let slice = now_ns() + nanos(TIMEOUT);
+                sleep_until(pacer.due_ns().min(slice), Duration::ZERO);
+            }
             flow.counters.add_paced_ns(now_ns() - arrived);
         }
     }

@@ -12,7 +12,7 @@ use linerate_core::units::BitRate;
 use linerate_core::wire::{DatagramHeader, KNOCK_BYTES, Knock, KnockKind, Phase, Token};
 
 use crate::bench::{Bench, SOON, stream};
-use crate::stranger::{Stage, Stranger};
+use crate::stranger::{Leave, Stage, Stranger, frame};
 
 fn datagrams() -> Test {
     let mut test = Test {
@@ -144,4 +144,40 @@ fn a_strangers_datagrams_are_in_no_figure() {
     assert_eq!((udp.malformed, udp.duplicated), (0, 0));
     assert!(udp.received <= udp.sent, "{udp:?}");
     bench.assert_clean_within(SOON, "a UDP flood");
+}
+
+#[test]
+fn a_slow_reader_of_datagrams_ends_with_its_client() {
+    let bench = Bench::start();
+    let mut test = Test {
+        streams: 1,
+        ..datagrams()
+    };
+    if let Traffic::Stream(stream) = &mut test.traffic {
+        // One datagram takes 100 s to be read.
+        stream.read_rate_bps = Some(BitRate(80));
+    }
+    let mut stranger = Stranger::at(bench.address, &test, Stage::Opened);
+    let socket = socket("127.0.0.1:0", bench.address);
+    let ask = Knock {
+        kind: KnockKind::Ask,
+        token: stranger.token,
+        flow: 0,
+        cookie: 0,
+    };
+    let challenge = answer(&socket, &ask.encode(), SOON).expect("a challenge");
+    let prove = Knock {
+        kind: KnockKind::Answer,
+        ..challenge
+    };
+    answer(&socket, &prove.encode(), SOON).expect("a welcome");
+    assert_eq!(stranger.event(), ClientEvent::Ready);
+    stranger.write(&frame(br#"{"say":"begin"}"#));
+    for _ in 0..10 {
+        socket.send(&[0; 1000]).unwrap();
+        thread::sleep(Duration::from_millis(50));
+    }
+    stranger.leave(Leave::Close);
+    drop(socket);
+    bench.assert_clean_within(SOON, "a slow reader");
 }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use linerate_core::plan::{Closer, Direction, ExchangeTest, Protocol, Test, Traffic};
 use linerate_core::record::Status;
 use linerate_core::session::ClientEvent;
-use linerate_core::wire::message::RefusalReason;
+use linerate_core::wire::message::{Limits, RefusalReason};
 use linerate_core::wire::{HELLO_BYTES, Hello, HelloKind, Token};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, SOON, stream};
+use crate::bench::{Bench, SOON, limits, stream};
 use crate::stranger::{Leave, STAGES, Stage, Stranger, data_connection, frame, is_closed, refusal};
 
 fn control_hello() -> [u8; HELLO_BYTES] {
@@ -356,4 +356,26 @@ fn a_flood_of_messages_does_not_hold_up_others() {
     bench.assert_serves();
     stranger.leave(Leave::Close);
     bench.assert_clean_within(SOON, "a flood");
+}
+
+#[test]
+fn many_flows_that_wait_for_connections_end_together() {
+    let bench = Bench::with(
+        Limits {
+            streams: 256,
+            ..limits()
+        },
+        None,
+    );
+    let test = Test {
+        streams: 128,
+        direction: Direction::Both,
+        ..whole()
+    };
+    let mut stranger = Stranger::at(bench.address, &test, Stage::Opened);
+    assert_eq!(stranger.event(), ClientEvent::Ready);
+    stranger.write(&frame(br#"{"say":"begin"}"#));
+    thread::sleep(Duration::from_millis(300));
+    stranger.leave(Leave::Close);
+    bench.assert_clean_within(SOON, "256 flows");
 }
