@@ -104,7 +104,7 @@ impl Client {
     pub fn connect(target: Target, stop: Stop) -> Result<Self, MeasureError> {
         let (stream, peer, connect_time) = connect_first(&target, &stop)?;
         let socket =
-            ControlSocket::new(stream).map_err(|source| MeasureError::Connect { peer, source })?;
+            ControlSocket::new(stream).map_err(|reason| MeasureError::Connect { peer, reason })?;
         let session = Session::new(now(), env!("CARGO_PKG_VERSION"), target.key.as_ref());
         let mut client = Self {
             target,
@@ -241,10 +241,10 @@ impl Client {
         }
     }
 
-    fn session_error(&self, source: SessionError) -> MeasureError {
+    fn session_error(&self, reason: SessionError) -> MeasureError {
         MeasureError::Session {
             peer: self.peer,
-            source,
+            reason,
         }
     }
 
@@ -269,9 +269,9 @@ impl Client {
                 if self.stop.is_requested() {
                     return Err(MeasureError::Interrupted);
                 }
-                let stream = stream.map_err(|source| MeasureError::Connect {
+                let stream = stream.map_err(|reason| MeasureError::Connect {
                     peer: self.peer,
-                    source,
+                    reason,
                 })?;
                 flows.push(Flow {
                     id,
@@ -319,9 +319,9 @@ impl Client {
         let mut knocking = Vec::with_capacity(test.flows() as usize);
         for id in 0..test.flows() {
             let sends = sends(Side::Client, flow_direction(test, id));
-            let socket = self.udp_socket().map_err(|source| MeasureError::Connect {
+            let socket = self.udp_socket().map_err(|reason| MeasureError::Connect {
                 peer: self.peer,
-                source,
+                reason,
             })?;
             options::apply_udp(&socket, &test.options, sends)?;
             knocking.push((id, socket, KnockKind::Ask, 0));
@@ -597,7 +597,7 @@ fn connect_first(
         match connected {
             Ok(stream) => return Ok((stream, peer, now() - began)),
             Err(_) if stop.is_requested() => return Err(MeasureError::Interrupted),
-            Err(source) => last = Some(MeasureError::Connect { peer, source }),
+            Err(reason) => last = Some(MeasureError::Connect { peer, reason }),
         }
     }
     Err(last.unwrap_or_else(|| MeasureError::UnknownHost {

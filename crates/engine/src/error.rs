@@ -38,20 +38,20 @@ pub enum MeasureError {
         family: &'static str,
     },
     /// The endpoint could not be connected to.
-    #[error("{peer}: {}", connect_words(source))]
+    #[error("{peer}: {}", connect_words(reason))]
     Connect {
         /// Address and port.
         peer: SocketAddr,
-        /// From the kernel.
-        source: io::Error,
+        /// From the kernel. Not a `source`: the message has said it, in plain words.
+        reason: io::Error,
     },
     /// The control session failed.
-    #[error("{peer}: {source}")]
+    #[error("{peer}: {reason}")]
     Session {
         /// Address and port.
         peer: SocketAddr,
-        /// Why.
-        source: SessionError,
+        /// Why. Not a `source`: the message has said it.
+        reason: SessionError,
     },
     /// The endpoint refused this test.
     #[error("{peer} refuses: {}", refusal.message)]
@@ -100,7 +100,7 @@ impl MeasureError {
     pub fn is_busy(&self) -> bool {
         matches!(
             self,
-            Self::Session { source: SessionError::Refused(refusal), .. }
+            Self::Session { reason: SessionError::Refused(refusal), .. }
                 if refusal.reason == RefusalReason::Busy
         )
     }
