@@ -16,6 +16,10 @@
 //! | [`gate`] | `--fail-below` |
 //! | [`failure`] | errors and their exit status |
 
+#[allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "its comments are help texts, in which [v6]:port is no link"
+)]
 mod args;
 mod commands;
 mod document;
