@@ -1,6 +1,6 @@
 //! A plan run to its end: every size, every repeat, on one session.
 
-use linerate_core::plan::{Direction, MAX_REPEATS, Plan, Repeats, Test, Traffic};
+use linerate_core::plan::{Direction, MAX_REPEATS, Plan, Protocol, Repeats, Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind, Interval, Record, SizeFigure};
 use linerate_core::stats::{Figure, Precision, figure, precision_reached};
 use linerate_core::units::ByteCount;
@@ -109,16 +109,18 @@ fn wants_more(repeats: Repeats, samples: &[f64]) -> bool {
 }
 
 fn title(plan: &Plan, test: &Test, done: usize) -> String {
-    let size = match &test.traffic {
-        Traffic::Stream(stream) => stream.message_bytes,
-        Traffic::Rr(exchange) | Traffic::Crr(exchange) => exchange.request_bytes,
+    let (size, what) = match (&test.traffic, test.protocol) {
+        (Traffic::Stream(stream), Protocol::Udp) => (stream.message_bytes, "datagrams"),
+        (Traffic::Stream(stream), _) => (stream.message_bytes, "messages"),
+        (Traffic::Rr(exchange) | Traffic::Crr(exchange), _) => (exchange.request_bytes, "requests"),
     };
+    let size = ByteCount(size);
     let of = match plan.repeats {
-        Repeats::Times(1) => return format!("{} messages", ByteCount(size)),
+        Repeats::Times(1) => return format!("{size} {what}"),
         Repeats::Times(times) => format!("of {times}"),
         Repeats::Precision(percent) => format!("until ±{percent}"),
     };
-    format!("{} messages, run {} {of}", ByteCount(size), done + 1)
+    format!("{size} {what}, run {} {of}", done + 1)
 }
 
 /// The headline of a record and its name.

@@ -64,7 +64,7 @@ pub fn check(
             result.0.caveats.push(Caveat::new(
                 CaveatKind::LocalPath,
                 "no HOST was given: both ends ran on this host and the path is its loopback",
-                "run `linerate serve` on another host, then: linerate check HOST",
+                "run `linerate serve` on another host, then: linerate check HOST (or here, to try the commands above)",
             ));
             Ok(result)
         }
@@ -399,7 +399,7 @@ impl OwnEndpoint {
 
     fn target(&self) -> Target {
         Target {
-            name: "loopback".to_owned(),
+            name: "localhost".to_owned(),
             addresses: vec![self.address],
             source: None,
             device: None,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use linerate_core::session::SessionError;
 use linerate_core::wire::message::{Refusal, RefusalReason};
+use linerate_sys::socket::OptionError;
 use thiserror::Error;
 
 /// Which exit status an error deserves.
@@ -71,7 +72,7 @@ pub enum MeasureError {
     },
     /// A socket option did not take.
     #[error(transparent)]
-    Option(#[from] linerate_sys::socket::OptionError),
+    Option(#[from] OptionError),
     /// Stopped by the user.
     #[error("interrupted")]
     Interrupted,
@@ -82,6 +83,15 @@ impl MeasureError {
     pub(crate) fn host(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Host { what, source }
+    }
+
+    /// A connection that failed, or a socket option of it that did not take: one is the path's fault, the
+    /// other this host's.
+    pub(crate) fn connect(peer: SocketAddr) -> impl FnOnce(io::Error) -> Self {
+        move |reason| match reason.downcast::<OptionError>() {
+            Ok(option) => Self::Option(option),
+            Err(reason) => Self::Connect { peer, reason },
+        }
     }
 
     /// Which exit status it deserves.

@@ -54,7 +54,7 @@ const OFFLOADS: [Offload; 8] = [
 ];
 
 /// This host, with the interface by which `peer` is reached. What cannot be read is left out.
-pub fn facts(peer: Option<IpAddr>) -> HostFacts {
+pub(crate) fn facts(peer: Option<IpAddr>) -> HostFacts {
     let sysctls: BTreeMap<String, String> = SYSCTLS
         .iter()
         .filter_map(|key| Some(((*key).to_owned(), sysctl::read(key).ok()?)))

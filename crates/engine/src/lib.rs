@@ -31,7 +31,7 @@ mod clock;
 mod control;
 mod endpoint;
 mod error;
-pub mod host;
+mod host;
 mod measure;
 mod options;
 mod path;

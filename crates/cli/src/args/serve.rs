@@ -39,7 +39,7 @@ pub(crate) struct ListenOptions {
     /// Only IPv6
     #[arg(short = '6')]
     pub(crate) ipv6: bool,
-    /// Take the client's connection, or a listening socket, from standard input
+    /// Take a listening socket from standard input (inetd with wait) or systemd
     #[arg(long, conflicts_with_all = ["port", "bind", "ipv4", "ipv6", "json_stream"])]
     pub(crate) inetd: bool,
     /// Exit after one client

@@ -51,7 +51,6 @@ pub(super) struct Door {
     next_number: u64,
     context: Arc<Context>,
     one_off: bool,
-    served: u32,
     stop: Stop,
 }
 
@@ -87,11 +86,11 @@ impl Door {
                 limits: endpoint.options.limits,
                 key: endpoint.options.key,
                 active: AtomicU32::new(0),
+                served: AtomicU32::new(0),
                 log,
                 stop: stop.clone(),
             }),
             one_off: endpoint.options.one_off,
-            served: 0,
             stop,
         })
     }
@@ -109,7 +108,9 @@ impl Door {
     }
 
     fn is_over(&self) -> bool {
-        self.one_off && self.served > 0 && self.context.active.load(Ordering::Acquire) == 0
+        self.one_off
+            && self.context.served.load(Ordering::Acquire) > 0
+            && self.context.active.load(Ordering::Acquire) == 0
     }
 
     /// Sessions see the stop flag themselves; this only gives them the time.
@@ -231,7 +232,6 @@ impl Door {
             self.refuse(number, pending, RefusalReason::Busy, message);
             return;
         }
-        self.served += 1;
         self.context.active.fetch_add(1, Ordering::AcqRel);
         let context = Arc::clone(&self.context);
         let peer = pending.peer;

@@ -7,6 +7,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use linerate_core::plan::{Protocol, Test, Traffic};
+use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::{Server, ServerEvent};
 use linerate_core::units::BitRate;
 use linerate_core::wire::message::{Limits, RefusalReason, Welcome};
@@ -29,13 +30,14 @@ pub(super) struct Context {
     pub(super) limits: Limits,
     pub(super) key: Option<Key>,
     pub(super) active: AtomicU32,
+    /// Clients that were admitted and asked for something.
+    pub(super) served: AtomicU32,
     pub(super) log: Box<dyn Fn(ServeEvent) + Send + Sync>,
     pub(super) stop: Stop,
 }
 
 /// How often a session that waits for flows or runs a test looks at them.
 const TICK: Duration = Duration::from_millis(2);
-const RUNNING_TICK: Duration = Duration::from_millis(20);
 /// Longest wait without looking at the stop flag.
 const IDLE_TICK: Duration = Duration::from_millis(100);
 /// Between two reports of progress.
@@ -176,10 +178,10 @@ impl Session<'_> {
     }
 
     fn patience(&self) -> Duration {
-        let tick = match self.stage {
+        let tick = match &self.stage {
             Stage::Idle | Stage::Bound { .. } => IDLE_TICK,
             Stage::Binding { .. } => TICK,
-            Stage::Running { .. } => RUNNING_TICK,
+            Stage::Running { half, .. } => half.patience(),
         };
         match self.server.poll_timeout() {
             Some(at) => at.saturating_sub(now()).min(tick),
@@ -190,6 +192,7 @@ impl Session<'_> {
     fn open(&mut self, test: Box<Test>) {
         if !self.told {
             self.told = true;
+            self.context.served.fetch_add(1, Ordering::AcqRel);
             (self.context.log)(ServeEvent::Connected { peer: self.peer });
         }
         let test = match self.within_rate(test) {
@@ -319,7 +322,10 @@ impl Session<'_> {
         let facts = host::facts(Some(self.peer.ip()));
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Running { half, .. } => {
-                let HalfEnd { report, .. } = half.stop(facts);
+                let HalfEnd { mut report, .. } = half.stop(facts);
+                report
+                    .caveats
+                    .extend(self.context.limits.rate_bps.map(owners_limit));
                 (self.context.log)(ServeEvent::Tested {
                     peer: self.peer,
                     summary: words::summary(&report),
@@ -335,6 +341,18 @@ impl Session<'_> {
             }
         }
     }
+}
+
+/// What the client's record says of a rate that the owner has set.
+fn owners_limit(rate_bps: u64) -> Caveat {
+    Caveat::new(
+        CaveatKind::SettingNotTaken,
+        format!(
+            "the endpoint's owner allows {} in all: it paces and reads no faster",
+            BitRate(rate_bps)
+        ),
+        "on that host: linerate serve with another --max-rate, or without",
+    )
 }
 
 /// Whether the test's connections are made within the run.

@@ -124,6 +124,21 @@ impl Half {
         self.shared.is_finished()
     }
 
+    /// How long to look away. The peer's word wakes whoever waits for it; in the middle of a run that has a
+    /// time, every other wake-up only takes a CPU from a worker.
+    pub(crate) fn patience(&self) -> Duration {
+        const SHORT: Duration = Duration::from_millis(5);
+        const USUAL: Duration = Duration::from_millis(20);
+        const LONG: Duration = Duration::from_millis(100);
+        let elapsed = Duration::from_nanos(now_ns() - self.shared.began_ns);
+        match self.shared.test.seconds() {
+            Some(seconds) => Duration::from_secs_f64(seconds)
+                .saturating_sub(elapsed)
+                .clamp(SHORT, LONG),
+            None => USUAL,
+        }
+    }
+
     /// Whether no worker has anything left to do.
     pub(crate) fn all_done(&self) -> bool {
         self.shared.all_done()

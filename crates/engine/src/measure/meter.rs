@@ -49,6 +49,9 @@ const COUNTERS: [&str; 34] = [
     "IpReasmFails",
 ];
 
+/// Below this a thread's own account of its whole life is nearer to the truth than two readings of it.
+const SHORT: Duration = Duration::from_millis(100);
+
 /// A worker thread that is looked at from the sampler's.
 struct ThreadMeter {
     reader: Option<SchedTimesReader>,
@@ -140,7 +143,16 @@ impl Meter {
             .iter()
             .map(|thread| thread.end.since(&thread.begin))
             .collect();
-        let on_cpu: Duration = passed.iter().map(|times| times.on_cpu).sum();
+        let sampled: Duration = passed.iter().map(|times| times.on_cpu).sum();
+        let on_cpu = if wall < SHORT {
+            // The kernel brings another thread's figures up to date at its tick only.
+            whole_life
+                .iter()
+                .map(|usage| usage.user + usage.system)
+                .sum()
+        } else {
+            sampled
+        };
         let mut report = EndReport {
             cpu_seconds: split(on_cpu, whole_life),
             ..EndReport::default()

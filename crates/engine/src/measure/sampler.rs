@@ -19,8 +19,8 @@ const STEP: Duration = Duration::from_millis(100);
 pub(crate) const MAX_STEPS: usize = 1000;
 /// Between two looks in the warm-up at what is to be held.
 const SETTLE_NS: u64 = 5_000_000;
-/// Longest sleep without looking at the stop flag.
-const SLICE_NS: u64 = 20_000_000;
+/// Longest sleep. Whoever asks to stop wakes the sampler; each wake-up of its own takes a CPU from a worker.
+const SLICE_NS: u64 = 500_000_000;
 
 /// Totals of a flow, cumulative, so that dropping entries merges their neighbours.
 #[derive(Debug, Clone, Default)]
@@ -112,7 +112,7 @@ fn sleep_until(at_ns: u64, shared: &Shared) -> bool {
         if now >= at_ns || shared.all_done() {
             return true;
         }
-        // A worker that ends wakes the sampler, so that a short transfer is not rounded up to a slice.
+        // A worker that ends wakes the sampler, too.
         thread::park_timeout(Duration::from_nanos((at_ns - now).min(SLICE_NS)));
     }
 }

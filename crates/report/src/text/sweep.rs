@@ -59,7 +59,14 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
     if runs == sizes {
         format!("{runs} runs{stopped}")
     } else {
-        format!("{sizes} sizes, {runs} runs{stopped}; of each size its median run")
+        {
+            let sizes = if sizes == 1 {
+                "1 size".to_owned()
+            } else {
+                format!("{sizes} sizes")
+            };
+            format!("{sizes}, {runs} runs{stopped}; of each size its median run")
+        }
     }
 }
 
@@ -102,7 +109,7 @@ fn row_caveats(rows: &[Record]) -> Vec<Caveat> {
     for first in &mut firsts {
         let has = |row: &&Record| row.caveats.iter().any(|caveat| caveat.kind == first.kind);
         let runs = rows.iter().filter(has).count();
-        first.message = format!("{} (One of {runs} runs with this.)", first.message);
+        first.message = format!("{} (in {runs} of {} runs)", first.message, rows.len());
     }
     firsts
 }

@@ -1,8 +1,9 @@
 //! A client of an endpoint: one control session, any number of tests on it.
 
-use std::io::{ErrorKind, IoSlice, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+mod flows;
+mod knock;
+
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use linerate_core::ceilings;
@@ -10,19 +11,17 @@ use linerate_core::plan::{Direction, Extent, Family, Protocol, Test, Traffic};
 use linerate_core::record::{ExchangeTotals, Record, Run as HalfRuns, Status};
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
 use linerate_core::wire::message::{HalfReport, Progress, Refusal, RefusalReason, Welcome};
-use linerate_core::wire::{Hello, HelloKind, KNOCK_BYTES, Key, Knock, KnockKind, Token};
+use linerate_core::wire::{Key, Token};
 use linerate_sys::clock::format_rfc3339;
-use linerate_sys::poll::{Interest, wait_readable, wait_ready};
-use linerate_sys::socket::{self, Connecting, Mptcp};
 
+use self::flows::connect_first;
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
-use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
+use crate::measure::flow::Side;
 use crate::measure::half::{Half, HalfEnd};
-use crate::measure::source::FlowSource;
 use crate::stop::Stop;
-use crate::{host, options, words};
+use crate::{host, words};
 
 /// Where the endpoint is and how to reach it.
 #[derive(Debug, Clone)]
@@ -93,8 +92,6 @@ const LAST_ANSWERS: Duration = Duration::from_secs(2);
 const LAST_REPORT: Duration = Duration::from_secs(1);
 /// Longest reading of what the endpoint said before it hung up.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Between two tries of a UDP challenge.
-const KNOCK_AGAIN: Duration = Duration::from_millis(200);
 
 impl Client {
     /// Connects to the first address that answers and greets the endpoint.
@@ -103,8 +100,7 @@ impl Client {
     /// Refused, unreachable, timed out; not linerate, busy, wrong version, wrong key; interrupted.
     pub fn connect(target: Target, stop: Stop) -> Result<Self, MeasureError> {
         let (stream, peer, connect_time) = connect_first(&target, &stop)?;
-        let socket =
-            ControlSocket::new(stream).map_err(|reason| MeasureError::Connect { peer, reason })?;
+        let socket = ControlSocket::new(stream).map_err(MeasureError::connect(peer))?;
         let session = Session::new(now(), env!("CARGO_PKG_VERSION"), target.key.as_ref());
         let mut client = Self {
             target,
@@ -248,145 +244,6 @@ impl Client {
         }
     }
 
-    /// Connects the flows of a test and waits until the endpoint has them all.
-    fn connect_flows(&mut self, test: &Test) -> Result<(Vec<Flow>, FlowSource), MeasureError> {
-        let comes_and_goes = match &test.traffic {
-            Traffic::Stream(stream) => stream.whole,
-            Traffic::Rr(_) => false,
-            Traffic::Crr(_) => true,
-        };
-        if comes_and_goes {
-            self.await_ready()?;
-            return Ok((Vec::new(), FlowSource::Connect(self.connector(test))));
-        }
-        let mut flows = Vec::with_capacity(test.flows() as usize);
-        if test.protocol == Protocol::Udp {
-            flows = self.knock(test)?;
-        } else {
-            let connector = self.connector(test);
-            for id in 0..test.flows() {
-                let stream = connector(id, &[]);
-                if self.stop.is_requested() {
-                    return Err(MeasureError::Interrupted);
-                }
-                let stream = stream.map_err(|reason| MeasureError::Connect {
-                    peer: self.peer,
-                    reason,
-                })?;
-                flows.push(Flow {
-                    id,
-                    socket: FlowSocket::Tcp(stream),
-                });
-            }
-            self.await_ready()?;
-        }
-        Ok((flows, FlowSource::Bound))
-    }
-
-    fn await_ready(&mut self) -> Result<(), MeasureError> {
-        match self.next_event()? {
-            ClientEvent::Ready => Ok(()),
-            _ => Err(self.session_error(SessionError::OutOfTurn("instead of being ready"))),
-        }
-    }
-
-    /// Makes a data connection: options set before the SYN, the hello sent after it.
-    fn connector(&self, test: &Test) -> Box<crate::measure::source::Connect> {
-        let (peer, token, test) = (self.peer, self.token, test.clone());
-        let target = self.target.clone();
-        let (stop, run_over) = (self.stop.clone(), self.run_over.clone());
-        Box::new(move |flow, first| {
-            let mptcp = match test.protocol {
-                Protocol::Mptcp => Mptcp::On,
-                Protocol::Tcp | Protocol::Udp => Mptcp::Off,
-            };
-            let sends = sends(Side::Client, flow_direction(&test, flow));
-            let socket = socket::tcp_socket(peer, target.source, mptcp)?;
-            prepare(&socket, &target)?;
-            options::apply_tcp(&socket, &test.options, Side::Client, sends)
-                .map_err(std::io::Error::other)?;
-            let stream = connect_unless(socket, peer, target.connect_timeout, || {
-                stop.is_requested() || run_over.is_requested()
-            })?;
-            let hello = Hello::new(HelloKind::Data { token, flow });
-            send_together(&stream, &hello.encode(), first)?;
-            Ok(stream)
-        })
-    }
-
-    /// Makes the UDP flows: each proves its address, then the endpoint binds it.
-    fn knock(&mut self, test: &Test) -> Result<Vec<Flow>, MeasureError> {
-        let mut knocking = Vec::with_capacity(test.flows() as usize);
-        for id in 0..test.flows() {
-            let sends = sends(Side::Client, flow_direction(test, id));
-            let socket = self.udp_socket().map_err(|reason| MeasureError::Connect {
-                peer: self.peer,
-                reason,
-            })?;
-            options::apply_udp(&socket, &test.options, sends)?;
-            knocking.push((id, socket, KnockKind::Ask, 0));
-        }
-        // The endpoint's word on the control connection counts even if its datagram was lost.
-        loop {
-            for (flow, socket, kind, cookie) in &knocking {
-                let knock = Knock {
-                    kind: *kind,
-                    token: self.token,
-                    flow: *flow,
-                    cookie: *cookie,
-                };
-                if *kind != KnockKind::Welcome {
-                    // Lost like any datagram, or answered by ICMP: asked again until the deadline.
-                    let _ = socket.send(&knock.encode());
-                }
-            }
-            let again = now() + KNOCK_AGAIN;
-            while now() < again {
-                for (_, socket, kind, cookie) in &mut knocking {
-                    take_answer(socket, kind, cookie);
-                }
-                self.pump(Duration::from_millis(1));
-                match self.session.poll_event() {
-                    Some(ClientEvent::Ready) => {
-                        let flows = knocking.into_iter();
-                        return Ok(flows
-                            .map(|(id, socket, ..)| Flow {
-                                id,
-                                socket: FlowSocket::Udp(socket),
-                            })
-                            .collect());
-                    }
-                    Some(ClientEvent::Failed(error)) => return Err(self.session_error(error)),
-                    _ if self.stop.is_requested() => return Err(MeasureError::Interrupted),
-                    _ => {}
-                }
-                if knocking
-                    .iter()
-                    .any(|(_, _, kind, _)| *kind == KnockKind::Answer)
-                {
-                    // A challenge is answered at once.
-                    break;
-                }
-            }
-        }
-    }
-
-    fn udp_socket(&self) -> std::io::Result<UdpSocket> {
-        let any: SocketAddr = if self.peer.is_ipv6() {
-            ([0u16; 8], 0).into()
-        } else {
-            ([0u8; 4], 0).into()
-        };
-        let local = self
-            .target
-            .source
-            .map_or(any, |source| SocketAddr::new(source, 0));
-        let socket = socket::udp_socket(local, None, false)?;
-        prepare(&socket, &self.target)?;
-        socket.connect(self.peer)?;
-        Ok(socket)
-    }
-
     /// Stays with a running test until it is over at both ends.
     fn watch(
         &mut self,
@@ -401,7 +258,7 @@ impl Client {
         let mut remote = Remote::default();
         let mut over_since = None;
         loop {
-            self.pump(TICK);
+            self.pump(half.patience());
             while let Some(event) = self.session.poll_event() {
                 match event {
                     // A count that goes down is none: what was received stays received.
@@ -548,90 +405,6 @@ fn is_over(test: &Test, half: &Half, remote: &Remote) -> bool {
         _ => true,
     };
     half.is_finished() && (remote.finished || !waits_for_remote)
-}
-
-/// Sends both in one call, so that they leave in one segment if they fit it.
-fn send_together(mut stream: &TcpStream, hello: &[u8], first: &[u8]) -> std::io::Result<()> {
-    let sent = stream.write_vectored(&[IoSlice::new(hello), IoSlice::new(first)])?;
-    stream.write_all(&hello[sent.min(hello.len())..])?;
-    stream.write_all(&first[sent.saturating_sub(hello.len())..])
-}
-
-fn take_answer(socket: &UdpSocket, kind: &mut KnockKind, cookie: &mut u64) {
-    let mut bytes = [0; KNOCK_BYTES + 1];
-    if !wait_readable(socket, Duration::ZERO).unwrap_or(false) {
-        return;
-    }
-    let Ok(n) = socket.recv(&mut bytes) else {
-        return;
-    };
-    match Knock::decode(&bytes[..n]) {
-        Some(knock) if knock.kind == KnockKind::Challenge => {
-            *kind = KnockKind::Answer;
-            *cookie = knock.cookie;
-        }
-        Some(knock) if knock.kind == KnockKind::Welcome => *kind = KnockKind::Welcome,
-        _ => {}
-    }
-}
-
-fn prepare(socket: &impl AsFd, target: &Target) -> std::io::Result<()> {
-    match &target.device {
-        Some(device) => socket::bind_device(socket, device).map_err(std::io::Error::other),
-        None => Ok(()),
-    }
-}
-
-fn connect_first(
-    target: &Target,
-    stop: &Stop,
-) -> Result<(TcpStream, SocketAddr, Duration), MeasureError> {
-    let mut last = None;
-    for &peer in &target.addresses {
-        let began = now();
-        let connected = socket::tcp_socket(peer, target.source, Mptcp::Off)
-            .and_then(|socket| prepare(&socket, target).map(|()| socket))
-            .and_then(|socket| {
-                connect_unless(socket, peer, target.connect_timeout, || stop.is_requested())
-            });
-        match connected {
-            Ok(stream) => return Ok((stream, peer, now() - began)),
-            Err(_) if stop.is_requested() => return Err(MeasureError::Interrupted),
-            Err(reason) => last = Some(MeasureError::Connect { peer, reason }),
-        }
-    }
-    Err(last.unwrap_or_else(|| MeasureError::UnknownHost {
-        host: target.name.clone(),
-        source: ErrorKind::NotFound.into(),
-    }))
-}
-
-/// Connects, and looks on the way whether it was given up.
-fn connect_unless(
-    socket: Connecting,
-    peer: SocketAddr,
-    timeout: Duration,
-    given_up: impl Fn() -> bool,
-) -> std::io::Result<TcpStream> {
-    // With a second descriptor the attempt goes on in the kernel when the first look at it is over.
-    let attempt = TcpStream::from(socket.as_fd().try_clone_to_owned()?);
-    let until = now() + timeout;
-    match socket::connect(socket, peer, timeout.min(TICK)) {
-        Err(error) if error.kind() == ErrorKind::TimedOut => {}
-        other => return other,
-    }
-    while now() < until {
-        if given_up() {
-            return Err(ErrorKind::Interrupted.into());
-        }
-        if wait_ready(&attempt, Interest::Writable, TICK)? {
-            return match attempt.take_error()? {
-                Some(error) => Err(error),
-                None => attempt.peer_addr().map(|_| attempt),
-            };
-        }
-    }
-    Err(ErrorKind::TimedOut.into())
 }
 
 /// Until the endpoint has said what it is.

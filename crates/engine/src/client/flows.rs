@@ -1,0 +1,156 @@
+//! The connections of a session: the control connection, and the data connections of a test.
+
+use std::io::{ErrorKind, IoSlice, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use linerate_core::plan::{Protocol, Test, Traffic};
+use linerate_core::session::{ClientEvent, SessionError};
+use linerate_core::wire::{Hello, HelloKind};
+use linerate_sys::poll::{Interest, wait_ready};
+use linerate_sys::socket::{self, Connecting, Mptcp};
+
+use super::{Client, TICK, Target};
+use crate::clock::now;
+use crate::error::MeasureError;
+use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
+use crate::measure::source::{Connect, FlowSource};
+use crate::options;
+use crate::stop::Stop;
+
+impl Client {
+    /// Connects the flows of a test and waits until the endpoint has them all.
+    pub(super) fn connect_flows(
+        &mut self,
+        test: &Test,
+    ) -> Result<(Vec<Flow>, FlowSource), MeasureError> {
+        let comes_and_goes = match &test.traffic {
+            Traffic::Stream(stream) => stream.whole,
+            Traffic::Rr(_) => false,
+            Traffic::Crr(_) => true,
+        };
+        if comes_and_goes {
+            self.await_ready()?;
+            return Ok((Vec::new(), FlowSource::Connect(self.connector(test))));
+        }
+        let mut flows = Vec::with_capacity(test.flows() as usize);
+        if test.protocol == Protocol::Udp {
+            flows = self.knock(test)?;
+        } else {
+            let connector = self.connector(test);
+            for id in 0..test.flows() {
+                let stream = connector(id, &[]);
+                if self.stop.is_requested() {
+                    return Err(MeasureError::Interrupted);
+                }
+                let stream = stream.map_err(MeasureError::connect(self.peer))?;
+                flows.push(Flow {
+                    id,
+                    socket: FlowSocket::Tcp(stream),
+                });
+            }
+            self.await_ready()?;
+        }
+        Ok((flows, FlowSource::Bound))
+    }
+
+    fn await_ready(&mut self) -> Result<(), MeasureError> {
+        match self.next_event()? {
+            ClientEvent::Ready => Ok(()),
+            _ => Err(self.session_error(SessionError::OutOfTurn("instead of being ready"))),
+        }
+    }
+
+    /// Makes a data connection: options set before the SYN, the hello sent after it.
+    fn connector(&self, test: &Test) -> Box<Connect> {
+        let (peer, token, test) = (self.peer, self.token, test.clone());
+        let target = self.target.clone();
+        let (stop, run_over) = (self.stop.clone(), self.run_over.clone());
+        Box::new(move |flow, first| {
+            let mptcp = match test.protocol {
+                Protocol::Mptcp => Mptcp::On,
+                Protocol::Tcp | Protocol::Udp => Mptcp::Off,
+            };
+            let sends = sends(Side::Client, flow_direction(&test, flow));
+            let socket = socket::tcp_socket(peer, target.source, mptcp)?;
+            prepare(&socket, &target)?;
+            options::apply_tcp(&socket, &test.options, Side::Client, sends)
+                .map_err(std::io::Error::other)?;
+            let stream = connect_unless(socket, peer, target.connect_timeout, || {
+                stop.is_requested() || run_over.is_requested()
+            })?;
+            let hello = Hello::new(HelloKind::Data { token, flow });
+            send_together(&stream, &hello.encode(), first)?;
+            Ok(stream)
+        })
+    }
+}
+
+/// Connects to the first address that answers, and says how long that took.
+pub(super) fn connect_first(
+    target: &Target,
+    stop: &Stop,
+) -> Result<(TcpStream, SocketAddr, Duration), MeasureError> {
+    let mut last = None;
+    for &peer in &target.addresses {
+        let began = now();
+        let connected = socket::tcp_socket(peer, target.source, Mptcp::Off)
+            .and_then(|socket| prepare(&socket, target).map(|()| socket))
+            .and_then(|socket| {
+                connect_unless(socket, peer, target.connect_timeout, || stop.is_requested())
+            });
+        match connected {
+            Ok(stream) => return Ok((stream, peer, now() - began)),
+            Err(_) if stop.is_requested() => return Err(MeasureError::Interrupted),
+            Err(reason) => last = Some(MeasureError::connect(peer)(reason)),
+        }
+    }
+    Err(last.unwrap_or_else(|| MeasureError::UnknownHost {
+        host: target.name.clone(),
+        source: ErrorKind::NotFound.into(),
+    }))
+}
+
+/// Sends both in one call, so that they leave in one segment if they fit it.
+fn send_together(mut stream: &TcpStream, hello: &[u8], first: &[u8]) -> std::io::Result<()> {
+    let sent = stream.write_vectored(&[IoSlice::new(hello), IoSlice::new(first)])?;
+    stream.write_all(&hello[sent.min(hello.len())..])?;
+    stream.write_all(&first[sent.saturating_sub(hello.len())..])
+}
+
+/// What is set on every socket of a target before it is connected.
+pub(super) fn prepare(socket: &impl AsFd, target: &Target) -> std::io::Result<()> {
+    match &target.device {
+        Some(device) => socket::bind_device(socket, device).map_err(std::io::Error::other),
+        None => Ok(()),
+    }
+}
+
+/// Connects, and looks on the way whether it was given up.
+fn connect_unless(
+    socket: Connecting,
+    peer: SocketAddr,
+    timeout: Duration,
+    given_up: impl Fn() -> bool,
+) -> std::io::Result<TcpStream> {
+    // With a second descriptor the attempt goes on in the kernel when the first look at it is over.
+    let attempt = TcpStream::from(socket.as_fd().try_clone_to_owned()?);
+    let until = now() + timeout;
+    match socket::connect(socket, peer, timeout.min(TICK)) {
+        Err(error) if error.kind() == ErrorKind::TimedOut => {}
+        other => return other,
+    }
+    while now() < until {
+        if given_up() {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        if wait_ready(&attempt, Interest::Writable, TICK)? {
+            return match attempt.take_error()? {
+                Some(error) => Err(error),
+                None => attempt.peer_addr().map(|_| attempt),
+            };
+        }
+    }
+    Err(ErrorKind::TimedOut.into())
+}

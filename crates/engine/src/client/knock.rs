@@ -1,0 +1,129 @@
+//! The UDP flows of a test: each proves its address to the endpoint before any of its datagrams go there.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use linerate_core::plan::Test;
+use linerate_core::session::ClientEvent;
+use linerate_core::wire::{KNOCK_BYTES, Knock, KnockKind, Token};
+use linerate_sys::poll::wait_readable;
+use linerate_sys::socket;
+
+use super::Client;
+use super::flows::prepare;
+use crate::clock::now;
+use crate::error::MeasureError;
+use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
+use crate::options;
+
+/// Between two tries of a step.
+const AGAIN: Duration = Duration::from_millis(200);
+/// Between two looks at the sockets.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A flow that is not bound yet.
+struct Knocking {
+    socket: UdpSocket,
+    /// What this end says next.
+    knock: Knock,
+}
+
+impl Client {
+    /// Makes the flows and knocks until the endpoint has bound them all. Its word on the control
+    /// connection counts: the datagram that says so may be lost.
+    pub(super) fn knock(&mut self, test: &Test) -> Result<Vec<Flow>, MeasureError> {
+        let mut knocking = (0..test.flows())
+            .map(|flow| self.knocking(test, flow))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut say_again_at = now();
+        loop {
+            if now() >= say_again_at {
+                say_again_at = now() + AGAIN;
+                knocking.iter().for_each(Knocking::say);
+            }
+            for flow in &mut knocking {
+                flow.listen();
+            }
+            self.pump(LOOK);
+            match self.session.poll_event() {
+                Some(ClientEvent::Ready) => {
+                    return Ok(knocking.into_iter().map(Knocking::into_flow).collect());
+                }
+                Some(ClientEvent::Failed(error)) => return Err(self.session_error(error)),
+                _ if self.stop.is_requested() => return Err(MeasureError::Interrupted),
+                _ => {}
+            }
+        }
+    }
+
+    fn knocking(&self, test: &Test, flow: u32) -> Result<Knocking, MeasureError> {
+        let sends = sends(Side::Client, flow_direction(test, flow));
+        let socket = self
+            .udp_socket()
+            .map_err(MeasureError::connect(self.peer))?;
+        options::apply_udp(&socket, &test.options, sends)?;
+        Ok(Knocking::new(socket, self.token, flow))
+    }
+
+    fn udp_socket(&self) -> std::io::Result<UdpSocket> {
+        let any: SocketAddr = if self.peer.is_ipv6() {
+            ([0u16; 8], 0).into()
+        } else {
+            ([0u8; 4], 0).into()
+        };
+        let source = self.target.source;
+        let local = source.map_or(any, |source| SocketAddr::new(source, 0));
+        let socket = socket::udp_socket(local, None, false)?;
+        prepare(&socket, &self.target)?;
+        socket.connect(self.peer)?;
+        Ok(socket)
+    }
+}
+
+impl Knocking {
+    fn new(socket: UdpSocket, token: Token, flow: u32) -> Self {
+        let knock = Knock {
+            kind: KnockKind::Ask,
+            token,
+            flow,
+            cookie: 0,
+        };
+        Self { socket, knock }
+    }
+
+    /// Lost like any datagram, or answered by ICMP: said again until the session's deadline.
+    fn say(&self) {
+        if self.knock.kind != KnockKind::Welcome {
+            let _ = self.socket.send(&self.knock.encode());
+        }
+    }
+
+    /// Takes what has come; a challenge is answered at once.
+    fn listen(&mut self) {
+        let mut bytes = [0; KNOCK_BYTES + 1];
+        if !wait_readable(&self.socket, Duration::ZERO).unwrap_or(false) {
+            return;
+        }
+        let Ok(n) = self.socket.recv(&mut bytes) else {
+            return;
+        };
+        match Knock::decode(&bytes[..n]) {
+            Some(challenge) if challenge.kind == KnockKind::Challenge => {
+                self.knock.kind = KnockKind::Answer;
+                self.knock.cookie = challenge.cookie;
+                self.say();
+            }
+            Some(welcome) if welcome.kind == KnockKind::Welcome => {
+                self.knock.kind = KnockKind::Welcome;
+            }
+            _ => {}
+        }
+    }
+
+    fn into_flow(self) -> Flow {
+        Flow {
+            id: self.knock.flow,
+            socket: FlowSocket::Udp(self.socket),
+        }
+    }
+}
