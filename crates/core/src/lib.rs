@@ -9,6 +9,7 @@
 //! | [`units`] | rates, sizes, times, DSCP, endpoint names: parsing and printing |
 //! | [`plan`] | what is to be sent, with its limits |
 //! | [`pace`] | when the next unit of a paced sender is due |
+//! | [`link`] | the emulated link: the fate of packets by rate, delay, queue and loss; nothing drives it yet |
 //! | [`open_loop`] | when the requests of an open loop are due |
 //! | [`record`] | the document that a run leaves: the JSON contract |
 //! | [`wire`] | bytes on the wire: hello, frames, messages, datagrams, encryption |
@@ -19,6 +20,7 @@
 
 pub mod ceilings;
 pub mod cost;
+pub mod link;
 pub mod open_loop;
 pub mod pace;
 pub mod plan;
