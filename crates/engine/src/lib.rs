@@ -18,7 +18,7 @@
 //! | `check`, `path` | the examination of a path; what one end alone can see of it |
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
 //! | `options` | a test's socket options, set and read back |
-//! | [`host`] | what this host is like, for the record |
+//! | `host` | what this host is like, for the record |
 //! | `control` | the control connection as a socket |
 //! | `signal`, `stop` | Ctrl-C, and being asked to stop |
 //! | `error` | what can go wrong, and the exit status it deserves |
