@@ -312,6 +312,16 @@ impl Test {
         }
     }
 
+    /// Whether its connections are made within the run; else they are all bound before it begins. Both ends
+    /// must see it alike: the one waits for the other.
+    pub fn connects_within_run(&self) -> bool {
+        match &self.traffic {
+            Traffic::Stream(stream) => stream.whole,
+            Traffic::Rr(_) => false,
+            Traffic::Crr(_) => true,
+        }
+    }
+
     /// Seconds that the run takes at least, if its extent is a time.
     pub fn seconds(&self) -> Option<f64> {
         match self.extent {

@@ -8,3 +8,8 @@ pub(crate) use linerate_sys::clock::monotonic_ns as now_ns;
 pub(crate) fn now() -> Duration {
     Duration::from_nanos(now_ns())
 }
+
+/// A span as ns of this clock; 584 years and more are the end of time.
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

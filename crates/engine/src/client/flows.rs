@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use linerate_core::plan::{Protocol, Test, Traffic};
+use linerate_core::plan::{Protocol, Test};
 use linerate_core::session::{ClientEvent, SessionError};
 use linerate_core::wire::{Hello, HelloKind};
 use linerate_sys::poll::{Interest, wait_ready};
@@ -25,12 +25,7 @@ impl Client {
         &mut self,
         test: &Test,
     ) -> Result<(Vec<Flow>, FlowSource), MeasureError> {
-        let comes_and_goes = match &test.traffic {
-            Traffic::Stream(stream) => stream.whole,
-            Traffic::Rr(_) => false,
-            Traffic::Crr(_) => true,
-        };
-        if comes_and_goes {
+        if test.connects_within_run() {
             self.await_ready()?;
             return Ok((Vec::new(), FlowSource::Connect(self.connector(test))));
         }

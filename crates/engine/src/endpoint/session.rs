@@ -208,7 +208,7 @@ impl Session<'_> {
         }
         let arrivals = self.registration.open(test.flows());
         self.server.opened(now());
-        if comes_and_goes(&test) {
+        if test.connects_within_run() {
             self.stage = Stage::Bound {
                 test,
                 flows: Vec::new(),
@@ -353,15 +353,6 @@ fn owners_limit(rate_bps: u64) -> Caveat {
         ),
         "on that host: linerate serve with another --max-rate, or without",
     )
-}
-
-/// Whether the test's connections are made within the run.
-fn comes_and_goes(test: &Test) -> bool {
-    match &test.traffic {
-        Traffic::Stream(stream) => stream.whole,
-        Traffic::Rr(_) => false,
-        Traffic::Crr(_) => true,
-    }
 }
 
 /// Tries the test's options on a socket that is thrown away, so that a refusal comes before the flows.

@@ -11,7 +11,7 @@ use linerate_core::plan::Extent;
 use super::meter::Meter;
 use super::shared::Shared;
 use super::tcp::TcpProbe;
-use crate::clock::now_ns;
+use crate::clock::{nanos, now_ns};
 
 /// Between two looks at TCP and at the counters, unless the interval or the run is shorter.
 const STEP: Duration = Duration::from_millis(100);
@@ -190,8 +190,4 @@ pub(crate) fn keep_every_second<T>(entries: &mut Vec<T>) {
         index += 1;
         index % 2 == 0
     });
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -20,7 +20,7 @@ use linerate_sys::socket;
 use linerate_sys::udp_batch::{BatchReceiver, BatchSender, Offload};
 
 use super::shared::{FlowState, Shared, WorkerEnd};
-use crate::clock::now_ns;
+use crate::clock::{nanos, now_ns};
 
 /// Datagrams of an unpaced call: two to three full offload frames, or one sendmmsg.
 const BATCH: usize = 128;
@@ -397,8 +397,4 @@ fn verify(pattern: &Pattern, header: &DatagramHeader, bytes: &[u8]) -> u64 {
         position.wrapping_add(DATAGRAM_HEADER as u64),
         &bytes[DATAGRAM_HEADER..],
     )
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

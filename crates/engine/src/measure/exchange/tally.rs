@@ -6,7 +6,7 @@ use linerate_core::open_loop::OpenLoop;
 use linerate_core::plan::{ExchangeTest, Extent};
 use linerate_core::stats::LatencyHistogram;
 
-use crate::clock::now_ns;
+use crate::clock::{nanos, now_ns};
 use crate::measure::flow::Counters;
 use crate::measure::outcome::ExchangeOutcome;
 use crate::measure::shared::{FlowState, Shared, WorkerEnd};
@@ -21,7 +21,6 @@ pub(crate) struct Window {
 
 impl Window {
     fn of(shared: &Shared) -> Self {
-        let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let from_ns = shared.began_ns.saturating_add(nanos(shared.test.warm_up.0));
         let to_ns = match shared.test.extent {
             Extent::Time(time) => from_ns.saturating_add(nanos(time.0)),
