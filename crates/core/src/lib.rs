@@ -9,7 +9,8 @@
 //! | [`units`] | rates, sizes, times, DSCP, endpoint names: parsing and printing |
 //! | [`plan`] | what is to be sent, with its limits |
 //! | [`pace`] | when the next unit of a paced sender is due |
-//! | [`link`] | the emulated link: the fate of packets by rate, delay, queue and loss; nothing drives it yet |
+//! | [`link`] | the emulated link: the fate of packets by rate, delay, queue and loss |
+//! | [`lab`] | hosts, routers and links, resolved to addresses and routes |
 //! | [`open_loop`] | when the requests of an open loop are due |
 //! | [`record`] | the document that a run leaves: the JSON contract |
 //! | [`wire`] | bytes on the wire: hello, frames, messages, datagrams, encryption |
@@ -20,6 +21,7 @@
 
 pub mod ceilings;
 pub mod cost;
+pub mod lab;
 pub mod link;
 pub mod open_loop;
 pub mod pace;

@@ -221,6 +221,34 @@ impl Jitter {
 }
 
 impl LinkSpec {
+    /// Every packet passes at once and unaltered. The MTU is not counted: an interface can hold that.
+    pub fn changes_nothing(&self) -> bool {
+        let mtu = self.mtu.filter(|mtu| mtu.is_black_hole);
+        let plain = Self {
+            mtu,
+            queue: self.queue,
+            burst_bytes: self.burst_bytes,
+            framing: self.framing,
+            overhead_bytes: self.overhead_bytes,
+            aqm: self.aqm,
+            ..Self::default()
+        };
+        mtu.is_none() && *self == Self { mtu: self.mtu, ..plain }
+    }
+
+    /// All packets that arrive together leave together and in their order: a frame of segmentation offload
+    /// need not be cut into its segments.
+    pub fn treats_packets_alike(&self) -> bool {
+        let varied = self.rate_bps.is_some()
+            || self.policer_bps.is_some()
+            || self.loss.is_some()
+            || self.jitter.is_some()
+            || self.reorder.is_some()
+            || self.corrupt.is_some()
+            || self.duplicate_percent > 0.0;
+        !varied && self.mtu.is_none()
+    }
+
     /// What a packet of `ip_bytes` takes on the wire, bytes.
     pub fn wire_bytes(&self, ip_bytes: u32) -> u32 {
         let payload = ip_bytes.saturating_add(self.overhead_bytes);

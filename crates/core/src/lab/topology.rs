@@ -1,0 +1,105 @@
+//! What a lab consists of, as plain data.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::link::LinkSpec;
+
+/// Hosts, routers and the links between them, with nothing left to choose.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Topology {
+    /// Hosts and routers, in the order of the file.
+    pub nodes: Vec<Node>,
+    /// Links, in the order of the file.
+    pub links: Vec<Join>,
+}
+
+/// A host or a router: a network namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// A DNS label, 1 to 63 bytes.
+    pub name: String,
+    /// Whether it forwards.
+    pub role: Role,
+    /// Its interfaces, `eth0` first; the first one's addresses are what its name means.
+    pub interfaces: Vec<Interface>,
+    /// Its routes beyond its own links, more specific ones first.
+    pub routes: Vec<Route>,
+    /// Settings of its namespace, each a key such as `net.ipv4.tcp_rmem`.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// What a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Sends and receives.
+    Host,
+    /// Forwards, too, and answers packets that are too big or too old.
+    Router,
+}
+
+/// One end of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Name in the namespace, `eth0`, `eth1`, … unless the file says otherwise; 1 to 15 bytes.
+    pub name: String,
+    /// Index of its link in [`Topology::links`].
+    pub link: usize,
+    /// Addresses, with the length of the link's prefix.
+    pub addresses: Vec<Prefix>,
+    /// MTU, bytes.
+    pub mtu: u32,
+}
+
+/// An address and the length of its network's prefix, bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prefix {
+    /// The address.
+    pub address: IpAddr,
+    /// 0 to 32, or to 128.
+    pub length: u8,
+}
+
+/// A route of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Where it leads; the length 0 is the default route.
+    pub to: Prefix,
+    /// The neighbour that forwards.
+    pub via: IpAddr,
+    /// Address to send from, in place of the interface's.
+    pub source: Option<IpAddr>,
+    /// MTU of the route, bytes.
+    pub mtu: Option<u32>,
+    /// MSS that is advertised, bytes.
+    pub advmss: Option<u32>,
+    /// Every segment is acknowledged at once.
+    pub quickack: Option<bool>,
+}
+
+/// A link between two interfaces.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Join {
+    /// Name, for counters and messages.
+    pub name: String,
+    /// Its two interfaces: node's index in [`Topology::nodes`] and interface's index there.
+    pub ends: [(usize, usize); 2],
+    /// From the first end to the second.
+    pub up: LinkSpec,
+    /// Back.
+    pub down: LinkSpec,
+}
+
+impl Join {
+    /// Nothing is emulated on it: it can be a veth pair without a pump.
+    pub fn is_plain(&self) -> bool {
+        self.up.changes_nothing() && self.down.changes_nothing()
+    }
+}
+
+impl Topology {
+    /// The node of that name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+}
