@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, ensure};
 use linerate_core::ceilings;
 use linerate_core::plan::{Family, MAX_SECONDS, MAX_STREAMS, Plan};
-use linerate_core::units::{BitRate, DEFAULT_PORT, Span};
+use linerate_core::units::{BitRate, DEFAULT_PORT, EndpointName, Span};
 use linerate_core::wire::message::Limits;
 
 use crate::args::{
-    CheckArgs, Command, ExplainArgs, LimitOptions, ListenOptions, RunOptions, ServeArgs,
+    CheckArgs, Command, ExplainArgs, LimitOptions, ListenOptions, PathOptions, RunOptions,
+    ServeArgs,
 };
 use crate::document::Document;
 use crate::failure::Failure;
@@ -19,6 +20,7 @@ use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Service};
+use crate::site::Site;
 use crate::target::Target;
 use crate::{files, gate, plan};
 
@@ -49,11 +51,35 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
 fn measure(options: RunOptions, plan: &Plan, floor: Option<BitRate>) -> Result<(), Failure> {
     let format = output::format(&options.document, &options.table);
     let mut progress = Progress::new(format, options.document.quiet);
-    let target = Target::resolve(options.host, &options.path, &mut progress)?;
+    let (site, target) = place(options.host, &options.path, seed_of(plan), &mut progress)?;
     target.check_sizes(plan)?;
     let output = Output::open(&options.document, format)?;
-    let (document, error) = run::plan(&target, plan, progress)?;
+    let (mut document, error) = run::plan(&target, plan, progress)?;
+    site.iter().for_each(|site| site.describe(&mut document));
     conclude(&document, error, output, floor)
+}
+
+fn seed_of(plan: &Plan) -> u64 {
+    plan.tests.first().map_or(0, |test| test.seed)
+}
+
+/// Where to: an endpoint that the user named, or one in a lab that is made here.
+fn place(
+    host: Option<EndpointName>,
+    options: &PathOptions,
+    seed: u64,
+    progress: &mut Progress,
+) -> Result<(Option<Site>, Target), Failure> {
+    match (host, &options.lab) {
+        (Some(host), _) => Ok((None, Target::resolve(host, options, progress)?)),
+        (None, Some(spec)) => {
+            progress.phase("making the lab");
+            let site = Site::build(spec, options.family(), seed)?;
+            let target = site.target();
+            Ok((Some(site), target))
+        }
+        (None, None) => Err(Failure::usage(anyhow!("no HOST and no --lab"))),
+    }
 }
 
 fn check(args: CheckArgs) -> Result<(), Failure> {
@@ -62,18 +88,23 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         false => Format::Text,
     };
     let mut progress = Progress::new(format, args.document.quiet);
-    let target = match args.host {
-        Some(host) => Some(Target::resolve(host, &args.path, &mut progress)?),
-        None => None,
+    let seed = args.seed.unwrap_or_else(plan::fresh_seed);
+    let (site, target) = match (&args.host, &args.path.lab) {
+        (None, None) => (None, None),
+        _ => {
+            let (site, target) = place(args.host, &args.path, seed, &mut progress)?;
+            (site, Some(target))
+        }
     };
     let output = Output::open(&args.document, format)?;
     let examination = Examination {
         target,
         family: args.path.family(),
         quick: args.quick,
-        seed: args.seed.unwrap_or_else(plan::fresh_seed),
+        seed,
     };
-    let (document, error) = run::check(&examination, progress)?;
+    let (mut document, error) = run::check(&examination, progress)?;
+    site.iter().for_each(|site| site.describe(&mut document));
     conclude(&document, error, output, args.fail_below)
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use linerate_core::record::{
-    CHECK_SCHEMA, Caveat, CaveatKind, Check, RECORD_SCHEMA, Record, SWEEP_SCHEMA, Status, Sweep,
+    CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, RECORD_SCHEMA, Record, SWEEP_SCHEMA, Status, Sweep,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,21 @@ impl Document {
             Self::Record(record) => Box::new(std::iter::once(record.as_mut())),
             Self::Sweep(sweep) => Box::new(sweep.rows.iter_mut()),
             Self::Check(check) => Box::new(check.up.iter_mut().chain(&mut check.down)),
+        }
+    }
+
+    /// What each run was made on, with its caveats; a check's own, too.
+    pub(crate) fn environments_mut(
+        &mut self,
+    ) -> Box<dyn Iterator<Item = (&mut Environment, &mut Vec<Caveat>)> + '_> {
+        let of = |record: &'_ mut Record| (&mut record.environment, &mut record.caveats);
+        match self {
+            Self::Record(record) => Box::new(std::iter::once(of(record))),
+            Self::Sweep(sweep) => Box::new(sweep.rows.iter_mut().map(of)),
+            Self::Check(check) => Box::new(
+                (check.up.iter_mut().chain(&mut check.down).map(of))
+                    .chain([(&mut check.environment, &mut check.caveats)]),
+            ),
         }
     }
 

@@ -9,6 +9,7 @@
 //! | [`args`] | the options of each command, as clap reads them |
 //! | [`plan`] | options → [`linerate_core::plan::Plan`], with every default and contradiction |
 //! | [`target`] | the endpoint's name → addresses, key, route |
+//! | [`site`] | the emulated path of `--lab` |
 //! | [`commands`] | what each command does, from arguments to exit status |
 //! | [`run`] | the one door to the engine |
 //! | [`document`] | the documents that are printed, stored and read again |
@@ -31,6 +32,7 @@ mod plan;
 mod progress;
 mod render;
 mod run;
+mod site;
 mod target;
 
 use std::process::ExitCode;

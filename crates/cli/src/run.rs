@@ -259,8 +259,11 @@ fn signals() -> Result<Stop, Failure> {
 }
 
 fn failure(error: MeasureError) -> Failure {
-    let category = error.category();
-    let error = anyhow!(error);
+    failure_of(error.category(), anyhow!(error))
+}
+
+/// An error of the engine's with the exit status that it deserves.
+pub(crate) fn failure_of(category: Category, error: anyhow::Error) -> Failure {
     match category {
         Category::Failed => Failure::failed(error),
         Category::Usage => Failure::usage(error),

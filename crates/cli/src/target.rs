@@ -75,6 +75,21 @@ impl Target {
         })
     }
 
+    /// An endpoint of the engine's own.
+    pub(crate) fn from_engine(target: linerate_engine::Target) -> Self {
+        Self {
+            name: EndpointName {
+                host: target.name,
+                port: None,
+            },
+            addresses: target.addresses,
+            source: target.source,
+            device: target.device,
+            key: target.key,
+            connect_timeout: target.connect_timeout,
+        }
+    }
+
     /// As the engine takes it.
     pub(crate) fn to_engine(&self) -> linerate_engine::Target {
         linerate_engine::Target {

@@ -5,19 +5,18 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::plan::{
-    Closer, Direction, ExchangeTest, Extent, Family, MAX_STREAMS, Protocol, ReceiveMethod,
-    SendMethod, SocketOptions, StreamTest, Test, Traffic,
+    Closer, Direction, ExchangeTest, Extent, Family, Protocol, ReceiveMethod, SendMethod,
+    SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, Record, Status};
 use linerate_core::stats::{LatencyHistogram, LatencySummary, figure};
 use linerate_core::units::Span;
-use linerate_core::wire::message::Limits;
 use linerate_sys::clock::format_rfc3339;
 
 use crate::campaign::Observer;
 use crate::client::{Client, Target};
-use crate::endpoint::{Endpoint, ServeOptions};
 use crate::error::MeasureError;
+use crate::own_endpoint::OwnEndpoint;
 use crate::stop::Stop;
 use crate::{host, path};
 
@@ -59,8 +58,8 @@ pub fn check(
     match &options.target {
         Some(target) => examine(target, options, stop, observer),
         None => {
-            let served = OwnEndpoint::start(options.family)?;
-            let mut result = examine(&served.target(), options, stop, observer)?;
+            let served = OwnEndpoint::start(loopback(options.family), None)?;
+            let mut result = examine(&served.target("localhost"), options, stop, observer)?;
             result.0.caveats.push(Caveat::new(
                 CaveatKind::LocalPath,
                 "no HOST was given: both ends ran on this host and the path is its loopback",
@@ -352,69 +351,9 @@ fn test(
     }
 }
 
-/// An endpoint in this process, for a check of this host alone.
-struct OwnEndpoint {
-    address: SocketAddr,
-    stop: Stop,
-    thread: Option<thread::JoinHandle<()>>,
-}
-
-impl OwnEndpoint {
-    fn start(family: Option<Family>) -> Result<Self, MeasureError> {
-        let bind: IpAddr = match family {
-            Some(Family::Ipv6) => Ipv6Addr::LOCALHOST.into(),
-            Some(Family::Ipv4) | None => Ipv4Addr::LOCALHOST.into(),
-        };
-        let endpoint = Endpoint::bind(&ServeOptions {
-            bind: Some(bind),
-            family: None,
-            port: 0,
-            limits: Limits {
-                clients: 2,
-                streams: 2 * MAX_STREAMS,
-                seconds: 60.0,
-                rate_bps: None,
-            },
-            key: None,
-            one_off: false,
-        })?;
-        let address = endpoint.addresses()[0];
-        let stop = Stop::new();
-        let thread = {
-            let stop = stop.clone();
-            thread::Builder::new()
-                .name("endpoint".into())
-                .spawn(move || {
-                    // What goes wrong there, the client sees as a connection that fails.
-                    let _ = endpoint.serve(&stop, |_| {});
-                })
-                .map_err(MeasureError::host("cannot start the endpoint"))?
-        };
-        Ok(Self {
-            address,
-            stop,
-            thread: Some(thread),
-        })
-    }
-
-    fn target(&self) -> Target {
-        Target {
-            name: "localhost".to_owned(),
-            addresses: vec![self.address],
-            source: None,
-            device: None,
-            key: None,
-            connect_timeout: Duration::from_secs(5),
-        }
-    }
-}
-
-impl Drop for OwnEndpoint {
-    fn drop(&mut self) {
-        self.stop.request();
-        if let Some(thread) = self.thread.take() {
-            // It ends within its own time; a panic there has been seen as a failed connection.
-            let _ = thread.join();
-        }
+fn loopback(family: Option<Family>) -> IpAddr {
+    match family {
+        Some(Family::Ipv6) => Ipv6Addr::LOCALHOST.into(),
+        Some(Family::Ipv4) | None => Ipv4Addr::LOCALHOST.into(),
     }
 }

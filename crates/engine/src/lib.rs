@@ -16,6 +16,8 @@
 //! | `endpoint` | the door, UDP challenges, one thread for each client's session |
 //! | `client`, `campaign` | a session with an endpoint; a plan run on it |
 //! | `check`, `path` | the examination of a path; what one end alone can see of it |
+//! | `lab` | hosts, routers and links on this machine; the pump that emulates the links |
+//! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
 //! | `options` | a test's socket options, set and read back |
 //! | `host` | what this host is like, for the record |
@@ -32,8 +34,10 @@ mod control;
 mod endpoint;
 mod error;
 mod host;
+mod lab;
 mod measure;
 mod options;
+mod own_endpoint;
 mod path;
 mod signal;
 mod stop;
@@ -44,6 +48,7 @@ pub use check::{CheckOptions, check};
 pub use client::{Client, Live, Outcome, Target};
 pub use endpoint::{Endpoint, ServeEvent, ServeOptions};
 pub use error::{Category, MeasureError};
+pub use lab::{Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use signal::stop_on_signal;
 pub use stop::Stop;

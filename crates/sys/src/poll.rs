@@ -1,7 +1,7 @@
 //! Waiting for many sockets at once, and for one.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Waits for sockets to become readable (epoll, level-triggered). Each has a number of the caller's.
@@ -97,6 +97,13 @@ impl Poller {
     }
 }
 
+/// Readable while one of its sockets is: with [`wait_readable`] it waits to the nanosecond.
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
 /// What to wait for. Errors and the end of the connection end every wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
@@ -171,6 +178,7 @@ mod tests {
         let numbers: Vec<u64> = poller.wait(Duration::from_secs(5)).unwrap().collect();
         assert_eq!(numbers, [2]);
         assert!(wait_readable(&busy, Duration::ZERO).unwrap());
+        assert!(wait_readable(&poller, Duration::ZERO).unwrap());
         poller.remove(&busy).unwrap();
         assert_eq!(poller.wait(Duration::ZERO).unwrap().count(), 0);
         assert!(!wait_readable(&quiet, Duration::ZERO).unwrap());

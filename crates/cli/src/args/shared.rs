@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use linerate_core::link::PathSpec;
 use linerate_core::plan::{Family, Protocol};
 use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Percent, Span};
 
@@ -13,8 +14,8 @@ use super::parsers;
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     /// Endpoint, where `linerate serve` answers: host, host:port or [v6]:port
-    #[arg(help_heading = None::<&str>)]
-    pub(crate) host: EndpointName,
+    #[arg(help_heading = None::<&str>, required_unless_present = "lab")]
+    pub(crate) host: Option<EndpointName>,
     #[command(flatten)]
     pub(crate) extent: ExtentOptions,
     #[command(flatten)]
@@ -118,6 +119,9 @@ pub(crate) struct SocketArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Path")]
 pub(crate) struct PathOptions {
+    /// Emulate the path, both ends here: rate=100mbit,rtt=29ms,loss=0.1%
+    #[arg(long, value_name = "SPEC", conflicts_with = "host")]
+    pub(crate) lab: Option<PathSpec>,
     /// Port of the endpoint, 1 to 65535 (default 5201)
     #[arg(long, short, requires = "host", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,

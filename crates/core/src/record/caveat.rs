@@ -45,6 +45,8 @@ pub enum CaveatKind {
     ConnectionsFailed,
     /// Idle CPUs were kept awake; host-wide CPU figures mean nothing.
     IdleSpinners,
+    /// The emulator of the path fell behind, or lost packets by its own fault.
+    EmulatorOverload,
     /// A kind that this version does not know.
     #[serde(other)]
     Other,

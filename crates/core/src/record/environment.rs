@@ -16,6 +16,69 @@ pub struct Environment {
     /// Both ends run on the same kernel.
     #[serde(default)]
     pub shared_kernel: bool,
+    /// The emulated path, where there was one. No verdict is taken from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lab: Option<LabFacts>,
+}
+
+/// An emulated path, and what it did from its beginning to the end of the command.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LabFacts {
+    /// As `--lab` reads it.
+    pub spec: String,
+    /// Round trip through the emulator without delay, which is taken off the delays, µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline_rtt_us: Option<f64>,
+    /// Its emulated links.
+    pub links: Vec<LabLink>,
+}
+
+/// An emulated link.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LabLink {
+    /// Its name.
+    pub name: String,
+    /// From the client's side.
+    pub up: LabDirection,
+    /// Back.
+    pub down: LabDirection,
+}
+
+/// What one direction of an emulated link did, packets. Where a link only delays, a frame of segmentation
+/// offload counts as one packet.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LabDirection {
+    /// Arrived at the far end, copies included.
+    pub delivered: u64,
+    /// Copies that the link made.
+    pub duplicated: u64,
+    /// Arrived with a flipped bit.
+    pub corrupted: u64,
+    /// Arrived after one that was sent later.
+    pub reordered: u64,
+    /// Marked by ECN.
+    pub marked: u64,
+    /// Larger than the MTU.
+    pub dropped_mtu: u64,
+    /// Above the policer's rate.
+    pub dropped_policer: u64,
+    /// Lost at random.
+    pub dropped_loss: u64,
+    /// The queue was full.
+    pub dropped_queue: u64,
+    /// By CoDel.
+    pub dropped_aqm: u64,
+    /// Lost by the emulator's own fault.
+    pub overflowed: u64,
+    /// How much later than due packets left, median, µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lateness_p50_us: Option<f64>,
+    /// The same, 99th percentile, µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lateness_p99_us: Option<f64>,
 }
 
 /// One host.

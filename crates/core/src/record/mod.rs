@@ -16,7 +16,9 @@ pub use document::{
     CHECK_SCHEMA, Check, Directional, FlowRecord, Interval, PathFacts, RECORD_SCHEMA, Record,
     SWEEP_SCHEMA, SizeFigure, Status, Sweep,
 };
-pub use environment::{CpuFacts, DeviceFacts, Environment, HostFacts};
+pub use environment::{
+    CpuFacts, DeviceFacts, Environment, HostFacts, LabDirection, LabFacts, LabLink,
+};
 pub use evidence::{
     CpuSeconds, EndReport, GapSummary, SocketMemory, TcpEvidence, TcpSample, UdpEvidence,
 };

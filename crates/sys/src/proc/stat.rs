@@ -72,6 +72,19 @@ pub struct CpuStat {
 }
 
 impl CpuStat {
+    /// Counts the time that idle spinners ([`crate::idle`]) took as idle. The kernel counts them as nice.
+    pub fn count_as_idle(&mut self, spun: &[(u32, Duration)]) {
+        for (cpu, time) in spun {
+            let ticks = duration_to_ticks(*time);
+            let own = self.cpus.iter_mut().find(|(number, _)| number == cpu);
+            for times in own.map(|(_, times)| times).into_iter().chain([&mut self.total]) {
+                let moved = ticks.min(times.nice);
+                times.nice -= moved;
+                times.idle += moved;
+            }
+        }
+    }
+
     /// The CPU with the largest busy fraction (0 to 1) since `earlier`. CPUs that are not in both
     /// readings, or on which no tick has passed, are left out.
     pub fn busiest_since(&self, earlier: &Self) -> Option<(u32, f64)> {
@@ -124,6 +137,11 @@ pub fn user_hz() -> u64 {
 /// The time that `ticks` of [`user_hz`] last.
 pub fn ticks_to_duration(ticks: u64) -> Duration {
     Duration::from_secs(ticks) / u32::try_from(user_hz()).expect("USER_HZ is at most 1024")
+}
+
+fn duration_to_ticks(time: Duration) -> u64 {
+    let ticks = time.as_nanos() * u128::from(user_hz()) / 1_000_000_000;
+    u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
 /// Parses `/proc/stat` into `stat`; lines other than `cpu…` are passed over.
@@ -183,6 +201,16 @@ mod tests {
         cpu0 3469 0 1524 115187 72 0 11 7 0 0\n\
         cpu3 4660 0 2128 111937 1484 0 31 9 7 0\n\
         intr 189877 0 0\nctxt 354696\nbtime 1795252351\n";
+
+    #[test]
+    fn spinners_count_as_idle_and_other_niced_work_does_not() {
+        let mut stat = parsed("cpu 0 70 0 10\ncpu0 0 50 0 5\ncpu3 0 20 0 5\n").unwrap();
+        let ticks = |n| ticks_to_duration(n);
+        stat.count_as_idle(&[(0, ticks(30)), (3, ticks(99)), (7, ticks(1))]);
+        assert_eq!((stat.cpus[0].1.nice, stat.cpus[0].1.idle), (20, 35));
+        assert_eq!((stat.cpus[1].1.nice, stat.cpus[1].1.idle), (0, 25));
+        assert_eq!(stat.total.total(), 80);
+    }
 
     fn parsed(text: &str) -> Result<CpuStat, Malformed> {
         let mut stat = CpuStat::default();

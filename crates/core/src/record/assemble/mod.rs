@@ -153,6 +153,7 @@ impl Run {
             client,
             server,
             shared_kernel,
+            lab: None,
         }
     }
 

@@ -1,0 +1,83 @@
+//! The emulated path of `--lab`: made before a command runs, described in its document, gone with it.
+
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use linerate_core::link::{PathSpec, RateTrace};
+use linerate_core::plan::Family;
+use linerate_engine::{LabError, LabOptions, LabPath, prepare_for_lab};
+
+use crate::document::Document;
+use crate::failure::Failure;
+use crate::files;
+use crate::run;
+use crate::target::Target;
+
+/// Largest file of a recorded rate, bytes.
+const MAX_TRACE: u64 = 64 << 20;
+
+/// Two hosts, the path between them and an endpoint at its far end, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Site(LabPath);
+
+impl Site {
+    /// Makes the path and moves the calling thread to the client's end. To be called while the process has one
+    /// thread only.
+    ///
+    /// # Errors
+    /// A recorded rate cannot be read, or this host allows no lab.
+    pub(crate) fn build(
+        spec: &PathSpec,
+        family: Option<Family>,
+        seed: u64,
+    ) -> Result<Self, Failure> {
+        let options = LabOptions {
+            seed,
+            traces: traces(spec)?,
+        };
+        prepare_for_lab().map_err(failure)?;
+        let path = LabPath::build(spec, family, &options).map_err(failure)?;
+        path.enter().map_err(failure)?;
+        Ok(Self(path))
+    }
+
+    /// The endpoint.
+    pub(crate) fn target(&self) -> Target {
+        Target::from_engine(self.0.target())
+    }
+
+    /// Writes what the path was and did into each record, and what its emulator spoiled.
+    pub(crate) fn describe(&self, document: &mut Document) {
+        let facts = self.0.facts();
+        let caveats = self.0.caveats();
+        for (environment, doubts) in document.environments_mut() {
+            environment.lab = Some(facts.clone());
+            doubts.extend(caveats.iter().cloned());
+        }
+    }
+}
+
+/// The recorded rates that a spec names.
+fn traces(spec: &PathSpec) -> Result<Vec<(String, RateTrace)>, Failure> {
+    let names = [&spec.up, &spec.down].into_iter();
+    let mut traces: Vec<(String, RateTrace)> = Vec::new();
+    for name in names.filter_map(|link| link.trace.as_ref()) {
+        if traces.iter().all(|(known, _)| known != name) {
+            let trace = read_trace(Path::new(name))
+                .with_context(|| format!("--lab: trace={name}"))
+                .map_err(Failure::usage)?;
+            traces.push((name.clone(), trace));
+        }
+    }
+    Ok(traces)
+}
+
+fn read_trace(path: &Path) -> anyhow::Result<RateTrace> {
+    let bytes = files::read_at_most(path, MAX_TRACE)?;
+    let text = std::str::from_utf8(&bytes).context("not a text")?;
+    Ok(RateTrace::parse(text)?)
+}
+
+fn failure(error: LabError) -> Failure {
+    run::failure_of(error.category(), anyhow!(error))
+}

@@ -1,0 +1,314 @@
+//! Namespaces, links, addresses, routes and settings, as the topology says.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_core::lab::{self, Join, Node, Role, Topology};
+use linerate_sys::netlink::{
+    Link, LinkChange, Metric, Netlink, NetlinkError, OperState, Prefix, Route, VethEnd,
+};
+use linerate_sys::netns::Namespace;
+use linerate_sys::packet::PacketSocket;
+use linerate_sys::proc::sysctl::{self, SysctlError};
+
+use super::error::LabError;
+use super::pump::{LaneSetup, Wire};
+
+/// Settings that each namespace gets before it has links: no packets but the hosts' own, addresses usable at
+/// once, and no packet refused for the way it came.
+const QUIET: [(&str, &str); 8] = [
+    ("net.ipv4.conf.all.rp_filter", "0"),
+    ("net.ipv4.conf.default.rp_filter", "0"),
+    ("net.ipv6.conf.default.accept_dad", "0"),
+    ("net.ipv6.conf.default.accept_ra", "0"),
+    ("net.ipv6.conf.default.router_solicitations", "0"),
+    ("net.ipv6.conf.default.addr_gen_mode", "1"),
+    ("net.ipv6.conf.all.disable_ipv6", "0"),
+    ("net.ipv6.conf.default.disable_ipv6", "0"),
+];
+/// What makes a router of a namespace.
+const FORWARDING: [(&str, &str); 2] = [
+    ("net.ipv4.ip_forward", "1"),
+    ("net.ipv6.conf.all.forwarding", "1"),
+];
+const UP_WITHIN: Duration = Duration::from_secs(10);
+
+/// The namespaces of a topology, in the order of its nodes, joined by their links.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) namespaces: Vec<Namespace>,
+    /// The pump's own; the inner ends of the emulated links lie there.
+    pub(super) inside: Option<Namespace>,
+}
+
+/// Makes all of it. What was made before an error goes with its namespaces.
+pub(super) fn build(topology: &Topology) -> Result<Built, LabError> {
+    let mut namespaces = Vec::with_capacity(topology.nodes.len());
+    for node in &topology.nodes {
+        namespaces.push(make_node(node)?);
+    }
+    let is_emulated = topology.links.iter().any(|link| !link.is_plain());
+    let inside = is_emulated
+        .then(|| make_namespace("pump", &QUIET))
+        .transpose()?;
+    let mut handles = open_all(&namespaces)?;
+    let mut inner = inside.as_ref().map(netlink).transpose()?;
+    for (number, link) in topology.links.iter().enumerate() {
+        join(topology, link, number, &namespaces, inside.as_ref(), &mut handles)?;
+    }
+    for (index, node) in topology.nodes.iter().enumerate() {
+        address(node, &mut handles[index])?;
+    }
+    if let Some(inner) = &mut inner {
+        raise_inner(topology, inner)?;
+    }
+    for (index, node) in topology.nodes.iter().enumerate() {
+        wait_until_up(node, &mut handles[index])?;
+    }
+    for link in &topology.links {
+        introduce(topology, link, &mut handles)?;
+    }
+    for (index, node) in topology.nodes.iter().enumerate() {
+        route(node, &mut handles[index])?;
+        set(&node.name, &namespaces[index], false, node.sysctls.iter())?;
+    }
+    Ok(Built { namespaces, inside })
+}
+
+/// The packet sockets of the emulated links, with what each direction is to do.
+pub(super) fn open_wires(
+    topology: &Topology,
+    inside: &Namespace,
+    lanes: impl Fn(&Join, usize) -> [LaneSetup; 2],
+) -> Result<Vec<Wire>, LabError> {
+    let emulated = topology.links.iter().enumerate();
+    emulated
+        .filter(|(_, link)| !link.is_plain())
+        .map(|(number, link)| {
+            let open = |end| {
+                let name = inner_name(number, end);
+                inside
+                    .run(|| PacketSocket::open(&name))?
+                    .map_err(|source| LabError::Packet {
+                        link: link.name.clone(),
+                        source,
+                    })
+            };
+            Ok(Wire {
+                sockets: [open(0)?, open(1)?],
+                lanes: lanes(link, number),
+            })
+        })
+        .collect()
+}
+
+fn make_node(node: &Node) -> Result<Namespace, LabError> {
+    let namespace = make_namespace(&node.name, &QUIET)?;
+    if node.role == Role::Router {
+        set(&node.name, &namespace, true, FORWARDING)?;
+    }
+    Ok(namespace)
+}
+
+fn make_namespace(name: &str, settings: &[(&str, &str)]) -> Result<Namespace, LabError> {
+    let namespace = Namespace::create(name)?;
+    set(name, &namespace, true, settings.iter().copied())?;
+    Ok(namespace)
+}
+
+/// Settings of a namespace. A kernel without IPv6 has none of IPv6's, and needs none.
+fn set<K: AsRef<str>, V: AsRef<str>>(
+    node: &str,
+    namespace: &Namespace,
+    is_own: bool,
+    settings: impl IntoIterator<Item = (K, V)> + Send,
+) -> Result<(), LabError> {
+    let settings: Vec<(String, String)> = settings
+        .into_iter()
+        .map(|(key, value)| (key.as_ref().to_owned(), value.as_ref().to_owned()))
+        .collect();
+    namespace.run(|| {
+        for (key, value) in settings {
+            match sysctl::write(&key, &value) {
+                Ok(()) => {}
+                Err(SysctlError::Missing { .. }) if is_own => {}
+                Err(source) => {
+                    return Err(LabError::Sysctl {
+                        node: node.to_owned(),
+                        key,
+                        value,
+                        source,
+                        is_own,
+                    });
+                }
+            }
+        }
+        Ok(())
+    })?
+}
+
+fn netlink(namespace: &Namespace) -> Result<Netlink, LabError> {
+    Ok(namespace.netlink()?)
+}
+
+fn open_all(namespaces: &[Namespace]) -> Result<Vec<Netlink>, LabError> {
+    namespaces.iter().map(netlink).collect()
+}
+
+/// One veth pair between two nodes, or one from each of them to the pump.
+fn join(
+    topology: &Topology,
+    link: &Join,
+    number: usize,
+    namespaces: &[Namespace],
+    inside: Option<&Namespace>,
+    handles: &mut [Netlink],
+) -> Result<(), LabError> {
+    use std::os::fd::AsFd;
+    let interface = |end: usize| {
+        let (node, interface) = link.ends[end];
+        &topology.nodes[node].interfaces[interface]
+    };
+    let outer = |end: usize, namespace| VethEnd {
+        name: &interface(end).name,
+        namespace,
+        mtu: Some(interface(end).mtu),
+    };
+    let failed = failure(format!("link {}", link.name));
+    let (first, second) = (link.ends[0].0, link.ends[1].0);
+    if link.is_plain() {
+        let there = outer(1, Some(namespaces[second].as_fd()));
+        return handles[first].create_veth(&outer(0, None), &there).map_err(failed);
+    }
+    let mtu = interface(0).mtu.max(interface(1).mtu);
+    for (end, node) in [(0, first), (1, second)] {
+        let name = inner_name(number, end);
+        let inner = VethEnd {
+            name: &name,
+            namespace: inside.map(AsFd::as_fd),
+            mtu: Some(mtu),
+        };
+        handles[node]
+            .create_veth(&outer(end, None), &inner)
+            .map_err(&failed)?;
+    }
+    Ok(())
+}
+
+fn address(node: &Node, netlink: &mut Netlink) -> Result<(), LabError> {
+    let failed = failure(format!("the interfaces of {}", node.name));
+    for interface in &node.interfaces {
+        for prefix in &interface.addresses {
+            let prefix = Prefix::new(prefix.address, prefix.length);
+            netlink
+                .add_address(&interface.name, prefix)
+                .map_err(&failed)?;
+        }
+        netlink
+            .change_link(&interface.name, &LinkChange::Up)
+            .map_err(&failed)?;
+    }
+    Ok(())
+}
+
+fn raise_inner(topology: &Topology, netlink: &mut Netlink) -> Result<(), LabError> {
+    for (number, link) in topology.links.iter().enumerate() {
+        if !link.is_plain() {
+            for end in [0, 1] {
+                netlink
+                    .change_link(&inner_name(number, end), &LinkChange::Up)
+                    .map_err(failure(format!("link {}", link.name)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The kernel drops packets until its link watch has seen that both ends are up, and a dropped SYN costs a
+/// second.
+fn wait_until_up(node: &Node, netlink: &mut Netlink) -> Result<(), LabError> {
+    let deadline = Instant::now() + UP_WITHIN;
+    for interface in &node.interfaces {
+        let failed = failure(format!("{} of {}", interface.name, node.name));
+        loop {
+            let link = netlink.link(&interface.name).map_err(&failed)?;
+            if link.operstate == OperState::Up {
+                break;
+            }
+            if Instant::now() > deadline {
+                return Err(LabError::Host {
+                    what: "bring the lab's links up",
+                    source: std::io::ErrorKind::TimedOut.into(),
+                });
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
+}
+
+/// Each end knows the other's Ethernet address from the start: a lost ARP packet costs a second, and is no
+/// fault of the path that is examined.
+fn introduce(
+    topology: &Topology,
+    link: &Join,
+    handles: &mut [Netlink],
+) -> Result<(), LabError> {
+    let failed = failure(format!("the neighbours on link {}", link.name));
+    for (own, other) in [(0, 1), (1, 0)] {
+        let (there, its) = link.ends[other];
+        let (here, mine) = link.ends[own];
+        let (peer, local) = (
+            &topology.nodes[there].interfaces[its],
+            &topology.nodes[here].interfaces[mine],
+        );
+        let Link { mac, .. } = handles[there].link(&peer.name).map_err(&failed)?;
+        let Some(mac) = mac else { continue };
+        for prefix in &peer.addresses {
+            handles[here]
+                .add_permanent_neighbour(&local.name, prefix.address, mac)
+                .map_err(&failed)?;
+        }
+    }
+    Ok(())
+}
+
+fn route(node: &Node, netlink: &mut Netlink) -> Result<(), LabError> {
+    for route in &node.routes {
+        let what = format!(
+            "the route of {} to {}/{} via {}",
+            node.name, route.to.address, route.to.length, route.via
+        );
+        netlink
+            .replace_route(&kernel_route(route))
+            .map_err(failure(what))?;
+    }
+    Ok(())
+}
+
+fn kernel_route(route: &lab::Route) -> Route {
+    let mut made = Route::new(Prefix::new(route.to.address, route.to.length));
+    made.gateway = Some(route.via);
+    made.source = route.source;
+    let values = [
+        (Metric::Mtu, route.mtu),
+        (Metric::AdvertisedMss, route.advmss),
+        (Metric::QuickAck, route.quickack.map(u32::from)),
+    ];
+    for (metric, value) in values {
+        made.metrics.set(metric, value);
+    }
+    made
+}
+
+/// Of a link's inner end, in the pump's namespace.
+fn inner_name(number: usize, end: usize) -> String {
+    format!("w{number}{}", ["a", "b"][end])
+}
+
+fn failure(what: String) -> impl Fn(NetlinkError) -> LabError {
+    move |source| LabError::Netlink {
+        what: what.clone(),
+        source,
+    }
+}

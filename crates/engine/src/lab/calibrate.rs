@@ -1,0 +1,83 @@
+//! What a round trip through the pump takes when it emulates no delay.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use linerate_core::lab::{Join, Topology};
+use linerate_sys::netns::Namespace;
+
+use super::error::LabError;
+use crate::clock::now_ns;
+use crate::stop::Stop;
+
+/// Round trips measured; the median counts.
+const ROUNDS: usize = 101;
+/// The first ones warm caches and are left out.
+const WARM_UP: usize = 20;
+const ANSWER_WITHIN: Duration = Duration::from_millis(200);
+
+/// The median round trip of small datagrams over `link`, whose lanes must emulate nothing meanwhile.
+pub(super) fn round_trip(
+    topology: &Topology,
+    link: &Join,
+    namespaces: &[Namespace],
+) -> Result<Duration, LabError> {
+    let bind = |end: usize| {
+        let (node, interface) = link.ends[end];
+        let addresses = &topology.nodes[node].interfaces[interface].addresses;
+        let address = addresses.first().map(|prefix| prefix.address);
+        let address = address.unwrap_or(IpAddr::from([0, 0, 0, 0]));
+        namespaces[node].run(move || UdpSocket::bind((address, 0)))
+    };
+    let (near, far) = (bind(0)?, bind(1)?);
+    let measured = near.and_then(|near| measure(&near, &far?));
+    measured.map_err(|source| LabError::Host {
+        what: "calibrate the lab's delay",
+        source,
+    })
+}
+
+fn measure(near: &UdpSocket, far: &UdpSocket) -> io::Result<Duration> {
+    near.set_read_timeout(Some(ANSWER_WITHIN))?;
+    far.set_read_timeout(Some(ANSWER_WITHIN))?;
+    let to = far.local_addr()?;
+    let stop = Stop::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| echo(far, &stop));
+        let result = rounds(near, to);
+        stop.request();
+        result
+    })
+}
+
+fn echo(far: &UdpSocket, stop: &Stop) {
+    let mut buffer = [0; 8];
+    while !stop.is_requested() {
+        // Both may fail as the calibration ends, and the other side has then seen its deadline.
+        if let Ok((length, from)) = far.recv_from(&mut buffer) {
+            let _ = far.send_to(&buffer[..length], from);
+        }
+    }
+}
+
+/// Each question has its number, so that a late answer is not taken for the next one's.
+fn rounds(near: &UdpSocket, to: SocketAddr) -> io::Result<Duration> {
+    let mut times = Vec::with_capacity(ROUNDS);
+    for number in 0..(WARM_UP + ROUNDS) as u64 {
+        let question = number.to_be_bytes();
+        let mut answer = None;
+        let sent = now_ns();
+        near.send_to(&question, to)?;
+        while answer != Some(question) {
+            let mut bytes = [0; 8];
+            near.recv_from(&mut bytes)?;
+            answer = Some(bytes);
+        }
+        if number >= WARM_UP as u64 {
+            times.push(now_ns() - sent);
+        }
+    }
+    times.sort_unstable();
+    Ok(Duration::from_nanos(times[times.len() / 2]))
+}

@@ -1,0 +1,90 @@
+//! Why a lab could not be made.
+
+use std::io;
+
+use linerate_sys::idle::IdleError;
+use linerate_sys::netlink::NetlinkError;
+use linerate_sys::netns::{NamespaceError, UserNamespaceError};
+use linerate_sys::packet::PacketError;
+use linerate_sys::proc::sysctl::SysctlError;
+use thiserror::Error;
+
+use crate::error::{Category, MeasureError};
+
+/// A lab that could not be made. Nothing of it is left.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// Neither root nor a user namespace is to be had.
+    #[error("a lab needs network namespaces, which this process may not make: {reason}")]
+    NotAllowed {
+        /// What stands in the way, and what the administrator can do.
+        reason: String,
+    },
+    /// The process could not become root of a user namespace.
+    #[error("cannot enter a user namespace for the lab")]
+    UserNamespace(#[from] UserNamespaceError),
+    /// A namespace could not be made or entered.
+    #[error("cannot make a host of the lab")]
+    Namespace(#[from] NamespaceError),
+    /// A link, address or route was refused.
+    #[error("cannot set up {what}")]
+    Netlink {
+        /// Which, and of whom.
+        what: String,
+        /// From the kernel.
+        source: NetlinkError,
+    },
+    /// A setting was refused.
+    #[error("cannot set {key} = {value:?} on {node}")]
+    Sysctl {
+        /// The host or router.
+        node: String,
+        /// The setting.
+        key: String,
+        /// What it was to be.
+        value: String,
+        /// From the kernel.
+        source: SysctlError,
+        /// The lab's own setting, and not one of the user's.
+        is_own: bool,
+    },
+    /// A link has a recorded rate that nobody read.
+    #[error("the recorded rate {name} was not given")]
+    NoTrace {
+        /// As the link's spec names it.
+        name: String,
+    },
+    /// The pump's end of a link could not be opened.
+    #[error("cannot open a packet socket on link {link}")]
+    Packet {
+        /// The link.
+        link: String,
+        /// From the kernel.
+        source: PacketError,
+    },
+    /// The CPUs could not be kept awake.
+    #[error("cannot keep the lab's delays exact")]
+    Idle(#[from] IdleError),
+    /// A thread or descriptor was refused.
+    #[error("cannot {what}")]
+    Host {
+        /// What.
+        what: &'static str,
+        /// From the kernel.
+        source: io::Error,
+    },
+    /// The endpoint inside it could not be started.
+    #[error("cannot start the endpoint in the lab")]
+    Endpoint(#[source] Box<MeasureError>),
+}
+
+impl LabError {
+    /// Which exit status it deserves.
+    pub fn category(&self) -> Category {
+        match self {
+            Self::Sysctl { is_own: false, .. } | Self::NoTrace { .. } => Category::Usage,
+            _ => Category::Missing,
+        }
+    }
+}

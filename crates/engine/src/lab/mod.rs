@@ -1,0 +1,245 @@
+//! The lab: hosts, routers and links on this machine, in network namespaces.
+//!
+//! [`prepare`] makes the process fit to have one; [`Lab::build`] makes what a
+//! [`Topology`] says, and dropping the [`Lab`] takes it away again. Nothing is mounted and nothing is written, so
+//! that a lab ends with its process, however that ends.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `build` | namespaces, links, addresses, routes, settings |
+//! | `pump` | carries packets over the emulated links |
+//! | `calibrate` | what a round trip through the pump takes by itself |
+//! | `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
+
+mod build;
+mod calibrate;
+mod error;
+mod path;
+mod pump;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use linerate_core::lab::{Join, Topology};
+use linerate_core::link::{Counters, LinkSpec, Nanos, RateTrace};
+use linerate_core::plan::Family;
+use linerate_core::stats::LatencySummary;
+use linerate_sys::idle::IdleSpinners;
+use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allowed};
+use linerate_sys::proc::Probe;
+use linerate_sys::proc::privilege::{Capability, Privileges};
+
+pub use error::LabError;
+pub use path::LabPath;
+
+use build::Built;
+use pump::{LaneSetup, Pump};
+
+/// What is not in the topology.
+#[derive(Debug, Clone, Default)]
+pub struct LabOptions {
+    /// Seed of every random choice of the links.
+    pub seed: u64,
+    /// Recorded rates by the name that the links' specs give them.
+    pub traces: Vec<(String, RateTrace)>,
+}
+
+/// Hosts, routers and links that exist as long as this value.
+#[derive(Debug)]
+pub struct Lab {
+    topology: Topology,
+    // In this order: the pump ends before the links that it drives, and the spinners last.
+    pump: Option<Pump>,
+    built: Built,
+    baseline: Option<Duration>,
+    _spinners: Option<IdleSpinners>,
+}
+
+/// What the emulated links did so far.
+#[derive(Debug, Clone)]
+pub struct LabReport {
+    /// Round trip through the pump without emulated delay, which is taken off the delays; `None` where no link
+    /// has a delay.
+    pub baseline: Option<Duration>,
+    /// Each emulated link, in the order of the topology.
+    pub links: Vec<LinkReport>,
+}
+
+/// What an emulated link did so far.
+#[derive(Debug, Clone)]
+pub struct LinkReport {
+    /// Its name.
+    pub name: String,
+    /// From the first end to the second, and back.
+    pub directions: [DirectionReport; 2],
+}
+
+/// What one direction of an emulated link did so far.
+#[derive(Debug, Clone)]
+pub struct DirectionReport {
+    /// Packets by their fate; of a link that only delays, frames of segmentation offload count as one.
+    pub counters: Counters,
+    /// How much later than due packets were handed on, µs; `None` before the first.
+    pub lateness_us: Option<LatencySummary>,
+    /// Packets that the emulator lost by its own fault.
+    pub overflowed: u64,
+}
+
+/// Makes this process fit to have a lab: where it is not root, it becomes root of a user namespace. To be called
+/// while the process has one thread only.
+///
+/// # Errors
+/// [`LabError::NotAllowed`] with what stands in the way.
+pub fn prepare() -> Result<(), LabError> {
+    let privileges = Privileges::read().unwrap_or_default();
+    let is_root =
+        privileges.has(Capability::SysAdmin) && privileges.has(Capability::NetAdmin);
+    if is_root {
+        return Ok(());
+    }
+    match user_namespaces_allowed() {
+        Probe::Supported(()) => Ok(enter_user_namespace()?),
+        Probe::Unsupported(reason) | Probe::Unknown(reason) => Err(LabError::NotAllowed {
+            reason,
+        }),
+    }
+}
+
+impl Lab {
+    /// Makes namespaces, links, addresses, routes and settings, and starts the pump.
+    ///
+    /// # Errors
+    /// [`LabError`]; nothing is left behind then.
+    pub fn build(topology: Topology, options: &LabOptions) -> Result<Self, LabError> {
+        let specs = topology.links.iter().flat_map(|link| [&link.up, &link.down]);
+        for name in specs.filter_map(|spec| spec.trace.as_ref()) {
+            if !options.traces.iter().any(|(known, _)| known == name) {
+                return Err(LabError::NoTrace { name: name.clone() });
+            }
+        }
+        let built = build::build(&topology)?;
+        let mut lab = Self {
+            topology,
+            pump: None,
+            built,
+            baseline: None,
+            _spinners: None,
+        };
+        if lab.built.inside.is_some() {
+            lab._spinners = Some(IdleSpinners::start()?);
+            lab.calibrate()?;
+            lab.pump = Some(lab.start_pump(options)?);
+        }
+        Ok(lab)
+    }
+
+    /// What it was made of.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The namespace of a host or router.
+    pub fn namespace(&self, node: &str) -> Option<&Namespace> {
+        let index = self.topology.nodes.iter().position(|n| n.name == node)?;
+        self.built.namespaces.get(index)
+    }
+
+    /// The address that a node's name means; of `family`, or IPv4 where there is one.
+    pub fn address(&self, node: &str, family: Option<Family>) -> Option<IpAddr> {
+        let addresses = &self.topology.node(node)?.interfaces.first()?.addresses;
+        let wanted = |address: &IpAddr| match family {
+            Some(Family::Ipv6) => address.is_ipv6(),
+            Some(Family::Ipv4) => address.is_ipv4(),
+            None => true,
+        };
+        let mut addresses = addresses.iter().map(|prefix| prefix.address);
+        addresses.find(wanted)
+    }
+
+    /// What the emulated links did so far, at most a tenth of a second ago.
+    pub fn report(&self) -> LabReport {
+        let emulated = self.topology.links.iter().filter(|link| !link.is_plain());
+        let gauges = self.pump.as_ref().map_or(&[][..], Pump::gauges);
+        let links = emulated.zip(gauges).map(|(link, [up, down])| LinkReport {
+            name: link.name.clone(),
+            directions: [up, down].map(|gauge| DirectionReport::of(&gauge.read())),
+        });
+        LabReport {
+            baseline: self.baseline,
+            links: links.collect(),
+        }
+    }
+
+    /// With links that do nothing, so that what is left is the pump's own and the hosts'.
+    fn calibrate(&mut self) -> Result<(), LabError> {
+        let delays = |link: &&Join| !link.is_plain() && delay(link) > Nanos::ZERO;
+        let Some(link) = self.topology.links.iter().find(delays) else {
+            return Ok(());
+        };
+        let nothing = |_: &Join, _| [(); 2].map(|()| LaneSetup::default());
+        let pump = self.start(nothing)?;
+        let measured = calibrate::round_trip(&self.topology, link, &self.built.namespaces);
+        drop(pump);
+        self.baseline = Some(measured?);
+        Ok(())
+    }
+
+    fn start_pump(&self, options: &LabOptions) -> Result<Pump, LabError> {
+        let topology = &self.topology;
+        let one_way = self.baseline.map_or(Nanos::ZERO, |baseline| {
+            Nanos(u64::try_from(baseline.as_nanos() / 2).unwrap_or(0))
+        });
+        self.start(|link, number| {
+            [(&link.up, 0), (&link.down, 1)].map(|(spec, end)| {
+                let (node, interface) = link.ends[end];
+                LaneSetup {
+                    spec: LinkSpec {
+                        delay: spec.delay - one_way,
+                        ..spec.clone()
+                    },
+                    trace: trace(spec, &options.traces),
+                    // Each direction of each link has dice of its own.
+                    seed: options.seed.wrapping_add(2 * number as u64 + end as u64),
+                    near: topology.nodes[node].interfaces[interface].addresses.clone(),
+                }
+            })
+        })
+    }
+
+    fn start(&self, lanes: impl Fn(&Join, usize) -> [LaneSetup; 2]) -> Result<Pump, LabError> {
+        let Some(inside) = &self.built.inside else {
+            return Pump::start(Vec::new(), 1).map_err(no_thread);
+        };
+        let wires = build::open_wires(&self.topology, inside, lanes)?;
+        let cpus = linerate_sys::thread::affinity().map_or(1, |cpus| cpus.len());
+        // Sender and receiver need CPUs, too.
+        Pump::start(wires, (cpus / 2).max(1)).map_err(no_thread)
+    }
+}
+
+impl DirectionReport {
+    fn of(reading: &pump::Reading) -> Self {
+        Self {
+            counters: reading.counters,
+            lateness_us: reading.lateness_us(),
+            overflowed: reading.overflowed,
+        }
+    }
+}
+
+fn delay(link: &Join) -> Nanos {
+    link.up.delay.max(link.down.delay)
+}
+
+fn trace(spec: &LinkSpec, traces: &[(String, RateTrace)]) -> Option<RateTrace> {
+    let name = spec.trace.as_ref()?;
+    let found = traces.iter().find(|(known, _)| known == name)?;
+    Some(found.1.clone())
+}
+
+fn no_thread(source: std::io::Error) -> LabError {
+    LabError::Host {
+        what: "start the pump",
+        source,
+    }
+}

@@ -1,0 +1,158 @@
+//! One path with an endpoint at its far end: what `--lab` and the demonstration use.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use linerate_core::lab::Topology;
+use linerate_core::link::PathSpec;
+use linerate_core::plan::Family;
+use linerate_core::record::{Caveat, CaveatKind, LabDirection, LabFacts, LabLink};
+
+use super::error::LabError;
+use super::{DirectionReport, Lab, LabOptions, LinkReport};
+use crate::client::Target;
+use crate::own_endpoint::OwnEndpoint;
+
+/// Host of the client.
+const CLIENT: &str = "client";
+/// Host of the endpoint.
+const SERVER: &str = "server";
+/// An emulator that is late by more than this, and by more than a twentieth of the round trip, is said to be.
+const LATE: Duration = Duration::from_millis(1);
+const LATE_SHARE: u32 = 20;
+
+/// Two hosts, a path between them, and an endpoint on the second.
+#[derive(Debug)]
+pub struct LabPath {
+    // First, so that it ends while its namespace is there.
+    endpoint: OwnEndpoint,
+    lab: Lab,
+    spec: String,
+    rtt: Duration,
+}
+
+impl LabPath {
+    /// Makes the path of `spec` and serves at its far end, over IPv6 if `family` says so.
+    ///
+    /// # Errors
+    /// [`LabError`]; nothing is left behind then.
+    pub fn build(
+        spec: &PathSpec,
+        family: Option<Family>,
+        options: &LabOptions,
+    ) -> Result<Self, LabError> {
+        Self::of(Topology::of_path(spec), spec, family, options)
+    }
+
+    /// As [`LabPath::build`], on a topology that has hosts called `client` and `server`.
+    pub(crate) fn of(
+        topology: Topology,
+        spec: &PathSpec,
+        family: Option<Family>,
+        options: &LabOptions,
+    ) -> Result<Self, LabError> {
+        let lab = Lab::build(topology, options)?;
+        let bind = lab.address(SERVER, family).unwrap_or(IpAddr::from([0; 4]));
+        let endpoint = OwnEndpoint::start(bind, lab.namespace(SERVER))
+            .map_err(|error| LabError::Endpoint(Box::new(error)))?;
+        Ok(Self {
+            endpoint,
+            lab,
+            spec: spec.to_string(),
+            rtt: Duration::from_nanos((spec.up.delay + spec.down.delay).0),
+        })
+    }
+
+    /// Moves the calling thread, and what it starts from now on, to the client's host.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn enter(&self) -> Result<(), LabError> {
+        match self.lab.namespace(CLIENT) {
+            Some(client) => Ok(client.enter()?),
+            None => Ok(()),
+        }
+    }
+
+    /// The endpoint, as the client reaches it.
+    pub fn target(&self) -> Target {
+        self.endpoint.target(SERVER)
+    }
+
+    /// The lab itself.
+    pub fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// What the record says of the path.
+    pub fn facts(&self) -> LabFacts {
+        let report = self.lab.report();
+        LabFacts {
+            spec: self.spec.clone(),
+            baseline_rtt_us: report.baseline.map(|rtt| rtt.as_secs_f64() * 1e6),
+            links: report.links.iter().map(link_facts).collect(),
+        }
+    }
+
+    /// What the emulator itself spoiled: one that falls behind lies.
+    pub fn caveats(&self) -> Vec<Caveat> {
+        let report = self.lab.report();
+        let tolerance = LATE.max(self.rtt / LATE_SHARE).as_secs_f64() * 1e6;
+        let mut caveats = Vec::new();
+        for link in &report.links {
+            let late = link.directions.iter().filter_map(|d| d.lateness_us);
+            let late = late.map(|summary| summary.p99).fold(0.0, f64::max);
+            let lost: u64 = link.directions.iter().map(|d| d.overflowed).sum();
+            if late > tolerance {
+                caveats.push(overload(format!(
+                    "the emulator of link {} fell behind: one packet in a hundred left {:.1} ms late or more",
+                    link.name,
+                    late / 1e3
+                )));
+            }
+            if lost > 0 {
+                caveats.push(overload(format!(
+                    "the emulator of link {} lost {lost} packets by its own fault",
+                    link.name
+                )));
+            }
+        }
+        caveats
+    }
+}
+
+fn overload(message: String) -> Caveat {
+    Caveat::new(
+        CaveatKind::EmulatorOverload,
+        message,
+        "emulate a lower rate, or leave this machine's CPUs to the lab",
+    )
+}
+
+fn link_facts(link: &LinkReport) -> LabLink {
+    let [up, down] = &link.directions;
+    LabLink {
+        name: link.name.clone(),
+        up: direction_facts(up),
+        down: direction_facts(down),
+    }
+}
+
+fn direction_facts(report: &DirectionReport) -> LabDirection {
+    let counters = &report.counters;
+    LabDirection {
+        delivered: counters.delivered,
+        duplicated: counters.duplicated,
+        corrupted: counters.corrupted,
+        reordered: counters.reordered,
+        marked: counters.marked,
+        dropped_mtu: counters.dropped.mtu,
+        dropped_policer: counters.dropped.policer,
+        dropped_loss: counters.dropped.loss,
+        dropped_queue: counters.dropped.queue,
+        dropped_aqm: counters.dropped.aqm,
+        overflowed: report.overflowed,
+        lateness_p50_us: report.lateness_us.map(|summary| summary.p50),
+        lateness_p99_us: report.lateness_us.map(|summary| summary.p99),
+    }
+}

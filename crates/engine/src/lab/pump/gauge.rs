@@ -1,0 +1,49 @@
+//! What a pump says of itself: what its links did, and how late it was.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use linerate_core::link::Counters;
+use linerate_core::stats::{LatencyHistogram, LatencySummary};
+
+/// The figures of one direction, written by the pump now and then and read by anybody.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gauge(Arc<Mutex<Reading>>);
+
+/// One direction so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reading {
+    /// What the link did.
+    pub(crate) counters: Counters,
+    /// From the time at which a packet was due to the time at which it was handed on.
+    pub(crate) lateness: LatencyHistogram,
+    /// Packets that the emulator lost and the link did not: its memory or a socket was full.
+    pub(crate) overflowed: u64,
+}
+
+impl Gauge {
+    /// The figures so far, at most a tenth of a second old.
+    pub(crate) fn read(&self) -> Reading {
+        self.lock().clone()
+    }
+
+    /// Writes them.
+    pub(super) fn write(&self, counters: Counters, lateness: &mut LatencyHistogram, lost: u64) {
+        let mut reading = self.lock();
+        reading.counters = counters;
+        reading.lateness.merge(lateness);
+        reading.overflowed = lost;
+        *lateness = LatencyHistogram::new();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Reading> {
+        // A reading is whole at any time, also when a thread that had it has panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reading {
+    /// How late packets were, µs; `None` before the first.
+    pub(crate) fn lateness_us(&self) -> Option<LatencySummary> {
+        self.lateness.summary()
+    }
+}

@@ -1,0 +1,197 @@
+//! One direction of an emulated link with the bytes of its packets, without sockets and clock.
+
+use linerate_core::lab::Prefix;
+use linerate_core::link::frame::{self, Cutter, Layout, Offload, RouterAddresses};
+use linerate_core::link::{Admission, Counters, Fate, Link, LinkSpec, Nanos, Packet, RateTrace};
+
+use super::store::{Frame, Store};
+
+/// What a direction is to be.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LaneSetup {
+    /// What it does to packets.
+    pub(crate) spec: LinkSpec,
+    /// A recorded rate in place of the spec's.
+    pub(crate) trace: Option<RateTrace>,
+    /// Seed of its dice.
+    pub(crate) seed: u64,
+    /// Addresses of the interface by which packets enter it: whose name an answer to a packet that is too
+    /// big bears.
+    pub(crate) near: Vec<Prefix>,
+}
+
+/// A frame that leaves, and since when it could have.
+#[derive(Debug)]
+pub(super) struct Departure {
+    pub(super) frame: Frame,
+    pub(super) due: Nanos,
+}
+
+/// One direction. Frames go in by [`Lane::take_in`]; what comes out lies in `departures` and `answers`.
+#[derive(Debug)]
+pub(super) struct Lane {
+    link: Link,
+    /// Every packet fares alike: frames of segmentation offload stay whole.
+    is_whole: bool,
+    router: RouterAddresses,
+    store: Store,
+    /// To the far end, in the order in which they are due.
+    pub(super) departures: Vec<Departure>,
+    /// Back to where the packets came from.
+    pub(super) answers: Vec<Vec<u8>>,
+    /// Packets for which there was no memory left.
+    pub(super) overflowed: u64,
+}
+
+impl Lane {
+    pub(super) fn new(setup: &LaneSetup) -> Self {
+        let link = match &setup.trace {
+            Some(trace) => Link::with_rate_trace(&setup.spec, trace.clone(), setup.seed),
+            None => Link::new(&setup.spec, setup.seed),
+        };
+        Self {
+            link,
+            is_whole: setup.spec.treats_packets_alike() && setup.trace.is_none(),
+            router: addresses(&setup.near),
+            store: Store::default(),
+            departures: Vec::new(),
+            answers: Vec::new(),
+            overflowed: 0,
+        }
+    }
+
+    /// A frame came in at `now`. What is no IP packet (ARP) passes at once.
+    pub(super) fn take_in(&mut self, now: Nanos, offload: Offload, bytes: &[u8]) {
+        let Some(layout) = frame::layout(bytes) else {
+            let frame = self.whole(offload, bytes);
+            self.departures.push(Departure { frame, due: now });
+            return;
+        };
+        if self.is_whole {
+            let frame = self.whole(offload, bytes);
+            self.offer(now, frame, &layout);
+            return;
+        }
+        let mut cutter = Cutter::new(bytes, offload);
+        let mut buffer = self.store.buffer();
+        while let Some(offload) = cutter.next_into(&mut buffer) {
+            let bytes = std::mem::replace(&mut buffer, self.store.buffer());
+            // A segment has the headers of its frame, but its own length.
+            let layout = frame::layout(&bytes).unwrap_or(layout);
+            self.offer(now, Frame { offload, bytes }, &layout);
+        }
+        self.store.recycle(buffer);
+    }
+
+    fn whole(&mut self, offload: Offload, bytes: &[u8]) -> Frame {
+        let mut buffer = self.store.buffer();
+        buffer.extend_from_slice(bytes);
+        Frame {
+            offload,
+            bytes: buffer,
+        }
+    }
+
+    fn offer(&mut self, now: Nanos, frame: Frame, layout: &Layout) {
+        let id = match self.store.put(frame) {
+            Ok(id) => id,
+            Err(frame) => {
+                self.overflowed += 1;
+                return self.store.recycle(frame.bytes);
+            }
+        };
+        let packet = Packet {
+            id,
+            ip_bytes: layout.ip_bytes,
+            ecn: layout.ecn,
+        };
+        match self.link.handle_packet(now, packet) {
+            Admission::Accepted => {}
+            Admission::Dropped(_) => self.forget(id),
+            Admission::TooBig { mtu } => self.refuse(now, id, mtu),
+        }
+    }
+
+    fn forget(&mut self, id: u64) {
+        if let Some(frame) = self.store.take(id) {
+            self.store.recycle(frame.bytes);
+        }
+    }
+
+    /// What a router does with a packet that does not fit: an answer, or fragments where the sender allows
+    /// them (IPv4 without DF).
+    fn refuse(&mut self, now: Nanos, id: u64, mtu: u32) {
+        let Some(mut frame) = self.store.take(id) else {
+            return;
+        };
+        if let Some(answer) = frame::too_big(&frame.bytes, &self.router, mtu) {
+            self.answers.push(answer);
+        } else {
+            frame::complete_checksum(&mut frame.bytes, &mut frame.offload);
+            let mut fragments = Vec::new();
+            frame::fragments(&frame.bytes, mtu, |bytes| fragments.push(bytes.to_vec()));
+            for bytes in fragments {
+                if let Some(layout) = frame::layout(&bytes).filter(|l| l.ip_bytes <= mtu) {
+                    let offload = Offload::default();
+                    self.offer(now, Frame { offload, bytes }, &layout);
+                }
+            }
+        }
+        self.store.recycle(frame.bytes);
+    }
+
+    /// Moves what has arrived by `now` to the departures.
+    pub(super) fn deliver(&mut self, now: Nanos) {
+        while let Some(delivery) = self.link.poll_deliver(now) {
+            let Fate::Arrived {
+                mark_ce,
+                corruption,
+                ..
+            } = delivery.fate
+            else {
+                self.forget(delivery.id);
+                continue;
+            };
+            let frame = match delivery.is_last {
+                true => self.store.take(delivery.id),
+                false => self.store.copy(delivery.id),
+            };
+            let Some(mut frame) = frame else { continue };
+            if mark_ce {
+                frame::mark_ce(&mut frame.bytes);
+            }
+            if let Some(corruption) = corruption {
+                frame::corrupt(&mut frame.bytes, &mut frame.offload, corruption);
+            }
+            self.departures.push(Departure {
+                frame,
+                due: delivery.at,
+            });
+        }
+    }
+
+    /// When [`Lane::deliver`] is to be called next.
+    pub(super) fn next_due(&self) -> Option<Nanos> {
+        self.link.poll_timeout()
+    }
+
+    /// Takes the buffer of a frame that has left.
+    pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
+        self.store.recycle(buffer);
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        self.link.counters()
+    }
+}
+
+fn addresses(near: &[Prefix]) -> RouterAddresses {
+    let mut router = RouterAddresses::default();
+    for prefix in near {
+        match prefix.address {
+            std::net::IpAddr::V4(address) => router.v4 = router.v4.or(Some(address)),
+            std::net::IpAddr::V6(address) => router.v6 = router.v6.or(Some(address)),
+        }
+    }
+    router
+}

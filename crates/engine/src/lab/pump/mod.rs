@@ -1,0 +1,324 @@
+//! The pump: carries real packets over emulated links.
+//!
+//! Each emulated link is two veth pairs whose inner ends lie in a namespace of the pump's own. A frame that a host
+//! sends comes out of a packet socket there, is cut to the segments that a wire would carry, passes the link's
+//! state machine ([`linerate_core::link::Link`]), and goes into the other veth pair when it is due.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`lane`] | one direction with the bytes of its packets, without sockets and clock |
+//! | [`store`] | the bytes of the packets on their way |
+//! | [`gauge`] | what the links did, and how late the pump was |
+
+mod gauge;
+mod lane;
+mod store;
+
+use std::io;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use linerate_core::link::Nanos;
+use linerate_core::link::frame::{Gso, Offload};
+use linerate_core::stats::LatencyHistogram;
+use linerate_sys::packet::{GsoType, Outgoing, PacketSocket, VirtioHeader};
+use linerate_sys::poll::{Poller, wait_readable};
+
+pub(crate) use gauge::{Gauge, Reading};
+pub(crate) use lane::LaneSetup;
+use lane::{Departure, Lane};
+
+use crate::clock::now_ns;
+use crate::stop::Stop;
+
+/// Before a packet is due the pump spins for so long: a sleeping CPU wakes up late. The spinners of the lab
+/// keep the CPUs awake, so that little is needed.
+const SPIN: Nanos = Nanos::from_micros(60);
+/// Longest sleep, so that a stop is seen.
+const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+/// Frames taken from one socket before the others have their turn.
+const TURN: usize = 64;
+/// How often the figures are published.
+const PUBLISH: Nanos = Nanos::from_millis(100);
+
+/// A link for the pump: the two packet sockets, and what each direction does.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    /// At the first end and at the second.
+    pub(crate) sockets: [PacketSocket; 2],
+    /// From the first end to the second, and back.
+    pub(crate) lanes: [LaneSetup; 2],
+}
+
+/// Threads that drive links, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Pump {
+    stop: Stop,
+    threads: Vec<JoinHandle<()>>,
+    gauges: Vec<[Gauge; 2]>,
+}
+
+impl Pump {
+    /// Starts to carry packets over `wires`, shared out to at most `threads` threads.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or there are no descriptors left.
+    pub(crate) fn start(wires: Vec<Wire>, threads: usize) -> io::Result<Self> {
+        let mut pump = Self {
+            stop: Stop::new(),
+            threads: Vec::new(),
+            gauges: Vec::new(),
+        };
+        let share = wires.len().div_ceil(threads.max(1)).max(1);
+        let mut wires = wires.into_iter().peekable();
+        while wires.peek().is_some() {
+            let mut driver = Driver::new(wires.by_ref().take(share).collect())?;
+            let gauges = driver.wires.iter().map(|wire| wire.gauges());
+            pump.gauges.extend(gauges);
+            let stop = pump.stop.clone();
+            let thread = thread::Builder::new()
+                .name("pump".to_owned())
+                .spawn(move || {
+                    // The default of 50 µs would be added to every wait; without the call it is only late.
+                    let _ = linerate_sys::thread::set_timer_slack(Duration::from_nanos(1));
+                    while !stop.is_requested() {
+                        driver.turn();
+                    }
+                })?;
+            pump.threads.push(thread);
+        }
+        Ok(pump)
+    }
+
+    /// The figures of each link, up and down, in the order of the links.
+    pub(crate) fn gauges(&self) -> &[[Gauge; 2]] {
+        &self.gauges
+    }
+}
+
+/// What was on its way is lost.
+impl Drop for Pump {
+    fn drop(&mut self) {
+        self.stop.request();
+        for thread in self.threads.drain(..) {
+            // A panic there has been printed, and its links have stood still since.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One thread's links.
+struct Driver {
+    wires: Vec<Running>,
+    poller: Poller,
+    /// Times of the links count from here.
+    epoch_ns: u64,
+    published: Nanos,
+    ready: Vec<u64>,
+}
+
+impl Driver {
+    fn new(wires: Vec<Wire>) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        for (index, wire) in wires.iter().enumerate() {
+            for (end, socket) in wire.sockets.iter().enumerate() {
+                poller.add(socket, (2 * index + end) as u64)?;
+            }
+        }
+        Ok(Self {
+            wires: wires.into_iter().map(Running::new).collect(),
+            poller,
+            epoch_ns: now_ns(),
+            published: Nanos::ZERO,
+            ready: Vec::new(),
+        })
+    }
+
+    /// Waits for a packet to come in or to be due, and moves all that there are.
+    fn turn(&mut self) {
+        self.wait();
+        for number in std::mem::take(&mut self.ready) {
+            let (wire, end) = (number as usize / 2, number as usize % 2);
+            self.wires[wire].take_in(end, self.epoch_ns);
+        }
+        for wire in &mut self.wires {
+            wire.hand_on(self.epoch_ns);
+        }
+        let now = self.now();
+        if now - self.published >= PUBLISH {
+            self.published = now;
+            self.wires.iter_mut().for_each(Running::publish);
+        }
+    }
+
+    fn wait(&mut self) {
+        let due = self.wires.iter().filter_map(Running::next_due).min();
+        let now = self.now();
+        let sleep = match due {
+            Some(due) if due <= now + SPIN => Duration::ZERO,
+            Some(due) => Duration::from_nanos((due - SPIN - now).0).min(LONGEST_SLEEP),
+            None => LONGEST_SLEEP,
+        };
+        // A wait that fails is no wait, and the next one may do.
+        if !sleep.is_zero() && !wait_readable(&self.poller, sleep).unwrap_or(false) {
+            return;
+        }
+        if let Ok(ready) = self.poller.wait(Duration::ZERO) {
+            self.ready.extend(ready);
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(now_ns().saturating_sub(self.epoch_ns))
+    }
+}
+
+/// A link that is driven.
+struct Running {
+    sockets: [PacketSocket; 2],
+    lanes: [Lane; 2],
+    meters: [Meter; 2],
+}
+
+/// What a direction's figures are gathered in between two publications.
+#[derive(Default)]
+struct Meter {
+    gauge: Gauge,
+    lateness: LatencyHistogram,
+    /// Frames that the far socket did not take.
+    refused: u64,
+    changed: bool,
+}
+
+impl Running {
+    fn new(wire: Wire) -> Self {
+        let [up, down] = &wire.lanes;
+        Self {
+            lanes: [Lane::new(up), Lane::new(down)],
+            sockets: wire.sockets,
+            meters: Default::default(),
+        }
+    }
+
+    fn gauges(&self) -> [Gauge; 2] {
+        [self.meters[0].gauge.clone(), self.meters[1].gauge.clone()]
+    }
+
+    fn next_due(&self) -> Option<Nanos> {
+        self.lanes.iter().filter_map(Lane::next_due).min()
+    }
+
+    /// Takes in what waits at an end. The kernel noted when each frame came, so that a pump that looks late
+    /// delays nothing that has a delay of its own.
+    fn take_in(&mut self, end: usize, epoch_ns: u64) {
+        let lane = &mut self.lanes[end];
+        for _ in 0..TURN {
+            // An error is that of a link that went away; there is nothing to carry then.
+            let Ok(Some(received)) = self.sockets[end].receive() else {
+                break;
+            };
+            let arrived = Nanos(received.arrived_ns.saturating_sub(epoch_ns));
+            lane.take_in(arrived, offload(&received.header), received.frame);
+        }
+        self.meters[end].changed = true;
+    }
+
+    /// Sends what is due, and the answers to what did not fit.
+    fn hand_on(&mut self, epoch_ns: u64) {
+        for end in [0, 1] {
+            let now = Nanos(now_ns().saturating_sub(epoch_ns));
+            let lane = &mut self.lanes[end];
+            if lane.next_due().is_some_and(|due| due <= now) {
+                lane.deliver(now);
+            }
+            if !lane.departures.is_empty() {
+                self.send(end, epoch_ns);
+            }
+            self.answer(end);
+        }
+    }
+
+    fn send(&mut self, end: usize, epoch_ns: u64) {
+        let (lane, meter) = (&mut self.lanes[end], &mut self.meters[end]);
+        let mut departures = std::mem::take(&mut lane.departures);
+        for batch in departures.chunks(TURN) {
+            let outgoing: Vec<Outgoing<'_>> = batch.iter().map(outgoing).collect();
+            let sent = self.sockets[1 - end].send(&outgoing).unwrap_or(0);
+            meter.refused += (batch.len() - sent) as u64;
+            let now = Nanos(now_ns().saturating_sub(epoch_ns));
+            for departure in &batch[..sent] {
+                meter.lateness.record_ns((now - departure.due).0);
+            }
+        }
+        meter.changed = true;
+        for departure in departures.drain(..) {
+            lane.recycle(departure.frame.bytes);
+        }
+        lane.departures = departures;
+    }
+
+    fn answer(&mut self, end: usize) {
+        for answer in self.lanes[end].answers.drain(..) {
+            let outgoing = Outgoing {
+                header: VirtioHeader::default(),
+                frame: &answer,
+            };
+            // An answer may be lost, as any router's.
+            let _ = self.sockets[end].send(&[outgoing]);
+        }
+    }
+
+    fn publish(&mut self) {
+        for (end, meter) in self.meters.iter_mut().enumerate() {
+            if std::mem::take(&mut meter.changed) {
+                let unread = self.sockets[end].statistics().map_or(0, |s| s.dropped);
+                let lost = meter.refused + self.lanes[end].overflowed + unread;
+                let counters = self.lanes[end].counters();
+                meter.gauge.write(counters, &mut meter.lateness, lost);
+            }
+        }
+    }
+}
+
+fn outgoing(departure: &Departure) -> Outgoing<'_> {
+    Outgoing {
+        header: header(&departure.frame.offload),
+        frame: &departure.frame.bytes,
+    }
+}
+
+/// sys's header as core's, which knows no Linux.
+fn offload(header: &VirtioHeader) -> Offload {
+    Offload {
+        needs_checksum: header.needs_checksum,
+        gso: match header.gso {
+            GsoType::None => Gso::None,
+            GsoType::Tcp4 => Gso::Tcp4,
+            GsoType::Tcp6 => Gso::Tcp6,
+            GsoType::Udp => Gso::Udp,
+        },
+        ecn: header.ecn,
+        header_bytes: header.header_bytes,
+        gso_bytes: header.gso_bytes,
+        checksum_start: header.checksum_start,
+        checksum_offset: header.checksum_offset,
+    }
+}
+
+/// And back.
+fn header(offload: &Offload) -> VirtioHeader {
+    VirtioHeader {
+        needs_checksum: offload.needs_checksum,
+        gso: match offload.gso {
+            Gso::None => GsoType::None,
+            Gso::Tcp4 => GsoType::Tcp4,
+            Gso::Tcp6 => GsoType::Tcp6,
+            Gso::Udp => GsoType::Udp,
+        },
+        ecn: offload.ecn,
+        header_bytes: offload.header_bytes,
+        gso_bytes: offload.gso_bytes,
+        checksum_start: offload.checksum_start,
+        checksum_offset: offload.checksum_offset,
+    }
+}

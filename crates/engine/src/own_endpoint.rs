@@ -1,0 +1,98 @@
+//! An endpoint in this process: for a check of this host alone, and for the lab.
+
+use std::net::{IpAddr, SocketAddr};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS};
+use linerate_core::wire::message::Limits;
+use linerate_sys::netns::Namespace;
+
+use crate::client::Target;
+use crate::endpoint::{Endpoint, ServeOptions};
+use crate::error::MeasureError;
+use crate::stop::Stop;
+
+/// Serves this process's own client until it is dropped.
+#[derive(Debug)]
+pub(crate) struct OwnEndpoint {
+    address: SocketAddr,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl OwnEndpoint {
+    /// Serves at `bind`, in `namespace` or where the caller is. Threads that it starts have the CPUs of the
+    /// calling thread.
+    pub(crate) fn start(
+        bind: IpAddr,
+        namespace: Option<&Namespace>,
+    ) -> Result<Self, MeasureError> {
+        let current;
+        let namespace = match namespace {
+            Some(namespace) => namespace,
+            None => {
+                current = Namespace::current().map_err(cannot_start)?;
+                &current
+            }
+        };
+        let options = options(bind);
+        let endpoint = namespace
+            .run(|| Endpoint::bind(&options))
+            .map_err(cannot_start)??;
+        let address = endpoint.addresses()[0];
+        let stop = Stop::new();
+        let asked = stop.clone();
+        let thread = namespace.spawn_thread("endpoint", move || {
+            // What goes wrong there, the client sees as a connection that fails.
+            let _ = endpoint.serve(&asked, |_| {});
+        });
+        Ok(Self {
+            address,
+            stop,
+            thread: Some(thread.map_err(cannot_start)?),
+        })
+    }
+
+    /// Where to connect to it.
+    pub(crate) fn target(&self, name: &str) -> Target {
+        Target {
+            name: name.to_owned(),
+            addresses: vec![self.address],
+            source: None,
+            device: None,
+            key: None,
+            connect_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Drop for OwnEndpoint {
+    fn drop(&mut self) {
+        self.stop.request();
+        if let Some(thread) = self.thread.take() {
+            // It ends within its own time; a panic there has been seen as a failed connection.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn options(bind: IpAddr) -> ServeOptions {
+    ServeOptions {
+        bind: Some(bind),
+        family: None,
+        port: 0,
+        limits: Limits {
+            clients: 2,
+            streams: 2 * MAX_STREAMS,
+            seconds: MAX_SECONDS,
+            rate_bps: None,
+        },
+        key: None,
+        one_off: false,
+    }
+}
+
+fn cannot_start(error: linerate_sys::netns::NamespaceError) -> MeasureError {
+    MeasureError::host("cannot start the endpoint")(std::io::Error::other(error))
+}
