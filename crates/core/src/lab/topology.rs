@@ -88,12 +88,17 @@ pub struct Join {
     pub up: LinkSpec,
     /// Back.
     pub down: LinkSpec,
+    /// MTU of both its interfaces, bytes.
+    pub mtu: u32,
 }
 
 impl Join {
-    /// Nothing is emulated on it: it can be a veth pair without a pump.
+    /// Nothing is emulated on it that its interfaces do not do themselves: it can be a veth pair without a pump.
     pub fn is_plain(&self) -> bool {
-        self.up.changes_nothing() && self.down.changes_nothing()
+        [&self.up, &self.down].into_iter().all(|link| {
+            let is_held = link.mtu.is_none_or(|mtu| mtu.bytes >= self.mtu);
+            is_held && link.changes_nothing()
+        })
     }
 }
 

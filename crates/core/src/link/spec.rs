@@ -179,7 +179,7 @@ pub enum Framing {
 ///
 /// `up.` or `down.` before a key gives it to one direction, whatever is said for both. `rtt` and `hops` are the
 /// whole path's.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct PathSpec {
     /// From the first host, the client, to the second.
     pub up: LinkSpec,
@@ -233,7 +233,12 @@ impl LinkSpec {
             aqm: self.aqm,
             ..Self::default()
         };
-        mtu.is_none() && *self == Self { mtu: self.mtu, ..plain }
+        mtu.is_none()
+            && *self
+                == Self {
+                    mtu: self.mtu,
+                    ..plain
+                }
     }
 
     /// All packets that arrive together leave together and in their order: a frame of segmentation offload
