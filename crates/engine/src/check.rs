@@ -90,6 +90,7 @@ fn examine(
         idle_latency_us: None,
         loaded_latency_us: None,
         loaded_latency_by_direction_us: Default::default(),
+        hidden_fault: None,
         caveats: Vec::new(),
         environment: Environment {
             client: host::facts(target.addresses.first().map(SocketAddr::ip)),

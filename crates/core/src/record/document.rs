@@ -310,9 +310,25 @@ pub struct Check {
     /// Loaded latency by direction.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub loaded_latency_by_direction_us: BTreeMap<String, LatencySummary>,
+    /// On the demonstration path: what was wrong with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden_fault: Option<HiddenFault>,
     /// What to keep in mind of the whole.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
     /// Both ends.
     pub environment: Environment,
+}
+
+/// The fault of the demonstration path, which the check was not told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HiddenFault {
+    /// The direction that it spoils.
+    pub direction: Direction,
+    /// The verdict that is right.
+    pub cause: Cause,
+    /// What was done to the path.
+    pub description: String,
+    /// Whether the check's verdict of that direction is the right one.
+    pub found: bool,
 }

@@ -172,7 +172,7 @@ fn join(
     let outer = |end: usize, namespace| VethEnd {
         name: &interface(end).name,
         namespace,
-        mtu: Some(interface(end).mtu),
+        mtu: Some(link.mtu),
     };
     let failed = failure(format!("link {}", link.name));
     let (first, second) = (link.ends[0].0, link.ends[1].0);
@@ -180,13 +180,12 @@ fn join(
         let there = outer(1, Some(namespaces[second].as_fd()));
         return handles[first].create_veth(&outer(0, None), &there).map_err(failed);
     }
-    let mtu = interface(0).mtu.max(interface(1).mtu);
     for (end, node) in [(0, first), (1, second)] {
         let name = inner_name(number, end);
         let inner = VethEnd {
             name: &name,
             namespace: inside.map(AsFd::as_fd),
-            mtu: Some(mtu),
+            mtu: Some(link.mtu),
         };
         handles[node]
             .create_veth(&outer(end, None), &inner)

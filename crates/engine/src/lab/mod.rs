@@ -9,10 +9,12 @@
 //! | `build` | namespaces, links, addresses, routes, settings |
 //! | `pump` | carries packets over the emulated links |
 //! | `calibrate` | what a round trip through the pump takes by itself |
+//! | `demo` | the demonstration path and its hidden fault |
 //! | `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
 
 mod build;
 mod calibrate;
+mod demo;
 mod error;
 mod path;
 mod pump;
@@ -29,6 +31,7 @@ use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allow
 use linerate_sys::proc::Probe;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 
+pub use demo::Demo;
 pub use error::LabError;
 pub use path::LabPath;
 

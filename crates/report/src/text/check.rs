@@ -1,7 +1,7 @@
 //! The main job on one screen.
 
 use linerate_core::plan::Direction;
-use linerate_core::record::{Check, HostFacts, PathFacts, Record, Status};
+use linerate_core::record::{Check, HiddenFault, HostFacts, PathFacts, Record, Status};
 use linerate_core::stats::{Figure, LatencySummary};
 
 use super::Style;
@@ -32,6 +32,9 @@ pub fn check(check: &Check, style: Style) -> String {
             explanation(&mut page, *direction, record, &check.host);
         }
     }
+    if let Some(fault) = &check.hidden_fault {
+        hidden_fault(&mut page, fault);
+    }
     if check.one_sided {
         one_sided(&mut page, &check.host);
     }
@@ -39,6 +42,16 @@ pub fn check(check: &Check, style: Style) -> String {
     let of_runs = of_runs.flat_map(|record| &record.caveats);
     caveats(&mut page, check.caveats.iter().chain(of_runs));
     page.finish()
+}
+
+/// The demonstration is over: what was wrong with its path.
+fn hidden_fault(page: &mut Page, fault: &HiddenFault) {
+    let verdict = if fault.found { "found" } else { "NOT FOUND" };
+    page.line(
+        Emphasis::Strong,
+        &format!("hidden fault, {}: {verdict}", direction_name(fault.direction)),
+    );
+    page.line(Emphasis::Plain, &format!("  {}", fault.description));
 }
 
 /// A direction, its median run and the figure of all its runs.

@@ -1,0 +1,142 @@
+//! The demonstration path of `check` without HOST: 100 Mbit/s, 40 ms, and a fault that the check has to find.
+
+use linerate_core::ceilings::Cause;
+use linerate_core::lab::Topology;
+use linerate_core::link::PathSpec;
+use linerate_core::plan::{Direction, Family};
+use linerate_core::record::{Check, HiddenFault};
+
+use super::error::LabError;
+use super::path::LabPath;
+use super::LabOptions;
+
+/// What all demonstration paths have.
+const PATH: &str = "rate=100mbit,rtt=40ms";
+/// The congestion control of most hosts, whatever this kernel's is.
+const CONGESTION_CONTROL: (&str, &str) = ("net.ipv4.tcp_congestion_control", "cubic");
+
+/// A fault that can be hidden in the path.
+struct Fault {
+    /// The verdict that finds it.
+    cause: Cause,
+    /// The direction that it spoils.
+    direction: Direction,
+    /// Keys of the path's spec.
+    spec: &'static str,
+    /// A setting of one of the hosts: host, key, value.
+    setting: Option<(&'static str, &'static str, &'static str)>,
+    /// What was done.
+    words: &'static str,
+}
+
+/// Those of the field's stories: a window for a LAN, a buffer for a LAN, a noisy line, a contract's policer.
+const FAULTS: [Fault; 4] = [
+    Fault {
+        cause: Cause::ReceiveWindow,
+        direction: Direction::Up,
+        spec: "",
+        setting: Some(("server", "net.ipv4.tcp_rmem", "4096 65536 131072")),
+        words: "net.ipv4.tcp_rmem of the server ends at 128 KiB",
+    },
+    Fault {
+        cause: Cause::SendBuffer,
+        direction: Direction::Down,
+        spec: "",
+        setting: Some(("server", "net.ipv4.tcp_wmem", "4096 16384 131072")),
+        words: "net.ipv4.tcp_wmem of the server ends at 128 KiB",
+    },
+    Fault {
+        cause: Cause::Congestion,
+        direction: Direction::Up,
+        spec: ",up.loss=0.2%",
+        setting: None,
+        words: "the line to the server loses one packet in 500",
+    },
+    Fault {
+        cause: Cause::Policer,
+        direction: Direction::Down,
+        spec: ",down.policer=30mbit,down.burst=64KiB",
+        setting: None,
+        words: "a policer lets no more than 30 Mbit/s through from the server",
+    },
+];
+
+/// A path with a hidden fault.
+#[derive(Debug)]
+pub struct Demo {
+    path: LabPath,
+    fault: usize,
+}
+
+impl Demo {
+    /// Makes the path; `seed` chooses the fault.
+    ///
+    /// # Errors
+    /// [`LabError`]; nothing is left behind then.
+    pub fn build(seed: u64, family: Option<Family>) -> Result<Self, LabError> {
+        // Neighbouring seeds are to give different faults, and any seed one of them.
+        let chosen = (seed % FAULTS.len() as u64) as usize;
+        let fault = &FAULTS[chosen];
+        let spec: PathSpec = format!("{PATH}{}", fault.spec)
+            .parse()
+            .expect("the specs of this table are tested");
+        let options = LabOptions {
+            seed,
+            ..LabOptions::default()
+        };
+        let path = LabPath::of(topology(&spec, fault), &spec, family, &options)?;
+        Ok(Self {
+            path,
+            fault: chosen,
+        })
+    }
+
+    /// The path.
+    pub fn path(&self) -> &LabPath {
+        &self.path
+    }
+
+    /// Writes into a check which fault was there and whether its verdict names it.
+    pub fn reveal(&self, check: &mut Check) {
+        let fault = &FAULTS[self.fault];
+        let record = match fault.direction {
+            Direction::Down => &check.down,
+            Direction::Up | Direction::Both => &check.up,
+        };
+        let verdict = record.as_ref().and_then(|record| record.verdict.as_ref());
+        check.hidden_fault = Some(HiddenFault {
+            direction: fault.direction,
+            cause: fault.cause,
+            description: fault.words.to_owned(),
+            found: verdict.is_some_and(|verdict| verdict.cause == fault.cause),
+        });
+    }
+}
+
+fn topology(spec: &PathSpec, fault: &Fault) -> Topology {
+    let mut topology = Topology::of_path(spec);
+    for node in &mut topology.nodes {
+        let own = fault.setting.filter(|(host, ..)| *host == node.name);
+        let own = own.map(|(_, key, value)| (key, value));
+        for (key, value) in own.into_iter().chain([CONGESTION_CONTROL]) {
+            node.sysctls.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    topology
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_makes_a_path_and_every_seed_a_fault() {
+        for fault in &FAULTS {
+            let spec: PathSpec = format!("{PATH}{}", fault.spec).parse().unwrap();
+            let topology = topology(&spec, fault);
+            if let Some((host, key, value)) = fault.setting {
+                assert_eq!(topology.node(host).unwrap().sysctls[key], value);
+            }
+        }
+    }
+}
