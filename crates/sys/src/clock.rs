@@ -8,13 +8,56 @@ use crate::proc::{ProcError, read_text};
 /// Nanoseconds of CLOCK_MONOTONIC: since some moment before, never backwards, the same for all
 /// processes of this boot.
 pub fn monotonic_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// Turns times of the system's clock, as the kernel stamps packets with, into those of [`monotonic_ns`].
+///
+/// The two clocks drift apart while the system's is slewed, by 0.5 us in a millisecond at most, and jump apart when it
+/// is set. So their distance is measured again for every time that is 10 ms away from the last measurement.
+#[derive(Debug, Default)]
+pub(crate) struct RealtimeOffset {
+    measured_at_ns: u64,
+    /// Of the monotonic clock to the system's; it wraps, since one may be ahead of the other.
+    offset: u64,
+}
+
+impl RealtimeOffset {
+    /// `realtime_ns` is in nanoseconds since 1970, and not long ago.
+    pub(crate) fn to_monotonic_ns(&mut self, realtime_ns: u64) -> u64 {
+        const VALID_NS: u64 = 10_000_000;
+        if realtime_ns.abs_diff(self.measured_at_ns) > VALID_NS {
+            (self.measured_at_ns, self.offset) = measure_realtime_offset();
+        }
+        realtime_ns.wrapping_add(self.offset)
+    }
+}
+
+/// The system's time, and what is to be added (wrapping) to make it monotonic time: of three measurements that which was
+/// interrupted least.
+fn measure_realtime_offset() -> (u64, u64) {
+    let measure = || {
+        let before = monotonic_ns();
+        let realtime = read(libc::CLOCK_REALTIME);
+        let width = monotonic_ns() - before;
+        (width, realtime, (before + width / 2).wrapping_sub(realtime))
+    };
+    let (_, realtime, offset) = [measure(), measure(), measure()]
+        .into_iter()
+        .min()
+        .expect("there are three");
+    (realtime, offset)
+}
+
+/// Nanoseconds of one of the clocks that every Linux has.
+fn read(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: the pointer is to a live timespec that the call fills.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    debug_assert_eq!(result, 0, "every Linux has CLOCK_MONOTONIC");
+    let result = unsafe { libc::clock_gettime(clock, &raw mut now) };
+    debug_assert_eq!(result, 0, "every Linux has the clock");
     now.tv_sec.cast_unsigned() * NANOSECONDS + now.tv_nsec.cast_unsigned()
 }
 
@@ -196,6 +239,20 @@ mod tests {
         assert!(measure_reading_cost_ns() > 0.0);
         let source = ClockSource::read().unwrap();
         assert!(source.available.contains(&source.current));
+    }
+
+    #[test]
+    fn system_time_becomes_monotonic_time() {
+        let mut offset = RealtimeOffset::default();
+        for _ in 0..3 {
+            let before = monotonic_ns();
+            let converted = offset.to_monotonic_ns(read(libc::CLOCK_REALTIME));
+            // A reading may be interrupted for long on a busy machine; an hour would be a wrong sign.
+            assert!(
+                converted.abs_diff(before) < 1_000_000_000,
+                "{converted} {before}"
+            );
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! | [`socket`] | making sockets; their options, set and read back; their memory and queues |
 //! | [`tcp_info`] | `TCP_INFO`, every field that this kernel has |
 //! | [`udp_batch`] | many datagrams for one call, with and without segmentation offload |
+//! | [`packet`] | whole Ethernet frames of one link, offload headers included |
 //! | [`splice`] | bulk TCP without copying, and receiving without looking |
 //! | [`poll`] | waiting for many sockets (epoll), and for one |
 //! | [`inherit`] | listening sockets from systemd or inetd |
@@ -33,6 +34,7 @@ pub mod idle;
 pub mod inherit;
 pub mod netlink;
 pub mod netns;
+pub mod packet;
 pub mod poll;
 pub mod proc;
 pub mod signal;
