@@ -90,7 +90,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     let mut progress = Progress::new(format, args.document.quiet);
     let seed = args.seed.unwrap_or_else(plan::fresh_seed);
     let (site, target) = match (&args.host, &args.path.lab) {
-        (None, None) => (None, None),
+        (None, None) => demonstration(args.path.family(), seed, &mut progress),
         _ => {
             let (site, target) = place(args.host, &args.path, seed, &mut progress)?;
             (site, Some(target))
@@ -106,6 +106,24 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     let (mut document, error) = run::check(&examination, progress)?;
     site.iter().for_each(|site| site.describe(&mut document));
     conclude(&document, error, output, args.fail_below)
+}
+
+/// The demonstration path; where this host allows none, the check is of loopback and says why.
+fn demonstration(
+    family: Option<Family>,
+    seed: u64,
+    progress: &mut Progress,
+) -> (Option<Site>, Option<Target>) {
+    match Site::demo(family, seed) {
+        Ok(site) => {
+            let target = site.target();
+            (Some(site), Some(target))
+        }
+        Err(failure) => {
+            progress.warn(&format!("no demonstration path, loopback instead: {}", failure.chain()));
+            (None, None)
+        }
+    }
 }
 
 /// Prints what there is; then says if it is not all that was asked, or not good enough.

@@ -75,12 +75,13 @@ impl Failure {
 
     /// `linerate: what: why: …`
     fn line(&self) -> String {
-        let mut line = "linerate".to_owned();
-        for cause in self.error.chain() {
-            line.push_str(": ");
-            line.push_str(&printable(&cause.to_string()));
-        }
-        line
+        format!("linerate: {}", self.chain())
+    }
+
+    /// `what: why: …`
+    pub(crate) fn chain(&self) -> String {
+        let causes: Vec<String> = self.error.chain().map(|c| printable(&c.to_string())).collect();
+        causes.join(": ")
     }
 
     fn new(kind: Kind, error: impl Into<anyhow::Error>) -> Self {

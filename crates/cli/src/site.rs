@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use linerate_core::link::{PathSpec, RateTrace};
 use linerate_core::plan::Family;
-use linerate_engine::{LabError, LabOptions, LabPath, prepare_for_lab};
+use linerate_engine::{Demo, LabError, LabOptions, LabPath, prepare_for_lab};
 
 use crate::document::Document;
 use crate::failure::Failure;
@@ -18,7 +18,12 @@ const MAX_TRACE: u64 = 64 << 20;
 
 /// Two hosts, the path between them and an endpoint at its far end, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Site(LabPath);
+pub(crate) enum Site {
+    /// As the user wrote it.
+    Asked(LabPath),
+    /// The demonstration, with its hidden fault.
+    Demo(Demo),
+}
 
 impl Site {
     /// Makes the path and moves the calling thread to the client's end. To be called while the process has one
@@ -38,21 +43,42 @@ impl Site {
         prepare_for_lab().map_err(failure)?;
         let path = LabPath::build(spec, family, &options).map_err(failure)?;
         path.enter().map_err(failure)?;
-        Ok(Self(path))
+        Ok(Self::Asked(path))
+    }
+
+    /// Makes the demonstration path, as [`Site::build`].
+    ///
+    /// # Errors
+    /// This host allows no lab.
+    pub(crate) fn demo(family: Option<Family>, seed: u64) -> Result<Self, Failure> {
+        prepare_for_lab().map_err(failure)?;
+        let demo = Demo::build(seed, family).map_err(failure)?;
+        demo.path().enter().map_err(failure)?;
+        Ok(Self::Demo(demo))
+    }
+
+    fn path(&self) -> &LabPath {
+        match self {
+            Self::Asked(path) => path,
+            Self::Demo(demo) => demo.path(),
+        }
     }
 
     /// The endpoint.
     pub(crate) fn target(&self) -> Target {
-        Target::from_engine(self.0.target())
+        Target::from_engine(self.path().target())
     }
 
     /// Writes what the path was and did into each record, and what its emulator spoiled.
     pub(crate) fn describe(&self, document: &mut Document) {
-        let facts = self.0.facts();
-        let caveats = self.0.caveats();
+        let facts = self.path().facts();
+        let caveats = self.path().caveats();
         for (environment, doubts) in document.environments_mut() {
             environment.lab = Some(facts.clone());
             doubts.extend(caveats.iter().cloned());
+        }
+        if let (Self::Demo(demo), Document::Check(check)) = (self, document) {
+            demo.reveal(check);
         }
     }
 }

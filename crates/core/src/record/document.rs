@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ceilings::{Ceiling, Verdict};
+use crate::ceilings::{Cause, Ceiling, Verdict};
 use crate::plan::{Direction, Family, Protocol, Test, Workload};
 use crate::stats::{Figure, LatencyBuckets, LatencySummary};
 

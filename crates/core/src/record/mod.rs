@@ -13,7 +13,7 @@ mod evidence;
 pub use assemble::{ExchangeTotals, Run};
 pub use caveat::{Caveat, CaveatKind};
 pub use document::{
-    CHECK_SCHEMA, Check, Directional, FlowRecord, Interval, PathFacts, RECORD_SCHEMA, Record,
+    CHECK_SCHEMA, Check, Directional, FlowRecord, HiddenFault, Interval, PathFacts, RECORD_SCHEMA, Record,
     SWEEP_SCHEMA, SizeFigure, Status, Sweep,
 };
 pub use environment::{

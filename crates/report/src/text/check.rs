@@ -51,7 +51,7 @@ fn hidden_fault(page: &mut Page, fault: &HiddenFault) {
         Emphasis::Strong,
         &format!("hidden fault, {}: {verdict}", direction_name(fault.direction)),
     );
-    page.line(Emphasis::Plain, &format!("  {}", fault.description));
+    page.line(Emphasis::None, &format!("  {}", fault.description));
 }
 
 /// A direction, its median run and the figure of all its runs.
