@@ -51,7 +51,9 @@ impl Document {
     pub(crate) fn environments_mut(
         &mut self,
     ) -> Box<dyn Iterator<Item = (&mut Environment, &mut Vec<Caveat>)> + '_> {
-        let of = |record: &'_ mut Record| (&mut record.environment, &mut record.caveats);
+        fn of(record: &mut Record) -> (&mut Environment, &mut Vec<Caveat>) {
+            (&mut record.environment, &mut record.caveats)
+        }
         match self {
             Self::Record(record) => Box::new(std::iter::once(of(record))),
             Self::Sweep(sweep) => Box::new(sweep.rows.iter_mut().map(of)),

@@ -1,7 +1,7 @@
 //! An endpoint in this process: for a check of this host alone, and for the lab.
 
 use std::net::{IpAddr, SocketAddr};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS};

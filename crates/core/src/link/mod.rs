@@ -44,6 +44,7 @@
 mod aqm;
 mod delay;
 mod dice;
+pub mod frame;
 mod keys;
 mod loss;
 mod packet;

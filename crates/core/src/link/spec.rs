@@ -32,6 +32,8 @@ pub struct LinkSpec {
     pub corrupt: Option<Corrupt>,
     /// The largest packet; `None`: any.
     pub mtu: Option<Mtu>,
+    /// trace
+    pub trace: Option<String>,
     /// What the wire adds to a packet.
     pub framing: Framing,
     /// Bytes that the wire adds to each packet on top of the framing.
@@ -204,6 +206,7 @@ impl Default for LinkSpec {
             duplicate_percent: 0.0,
             corrupt: None,
             mtu: None,
+            trace: None,
             framing: Framing::default(),
             overhead_bytes: 0,
         }

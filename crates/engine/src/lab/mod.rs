@@ -28,7 +28,6 @@ use linerate_core::plan::Family;
 use linerate_core::stats::LatencySummary;
 use linerate_sys::idle::IdleSpinners;
 use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allowed};
-use linerate_sys::proc::Probe;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 
 pub use demo::Demo;
@@ -94,17 +93,15 @@ pub struct DirectionReport {
 /// # Errors
 /// [`LabError::NotAllowed`] with what stands in the way.
 pub fn prepare() -> Result<(), LabError> {
-    let privileges = Privileges::read().unwrap_or_default();
-    let is_root =
-        privileges.has(Capability::SysAdmin) && privileges.has(Capability::NetAdmin);
+    let is_root = Privileges::read().is_ok_and(|privileges| {
+        privileges.has(Capability::SysAdmin) && privileges.has(Capability::NetAdmin)
+    });
     if is_root {
         return Ok(());
     }
     match user_namespaces_allowed() {
-        Probe::Supported(()) => Ok(enter_user_namespace()?),
-        Probe::Unsupported(reason) | Probe::Unknown(reason) => Err(LabError::NotAllowed {
-            reason,
-        }),
+        linerate_sys::netns::UserNamespaces::Supported => Ok(enter_user_namespace()?),
+        other => Err(LabError::NotAllowed { reason: format!("{other:?}") }),
     }
 }
 
