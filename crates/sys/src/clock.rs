@@ -24,7 +24,7 @@ pub(crate) struct RealtimeOffset {
 
 impl RealtimeOffset {
     /// `realtime_ns` is in nanoseconds since 1970, and not long ago.
-    pub(crate) fn to_monotonic_ns(&mut self, realtime_ns: u64) -> u64 {
+    pub(crate) fn monotonic_ns(&mut self, realtime_ns: u64) -> u64 {
         const VALID_NS: u64 = 10_000_000;
         if realtime_ns.abs_diff(self.measured_at_ns) > VALID_NS {
             (self.measured_at_ns, self.offset) = measure_realtime_offset();
@@ -246,7 +246,7 @@ mod tests {
         let mut offset = RealtimeOffset::default();
         for _ in 0..3 {
             let before = monotonic_ns();
-            let converted = offset.to_monotonic_ns(read(libc::CLOCK_REALTIME));
+            let converted = offset.monotonic_ns(read(libc::CLOCK_REALTIME));
             // A reading may be interrupted for long on a busy machine; an hour would be a wrong sign.
             assert!(
                 converted.abs_diff(before) < 1_000_000_000,

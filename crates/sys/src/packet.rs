@@ -158,7 +158,7 @@ impl PacketSocket {
                 return Ok(Some(Received {
                     header,
                     frame: self.rings[earliest].frame(&slot),
-                    arrived_ns: self.offset.to_monotonic_ns(slot.realtime_ns),
+                    arrived_ns: self.offset.monotonic_ns(slot.realtime_ns),
                 }));
             }
             self.rings[earliest].release();
