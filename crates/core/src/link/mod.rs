@@ -58,6 +58,7 @@ pub use packet::{
     Admission, Corruption, CorruptionPlace, Counters, Delivery, DropCause, DropCounts, Ecn, Fate,
     Nanos, Packet,
 };
+pub(crate) use parse::edit_distance;
 pub use parse::{SpecError, SpecProblem};
 pub use rate::{RateTrace, RateTraceError};
 pub use spec::{

@@ -297,7 +297,7 @@ fn suggestion(name: &str) -> String {
 }
 
 /// Characters to insert, delete or replace (Levenshtein).
-fn edit_distance(a: &str, b: &str) -> usize {
+pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.chars().enumerate() {

@@ -1,0 +1,223 @@
+//! Reads a table of the file: its keys, and the types and places of their values.
+
+use std::ops::RangeInclusive;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::{Fault, TopologyProblem, shortened};
+use crate::link::edit_distance;
+
+/// A value, and the byte at which it begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct At<T> {
+    pub(super) offset: usize,
+    pub(super) value: T,
+}
+
+impl<T> At<T> {
+    pub(super) fn map<U>(self, function: impl FnOnce(T) -> U) -> At<U> {
+        At {
+            offset: self.offset,
+            value: function(self.value),
+        }
+    }
+}
+
+pub(super) type Value<'a> = Spanned<DeValue<'a>>;
+
+/// A table of which all keys are known.
+pub(super) struct Section<'a> {
+    /// As in messages, such as `[[link]]`.
+    pub(super) place: &'static str,
+    /// Where it begins.
+    pub(super) offset: usize,
+    table: &'a DeTable<'a>,
+}
+
+impl<'a> Section<'a> {
+    /// The table, if it has no other keys than these.
+    pub(super) fn new(
+        place: &'static str,
+        offset: usize,
+        table: &'a DeTable<'a>,
+        keys: &[&str],
+    ) -> Result<Self, Fault> {
+        let is_known = |key: &str| keys.contains(&key);
+        let unknown = table.iter().map(|(key, _)| key);
+        let first = unknown
+            .filter(|key| !is_known(key.get_ref()))
+            .min_by_key(|key| key.span().start);
+        if let Some(key) = first {
+            let problem = TopologyProblem::UnknownKey {
+                place,
+                key: shortened(key.get_ref()),
+                hint: suggestion(key.get_ref(), keys)
+                    .unwrap_or_else(|| format!("its keys are {}", keys.join(", "))),
+            };
+            return Err(Fault::new(key.span().start, problem));
+        }
+        Ok(Self {
+            place,
+            offset,
+            table,
+        })
+    }
+
+    /// The tables of `[[key]]`, each with those keys.
+    pub(super) fn sections(
+        &self,
+        key: &str,
+        place: &'static str,
+        keys: &[&str],
+    ) -> Result<Vec<Section<'a>>, Fault> {
+        let Some(value) = self.table.get(key) else {
+            return Ok(Vec::new());
+        };
+        let tables = match value.get_ref() {
+            DeValue::Array(tables) => tables.iter(),
+            _ => return Err(wrong_type(key, value, "it as a table, in two brackets")),
+        };
+        let section = |value: &'a Value<'a>| match value.get_ref() {
+            DeValue::Table(table) => Section::new(place, value.span().start, table, keys),
+            _ => Err(wrong_type(key, value, "it as a table, in two brackets")),
+        };
+        tables.map(section).collect()
+    }
+
+    /// The tables of `[key.name]` and their names, each with those keys.
+    pub(super) fn named_sections(
+        &self,
+        key: &str,
+        place: &'static str,
+        keys: &[&str],
+    ) -> Result<Vec<(At<&'a str>, Section<'a>)>, Fault> {
+        let Some(value) = self.table.get(key) else {
+            return Ok(Vec::new());
+        };
+        let hint = "it as a table with a name, such as [host.alpha]";
+        let DeValue::Table(tables) = value.get_ref() else {
+            return Err(wrong_type(key, value, hint));
+        };
+        let section = |(name, value): (&'a Spanned<_>, &'a Value<'a>)| {
+            let name: At<&str> = At {
+                offset: name.span().start,
+                value: <Spanned<std::borrow::Cow<str>>>::get_ref(name),
+            };
+            match value.get_ref() {
+                DeValue::Table(table) => Ok((name, Section::new(place, name.offset, table, keys)?)),
+                _ => Err(wrong_type(name.value, value, hint)),
+            }
+        };
+        tables.iter().map(section).collect()
+    }
+
+    pub(super) fn value(&self, key: &str) -> Option<&'a Value<'a>> {
+        self.table.get(key)
+    }
+
+    pub(super) fn string(&self, key: &'static str) -> Result<Option<At<&'a str>>, Fault> {
+        self.value(key).map(|value| string(key, value)).transpose()
+    }
+
+    pub(super) fn required(
+        &self,
+        key: &'static str,
+        hint: &'static str,
+    ) -> Result<At<&'a str>, Fault> {
+        self.string(key)?.ok_or_else(|| self.missing(key, hint))
+    }
+
+    /// A list of strings.
+    pub(super) fn strings(&self, key: &'static str) -> Result<Option<Vec<At<&'a str>>>, Fault> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        match value.get_ref() {
+            DeValue::Array(items) => items.iter().map(|item| string(key, item)).collect(),
+            _ => Err(wrong_type(key, value, "a list of texts in quotes")),
+        }
+        .map(Some)
+    }
+
+    pub(super) fn number(
+        &self,
+        key: &'static str,
+        range: RangeInclusive<u32>,
+    ) -> Result<Option<At<u32>>, Fault> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let offset = value.span().start;
+        let DeValue::Integer(integer) = value.get_ref() else {
+            return Err(wrong_type(key, value, "a whole number"));
+        };
+        let number = i64::from_str_radix(integer.as_str(), integer.radix());
+        let number = number.ok().and_then(|number| u32::try_from(number).ok());
+        match number.filter(|number| range.contains(number)) {
+            Some(value) => Ok(Some(At { offset, value })),
+            None => {
+                let value = shortened(&integer.to_string());
+                let problem = TopologyProblem::OutOfRange { key, value, range };
+                Err(Fault::new(offset, problem))
+            }
+        }
+    }
+
+    pub(super) fn boolean(&self, key: &'static str) -> Result<Option<bool>, Fault> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        match value.get_ref() {
+            DeValue::Boolean(boolean) => Ok(Some(*boolean)),
+            _ => Err(wrong_type(key, value, "true or false")),
+        }
+    }
+
+    pub(super) fn missing(&self, key: &'static str, hint: &'static str) -> Fault {
+        let place = self.place;
+        let problem = TopologyProblem::Missing { place, key, hint };
+        Fault::new(self.offset, problem)
+    }
+}
+
+/// A text, and the byte at which its quotes begin.
+pub(super) fn string<'a>(key: &str, value: &'a Value<'a>) -> Result<At<&'a str>, Fault> {
+    let offset = value.span().start;
+    match value.get_ref() {
+        DeValue::String(value) => Ok(At { offset, value }),
+        _ => Err(wrong_type(key, value, "a text in quotes")),
+    }
+}
+
+pub(super) fn wrong_type(key: &str, value: &Value<'_>, hint: &'static str) -> Fault {
+    let problem = TopologyProblem::WrongType {
+        key: shortened(key),
+        found: match value.get_ref() {
+            DeValue::String(_) => "a text",
+            DeValue::Integer(_) => "a whole number",
+            DeValue::Float(_) => "a number with a point",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        },
+        hint,
+    };
+    Fault::new(value.span().start, problem)
+}
+
+/// The word that looks like `text`, if one does.
+pub(super) fn suggestion<'a>(
+    text: &str,
+    words: impl IntoIterator<Item = impl AsRef<str> + Ord + 'a>,
+) -> Option<String> {
+    let text = shortened(text);
+    let distances = words
+        .into_iter()
+        .map(|word| (edit_distance(&text, word.as_ref()), word));
+    match distances.min()? {
+        (1..=2, word) => Some(format!("did you mean `{}`?", word.as_ref())),
+        _ => None,
+    }
+}
