@@ -113,6 +113,8 @@ impl TcpProbe {
 
     fn common(&self, end: &TcpInfo) -> TcpEvidence {
         let mptcp = socket::mptcp_info(&self.socket).ok().flatten();
+        // A kernel before 5.14 does not say: then the buffer counts as the kernel's to tune.
+        let locks = socket::buffer_locks(&self.socket).unwrap_or_default();
         let options = [
             (end.timestamps, "timestamps"),
             (end.sack, "sack"),
@@ -128,6 +130,7 @@ impl TcpProbe {
             rtt_mean_us: end.rtt,
             rtt_var_us: end.rttvar,
             send_buffer_bytes: socket::send_buffer(&self.socket).map_or(0, u64::from),
+            send_buffer_locked: locks.send,
             options: options
                 .iter()
                 .filter(|(on, _)| *on)

@@ -185,6 +185,18 @@ pub fn receive_buffer(socket: &impl AsFd) -> Result<u32, OptionError> {
         .map_err(read_error("SO_RCVBUF"))
 }
 
+/// Which buffers of a socket the application fixed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BufferLocks {
+    /// `SO_SNDBUF` was set.
+    pub send: bool,
+    /// `SO_RCVBUF` was set.
+    pub receive: bool,
+}
+
+/// include/uapi/asm-generic/socket.h; libc has it for glibc alone.
+const SO_BUF_LOCK: libc::c_int = 72;
+
 /// `SO_SNDBUF` as it reads.
 ///
 /// # Errors
@@ -193,6 +205,20 @@ pub fn send_buffer(socket: &impl AsFd) -> Result<u32, OptionError> {
     read_int(socket, libc::SOL_SOCKET, libc::SO_SNDBUF)
         .map(|n| n as u32)
         .map_err(read_error("SO_SNDBUF"))
+}
+
+/// Whether the application fixed the send and the receive buffer (`SO_BUF_LOCK`), so that the kernel does not
+/// tune them. Since Linux 5.14.
+///
+/// # Errors
+/// The kernel has no such option.
+pub fn buffer_locks(socket: &impl AsFd) -> Result<BufferLocks, OptionError> {
+    // SOCK_SNDBUF_LOCK and SOCK_RCVBUF_LOCK, include/net/sock.h.
+    let bits = read_int(socket, libc::SOL_SOCKET, SO_BUF_LOCK).map_err(read_error("SO_BUF_LOCK"))?;
+    Ok(BufferLocks {
+        send: bits & 1 != 0,
+        receive: bits & 2 != 0,
+    })
 }
 
 /// `TCP_MAXSEG` before the connection: the largest segment to offer and to send, options not taken off.
