@@ -102,8 +102,6 @@ fn spin(stop: &AtomicBool) {
     }
 }
 
-/// stub
-pub fn spun() -> Vec<(u32, std::time::Duration)> { Vec::new() }
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -154,9 +154,6 @@ impl Namespace {
         result.map_err(|source| self.enter_error(source))
     }
 
-    /// stub
-    pub fn enter(&self) -> Result<(), NamespaceError> { set_namespace(self.file.as_fd()).map_err(|source| self.enter_error(source)) }
-
     /// Starts a thread of this namespace.
     ///
     /// # Errors

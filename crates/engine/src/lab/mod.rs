@@ -28,6 +28,7 @@ use linerate_core::plan::Family;
 use linerate_core::stats::LatencySummary;
 use linerate_sys::idle::IdleSpinners;
 use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allowed};
+use linerate_sys::proc::Probe;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 
 pub use demo::Demo;
@@ -100,8 +101,10 @@ pub fn prepare() -> Result<(), LabError> {
         return Ok(());
     }
     match user_namespaces_allowed() {
-        linerate_sys::netns::UserNamespaces::Supported => Ok(enter_user_namespace()?),
-        other => Err(LabError::NotAllowed { reason: format!("{other:?}") }),
+        Probe::Supported(()) => Ok(enter_user_namespace()?),
+        Probe::Unsupported(reason) | Probe::Unknown(reason) => {
+            Err(LabError::NotAllowed { reason })
+        }
     }
 }
 
