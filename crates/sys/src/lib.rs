@@ -20,10 +20,10 @@
 //! | [`inherit`] | listening sockets from systemd or inetd |
 //! | [`netlink`] | links, addresses, routes, neighbours, qdiscs, TCP metrics |
 //! | [`ethtool`] | drivers and their offloads |
-//! | [`netns`] | network namespaces, with root and without; two hosts joined by a link |
+//! | [`netns`] | network namespaces, with root and without; joining those of another process; private mounts; two hosts joined by a link |
 //! | [`mod@proc`] | `/proc` and `/sys`: CPU time, softirqs, drops, counters, settings, limits, privileges |
 //! | [`thread`] | CPU time, waiting time and scheduling of this process's threads |
-//! | [`clock`], [`idle`] | monotonic time and precise waits; keeping CPUs awake |
+//! | [`clock`], [`idle`] | monotonic time and precise waits; keeping CPUs awake, and what that takes |
 //! | [`signal`] | SIGINT, SIGTERM and SIGHUP as something to wait for |
 //! | [`errno`] | error numbers that callers tell apart |
 

@@ -4,12 +4,20 @@
 //! behind when the process dies. A thread that runs in it sees its links, routes, sockets,
 //! `/proc/sys/net` and `/proc/thread-self/net`; `/proc/self/net` and `/sys/class/net` are those of
 //! the process's first thread and of whoever mounted sysfs.
+//!
+//! Another process enters the namespaces of this one by [`join_user_namespace`] with this process's number, then
+//! [`Namespace::open`] of `/proc/PID/fd/N`, where N is the descriptor of the [`Namespace`] here, and
+//! [`Namespace::enter`].
 
+mod mount;
 mod pair;
 mod user;
 
+pub use mount::{MountError, bind_mount, private_mounts};
 pub use pair::{Host, Pair};
-pub use user::{UserNamespaceError, UserNamespaces, enter_user_namespace, user_namespaces_allowed};
+pub use user::{
+    UserNamespaceError, enter_user_namespace, join_user_namespace, user_namespaces_allowed,
+};
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,11 +25,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use crate::netlink::{LinkChange, Netlink, NetlinkError};
+use crate::netlink::{LinkChange, Netlink, NetlinkError, OperState};
 
 /// A network namespace that exists as long as this value, a thread, a process or a socket in it.
 #[derive(Debug, Clone)]
@@ -42,7 +52,15 @@ pub enum NamespaceError {
         /// What the kernel answered.
         source: io::Error,
     },
-    /// A thread could not be started in it.
+    /// The file of one could not be opened.
+    #[error("cannot open network namespace {}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// A thread could not be started in it, or moved to it.
     #[error("cannot run a thread in network namespace {name}")]
     Enter {
         /// The namespace.
@@ -64,7 +82,7 @@ pub enum NamespaceError {
         /// The request that failed.
         source: NetlinkError,
     },
-    /// The links of a pair did not come up.
+    /// A link did not come up.
     #[error("link {link} in network namespace {name} did not come up within {seconds} s")]
     NotUp {
         /// The namespace.
@@ -115,6 +133,56 @@ impl Namespace {
         Ok(Self {
             name: "current".to_owned(),
             file: Arc::new(file),
+        })
+    }
+
+    /// A namespace by its file, such as `/proc/PID/ns/net`, or `/proc/PID/fd/N` for one that another process holds. Its
+    /// name is the path.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Open`] if there is no such file, or it is the file of a process that this one may not look at.
+    /// Whether it is a network namespace shows when it is entered.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, NamespaceError> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|source| NamespaceError::Open {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            name: path.display().to_string(),
+            file: Arc::new(file),
+        })
+    }
+
+    /// Moves the calling thread to this namespace for good. Threads that it starts later and programs that it runs
+    /// inherit it; threads that exist already stay where they are, so this is for a process with one.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Enter`] with `EPERM` without `CAP_SYS_ADMIN` in the user namespace of this namespace, `EINVAL`
+    /// if it is not a network namespace.
+    pub fn enter(&self) -> Result<(), NamespaceError> {
+        set_namespace(self.file.as_fd()).map_err(|source| self.enter_error(source))
+    }
+
+    /// Waits until `link` and what it is connected to are up: the kernel drops packets until its link watch has seen
+    /// it, and a dropped SYN costs a second.
+    ///
+    /// # Errors
+    /// [`NamespaceError::NotUp`] after 10 s; [`NamespaceError::Configure`] with `ENODEV` if there is no such link.
+    pub fn wait_until_up(&self, link: &str) -> Result<(), NamespaceError> {
+        let mut netlink = self.netlink()?;
+        let deadline = Instant::now() + UP_WITHIN;
+        while Instant::now() < deadline {
+            let state = netlink.link(link).map(|link| link.operstate);
+            if state.map_err(|source| self.configure_error(source))? == OperState::Up {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Err(NamespaceError::NotUp {
+            name: self.name.clone(),
+            link: link.to_owned(),
+            seconds: UP_WITHIN.as_secs(),
         })
     }
 
@@ -189,7 +257,10 @@ impl Namespace {
     }
 
     /// Opens a netlink handle and makes requests with it.
-    fn configure<T>(
+    ///
+    /// # Errors
+    /// [`NamespaceError::Configure`] if a request fails; [`NamespaceError::Enter`].
+    pub fn configure<T>(
         &self,
         requests: impl FnOnce(&mut Netlink) -> Result<T, NetlinkError>,
     ) -> Result<T, NamespaceError> {
@@ -220,9 +291,10 @@ impl NamespaceError {
     /// The kernel's error number, such as `libc::EPERM`, if it refused something.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Create { source, .. } | Self::Enter { source, .. } | Self::Current { source } => {
-                source.raw_os_error()
-            }
+            Self::Create { source, .. }
+            | Self::Open { source, .. }
+            | Self::Enter { source, .. }
+            | Self::Current { source } => source.raw_os_error(),
             Self::Configure { source, .. } => source.errno(),
             Self::NotUp { .. } => None,
         }
@@ -260,6 +332,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
     }
 }
 
+const UP_WITHIN: Duration = Duration::from_secs(10);
 const NAMESPACE_OF_THREAD: &str = "/proc/thread-self/ns/net";
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! A process without root becomes root of a user namespace and builds a pair of hosts in it. It has
-//! to have a single thread, which the standard test harness does not offer.
+//! A process without root becomes root of a user namespace, builds a pair of hosts in it and carries frames; another
+//! process of the same user joins it there. They have to have a single thread, which the standard test harness does not
+//! offer.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,25 +11,33 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use linerate_sys::netns::{
-    Namespace, Pair, UserNamespaces, enter_user_namespace, user_namespaces_allowed,
+    Namespace, Pair, bind_mount, enter_user_namespace, join_user_namespace, private_mounts,
+    user_namespaces_allowed,
 };
+use linerate_sys::packet::{Outgoing, PacketSocket, VirtioHeader};
+use linerate_sys::proc::Probe;
 
 fn main() -> ExitCode {
     // Root gives up its privileges first, so that the test shows what a user may do.
     if std::env::var_os(UNPRIVILEGED).is_none() && is_root() {
         return run_as_nobody();
     }
-    match user_namespaces_allowed() {
-        UserNamespaces::Supported => {}
-        UserNamespaces::Unsupported { reason, remedy } => {
-            return skip(&format!("{reason}; {remedy}"));
-        }
-        UserNamespaces::CouldNotTell { reason } => return skip(&reason),
+    if std::env::var_os(JOINER).is_some() {
+        join();
+        return ExitCode::SUCCESS;
     }
+    match user_namespaces_allowed() {
+        Probe::Supported(()) => {}
+        Probe::Unsupported(reason) | Probe::Unknown(reason) => return skip(&reason),
+    }
+    let joiner = start_joiner();
     let outside = Namespace::current()
         .and_then(|namespace| namespace.inode())
         .expect("/proc is there");
@@ -38,13 +47,15 @@ fn main() -> ExitCode {
         .expect("/proc is there");
     assert_ne!(inside, outside);
     assert!(is_root(), "the user is number 0 inside");
-    transfer_between_hosts();
+    let pair = Pair::create().expect("root of a user namespace may");
+    transfer_between_hosts(&pair);
+    carry_frames(&pair);
+    let_in(joiner, &pair);
     println!("user_namespace: ok");
     ExitCode::SUCCESS
 }
 
-fn transfer_between_hosts() {
-    let pair = Pair::create().expect("root of a user namespace may");
+fn transfer_between_hosts(pair: &Pair) {
     for address in pair.b.addresses() {
         let listener = pair
             .b
@@ -83,6 +94,90 @@ fn transfer_between_hosts() {
     );
 }
 
+/// More than would fit into a receive buffer that a user may have: every frame waits until all are sent.
+fn carry_frames(pair: &Pair) {
+    let open = |namespace: &Namespace| {
+        namespace
+            .run(|| PacketSocket::open(Pair::LINK))
+            .unwrap()
+            .unwrap()
+    };
+    let (mut from, mut to) = (open(&pair.a.namespace), open(&pair.b.namespace));
+    let mut frame = [0xFF; 1514];
+    frame[12..14].copy_from_slice(&[0x88, 0xB5]);
+    let outgoing = Outgoing {
+        header: VirtioHeader::default(),
+        frame: &frame,
+    };
+    let mut sent = 0;
+    while sent < FRAMES {
+        sent += from.send(&vec![outgoing; FRAMES - sent]).unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut received = 0;
+    while received < FRAMES {
+        assert!(Instant::now() < deadline, "{received} of {FRAMES}");
+        received += usize::from(
+            to.receive()
+                .unwrap()
+                .is_some_and(|received| received.frame == frame),
+        );
+    }
+    assert_eq!(to.statistics().unwrap().dropped, 0);
+}
+
+/// Starts, while outside of the user namespace, the process that is to join it.
+fn start_joiner() -> Child {
+    Command::new("/proc/self/exe")
+        .env(JOINER, "1")
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Tells the other process where to go, and waits until it has been there.
+fn let_in(mut joiner: Child, pair: &Pair) {
+    let hosts = std::fs::read(HOSTS).unwrap();
+    let place = format!(
+        "{} {} {}",
+        std::process::id(),
+        pair.b.namespace.as_fd().as_raw_fd(),
+        pair.b.namespace.inode().unwrap()
+    );
+    let mut stdin = joiner.stdin.take().unwrap();
+    stdin.write_all(place.as_bytes()).unwrap();
+    drop(stdin);
+    assert!(joiner.wait().unwrap().success());
+    assert_eq!(std::fs::read(HOSTS).unwrap(), hosts);
+}
+
+/// What the other process does.
+fn join() {
+    let mut place = String::new();
+    std::io::stdin().read_to_string(&mut place).unwrap();
+    let numbers: Vec<u64> = place.split(' ').filter_map(|n| n.parse().ok()).collect();
+    let [pid, fd, inode] = numbers[..] else {
+        // The first process was skipped or has failed, and says so itself.
+        return;
+    };
+    let directory = std::env::current_dir().unwrap();
+    join_user_namespace(pid as u32).unwrap();
+    join_user_namespace(pid as u32).expect("being a member is no error");
+    assert!(is_root(), "the user is number 0 inside");
+    assert_eq!(std::env::current_dir().unwrap(), directory);
+    let namespace = Namespace::open(format!("/proc/{pid}/fd/{fd}")).unwrap();
+    namespace.enter().unwrap();
+    assert_eq!(Namespace::current().unwrap().inode().unwrap(), inode);
+    let mut links = Namespace::current().unwrap().netlink().unwrap();
+    assert!(links.link(Pair::LINK).is_ok());
+    private_mounts().unwrap();
+    bind_mount(Path::new("/etc/passwd"), Path::new(HOSTS)).unwrap();
+    assert_eq!(
+        std::fs::read(HOSTS).unwrap(),
+        std::fs::read("/etc/passwd").unwrap()
+    );
+}
+
 /// The program itself may lie where nobody else can read, so the open file is executed.
 fn run_as_nobody() -> ExitCode {
     let status = Command::new("/proc/self/exe")
@@ -111,5 +206,8 @@ fn skip(reason: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+const FRAMES: usize = 8000;
+const HOSTS: &str = "/etc/hosts";
+const JOINER: &str = "LINERATE_TEST_JOINER";
 const UNPRIVILEGED: &str = "LINERATE_TEST_UNPRIVILEGED";
 const NOBODY: u32 = 65534;

@@ -2,11 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use super::{Namespace, NamespaceError};
-use crate::netlink::{LinkChange, OperState, Prefix, VethEnd};
+use crate::netlink::{LinkChange, Prefix, VethEnd};
 
 /// Two network namespaces joined by a veth pair, both ends up. Dropping it removes everything that
 /// no thread, process or socket uses any more.
@@ -68,8 +66,8 @@ impl Pair {
             .configure(|netlink| netlink.create_veth(&here, &there))?;
         a.set_up()?;
         b.set_up()?;
-        a.wait_until_up()?;
-        b.wait_until_up()?;
+        a.namespace.wait_until_up(Self::LINK)?;
+        b.namespace.wait_until_up(Self::LINK)?;
         Ok(Self { a, b })
     }
 }
@@ -95,28 +93,4 @@ impl Host {
             netlink.change_link(Pair::LINK, &LinkChange::Up)
         })
     }
-
-    /// The kernel drops packets until its link watch has seen that both ends are up, and a dropped
-    /// SYN costs a second.
-    fn wait_until_up(&self) -> Result<(), NamespaceError> {
-        let deadline = Instant::now() + UP_WITHIN;
-        while Instant::now() < deadline {
-            if self
-                .namespace
-                .configure(|netlink| netlink.link(Pair::LINK))?
-                .operstate
-                == OperState::Up
-            {
-                return Ok(());
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        Err(NamespaceError::NotUp {
-            name: self.namespace.name().to_owned(),
-            link: Pair::LINK.to_owned(),
-            seconds: UP_WITHIN.as_secs(),
-        })
-    }
 }
-
-const UP_WITHIN: Duration = Duration::from_secs(10);

@@ -151,6 +151,50 @@ fn thread_and_command_run_inside_and_the_caller_stays_outside() {
 }
 
 #[test]
+fn entered_namespace_is_that_of_the_thread_and_of_those_it_starts() {
+    let Some(pair) = pair_or_skip() else { return };
+    let inside = pair.a.namespace.inode().unwrap();
+    let path = format!("/proc/self/fd/{}", pair.a.namespace.as_fd().as_raw_fd());
+    let current = || Namespace::current().unwrap().inode().unwrap();
+    let entered = thread::spawn(move || {
+        Namespace::open(path).unwrap().enter().unwrap();
+        [current(), thread::spawn(current).join().unwrap()]
+    });
+    assert_eq!(entered.join().unwrap(), [inside; 2]);
+    let missing = Namespace::open("/proc/self/fd/no").unwrap_err();
+    assert_eq!(missing.errno(), Some(libc::ENOENT));
+    let no_namespace = Namespace::open("/proc/self/status").unwrap();
+    assert_eq!(
+        no_namespace.enter().unwrap_err().errno(),
+        Some(libc::EINVAL)
+    );
+}
+
+#[test]
+fn mounts_of_a_thread_with_private_ones_are_its_own() {
+    let Some(_) = pair_or_skip() else { return };
+    let (shown, hidden) = (std::path::Path::new("/proc/version"), "/proc/uptime");
+    let read = move || std::fs::read(hidden).unwrap();
+    let inside = thread::spawn(move || {
+        private_mounts().unwrap();
+        bind_mount(shown, std::path::Path::new(hidden)).unwrap();
+        let missing = bind_mount(shown, std::path::Path::new("/nosuchfile")).unwrap_err();
+        assert_eq!(missing.errno(), Some(libc::ENOENT));
+        read()
+    });
+    assert_eq!(inside.join().unwrap(), std::fs::read(shown).unwrap());
+    assert_ne!(read(), std::fs::read(shown).unwrap());
+}
+
+#[test]
+fn waiting_for_a_link_ends_at_once_if_it_is_up_or_missing() {
+    let Some(pair) = pair_or_skip() else { return };
+    pair.a.namespace.wait_until_up(Pair::LINK).unwrap();
+    let missing = pair.a.namespace.wait_until_up("nosuchlink").unwrap_err();
+    assert_eq!(missing.errno(), Some(libc::ENODEV));
+}
+
+#[test]
 fn panic_inside_reaches_the_caller() {
     let Some(namespace) = skip_without_privilege(Namespace::create("panics")) else {
         return;

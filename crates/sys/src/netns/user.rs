@@ -1,29 +1,14 @@
 //! Namespaces without root: a user namespace in which an ordinary user is root.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use super::{Namespace, NamespaceError, check, unshare};
 use crate::netlink::LinkChange;
-
-/// Whether this process may create user namespaces and network namespaces in them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UserNamespaces {
-    /// It may.
-    Supported,
-    /// It may not.
-    Unsupported {
-        /// What stands in the way.
-        reason: String,
-        /// What the administrator of the host can do about it.
-        remedy: String,
-    },
-    /// The attempt itself could not be made.
-    CouldNotTell {
-        /// Why not.
-        reason: String,
-    },
-}
+use crate::proc::Probe;
 
 /// Why the process could not become root of a user namespace.
 #[derive(Debug, thiserror::Error)]
@@ -41,11 +26,19 @@ pub enum UserNamespaceError {
         /// What the kernel answered.
         source: io::Error,
     },
+    /// The namespaces of another process could not be joined.
+    #[error("cannot join the namespaces of process {pid}")]
+    Join {
+        /// The process.
+        pid: u32,
+        /// What the kernel answered; `ENOENT` if there is no such process.
+        source: io::Error,
+    },
     /// A file of the process could not be read or written.
-    #[error("cannot access {path}")]
+    #[error("cannot access {}", path.display())]
     File {
         /// The file.
-        path: &'static str,
+        path: PathBuf,
         /// What the kernel answered.
         source: io::Error,
     },
@@ -68,10 +61,7 @@ pub enum UserNamespaceError {
 /// kernel refuses. After an error past the check of threads the process may already be in the
 /// namespaces.
 pub fn enter_user_namespace() -> Result<(), UserNamespaceError> {
-    let count = read_directory_length("/proc/self/task")?;
-    if count != 1 {
-        return Err(UserNamespaceError::Threads { count });
-    }
+    require_single_thread()?;
     let (uid, gid) = effective_ids();
     unshare(FLAGS).map_err(|source| UserNamespaceError::Create { source })?;
     // Without it an unprivileged process may not map groups (user_namespaces(7)).
@@ -85,21 +75,70 @@ pub fn enter_user_namespace() -> Result<(), UserNamespaceError> {
         .map_err(|source| UserNamespaceError::Network { source })
 }
 
-/// Finds out by trying, in a child process.
-pub fn user_namespaces_allowed() -> UserNamespaces {
+/// Makes the process a member of the user and mount namespaces of process `pid`, as far as they are not its own
+/// already. In a user namespace that was made by this user it then has all capabilities. The working directory stays.
+///
+/// For a network namespace of that process follow with [`Namespace::open`] and [`Namespace::enter`].
+///
+/// # Errors
+/// [`UserNamespaceError::Threads`] if the process has more than one thread; [`UserNamespaceError::Join`] if there is no
+/// such process or the kernel refuses (`EPERM`: it belongs to another user); [`UserNamespaceError::File`] if the
+/// working directory does not exist there. After the last two the process may be a member already.
+pub fn join_user_namespace(pid: u32) -> Result<(), UserNamespaceError> {
+    require_single_thread()?;
+    let join = |source| UserNamespaceError::Join { pid, source };
+    // Both are opened first: after joining the one, the other's file may be another's.
+    let user = foreign_namespace(pid, "user").map_err(join)?;
+    let mounts = foreign_namespace(pid, "mnt").map_err(join)?;
+    if let Some(file) = user {
+        set_namespace(&file, libc::CLONE_NEWUSER).map_err(join)?;
+    }
+    if let Some(file) = mounts {
+        // The kernel goes to the root directory of the mount namespace.
+        let directory = std::env::current_dir().map_err(join)?;
+        set_namespace(&file, libc::CLONE_NEWNS).map_err(join)?;
+        std::env::set_current_dir(&directory).map_err(|source| UserNamespaceError::File {
+            path: directory,
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+/// The namespace of that kind of another process; none if it is that of this process too.
+fn foreign_namespace(pid: u32, kind: &str) -> io::Result<Option<File>> {
+    let file = File::open(format!("/proc/{pid}/ns/{kind}"))?;
+    let own = fs::metadata(format!("/proc/self/ns/{kind}"))?;
+    let same = file.metadata()?.ino() == own.ino();
+    Ok((!same).then_some(file))
+}
+
+fn set_namespace(file: &File, kind: libc::c_int) -> io::Result<()> {
+    // SAFETY: takes no pointers; the descriptor is open for the duration of the call.
+    check(unsafe { libc::setns(file.as_raw_fd(), kind) })
+}
+
+fn require_single_thread() -> Result<(), UserNamespaceError> {
+    match read_directory_length("/proc/self/task")? {
+        1 => Ok(()),
+        count => Err(UserNamespaceError::Threads { count }),
+    }
+}
+
+/// Whether a process without privilege can be root of user and network namespaces of its own; if not, what forbids it
+/// and how to allow it. Finds out by trying, in a child process.
+pub fn user_namespaces_allowed() -> Probe<()> {
     match errno_of_attempt() {
-        Ok(0) => UserNamespaces::Supported,
+        Ok(0) => Probe::Supported(()),
         Ok(errno) => {
             let (reason, remedy) = explain(errno, |key| {
                 fs::read_to_string(format!("/proc/sys/{key}"))
                     .ok()
                     .map(|text| text.trim().to_owned())
             });
-            UserNamespaces::Unsupported { reason, remedy }
+            Probe::Unsupported(format!("{reason}; to allow them: {remedy}"))
         }
-        Err(error) => UserNamespaces::CouldNotTell {
-            reason: format!("no child process: {error}"),
-        },
+        Err(error) => Probe::Unknown(format!("no child process: {error}")),
     }
 }
 
@@ -176,14 +215,21 @@ fn effective_ids() -> (libc::uid_t, libc::gid_t) {
     unsafe { (libc::geteuid(), libc::getegid()) }
 }
 
-fn read_directory_length(path: &'static str) -> Result<usize, UserNamespaceError> {
+fn read_directory_length(path: &str) -> Result<usize, UserNamespaceError> {
     fs::read_dir(path)
         .map(Iterator::count)
-        .map_err(|source| UserNamespaceError::File { path, source })
+        .map_err(|source| file_error(path, source))
 }
 
-fn write(path: &'static str, text: &str) -> Result<(), UserNamespaceError> {
-    fs::write(path, text).map_err(|source| UserNamespaceError::File { path, source })
+fn file_error(path: &str, source: io::Error) -> UserNamespaceError {
+    UserNamespaceError::File {
+        path: Path::new(path).to_owned(),
+        source,
+    }
+}
+
+fn write(path: &str, text: &str) -> Result<(), UserNamespaceError> {
+    fs::write(path, text).map_err(|source| file_error(path, source))
 }
 
 const FLAGS: libc::c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWNS;

@@ -3,7 +3,6 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::machine::read_line;
 use super::{Malformed, Probe, ProcError, field, read_and_parse};
 
 /// A capability, by its number in the kernel's uapi/linux/capability.h.
@@ -85,7 +84,8 @@ impl Privileges {
 }
 
 /// Whether this process is in a user namespace other than the host's first: its capabilities then
-/// do not reach what belongs to the host. Unsupported where the kernel has no user namespaces.
+/// do not reach what belongs to the host. Unsupported where the kernel has no user namespaces. Whether one can be made
+/// says [`user_namespaces_allowed`](crate::netns::user_namespaces_allowed).
 pub fn in_user_namespace() -> Probe<bool> {
     /// PROC_USER_INIT_INO of the kernel's include/linux/proc_ns.h, an inode number that never
     /// changes.
@@ -98,36 +98,6 @@ pub fn in_user_namespace() -> Probe<bool> {
             source,
         })
         .into()
-}
-
-/// Whether a process without privilege can make a user namespace in which it may do things. Only
-/// making one is proof: a seccomp filter or security module may still refuse.
-pub fn user_namespaces_allowed() -> Probe<()> {
-    if let Probe::Unsupported(why) = in_user_namespace() {
-        return Probe::Unsupported(why);
-    }
-    let setting = |name: &str| read_line(&format!("/proc/sys/{name}")).ok();
-    if setting("user/max_user_namespaces").as_deref() == Some("0") {
-        return Probe::Unsupported("user.max_user_namespaces is 0".to_owned());
-    }
-    // A patch of Debian's, and of those who took it over.
-    if setting("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
-        return Probe::Unsupported("kernel.unprivileged_userns_clone is 0".to_owned());
-    }
-    // Ubuntu's: the namespace can be made, but has no capabilities unless a profile grants them.
-    if setting("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
-        return Probe::Unsupported("kernel.apparmor_restrict_unprivileged_userns is 1".to_owned());
-    }
-    match Privileges::read() {
-        Ok(Privileges {
-            seccomp_filter: Some(true),
-            ..
-        }) => {
-            Probe::Unknown("a seccomp filter is in force, which may refuse namespaces".to_owned())
-        }
-        Ok(_) => Probe::Supported(()),
-        Err(error) => Probe::from(Err(error)),
-    }
 }
 
 /// A sign that this process runs in a container: what the sign is; `None` where none was found.
