@@ -128,6 +128,37 @@ impl Ethtool {
         ioctl::set_features(&self.socket, &self.link, &blocks).map_err(fail)?;
         self.features()
     }
+
+    /// Turns an offload on or off and makes sure that it is: on when the first of its features that this device can
+    /// switch is active, off when none is active. Other offloads may go or come with it, see [`Self::set_features`].
+    ///
+    /// # Errors
+    /// [`EthtoolError`] with `EOPNOTSUPP` if the device cannot switch it or another offload that is off forbids it,
+    /// `EPERM` without `CAP_NET_ADMIN`.
+    pub fn set_offload(&self, offload: Offload, on: bool) -> Result<(), EthtoolError> {
+        let before = self.offload(offload)?;
+        let changes: Vec<_> = before
+            .iter()
+            .map(|feature| (feature.name.as_str(), on))
+            .collect();
+        self.set_features(&changes)?;
+        let after = self.offload(offload)?;
+        let done = if on {
+            // Others may stay active of which the kernel makes no use without it.
+            let main = after.iter().find(|feature| !feature.fixed);
+            main.map_or(after.iter().any(|feature| feature.active), |main| {
+                main.active
+            })
+        } else {
+            after.iter().all(|feature| !feature.active)
+        };
+        if done {
+            return Ok(());
+        }
+        let state = if on { "on" } else { "off" };
+        let refused = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        Err(self.error(format!("turn {state} the offload {offload:?}"), refused))
+    }
 }
 
 /// Features in one block.
@@ -218,6 +249,31 @@ mod tests {
             .iter()
             .map(|feature| (feature.name.clone(), feature.requested));
         assert_eq!(set(&ethtool, &undo.collect::<Vec<_>>()), before);
+    }
+
+    #[test]
+    fn offload_that_does_not_switch_is_an_error() {
+        let Some(pair) = pair_or_skip() else { return };
+        let ethtool = open(&pair);
+        let is_on = |offload: Offload| ethtool.offload(offload).unwrap()[0].active;
+        let tso = Offload::TcpSegmentation;
+        for on in [false, true] {
+            ethtool.set_offload(tso, on).unwrap();
+            assert_eq!(is_on(tso), on);
+        }
+        ethtool.set_offload(Offload::TxChecksum, false).unwrap();
+        // Segmentation needs checksums.
+        let error = ethtool.set_offload(tso, true).unwrap_err();
+        assert_eq!(
+            (error.errno(), error.to_string().as_str()),
+            (
+                Some(libc::EOPNOTSUPP),
+                "cannot turn on the offload TcpSegmentation of link veth0"
+            )
+        );
+        assert!(ethtool.set_offload(Offload::LargeReceive, true).is_err());
+        ethtool.set_offload(Offload::TxChecksum, true).unwrap();
+        assert!(is_on(tso));
     }
 
     #[test]
