@@ -1,9 +1,10 @@
 //! Keeping the CPUs from going to sleep while delays are measured or emulated.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use crate::thread::{self, ThreadError};
 
@@ -29,8 +30,9 @@ pub enum IdleError {
 /// microseconds in a guest.
 ///
 /// The threads give way to all others at once and need no privilege, but the CPUs are never idle:
-/// no profile and no measure of CPU load is to be taken meanwhile, other guests and sibling
-/// hyper-threads feel it, and so does a cgroup's CPU quota. They end when this is dropped.
+/// no profile is to be taken meanwhile, a measure of CPU load must subtract [`spun`], other guests and
+/// sibling hyper-threads feel it, and so does a cgroup's CPU quota. They have nice value 19, so that
+/// `/proc/stat` counts them as nice. They end when this is dropped.
 #[derive(Debug)]
 #[must_use = "the spinners end when this is dropped"]
 pub struct IdleSpinners {
@@ -56,6 +58,7 @@ impl IdleSpinners {
                 .name(format!("idle-spinner-{cpu}"))
                 .spawn(move || {
                     let prepared = prepare(cpu);
+                    let _registered = Registered::new(cpu);
                     let ready = prepared.is_ok();
                     // The receiver is gone only if another spinner failed, and then all are told to
                     // stop.
@@ -89,10 +92,74 @@ impl Drop for IdleSpinners {
     }
 }
 
+/// The CPU time that the spinners of this process have used on each CPU since they started, in rising
+/// order of the CPUs' numbers. A spinner that has ended is counted no more, so that a meter reads this
+/// at the begin and the end of an interval within which none does.
+pub fn spun() -> Vec<(u32, Duration)> {
+    let mut times: Vec<(u32, Duration)> = Vec::new();
+    for (cpu, thread) in spinners().iter() {
+        let Some(time) = cpu_time(*thread) else {
+            continue;
+        };
+        match times.iter_mut().find(|(known, _)| known == cpu) {
+            Some((_, sum)) => *sum += time,
+            None => times.push((*cpu, time)),
+        }
+    }
+    times.sort_unstable();
+    times
+}
+
+/// An entry in the list of spinners that lasts as long as the thread that made it.
+struct Registered {
+    thread: u32,
+}
+
+impl Registered {
+    fn new(cpu: u32) -> Self {
+        let thread = thread::thread_id();
+        spinners().push((cpu, thread));
+        Self { thread }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        spinners().retain(|(_, thread)| *thread != self.thread);
+    }
+}
+
+/// CPU and thread number of each spinner.
+fn spinners() -> MutexGuard<'static, Vec<(u32, u32)>> {
+    static SPINNERS: Mutex<Vec<(u32, u32)>> = Mutex::new(Vec::new());
+    // The list is whole after each of its changes, panic or not.
+    SPINNERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The CPU time of a thread of this process, to the moment; none if it has ended. Its clock's number is
+/// made as pthread_getcpuclockid(3) does (include/linux/posix-timers_types.h), which can only be asked
+/// by who has the thread's handle.
+fn cpu_time(thread: u32) -> Option<Duration> {
+    const PER_THREAD: libc::clockid_t = 4;
+    const SCHED: libc::clockid_t = 2;
+    let clock = (!thread).cast_signed() << 3 | PER_THREAD | SCHED;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a live timespec that the call fills.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (result == 0).then(|| {
+        Duration::from_secs(time.tv_sec.cast_unsigned())
+            + Duration::from_nanos(time.tv_nsec.cast_unsigned())
+    })
+}
+
 /// Never spins at an ordinary priority: the policy comes before the loop, and its failure prevents
 /// it.
 fn prepare(cpu: u32) -> Result<(), ThreadError> {
     thread::set_idle_policy()?;
+    thread::set_nice(19)?;
     thread::set_affinity(&[cpu])
 }
 
@@ -106,6 +173,7 @@ fn spin(stop: &AtomicBool) {
 mod tests {
     use super::*;
     use std::fs;
+    use std::time::Instant;
 
     /// The policy (field 41 of proc(5)) of each thread of this process by that name.
     fn spinner_policies() -> Vec<String> {
@@ -135,7 +203,30 @@ mod tests {
             vec![libc::SCHED_IDLE.to_string(); spinners.cpus()]
         );
 
+        let times_grow_on_every_cpu = || {
+            let (before, started) = (spun(), Instant::now());
+            std::thread::sleep(Duration::from_millis(20));
+            let (after, elapsed) = (spun(), started.elapsed());
+            assert_eq!(before.len(), spinners.cpus());
+            let grew = before
+                .iter()
+                .zip(&after)
+                .map(|((cpu, before), (same, after))| {
+                    assert_eq!(cpu, same);
+                    *after - *before
+                });
+            // Other tests may take all of a CPU's time for a while, but nobody has more than there is.
+            let grew: Vec<_> = grew.collect();
+            assert!(
+                grew.iter()
+                    .all(|time| *time <= elapsed + Duration::from_millis(20))
+            );
+            grew.iter().all(|time| !time.is_zero())
+        };
+        assert!((0..500).any(|_| times_grow_on_every_cpu()));
+
         drop(spinners);
+        assert_eq!(spun(), []);
         // A thread that was joined may be listed for a moment longer.
         while !spinner_policies().is_empty() {
             std::thread::yield_now();
