@@ -28,7 +28,7 @@ use send::Batch;
 /// Its descriptor is for waiting until there is something to receive; it is never reported as ready to send. It is
 /// readable until [`Self::receive`] has answered `None`.
 ///
-/// It holds 40 MiB of memory: 8192 frames of up to 1972 bytes, 448 of up to 16,308 and 270 of up to 65,550 bytes. Those
+/// It holds 41 MiB of memory: 8192 frames of up to 1972 bytes, 448 of up to 16,308 and 270 of up to 65,550 bytes. Those
 /// for which there is no slot are dropped and counted.
 #[derive(Debug)]
 pub struct PacketSocket {
