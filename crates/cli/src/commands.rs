@@ -120,7 +120,10 @@ fn demonstration(
             (Some(site), Some(target))
         }
         Err(failure) => {
-            progress.warn(&format!("no demonstration path, loopback instead: {}", failure.chain()));
+            progress.warn(&format!(
+                "no demonstration path, loopback instead: {}",
+                failure.chain()
+            ));
             (None, None)
         }
     }

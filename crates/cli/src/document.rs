@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use linerate_core::record::{
-    CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, RECORD_SCHEMA, Record, SWEEP_SCHEMA, Status, Sweep,
+    CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, RECORD_SCHEMA, Record, SWEEP_SCHEMA,
+    Status, Sweep,
 };
 use serde::{Deserialize, Serialize};
 

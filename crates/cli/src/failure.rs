@@ -80,7 +80,11 @@ impl Failure {
 
     /// `what: why: …`
     pub(crate) fn chain(&self) -> String {
-        let causes: Vec<String> = self.error.chain().map(|c| printable(&c.to_string())).collect();
+        let causes: Vec<String> = self
+            .error
+            .chain()
+            .map(|c| printable(&c.to_string()))
+            .collect();
         causes.join(": ")
     }
 

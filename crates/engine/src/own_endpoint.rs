@@ -24,10 +24,7 @@ pub(crate) struct OwnEndpoint {
 impl OwnEndpoint {
     /// Serves at `bind`, in `namespace` or where the caller is. Threads that it starts have the CPUs of the
     /// calling thread.
-    pub(crate) fn start(
-        bind: IpAddr,
-        namespace: Option<&Namespace>,
-    ) -> Result<Self, MeasureError> {
+    pub(crate) fn start(bind: IpAddr, namespace: Option<&Namespace>) -> Result<Self, MeasureError> {
         let current;
         let namespace = match namespace {
             Some(namespace) => namespace,

@@ -123,7 +123,7 @@ pub(crate) struct PathOptions {
     #[arg(long, value_name = "SPEC", conflicts_with = "host")]
     pub(crate) lab: Option<PathSpec>,
     /// Port of the endpoint, 1 to 65535 (default 5201)
-    #[arg(long, short, requires = "host", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, short, requires = "host", conflicts_with = "lab", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
     /// Only IPv4
     #[arg(short = '4', conflicts_with = "ipv6")]
@@ -132,16 +132,21 @@ pub(crate) struct PathOptions {
     #[arg(short = '6')]
     pub(crate) ipv6: bool,
     /// Local address to send from
-    #[arg(long, value_name = "ADDRESS", requires = "host")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        requires = "host",
+        conflicts_with = "lab"
+    )]
     pub(crate) source: Option<IpAddr>,
     /// Interface to send through (SO_BINDTODEVICE)
-    #[arg(long, value_name = "NAME", requires = "host")]
+    #[arg(long, value_name = "NAME", requires = "host", conflicts_with = "lab")]
     pub(crate) device: Option<String>,
     /// File with the endpoint's key: 64 hexadecimal digits
-    #[arg(long, value_name = "FILE", requires = "host")]
+    #[arg(long, value_name = "FILE", requires = "host", conflicts_with = "lab")]
     pub(crate) key_file: Option<PathBuf>,
     /// Longest wait for the endpoint to answer, 10ms to 10min (default 5s)
-    #[arg(long, value_name = "TIME", requires = "host")]
+    #[arg(long, value_name = "TIME", requires = "host", conflicts_with = "lab")]
     pub(crate) connect_timeout: Option<Span>,
 }
 

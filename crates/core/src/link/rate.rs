@@ -45,7 +45,9 @@ pub enum RateTraceError {
 
 impl RateTrace {
     /// stub
-    pub fn parse(_: &str) -> Result<Self, RateTraceError> { Err(RateTraceError::NoStart) }
+    pub fn parse(_: &str) -> Result<Self, RateTraceError> {
+        Err(RateTraceError::NoStart)
+    }
 
     /// `steps` are (begin, bits/s), the first at zero; after `period` the trace starts again. A rate of 0 is an
     /// outage.

@@ -54,7 +54,14 @@ pub(super) fn build(topology: &Topology) -> Result<Built, LabError> {
     let mut handles = open_all(&namespaces)?;
     let mut inner = inside.as_ref().map(netlink).transpose()?;
     for (number, link) in topology.links.iter().enumerate() {
-        join(topology, link, number, &namespaces, inside.as_ref(), &mut handles)?;
+        join(
+            topology,
+            link,
+            number,
+            &namespaces,
+            inside.as_ref(),
+            &mut handles,
+        )?;
     }
     for (index, node) in topology.nodes.iter().enumerate() {
         address(node, &mut handles[index])?;
@@ -178,7 +185,9 @@ fn join(
     let (first, second) = (link.ends[0].0, link.ends[1].0);
     if link.is_plain() {
         let there = outer(1, Some(namespaces[second].as_fd()));
-        return handles[first].create_veth(&outer(0, None), &there).map_err(failed);
+        return handles[first]
+            .create_veth(&outer(0, None), &there)
+            .map_err(failed);
     }
     for (end, node) in [(0, first), (1, second)] {
         let name = inner_name(number, end);
@@ -248,11 +257,7 @@ fn wait_until_up(node: &Node, netlink: &mut Netlink) -> Result<(), LabError> {
 
 /// Each end knows the other's Ethernet address from the start: a lost ARP packet costs a second, and is no
 /// fault of the path that is examined.
-fn introduce(
-    topology: &Topology,
-    link: &Join,
-    handles: &mut [Netlink],
-) -> Result<(), LabError> {
+fn introduce(topology: &Topology, link: &Join, handles: &mut [Netlink]) -> Result<(), LabError> {
     let failed = failure(format!("the neighbours on link {}", link.name));
     for (own, other) in [(0, 1), (1, 0)] {
         let (there, its) = link.ends[other];

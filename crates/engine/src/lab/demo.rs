@@ -6,9 +6,9 @@ use linerate_core::link::PathSpec;
 use linerate_core::plan::{Direction, Family};
 use linerate_core::record::{Check, HiddenFault};
 
+use super::LabOptions;
 use super::error::LabError;
 use super::path::LabPath;
-use super::LabOptions;
 
 /// What all demonstration paths have.
 const PATH: &str = "rate=100mbit,rtt=40ms";

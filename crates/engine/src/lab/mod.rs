@@ -22,7 +22,7 @@ mod pump;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use linerate_core::lab::{Join, Topology};
+use linerate_core::lab::{Join, Prefix, Role, Topology};
 use linerate_core::link::{Counters, LinkSpec, Nanos, RateTrace};
 use linerate_core::plan::Family;
 use linerate_core::stats::LatencySummary;
@@ -102,9 +102,7 @@ pub fn prepare() -> Result<(), LabError> {
     }
     match user_namespaces_allowed() {
         Probe::Supported(()) => Ok(enter_user_namespace()?),
-        Probe::Unsupported(reason) | Probe::Unknown(reason) => {
-            Err(LabError::NotAllowed { reason })
-        }
+        Probe::Unsupported(reason) | Probe::Unknown(reason) => Err(LabError::NotAllowed { reason }),
     }
 }
 
@@ -114,7 +112,10 @@ impl Lab {
     /// # Errors
     /// [`LabError`]; nothing is left behind then.
     pub fn build(topology: Topology, options: &LabOptions) -> Result<Self, LabError> {
-        let specs = topology.links.iter().flat_map(|link| [&link.up, &link.down]);
+        let specs = topology
+            .links
+            .iter()
+            .flat_map(|link| [&link.up, &link.down]);
         for name in specs.filter_map(|spec| spec.trace.as_ref()) {
             if !options.traces.iter().any(|(known, _)| known == name) {
                 return Err(LabError::NoTrace { name: name.clone() });
@@ -194,7 +195,6 @@ impl Lab {
         });
         self.start(|link, number| {
             [(&link.up, 0), (&link.down, 1)].map(|(spec, end)| {
-                let (node, interface) = link.ends[end];
                 LaneSetup {
                     spec: LinkSpec {
                         delay: spec.delay - one_way,
@@ -203,7 +203,7 @@ impl Lab {
                     trace: trace(spec, &options.traces),
                     // Each direction of each link has dice of its own.
                     seed: options.seed.wrapping_add(2 * number as u64 + end as u64),
-                    near: topology.nodes[node].interfaces[interface].addresses.clone(),
+                    router: answerer(topology, link, end).to_vec(),
                 }
             })
         })
@@ -228,6 +228,14 @@ impl DirectionReport {
             overflowed: reading.overflowed,
         }
     }
+}
+
+/// Whose name the answers to packets bear that are too big for a link: the router's that sends into it, or, where
+/// that is the sender itself, who takes no answers from itself, the next node's.
+fn answerer<'a>(topology: &'a Topology, link: &Join, end: usize) -> &'a [Prefix] {
+    let is_router = topology.nodes[link.ends[end].0].role == Role::Router;
+    let (node, interface) = link.ends[if is_router { end } else { 1 - end }];
+    &topology.nodes[node].interfaces[interface].addresses
 }
 
 fn delay(link: &Join) -> Nanos {

@@ -49,7 +49,10 @@ fn hidden_fault(page: &mut Page, fault: &HiddenFault) {
     let verdict = if fault.found { "found" } else { "NOT FOUND" };
     page.line(
         Emphasis::Strong,
-        &format!("hidden fault, {}: {verdict}", direction_name(fault.direction)),
+        &format!(
+            "hidden fault, {}: {verdict}",
+            direction_name(fault.direction)
+        ),
     );
     page.line(Emphasis::None, &format!("  {}", fault.description));
 }

@@ -77,7 +77,11 @@ impl CpuStat {
         for (cpu, time) in spun {
             let ticks = duration_to_ticks(*time);
             let own = self.cpus.iter_mut().find(|(number, _)| number == cpu);
-            for times in own.map(|(_, times)| times).into_iter().chain([&mut self.total]) {
+            for times in own
+                .map(|(_, times)| times)
+                .into_iter()
+                .chain([&mut self.total])
+            {
                 let moved = ticks.min(times.nice);
                 times.nice -= moved;
                 times.idle += moved;

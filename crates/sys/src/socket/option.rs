@@ -214,7 +214,8 @@ pub fn send_buffer(socket: &impl AsFd) -> Result<u32, OptionError> {
 /// The kernel has no such option.
 pub fn buffer_locks(socket: &impl AsFd) -> Result<BufferLocks, OptionError> {
     // SOCK_SNDBUF_LOCK and SOCK_RCVBUF_LOCK, include/net/sock.h.
-    let bits = read_int(socket, libc::SOL_SOCKET, SO_BUF_LOCK).map_err(read_error("SO_BUF_LOCK"))?;
+    let bits =
+        read_int(socket, libc::SOL_SOCKET, SO_BUF_LOCK).map_err(read_error("SO_BUF_LOCK"))?;
     Ok(BufferLocks {
         send: bits & 1 != 0,
         receive: bits & 2 != 0,

@@ -15,9 +15,8 @@ pub(crate) struct LaneSetup {
     pub(crate) trace: Option<RateTrace>,
     /// Seed of its dice.
     pub(crate) seed: u64,
-    /// Addresses of the interface by which packets enter it: whose name an answer to a packet that is too
-    /// big bears.
-    pub(crate) near: Vec<Prefix>,
+    /// Addresses that answers to packets that are too big come from.
+    pub(crate) router: Vec<Prefix>,
 }
 
 /// A frame that leaves, and since when it could have.
@@ -52,7 +51,7 @@ impl Lane {
         Self {
             link,
             is_whole: setup.spec.treats_packets_alike() && setup.trace.is_none(),
-            router: addresses(&setup.near),
+            router: addresses(&setup.router),
             store: Store::default(),
             departures: Vec::new(),
             answers: Vec::new(),
@@ -185,9 +184,9 @@ impl Lane {
     }
 }
 
-fn addresses(near: &[Prefix]) -> RouterAddresses {
+fn addresses(prefixes: &[Prefix]) -> RouterAddresses {
     let mut router = RouterAddresses::default();
-    for prefix in near {
+    for prefix in prefixes {
         match prefix.address {
             std::net::IpAddr::V4(address) => router.v4 = router.v4.or(Some(address)),
             std::net::IpAddr::V6(address) => router.v6 = router.v6.or(Some(address)),

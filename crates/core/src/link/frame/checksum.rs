@@ -1,0 +1,114 @@
+//! The Internet checksum (RFC 1071): computed, completed, updated (RFC 1624).
+
+use super::layout::{Layout, Offload, layout};
+use super::{TCP, UDP, read_u16, write_u16};
+use crate::plan::Family;
+
+/// The sum of 16-bit words in one's complement, not yet folded; a byte left over is the high half of a word.
+pub(super) fn sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
+    // 2³² words of 32 bits fit into 64 bits; a frame has 2¹⁴.
+    let mut total: u64 = words
+        .iter()
+        .map(|w| u64::from(u32::from_be_bytes(*w)))
+        .sum();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    total += u64::from(u32::from_be_bytes(last));
+    total
+}
+
+/// A sum as 16 bits.
+pub(super) fn fold(mut total: u64) -> u16 {
+    while total > 0xffff {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    total as u16
+}
+
+/// The checksum field for bytes that hold zero there.
+pub(super) fn checksum(bytes: &[u8]) -> u16 {
+    !fold(sum(bytes))
+}
+
+/// Writes the checksum of an IPv4 header anew; nothing for IPv6.
+pub(super) fn write_ip(frame: &mut [u8], layout: &Layout) {
+    if layout.family == Family::Ipv4
+        && let Some(first) = frame.get(layout.ip)
+    {
+        let end = layout.ip + usize::from(first & 15) * 4;
+        write_u16(frame, layout.ip + 10, 0);
+        if let Some(header) = frame.get(layout.ip..end) {
+            let sum = checksum(header);
+            write_u16(frame, layout.ip + 10, sum);
+        }
+    }
+}
+
+/// The sum of the pseudo header of a packet whose transport has `length` bytes.
+pub(super) fn pseudo_header(frame: &[u8], layout: &Layout, length: usize) -> u64 {
+    let addresses = match layout.family {
+        Family::Ipv4 => layout.ip + 12..layout.ip + 20,
+        Family::Ipv6 => layout.ip + 8..layout.ip + 40,
+    };
+    let addresses = frame.get(addresses).map_or(0, sum);
+    addresses + length as u64 + u64::from(layout.protocol)
+}
+
+/// Where the checksum of a TCP or UDP header lies.
+pub(super) fn place(layout: &Layout) -> Option<usize> {
+    let transport = layout.transport?;
+    match layout.protocol {
+        TCP => Some(transport + 16),
+        UDP => Some(transport + 6),
+        _ => None,
+    }
+}
+
+/// Writes the checksum of TCP or UDP anew, over all of the packet. A UDP checksum of zero is written as its
+/// other zero, since none means that there is none.
+pub(super) fn write_transport(frame: &mut [u8], layout: &Layout) {
+    let (Some(transport), Some(place)) = (layout.transport, place(layout)) else {
+        return;
+    };
+    let end = layout.end();
+    if end > frame.len() || place + 2 > end {
+        return;
+    }
+    write_u16(frame, place, 0);
+    let total = pseudo_header(frame, layout, end - transport) + sum(&frame[transport..end]);
+    write_u16(frame, place, or_other_zero(!fold(total), layout.protocol));
+}
+
+fn or_other_zero(sum: u16, protocol: u8) -> u16 {
+    if sum == 0 && protocol == UDP {
+        0xffff
+    } else {
+        sum
+    }
+}
+
+/// Completes a checksum that was left to the device: the field holds the sum of the pseudo header, and the rest
+/// is added. Nothing where nothing was left.
+pub fn complete_checksum(frame: &mut [u8], offload: &mut Offload) {
+    if !std::mem::take(&mut offload.needs_checksum) {
+        return;
+    }
+    let start = usize::from(offload.checksum_start);
+    let place = start + usize::from(offload.checksum_offset);
+    let Some(layout) = layout(frame) else { return };
+    let end = layout.end().min(frame.len());
+    if start >= end || place + 2 > end {
+        return;
+    }
+    let sum = checksum(&frame[start..end]);
+    write_u16(frame, place, or_other_zero(sum, layout.protocol));
+}
+
+/// Corrects the checksum at `place` for a 16-bit word that changed: HC' = ~(~HC + ~m + m'), RFC 1624.
+pub(super) fn update(frame: &mut [u8], place: usize, old: u16, new: u16) {
+    if let Some(current) = read_u16(frame, place) {
+        let total = u64::from(!current) + u64::from(!old) + u64::from(new);
+        write_u16(frame, place, !fold(total));
+    }
+}
