@@ -13,49 +13,27 @@ use crate::lab::address::{MOST_LINKS, block};
 /// Gives each link its addresses. A link has its own number in them, unless one with addresses from the file is
 /// in the way: then the highest number that is free.
 pub(super) fn allocate(drafts: &mut [Draft<'_>]) -> Result<(), Fault> {
-    let mut taken: Vec<(Prefix, usize)> = Vec::new();
-    for link in 0..drafts.len() {
-        let Some(value) = drafts[link].addresses else {
-            continue;
-        };
-        let addresses = explicit(value, drafts[link].wanted.mtu)?;
-        for prefix in &addresses[0] {
-            if let Some((other, owner)) = taken.iter().find(|(other, _)| prefix.overlaps(*other)) {
-                let problem = TopologyProblem::Overlap {
-                    network: prefix.network(),
-                    other: *other,
-                    link: drafts[*owner].wanted.name.clone(),
-                };
-                return Err(Fault::new(value.span().start, problem));
-            }
-            taken.push((prefix.network(), link));
-        }
-        drafts[link].wanted.addresses = addresses;
-    }
+    let taken = take_explicit(drafts)?;
     let is_free = |number: &usize| {
         let networks = block(*number).map(|ends| ends[0].network());
-        !networks
-            .iter()
-            .any(|network| taken.iter().any(|(other, _)| network.overlaps(*other)))
+        let mut others = taken.iter();
+        !others.any(|(other, _)| networks.iter().any(|network| network.overlaps(*other)))
     };
-    let is_explicit: Vec<bool> = drafts
+    let is_wanted: Vec<bool> = drafts
         .iter()
-        .map(|draft| draft.addresses.is_some())
+        .map(|draft| draft.addresses.is_none())
         .collect();
-    let is_asked = |number: usize| is_explicit.get(number) == Some(&false);
     let mut spare = (0..MOST_LINKS)
         .rev()
-        .filter(|number| !is_asked(*number) && is_free(number));
+        .filter(|number| is_wanted.get(*number) != Some(&true) && is_free(number));
     for (number, draft) in drafts.iter_mut().enumerate() {
         if draft.addresses.is_some() {
             continue;
         }
-        let number = Some(number).filter(is_free).or_else(|| spare.next());
-        match number {
+        match Some(number).filter(is_free).or_else(|| spare.next()) {
             Some(number) => draft.wanted.number(number),
             None => {
-                let hint =
-                    "the addresses that are given leave none in 198.18.0.0/15 and 2001:2::/48";
+                let hint = "those that are given leave none in 198.18.0.0/15 and 2001:2::/48";
                 return Fault::contradiction(draft.offset, "no addresses are left", hint);
             }
         }
@@ -63,12 +41,42 @@ pub(super) fn allocate(drafts: &mut [Draft<'_>]) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Gives links the addresses that the file has for them; the networks that are taken then, and by which link.
+fn take_explicit(drafts: &mut [Draft<'_>]) -> Result<Vec<(Prefix, usize)>, Fault> {
+    let mut taken: Vec<(Prefix, usize)> = Vec::new();
+    for link in 0..drafts.len() {
+        let Some(value) = drafts[link].addresses else {
+            continue;
+        };
+        let addresses = explicit(value, drafts[link].wanted.mtu)?;
+        for network in addresses[0].iter().map(|prefix| prefix.network()) {
+            if let Some((other, owner)) = taken.iter().find(|(other, _)| network.overlaps(*other)) {
+                let problem = TopologyProblem::Overlap {
+                    network,
+                    other: *other,
+                    link: drafts[*owner].wanted.name.clone(),
+                };
+                return Err(Fault::new(value.span().start, problem));
+            }
+            taken.push((network, link));
+        }
+        drafts[link].wanted.addresses = addresses;
+    }
+    Ok(taken)
+}
+
 /// `["198.18.5.1/24", "198.18.5.2/24"]`, each of them one address or a list with one of each family.
 fn explicit(value: &Value<'_>, mtu: u32) -> Result<[Vec<Prefix>; 2], Fault> {
     let offset = value.span().start;
     let ends: Vec<_> = match value.get_ref() {
         DeValue::Array(ends) => ends.iter().map(end).collect::<Result<_, _>>()?,
-        _ => return Err(wrong_type("addresses", value, HINT)),
+        _ => {
+            return Err(wrong_type(
+                "addresses",
+                value,
+                "a list of two, such as [\"198.18.5.1/24\", \"198.18.5.2/24\"]",
+            ));
+        }
     };
     let [a, b] = <[_; 2]>::try_from(ends)
         .or_else(|_| Fault::contradiction(offset, "`addresses`", "there are two ends"))?;
@@ -164,4 +172,4 @@ pub(super) fn address(at: At<&str>) -> Result<At<IpAddr>, Fault> {
 }
 
 const HINT: &str =
-    "such as [\"198.18.5.1/24\", \"198.18.5.2/24\"], or a list with IPv4 and IPv6 for each";
+    "write [\"198.18.5.1/24\", \"198.18.5.2/24\"], or a list with IPv4 and IPv6 for each";

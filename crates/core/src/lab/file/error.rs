@@ -188,7 +188,8 @@ impl Fault {
     }
 }
 
-/// What a user typed can be of any length; a message is one line of a terminal.
+/// What a user typed can be of any length and hold anything; a message is one line of a terminal.
 pub(super) fn shortened(text: &str) -> String {
-    text.chars().take(64).collect()
+    let visible = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().take(64).map(visible).collect()
 }
