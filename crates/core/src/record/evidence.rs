@@ -102,6 +102,9 @@ pub struct TcpEvidence {
     pub rtt_min_us: Option<u32>,
     /// Mean of the smoothed round-trip times sampled in the run, µs.
     pub rtt_mean_us: u32,
+    /// 95th percentile of the smoothed round-trip times sampled in the run, µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_p95_us: Option<u32>,
     /// Mean deviation of the round-trip time at the end, µs.
     pub rtt_var_us: u32,
     /// Segments sent again.
@@ -135,6 +138,9 @@ pub struct TcpEvidence {
     /// Largest window that the receiver offered, as the sender saw it, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_window_bytes: Option<u64>,
+    /// Share of the readings in which what was under way filled the window that the receiver offered, 0–1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send_window_full_share: Option<f64>,
     /// Largest window that the receiver's own kernel reports, bytes (it may be more than was offered).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_window_bytes: Option<u64>,

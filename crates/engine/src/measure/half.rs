@@ -274,7 +274,7 @@ fn flow_half(
     let totals = std::mem::take(&mut course.flows[index]);
     let (tcp, samples) = match course.probes[index].take() {
         Some(probe) => probe.evidence(totals.bytes),
-        None => (None, Vec::new()),
+        None => (end.tcp, Vec::new()),
     };
     let (local, remote) = flow
         .socket

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linerate_core::plan::{Direction, Test};
+use linerate_core::record::TcpEvidence;
 use linerate_core::wire::message::{UdpReceived, UdpSent};
 
 use super::flow::{Counters, Flow, FlowSocket, Side, flow_direction, sends};
@@ -81,6 +82,8 @@ pub(crate) struct WorkerEnd {
     pub(crate) udp_sent: Option<UdpSent>,
     pub(crate) udp_received: Option<UdpReceived>,
     pub(crate) exchange: Option<ExchangeOutcome>,
+    /// TCP's evidence, where the worker alone has the socket.
+    pub(crate) tcp: Option<TcpEvidence>,
     /// What ended it early, where there is an account all the same.
     pub(crate) error: Option<io::Error>,
 }

@@ -39,15 +39,22 @@ impl TcpProbe {
         let Some(FlowSocket::Tcp(stream)) = &flow.socket else {
             return None;
         };
+        let mut probe = Self::of(stream, flow.sends)?;
+        probe.keeper = window.filter(|_| !flow.sends).map(WindowKeeper::new);
+        Some(probe)
+    }
+
+    /// Of a socket that is not the flow's from the beginning.
+    pub(crate) fn of(stream: &TcpStream, sends: bool) -> Option<Self> {
         Some(Self {
             socket: stream.try_clone().ok()?,
-            sends: flow.sends,
+            sends,
             begin: None,
             readings: Vec::new(),
             unread: Vec::new(),
             last: None,
             largest_window: 0,
-            keeper: window.filter(|_| !flow.sends).map(WindowKeeper::new),
+            keeper: None,
         })
     }
 
@@ -185,6 +192,8 @@ impl TcpProbe {
         let count = self.readings.len().max(1);
         let rtts: u64 = self.readings.iter().map(|r| u64::from(r.info.rtt)).sum();
         evidence.rtt_mean_us = u32::try_from(rtts / count as u64).unwrap_or(u32::MAX);
+        evidence.rtt_p95_us = self.rtt_p95();
+        evidence.send_window_full_share = self.window_full_share();
         evidence.cwnd_bytes = of(|i| u64::from(i.snd_cwnd) * u64::from(i.snd_mss)).unwrap_or(0);
         evidence.unacked_bytes = of(|i| u64::from(i.unacked) * u64::from(i.snd_mss)).unwrap_or(0);
         evidence.notsent_bytes = end
@@ -196,6 +205,24 @@ impl TcpProbe {
         let mut memory: Vec<u32> = self.readings.iter().filter_map(|r| r.send_queue).collect();
         evidence.send_queue_memory_bytes = median(&mut memory).map(u64::from);
         self.delivery(evidence);
+    }
+
+    /// The observed value that 95 % do not exceed.
+    fn rtt_p95(&self) -> Option<u32> {
+        let mut rtts: Vec<u32> = self.readings.iter().map(|r| r.info.rtt).collect();
+        rtts.sort_unstable();
+        rtts.get((rtts.len() * 19).div_ceil(20).checked_sub(1)?).copied()
+    }
+
+    /// A window is full when not one more segment fits.
+    fn window_full_share(&self) -> Option<f64> {
+        let is_full = |info: &TcpInfo| {
+            let window = u64::from(info.snd_wnd?);
+            Some((u64::from(info.unacked) + 1) * u64::from(info.snd_mss) > window)
+        };
+        let known: Vec<bool> = self.readings.iter().filter_map(|r| is_full(&r.info)).collect();
+        let full = known.iter().filter(|full| **full).count();
+        (!known.is_empty()).then(|| full as f64 / known.len() as f64)
     }
 
     fn delivery(&self, evidence: &mut TcpEvidence) {

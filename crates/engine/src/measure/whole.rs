@@ -10,6 +10,7 @@ use linerate_core::plan::StreamTest;
 use super::flow::Side;
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::stream::{self, Job};
+use super::tcp::TcpProbe;
 use super::transfer::Mover;
 use crate::clock::now_ns;
 use crate::options;
@@ -33,6 +34,10 @@ pub(crate) fn run(shared: &Shared, flow: &FlowState, test: &StreamTest) -> io::R
         counters: &flow.counters,
         stop: &shared.stop,
     };
+    let mut probe = TcpProbe::of(&socket, flow.sends);
+    if let Some(probe) = &mut probe {
+        probe.begin(now_ns());
+    }
     let method = if flow.sends {
         let method = stream::send(&job, &socket)?;
         await_end(shared, &socket)?;
@@ -40,10 +45,15 @@ pub(crate) fn run(shared: &Shared, flow: &FlowState, test: &StreamTest) -> io::R
     } else {
         stream::receive(&job, &socket)?
     };
+    let tcp = probe.and_then(|mut probe| {
+        probe.end(0);
+        probe.evidence(flow.counters.bytes()).0
+    });
     drop(socket);
     flow.counters.set_done(now_ns());
     Ok(WorkerEnd {
         method,
+        tcp,
         ..WorkerEnd::default()
     })
 }
