@@ -1,0 +1,201 @@
+//! Which conditions are clear enough to be a scenario.
+
+use super::causes;
+use super::conditions::{Bound, Conditions, Control, Limit, slow_start_rounds};
+use super::dice::Dice;
+use super::scenario::{EVENTS, MOST_S, Scenario, loss_events_per_s, measured_s};
+use crate::ceilings::Cause;
+
+/// The causes that are drawn, as often as each other.
+pub const CAUSES: [Cause; 12] = [
+    Cause::ReceiveWindow,
+    Cause::SendBuffer,
+    Cause::Congestion,
+    Cause::Pacing,
+    Cause::SegmentSize,
+    Cause::PathRate,
+    Cause::Policer,
+    Cause::ApplicationSend,
+    Cause::ApplicationReceive,
+    Cause::CpuSend,
+    Cause::CpuReceive,
+    Cause::Startup,
+];
+
+/// Every other limit is at least so many times the one of the cause, or at most [`BORDER`] times.
+pub const CLEAR: f64 = 1.6;
+/// Up to so many times the lowest limit another one is as right.
+pub const BORDER: f64 = 1.1;
+
+/// Draws `count` scenarios, the causes in turn, shuffled. The scenario of a number does not depend on `count`.
+pub fn draw(seed: u64, count: u32) -> Vec<Scenario> {
+    let mut scenarios: Vec<Scenario> = (0..count).map(|number| scenario(seed, number)).collect();
+    Dice::new(seed, u64::MAX).shuffle(&mut scenarios);
+    scenarios
+}
+
+fn scenario(seed: u64, number: u32) -> Scenario {
+    let turn = number as usize / CAUSES.len();
+    let cause = CAUSES[number as usize % CAUSES.len()];
+    let is_border = HAVE_BORDERS.contains(&cause) && turn % BORDER_TURNS == 2;
+    let mut dice = Dice::new(seed, number.into());
+    let (conditions, limit) = (0..TRIES)
+        .find_map(|_| attempt(cause, is_border, &mut dice))
+        .expect(
+            "one draw in a thousand is clear, and the laws of `tests` are drawn from many seeds",
+        );
+    Scenario::of(number, seed, cause, &conditions, limit.bps)
+}
+
+fn attempt(cause: Cause, is_border: bool, dice: &mut Dice) -> Option<(Conditions, Limit)> {
+    let mut conditions = causes::conditions(cause, dice)?;
+    if is_border {
+        add_rival(cause, &mut conditions, dice)?;
+    }
+    let limit = conditions.limit(cause)?;
+    let right = stands_alone(&conditions, &limit, is_border)
+        && can_be_carried(&conditions, &limit)
+        && shows(&conditions, &limit);
+    right.then_some((conditions, limit))
+}
+
+/// A second limit at 1.0 to 1.1 times the first.
+fn add_rival(cause: Cause, conditions: &mut Conditions, dice: &mut Dice) -> Option<()> {
+    // The window of a setting is not known that well.
+    if matches!(conditions.window, Bound::Host(_)) {
+        return None;
+    }
+    let all = conditions.limit(cause)?.bps * dice.uniform(1.01, 1.09);
+    let each = (all / f64::from(conditions.streams)) as u64;
+    let share = conditions.payload_share();
+    match dice.below(3) {
+        0 if cause != Cause::Pacing && !conditions.is_udp => conditions.pacing_bps = Some(each),
+        1 if cause != Cause::ApplicationSend => conditions.write_bps = Some(each),
+        2 if cause != Cause::PathRate => {
+            conditions.line.as_mut()?.rate_bps = Some((all / share) as u64)
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// The limit is the lowest, whatever a kernel or a machine leaves open, or with one rival at its side.
+fn stands_alone(conditions: &Conditions, own: &Limit, is_border: bool) -> bool {
+    let limits = conditions.limits();
+    let rivals = limits.iter().filter(|limit| limit.cause != own.cause);
+    let (near, far): (Vec<&Limit>, Vec<&Limit>) =
+        rivals.partition(|rival| rival.bps <= BORDER * own.bps);
+    let lowest = near.iter().all(|rival| rival.bps >= own.bps);
+    lowest && near.len() == usize::from(is_border) && far.iter().all(|rival| is_far(own, rival))
+}
+
+fn is_far(own: &Limit, rival: &Limit) -> bool {
+    // A slow machine is slow in all of these.
+    let of_machine = |limit: &Limit| {
+        matches!(
+            limit.cause,
+            Cause::CpuSend | Cause::CpuReceive | Cause::SegmentSize
+        )
+    };
+    let spreads = match of_machine(own) && of_machine(rival) {
+        true => 1.0,
+        false => own.spread * rival.spread,
+    };
+    rival.bps >= CLEAR * own.bps && rival.bps >= SURE * spreads * own.bps
+}
+
+/// The emulator carries it, and the congestion control gets there in the time that it has.
+fn can_be_carried(conditions: &Conditions, own: &Limit) -> bool {
+    let segment = conditions.segment_bytes();
+    let rtt = conditions.rtt_s();
+    let in_flight = own.bps * rtt / 8.0 / segment / f64::from(conditions.streams);
+    let most = match own.cause {
+        Cause::PathRate | Cause::Policer | Cause::Congestion => match conditions.control {
+            Control::Reno => 400.0,
+            Control::Cubic => 2000.0,
+            Control::Bbr => 3000.0,
+        },
+        _ => 5000.0,
+    };
+    let asked = conditions.write_bps.filter(|_| conditions.is_udp);
+    let offered = asked.map_or(own.bps, |rate| own.bps.max(rate as f64));
+    let packets = offered / 8.0 / segment;
+    own.bps >= LEAST_BPS
+        && (conditions.line.is_none() || packets <= PACKETS_PER_S)
+        && (conditions.is_udp || in_flight <= most)
+        && in_flight * segment <= MOST_IN_FLIGHT
+        && conditions.loaded_rtt_s(own.cause) <= 1.0
+}
+
+/// The run is long enough for the cause to show, and nothing small spoils it.
+fn shows(conditions: &Conditions, own: &Limit) -> bool {
+    let segment = conditions.segment_bytes();
+    let rtt = conditions.rtt_s();
+    let in_flight = own.bps * rtt / 8.0 / segment / f64::from(conditions.streams);
+    let enough = match conditions.transfer_bytes {
+        Some(_) => true,
+        None => own.bps / 8.0 / segment * measured_s(conditions, own.cause) >= LEAST_SEGMENTS,
+    };
+    let particular = match own.cause {
+        // A window of few segments is not used to its end, and of small ones not known.
+        Cause::ReceiveWindow => in_flight >= 5.0 && segment >= 500.0,
+        Cause::SendBuffer => in_flight >= 6.0,
+        Cause::Congestion => EVENTS / loss_events_per_s(conditions) <= MOST_S && in_flight >= 4.0,
+        // Of fewer a bucket leaves nothing but timeouts.
+        Cause::Policer => in_flight >= 4.0 && (0.01..=0.15).contains(&rtt),
+        Cause::ApplicationReceive => conditions.line.is_none() || own.bps * rtt / 8.0 <= 100e3,
+        Cause::Startup => ends_in_slow_start(conditions),
+        _ => true,
+    };
+    enough && particular && bursts_pass(conditions)
+}
+
+/// The last flight is far below what the path holds, and the transfer takes a few round trips.
+fn ends_in_slow_start(conditions: &Conditions) -> bool {
+    let Some(line) = &conditions.line else {
+        return false;
+    };
+    let bytes = conditions.transfer_bytes.unwrap_or(0) as f64;
+    let holds = line.rate_bps.unwrap_or(0) as f64 * conditions.payload_share() * line.rtt_s / 8.0;
+    let rounds = slow_start_rounds(bytes, conditions.segment_bytes());
+    (0.01..=0.2).contains(&line.rtt_s) && rounds >= 3.0 && bytes / 2.0 <= holds / CLEAR
+}
+
+/// Each burst of a writer is through before the next, though the window may have fallen back to ten segments.
+fn bursts_pass(conditions: &Conditions) -> bool {
+    let (Some(rate), Some(line), false) =
+        (conditions.write_bps, &conditions.line, conditions.is_udp)
+    else {
+        return true;
+    };
+    let message = conditions.message_bytes as f64;
+    let segment = conditions.segment_bytes();
+    if message <= 10.0 * segment {
+        return true;
+    }
+    let line_bps = line.rate_bps.unwrap_or(1_000_000_000) as f64 * conditions.payload_share();
+    let through = line.rtt_s * slow_start_rounds(message, segment) + message * 8.0 / line_bps;
+    through * 1.5 <= message * 8.0 / rate as f64
+}
+
+/// Causes whose limit is known well enough for a border.
+const HAVE_BORDERS: [Cause; 6] = [
+    Cause::ReceiveWindow,
+    Cause::Pacing,
+    Cause::PathRate,
+    Cause::Policer,
+    Cause::ApplicationSend,
+    Cause::ApplicationReceive,
+];
+/// One in so many of theirs is a border: a tenth of all scenarios.
+const BORDER_TURNS: usize = 5;
+const TRIES: u32 = 1_000_000;
+/// Factor that is left between two limits when both are as near to each other as they can be.
+const SURE: f64 = 1.1;
+const LEAST_BPS: f64 = 1e5;
+/// What an emulated path is asked to carry at most, packets/s.
+const PACKETS_PER_S: f64 = 100_000.0;
+/// Bytes on the way at most.
+const MOST_IN_FLIGHT: f64 = 4e6;
+/// Segments in the measured time at least.
+const LEAST_SEGMENTS: f64 = 100.0;

@@ -1,0 +1,28 @@
+//! The truth test: paths whose cause is known by construction, and how often the verdict names it.
+//!
+//! [`draw`] makes [`Scenario`]s from a seed. Each is a path, a test and the setting of its two hosts, chosen so that
+//! one limit is clearly the lowest. The limits are computed here, from what is built and with formulas of this
+//! module's own: the code under test, [`crate::ceilings`], gives nothing but the names of the causes. Somebody runs
+//! them, and [`Score`] counts.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `conditions` | what is built, and the limit that each part of it sets |
+//! | `causes` | for each cause, conditions under which it may be the lowest limit |
+//! | `draw` | which of these are clear enough, in which order, with which borders |
+//! | `scenario` | conditions put into a path, a test and two hosts |
+//! | `score` | right and wrong, with intervals |
+//! | `dice` | random numbers |
+
+mod causes;
+mod conditions;
+mod dice;
+mod draw;
+mod scenario;
+mod score;
+#[cfg(test)]
+mod tests;
+
+pub use draw::{BORDER, CAUSES, CLEAR, draw};
+pub use scenario::{CpuShare, HostSetup, Scenario};
+pub use score::{Answer, Judgement, Score, TRUTH_SCHEMA, Tally, Trial};

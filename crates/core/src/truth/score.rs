@@ -1,0 +1,243 @@
+//! How often the verdict named the cause.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::scenario::Scenario;
+use crate::ceilings::Cause;
+use crate::stats::{Proportion, wilson};
+
+/// Name and version of the document.
+pub const TRUTH_SCHEMA: &str = "linerate.truth/1";
+
+/// What came of a scenario.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It ran.
+    Verdict {
+        /// What the record was explained by.
+        cause: Cause,
+        /// Payload bits/s measured.
+        throughput_bps: f64,
+    },
+    /// It could not be run.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Whether an answer is right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Judgement {
+    /// The verdict names the cause, or at a border its rival or none.
+    Right,
+    /// It names another.
+    Wrong,
+    /// There is no verdict. Not counted as right.
+    Failed,
+}
+
+/// One scenario and its answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Trial {
+    /// The scenario's number.
+    pub number: u32,
+    /// Its cause by construction.
+    pub cause: Cause,
+    /// Another limit is within 10 %.
+    pub is_border: bool,
+    /// The limit by construction, payload bits/s.
+    pub limit_bps: f64,
+    /// The scenario in one line.
+    pub describe: String,
+    /// What came of it.
+    pub answer: Answer,
+    /// What that is worth.
+    pub judgement: Judgement,
+    /// What spoiled the run, in the record's words.
+    pub caveats: Vec<String>,
+}
+
+/// Right ones of some scenarios.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tally {
+    /// Verdicts that were right.
+    pub right: u64,
+    /// Scenarios, those that failed included.
+    pub trials: u64,
+    /// Their share with its 95 % interval (Wilson); absent without scenarios.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Proportion>,
+}
+
+/// The outcome of a truth test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Score {
+    /// [`TRUTH_SCHEMA`].
+    pub schema: String,
+    /// Seed of the scenarios.
+    pub seed: u64,
+    /// Over all.
+    pub all: Tally,
+    /// By cause.
+    pub causes: BTreeMap<Cause, Tally>,
+    /// Borders alone.
+    pub borders: Tally,
+    /// Scenarios that could not be run.
+    pub failed: u64,
+    /// How often each cause was given each verdict.
+    pub matrix: BTreeMap<Cause, BTreeMap<Cause, u64>>,
+    /// Every scenario, in the order of their numbers.
+    pub trials: Vec<Trial>,
+}
+
+impl Trial {
+    /// Judges an answer.
+    pub fn new(scenario: &Scenario, answer: Answer, caveats: Vec<String>) -> Self {
+        let judgement = match &answer {
+            Answer::Verdict { cause, .. } => scenario.judge(*cause),
+            Answer::Failed { .. } => Judgement::Failed,
+        };
+        Self {
+            number: scenario.number,
+            cause: scenario.cause,
+            is_border: scenario.is_border,
+            limit_bps: scenario.limit_bps,
+            describe: scenario.describe.clone(),
+            answer,
+            judgement,
+            caveats,
+        }
+    }
+
+    /// The verdict, if there is one.
+    pub fn verdict(&self) -> Option<Cause> {
+        match self.answer {
+            Answer::Verdict { cause, .. } => Some(cause),
+            Answer::Failed { .. } => None,
+        }
+    }
+}
+
+impl Tally {
+    fn of<'a>(trials: impl Iterator<Item = &'a Trial>) -> Self {
+        let (mut right, mut all) = (0, 0);
+        for trial in trials {
+            all += 1;
+            right += u64::from(trial.judgement == Judgement::Right);
+        }
+        Self {
+            right,
+            trials: all,
+            share: wilson(right, all).ok(),
+        }
+    }
+}
+
+impl Score {
+    /// Counts.
+    pub fn of(seed: u64, mut trials: Vec<Trial>) -> Self {
+        trials.sort_by_key(|trial| trial.number);
+        let mut matrix: BTreeMap<Cause, BTreeMap<Cause, u64>> = BTreeMap::new();
+        let mut causes = BTreeMap::new();
+        for trial in &trials {
+            let own = trials.iter().filter(|other| other.cause == trial.cause);
+            causes.entry(trial.cause).or_insert_with(|| Tally::of(own));
+            if let Some(verdict) = trial.verdict() {
+                *matrix
+                    .entry(trial.cause)
+                    .or_default()
+                    .entry(verdict)
+                    .or_default() += 1;
+            }
+        }
+        Self {
+            schema: TRUTH_SCHEMA.to_owned(),
+            seed,
+            all: Tally::of(trials.iter()),
+            causes,
+            borders: Tally::of(trials.iter().filter(|trial| trial.is_border)),
+            failed: trials
+                .iter()
+                .filter(|trial| trial.judgement == Judgement::Failed)
+                .count() as u64,
+            matrix,
+            trials,
+        }
+    }
+
+    /// The table, the confusion matrix, and each scenario that was not right.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{:<20} {:>9}  {:>7}  95 % interval",
+            "cause", "right", ""
+        );
+        for (cause, tally) in &self.causes {
+            let _ = writeln!(text, "{}", line(cause.name(), tally));
+        }
+        let _ = writeln!(text, "{}", line("all", &self.all));
+        if self.borders.trials > 0 {
+            let _ = writeln!(text, "{}", line("borders among them", &self.borders));
+        }
+        if self.failed > 0 {
+            let _ = writeln!(
+                text,
+                "{} could not be run and count as not right",
+                self.failed
+            );
+        }
+        let _ = writeln!(text, "\ncause → verdicts");
+        for (cause, verdicts) in &self.matrix {
+            let verdicts: Vec<_> = verdicts
+                .iter()
+                .map(|(verdict, n)| format!("{} {n}", verdict.name()))
+                .collect();
+            let _ = writeln!(text, "{:<20} {}", cause.name(), verdicts.join(", "));
+        }
+        self.not_right(&mut text);
+        text
+    }
+
+    fn not_right(&self, text: &mut String) {
+        let wrong = |trial: &&Trial| trial.judgement != Judgement::Right;
+        if self.trials.iter().any(|trial| wrong(&trial)) {
+            let _ = writeln!(text, "\nnot right");
+        }
+        for trial in self.trials.iter().filter(wrong) {
+            let answer = match &trial.answer {
+                Answer::Verdict { cause, .. } => cause.name(),
+                Answer::Failed { reason } => reason,
+            };
+            let cause = trial.cause.name();
+            let _ = writeln!(
+                text,
+                "{:>5} {cause} → {answer}: {}",
+                trial.number, trial.describe
+            );
+        }
+    }
+}
+
+fn line(name: &str, tally: &Tally) -> String {
+    let count = format!("{}/{}", tally.right, tally.trials);
+    let share = tally.share.map_or_else(String::new, |p| {
+        format!(
+            "{:>5.1} %  {:.1} to {:.1} %",
+            p.share * 100.0,
+            p.low * 100.0,
+            p.high * 100.0
+        )
+    });
+    format!("{name:<20} {count:>9}  {share}")
+        .trim_end()
+        .to_owned()
+}

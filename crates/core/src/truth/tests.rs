@@ -1,0 +1,210 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::ceilings::Cause;
+use crate::plan::{Extent, Traffic};
+
+/// Seeds of the laws; those of a real test are never among them.
+const SEEDS: [u64; 3] = [1, 77, 4242];
+const COUNT: u32 = 600;
+
+fn all() -> impl Iterator<Item = Scenario> {
+    SEEDS.into_iter().flat_map(|seed| draw(seed, COUNT))
+}
+
+#[test]
+fn a_seed_and_a_number_make_the_same_scenario_whatever_the_count() {
+    let many = draw(9, 60);
+    assert_eq!(many, draw(9, 60));
+    for few in draw(9, 30) {
+        assert!(many.contains(&few));
+    }
+    assert_ne!(many[0].describe, draw(10, 60)[0].describe);
+}
+
+#[test]
+fn the_drawn_cause_is_the_lowest_limit_and_clearly_or_at_a_border() {
+    for scenario in all() {
+        let near = scenario
+            .rivals
+            .iter()
+            .filter(|(_, bps)| *bps < CLEAR * scenario.limit_bps);
+        for (rival, bps) in near {
+            let ratio = bps / scenario.limit_bps;
+            assert!(
+                scenario.is_border && (1.0..=BORDER).contains(&ratio),
+                "{scenario:?} {rival:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn causes_come_equally_often_and_a_tenth_are_borders() {
+    let mut counts: BTreeMap<Cause, u32> = BTreeMap::new();
+    let scenarios = draw(5, COUNT);
+    for scenario in &scenarios {
+        *counts.entry(scenario.cause).or_default() += 1;
+    }
+    assert!(counts.len() == CAUSES.len() && counts.values().all(|n| *n == 50));
+    let borders = scenarios.iter().filter(|s| s.is_border).count();
+    assert_eq!(borders, 60);
+    // Shuffled: a stop halfway leaves no cause out.
+    assert!(
+        scenarios
+            .windows(2)
+            .any(|two| two[0].number > two[1].number)
+    );
+}
+
+#[test]
+fn every_test_is_one_that_an_endpoint_takes() {
+    for scenario in all() {
+        scenario.test.check().unwrap();
+    }
+}
+
+#[test]
+fn emulated_paths_carry_at_most_100_000_packets_a_second() {
+    for scenario in all().filter(|scenario| scenario.path.is_some()) {
+        let Traffic::Stream(stream) = &scenario.test.traffic else {
+            panic!("all are streams");
+        };
+        let segment = match stream.rate_bps {
+            Some(rate) => {
+                assert!(rate.0 as f64 / 8.0 / stream.message_bytes as f64 <= 100_000.0);
+                stream.message_bytes as f64
+            }
+            None => f64::from(scenario.test.options.mss_bytes.unwrap_or(1500).min(9000) - 12),
+        };
+        let packets = scenario.limit_bps / 8.0 / segment;
+        assert!(packets <= 110_000.0, "{packets} {}", scenario.describe);
+    }
+}
+
+#[test]
+fn runs_are_short() {
+    let mut total = 0.0;
+    let mut n = 0.0;
+    for scenario in all() {
+        let seconds = scenario.seconds();
+        assert!(seconds <= 19.0, "{seconds} {}", scenario.describe);
+        total += seconds;
+        n += 1.0;
+    }
+    assert!(total / n <= 6.5, "{} s in the mean", total / n);
+}
+
+#[test]
+fn specs_read_back_as_they_were_drawn() {
+    for scenario in all() {
+        if let Some(path) = &scenario.path {
+            assert_eq!(path.to_string().parse().as_ref(), Ok(path), "{path}");
+        }
+    }
+}
+
+#[test]
+fn topologies_have_the_settings_and_routes_of_the_hosts() {
+    for scenario in all() {
+        let topology = scenario.topology();
+        for (name, setup) in [("client", &scenario.client), ("server", &scenario.server)] {
+            let node = topology.node(name).unwrap();
+            assert!(
+                setup
+                    .sysctls
+                    .iter()
+                    .all(|(k, v)| node.sysctls.get(k) == Some(v))
+            );
+            let advertised = node.routes.iter().any(|route| route.advmss.is_some());
+            assert_eq!(advertised, setup.advertised_mss.is_some());
+        }
+        assert_eq!(
+            scenario.path.is_none(),
+            topology.links.iter().all(|l| l.is_plain())
+        );
+    }
+}
+
+#[test]
+fn ranges_are_wide() {
+    for cause in [Cause::PathRate, Cause::Pacing] {
+        let limits: Vec<f64> = all()
+            .filter(|s| s.cause == cause)
+            .map(|s| s.limit_bps)
+            .collect();
+        let least = limits.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = limits.iter().copied().fold(0.0, f64::max);
+        assert!(least < 2e6 && most > 2e8, "{cause:?}: {least} to {most}");
+    }
+    let transfers = all().filter(|s| matches!(s.test.extent, Extent::Bytes(_)));
+    assert!(transfers.count() >= 100);
+}
+
+#[test]
+fn at_a_border_the_rival_and_unexplained_are_right_and_elsewhere_wrong() {
+    for scenario in all() {
+        assert_eq!(scenario.judge(scenario.cause), Judgement::Right);
+        let expected = match scenario.is_border {
+            true => Judgement::Right,
+            false => Judgement::Wrong,
+        };
+        assert_eq!(scenario.judge(Cause::Unexplained), expected);
+        assert_eq!(scenario.judge(scenario.rivals[0].0), expected);
+        let last = scenario.rivals.last().unwrap().0;
+        assert_eq!(scenario.judge(last), Judgement::Wrong);
+    }
+}
+
+fn trial(scenario: &Scenario, verdict: Option<Cause>) -> Trial {
+    let answer = match verdict {
+        Some(cause) => Answer::Verdict {
+            cause,
+            throughput_bps: scenario.limit_bps,
+        },
+        None => Answer::Failed {
+            reason: "no namespaces".to_owned(),
+        },
+    };
+    Trial::new(scenario, answer, Vec::new())
+}
+
+#[test]
+fn what_failed_is_not_right_and_is_counted() {
+    let scenarios = draw(3, 12);
+    let mut trials: Vec<Trial> = scenarios.iter().map(|s| trial(s, Some(s.cause))).collect();
+    trials[0] = trial(&scenarios[0], None);
+    trials[1] = trial(&scenarios[1], Some(Cause::QosClass));
+    let score = Score::of(3, trials);
+    assert_eq!(
+        (score.all.right, score.all.trials, score.failed),
+        (10, 12, 1)
+    );
+    assert_eq!(score.causes[&scenarios[0].cause].right, 0);
+    assert_eq!(
+        score
+            .matrix
+            .values()
+            .flat_map(|row| row.values())
+            .sum::<u64>(),
+        11
+    );
+    let text = score.text();
+    assert!(
+        text.contains("no namespaces") && text.contains("10/12"),
+        "{text}"
+    );
+    let json = serde_json::to_string(&score).unwrap();
+    assert_eq!(serde_json::from_str::<Score>(&json).unwrap(), score);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn any_seed_gives_scenarios(seed: u64) {
+        prop_assert_eq!(draw(seed, 36).len(), 36);
+    }
+}
