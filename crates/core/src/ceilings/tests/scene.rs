@@ -221,6 +221,7 @@ impl Scene {
                 client,
                 server: Some(server),
                 shared_kernel: false,
+                lab: None,
             },
             seed: 1,
         }
