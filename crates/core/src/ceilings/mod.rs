@@ -10,9 +10,12 @@
 //! | `view`, `signals` | one direction of a record, and what its kernel figures come to |
 //! | `causes` | one file for each cause: its ceiling, its evidence, its remedy |
 //! | `thresholds` | where evidence begins to count, with the reasons |
+//! | `remedy`, `command` | what to type: settings, routes, `linerate stream` with another option |
+//! | `small_segments` | why segments are smaller than the interface carries |
 //! | `verdict` | which cause holds, and what comes next |
 
 mod causes;
+mod command;
 pub mod formulas;
 mod remedy;
 mod signals;

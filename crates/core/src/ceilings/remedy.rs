@@ -3,33 +3,14 @@
 //! A record may be a stranger's and its commands are copied into a shell: names from it are written only
 //! if they consist of what names consist of.
 
-use crate::plan::{Direction, Family, Protocol};
+use std::net::IpAddr;
+
+use crate::plan::Family;
 use crate::record::HostFacts;
 
+pub(super) use super::command::{plain, stream, stream_without};
 use super::signals::{is_bbr, rtt_s};
 use super::view::View;
-
-/// `linerate stream` over the same path with one more option.
-pub(super) fn stream(view: &View<'_>, option: &str) -> String {
-    let host = plain(view.host).unwrap_or("HOST");
-    let mut command = format!("linerate stream {host}");
-    if view.direction == Direction::Down {
-        command.push_str(" -R");
-    }
-    match view.protocol {
-        Protocol::Udp => command.push_str(" -u"),
-        Protocol::Mptcp => command.push_str(" --protocol mptcp"),
-        Protocol::Tcp => {}
-    }
-    if view.family == Family::Ipv6 {
-        command.push_str(" -6");
-    }
-    let flows = view.flow_count();
-    if flows > 1 && !option.starts_with("--streams") {
-        command.push_str(&format!(" -P {flows}"));
-    }
-    format!("{command} {option}")
-}
 
 /// Window or buffer that each flow needs for a share of `target_bps`, bytes: twice the product of rate
 /// and delay, since the kernel counts overhead with the payload and a queue wants room; a power of two.
@@ -63,11 +44,37 @@ pub(super) fn buffer(
     }
 }
 
-/// Raises the last of the three figures of `net.ipv4.tcp_rmem` or `tcp_wmem`, never lowers it.
+/// Lets the kernel's tuning of `net.ipv4.tcp_rmem` or `tcp_wmem` reach `bytes`: its maximum, never lowered.
+/// Where that is large enough already, the tuning is what did not get there, and has to begin there. Empty
+/// where it does.
 pub(super) fn sysctl(host: Option<&HostFacts>, key: &str, bytes: u64, end: &str) -> String {
     let [least, default, most] = triple(host, key).unwrap_or(KERNEL_DEFAULTS);
-    let most = most.max(bytes);
+    let (default, most) = match (default >= bytes, most >= bytes) {
+        (true, true) => return String::new(),
+        (false, true) => (bytes, most),
+        (_, false) => (default, bytes),
+    };
     format!("sysctl -w {key}='{least} {default} {most}'  # on the {end}'s host")
+}
+
+/// Gives the route to `to` another `metric` (`mtu`, `advmss`), bytes, and keeps the rest of it.
+pub(super) fn route(
+    view: &View<'_>,
+    to: Option<IpAddr>,
+    metric: &str,
+    bytes: f64,
+    end: &str,
+) -> String {
+    let ip = match view.family {
+        Family::Ipv4 => "ip route",
+        Family::Ipv6 => "ip -6 route",
+    };
+    let to = to.map_or_else(|| "PEER".to_owned(), |address| address.to_string());
+    // `fibmatch` prints the route itself, as `change` reads it, and not what it comes to for one address.
+    format!(
+        "{ip} change $({ip} get fibmatch {to} | sed -E 's/ {metric} (lock )?[0-9]+//') {metric} \
+         {bytes:.0}  # on the {end}'s host"
+    )
 }
 
 /// The last of the three figures of such a key, bytes.
@@ -108,7 +115,10 @@ pub(super) fn congestion_control(view: &View<'_>) -> String {
     match better {
         // CUBIC for Reno is an improvement, for anything else it is not known to be one.
         Some(name) if !bbr_missing || in_use("reno") => stream(view, &format!("-C {name}")),
-        _ => "modprobe tcp_bbr  # on the sender's host".to_owned(),
+        _ => format!(
+            "modprobe tcp_bbr  # on the sender's host, and then: {}",
+            stream(view, "-C bbr")
+        ),
     }
 }
 
@@ -119,12 +129,6 @@ pub(super) fn rate(bps: f64) -> String {
         .find(|(scale, _)| bps >= *scale)
         .map_or((bps, "bit"), |(scale, unit)| (bps / scale, unit));
     format!("{}{unit}", (value * 10.0).round() / 10.0)
-}
-
-/// A name that means nothing to a shell, or nothing.
-pub(super) fn plain(name: &str) -> Option<&str> {
-    let harmless = |c: char| c.is_ascii_alphanumeric() || ".:_-%@[]".contains(c);
-    (!name.is_empty() && !name.starts_with('-') && name.chars().all(harmless)).then_some(name)
 }
 
 /// The kernel's defaults of `tcp_rmem` (net/ipv4/tcp.c), where the host's are not known.

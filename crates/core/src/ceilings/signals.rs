@@ -6,13 +6,13 @@ use crate::record::{EndReport, TcpEvidence, UdpEvidence};
 
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
-    CPU_CONTENDED, EVENTS_SATURATED, JITTER_OVER_EXCESS, POLICER_LOSS_BBR, QUEUE_DELAY_US,
-    SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL,
+    CPU_CONTENDED, CPU_SHORT, EVENTS_SATURATED, JITTER_OVER_EXCESS, POLICER_LOSS_BBR,
+    QUEUE_DELAY_US, SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL,
 };
 use super::view::{TcpFlow, View};
 
 /// Where the time of an end's data threads went, shares of the measured time, the mean over flows.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ThreadTime {
     /// Asleep in `send` or `recv`.
     pub(super) blocked: f64,
@@ -41,6 +41,11 @@ impl ThreadTime {
             delayed,
             idle: (1.0 - blocked - running - delayed).clamp(paced, 1.0),
         })
+    }
+
+    /// Others take the CPU from the thread, if only at times.
+    pub(super) fn waits_for_cpu(&self) -> bool {
+        self.delayed >= CPU_SHORT
     }
 
     /// The thread wants to run nearly all the time, or waits long for a CPU when it does.
@@ -83,6 +88,15 @@ impl View<'_> {
     /// Flows of either transport.
     pub(super) fn flow_count(&self) -> usize {
         self.tcp.len().max(self.udp.len()).max(1)
+    }
+
+    /// Share of a CPU that each of the test's threads at this end has, if they share them evenly, but no
+    /// less than half.
+    pub(super) fn share_of_cpus(&self, end: &EndReport) -> f64 {
+        let directions = 1.0 + f64::from(u8::from(self.both));
+        let ends = 1.0 + f64::from(u8::from(self.shared_kernel));
+        let threads = self.flow_count() as f64 * directions * ends;
+        (f64::from(end.cpus.max(1)) / threads).clamp(0.5, 1.0)
     }
 
     /// The sum over the flows; `None` if one of them has no such figure.

@@ -1,9 +1,10 @@
 //! Segments that are small for the interface they leave by, and why.
 
-use crate::record::{Caveat, CaveatKind, DeviceFacts};
+use crate::plan::Family;
+use crate::record::{Caveat, CaveatKind, DeviceFacts, TcpEvidence};
 
 use super::formulas::{TCP_HEADER_BYTES, ip_header_bytes};
-use super::remedy::plain;
+use super::remedy::{self, plain};
 use super::signals::{option_bytes, positive};
 use super::thresholds::SEGMENT_SMALL;
 use super::view::View;
@@ -58,59 +59,197 @@ fn mss_of(view: &View<'_>, mtu: f64) -> Option<f64> {
 /// Why, and the command that mends it or shows more. The kernel's path MTU rules out or names this end;
 /// what the receiver advertised tells its end from a change on the way.
 fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, String) {
-    let pmtu = view
-        .mean(|tcp| Some(tcp.pmtu_bytes.into()))
-        .and_then(positive);
-    if let Some(pmtu) = pmtu.filter(|p| *p < f64::from(device.mtu_bytes))
+    let seen = Seen::of(view, device, mss);
+    if let Some(pmtu) = seen.pmtu.filter(|p| *p < f64::from(device.mtu_bytes))
         && mss_of(view, pmtu).is_some_and(|fits| mss >= SEGMENT_SMALL * fits)
     {
-        return (
-            format!("the path MTU is {pmtu:.0}, set on the route or told by a router"),
-            "ip route get PEER  # shows an mtu; ip route flush cache forgets a router's".into(),
-        );
+        return path_mtu(view, &seen, pmtu);
     }
-    let receiver = view.receiver_host.and_then(|host| host.device.as_ref());
-    if let Some(peer) = receiver.filter(|peer| peer.mtu_bytes > 0) {
-        let name = plain(&peer.name).unwrap_or("its interface");
-        let fits = mss_of(view, f64::from(peer.mtu_bytes));
-        if fits.is_some_and(|fits| mss >= SEGMENT_SMALL * fits) {
-            return (
-                format!("the receiver's {name} has an MTU of {}", peer.mtu_bytes),
-                format!(
-                    "ip link set dev {name} mtu {}  # on the receiver's host",
-                    device.mtu_bytes
-                ),
-            );
-        }
+    match seen.told {
+        Some(told) if seen.reaches(told) => by_receiver(view, &seen, told),
+        Some(told) => on_the_way(view, &seen, told),
+        None => by_interface(view, &seen).unwrap_or_else(|| {
+            let why = "TCP_MAXSEG of a socket, the advmss of the receiver's route, or a router that \
+                       clamps the MSS";
+            let to = view.sender_address;
+            let remedy = remedy::route(view, to, "advmss", seen.largest, "receiver");
+            (why.to_owned(), remedy)
+        }),
     }
-    advertised(view, mss)
 }
 
-/// Neither interface explains it: a route, a socket option, or a router that rewrites the SYN.
-fn advertised(view: &View<'_>, mss: f64) -> (String, String) {
-    let options = view.mean(|tcp| Some(option_bytes(tcp))).unwrap_or(0.0);
-    let told = view.mean(|tcp| tcp.receiver_advmss_bytes.map(f64::from));
-    let on_receiver = "ip route get PEER  # on the receiver's host: shows an advmss".to_owned();
-    match told {
-        Some(told) if mss + options >= SEGMENT_SMALL * told => (
-            format!(
-                "the receiver advertised an MSS of {told:.0} (advmss of its route, TCP_MAXSEG of its \
-                 socket)"
-            ),
-            on_receiver,
+/// What tells the causes apart. All sizes are as a SYN's MSS option has them: TCP options included.
+struct Seen {
+    /// The segments.
+    size: f64,
+    /// The largest that both interfaces carry.
+    largest: f64,
+    /// Sizes that the two ends advertised.
+    own: Option<f64>,
+    told: Option<f64>,
+    /// Largest that the receiver's end would send.
+    back: Option<f64>,
+    /// Path MTUs that the two kernels believe in.
+    pmtu: Option<f64>,
+    receiver_pmtu: Option<f64>,
+    /// TCP options in each segment.
+    options: f64,
+    /// IP and TCP headers.
+    headers: f64,
+}
+
+impl Seen {
+    fn of(view: &View<'_>, device: &DeviceFacts, mss: f64) -> Self {
+        let options = view.mean(|tcp| Some(option_bytes(tcp))).unwrap_or(0.0);
+        let headers = ip_header_bytes(view.family) + TCP_HEADER_BYTES;
+        let figure = |pick: fn(&TcpEvidence) -> Option<u32>| {
+            view.mean(|tcp| pick(tcp).map(f64::from)).and_then(positive)
+        };
+        let receiver = view.receiver_host.and_then(|host| host.device.as_ref());
+        let mtus = [Some(device), receiver].into_iter().flatten();
+        let mtu = mtus.map(|device| f64::from(device.mtu_bytes));
+        let mtu = mtu.filter(|mtu| *mtu > headers).reduce(f64::min);
+        Self {
+            size: mss + options,
+            largest: mtu.unwrap_or(f64::from(USUAL_MTU)) - headers,
+            own: figure(|tcp| Some(tcp.advmss_bytes)),
+            told: figure(|tcp| tcp.receiver_advmss_bytes),
+            back: figure(|tcp| tcp.receiver_mss_bytes).map(|mss| mss + options),
+            pmtu: figure(|tcp| Some(tcp.pmtu_bytes)),
+            receiver_pmtu: figure(|tcp| tcp.receiver_pmtu_bytes),
+            options,
+            headers,
+        }
+    }
+
+    /// The segments are as large as this limit lets them be.
+    fn reaches(&self, limit: f64) -> bool {
+        self.size >= SEGMENT_SMALL * limit
+    }
+}
+
+/// An end advertises what its route's MTU carries when the connection begins: one that advertised more
+/// learnt of the MTU later.
+fn path_mtu(view: &View<'_>, seen: &Seen, pmtu: f64) -> (String, String) {
+    if seen.own.is_some_and(|own| own + seen.headers > pmtu) {
+        return (
+            format!("the path MTU is {pmtu:.0}, told by a router while the connection was open"),
+            tracepath(view),
+        );
+    }
+    let to = view.receiver_address;
+    (
+        format!(
+            "the path MTU is {pmtu:.0}, an mtu of the sender's route or told by a router before"
         ),
-        Some(told) => (
+        remedy::route(view, to, "mtu", seen.largest + seen.headers, "sender"),
+    )
+}
+
+fn tracepath(view: &View<'_>) -> String {
+    let to = view
+        .receiver_address
+        .map_or_else(|| "PEER".to_owned(), |address| address.to_string());
+    format!(
+        "tracepath -n {to}  # from the sender's host: shows behind which router the MTU is small"
+    )
+}
+
+/// The receiver's interface, where it carries no more.
+fn by_interface(view: &View<'_>, seen: &Seen) -> Option<(String, String)> {
+    let device = view.receiver_host?.device.as_ref()?;
+    let carries = positive(f64::from(device.mtu_bytes) - seen.headers)?;
+    let sender = view.sender_host?.device.as_ref()?;
+    let name = plain(&device.name).unwrap_or("DEVICE");
+    seen.reaches(carries).then(|| {
+        (
+            format!("the receiver's {name} has an MTU of {}", device.mtu_bytes),
             format!(
-                "the receiver advertised an MSS of {told:.0}, so TCP_MAXSEG of the sending socket or a \
-                 router that clamps the MSS made it less"
+                "ip link set dev {name} mtu {}  # on the receiver's host",
+                sender.mtu_bytes
             ),
-            "nft list ruleset  # on the routers: shows a rule with tcp option maxseg".to_owned(),
+        )
+    })
+}
+
+/// The receiver asked for it: its interface, its route's mtu or advmss, or its socket. `TCP_MAXSEG` binds
+/// what an end sends too, the advmss of a route does not.
+fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, String) {
+    if let Some(found) = by_interface(view, seen) {
+        return found;
+    }
+    let advertised = format!("the receiver advertised an MSS of {told:.0}");
+    let to = view.sender_address;
+    let near = |pmtu: &f64| *pmtu - seen.headers <= told;
+    if let Some(pmtu) = seen.receiver_pmtu.filter(near) {
+        return (
+            format!("{advertised}: its route has an mtu of {pmtu:.0}"),
+            remedy::route(view, to, "mtu", seen.largest + seen.headers, "receiver"),
+        );
+    }
+    let advmss = remedy::route(view, to, "advmss", seen.largest, "receiver");
+    // What the receiver sends is bound by what it was told as well: only a larger offer shows its own limit.
+    let free = seen.own.is_some_and(|own| own > told + seen.options);
+    match seen.back {
+        Some(back) if back > told + seen.options => (
+            format!("{advertised}: its route has such an advmss"),
+            advmss,
         ),
-        None => (
-            "TCP_MAXSEG of a socket, the advmss of the receiver's route, or a router that clamps the \
-             MSS"
-                .to_owned(),
-            on_receiver,
+        Some(_) if free => (
+            format!("{advertised}: TCP_MAXSEG of its socket"),
+            without_mss(view),
+        ),
+        _ => (
+            format!("{advertised} (advmss of its route, TCP_MAXSEG of its socket)"),
+            advmss,
         ),
     }
 }
+
+/// The receiver asked for more: the sender's socket, its probing, or a router that rewrites SYNs.
+fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, String) {
+    let more = format!("the receiver advertised an MSS of {told:.0}");
+    if seen.own.is_some_and(|own| seen.reaches(own)) {
+        return (
+            format!("{more}, so TCP_MAXSEG of the sending socket made it less"),
+            without_mss(view),
+        );
+    }
+    let probing = view
+        .sender_host
+        .and_then(|host| host.sysctls.get("net.ipv4.tcp_mtu_probing"));
+    if let Some(mode) = probing.filter(|mode| mode.trim() != "0") {
+        return (
+            format!(
+                "{more}, so TCP's MTU probing (net.ipv4.tcp_mtu_probing={}) found larger packets \
+                 lost, or a router clamps the MSS",
+                plain(mode.trim()).unwrap_or("1")
+            ),
+            tracepath(view),
+        );
+    }
+    let default = match view.family {
+        Family::Ipv4 => DEFAULT_MSS_IPV4,
+        Family::Ipv6 => DEFAULT_MSS_IPV6,
+    };
+    let stripped = match (seen.size - default).abs() < 1.0 {
+        true => " or takes the option away (TCP's default without it)",
+        false => "",
+    };
+    (
+        format!(
+            "the receiver advertised an MSS of {told:.0}, so a router that clamps the MSS to {:.0}{stripped} \
+             made it less",
+            seen.size
+        ),
+        "nft list ruleset  # on the routers: shows a rule with tcp option maxseg".to_owned(),
+    )
+}
+
+fn without_mss(view: &View<'_>) -> String {
+    format!("{}  # without --mss", remedy::stream_without(view, "--mss"))
+}
+
+/// Segment sizes where no MSS option came, bytes (RFC 9293, 3.7.1).
+const DEFAULT_MSS_IPV4: f64 = 536.0;
+const DEFAULT_MSS_IPV6: f64 = 1220.0;

@@ -58,6 +58,9 @@ pub(super) const TIMEOUTS_COUNT: f64 = 0.1;
 pub(super) const THREAD_FULL: f64 = 0.9;
 /// Share of the time that a runnable thread waits for a CPU: others hold it.
 pub(super) const CPU_CONTENDED: f64 = 0.2;
+/// Share of the time that a runnable thread waits for a CPU, from which on the CPUs are short, if all of
+/// them are busy. Idle-priority work of others fills CPUs too, but makes no other thread wait.
+pub(super) const CPU_SHORT: f64 = 0.1;
 /// Busiest core from which on it has no more to give, percent.
 pub(super) const CORE_FULL_PERCENT: f64 = 95.0;
 /// Share of the time that a data thread ran or waited for a CPU, where the whole host is full, from which

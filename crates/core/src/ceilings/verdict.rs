@@ -101,8 +101,10 @@ fn verdict(
         .map_or_else(Vec::new, |s| s.say.clone());
     evidence.push(confirmation(ceiling, measured));
     let remedy = (candidate.rule.remedy)(view, target);
-    // What no command lifts has no prediction; the one for a policer spares the losses, not the limit.
-    let lifts = !remedy.is_empty() && ceiling.cause != Cause::Policer;
+    // What no command lifts has no prediction; those for a policer and a link spare the losses and the
+    // queue, not the limit.
+    let stays = [Cause::Policer, Cause::PathRate].contains(&ceiling.cause);
+    let lifts = !remedy.is_empty() && !stays;
     let next = next.filter(|_| lifts);
     Verdict {
         cause: ceiling.cause,

@@ -1,12 +1,14 @@
 //! One direction of a record, as the causes look at it.
 
+use std::net::{IpAddr, SocketAddr};
+
 use crate::plan::{Direction, Family, Protocol, Test, Workload};
 use crate::record::{EndReport, HostFacts, Interval, Record, TcpEvidence, UdpEvidence};
 
 /// One direction of a bulk transfer.
 ///
-/// The plan in it is what a stranger's record tells too: sizes, protocol, streams, extent. What was
-/// asked of sockets and applications is left out on purpose: the evidence must come from the kernel.
+/// Evidence takes from the plan only what a stranger's record tells too: sizes, protocol, streams, extent.
+/// What was asked of sockets and applications is for remedies alone: the evidence must come from the kernel.
 #[derive(Debug, Clone)]
 pub struct View<'a> {
     /// Which way the payload goes.
@@ -37,6 +39,16 @@ pub struct View<'a> {
     pub receiver_host: Option<&'a HostFacts>,
     /// Both ends run on one kernel: host-wide figures count both.
     pub shared_kernel: bool,
+    /// The other direction ran at the same time.
+    pub both: bool,
+    /// Port of the endpoint.
+    pub port: Option<u16>,
+    /// The emulated path as `--lab` reads it.
+    pub lab: Option<&'a str>,
+    /// Address that the sender has.
+    pub sender_address: Option<IpAddr>,
+    /// Address that it sends to.
+    pub receiver_address: Option<IpAddr>,
     /// Through the run.
     pub intervals: Vec<&'a Interval>,
 }
@@ -112,6 +124,11 @@ fn view<'a>(record: &'a Record, direction: Direction, totals: Totals<'a>) -> Vie
         Direction::Up | Direction::Both => (client, server),
     };
     let both = record.direction == Direction::Both;
+    let [here, there] = addresses(record);
+    let (sender_address, receiver_address) = match direction {
+        Direction::Down => (there, here),
+        Direction::Up | Direction::Both => (here, there),
+    };
     View {
         direction,
         protocol: record.protocol,
@@ -127,12 +144,25 @@ fn view<'a>(record: &'a Record, direction: Direction, totals: Totals<'a>) -> Vie
         sender_host,
         receiver_host,
         shared_kernel: record.environment.shared_kernel,
+        both,
+        port: record.peer.parse().ok().map(|peer: SocketAddr| peer.port()),
+        lab: record.environment.lab.as_ref().map(|lab| lab.spec.as_str()),
+        sender_address: sender_address.map(|address| address.ip()),
+        receiver_address: receiver_address.map(|address| address.ip()),
         intervals: record
             .intervals
             .iter()
             .filter(|i| !both || i.direction == Some(direction))
             .collect(),
     }
+}
+
+/// The client's and the endpoint's address; flows tell both as the client sees them.
+fn addresses(record: &Record) -> [Option<SocketAddr>; 2] {
+    let first = record.flows.first();
+    let here = first.and_then(|flow| flow.local.parse().ok());
+    let there = first.and_then(|flow| flow.remote.parse().ok());
+    [here, there.or_else(|| record.peer.parse().ok())]
 }
 
 /// Each flow's evidence, or the totals as one flow where the record keeps no flows.

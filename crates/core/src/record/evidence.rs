@@ -92,6 +92,12 @@ pub struct TcpEvidence {
     /// advertised, something on the way lowered it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver_advmss_bytes: Option<u32>,
+    /// Largest payload of the segments that the receiver's end would send, options taken off, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver_mss_bytes: Option<u32>,
+    /// Path MTU that the receiver's kernel believes in, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver_pmtu_bytes: Option<u32>,
     /// Payload over data segments sent, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective_segment_bytes: Option<f64>,

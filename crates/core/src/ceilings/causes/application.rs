@@ -1,6 +1,6 @@
 //! Applications that write or read no faster.
 
-use super::super::remedy::{rate, stream};
+use super::super::remedy::{rate, stream, stream_without};
 use super::super::signals::{ThreadTime, positive};
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
@@ -9,6 +9,8 @@ use super::super::thresholds::{
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
+use crate::plan::{StreamTest, Traffic};
+use crate::units::BitRate;
 
 /// The writer.
 pub(super) const SEND: Rule = Rule {
@@ -25,7 +27,7 @@ pub(super) const RECEIVE: Rule = Rule {
     tolerance: MODEL_TOLERANCE,
     ceiling: receive_ceiling,
     signs: receive_signs,
-    remedy: no_remedy,
+    remedy: receive_remedy,
 };
 
 /// A UDP sender's asked rate is a figure of its own; a TCP writer's rate is what it reached in the time
@@ -134,15 +136,29 @@ fn socket_drops(view: &View<'_>) -> Option<f64> {
     positive(sent).map(|sent| drops / sent)
 }
 
+/// A rate that linerate itself was asked to keep to is left out or raised.
 fn send_remedy(view: &View<'_>, target_bps: f64) -> String {
-    if view.asked_bps().is_none() {
-        return String::new();
+    if view.asked_bps().is_some() {
+        let each = target_bps / view.flow_count() as f64;
+        return stream(view, &format!("--rate {}", rate(each)));
     }
-    let each = target_bps / view.flow_count() as f64;
-    stream(view, &format!("--rate {}", rate(each)))
+    without_limit(view, "--write-rate", |stream| stream.write_rate_bps)
 }
 
-/// The reading application is its owner's to change.
-fn no_remedy(_: &View<'_>, _: f64) -> String {
-    String::new()
+fn receive_remedy(view: &View<'_>, _: f64) -> String {
+    without_limit(view, "--read-rate", |stream| stream.read_rate_bps)
+}
+
+/// Any other application is its owner's to change.
+fn without_limit(
+    view: &View<'_>,
+    option: &str,
+    limit: fn(&StreamTest) -> Option<BitRate>,
+) -> String {
+    match &view.plan.traffic {
+        Traffic::Stream(plan) if limit(plan).is_some() => {
+            format!("{}  # without {option}", stream_without(view, option))
+        }
+        _ => String::new(),
+    }
 }

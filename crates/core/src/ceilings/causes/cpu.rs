@@ -37,7 +37,7 @@ fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
         Cause::CpuSend,
         view,
         view.sender?,
-        view.writer()?,
+        [view.writer()?, view.reader().unwrap_or_default()],
         view.sender_host,
     )
 }
@@ -47,20 +47,32 @@ fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
         Cause::CpuReceive,
         view,
         view.receiver?,
-        view.reader()?,
+        [view.reader()?, view.writer().unwrap_or_default()],
         view.receiver_host,
     )
 }
 
 /// One flow has one core, and what of it the thread took and waited for; several have a core each, as
-/// far as there are any.
+/// far as there are any. Where all CPUs are taken, the host has no more for either.
 fn ceiling(
     cause: Cause,
     view: &View<'_>,
     end: &EndReport,
-    thread: ThreadTime,
+    [thread, other]: [ThreadTime; 2],
     host: Option<&HostFacts>,
 ) -> Option<Ceiling> {
+    if let Some(busy) = full_host(view, end, thread, other).filter(|_| thread.waits_for_cpu()) {
+        return Some(
+            Ceiling::new(
+                cause,
+                view.throughput_bps / busy,
+                "rate ÷ share of the time that all CPUs of the host were busy",
+            )
+            .input("throughput_bps", Some(view.throughput_bps))
+            .input("host_cpu_share", Some(busy))
+            .dependent(),
+        );
+    }
     let flows = view.flow_count() as f64;
     if flows > 1.0 {
         let cores = flows.min(positive(host?.cpu.usable)?);
@@ -115,25 +127,37 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
         .datagrams_lost()
         .is_some_and(|share| share >= DATAGRAMS_LOST);
     let bound = writer.cpu_bound() && writer.blocked < WRITER_WAITS;
-    let (full, why) = host_is_full(view.sender?, writer, view.reader());
+    let reader = view.reader().unwrap_or_default();
+    let full = full_host(view, view.sender?, writer, reader);
     let mut say = sentences(writer);
-    say.extend(why);
-    Signs::new((bound || full) && !done && !wasted, say)
+    say.extend(full.map(full_sentence));
+    Signs::new((bound || full.is_some()) && !done && !wasted, say)
 }
 
-/// Every CPU of the host is busy and this thread had or wanted more of them than the other end's: where
-/// both ends, or a busy neighbour, share the CPUs, no thread of either need run all the time.
-fn host_is_full(
+/// The busy share of the host's CPUs where that is all of them, and this thread had or wanted more of them
+/// than the other end's: where both ends, or a busy neighbour, share the CPUs, no thread of either need run
+/// all the time. With more of the test's own threads than CPUs, each must have wanted its share of them.
+pub(super) fn full_host(
+    view: &View<'_>,
     end: &EndReport,
     own: ThreadTime,
-    other: Option<ThreadTime>,
-) -> (bool, Option<String>) {
-    let busy = end.host_cpu_percent.unwrap_or(0.0);
+    other: ThreadTime,
+) -> Option<f64> {
+    let busy = positive(end.host_cpu_percent? / 100.0)?.min(1.0);
     let wanted = |time: ThreadTime| time.running + time.delayed;
-    let most = other.is_none_or(|other| wanted(own) >= wanted(other));
-    let full = busy >= CORE_FULL_PERCENT && most && wanted(own) >= HOST_SHARE;
-    let say = full.then(|| format!("all CPUs of its host were busy for {busy:.0} % of the time"));
-    (full, say)
+    let least = match own.waits_for_cpu() {
+        true => HOST_SHARE * view.share_of_cpus(end),
+        false => HOST_SHARE,
+    };
+    let most = wanted(own) >= wanted(other);
+    (busy >= CORE_FULL_PERCENT / 100.0 && most && wanted(own) >= least).then_some(busy)
+}
+
+fn full_sentence(busy: f64) -> String {
+    format!(
+        "all CPUs of its host were busy for {} of the time",
+        percent(busy)
+    )
 }
 
 /// The reader's thread is late for want of CPU, or the host's soft interrupts are.
@@ -151,9 +175,12 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
             "its receive queues dropped {dropped} packets; its busiest core was busy for {core:.0} %"
         ));
     }
-    let (full, busy) = host_is_full(end, reader, view.writer());
-    say.extend(busy);
-    Signs::new((late && reader.cpu_bound()) || interrupts || full, say)
+    let full = full_host(view, end, reader, view.writer().unwrap_or_default());
+    say.extend(full.map(full_sentence));
+    Signs::new(
+        (late && reader.cpu_bound()) || interrupts || full.is_some(),
+        say,
+    )
 }
 
 /// Larger writes where they are small; else more flows, while there are cores without one.

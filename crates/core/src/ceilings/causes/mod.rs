@@ -1,4 +1,8 @@
 //! One file for each cause (application and CPU: one for both ends), and the table of them.
+//!
+//! `qos_class` has no rule: a record tells the name of the root queueing discipline, but neither its
+//! classes nor what they dropped or delayed, and a class that limits looks like a link or a policer from
+//! outside. It needs the classes' statistics of both ends' devices in the record.
 
 mod application;
 mod congestion;

@@ -1,6 +1,7 @@
 //! The slowest link of the path: known from the device, or shown by the queue before it.
 
 use super::super::formulas::ETHERNET_BYTES;
+use super::super::remedy::{rate, stream};
 use super::super::signals::Inflation;
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
@@ -26,7 +27,7 @@ pub(super) const QUEUE: Rule = Rule {
     tolerance: MODEL_TOLERANCE,
     ceiling: queue_ceiling,
     signs: queue_signs,
-    remedy,
+    remedy: queue_remedy,
 };
 
 fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
@@ -148,7 +149,8 @@ fn queue_sentences(view: &View<'_>, inflation: Inflation) -> Vec<String> {
     say
 }
 
-/// Without delays a queue and a policer cannot be told apart; a sender that sleeps in send waits for
+/// Without delays a queue and a policer cannot be told apart: a queue that is always full delays all
+/// datagrams alike, so that the jitter does not show it, and the record has no one-way delays. A sender that sleeps in send waits for
 /// the queue of its own device.
 fn datagram_signs(view: &View<'_>) -> Option<Signs> {
     let lost = view.datagrams_lost()?;
@@ -168,3 +170,23 @@ fn datagram_signs(view: &View<'_>) -> Option<Signs> {
 fn remedy(_: &View<'_>, _: f64) -> String {
     String::new()
 }
+
+/// Nor is one in the path; but its rate can be had without its queue.
+fn queue_remedy(view: &View<'_>, _: f64) -> String {
+    let Some(queue) = view
+        .inflation()
+        .filter(|inflation| inflation.is_queue(QUEUE_INFLATION) && view.udp.is_empty())
+    else {
+        return String::new();
+    };
+    let each = BELOW_THE_LINK * view.throughput_bps / view.flow_count() as f64;
+    let command = stream(view, &format!("--pacing {}", rate(each)));
+    format!(
+        "{command}  # no faster, but without the queue of {:.0} ms; so would fq_codel or cake do on the \
+         router before the link",
+        queue.delay_us / 1e3
+    )
+}
+
+/// Pacing over the rate of a link, at which its queue drains.
+const BELOW_THE_LINK: f64 = 0.95;

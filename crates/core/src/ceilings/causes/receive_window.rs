@@ -7,6 +7,7 @@ use super::super::text::percent;
 use super::super::thresholds::{EXACT_TOLERANCE, QUEUE_INFLATION, USUAL_STATE};
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
+use crate::record::HostFacts;
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::ReceiveWindow,
@@ -61,6 +62,13 @@ fn remedy(view: &View<'_>, target_bps: f64) -> String {
     if view.tcp.iter().any(|flow| flow.tcp.receive_buffer_locked) {
         let (host, limit) = (view.receiver_host, "net.core.rmem_max");
         return buffer(view, "--receive-window", bytes, host, limit);
+    }
+    let tuning = "net.ipv4.tcp_moderate_rcvbuf";
+    let off = |host: &HostFacts| host.sysctls.get(tuning).is_some_and(|v| v.trim() == "0");
+    if view.receiver_host.is_some_and(off) {
+        return format!(
+            "sysctl -w {tuning}=1  # on the receiver's host: it keeps the window fixed"
+        );
     }
     sysctl(view.receiver_host, "net.ipv4.tcp_rmem", bytes, "receiver")
 }

@@ -27,7 +27,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         Ceiling::new(
             Cause::SegmentSize,
             packets_per_s / busy * mss * 8.0,
-            "packets/s reached ÷ share of a CPU that they took × MSS",
+            "packets/s reached ÷ share of a CPU that they took or waited for × MSS",
         )
         .input("packets_per_s", Some(packets_per_s))
         .input("cpu_share", Some(busy))
@@ -36,10 +36,11 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
-/// The share of a CPU that the busier end's busiest thread took.
+/// The share of a CPU that the busier end's busiest thread took or waited for.
 fn busiest(view: &View<'_>) -> Option<f64> {
     let threads = [view.writer(), view.reader()];
-    let shares = threads.into_iter().flatten().map(|thread| thread.running);
+    let shares = threads.into_iter().flatten();
+    let shares = shares.map(|thread| (thread.running + thread.delayed).min(1.0));
     shares.reduce(f64::max).and_then(positive)
 }
 
@@ -53,7 +54,12 @@ fn signs(view: &View<'_>) -> Option<Signs> {
         .any(|thread| thread.cpu_bound());
     let small = small_segments(view);
     let state = if offload { "on" } else { "off" };
-    let busy = busiest(view).map(|b| format!("the busiest thread took {} of a CPU", percent(b)));
+    let busy = busiest(view).map(|b| {
+        format!(
+            "the busiest thread took or waited for {} of a CPU",
+            percent(b)
+        )
+    });
     let say = small.iter().map(|caveat| caveat.message.clone());
     Signs::new(
         cpu_bound && !offload && small.is_some(),

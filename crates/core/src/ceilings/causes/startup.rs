@@ -7,7 +7,7 @@ use super::super::text::percent;
 use super::super::thresholds::{MODEL_TOLERANCE, SLOW_START_SHARE};
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::plan::Traffic;
+use crate::plan::{MAX_SECONDS, Traffic};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::Startup,
@@ -70,6 +70,14 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     )
 }
 
+/// So long that slow start is a twentieth of it.
 fn remedy(view: &View<'_>, _: f64) -> String {
-    stream(view, "--time 10s")
+    let flows = view.tcp.len() as f64;
+    let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * rtt_s(flow.tcp)?));
+    let seconds = time.map_or(0.0, |time| (time / flows * 20.0).ceil());
+    let seconds = seconds.clamp(LEAST_SECONDS, MAX_SECONDS);
+    stream(view, &format!("--time {seconds:.0}s"))
 }
+
+/// What `linerate stream` takes of itself, seconds.
+const LEAST_SECONDS: f64 = 10.0;

@@ -9,7 +9,7 @@ use crate::record::{DeviceFacts, Directional};
 use crate::units::Span;
 
 /// `SO_RCVBUF` of 64 KiB: the window is 86 KB, and full.
-fn small_window() -> Scene {
+pub(super) fn small_window() -> Scene {
     let mut scene = tcp(31.2e6);
     let flow = scene.flow();
     flow.send_window_bytes = Some(86_000);
@@ -21,7 +21,7 @@ fn small_window() -> Scene {
 }
 
 /// The reader takes 0.5 Mbit/s and never waits.
-fn slow_reader() -> Scene {
+pub(super) fn slow_reader() -> Scene {
     let mut scene = tcp(0.5e6);
     let flow = scene.flow();
     flow.rwnd_limited_us = Some(3_960_000);
@@ -32,7 +32,7 @@ fn slow_reader() -> Scene {
 }
 
 /// `SO_SNDBUF` of 32 KiB, which reads 64 KiB.
-fn small_buffer() -> Scene {
+pub(super) fn small_buffer() -> Scene {
     let mut scene = tcp(27e6);
     let flow = scene.flow();
     flow.send_buffer_bytes = 65_536;
@@ -45,7 +45,7 @@ fn small_buffer() -> Scene {
 }
 
 /// The application writes 1 MB/s.
-fn slow_writer() -> Scene {
+pub(super) fn slow_writer() -> Scene {
     let mut scene = tcp(8e6);
     let flow = scene.flow();
     flow.app_limited_share = Some(1.0);
@@ -57,7 +57,7 @@ fn slow_writer() -> Scene {
 }
 
 /// 1 % of the segments is lost: 19 of 1,900.
-fn random_loss(congestion: &str) -> Scene {
+pub(super) fn random_loss(congestion: &str) -> Scene {
     let mut scene = tcp(5.5e6);
     let flow = scene.flow();
     flow.congestion = Some(congestion.into());
@@ -70,7 +70,7 @@ fn random_loss(congestion: &str) -> Scene {
 }
 
 /// `SO_MAX_PACING_RATE` of 10 Mbit/s.
-fn paced() -> Scene {
+pub(super) fn paced() -> Scene {
     let mut scene = tcp(9.9e6);
     let flow = scene.flow();
     flow.pacing_rate_bps = Some(10_000_000);
@@ -82,7 +82,7 @@ fn paced() -> Scene {
 }
 
 /// A link of 50 Mbit/s with a queue of a quarter of a second.
-fn bottleneck() -> Scene {
+pub(super) fn bottleneck() -> Scene {
     let mut scene = tcp(46e6);
     let flow = scene.flow();
     flow.rtt_mean_us = 269_000;
@@ -93,7 +93,7 @@ fn bottleneck() -> Scene {
 }
 
 /// A token bucket: trains of losses at a steady rate, and no queue.
-fn policed() -> Scene {
+pub(super) fn policed() -> Scene {
     let mut scene = tcp(9.6e6);
     let flow = scene.flow();
     flow.retransmitted_segments = 60;
@@ -147,10 +147,11 @@ fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
     assert!((link / 1e9 - 1448.0 / 1538.0).abs() < 1e-9);
     assert_eq!(explained.verdict.predicted_bps, Some(link));
     assert_eq!(explained.verdict.next_cause, Some(Cause::PathRate));
-    // 941 Mbit/s · 20.3 ms · 2 is 4.78 MB; the kernel's maximum of 32 MiB is not lowered.
+    // 941 Mbit/s · 20.3 ms · 2 is 4.78 MB; the kernel's maximum of 32 MiB is not lowered, and
+    // large enough: the window has to begin there.
     assert_eq!(
         explained.verdict.remedy,
-        "sysctl -w net.ipv4.tcp_rmem='4096 131072 33554432'  # on the receiver's host"
+        "sysctl -w net.ipv4.tcp_rmem='4096 8388608 33554432'  # on the receiver's host"
     );
     scene.receiver_host.sysctls.clear();
     assert!(
@@ -508,7 +509,7 @@ fn both_directions_have_a_verdict_each() {
     assert!(
         verdict("down")
             .remedy
-            .starts_with("linerate stream mauchly -R --pacing ")
+            .starts_with("linerate stream mauchly -R  # without --pacing")
     );
     assert_eq!((both.ceilings.len(), both.verdict), (0, None));
 }

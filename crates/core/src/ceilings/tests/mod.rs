@@ -2,6 +2,8 @@
 
 mod any;
 mod causes;
+mod full_host;
+mod remedies;
 mod scene;
 mod segments;
 mod udp;

@@ -138,7 +138,10 @@ fn host() -> HostFacts {
 fn plan(protocol: Protocol) -> Test {
     Test {
         traffic: Traffic::Stream(StreamTest {
-            message_bytes: 131_072,
+            message_bytes: match protocol {
+                Protocol::Udp => MSS,
+                Protocol::Tcp | Protocol::Mptcp => 131_072,
+            },
             send: SendMethod::Copy,
             receive: ReceiveMethod::Read,
             verify: false,
@@ -162,6 +165,13 @@ fn plan(protocol: Protocol) -> Test {
 impl Scene {
     pub(super) fn flow(&mut self) -> &mut TcpEvidence {
         &mut self.tcp[0]
+    }
+
+    pub(super) fn stream(&mut self) -> &mut StreamTest {
+        match &mut self.plan.traffic {
+            Traffic::Stream(stream) => stream,
+            Traffic::Rr(_) | Traffic::Crr(_) => unreachable!("scenes are streams"),
+        }
     }
 
     /// The same flow so many times, which share the throughput.

@@ -18,6 +18,8 @@ pub(super) fn flow_tcp(
     if let Some(other) = from_receiver {
         tcp.receive_window_bytes = other.receive_window_bytes;
         tcp.receiver_advmss_bytes = Some(other.advmss_bytes);
+        tcp.receiver_mss_bytes = Some(other.mss_bytes);
+        tcp.receiver_pmtu_bytes = Some(other.pmtu_bytes);
         tcp.receiver_buffer_bytes = other.receiver_buffer_bytes;
         tcp.receiver_unread_bytes = other.receiver_unread_bytes;
         tcp.receive_buffer_locked = other.receive_buffer_locked;

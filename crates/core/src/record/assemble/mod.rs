@@ -216,8 +216,14 @@ impl Run {
         let report = |half: &HalfReport, sends: bool| {
             let seconds = half.flows.iter().map(|f| f.seconds).fold(0.0, f64::max);
             let mut end = with_service_demand(half.end.clone(), seconds, bytes, !shared && !both);
-            let mut own = half.flows.iter().filter(|flow| flow.sends == sends);
-            end.method = own.find_map(|flow| flow.method.clone());
+            let own = || half.flows.iter().filter(|flow| flow.sends == sends);
+            end.method = own().find_map(|flow| flow.method.clone());
+            if both {
+                // The end's own figure is of the other direction's threads too.
+                let busiest = own().map(|flow| flow.thread_percent).reduce(f64::max);
+                let known = busiest.filter(|percent| *percent > 0.0);
+                end.busiest_thread_percent = known.or(end.busiest_thread_percent);
+            }
             end
         };
         let up = direction != Direction::Down;

@@ -1,0 +1,179 @@
+//! Remedies are commands that can be typed, and change one thing.
+
+use std::time::Duration;
+
+use super::causes::{
+    bottleneck, paced, policed, random_loss, slow_reader, slow_writer, small_buffer, small_window,
+};
+use super::scene::{MSS, Scene, tcp};
+use crate::ceilings::{Cause, Verdict, explain};
+use crate::plan::{Direction, Extent};
+use crate::record::{LabFacts, Record};
+use crate::units::{BitRate, ByteCount, Span};
+
+#[track_caller]
+fn verdict(scene: &Scene, cause: Cause) -> Verdict {
+    scene.is(cause).verdict
+}
+
+#[test]
+fn a_pacing_rate_is_left_out() {
+    let mut scene = paced();
+    scene.plan.options.pacing_bps = Some(BitRate(10_000_000));
+    let found = verdict(&scene, Cause::Pacing);
+    let command = "linerate stream mauchly  # without --pacing, or with at least ";
+    assert!(found.remedy.starts_with(command), "{}", found.remedy);
+    let next = found.predicted_bps.expect("another ceiling is known");
+    assert!(next > 10e6 && found.next_cause.is_some());
+}
+
+#[test]
+fn a_rate_that_linerate_was_asked_to_keep_to_is_left_out() {
+    let mut writer = slow_writer();
+    assert_eq!(verdict(&writer, Cause::ApplicationSend).remedy, "");
+    writer.stream().write_rate_bps = Some(BitRate(8_000_000));
+    assert_eq!(
+        verdict(&writer, Cause::ApplicationSend).remedy,
+        "linerate stream mauchly  # without --write-rate"
+    );
+    let mut reader = slow_reader();
+    assert_eq!(verdict(&reader, Cause::ApplicationReceive).remedy, "");
+    reader.stream().read_rate_bps = Some(BitRate(500_000));
+    assert_eq!(
+        verdict(&reader, Cause::ApplicationReceive).remedy,
+        "linerate stream mauchly  # without --read-rate"
+    );
+}
+
+#[test]
+fn what_else_was_asked_stays() {
+    let mut scene = small_window();
+    scene.plan.options.receive_window_bytes = Some(ByteCount(86_000));
+    scene.plan.options.send_buffer_bytes = Some(ByteCount(500_000));
+    scene.plan.options.pacing_bps = Some(BitRate(1_500_000));
+    scene.plan.options.congestion = Some("reno".into());
+    scene.plan.options.nodelay = true;
+    scene.stream().message_bytes = 8192;
+    scene.stream().verify = true;
+    scene.plan.extent = Extent::Count(9000);
+    let remedy = verdict(&scene, Cause::ReceiveWindow).remedy;
+    let command = "linerate stream mauchly --size 8192 --count 9000 --verify --send-buffer 500000 \
+                   --pacing 1500kbit -C reno --nodelay --receive-window ";
+    assert!(remedy.starts_with(command), "{remedy}");
+    assert_eq!(remedy.matches("--receive-window").count(), 1);
+}
+
+#[test]
+fn a_strangers_options_do_not_reach_the_shell() {
+    let mut scene = small_window();
+    scene.plan.options.congestion = Some("x; reboot".into());
+    assert!(
+        !verdict(&scene, Cause::ReceiveWindow)
+            .remedy
+            .contains("reboot")
+    );
+    let mut record = scene.record();
+    for spec in ["rate=1mbit' ; reboot '", ""] {
+        record.environment.lab = Some(LabFacts {
+            spec: spec.into(),
+            ..LabFacts::default()
+        });
+        let remedy = explain(&record).remove(0).verdict.remedy;
+        assert!(remedy.starts_with("linerate stream mauchly "), "{remedy}");
+    }
+}
+
+#[test]
+fn an_emulated_path_and_another_port_are_named() {
+    let mut record = small_window().record();
+    record.peer = "198.18.0.2:5300".into();
+    let remedy = |record: &Record| explain(record).remove(0).verdict.remedy;
+    assert!(remedy(&record).starts_with("linerate stream mauchly -p 5300 --receive-window "));
+    record.host = "mauchly:5300".into();
+    assert!(remedy(&record).starts_with("linerate stream mauchly:5300 --receive-window "));
+    record.environment.lab = Some(LabFacts {
+        spec: "rtt=29ms,loss=ge(1%,30%)".into(),
+        ..LabFacts::default()
+    });
+    let command = "linerate stream --lab 'rtt=29ms,loss=ge(1%,30%)' --receive-window ";
+    assert!(remedy(&record).starts_with(command));
+}
+
+#[test]
+fn a_window_or_buffer_holds_what_the_path_does() {
+    for (mut scene, cause) in [
+        (small_window(), Cause::ReceiveWindow),
+        (small_buffer(), Cause::SendBuffer),
+    ] {
+        // A gigabit after this: 941 Mbit/s over 20.3 ms is 2.39 MB, with its overhead twice that.
+        let device = scene.sender_host.device.as_mut().unwrap();
+        (device.driver, device.speed_bps) = (Some("ice".into()), Some(1_000_000_000));
+        let found = verdict(&scene, cause);
+        assert!(found.remedy.ends_with(" 8388608"), "{}", found.remedy);
+        assert_eq!(found.next_cause, Some(Cause::PathRate));
+    }
+}
+
+#[test]
+fn a_tuning_that_is_off_is_turned_on_and_one_that_is_enough_is_not_touched() {
+    let mut scene = small_window();
+    let device = scene.sender_host.device.as_mut().unwrap();
+    (device.driver, device.speed_bps) = (Some("ice".into()), Some(1_000_000_000));
+    scene.flow().receive_buffer_locked = false;
+    let set = |scene: &mut Scene, key: &str, value: &str| {
+        let entry = (key.to_owned(), value.to_owned());
+        scene.receiver_host.sysctls.extend([entry]);
+    };
+    set(&mut scene, "net.ipv4.tcp_rmem", "4096 33554432 33554432");
+    assert_eq!(verdict(&scene, Cause::ReceiveWindow).remedy, "");
+    assert_eq!(verdict(&scene, Cause::ReceiveWindow).predicted_bps, None);
+    set(&mut scene, "net.ipv4.tcp_moderate_rcvbuf", "0");
+    let remedy = verdict(&scene, Cause::ReceiveWindow).remedy;
+    assert!(remedy.starts_with("sysctl -w net.ipv4.tcp_moderate_rcvbuf=1"));
+}
+
+#[test]
+fn a_missing_congestion_control_is_loaded_and_then_used() {
+    let mut scene = random_loss("cubic");
+    let known = "net.ipv4.tcp_available_congestion_control".to_owned();
+    scene.sender_host.sysctls.insert(known, "reno cubic".into());
+    assert_eq!(
+        verdict(&scene, Cause::Congestion).remedy,
+        "modprobe tcp_bbr  # on the sender's host, and then: linerate stream mauchly -C bbr"
+    );
+    scene.plan.options.congestion = Some("cubic".into());
+    let remedy = verdict(&scene, Cause::Congestion).remedy;
+    assert!(
+        remedy.ends_with("linerate stream mauchly -C bbr"),
+        "{remedy}"
+    );
+}
+
+#[test]
+fn a_queue_can_be_spared_and_a_link_cannot_be_made_faster() {
+    let found = verdict(&bottleneck(), Cause::PathRate);
+    let command =
+        "linerate stream mauchly --pacing 43.7mbit  # no faster, but without the queue of 249 ms";
+    assert!(found.remedy.starts_with(command), "{}", found.remedy);
+    assert_eq!((found.predicted_bps, found.next_cause), (None, None));
+    assert_eq!(verdict(&policed(), Cause::Policer).predicted_bps, None);
+}
+
+#[test]
+fn a_longer_run_makes_slow_start_a_small_part() {
+    // 10 + 20 + 40 + 80 segments in four round trips.
+    let bytes = 150 * MSS;
+    let mut scene = tcp(bytes as f64 * 8.0 / 0.0812).transfer(bytes);
+    scene.seconds = 0.0812;
+    scene.flow().delivery_rate_max_bps = Some(100_000_000);
+    let remedy = |scene: &Scene| verdict(scene, Cause::Startup).remedy;
+    assert_eq!(remedy(&scene), "linerate stream mauchly --time 10s");
+    let flow = scene.flow();
+    (flow.rtt_mean_us, flow.rtt_min_us) = (203_000, Some(200_000));
+    scene.seconds = 0.812;
+    scene.throughput_bps /= 10.0;
+    assert_eq!(remedy(&scene), "linerate stream mauchly --time 17s");
+    scene.direction = Direction::Down;
+    scene.plan.interval = Span(Duration::from_millis(100));
+    assert_eq!(remedy(&scene), "linerate stream mauchly -R --time 17s");
+}
