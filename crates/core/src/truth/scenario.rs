@@ -214,7 +214,11 @@ fn path(line: &Line, direction: Direction) -> PathSpec {
     let back = LinkSpec {
         rate_bps: line.rate_bps,
         delay: Nanos((line.rtt_s / 2.0 * 1e9).round() as u64),
-        queue: QueueLimit::Bytes(line.queue_bytes),
+        queue: match line.rate_bps {
+            Some(_) => QueueLimit::Bytes(line.queue_bytes),
+            // Nothing waits without a rate.
+            None => LinkSpec::default().queue,
+        },
         mtu: line.interface_mtu(),
         ..LinkSpec::default()
     };

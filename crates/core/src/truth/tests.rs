@@ -197,7 +197,8 @@ fn what_failed_is_not_right_and_is_counted() {
         "{text}"
     );
     let json = serde_json::to_string(&score).unwrap();
-    assert_eq!(serde_json::from_str::<Score>(&json).unwrap(), score);
+    let again: Score = serde_json::from_str(&json).unwrap();
+    assert_eq!((again.text(), again.matrix), (text, score.matrix));
 }
 
 proptest! {
