@@ -11,6 +11,7 @@
 //! | `calibrate` | what a round trip through the pump takes by itself |
 //! | `demo` | the demonstration path and its hidden fault |
 //! | `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
+//! | `truth` | runs of the truth test, each in a lab of its own |
 
 mod build;
 mod calibrate;
@@ -18,6 +19,7 @@ mod demo;
 mod error;
 mod path;
 mod pump;
+mod truth;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -34,6 +36,7 @@ use linerate_sys::proc::privilege::{Capability, Privileges};
 pub use demo::Demo;
 pub use error::LabError;
 pub use path::LabPath;
+pub use truth::{TruthError, run_scenario, try_scenario};
 
 use build::Built;
 use pump::{LaneSetup, Pump};

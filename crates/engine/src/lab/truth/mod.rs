@@ -1,0 +1,153 @@
+//! Runs a scenario of the truth test in a lab of its own.
+
+mod cpu;
+
+use std::io;
+use std::thread;
+
+use linerate_core::link::PathSpec;
+use linerate_core::record::{Caveat, Record};
+use linerate_core::truth::{Answer, HostSetup, Scenario, Trial};
+use linerate_sys::ethtool::{Ethtool, EthtoolError, Offload};
+use linerate_sys::netns::NamespaceError;
+use thiserror::Error;
+
+use super::path::LabPath;
+use super::{LabError, LabOptions};
+use crate::client::Client;
+use crate::error::MeasureError;
+use crate::stop::Stop;
+use cpu::Allotment;
+
+/// The hosts, as [`Scenario::topology`] names them.
+const CLIENT: &str = "client";
+const SERVER: &str = "server";
+
+/// A scenario that could not be run as it was drawn.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TruthError {
+    /// Its path could not be made.
+    #[error("cannot make the path")]
+    Lab(#[from] LabError),
+    /// The kernel refused to switch an offload off.
+    #[error("cannot set up the sender's device")]
+    Offload(#[from] EthtoolError),
+    /// A thread could not enter a host.
+    #[error("cannot enter a host of the lab")]
+    Namespace(#[from] NamespaceError),
+    /// A CPU could not be shared out.
+    #[error("cannot {what}")]
+    Cpu {
+        /// What was tried.
+        what: &'static str,
+        /// From the kernel.
+        source: io::Error,
+    },
+    /// The run failed.
+    #[error("the run failed")]
+    Measure(#[from] MeasureError),
+}
+
+/// Runs a scenario in a fresh lab and takes that away again. The record has its verdict, which was found before
+/// the record was told of the lab.
+///
+/// # Errors
+/// [`TruthError`]: it could not be run to its end as it was drawn; or `stop` was requested.
+pub fn run_scenario(scenario: &Scenario, stop: &Stop) -> Result<Record, TruthError> {
+    let server = Allotment::of(scenario.server.cpu)?;
+    let client = Allotment::of(scenario.client.cpu)?;
+    // The endpoint's threads inherit the CPUs of the one that starts it.
+    let path = server.run(|| build(scenario))??;
+    for (name, setup) in [(CLIENT, &scenario.client), (SERVER, &scenario.server)] {
+        set_up_device(&path, name, setup)?;
+    }
+    let mut record = client.run(|| measure(scenario, &path, stop))??;
+    record.environment.lab = Some(path.facts());
+    record.caveats.extend(path.caveats());
+    record.caveats.extend(
+        [&server, &client]
+            .into_iter()
+            .filter_map(|cpu| cpu.caveat()),
+    );
+    Ok(record)
+}
+
+/// Runs a scenario and judges its verdict. The record is there if it ran to its end.
+pub fn try_scenario(scenario: &Scenario, stop: &Stop) -> (Trial, Option<Record>) {
+    let record = run_scenario(scenario, stop);
+    let verdict = record
+        .as_ref()
+        .ok()
+        .and_then(|record| record.verdict.as_ref());
+    let answer = match (&record, verdict) {
+        (Ok(record), Some(verdict)) => Answer::Verdict {
+            cause: verdict.cause,
+            throughput_bps: record.throughput_bps.unwrap_or(0.0),
+        },
+        (Ok(_), None) => Answer::Failed {
+            reason: "the record has no verdict".to_owned(),
+        },
+        (Err(error), _) => Answer::Failed {
+            reason: chain(error),
+        },
+    };
+    let caveats = record.iter().flat_map(|record| &record.caveats);
+    let caveats = caveats
+        .map(|caveat: &Caveat| caveat.message.clone())
+        .collect();
+    (Trial::new(scenario, answer, caveats), record.ok())
+}
+
+fn build(scenario: &Scenario) -> Result<LabPath, TruthError> {
+    let plain = PathSpec::default();
+    let spec = scenario.path.as_ref().unwrap_or(&plain);
+    let options = LabOptions {
+        seed: scenario.test.seed,
+        ..LabOptions::default()
+    };
+    let topology = scenario.topology();
+    Ok(LabPath::of(
+        topology,
+        spec,
+        Some(scenario.family),
+        &options,
+    )?)
+}
+
+fn set_up_device(path: &LabPath, host: &str, setup: &HostSetup) -> Result<(), TruthError> {
+    let node = path.lab().topology().node(host);
+    let interface = node.and_then(|node| node.interfaces.first());
+    let (Some(namespace), Some(interface), true) =
+        (path.lab().namespace(host), interface, setup.offload_off)
+    else {
+        return Ok(());
+    };
+    Ok(namespace.run(|| {
+        let driver = Ethtool::open(&interface.name)?;
+        driver.set_offload(Offload::TcpSegmentation, false)?;
+        driver.set_offload(Offload::GenericSegmentation, false)
+    })??)
+}
+
+fn measure(scenario: &Scenario, path: &LabPath, stop: &Stop) -> Result<Record, TruthError> {
+    path.enter()?;
+    let mut client = Client::connect(path.target(), stop.clone())?;
+    let outcome = client.run(&scenario.test, &mut |_| true)?;
+    match outcome.error {
+        None => Ok(outcome.record),
+        Some(error) => Err(error.into()),
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let causes: Vec<String> = causes.map(ToString::to_string).collect();
+    causes.join(": ")
+}
+
+/// A thread's result; its panic goes on here.
+fn joined<T>(result: thread::Result<T>) -> T {
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
