@@ -4,6 +4,7 @@
 //! their mere presence are told apart. Defaults and everything that depends on values are in
 //! [`crate::plan`], so an option that was not given is `None` here.
 
+mod lab;
 mod parsers;
 mod serve;
 mod shared;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use linerate_core::units::{BitRate, EndpointName};
 
+pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
@@ -43,6 +45,9 @@ pub(crate) enum Command {
     Crr(CrrArgs),
     /// Explain a stored document again
     Explain(ExplainArgs),
+    /// Hosts, routers and links on this machine that stay: up, exec, status, down
+    #[command(subcommand)]
+    Lab(LabCommand),
 }
 
 #[derive(Debug, Args)]

@@ -22,7 +22,7 @@ use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Service};
 use crate::site::Site;
 use crate::target::Target;
-use crate::{files, gate, plan};
+use crate::{files, gate, lab, plan};
 
 /// Does what the command line says.
 ///
@@ -45,6 +45,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
             measure(args.run, &plan, None)
         }
         Command::Explain(args) => explain(args),
+        Command::Lab(command) => lab::execute(command),
     }
 }
 

@@ -9,6 +9,7 @@
 //! | [`args`] | the options of each command, as clap reads them |
 //! | [`plan`] | options → [`linerate_core::plan::Plan`], with every default and contradiction |
 //! | [`target`] | the endpoint's name → addresses, key, route |
+//! | [`lab`] | `lab up`, `exec`, `status`, `down` |
 //! | [`site`] | the emulated path of `--lab` |
 //! | [`commands`] | what each command does, from arguments to exit status |
 //! | [`run`] | the one door to the engine |
@@ -27,6 +28,7 @@ mod document;
 mod failure;
 mod files;
 mod gate;
+mod lab;
 mod output;
 mod plan;
 mod progress;

@@ -7,7 +7,7 @@ use linerate_report::text::Style;
 
 use crate::args::{DocumentOptions, TableOptions};
 use crate::document::Document;
-use crate::failure::Failure;
+use crate::failure::{Failure, printable};
 use crate::files::OutputFile;
 use crate::render::{self, Format};
 
@@ -81,4 +81,10 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
         .map_err(Failure::stdout)
+}
+
+/// Says something on stderr, on a line of its own.
+pub(crate) fn note(text: &str) {
+    // Where stderr cannot be written there is nobody to tell.
+    let _ = writeln!(io::stderr(), "linerate: {}", printable(text));
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use linerate_core::link::{PathSpec, RateTrace};
+use linerate_core::link::{LinkSpec, PathSpec, RateTrace};
 use linerate_core::plan::Family;
 use linerate_engine::{Demo, LabError, LabOptions, LabPath, prepare_for_lab};
 
@@ -38,7 +38,7 @@ impl Site {
     ) -> Result<Self, Failure> {
         let options = LabOptions {
             seed,
-            traces: traces(spec)?,
+            traces: traces([&spec.up, &spec.down])?,
         };
         prepare_for_lab().map_err(failure)?;
         let path = LabPath::build(spec, family, &options).map_err(failure)?;
@@ -83,11 +83,15 @@ impl Site {
     }
 }
 
-/// The recorded rates that a spec names.
-fn traces(spec: &PathSpec) -> Result<Vec<(String, RateTrace)>, Failure> {
-    let names = [&spec.up, &spec.down].into_iter();
+/// The recorded rates that links name.
+///
+/// # Errors
+/// One cannot be read.
+pub(crate) fn traces<'a>(
+    links: impl IntoIterator<Item = &'a LinkSpec>,
+) -> Result<Vec<(String, RateTrace)>, Failure> {
     let mut traces: Vec<(String, RateTrace)> = Vec::new();
-    for name in names.filter_map(|link| link.trace.as_ref()) {
+    for name in links.into_iter().filter_map(|link| link.trace.as_ref()) {
         if traces.iter().all(|(known, _)| known != name) {
             let trace = read_trace(Path::new(name))
                 .with_context(|| format!("--lab: trace={name}"))

@@ -22,6 +22,7 @@
 //! | [`ethtool`] | drivers and their offloads |
 //! | [`netns`] | network namespaces, with root and without; joining those of another process; private mounts; two hosts joined by a link |
 //! | [`mod@proc`] | `/proc` and `/sys`: CPU time, softirqs, drops, counters, settings, limits, privileges |
+//! | [`process`] | other processes: who they are, and ending them |
 //! | [`thread`] | CPU time, waiting time and scheduling of this process's threads |
 //! | [`clock`], [`idle`] | monotonic time and precise waits; keeping CPUs awake, and what that takes |
 //! | [`signal`] | SIGINT, SIGTERM and SIGHUP as something to wait for |
@@ -37,6 +38,7 @@ pub mod netns;
 pub mod packet;
 pub mod poll;
 pub mod proc;
+pub mod process;
 pub mod signal;
 pub mod socket;
 pub mod splice;

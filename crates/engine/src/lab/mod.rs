@@ -9,12 +9,14 @@
 //! | `build` | namespaces, links, addresses, routes, settings |
 //! | `pump` | carries packets over the emulated links |
 //! | `calibrate` | what a round trip through the pump takes by itself |
+//! | `daemon` | labs in the background |
 //! | `demo` | the demonstration path and its hidden fault |
 //! | `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
 //! | `truth` | runs of the truth test, each in a lab of its own |
 
 mod build;
 mod calibrate;
+mod daemon;
 mod demo;
 mod error;
 mod path;
@@ -33,6 +35,10 @@ use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allow
 use linerate_sys::proc::Probe;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 
+pub use daemon::{
+    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LabDirectory, LabState, LabStatus, LinkStatus, hold_lab,
+    start_holder,
+};
 pub use demo::Demo;
 pub use error::LabError;
 pub use path::LabPath;

@@ -1,0 +1,87 @@
+//! Options of `lab`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use linerate_core::link::PathSpec;
+
+#[derive(Debug, Subcommand)]
+#[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
+pub(crate) enum LabCommand {
+    /// Make a lab; it stays until it is taken down
+    Up(LabUpArgs),
+    /// Run a command in a host of a lab; its exit status is that of the command
+    Exec(LabExecArgs),
+    /// Show labs, their hosts, and what their links did
+    Status(LabStatusArgs),
+    /// Take a lab down
+    Down(LabDownArgs),
+    /// Be the process that holds a lab, whose file is on standard input
+    #[command(hide = true)]
+    Hold(LabHoldArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabUpArgs {
+    /// Hosts, routers and links, in TOML; at most 1 MiB
+    #[arg(required_unless_present = "lab", conflicts_with = "lab")]
+    pub(crate) file: Option<PathBuf>,
+    /// One path from client to server instead, such as rate=100mbit,rtt=29ms,loss=0.1%
+    #[arg(long, value_name = "SPEC")]
+    pub(crate) lab: Option<PathSpec>,
+    /// Name of the lab, 1 to 32 lower-case letters, digits and hyphens
+    #[arg(long, default_value = "lab")]
+    pub(crate) name: String,
+    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Print the lab as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabExecArgs {
+    /// Host or router of the lab
+    pub(crate) host: String,
+    /// Name of the lab (default: the one that is up)
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Command and its arguments, after --
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabStatusArgs {
+    /// Name of the lab (default: all)
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Print the labs as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabDownArgs {
+    /// Name of the lab (default: the one that is up)
+    #[arg(long, conflicts_with = "all")]
+    pub(crate) name: Option<String>,
+    /// All labs of this user
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabHoldArgs {
+    /// Name of the lab
+    #[arg(long)]
+    pub(crate) name: String,
+    /// Seed of every random choice
+    #[arg(long)]
+    pub(crate) seed: u64,
+    /// One path instead of a file
+    #[arg(long)]
+    pub(crate) lab: Option<PathSpec>,
+}

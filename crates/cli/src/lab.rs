@@ -1,0 +1,234 @@
+//! `lab up`, `exec`, `status` and `down`: labs that stay between commands.
+
+use std::fmt::Write as _;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::{Context, anyhow};
+use linerate_core::lab::Topology;
+use linerate_engine::{
+    DaemonError, DirectionStatus, Inhabitant, LabDirectory, LabOptions, LabState, LabStatus,
+    hold_lab, start_holder,
+};
+use serde::Serialize;
+
+use crate::args::{
+    LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs,
+};
+use crate::failure::{Failure, printable};
+use crate::{files, output, plan, run, site};
+
+/// Does what the command line says.
+///
+/// # Errors
+/// With the kind that decides the exit status.
+pub(crate) fn execute(command: LabCommand) -> Result<(), Failure> {
+    match command {
+        LabCommand::Up(args) => up(args),
+        LabCommand::Exec(args) => exec(args),
+        LabCommand::Status(args) => status(&args),
+        LabCommand::Down(args) => down(&args),
+        LabCommand::Hold(args) => hold(&args),
+    }
+}
+
+/// The labs that are up, as `--json` has them.
+#[derive(Debug, Serialize)]
+struct LabsDocument {
+    schema: &'static str,
+    labs: Vec<Shown>,
+}
+
+/// A lab, what it did, and who is in it.
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    state: LabState,
+    /// `None`: it does not answer.
+    #[serde(flatten)]
+    status: Option<LabStatus>,
+    running: Vec<Inhabitant>,
+}
+
+fn up(args: LabUpArgs) -> Result<(), Failure> {
+    let text = match &args.file {
+        Some(path) => {
+            let bytes = files::read_at_most(path, MOST_FILE).map_err(Failure::usage)?;
+            let place = || path.display().to_string();
+            let text = String::from_utf8(bytes).with_context(place).map_err(Failure::usage)?;
+            // Here, where the file has a name.
+            Topology::from_toml(&text).with_context(place).map_err(Failure::usage)?;
+            text
+        }
+        None => String::new(),
+    };
+    let (directory, _) = look()?;
+    let seed = args.seed.unwrap_or_else(plan::fresh_seed).to_string();
+    let mut arguments = vec!["lab", "hold", "--name", &args.name, "--seed", &seed];
+    let spec = args.lab.map(|spec| spec.to_string());
+    arguments.extend(spec.iter().flat_map(|spec| ["--lab", spec]));
+    start_holder(arguments, &text).map_err(failure)?;
+    let (labs, _) = directory.labs().map_err(failure)?;
+    let lab = directory.find(&labs, Some(&args.name)).map_err(failure)?;
+    show(&directory, vec![lab], args.json)
+}
+
+fn hold(args: &LabHoldArgs) -> Result<(), Failure> {
+    let mut text = String::new();
+    let input = io::stdin().take(MOST_FILE + 1).read_to_string(&mut text);
+    input.context("standard input").map_err(Failure::failed)?;
+    let topology = match &args.lab {
+        Some(spec) => Topology::of_path(spec),
+        None => Topology::from_toml(&text).map_err(Failure::usage)?,
+    };
+    let links = topology.links.iter().flat_map(|link| [&link.up, &link.down]);
+    let options = LabOptions {
+        seed: args.seed,
+        traces: site::traces(links)?,
+    };
+    hold_lab(&args.name, topology, &options).map_err(failure)
+}
+
+fn exec(args: LabExecArgs) -> Result<(), Failure> {
+    let (directory, labs) = look()?;
+    let lab = directory.find(&labs, args.name.as_deref()).map_err(failure)?;
+    if let Some(why) = directory.enter(&lab, &args.host).map_err(failure)? {
+        output::note(&format!("/etc/hosts does not have the names of the lab: {why}"));
+    }
+    let Some((program, arguments)) = args.command.split_first() else {
+        return Err(Failure::usage(anyhow!("no command")));
+    };
+    // Returns only if it cannot.
+    let error = Command::new(program).args(arguments).exec();
+    let error = anyhow!(error).context(program.display().to_string());
+    Err(Failure::usage(error))
+}
+
+fn status(args: &LabStatusArgs) -> Result<(), Failure> {
+    let (directory, labs) = look()?;
+    let labs = match &args.name {
+        Some(name) => vec![directory.find(&labs, Some(name)).map_err(failure)?],
+        None => labs,
+    };
+    show(&directory, labs, args.json)
+}
+
+fn down(args: &LabDownArgs) -> Result<(), Failure> {
+    let (directory, labs) = look()?;
+    let labs = match args.all {
+        true => labs,
+        false => vec![directory.find(&labs, args.name.as_deref()).map_err(failure)?],
+    };
+    for lab in labs {
+        let running = lab.inhabitants();
+        directory.end(&lab).map_err(failure)?;
+        output::note(&format!("lab {} is down", lab.name));
+        for process in running {
+            output::note(&format!("still running: {}", inhabitant(&process)));
+        }
+    }
+    Ok(())
+}
+
+/// The directory and the labs that are up, after saying which were killed.
+fn look() -> Result<(LabDirectory, Vec<LabState>), Failure> {
+    let directory = LabDirectory::open().map_err(failure)?;
+    let (labs, killed) = directory.labs().map_err(failure)?;
+    for name in killed {
+        output::note(&format!("lab {name} was killed; what it left is removed"));
+    }
+    Ok((directory, labs))
+}
+
+fn show(directory: &LabDirectory, labs: Vec<LabState>, json: bool) -> Result<(), Failure> {
+    let labs = labs.into_iter().map(|state| {
+        let status = directory.status(&state).map_err(|error| output::note(&chain(&error)));
+        Shown {
+            status: status.ok(),
+            running: state.inhabitants(),
+            state,
+        }
+    });
+    let labs: Vec<Shown> = labs.collect();
+    if json {
+        let schema = SCHEMA;
+        let text = serde_json::to_string_pretty(&LabsDocument { schema, labs });
+        return output::print(&format!("{}\n", text.map_err(Failure::failed)?));
+    }
+    if labs.is_empty() {
+        output::note("no lab is up");
+    }
+    labs.iter().try_for_each(|lab| output::print(&printed(lab)))
+}
+
+fn printed(lab: &Shown) -> String {
+    let mut text = format!("lab {}, process {}\n", lab.state.name, lab.state.pid);
+    let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
+    let hosts = &lab.state.hosts;
+    let width = widest(&mut hosts.iter().map(|host| host.name.len()));
+    for host in hosts {
+        let kind = if host.is_router { "router" } else { "host  " };
+        let addresses: Vec<_> = host.addresses.iter().map(ToString::to_string).collect();
+        line(&mut text, &format!("  {kind} {:width$}  {}", host.name, addresses.join("  ")));
+    }
+    let links = lab.status.iter().flat_map(|status| &status.links);
+    let width = widest(&mut links.clone().map(|link| link.name.len()));
+    for link in links {
+        let spec = if link.spec.is_empty() { "plain" } else { &link.spec };
+        let mtu = link.mtu_bytes;
+        line(&mut text, &format!("  link   {:width$}  {spec}, interfaces of {mtu} bytes", link.name));
+        for (name, direction) in [("up", &link.up), ("down", &link.down)] {
+            if let Some(direction) = direction {
+                line(&mut text, &format!("         {name:4} {}", counters(direction)));
+            }
+        }
+    }
+    for process in &lab.running {
+        line(&mut text, &format!("  running {}", inhabitant(process)));
+    }
+    text
+}
+
+fn line(text: &mut String, line: &str) {
+    writeln!(text, "{}", printable(line.trim_end())).expect("writing to a String cannot fail");
+}
+
+fn counters(direction: &DirectionStatus) -> String {
+    let causes: Vec<_> = (direction.dropped.causes())
+        .map(|(cause, count)| format!("{cause} {count}"))
+        .collect();
+    let dropped = match causes.is_empty() {
+        true => "none".to_owned(),
+        false => causes.join(", "),
+    };
+    let lateness = match (direction.lateness_p50_us, direction.lateness_p99_us) {
+        (Some(p50), Some(p99)) => format!("; late by {p50:.0} µs, p99 {p99:.0} µs"),
+        _ => String::new(),
+    };
+    format!("delivered {}; dropped {dropped}{lateness}", direction.delivered)
+}
+
+fn inhabitant(process: &Inhabitant) -> String {
+    format!("{} (process {}) in {}", process.command, process.pid, process.host)
+}
+
+fn chain(error: &DaemonError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+fn failure(error: DaemonError) -> Failure {
+    run::failure_of(error.category(), anyhow!(error))
+}
+
+/// The document of `lab status --json`.
+const SCHEMA: &str = "linerate.lab/1";
+
+/// Of a topology's file, bytes; core says so, too, of what is longer.
+const MOST_FILE: u64 = 1 << 20;

@@ -1,0 +1,55 @@
+//! Becoming a process of a lab's host.
+
+use std::path::Path;
+
+use linerate_sys::netns::{
+    Namespace, NamespaceError, bind_mount, join_user_namespace, private_mounts,
+};
+
+use super::directory::LabDirectory;
+use super::error::DaemonError;
+use super::state::LabState;
+
+impl LabDirectory {
+    /// Moves this process, which has one thread, to a host of a lab: its network, and a mount namespace of its own in
+    /// which /etc/hosts has the names of the lab. Returns why not, if the names could not be put there.
+    ///
+    /// # Errors
+    /// [`DaemonError::NoHost`], or the kernel refuses.
+    pub fn enter(&self, lab: &LabState, host: &str) -> Result<Option<String>, DaemonError> {
+        let Some(found) = lab.hosts.iter().find(|known| known.name == host) else {
+            return Err(DaemonError::NoHost {
+                lab: lab.name.clone(),
+                host: host.to_owned(),
+                hosts: lab.hosts.iter().map(|host| host.name.clone()).collect(),
+            });
+        };
+        let enter_error = |source: NamespaceError| DaemonError::Enter {
+            lab: lab.name.clone(),
+            host: host.to_owned(),
+            source: Box::new(source),
+        };
+        let path = format!("/proc/{}/fd/{}", lab.pid, found.descriptor);
+        let namespace = Namespace::open(&path).map_err(enter_error)?;
+        // The lab may have ended since, and its process's number passed to another.
+        if namespace.inode().map_err(enter_error)? != found.namespace {
+            return Err(DaemonError::NotUp {
+                name: Some(lab.name.clone()),
+                others: Vec::new(),
+            });
+        }
+        join_user_namespace(lab.pid).map_err(|source| DaemonError::Join {
+            lab: lab.name.clone(),
+            source: Box::new(source),
+        })?;
+        namespace.enter().map_err(enter_error)?;
+        let names = private_mounts().and_then(|()| {
+            bind_mount(&self.hosts(&lab.name), Path::new("/etc/hosts"))
+        });
+        Ok(names.err().map(|error| {
+            let cause = std::error::Error::source(&error);
+            let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
+            format!("{error}{cause}")
+        }))
+    }
+}

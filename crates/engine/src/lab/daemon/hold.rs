@@ -1,0 +1,150 @@
+//! The process that holds a lab: makes it, answers questions, and ends with it.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use linerate_core::lab::Topology;
+use linerate_sys::poll::wait_readable;
+use linerate_sys::process::{effective_user, new_session, peer_user, start_time};
+
+use super::directory::LabDirectory;
+use super::error::DaemonError;
+use super::state::{HostState, LabState, LabStatus, hosts_file, is_router};
+use crate::lab::{Lab, LabError, LabOptions, prepare};
+use crate::signal::stop_on_signal;
+
+/// What is said on standard output once the lab is up.
+pub(super) const READY: &str = "ready\n";
+/// The questions, each one line.
+pub(super) const STATUS: &str = "status\n";
+/// See [`STATUS`].
+pub(super) const DOWN: &str = "down\n";
+
+/// Makes a lab, says `ready` on standard output and holds it until it is told to go down, by its socket or a signal.
+/// To be called by a process of one thread, which has nothing else to do.
+///
+/// # Errors
+/// [`DaemonError`]; nothing is left behind then.
+pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<(), DaemonError> {
+    // A leader of its group already: nothing that is typed reaches it, then.
+    let _ = new_session();
+    let _ = std::env::set_current_dir("/");
+    let mut claim = LabDirectory::open()?.claim(name)?;
+    prepare()?;
+    let stop = stop_on_signal().map_err(process("catch signals"))?;
+    let path = claim.directory().socket(name);
+    let listener = listen(&path).map_err(|source| DaemonError::File {
+        what: "make the socket",
+        path,
+        source,
+    })?;
+    let lab = Lab::build(topology, options)?;
+    claim.publish(&state(name, &lab)?, &hosts_file(lab.topology()))?;
+    announce().map_err(process("say that the lab is up"))?;
+    while !stop.is_requested() {
+        // A wait that fails is one that was too short.
+        if !wait_readable(&listener, LOOK_AGAIN).unwrap_or(false) {
+            continue;
+        }
+        if let Ok((stream, _)) = listener.accept()
+            && serve(&stream, &lab).is_ok_and(|goes_on| !goes_on)
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The one before may have been killed; its lock on the state is gone, so its socket is nobody's.
+fn listen(path: &std::path::Path) -> io::Result<UnixListener> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn announce() -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(READY.as_bytes())?;
+    stdout.flush()
+}
+
+fn state(name: &str, lab: &Lab) -> Result<LabState, DaemonError> {
+    let pid = std::process::id();
+    let started_ticks = start_time(pid).map_err(process("read /proc"))?;
+    let hosts = lab.topology().nodes.iter().map(|node| {
+        let namespace = lab.namespace(&node.name).ok_or(LabError::Host {
+            what: "find a host of the lab",
+            source: io::ErrorKind::NotFound.into(),
+        })?;
+        let first = node.interfaces.first();
+        Ok(HostState {
+            name: node.name.clone(),
+            is_router: is_router(node.role),
+            addresses: first.map_or_else(Vec::new, |first| {
+                first.addresses.iter().map(|prefix| prefix.address).collect()
+            }),
+            descriptor: namespace.as_fd().as_raw_fd(),
+            namespace: namespace.inode().map_err(LabError::Namespace)?,
+        })
+    });
+    Ok(LabState {
+        name: name.to_owned(),
+        pid,
+        started_ticks,
+        hosts: hosts.collect::<Result<_, DaemonError>>()?,
+    })
+}
+
+/// Answers one question; false if it was to go down.
+fn serve(stream: &UnixStream, lab: &Lab) -> io::Result<bool> {
+    if peer_user(stream)? != effective_user() {
+        return Ok(true);
+    }
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut question = [0; 16];
+    let length = read_line(stream, &mut question)?;
+    let (answer, goes_on) = match &question[..length] {
+        line if line == STATUS.as_bytes() => (serde_json::to_vec(&LabStatus::of(lab))?, true),
+        line if line == DOWN.as_bytes() => (b"{}".to_vec(), false),
+        _ => (b"{\"error\":\"no such question\"}".to_vec(), true),
+    };
+    let mut stream = stream;
+    // That the answer is not heard changes nothing about going down.
+    let written = stream.write_all(&answer);
+    if goes_on { written.map(|()| true) } else { Ok(false) }
+}
+
+/// Reads up to a newline, for as long as [`PATIENCE`] in all.
+fn read_line(mut stream: &UnixStream, line: &mut [u8]) -> io::Result<usize> {
+    let end = Instant::now() + PATIENCE;
+    let mut length = 0;
+    while length < line.len() && !line[..length].ends_with(b"\n") {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut line[length..])? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    Ok(length)
+}
+
+fn process(what: &'static str) -> impl Fn(io::Error) -> DaemonError {
+    move |source| DaemonError::Process { what, source }
+}
+
+/// How long a signal may wait to be seen.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// How long one who asks may take.
+const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,0 +1,201 @@
+//! Other processes: who they are, and ending them without hitting a stranger that got their number.
+
+use std::fs;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::poll::wait_readable;
+
+/// A process, whatever becomes of its number.
+#[derive(Debug)]
+pub struct Process {
+    descriptor: OwnedFd,
+}
+
+/// A request to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndSignal {
+    /// SIGTERM, which it can take its time for.
+    Terminate,
+    /// SIGKILL, which it cannot refuse.
+    Kill,
+}
+
+impl Process {
+    /// The process of that number which began at that time, as [`start_time`] has it.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none, or none that began then.
+    pub fn open(pid: u32, started: u64) -> io::Result<Self> {
+        let number = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::NotFound)?;
+        // SAFETY: takes no pointers; the result is checked.
+        let result = unsafe { libc::syscall(libc::SYS_pidfd_open, number, 0) };
+        if result == -1 {
+            return Err(match io::Error::last_os_error() {
+                error if error.raw_os_error() == Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
+                error => error,
+            });
+        }
+        // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(result as libc::c_int) };
+        // After opening: now the number cannot pass to another unnoticed.
+        match start_time(pid)? == started {
+            true => Ok(Self { descriptor }),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Asks it to end.
+    ///
+    /// # Errors
+    /// It has ended (`NotFound`) or is another user's.
+    pub fn signal(&self, signal: EndSignal) -> io::Result<()> {
+        let number = match signal {
+            EndSignal::Terminate => libc::SIGTERM,
+            EndSignal::Kill => libc::SIGKILL,
+        };
+        let descriptor = self.descriptor.as_raw_fd();
+        let nothing = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the descriptor is open, and a null siginfo means that of kill(2).
+        let result = unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, descriptor, number, nothing, 0)
+        };
+        match result {
+            -1 => Err(match io::Error::last_os_error() {
+                error if error.raw_os_error() == Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
+                error => error,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it ends before so long.
+    ///
+    /// # Errors
+    /// None that a caller can mend.
+    pub fn ends_within(&self, time: Duration) -> io::Result<bool> {
+        wait_readable(self, time)
+    }
+}
+
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// When a process began, in clock ticks since boot: together with its number it is the only one.
+///
+/// # Errors
+/// There is none of that number.
+pub fn start_time(pid: u32) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    parse_start_time(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Field 22 of proc_pid_stat(5). The second, the name, may hold blanks and parentheses.
+fn parse_start_time(text: &str) -> Option<u64> {
+    let (_, fields) = text.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Makes the process the leader of a session of its own, without a terminal: what is typed there no longer reaches
+/// it.
+///
+/// # Errors
+/// `EPERM` if it leads a group already.
+pub fn new_session() -> io::Result<()> {
+    // SAFETY: takes nothing.
+    match unsafe { libc::setsid() } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Who this process is, as far as files are concerned.
+pub fn effective_user() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Who made the connection, as its effective user was then; one that has no number in this process's user namespace is
+/// 65534.
+///
+/// # Errors
+/// The kernel refuses (`SO_PEERCRED`).
+pub fn peer_user(stream: &UnixStream) -> io::Result<u32> {
+    let mut credentials = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: both pointers are to live values, and the length is that of the first.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        )
+    };
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(credentials.uid),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    fn sleeper() -> (Child, Process) {
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        let started = start_time(child.id()).unwrap();
+        let process = Process::open(child.id(), started).unwrap();
+        (child, process)
+    }
+
+    #[test]
+    fn a_process_ends_when_it_is_asked_to() {
+        for signal in [EndSignal::Terminate, EndSignal::Kill] {
+            let (mut child, process) = sleeper();
+            assert!(!process.ends_within(Duration::from_millis(1)).unwrap());
+            process.signal(signal).unwrap();
+            assert!(process.ends_within(Duration::from_secs(10)).unwrap());
+            child.wait().unwrap();
+            let again = process.signal(signal).unwrap_err();
+            assert_eq!(again.kind(), io::ErrorKind::NotFound);
+        }
+    }
+
+    #[test]
+    fn a_process_that_began_at_another_time_is_not_the_one() {
+        let (mut child, process) = sleeper();
+        let started = start_time(child.id()).unwrap();
+        let other = Process::open(child.id(), started + 1).unwrap_err();
+        assert_eq!(other.kind(), io::ErrorKind::NotFound);
+        process.signal(EndSignal::Kill).unwrap();
+        child.wait().unwrap();
+        let gone = Process::open(child.id(), started).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let text = "7 (a) b (c) S 1 7 7 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 12345 0 0";
+        assert_eq!(parse_start_time(text), Some(12345));
+        assert_eq!(parse_start_time("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn the_other_end_of_a_pair_is_this_user() {
+        let (a, _b) = UnixStream::pair().unwrap();
+        assert_eq!(peer_user(&a).unwrap(), effective_user());
+    }
+}
