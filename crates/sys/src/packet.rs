@@ -108,6 +108,15 @@ impl PacketSocket {
     /// [`PacketError::Refused`] with `ENODEV` if there is no such link, `EPERM` without `CAP_NET_RAW` in the user
     /// namespace that owns the network namespace, `ENOMEM`.
     pub fn open(link: &str) -> Result<Self, PacketError> {
+        Self::open_within(link, usize::MAX)
+    }
+
+    /// As [`PacketSocket::open`], with rings of at most so many bytes, but of 3 MiB in any case: for many sockets, which
+    /// would take 41 MiB of the kernel's memory each.
+    ///
+    /// # Errors
+    /// As of [`PacketSocket::open`].
+    pub fn open_within(link: &str, bytes: usize) -> Result<Self, PacketError> {
         let refused = |operation| move |source| refused(operation, link, source);
         let index = call::link_index(link).map_err(refused("open a packet socket"))?;
         let open = |(above, size): (u32, ring::Size)| {
@@ -117,7 +126,7 @@ impl PacketSocket {
                 .map_err(refused("filter frames"))?;
             Ring::map(socket, size).map_err(refused("map a ring of frames"))
         };
-        let [short, middle, long] = SIZES;
+        let [short, middle, long] = ring::Size::shrunk(SIZES, bytes);
         let rings = [
             open((0, short))?,
             open((short.longest_frame(), middle))?,

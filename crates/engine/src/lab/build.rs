@@ -31,6 +31,8 @@ const FORWARDING: [(&str, &str); 2] = [
     ("net.ipv4.ip_forward", "1"),
     ("net.ipv6.conf.all.forwarding", "1"),
 ];
+/// The kernel's memory that all rings of frames together may take, bytes.
+const RING_MEMORY: usize = 1 << 30;
 const UP_WITHIN: Duration = Duration::from_secs(10);
 
 /// The namespaces of a topology, in the order of its nodes, joined by their links.
@@ -82,31 +84,64 @@ pub(super) fn build(topology: &Topology) -> Result<Built, LabError> {
     Ok(Built { namespaces, inside })
 }
 
-/// The packet sockets of the emulated links, with what each direction is to do.
+/// The packet sockets of the emulated links, or of the only one that is wanted, with what each direction is to do.
+///
+/// The kernel waits for all CPUs several times for each (synchronize_rcu), 0.1 s and more on busy ones: it waits for
+/// all links at once.
 pub(super) fn open_wires(
     topology: &Topology,
     inside: &Namespace,
+    only: Option<usize>,
     lanes: impl Fn(&Join, usize) -> [LaneSetup; 2],
 ) -> Result<Vec<Wire>, LabError> {
-    let emulated = topology.links.iter().enumerate();
-    emulated
-        .filter(|(_, link)| !link.is_plain())
-        .map(|(number, link)| {
-            let open = |end| {
-                let name = inner_name(number, end);
-                inside
-                    .run(|| PacketSocket::open(&name))?
-                    .map_err(|source| LabError::Packet {
-                        link: link.name.clone(),
-                        source,
-                    })
-            };
+    let links: Vec<(usize, &Join)> = (topology.links.iter().enumerate())
+        .filter(|(number, link)| !link.is_plain() && only.is_none_or(|only| only == *number))
+        .collect();
+    let bytes = RING_MEMORY / (2 * links.len().max(1));
+    let sockets = inside.run(|| open_at_once(&links, bytes))?;
+    let wires = links
+        .into_iter()
+        .zip(sockets)
+        .map(|((number, link), sockets)| {
             Ok(Wire {
-                sockets: [open(0)?, open(1)?],
+                sockets: sockets?,
                 lanes: lanes(link, number),
             })
+        });
+    wires.collect()
+}
+
+/// Threads that are started here are in this thread's namespace.
+fn open_at_once(
+    links: &[(usize, &Join)],
+    bytes: usize,
+) -> Vec<Result<[PacketSocket; 2], LabError>> {
+    let open = |number, link: &Join, end| {
+        PacketSocket::open_within(&inner_name(number, end), bytes).map_err(|source| {
+            LabError::Packet {
+                link: link.name.clone(),
+                source,
+            }
         })
-        .collect()
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (links.iter())
+            .map(|&(number, link)| {
+                let both = move || Ok([open(number, link, 0)?, open(number, link, 1)?]);
+                thread::Builder::new().spawn_scoped(scope, both)
+            })
+            .collect();
+        let results = threads.into_iter().map(|thread| {
+            let thread = thread.map_err(|source| LabError::Host {
+                what: "start a thread for each link",
+                source,
+            })?;
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        results.collect()
+    })
 }
 
 fn make_node(node: &Node) -> Result<Namespace, LabError> {

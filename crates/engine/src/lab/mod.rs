@@ -36,8 +36,8 @@ use linerate_sys::proc::Probe;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 
 pub use daemon::{
-    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LabDirectory, LabState, LabStatus, LinkStatus, hold_lab,
-    start_holder,
+    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LabDirectory, LabState, LabStatus,
+    LinkStatus, hold_lab, start_holder,
 };
 pub use demo::Demo;
 pub use error::LabError;
@@ -185,12 +185,13 @@ impl Lab {
 
     /// With links that do nothing, so that what is left is the pump's own and the hosts'.
     fn calibrate(&mut self) -> Result<(), LabError> {
-        let delays = |link: &&Join| !link.is_plain() && delay(link) > Nanos::ZERO;
-        let Some(link) = self.topology.links.iter().find(delays) else {
+        let delays = |link: &Join| !link.is_plain() && delay(link) > Nanos::ZERO;
+        let Some(number) = self.topology.links.iter().position(delays) else {
             return Ok(());
         };
+        let link = &self.topology.links[number];
         let nothing = |_: &Join, _| [(); 2].map(|()| LaneSetup::default());
-        let pump = self.start(nothing)?;
+        let pump = self.start(Some(number), nothing)?;
         let measured = calibrate::round_trip(&self.topology, link, &self.built.namespaces);
         drop(pump);
         self.baseline = Some(measured?);
@@ -202,7 +203,7 @@ impl Lab {
         let one_way = self.baseline.map_or(Nanos::ZERO, |baseline| {
             Nanos(u64::try_from(baseline.as_nanos() / 2).unwrap_or(0))
         });
-        self.start(|link, number| {
+        self.start(None, |link, number| {
             [(&link.up, 0), (&link.down, 1)].map(|(spec, end)| {
                 LaneSetup {
                     spec: LinkSpec {
@@ -218,11 +219,16 @@ impl Lab {
         })
     }
 
-    fn start(&self, lanes: impl Fn(&Join, usize) -> [LaneSetup; 2]) -> Result<Pump, LabError> {
+    /// Starts a pump for the emulated links, or for one only.
+    fn start(
+        &self,
+        only: Option<usize>,
+        lanes: impl Fn(&Join, usize) -> [LaneSetup; 2],
+    ) -> Result<Pump, LabError> {
         let Some(inside) = &self.built.inside else {
             return Pump::start(Vec::new(), 1).map_err(no_thread);
         };
-        let wires = build::open_wires(&self.topology, inside, lanes)?;
+        let wires = build::open_wires(&self.topology, inside, only, lanes)?;
         let cpus = linerate_sys::thread::affinity().map_or(1, |cpus| cpus.len());
         // Sender and receiver need CPUs, too.
         Pump::start(wires, (cpus / 2).max(1)).map_err(no_thread)

@@ -33,6 +33,18 @@ impl Size {
         }
     }
 
+    /// The sizes, or as much less of each as keeps all of them within so many bytes; a block of each stays.
+    pub(super) fn shrunk<const N: usize>(sizes: [Self; N], bytes: usize) -> [Self; N] {
+        let all: usize = sizes.iter().map(|size| size.bytes()).sum();
+        sizes.map(|size| {
+            let share = size.blocks as u128 * bytes.min(all) as u128 / all as u128;
+            Self {
+                blocks: (share as usize).max(1),
+                ..size
+            }
+        })
+    }
+
     fn slots_per_block(self) -> usize {
         BLOCK_BYTES / self.slot_bytes
     }
@@ -198,6 +210,15 @@ const FRAME_OFFSET: usize =
 #[cfg(test)]
 mod tests {
     use super::super::SIZES;
+
+    #[test]
+    fn shrunk_sizes_keep_within_their_bytes_and_a_block_each() {
+        let blocks = |bytes| super::Size::shrunk(SIZES, bytes).map(|size| size.blocks);
+        assert_eq!(blocks(usize::MAX), [16, 7, 18]);
+        assert_eq!(blocks(41 << 20), [16, 7, 18]);
+        assert_eq!(blocks(20 << 20), [7, 3, 8]);
+        assert_eq!(blocks(0), [1, 1, 1]);
+    }
 
     #[test]
     fn sizes_hold_what_the_documentation_says() {

@@ -84,6 +84,7 @@ impl Pump {
                     while !stop.is_requested() {
                         driver.turn();
                     }
+                    driver.close();
                 })?;
             pump.threads.push(thread);
         }
@@ -118,6 +119,16 @@ struct Driver {
 }
 
 impl Driver {
+    /// The kernel waits for all CPUs for each socket that it closes (synchronize_rcu): for all of them at once.
+    fn close(self) {
+        thread::scope(|scope| {
+            for wire in self.wires {
+                // Where no thread is to be had, it is closed here.
+                let _ = thread::Builder::new().spawn_scoped(scope, move || drop(wire));
+            }
+        });
+    }
+
     fn new(wires: Vec<Wire>) -> io::Result<Self> {
         let poller = Poller::new()?;
         for (index, wire) in wires.iter().enumerate() {
