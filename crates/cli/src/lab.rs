@@ -13,9 +13,7 @@ use linerate_engine::{
 };
 use serde::Serialize;
 
-use crate::args::{
-    LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs,
-};
+use crate::args::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 use crate::failure::{Failure, printable};
 use crate::{files, output, plan, run, site};
 
@@ -56,9 +54,13 @@ fn up(args: LabUpArgs) -> Result<(), Failure> {
         Some(path) => {
             let bytes = files::read_at_most(path, MOST_FILE).map_err(Failure::usage)?;
             let place = || path.display().to_string();
-            let text = String::from_utf8(bytes).with_context(place).map_err(Failure::usage)?;
+            let text = String::from_utf8(bytes)
+                .with_context(place)
+                .map_err(Failure::usage)?;
             // Here, where the file has a name.
-            Topology::from_toml(&text).with_context(place).map_err(Failure::usage)?;
+            Topology::from_toml(&text)
+                .with_context(place)
+                .map_err(Failure::usage)?;
             text
         }
         None => String::new(),
@@ -82,7 +84,10 @@ fn hold(args: &LabHoldArgs) -> Result<(), Failure> {
         Some(spec) => Topology::of_path(spec),
         None => Topology::from_toml(&text).map_err(Failure::usage)?,
     };
-    let links = topology.links.iter().flat_map(|link| [&link.up, &link.down]);
+    let links = topology
+        .links
+        .iter()
+        .flat_map(|link| [&link.up, &link.down]);
     let options = LabOptions {
         seed: args.seed,
         traces: site::traces(links)?,
@@ -92,9 +97,13 @@ fn hold(args: &LabHoldArgs) -> Result<(), Failure> {
 
 fn exec(args: LabExecArgs) -> Result<(), Failure> {
     let (directory, labs) = look()?;
-    let lab = directory.find(&labs, args.name.as_deref()).map_err(failure)?;
+    let lab = directory
+        .find(&labs, args.name.as_deref())
+        .map_err(failure)?;
     if let Some(why) = directory.enter(&lab, &args.host).map_err(failure)? {
-        output::note(&format!("/etc/hosts does not have the names of the lab: {why}"));
+        output::note(&format!(
+            "/etc/hosts does not have the names of the lab: {why}"
+        ));
     }
     let Some((program, arguments)) = args.command.split_first() else {
         return Err(Failure::usage(anyhow!("no command")));
@@ -118,7 +127,11 @@ fn down(args: &LabDownArgs) -> Result<(), Failure> {
     let (directory, labs) = look()?;
     let labs = match args.all {
         true => labs,
-        false => vec![directory.find(&labs, args.name.as_deref()).map_err(failure)?],
+        false => vec![
+            directory
+                .find(&labs, args.name.as_deref())
+                .map_err(failure)?,
+        ],
     };
     for lab in labs {
         let running = lab.inhabitants();
@@ -143,7 +156,9 @@ fn look() -> Result<(LabDirectory, Vec<LabState>), Failure> {
 
 fn show(directory: &LabDirectory, labs: Vec<LabState>, json: bool) -> Result<(), Failure> {
     let labs = labs.into_iter().map(|state| {
-        let status = directory.status(&state).map_err(|error| output::note(&chain(&error)));
+        let status = directory
+            .status(&state)
+            .map_err(|error| output::note(&chain(&error)));
         Shown {
             status: status.ok(),
             running: state.inhabitants(),
@@ -170,17 +185,33 @@ fn printed(lab: &Shown) -> String {
     for host in hosts {
         let kind = if host.is_router { "router" } else { "host  " };
         let addresses: Vec<_> = host.addresses.iter().map(ToString::to_string).collect();
-        line(&mut text, &format!("  {kind} {:width$}  {}", host.name, addresses.join("  ")));
+        line(
+            &mut text,
+            &format!("  {kind} {:width$}  {}", host.name, addresses.join("  ")),
+        );
     }
     let links = lab.status.iter().flat_map(|status| &status.links);
     let width = widest(&mut links.clone().map(|link| link.name.len()));
     for link in links {
-        let spec = if link.spec.is_empty() { "plain" } else { &link.spec };
+        let spec = if link.spec.is_empty() {
+            "plain"
+        } else {
+            &link.spec
+        };
         let mtu = link.mtu_bytes;
-        line(&mut text, &format!("  link   {:width$}  {spec}, interfaces of {mtu} bytes", link.name));
+        line(
+            &mut text,
+            &format!(
+                "  link   {:width$}  {spec}, interfaces of {mtu} bytes",
+                link.name
+            ),
+        );
         for (name, direction) in [("up", &link.up), ("down", &link.down)] {
             if let Some(direction) = direction {
-                line(&mut text, &format!("         {name:4} {}", counters(direction)));
+                line(
+                    &mut text,
+                    &format!("         {name:4} {}", counters(direction)),
+                );
             }
         }
     }
@@ -206,11 +237,17 @@ fn counters(direction: &DirectionStatus) -> String {
         (Some(p50), Some(p99)) => format!("; late by {p50:.0} µs, p99 {p99:.0} µs"),
         _ => String::new(),
     };
-    format!("delivered {}; dropped {dropped}{lateness}", direction.delivered)
+    format!(
+        "delivered {}; dropped {dropped}{lateness}",
+        direction.delivered
+    )
 }
 
 fn inhabitant(process: &Inhabitant) -> String {
-    format!("{} (process {}) in {}", process.command, process.pid, process.host)
+    format!(
+        "{} (process {}) in {}",
+        process.command, process.pid, process.host
+    )
 }
 
 fn chain(error: &DaemonError) -> String {

@@ -35,7 +35,9 @@ impl Process {
         let result = unsafe { libc::syscall(libc::SYS_pidfd_open, number, 0) };
         if result == -1 {
             return Err(match io::Error::last_os_error() {
-                error if error.raw_os_error() == Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
+                error if error.raw_os_error() == Some(libc::ESRCH) => {
+                    io::ErrorKind::NotFound.into()
+                }
                 error => error,
             });
         }
@@ -60,12 +62,13 @@ impl Process {
         let descriptor = self.descriptor.as_raw_fd();
         let nothing = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is open, and a null siginfo means that of kill(2).
-        let result = unsafe {
-            libc::syscall(libc::SYS_pidfd_send_signal, descriptor, number, nothing, 0)
-        };
+        let result =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, number, nothing, 0) };
         match result {
             -1 => Err(match io::Error::last_os_error() {
-                error if error.raw_os_error() == Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
+                error if error.raw_os_error() == Some(libc::ESRCH) => {
+                    io::ErrorKind::NotFound.into()
+                }
                 error => error,
             }),
             _ => Ok(()),

@@ -34,9 +34,9 @@ impl LabDirectory {
     /// # Errors
     /// [`DaemonError::NoAnswer`] after 5 s at the latest.
     pub fn status(&self, lab: &LabState) -> Result<LabStatus, DaemonError> {
-        let answer = self.ask(lab, STATUS).and_then(|text| {
-            serde_json::from_slice(&text).map_err(io::Error::from)
-        });
+        let answer = self
+            .ask(lab, STATUS)
+            .and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
         answer.map_err(|error| no_answer(lab, &error))
     }
 
@@ -94,7 +94,10 @@ impl LabDirectory {
 impl LabState {
     /// Processes of this user that run in its hosts, by number.
     pub fn inhabitants(&self) -> Vec<Inhabitant> {
-        let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+        let processes = fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
         let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let mut found: Vec<_> = numbers.filter_map(|pid| self.inhabitant(pid)).collect();
         found.sort_by_key(|process| process.pid);
@@ -103,7 +106,10 @@ impl LabState {
 
     fn inhabitant(&self, pid: u32) -> Option<Inhabitant> {
         let namespace = fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
-        let number = namespace.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?;
+        let number = namespace
+            .to_str()?
+            .strip_prefix("net:[")?
+            .strip_suffix(']')?;
         let number: u64 = number.parse().ok()?;
         let host = self.hosts.iter().find(|host| host.namespace == number)?;
         let command = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;

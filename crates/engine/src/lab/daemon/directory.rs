@@ -77,7 +77,9 @@ impl LabDirectory {
         let entries = fs::read_dir(&self.path).map_err(self.fault("read", &self.path))?;
         for entry in entries.filter_map(Result::ok) {
             let file = entry.file_name();
-            let name = file.to_str().and_then(|file| file.strip_prefix("lab-")?.strip_suffix(".json"));
+            let name = file
+                .to_str()
+                .and_then(|file| file.strip_prefix("lab-")?.strip_suffix(".json"));
             let Some(name) = name.filter(|name| check_name(name).is_ok()) else {
                 continue;
             };
@@ -228,7 +230,9 @@ fn check_name(name: &str) -> Result<(), DaemonError> {
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let here = fs::metadata(path).map(identity);
-    file.metadata().map(identity).is_ok_and(|open| here.is_ok_and(|here| here == open))
+    file.metadata()
+        .map(identity)
+        .is_ok_and(|open| here.is_ok_and(|here| here == open))
 }
 
 /// Who looks has the lock for some microseconds.
@@ -246,7 +250,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn temporary(name: &str) -> LabDirectory {
-        let path = std::env::temp_dir().join(format!("linerate-test-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("linerate-test-{name}-{}", std::process::id()));
         LabDirectory::at(path, effective_user()).unwrap()
     }
 
@@ -266,7 +271,10 @@ mod tests {
         assert!(directory.labs().unwrap().0.is_empty(), "it is not made yet");
         claim.publish(&state("a"), "").unwrap();
         assert_eq!(directory.labs().unwrap(), (vec![state("a")], vec![]));
-        assert!(matches!(directory.claim("a"), Err(DaemonError::IsUp { .. })));
+        assert!(matches!(
+            directory.claim("a"),
+            Err(DaemonError::IsUp { .. })
+        ));
         let _other = directory.claim("b").unwrap();
         drop(claim);
         assert_eq!(directory.labs().unwrap(), (vec![], vec![]));
@@ -292,7 +300,10 @@ mod tests {
     fn names_that_are_paths_are_refused() {
         let directory = temporary("names");
         for name in ["", "../a", "a/b", "A", "a b", &"a".repeat(33)] {
-            assert!(matches!(directory.claim(name), Err(DaemonError::Name { .. })), "{name}");
+            assert!(
+                matches!(directory.claim(name), Err(DaemonError::Name { .. })),
+                "{name}"
+            );
         }
         fs::remove_dir(&directory.path).unwrap();
     }

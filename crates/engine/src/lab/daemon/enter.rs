@@ -43,9 +43,8 @@ impl LabDirectory {
             source: Box::new(source),
         })?;
         namespace.enter().map_err(enter_error)?;
-        let names = private_mounts().and_then(|()| {
-            bind_mount(&self.hosts(&lab.name), Path::new("/etc/hosts"))
-        });
+        let names = private_mounts()
+            .and_then(|()| bind_mount(&self.hosts(&lab.name), Path::new("/etc/hosts")));
         Ok(names.err().map(|error| {
             let cause = std::error::Error::source(&error);
             let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));

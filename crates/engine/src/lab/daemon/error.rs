@@ -38,7 +38,9 @@ pub enum DaemonError {
         source: io::Error,
     },
     /// There is one of that name.
-    #[error("a lab named {name} is up; `linerate lab down --name {name}` ends it, or give another --name")]
+    #[error(
+        "a lab named {name} is up; `linerate lab down --name {name}` ends it, or give another --name"
+    )]
     IsUp {
         /// Its name.
         name: String,
@@ -134,6 +136,9 @@ fn none_words(name: Option<&str>, others: &[String]) -> String {
     match others {
         [] => format!("no lab{which} is up; `linerate lab up FILE` makes one"),
         others if name.is_some() => format!("no lab{which} is up; there is {}", others.join(", ")),
-        others => format!("several labs are up; say which with --name: {}", others.join(", ")),
+        others => format!(
+            "several labs are up; say which with --name: {}",
+            others.join(", ")
+        ),
     }
 }

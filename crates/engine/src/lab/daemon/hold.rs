@@ -87,7 +87,11 @@ fn state(name: &str, lab: &Lab) -> Result<LabState, DaemonError> {
             name: node.name.clone(),
             is_router: is_router(node.role),
             addresses: first.map_or_else(Vec::new, |first| {
-                first.addresses.iter().map(|prefix| prefix.address).collect()
+                first
+                    .addresses
+                    .iter()
+                    .map(|prefix| prefix.address)
+                    .collect()
             }),
             descriptor: namespace.as_fd().as_raw_fd(),
             namespace: namespace.inode().map_err(LabError::Namespace)?,
@@ -118,7 +122,11 @@ fn serve(stream: &UnixStream, lab: &Lab) -> io::Result<bool> {
     let mut stream = stream;
     // That the answer is not heard changes nothing about going down.
     let written = stream.write_all(&answer);
-    if goes_on { written.map(|()| true) } else { Ok(false) }
+    if goes_on {
+        written.map(|()| true)
+    } else {
+        Ok(false)
+    }
 }
 
 /// Reads up to a newline, for as long as [`PATIENCE`] in all.

@@ -24,7 +24,5 @@ mod up;
 pub use directory::LabDirectory;
 pub use error::DaemonError;
 pub use hold::hold_lab;
-pub use state::{
-    DirectionStatus, Drops, HostState, Inhabitant, LabState, LabStatus, LinkStatus,
-};
+pub use state::{DirectionStatus, Drops, HostState, Inhabitant, LabState, LabStatus, LinkStatus};
 pub use up::start_holder;

@@ -119,9 +119,15 @@ impl LabStatus {
         let topology = lab.topology();
         let report = lab.report();
         let links = topology.links.iter().map(|link| {
-            let counted = report.links.iter().find(|counted| counted.name == link.name);
+            let counted = report
+                .links
+                .iter()
+                .find(|counted| counted.name == link.name);
             let [up, down] = match counted {
-                Some(counted) => counted.directions.each_ref().map(|d| Some(DirectionStatus::of(d))),
+                Some(counted) => counted
+                    .directions
+                    .each_ref()
+                    .map(|d| Some(DirectionStatus::of(d))),
                 None => [None, None],
             };
             LinkStatus {
@@ -184,7 +190,12 @@ impl Drops {
 pub(super) fn hosts_file(topology: &Topology) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
     for node in &topology.nodes {
-        for prefix in node.interfaces.iter().take(1).flat_map(|first| &first.addresses) {
+        for prefix in node
+            .interfaces
+            .iter()
+            .take(1)
+            .flat_map(|first| &first.addresses)
+        {
             text += &format!("{} {}\n", prefix.address, node.name);
         }
     }
