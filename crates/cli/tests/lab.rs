@@ -1,209 +1,339 @@
-//! `--lab` against the kernel: what a spec says is what a transfer meets.
-//!
-//! Where this host allows no network namespaces each test says SKIPPED.
+//! Labs that stay between commands: made, entered, looked at, taken down, killed; with root and without.
 
-use std::fs::File;
-use std::io::Write as _;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tempfile::TempDir;
+
+/// Labs of one test: in a directory of their own, and taken down with it.
+struct Labs {
+    directory: TempDir,
+    program: PathBuf,
+    user: Option<u32>,
+}
+
+impl Labs {
+    /// None, after saying why, where this host allows no labs.
+    fn new(test: &str) -> Option<Self> {
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_linerate"));
+        Self::allowed(test, Self::with(program, None))
+    }
+
+    /// As a user without any privilege.
+    fn unprivileged(test: &str) -> Option<Self> {
+        if !is_root() {
+            return Self::new(test);
+        }
+        // The program itself may lie where nobody else can read.
+        let mut labs = Self::with(PathBuf::new(), Some(NOBODY));
+        let program = labs.directory.path().join("linerate");
+        fs::copy(env!("CARGO_BIN_EXE_linerate"), &program).unwrap();
+        fs::set_permissions(labs.directory.path(), Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        labs.program = program;
+        Self::allowed(test, labs)
+    }
+
+    fn with(program: PathBuf, user: Option<u32>) -> Self {
+        let directory = TempDir::new().unwrap();
+        let runtime = directory.path().join("run");
+        fs::create_dir(&runtime).unwrap();
+        std::os::unix::fs::chown(&runtime, user, user).unwrap();
+        Self {
+            directory,
+            program,
+            user,
+        }
+    }
+
+    fn allowed(test: &str, labs: Self) -> Option<Self> {
+        let tried = labs.lab(&["up", "--lab", "rtt=0s", "--name", "trial"]);
+        if tried.status.code() == Some(3) {
+            println!("SKIPPED: {test}: {}", errors(&tried));
+            return None;
+        }
+        assert!(tried.status.success(), "{tried:?}");
+        let down = labs.lab(&["down", "--name", "trial"]);
+        assert!(down.status.success(), "{down:?}");
+        Some(labs)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env("XDG_RUNTIME_DIR", self.directory.path().join("run"));
+        command.current_dir("/");
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    /// `linerate lab …` to its end.
+    fn lab(&self, arguments: &[&str]) -> Output {
+        self.command().arg("lab").args(arguments).output().unwrap()
+    }
+
+    /// `linerate lab …`, which is to succeed: what it prints.
+    fn done(&self, arguments: &[&str]) -> String {
+        let output = self.lab(arguments);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            errors(&output)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What `linerate` does in a host of the only lab.
+    fn linerate(&self, host: &str, arguments: &[&str]) -> Output {
+        let mut command = self.command();
+        command.args(["lab", "exec", host, "--"]).arg(&self.program);
+        command.args(arguments).output().unwrap()
+    }
+
+    /// An endpoint in a host of the only lab, listening.
+    fn serve(&self, host: &str) -> Running {
+        let mut command = self.command();
+        command.args(["lab", "exec", host, "--"]).arg(&self.program);
+        let child = command.arg("serve").stderr(Stdio::piped()).spawn();
+        let mut running = Running(child.unwrap());
+        let mut line = String::new();
+        let stderr = running.0.stderr.take().unwrap();
+        BufReader::new(stderr).read_line(&mut line).unwrap();
+        assert!(line.contains("listening"), "{line}");
+        running
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.done(&["status", "--json"])).unwrap()
+    }
+
+    fn write(&self, text: &str) -> String {
+        let path = self.directory.path().join("lab.toml");
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Labs {
+    fn drop(&mut self) {
+        let _ = self.lab(&["down", "--all"]);
+    }
+}
+
+/// A process that is killed with its test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 const NOBODY: u32 = 65534;
 
-/// One lab at a time: their delays are exact only where the CPUs are theirs.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+fn is_root() -> bool {
+    std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0
 }
 
-fn command(line: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
-    command
-        .args(line.split_whitespace())
-        .args(["--json", "--quiet"])
-        .stdin(Stdio::null());
-    command
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn output(line: &str) -> Output {
-    command(line)
-        .output()
-        .expect("the program was built for this test")
+fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/labs");
+    path.join(name).to_str().unwrap().to_owned()
 }
 
-/// The document of a command, or `None` and a message where this host allows no lab.
-fn document(line: &str) -> Option<Value> {
-    let _turn = turn();
-    parse(line, &output(line))
-}
-
-fn parse(line: &str, output: &Output) -> Option<Value> {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(3) {
-        // Past the capture of the test harness, which hides what a passing test prints.
-        writeln!(std::io::stderr(), "SKIPPED: {stderr}").expect("stderr is open");
-        return None;
-    }
-    assert_eq!(output.status.code(), Some(0), "{line}: {stderr}");
-    Some(serde_json::from_slice(&output.stdout).expect("stdout is one JSON document"))
-}
-
-fn throughput_mbit(record: &Value) -> f64 {
-    record["throughput_bps"].as_f64().unwrap() / 1e6
-}
-
-fn link(record: &Value, direction: &str, figure: &str) -> u64 {
-    record["environment"]["lab"]["links"][0][direction][figure]
-        .as_u64()
-        .unwrap()
-}
-
-#[test]
-fn a_round_trip_takes_as_long_as_the_spec_says() {
-    for line in [
-        "rr --lab rtt=20ms -t 1s",
-        "rr -6 --lab up.delay=15ms,down.delay=5ms -t 1s",
-    ] {
-        let Some(record) = document(line) else { return };
-        let p50 = record["latency_us"]["p50"].as_f64().unwrap();
-        // The bound of a busy machine; the benchmark has the figures of a quiet one.
-        assert!((19_900.0..22_000.0).contains(&p50), "{line}: {p50} µs");
+fn eventually(condition: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < end, "not within 20 s");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
+fn goes_up_and_down(labs: &Labs) {
+    let printed = labs.done(&["up", "--lab", "rate=100mbit,rtt=4ms,hops=1"]);
+    assert!(printed.contains("router r1"), "{printed}");
+
+    let hosts = labs.done(&["exec", "server", "--", "cat", "/etc/hosts"]);
+    assert!(
+        hosts.contains("198.18.0.1 client\n2001:2::1 client\n"),
+        "{hosts}"
+    );
+    let status = labs.lab(&["exec", "client", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(status.status.code(), Some(7));
+
+    let _server = labs.serve("server");
+    for family in ["-4", "-6"] {
+        let run = labs.linerate("client", &["rr", "server", family, "--count", "5"]);
+        assert!(run.status.success(), "{}", errors(&run));
+    }
+    let document = labs.status();
+    let lab = &document["labs"][0];
+    assert_eq!(document["schema"], "linerate.lab/1");
+    assert_eq!(lab["hosts"][2]["addresses"][0], "198.18.1.2");
+    assert_eq!(lab["links"][0]["between"][1], "r1");
+    assert!(
+        lab["links"][0]["up"]["delivered"].as_u64() >= Some(10),
+        "{lab}"
+    );
+    assert!(lab["links"][1]["up"].is_null(), "it is plain");
+    assert_eq!(lab["running"][0]["host"], "server");
+
+    let down = labs.lab(&["down"]);
+    assert!(
+        down.status.success() && errors(&down).contains("still running: linerate"),
+        "{down:?}"
+    );
+    assert_eq!(labs.status()["labs"].as_array().unwrap().len(), 0);
+    let left = fs::read_dir(labs.directory.path().join("run/linerate")).unwrap();
+    assert_eq!(left.count(), 0);
+}
+
 #[test]
-fn a_rate_is_that_of_the_wire_and_not_of_the_payload() {
-    for (direction, options) in [("up", ""), ("down", "-R"), ("up", "-6")] {
-        let line = format!("stream --lab rate=20mbit,rtt=10ms -t 2s {options}");
-        let Some(record) = document(&line) else {
-            return;
-        };
-        let payload = if options == "-6" { 1428.0 } else { 1448.0 };
-        let most = 20.0 * payload / 1514.0;
-        let measured = throughput_mbit(&record);
+fn a_lab_is_made_entered_looked_at_and_taken_down() {
+    if let Some(labs) = Labs::new("a lab in the background") {
+        goes_up_and_down(&labs);
+    }
+}
+
+#[test]
+fn a_user_without_privileges_has_labs_too() {
+    if let Some(labs) = Labs::unprivileged("a lab without root") {
+        goes_up_and_down(&labs);
+    }
+}
+
+#[test]
+fn packets_pass_60_routers_and_live_as_long_as_their_ttl() {
+    let Some(labs) = Labs::new("60 routers") else {
+        return;
+    };
+    labs.done(&["up", &example("chain.toml")]);
+    let _server = labs.serve("omega");
+    let set_ttl = |ttl: u32| {
+        let script = format!("echo {ttl} > /proc/sys/net/ipv4/ip_default_ttl");
+        labs.done(&["exec", "alpha", "--", "sh", "-c", &script]);
+    };
+    set_ttl(60);
+    let run = labs.linerate("alpha", &["rr", "omega", "-4", "--count", "3"]);
+    assert!(errors(&run).contains("unreachable"), "{run:?}");
+    set_ttl(61);
+    let run = labs.linerate("alpha", &["rr", "omega", "-4", "--count", "3", "--json"]);
+    assert!(run.status.success(), "{}", errors(&run));
+    let document: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let fastest = document["latency_us"]["min"].as_f64().unwrap();
+    assert!(
+        (55_000.0..200_000.0).contains(&fastest),
+        "61 links of 1 ms took {fastest} µs"
+    );
+}
+
+#[test]
+fn each_of_ten_sites_reaches_each_other() {
+    let Some(labs) = Labs::new("a mesh of ten sites") else {
+        return;
+    };
+    labs.done(&["up", &example("mesh.toml")]);
+    for (from, to) in [("site1", "site10"), ("site7", "site3")] {
+        let _server = labs.serve(to);
+        let run = labs.linerate(from, &["rr", to, "--count", "3"]);
+        assert!(run.status.success(), "{}", errors(&run));
+    }
+}
+
+#[test]
+fn what_a_killed_lab_left_is_removed_by_the_next_command_and_said() {
+    let Some(labs) = Labs::new("a killed lab") else {
+        return;
+    };
+    labs.done(&["up", "--lab", "rtt=2ms"]);
+    let pid = labs.status()["labs"][0]["pid"].to_string();
+    let killed = Command::new("kill").args(["-9", &pid]).status().unwrap();
+    assert!(killed.success());
+    // Its threads end one after the other.
+    let said = "lab lab was killed; what it left is removed";
+    eventually(|| errors(&labs.lab(&["status"])).contains(said));
+    assert!(!errors(&labs.lab(&["status"])).contains("killed"));
+    labs.done(&["up", "--lab", "rtt=2ms"]);
+}
+
+#[test]
+fn labs_stand_side_by_side() {
+    let Some(labs) = Labs::new("two labs") else {
+        return;
+    };
+    for name in ["one", "two"] {
+        labs.done(&["up", "--lab", "rtt=2ms", "--name", name]);
+    }
+    let again = labs.lab(&["up", "--lab", "rtt=2ms", "--name", "one"]);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+    assert!(
+        errors(&again).contains("a lab named one is up"),
+        "{again:?}"
+    );
+    let which = labs.lab(&["exec", "client", "--", "true"]);
+    assert_eq!(which.status.code(), Some(2));
+    assert!(errors(&which).contains("one, two"), "{which:?}");
+    labs.done(&["exec", "client", "--name", "two", "--", "true"]);
+    labs.done(&["down", "--name", "one"]);
+    labs.done(&["exec", "client", "--", "true"]);
+    labs.done(&["down", "--all"]);
+    assert_eq!(labs.status()["labs"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn what_is_wrong_is_said_and_leaves_nothing() {
+    let Some(labs) = Labs::new("errors of labs") else {
+        return;
+    };
+    let file = labs.write("[host.a]\n[host.b]\n[[link]]\nbetween = [\"a\", \"c\"]\n");
+    let unknown = "[host.a]\nsysctl = { net.ipv4.no_such_key = 1 }\n";
+    let missing = labs.directory.path().join("none.toml");
+    let cases: [(&[&str], &str); 7] = [
+        (
+            &["up", &file],
+            "lab.toml: line 4, column 17: no host or router has the name `c`",
+        ),
+        (
+            &["up", missing.to_str().unwrap()],
+            "none.toml: No such file",
+        ),
+        (
+            &["up", "--lab", "rtt=1ms", "--name", "../x"],
+            "is no name of a lab",
+        ),
+        (&["up", "--lab", "trace=/no/such/trace"], "/no/such/trace"),
+        (&["exec", "a", "--", "true"], "no lab is up"),
+        (&["down", "--name", "x"], "no lab named x is up"),
+        (&["status", "--name", "x"], "no lab named x is up"),
+    ];
+    for (arguments, words) in cases {
+        let output = labs.lab(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
         assert!(
-            (0.9 * most..1.01 * most).contains(&measured),
-            "{line}: {measured} of {most}"
-        );
-        assert!(link(&record, direction, "delivered") > 1000);
-        assert_eq!(
-            record["environment"]["lab"]["spec"]
-                .as_str()
-                .unwrap()
-                .find("rate=20mbit"),
-            Some(0)
+            errors(&output).contains(words),
+            "{arguments:?}: {}",
+            errors(&output)
         );
     }
-}
-
-#[test]
-fn segments_are_lost_one_by_one_and_sent_again() {
-    let Some(record) =
-        document("stream --lab rate=50mbit,rtt=4ms,up.loss=every(200) -t 2s -C cubic")
-    else {
-        return;
-    };
-    let (lost, delivered) = (
-        link(&record, "up", "dropped_loss"),
-        link(&record, "up", "delivered"),
-    );
+    let output = labs.lab(&["up", &labs.write(unknown)]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(
-        (delivered / 200).abs_diff(lost) <= 1,
-        "{lost} of {delivered}"
+        errors(&output).contains("no_such_key"),
+        "{}",
+        errors(&output)
     );
-    let again = record["tcp"]["retransmitted_segments"].as_u64().unwrap();
-    // The record leaves the warm-up out; a frame of offload that were lost whole would be 44 segments.
-    assert!(
-        (lost / 3..=lost + lost / 5 + 3).contains(&again),
-        "{again} for {lost}"
-    );
-}
-
-#[test]
-fn a_router_tells_of_a_narrow_link_and_a_black_hole_does_not() {
-    let Some(record) = document("stream --lab rtt=2ms,mtu=1400,hops=2 -t 1s") else {
-        return;
-    };
-    assert_eq!(record["tcp"]["mss_bytes"], 1348);
-    assert!(throughput_mbit(&record) > 10.0);
-
-    let _turn = turn();
-    // As in real life: the connection comes about, and the first full segment is never seen again.
-    let output = output("stream --lab rtt=2ms,mtu=1400:blackhole,hops=2 -t 1s");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("timed out"), "{stderr}");
-}
-
-#[test]
-fn an_answer_comes_from_a_link_that_is_narrow_in_one_direction() {
-    for options in ["", "-6"] {
-        let line = format!("stream --lab rtt=2ms,up.mtu=1400 -t 1s {options}");
-        let Some(record) = document(&line) else {
-            return;
-        };
-        assert_eq!(record["tcp"]["pmtu_bytes"], 1400, "{line}");
-        assert!(throughput_mbit(&record) > 10.0, "{line}");
-    }
-}
-
-#[test]
-fn damage_on_the_wire_is_caught_and_damage_in_the_host_is_not() {
-    let wire = "stream --lab rate=50mbit,rtt=2ms,up.corrupt=0.5% -t 1s --verify";
-    let Some(record) = document(wire) else { return };
-    assert!(link(&record, "up", "corrupted") > 5);
-    assert_eq!(record["corrupted_bytes"], 0);
-    let host = "stream --lab rate=50mbit,rtt=2ms,up.corrupt=0.5%:host -t 1s --verify";
-    let record = document(host).expect("the one before ran");
-    assert!(record["corrupted_bytes"].as_u64().unwrap() > 0);
-}
-
-#[test]
-fn the_whole_lab_needs_no_root() {
-    let _turn = turn();
-    let line = "stream --lab rate=50mbit,rtt=10ms -t 1s";
-    // The program may lie where nobody else can read, so the open file is executed.
-    let file = File::open(env!("CARGO_BIN_EXE_linerate")).unwrap();
-    let mut command = Command::new("/proc/self/fd/0");
-    command
-        .args(line.split_whitespace())
-        .args(["--json", "--quiet"])
-        .stdin(file);
-    if std::fs::metadata("/proc/self")
-        .is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
-    {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    let Some(record) = parse(line, &command.output().unwrap()) else {
-        return;
-    };
-    let measured = throughput_mbit(&record);
-    assert!((40.0..49.5).contains(&measured), "{measured}");
-}
-
-#[test]
-fn a_spec_that_cannot_be_is_refused_with_its_column() {
-    for (spec, words) in [
-        ("rate=fast", "column 6"),
-        ("rate=1mbit,latency=3ms", "column 12"),
-        ("trace=/nowhere/at/all", "/nowhere/at/all"),
-    ] {
-        let output = output(&format!("stream --lab {spec}"));
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{spec}: {stderr}");
-        assert!(stderr.contains(words), "{spec}: {stderr}");
-    }
-}
-
-#[test]
-fn a_host_and_a_lab_exclude_each_other_and_one_is_needed() {
-    for line in [
-        "stream pit --lab rtt=1ms",
-        "stream",
-        "stream --lab rtt=1ms --port 5",
-    ] {
-        assert_eq!(output(line).status.code(), Some(2), "{line}");
-    }
+    assert_eq!(labs.status()["labs"].as_array().unwrap().len(), 0);
+    let left = fs::read_dir(labs.directory.path().join("run/linerate")).unwrap();
+    assert_eq!(left.count(), 0);
 }
