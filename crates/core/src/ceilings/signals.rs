@@ -6,8 +6,9 @@ use crate::record::{EndReport, TcpEvidence, UdpEvidence};
 
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
-    CPU_CONTENDED, CPU_SHORT, EVENTS_SATURATED, JITTER_OVER_EXCESS, POLICER_LOSS_BBR,
-    QUEUE_DELAY_US, SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL,
+    CPU_CONTENDED, CPU_SHORT, EVENTS_SATURATED, EXACT_TOLERANCE, JITTER_OVER_EXCESS,
+    POLICER_LOSS_BBR, QUEUE_DELAY_US, QUEUE_SEGMENTS, SHORT_QUEUE_INFLATION, STEADY_INTERVALS,
+    THREAD_FULL, USUAL_STATE,
 };
 use super::view::{TcpFlow, View};
 
@@ -22,6 +23,8 @@ pub(super) struct ThreadTime {
     pub(super) delayed: f64,
     /// The rest: asleep elsewhere, or held by the application's own rate limit.
     pub(super) idle: f64,
+    /// Held by the application's own rate limit.
+    pub(super) paced: f64,
 }
 
 impl ThreadTime {
@@ -40,6 +43,7 @@ impl ThreadTime {
             running,
             delayed,
             idle: (1.0 - blocked - running - delayed).clamp(paced, 1.0),
+            paced,
         })
     }
 
@@ -50,7 +54,8 @@ impl ThreadTime {
 
     /// The thread wants to run nearly all the time, or waits long for a CPU when it does.
     pub(super) fn cpu_bound(&self) -> bool {
-        self.running + self.delayed >= THREAD_FULL || self.delayed >= CPU_CONTENDED
+        let wants = self.running + self.delayed >= THREAD_FULL || self.delayed >= CPU_CONTENDED;
+        wants && self.paced < USUAL_STATE
     }
 }
 
@@ -155,8 +160,41 @@ impl View<'_> {
         fraction(self.sum(|flow| Some(lost(flow.tcp)))? / segments)
     }
 
+    /// Times that losses made the senders slow down, as their kernel counted them; `None` where its counters
+    /// have other connections in them, too.
+    pub(super) fn recoveries(&self) -> Option<f64> {
+        let counters = &self.sender?.counters;
+        let counter = |name: &str| counters.get(name).map_or(0.0, |n| *n as f64);
+        let own = self.sum(|flow| Some(flow.tcp.retransmitted_segments as f64))?;
+        let all = counter("TcpRetransSegs");
+        let episodes = counter("TcpExtTCPSackRecovery")
+            + counter("TcpExtTCPRenoRecovery")
+            + counter("TcpExtTCPTimeouts");
+        let is_own = (all - own).abs() <= FOREIGN_RETRANSMISSIONS.max(own * EXACT_TOLERANCE);
+        (is_own && episodes > 0.0).then_some(episodes)
+    }
+
+    /// Times that losses made the senders slow down: counted by the kernel, or else estimated.
+    pub(super) fn loss_event_count(&self) -> Option<f64> {
+        self.recoveries()
+            .or_else(|| self.sum(|flow| Some(loss_events(flow.tcp, self.seconds))))
+    }
+
+    /// What waits on the path, of the largest queue that was usual, in segments; `None` without RTTs.
+    pub(super) fn queued_segments(&self) -> Option<f64> {
+        let excess = |tcp: &TcpEvidence| {
+            let usual_most = tcp.rtt_p95_us.unwrap_or(tcp.rtt_mean_us);
+            Some(f64::from(usual_most) - f64::from(tcp.rtt_min_us?))
+        };
+        let mss = self.mean(|tcp| positive(tcp.mss_bytes.into()))?;
+        Some(self.mean(excess)?.max(0.0) / 1e6 * self.throughput_bps / 8.0 / mss)
+    }
+
     /// Segments lost for each loss event; `None` without losses, or where events run together.
     pub(super) fn loss_train(&self) -> Option<f64> {
+        if let Some(events) = self.recoveries() {
+            return positive(self.sum(|flow| Some(lost(flow.tcp)))? / events);
+        }
         let mergeable = |flow: &TcpFlow<'_>| {
             flow.tcp
                 .samples
@@ -197,10 +235,11 @@ impl View<'_> {
     /// A queue, however short, stands at the bottleneck, or it marks packets before one can.
     pub(super) fn queue_or_marks(&self) -> bool {
         let marks = self.sum(|flow| flow.tcp.delivered_ce.map(|n| n as f64));
-        marks.is_some_and(|n| n > 0.0)
-            || self
-                .inflation()
-                .is_some_and(|i| i.is_queue(SHORT_QUEUE_INFLATION))
+        let stands = self
+            .inflation()
+            .is_some_and(|i| i.is_queue(SHORT_QUEUE_INFLATION));
+        let holds_segments = self.queued_segments().is_none_or(|n| n >= QUEUE_SEGMENTS);
+        marks.is_some_and(|n| n > 0.0) || (stands && holds_segments)
     }
 
     /// Share of the datagrams sent that the path lost; `None` without UDP.
@@ -254,6 +293,9 @@ impl View<'_> {
         Some(square.sqrt() / mean).filter(|v| v.is_finite())
     }
 }
+
+/// Retransmissions of other connections of the host, too few to matter.
+const FOREIGN_RETRANSMISSIONS: f64 = 2.0;
 
 /// `value` if it is a positive finite number.
 pub(super) fn positive(value: f64) -> Option<f64> {

@@ -24,6 +24,14 @@ pub(super) const BUFFER_FILLED: f64 = 0.66;
 pub(super) const BUFFER_LEAKS: f64 = 2.0;
 /// Share of the buffer that may wait unsent while the buffer still is the limit.
 pub(super) const NOTHING_UNSENT: f64 = 0.1;
+/// The same where the kernel counts the buffer as the limit: a paced sender has a part of it always waiting
+/// (BBR: 0.2).
+pub(super) const PARTLY_UNSENT: f64 = 0.5;
+/// Share of the readings in which the receiver's window was full from which on it is the limit, also where
+/// pacing takes a part of the time that the kernel would count (BBR at a window: 34-46 % counted, 100 % full).
+pub(super) const WINDOW_FULL: f64 = 0.7;
+/// Share of the busy time that the kernel must count for the window all the same.
+pub(super) const WINDOW_COUNTED: f64 = 0.1;
 /// Current over maximal pacing rate from which on the maximum holds: they read equal.
 pub(super) const PACED: f64 = 0.95;
 
@@ -33,6 +41,9 @@ pub(super) const QUEUE_DELAY_US: f64 = 1000.0;
 pub(super) const QUEUE_INFLATION: f64 = 1.5;
 /// Mean over minimal RTT that is a short queue where the rate also stays on a plateau.
 pub(super) const SHORT_QUEUE_INFLATION: f64 = 1.1;
+/// Segments that a queue holds at least to be one: with windows of a few segments delayed acknowledgements
+/// alone make the RTT as long as 4 of them take.
+pub(super) const QUEUE_SEGMENTS: f64 = 5.0;
 /// Deviation of the RTT over its excess: a queue changes slowly, jitter does not.
 pub(super) const JITTER_OVER_EXCESS: f64 = 0.5;
 /// Measured rate over the largest delivery rate from which on the rate does not rise with the window.
@@ -43,14 +54,17 @@ pub(super) const PLATEAU: f64 = 0.85;
 pub(super) const POLICER_LOSS: f64 = 0.001;
 /// Share of segments lost from which on a sender that ignores loss (BBR) is policed and not just noisy.
 pub(super) const POLICER_LOSS_BBR: f64 = 0.02;
-/// Segments lost for each loss event: a token bucket takes the rest of a burst, random loss takes one.
-pub(super) const POLICER_TRAIN: f64 = 3.0;
+/// Segments lost for each loss event: a token bucket takes the rest of a burst, random loss takes one, and now
+/// and then a second of the same window (1.2 for each at a loss of 2 %).
+pub(super) const POLICER_TRAIN: f64 = 1.6;
 /// Readings with losses over all, beyond which events of their own cannot be told from each other.
 pub(super) const EVENTS_SATURATED: f64 = 0.8;
 /// Deviation over mean of the intervals' rates: a token bucket's long-run rate is steady.
 pub(super) const STEADY: f64 = 0.15;
 /// Intervals that a deviation needs.
 pub(super) const STEADY_INTERVALS: usize = 4;
+/// Loss events from which on a model of the steady state holds; before, the window remembers how it began.
+pub(super) const EVENTS_STEADY: f64 = 25.0;
 /// Timeouts over loss events from which on they decide the rate (Padhye's model).
 pub(super) const TIMEOUTS_COUNT: f64 = 0.1;
 
@@ -80,6 +94,8 @@ pub(super) const SOCKET_DROPS: f64 = 0.01;
 /// Datagrams lost on the path over those sent, from which on more is sent than it carries.
 pub(super) const DATAGRAMS_LOST: f64 = 0.1;
 
+/// Readings from which on the largest delivery rate of them is one that the flow kept to.
+pub(super) const READINGS_OF_A_RATE: u64 = 10;
 /// Slow start over the measured time from which on it is what was measured.
 pub(super) const SLOW_START_SHARE: f64 = 0.5;
 

@@ -115,7 +115,10 @@ impl Demo {
 fn topology(spec: &PathSpec, fault: &Fault) -> Topology {
     let mut topology = Topology::of_path(spec);
     for node in &mut topology.nodes {
-        let own = fault.settings.iter().filter(|(host, ..)| *host == node.name);
+        let own = fault
+            .settings
+            .iter()
+            .filter(|(host, ..)| *host == node.name);
         let own = own.map(|(_, key, value)| ((*key).to_owned(), (*value).to_owned()));
         node.sysctls.extend(own);
     }

@@ -13,7 +13,7 @@ use linerate_sys::thread::{CpuUsage, SchedTimes, SchedTimesReader};
 use super::flow::Counters;
 
 /// Counters worth a line in the record; the rest of some four hundred only swell it.
-const COUNTERS: [&str; 34] = [
+const COUNTERS: [&str; 36] = [
     "TcpRetransSegs",
     "TcpInErrs",
     "TcpInCsumErrors",
@@ -24,6 +24,8 @@ const COUNTERS: [&str; 34] = [
     "TcpExtListenDrops",
     "TcpExtTCPLostRetransmit",
     "TcpExtTCPFastRetrans",
+    "TcpExtTCPSackRecovery",
+    "TcpExtTCPRenoRecovery",
     "TcpExtTCPSlowStartRetrans",
     "TcpExtTCPTimeouts",
     "TcpExtTCPLossProbes",

@@ -211,7 +211,8 @@ impl TcpProbe {
     fn rtt_p95(&self) -> Option<u32> {
         let mut rtts: Vec<u32> = self.readings.iter().map(|r| r.info.rtt).collect();
         rtts.sort_unstable();
-        rtts.get((rtts.len() * 19).div_ceil(20).checked_sub(1)?).copied()
+        rtts.get((rtts.len() * 19).div_ceil(20).checked_sub(1)?)
+            .copied()
     }
 
     /// A window is full when not one more segment fits.
@@ -220,7 +221,11 @@ impl TcpProbe {
             let window = u64::from(info.snd_wnd?);
             Some((u64::from(info.unacked) + 1) * u64::from(info.snd_mss) > window)
         };
-        let known: Vec<bool> = self.readings.iter().filter_map(|r| is_full(&r.info)).collect();
+        let known: Vec<bool> = self
+            .readings
+            .iter()
+            .filter_map(|r| is_full(&r.info))
+            .collect();
         let full = known.iter().filter(|full| **full).count();
         (!known.is_empty()).then(|| full as f64 / known.len() as f64)
     }

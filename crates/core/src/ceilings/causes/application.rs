@@ -4,8 +4,8 @@ use super::super::remedy::{rate, stream, stream_without};
 use super::super::signals::{ThreadTime, positive};
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
-    BACKLOG, EXACT_TOLERANCE, LEAST_UTILISATION, MODEL_TOLERANCE, READER_WAITS, SOCKET_DROPS,
-    USUAL_STATE, WRITER_WAITS,
+    BACKLOG, EXACT_TOLERANCE, LEAST_UTILISATION, MODEL_TOLERANCE, NOTHING_UNSENT, READER_WAITS,
+    SOCKET_DROPS, USUAL_STATE, WRITER_WAITS,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
@@ -72,7 +72,9 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     }
     let writer = view.writer()?;
     let app_limited = view.mean(|tcp| tcp.app_limited_share);
-    let starved = app_limited.is_none_or(|share| share >= USUAL_STATE);
+    // Large messages at long intervals are bursts whose samples the network limits: then it must have had all
+    // that was written.
+    let starved = app_limited.is_none_or(|share| share >= USUAL_STATE) || nothing_waits(view);
     let mut say = vec![format!(
         "the writer slept in send for {} of the time and was idle for {}",
         percent(writer.blocked),
@@ -89,6 +91,14 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
         !writer.cpu_bound() && writer.blocked < WRITER_WAITS && starved,
         say,
     )
+}
+
+/// What was written was sent, as a rule at once.
+fn nothing_waits(view: &View<'_>) -> bool {
+    let unsent = view.mean(|tcp| {
+        positive(tcp.send_buffer_bytes as f64).and_then(|b| Some(tcp.notsent_bytes? as f64 / b))
+    });
+    unsent.is_some_and(|share| share <= NOTHING_UNSENT)
 }
 
 fn agrees(share: f64) -> bool {

@@ -5,7 +5,7 @@ use super::super::remedy::congestion_control;
 use super::super::signals::{is_bbr, loss_events, lost, positive, rtt_s, segments_sent};
 use super::super::text::percent;
 use super::super::thresholds::{
-    MODEL_TOLERANCE, QUEUE_INFLATION, TIMEOUTS_COUNT, USUAL_STATE, WINDOW_USED,
+    EVENTS_STEADY, MODEL_TOLERANCE, QUEUE_INFLATION, TIMEOUTS_COUNT, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
@@ -22,6 +22,8 @@ pub(super) const RULE: Rule = Rule {
 #[derive(Clone, Copy, PartialEq)]
 enum Model {
     Bbr,
+    /// Too few events for a steady state: the window that the algorithm kept.
+    Window,
     Timeouts,
     Cubic,
     Reno,
@@ -30,14 +32,14 @@ enum Model {
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let limit = view.sum(|flow| limit(view, flow))?;
     let model = model(view, view.tcp.first()?);
-    let events = view.sum(|flow| Some(loss_events(flow.tcp, view.seconds)));
+    let events = view.loss_event_count();
     let ceiling = Ceiling::new(Cause::Congestion, limit, formula(model))
         .input("loss_events", events)
         .input("segments", view.sum(segments_sent))
         .input("mss_bytes", view.mean(|tcp| Some(tcp.mss_bytes.into())))
         .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
     match model {
-        Model::Bbr => Some(ceiling.dependent()),
+        Model::Bbr | Model::Window => Some(ceiling.dependent()),
         _ => Some(ceiling),
     }
 }
@@ -45,6 +47,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 fn formula(model: Model) -> &'static str {
     match model {
         Model::Bbr => "0.99 × Σ largest bandwidth that BBR saw",
+        Model::Window => "Σ median congestion window ÷ RTT",
         Model::Timeouts => "PFTK (RTT, RTO, p), p = loss events ÷ segments sent first",
         Model::Cubic => {
             "max(1.054·(RTT/p)^¾, √1.5/√p) × MSS ÷ RTT, p = loss events ÷ segments sent first"
@@ -54,10 +57,12 @@ fn formula(model: Model) -> &'static str {
 }
 
 fn model(view: &View<'_>, flow: &TcpFlow<'_>) -> Model {
-    let events = loss_events(flow.tcp, view.seconds);
+    let events = events(view, flow);
     let timeouts = flow.tcp.timeouts.unwrap_or(0) as f64;
     if is_bbr(flow.tcp) {
         Model::Bbr
+    } else if events < EVENTS_STEADY {
+        Model::Window
     } else if timeouts > TIMEOUTS_COUNT * events {
         Model::Timeouts
     } else if flow.tcp.congestion.as_deref() == Some("cubic") {
@@ -67,11 +72,17 @@ fn model(view: &View<'_>, flow: &TcpFlow<'_>) -> Model {
     }
 }
 
+/// Loss events of one flow: the kernel's count is that of all its flows.
+fn events(view: &View<'_>, flow: &TcpFlow<'_>) -> f64 {
+    let counted = view.recoveries().filter(|_| view.tcp.len() == 1);
+    counted.unwrap_or_else(|| loss_events(flow.tcp, view.seconds))
+}
+
 /// `None` without losses: no model has a limit then.
 fn limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
     let tcp = flow.tcp;
     let rtt = rtt_s(tcp)?;
-    let p = positive(loss_events(tcp, view.seconds) / segments_sent(flow)?)?.min(1.0);
+    let p = positive(events(view, flow) / segments_sent(flow)?)?.min(1.0);
     let mss = positive(tcp.mss_bytes.into())?;
     match model(view, flow) {
         // Elsewhere than at the network's limit BBR's bandwidth is just the rate of another cause.
@@ -80,6 +91,7 @@ fn limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
             .filter(|share| *share >= USUAL_STATE)
             .and(tcp.delivery_rate_max_bps)
             .map(|bps| 0.99 * bps as f64),
+        Model::Window => positive(tcp.cwnd_bytes as f64 * 8.0 / rtt),
         Model::Timeouts => {
             // RFC 6298 with Linux's minimum of 200 ms (TCP_RTO_MIN).
             let rto = rtt + (4.0 * f64::from(tcp.rtt_var_us) / 1e6).max(0.2);

@@ -4,7 +4,9 @@ use super::super::formulas::window_bps;
 use super::super::remedy::{buffer, bytes_for, sysctl, sysctl_maximum};
 use super::super::signals::{positive, rtt_s};
 use super::super::text::percent;
-use super::super::thresholds::{EXACT_TOLERANCE, QUEUE_INFLATION, USUAL_STATE};
+use super::super::thresholds::{
+    EXACT_TOLERANCE, QUEUE_INFLATION, USUAL_STATE, WINDOW_COUNTED, WINDOW_FULL,
+};
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::record::HostFacts;
@@ -19,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// While the window does not hold, an autotuned one still grows: its maximum is the limit then.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
-    let holds = view.rwnd_share().is_none_or(|share| share >= USUAL_STATE);
+    let holds = is_held(view).unwrap_or(true);
     let window = |flow: &TcpFlow<'_>| {
         let offered = positive(flow.tcp.send_window_bytes? as f64)?;
         if holds || flow.tcp.receive_buffer_locked {
@@ -38,19 +40,29 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
+/// Whether the window is the sender's usual limit; `None` where the kernel does not count.
+fn is_held(view: &View<'_>) -> Option<bool> {
+    let share = view.rwnd_share()?;
+    let full = view.mean(|tcp| tcp.send_window_full_share);
+    let is_full = full.is_some_and(|full| full >= WINDOW_FULL);
+    Some(share >= USUAL_STATE || (share >= WINDOW_COUNTED && is_full))
+}
+
 /// A window larger than the path holds only makes a queue: then the path is the limit.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let share = view.rwnd_share()?;
     let queue = view
         .inflation()
         .is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION));
-    Signs::new(
-        share >= USUAL_STATE && !queue,
-        [format!(
-            "the receiver's window held the sender for {} of its busy time",
-            percent(share)
-        )],
-    )
+    let full = view.mean(|tcp| tcp.send_window_full_share);
+    let mut say = vec![format!(
+        "the receiver's window held the sender for {} of its busy time",
+        percent(share)
+    )];
+    say.extend(
+        full.map(|full| format!("the window was full in {} of the readings", percent(full))),
+    );
+    Signs::new(is_held(view)? && !queue, say)
 }
 
 fn remedy(view: &View<'_>, target_bps: f64) -> String {

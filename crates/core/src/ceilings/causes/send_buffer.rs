@@ -5,8 +5,8 @@ use super::super::remedy::{self, bytes_for, sysctl, sysctl_maximum};
 use super::super::signals::{positive, rtt_s};
 use super::super::text::{bytes, percent};
 use super::super::thresholds::{
-    BUFFER_FILLED, BUFFER_LEAKS, MODEL_TOLERANCE, NOTHING_UNSENT, SNDBUF_SHARE, USUAL_STATE,
-    WINDOW_USED,
+    BUFFER_FILLED, BUFFER_LEAKS, MODEL_TOLERANCE, NOTHING_UNSENT, PARTLY_UNSENT, SNDBUF_SHARE,
+    USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
@@ -22,18 +22,19 @@ pub(super) const RULE: Rule = Rule {
     remedy,
 };
 
-/// The buffer counts memory: each piece of payload in it has its overhead.
+/// The buffer counts memory: each piece of payload in it has its overhead. A writer that found it full is woken
+/// when a third is free, so that it is filled to five sixths in the mean.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
-    let share = payload_share(view);
+    let share = measured_share(view).unwrap_or_else(|| payload_share(view));
     let rate = |flow: &TcpFlow<'_>| {
         let memory = buffer(view, flow.tcp)?;
-        Some(window_bps(memory * share, rtt_s(flow.tcp)?))
+        Some(window_bps(memory * MEAN_FILL * share, rtt_s(flow.tcp)?))
     };
     Some(
         Ceiling::new(
             Cause::SendBuffer,
             view.sum(rate)?,
-            "Σ send buffer × payload share of its memory ÷ RTT",
+            "Σ send buffer × ⅚ (a writer is woken at ⅔) × payload share of its memory ÷ RTT",
         )
         .input("send_buffer_bytes", view.sum(|f| buffer(view, f.tcp)))
         .input("payload_share", Some(share))
@@ -50,6 +51,16 @@ fn buffer(view: &View<'_>, tcp: &TcpEvidence) -> Option<f64> {
     }
     let queue = tcp.send_queue_memory_bytes.map_or(0.0, |m| m as f64);
     (queue <= BUFFER_LEAKS * set).then(|| set.max(queue))
+}
+
+/// What a buffer that is full, or nearly so, holds for its memory: the pieces of a slow sender are small.
+fn measured_share(view: &View<'_>) -> Option<f64> {
+    let memory = view.sum(|flow| flow.tcp.send_queue_memory_bytes.map(|m| m as f64))?;
+    let buffer = view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?;
+    let payload =
+        view.sum(|flow| Some((flow.tcp.unacked_bytes + flow.tcp.notsent_bytes?) as f64))?;
+    let share = positive(payload / memory)?;
+    (memory >= BUFFER_FILLED * buffer).then_some(share.min(1.0))
 }
 
 /// A write fills pieces of at most 64 KiB.
@@ -72,7 +83,13 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let locked = view.tcp.iter().all(|flow| flow.tcp.send_buffer_locked);
     let counted = view.sndbuf_share().is_some_and(|s| s >= SNDBUF_SHARE);
     let blocked_long = blocked.is_some_and(|share| share >= USUAL_STATE);
-    let drained = unsent <= NOTHING_UNSENT && view.tcp.iter().all(|flow| room(flow.tcp));
+    let few = unsent
+        <= if counted {
+            PARTLY_UNSENT
+        } else {
+            NOTHING_UNSENT
+        };
+    let drained = few && view.tcp.iter().all(|flow| room(flow.tcp));
     let mut say = vec![format!(
         "of a send buffer of {} ({}), {} waited unsent",
         bytes(view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?),
@@ -106,6 +123,8 @@ fn remedy(view: &View<'_>, target_bps: f64) -> String {
     sysctl(view.sender_host, "net.ipv4.tcp_wmem", bytes, "sender")
 }
 
+/// `sk_stream_is_writeable`, include/net/sock.h: writable while what is free is half of what is queued.
+const MEAN_FILL: f64 = 5.0 / 6.0;
 /// Payload of one socket buffer of the kernel at most, bytes.
 const LARGEST_PIECE: f64 = 65_536.0;
 /// Memory of one beside its payload, bytes: 57 KB of 8 KiB writes fit into a buffer of 64 KiB.

@@ -2,12 +2,13 @@
 
 use super::super::formulas::{INITIAL_WINDOW_SEGMENTS, SlowStart};
 use super::super::remedy::stream;
-use super::super::signals::{lost, positive, rtt_s};
+use super::super::signals::{is_bbr, lost, positive, rtt_s};
 use super::super::text::percent;
-use super::super::thresholds::{MODEL_TOLERANCE, SLOW_START_SHARE};
+use super::super::thresholds::{MODEL_TOLERANCE, READINGS_OF_A_RATE, SLOW_START_SHARE};
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::plan::{MAX_SECONDS, Traffic};
+use crate::plan::{Direction, MAX_SECONDS, Traffic};
+use crate::record::TcpEvidence;
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::Startup,
@@ -18,9 +19,10 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
-    let handshakes = f64::from(u8::from(counts_handshake(view)));
+    let waits = round_trips_before_data(view);
     let rate = |flow: &TcpFlow<'_>| {
-        let seconds = slow_start(view, flow)?.seconds + handshakes * rtt_s(flow.tcp)?;
+        // The last round ends where it arrives, half a round trip after it was sent.
+        let seconds = slow_start(view, flow)?.seconds + (waits - 0.5) * shortest_rtt_s(flow)?;
         positive(flow.bytes as f64 * 8.0 / seconds)
     };
     let rounds = view.sum(|flow| Some(slow_start(view, flow)?.rounds))?;
@@ -28,11 +30,11 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         Ceiling::new(
             Cause::Startup,
             view.sum(rate)?,
-            "Σ bytes ÷ (handshake + rounds of slow start + rest ÷ largest delivery rate)",
+            "Σ bytes ÷ (round trips before the first byte + rounds of slow start − ½ + rest ÷ largest delivery rate)",
         )
         .input("bytes", view.sum(|flow| Some(flow.bytes as f64)))
         .input("initial_window_segments", Some(INITIAL_WINDOW_SEGMENTS))
-        .input("handshakes", Some(handshakes))
+        .input("round_trips_before_data", Some(waits))
         .input("rounds", Some(rounds / view.tcp.len() as f64))
         .input("rtt_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into()))),
     )
@@ -43,22 +45,41 @@ fn slow_start(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<SlowStart> {
     if view.plan.warm_up.as_secs_f64() > 0.0 {
         return None;
     }
-    let steady = flow.tcp.delivery_rate_max_bps.map(|bps| bps as f64);
+    let reached = flow.tcp.delivery_rate_max_bps.map(|bps| bps as f64);
+    let steady = reached.and_then(positive).filter(|_| has_left(flow.tcp));
     Some(SlowStart::of(
         positive(flow.bytes as f64)?,
         positive(flow.tcp.mss_bytes.into())?,
-        rtt_s(flow.tcp)?,
-        steady.and_then(positive).unwrap_or(f64::INFINITY),
+        shortest_rtt_s(flow)?,
+        steady.unwrap_or(f64::INFINITY),
     ))
 }
 
-fn counts_handshake(view: &View<'_>) -> bool {
-    matches!(&view.plan.traffic, Traffic::Stream(stream) if stream.whole)
+/// Slow start is over: a threshold was set. BBR sets none, so that the rate it reached counts once there are
+/// enough readings for one.
+fn has_left(tcp: &TcpEvidence) -> bool {
+    match is_bbr(tcp) {
+        true => tcp.samples.is_some_and(|n| n >= READINGS_OF_A_RATE),
+        false => tcp.ssthresh_bytes.is_some(),
+    }
+}
+
+/// Without the queue that a growing window makes in the end.
+fn shortest_rtt_s(flow: &TcpFlow<'_>) -> Option<f64> {
+    let shortest = flow.tcp.rtt_min_us.map(|us| f64::from(us) / 1e6);
+    shortest.and_then(positive).or_else(|| rtt_s(flow.tcp))
+}
+
+/// A whole transfer begins with its handshake. Else the connection is there, and a client that is to receive
+/// begins to count as it asks.
+fn round_trips_before_data(view: &View<'_>) -> f64 {
+    let whole = matches!(&view.plan.traffic, Traffic::Stream(stream) if stream.whole);
+    f64::from(u8::from(whole || view.direction == Direction::Down))
 }
 
 /// Losses end slow start; without them it lasts for its rounds.
 fn signs(view: &View<'_>) -> Option<Signs> {
-    let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * rtt_s(flow.tcp)?))?;
+    let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * shortest_rtt_s(flow)?))?;
     let share = time / view.tcp.len() as f64 / positive(view.seconds)?;
     let lossless = view.tcp.iter().all(|flow| lost(flow.tcp) <= 0.0);
     Signs::new(
