@@ -9,6 +9,7 @@ mod parsers;
 mod serve;
 mod shared;
 mod traffic;
+mod truth;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
 };
+pub(crate) use truth::TruthArgs;
 pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs};
 
 /// Measures what a network path gives a host and explains what holds it back

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::args::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 use crate::failure::{Failure, printable};
-use crate::{files, output, plan, run, site};
+use crate::{files, output, plan, run, site, truth};
 
 /// Does what the command line says.
 ///
@@ -27,6 +27,7 @@ pub(crate) fn execute(command: LabCommand) -> Result<(), Failure> {
         LabCommand::Exec(args) => exec(args),
         LabCommand::Status(args) => status(&args),
         LabCommand::Down(args) => down(&args),
+        LabCommand::Truth(args) => truth::execute(&args),
         LabCommand::Hold(args) => hold(&args),
     }
 }

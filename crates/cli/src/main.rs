@@ -13,6 +13,7 @@
 //! | [`site`] | the emulated path of `--lab` |
 //! | [`commands`] | what each command does, from arguments to exit status |
 //! | [`run`] | the one door to the engine |
+//! | [`truth`] | the truth test of `lab truth` |
 //! | [`document`] | the documents that are printed, stored and read again |
 //! | [`output`], [`render`], [`progress`] | stdout, `--output` and stderr |
 //! | [`gate`] | `--fail-below` |
@@ -36,6 +37,7 @@ mod render;
 mod run;
 mod site;
 mod target;
+mod truth;
 
 use std::process::ExitCode;
 

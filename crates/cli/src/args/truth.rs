@@ -1,0 +1,47 @@
+//! Options of `lab truth`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use linerate_core::ceilings::Cause;
+use linerate_core::truth::CAUSES;
+
+#[derive(Debug, Args)]
+pub(crate) struct TruthArgs {
+    /// Seed of the scenarios, 0 to 2^64-1
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) seed: u64,
+    /// Scenarios to draw, 1 to 100,000, the causes in turn
+    #[arg(long, value_name = "N", default_value = "480", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) count: u32,
+    /// Run only those of this cause, such as send_buffer; may be given several times
+    #[arg(long, value_name = "CAUSE", value_parser = cause)]
+    pub(crate) only: Vec<Cause>,
+    /// Run only the scenario of this number, 0 to 99,999; may be given several times
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(0..100_000))]
+    pub(crate) number: Vec<u32>,
+    /// Scenarios at once, 1 to 64; those that need the machine run alone
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) jobs: u32,
+    /// Write each scenario and its record as JSON into DIR
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+    /// Print what would be run, and run nothing
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Print the score as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the score as JSON to FILE, besides what is printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// No progress on stderr
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+fn cause(text: &str) -> Result<Cause, String> {
+    let names = || CAUSES.map(Cause::name).join(", ");
+    let found = CAUSES.into_iter().find(|cause| cause.name() == text);
+    found.ok_or_else(|| format!("it is one of {}", names()))
+}

@@ -1,0 +1,184 @@
+//! `lab truth`: how often the verdict names a cause that is known by construction.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::thread;
+
+use anyhow::{Context, anyhow};
+use linerate_core::record::Record;
+use linerate_core::truth::{Answer, Judgement, Scenario, Score, Trial, draw};
+use linerate_core::units::BitRate;
+use linerate_engine::{Stop, prepare_for_lab, stop_on_signal, try_scenario};
+use linerate_report::json;
+
+use crate::args::TruthArgs;
+use crate::failure::{Failure, printable};
+use crate::files::OutputFile;
+use crate::{output, run};
+
+/// Draws scenarios, runs them, and prints the score.
+///
+/// # Errors
+/// No lab can be had here, a file cannot be written, or it was interrupted; the score of what ran by then is printed.
+pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
+    let scenarios = chosen(args);
+    if args.list {
+        let lines: Vec<String> = scenarios.iter().map(listed).collect();
+        return output::print(&lines.concat());
+    }
+    // Before any thread: the process may have to enter a user namespace.
+    prepare_for_lab().map_err(|error| run::failure_of(error.category(), anyhow!(error)))?;
+    let stop = stop_on_signal()
+        .context("cannot catch signals")
+        .map_err(Failure::unsupported)?;
+    let file = args.output.as_deref().map(OutputFile::open).transpose()?;
+    if let Some(directory) = &args.keep {
+        fs::create_dir_all(directory)
+            .with_context(|| directory.display().to_string())
+            .map_err(Failure::usage)?;
+    }
+    let trials = run_all(args, &scenarios, &stop)?;
+    let missing = scenarios.len() - trials.len();
+    let score = Score::of(args.seed, trials);
+    if let Some(file) = file {
+        file.write(&json::document(&score))?;
+    }
+    output::print(&match args.json {
+        true => json::document(&score),
+        false => score.text(),
+    })?;
+    match missing {
+        0 => Ok(()),
+        _ => Err(Failure::failed(anyhow!(
+            "interrupted: {missing} scenarios did not run"
+        ))),
+    }
+}
+
+fn chosen(args: &TruthArgs) -> Vec<Scenario> {
+    // A number beyond the count is drawn, too: it is the same scenario whatever the count.
+    let count = args
+        .number
+        .iter()
+        .map(|number| number + 1)
+        .fold(args.count, u32::max);
+    let wanted = |scenario: &Scenario| match args.number.is_empty() {
+        true => scenario.number < args.count,
+        false => args.number.contains(&scenario.number),
+    };
+    let of_cause = |s: &Scenario| args.only.is_empty() || args.only.contains(&s.cause);
+    let all = draw(args.seed, count).into_iter();
+    all.filter(wanted).filter(of_cause).collect()
+}
+
+fn listed(scenario: &Scenario) -> String {
+    format!(
+        "{:>5} {:<19} {:>10} {} {:.1} s: {}\n",
+        scenario.number,
+        scenario.cause.name(),
+        rate(scenario.limit_bps),
+        if scenario.is_border {
+            "border"
+        } else {
+            "clear"
+        },
+        scenario.seconds(),
+        scenario.describe
+    )
+}
+
+/// Runs them on `--jobs` threads. Those that need the whole machine run alone.
+fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<Trial>, Failure> {
+    let queue = Mutex::new(scenarios.iter());
+    let machine = RwLock::new(());
+    let work = || {
+        let mut trials = Vec::new();
+        loop {
+            let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(scenario) = next.filter(|_| !stop.is_requested()) else {
+                return Ok(trials);
+            };
+            let (trial, record) = run_beside(&machine, scenario, stop);
+            if stop.is_requested() {
+                return Ok(trials);
+            }
+            if let Some(directory) = &args.keep {
+                keep(directory, scenario, record.as_ref())?;
+            }
+            if !args.quiet {
+                // A lost progress line is no reason to stop.
+                let _ = io::stderr().write_all(progress(&trial).as_bytes());
+            }
+            trials.push(trial);
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..args.jobs).map(|_| scope.spawn(work)).collect();
+        let mut trials = Vec::new();
+        for worker in workers {
+            let done: Result<Vec<Trial>, Failure> = worker
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            trials.extend(done?);
+        }
+        Ok(trials)
+    })
+}
+
+fn run_beside(machine: &RwLock<()>, scenario: &Scenario, stop: &Stop) -> (Trial, Option<Record>) {
+    if scenario.needs_whole_machine() {
+        let _alone = machine.write().unwrap_or_else(PoisonError::into_inner);
+        return try_scenario(scenario, stop);
+    }
+    let _beside = machine.read().unwrap_or_else(PoisonError::into_inner);
+    try_scenario(scenario, stop)
+}
+
+/// `NUMBER-CAUSE.scenario.json` and `NUMBER-CAUSE.json`, which `linerate explain` reads.
+fn keep(directory: &Path, scenario: &Scenario, record: Option<&Record>) -> Result<(), Failure> {
+    let name = format!("{:05}-{}", scenario.number, scenario.cause.name());
+    let write = |suffix: &str, text: String| {
+        let path = directory.join(format!("{name}.{suffix}"));
+        fs::write(&path, text)
+            .with_context(|| path.display().to_string())
+            .map_err(Failure::failed)
+    };
+    write("scenario.json", json::document(scenario))?;
+    record.map_or(Ok(()), |record| write("json", json::document(record)))
+}
+
+fn progress(trial: &Trial) -> String {
+    let judgement = match (trial.judgement, trial.is_border) {
+        (Judgement::Right, false) => "right",
+        (Judgement::Right, true) => "right (border)",
+        (Judgement::Wrong, false) => "WRONG",
+        (Judgement::Wrong, true) => "WRONG (border)",
+        (Judgement::Failed, _) => "FAILED",
+    };
+    let answer = match &trial.answer {
+        Answer::Verdict {
+            cause,
+            throughput_bps,
+        } => format!(
+            "{} {} {judgement}, {:.0} % of {}",
+            cause.name(),
+            rate(*throughput_bps),
+            throughput_bps / trial.limit_bps * 100.0,
+            rate(trial.limit_bps)
+        ),
+        Answer::Failed { reason } => format!("{judgement}: {reason}"),
+    };
+    let line = format!(
+        "{:>5} {:<19} {answer}: {}",
+        trial.number,
+        trial.cause.name(),
+        trial.describe
+    );
+    format!("{}\n", printable(&line))
+}
+
+fn rate(bps: f64) -> String {
+    BitRate(bps as u64).to_string()
+}
