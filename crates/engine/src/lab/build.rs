@@ -179,7 +179,7 @@ fn set<K: AsRef<str>, V: AsRef<str>>(
                         node: node.to_owned(),
                         key,
                         value,
-                        source,
+                        source: Box::new(source),
                         is_own,
                     });
                 }

@@ -45,7 +45,7 @@ pub enum LabError {
         /// What it was to be.
         value: String,
         /// From the kernel.
-        source: SysctlError,
+        source: Box<SysctlError>,
         /// The lab's own setting, and not one of the user's.
         is_own: bool,
     },
