@@ -1,5 +1,11 @@
 //! Labs that stay between commands: made, entered, looked at, taken down, killed; with root and without.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test, and its helpers too"
+)]
+
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
