@@ -112,8 +112,9 @@ impl Seen {
         Self {
             size: mss + options,
             largest: mtu.unwrap_or(f64::from(USUAL_MTU)) - headers,
-            own: figure(|tcp| Some(tcp.advmss_bytes)),
-            told: figure(|tcp| tcp.receiver_advmss_bytes),
+            // Linux takes the options off what it keeps of its offer (tcp_rcv_synsent_state_process).
+            own: figure(|tcp| Some(tcp.advmss_bytes)).map(|mss| mss + options),
+            told: figure(|tcp| tcp.receiver_advmss_bytes).map(|mss| mss + options),
             back: figure(|tcp| tcp.receiver_mss_bytes).map(|mss| mss + options),
             pmtu: figure(|tcp| Some(tcp.pmtu_bytes)),
             receiver_pmtu: figure(|tcp| tcp.receiver_pmtu_bytes),

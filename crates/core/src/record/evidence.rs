@@ -86,10 +86,10 @@ pub struct TcpEvidence {
     pub congestion: Option<String>,
     /// Largest payload of a segment that was negotiated, options taken off, bytes.
     pub mss_bytes: u32,
-    /// MSS that this end advertised, bytes.
+    /// MSS that this end advertised, options taken off, bytes.
     pub advmss_bytes: u32,
-    /// MSS that the receiver's end advertised, bytes; where the sender uses less than either end
-    /// advertised, something on the way lowered it.
+    /// MSS that the receiver's end advertised, options taken off, bytes; where the sender uses less than
+    /// either end advertised, something on the way lowered it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver_advmss_bytes: Option<u32>,
     /// Largest payload of the segments that the receiver's end would send, options taken off, bytes.

@@ -41,7 +41,7 @@ pub(super) fn tcp(throughput_bps: f64) -> Scene {
     let flow = TcpEvidence {
         congestion: Some("cubic".into()),
         mss_bytes: MSS as u32,
-        advmss_bytes: 1460,
+        advmss_bytes: MSS as u32,
         pmtu_bytes: 1500,
         rtt_min_us: Some(20_000),
         rtt_mean_us: 20_300,
