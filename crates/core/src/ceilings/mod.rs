@@ -105,7 +105,8 @@ pub struct Verdict {
     pub evidence: Vec<String>,
     /// What to do, as the command to type; empty where nothing can be done.
     pub remedy: String,
-    /// What that should bring, payload bits per second.
+    /// What that should bring, payload bits per second: the next ceiling that the record shows. A link of
+    /// the path that was never full does not show.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted_bps: Option<f64>,
     /// What would hold the run back then.

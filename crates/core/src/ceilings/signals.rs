@@ -130,6 +130,12 @@ impl View<'_> {
         fraction(1.0 - self.rwnd_share()? - self.sndbuf_share().unwrap_or(0.0))
     }
 
+    /// Share of the measured time in which there was data to send or under way, the mean over the flows.
+    pub(super) fn busy(&self) -> Option<f64> {
+        let time = positive(self.seconds * 1e6)?;
+        fraction(self.mean(|tcp| tcp.busy_us.map(|us| us as f64))? / time)
+    }
+
     fn busy_share(&self, limited: impl Fn(&TcpEvidence) -> Option<u64>) -> Option<f64> {
         let busy = self.sum(|flow| flow.tcp.busy_us.map(|us| us as f64))?;
         fraction(self.sum(|flow| limited(flow.tcp).map(|us| us as f64))? / busy)

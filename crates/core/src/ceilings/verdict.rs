@@ -117,12 +117,17 @@ fn verdict(
 }
 
 /// The lowest ceiling that this one hides. A ceiling at the measured rate would hold it back as well, or
-/// is that rate by identity: neither is what comes next.
+/// is that rate by identity: neither is what comes next. Nor is a queue's delivery rate, which another cause
+/// let through; the other ceilings from the measured rate extrapolate it.
 fn next<'a>(current: &Ceiling, measured_bps: f64, ceilings: &'a [Ceiling]) -> Option<&'a Ceiling> {
     let above = NEXT_ABOVE * measured_bps.max(current.limit_bps);
     ceilings
         .iter()
-        .find(|c| c.cause != current.cause && c.limit_bps >= above)
+        .find(|c| c.cause != current.cause && !is_of_queue(c) && c.limit_bps >= above)
+}
+
+fn is_of_queue(ceiling: &Ceiling) -> bool {
+    ceiling.cause == Cause::PathRate && !ceiling.independent
 }
 
 fn confirmation(ceiling: &Ceiling, measured_bps: f64) -> String {

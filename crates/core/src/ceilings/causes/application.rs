@@ -72,9 +72,10 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     }
     let writer = view.writer()?;
     let app_limited = view.mean(|tcp| tcp.app_limited_share);
-    // Large messages at long intervals are bursts whose samples the network limits: then it must have had all
-    // that was written.
-    let starved = app_limited.is_none_or(|share| share >= USUAL_STATE) || nothing_waits(view);
+    // After a burst of writes the last delivery rates, which are what is sampled, are the network's own; but
+    // then it has had all that was written, and nothing to do for the rest of the time.
+    let idle = view.busy().is_some_and(|share| share < USUAL_STATE);
+    let starved = idle || nothing_waits(view) || app_limited.is_none_or(|s| s >= USUAL_STATE);
     let mut say = vec![format!(
         "the writer slept in send for {} of the time and was idle for {}",
         percent(writer.blocked),
@@ -83,6 +84,12 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     say.extend(app_limited.map(|share| {
         format!(
             "{} of the delivery rates were limited by the application",
+            percent(share)
+        )
+    }));
+    say.extend(busy.filter(|_| idle).map(|share| {
+        format!(
+            "the connection had data for only {} of the time",
             percent(share)
         )
     }));

@@ -8,6 +8,7 @@ use super::super::thresholds::{
     EXACT_TOLERANCE, QUEUE_INFLATION, USUAL_STATE, WINDOW_COUNTED, WINDOW_FULL,
 };
 use super::super::view::{TcpFlow, View};
+use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::record::HostFacts;
 
@@ -19,9 +20,11 @@ pub(super) const RULE: Rule = Rule {
     remedy,
 };
 
-/// While the window does not hold, an autotuned one still grows: its maximum is the limit then.
+/// While the window does not hold, or only because nobody reads, an autotuned one still grows: its maximum
+/// is the limit then.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
-    let holds = is_held(view).unwrap_or(true);
+    let unread = reader_is_late(view).is_some_and(|(late, _)| late);
+    let holds = !unread && is_held(view).unwrap_or(true);
     let window = |flow: &TcpFlow<'_>| {
         let offered = positive(flow.tcp.send_window_bytes? as f64)?;
         if holds || flow.tcp.receive_buffer_locked {

@@ -357,6 +357,41 @@ fn a_busy_thread_is_the_cpus_and_an_idle_one_the_applications() {
 }
 
 #[test]
+fn a_writer_in_bursts_leaves_the_connection_without_data() {
+    // 128 KiB each 210 ms: the delivery rate is the network's whenever it is sampled.
+    let mut scene = slow_writer();
+    scene.flow().app_limited_share = Some(0.0);
+    scene.flow().busy_us = Some(780_000);
+    let verdict = scene.is(Cause::ApplicationSend).verdict;
+    let says = "the connection had data for only 20 % of the time";
+    assert!(verdict.evidence.iter().any(|line| line == says));
+    scene.flow().busy_us = Some(2_400_000);
+    scene.is(Cause::Unexplained);
+}
+
+#[test]
+fn what_a_slow_reader_leaves_is_not_what_comes_next() {
+    // It keeps the window small, and what is delivered in it makes a short queue.
+    let mut scene = slow_reader();
+    scene.throughput_bps = 5e6;
+    let flow = scene.flow();
+    flow.send_window_bytes = Some(20_480);
+    (flow.cwnd_bytes, flow.unacked_bytes) = (20_480, 20_272);
+    (flow.rtt_mean_us, flow.rtt_var_us) = (30_000, 2_000);
+    flow.rwnd_limited_us = Some(1_990_000);
+    flow.delivery_rate_max_bps = Some(5_700_000);
+    let explained = scene.is(Cause::ApplicationReceive);
+    assert!(limit(&explained, Cause::PathRate) < 6e6);
+    assert!(limit(&explained, Cause::ReceiveWindow) > 1e9);
+    scene.stream().read_rate_bps = Some(crate::units::BitRate(5_000_000));
+    let verdict = scene.is(Cause::ApplicationReceive).verdict;
+    assert!(verdict.predicted_bps.is_some_and(|bps| bps > 1e9));
+    assert_ne!(verdict.next_cause, Some(Cause::PathRate));
+    scene.flow().rwnd_limited_us = Some(3_960_000);
+    assert!(limit(&scene.explain(), Cause::ReceiveWindow) > 1e9);
+}
+
+#[test]
 fn a_backlog_or_a_closed_window_shows_a_late_reader() {
     let mut scene = slow_reader();
     scene.flow().rwnd_limited_us = Some(1_000_000);
