@@ -74,7 +74,8 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     let app_limited = view.mean(|tcp| tcp.app_limited_share);
     // After a burst of writes the last delivery rates, which are what is sampled, are the network's own; but
     // then it has had all that was written, and nothing to do for the rest of the time.
-    let idle = view.busy().is_some_and(|share| share < USUAL_STATE);
+    let busy = view.busy();
+    let idle = busy.is_some_and(|share| share < USUAL_STATE);
     let starved = idle || nothing_waits(view) || app_limited.is_none_or(|s| s >= USUAL_STATE);
     let mut say = vec![format!(
         "the writer slept in send for {} of the time and was idle for {}",
