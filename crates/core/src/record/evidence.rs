@@ -123,6 +123,10 @@ pub struct TcpEvidence {
     pub retransmitted_bytes: Option<u64>,
     /// Times that the congestion window was cut while sampled: sample intervals with new retransmissions.
     pub loss_events: u64,
+    /// How much the windows at which losses came differ: standard deviation over mean of the slow-start
+    /// thresholds that they set. Absent where fewer than four were seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_window_variation: Option<f64>,
     /// Readings of the sender in the measured time: what `loss_events` is counted over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,

@@ -194,6 +194,7 @@ impl TcpProbe {
         evidence.rtt_mean_us = u32::try_from(rtts / count as u64).unwrap_or(u32::MAX);
         evidence.rtt_p95_us = self.rtt_p95();
         evidence.send_window_full_share = self.window_full_share();
+        evidence.loss_window_variation = self.loss_window_variation(begin_threshold(self.begin));
         evidence.cwnd_bytes = of(|i| u64::from(i.snd_cwnd) * u64::from(i.snd_mss)).unwrap_or(0);
         evidence.unacked_bytes = of(|i| u64::from(i.unacked) * u64::from(i.snd_mss)).unwrap_or(0);
         evidence.notsent_bytes = end
@@ -213,6 +214,23 @@ impl TcpProbe {
         rtts.sort_unstable();
         rtts.get((rtts.len() * 19).div_ceil(20).checked_sub(1)?)
             .copied()
+    }
+
+    /// Of the thresholds that had changed from one reading to the next.
+    fn loss_window_variation(&self, begin: u32) -> Option<f64> {
+        let mut last = begin;
+        let mut thresholds = Vec::new();
+        for reading in &self.readings {
+            let threshold = reading.info.snd_ssthresh;
+            if threshold != last && threshold < i32::MAX as u32 {
+                thresholds.push(f64::from(threshold));
+            }
+            last = threshold;
+        }
+        let n = thresholds.len() as f64;
+        let mean = thresholds.iter().sum::<f64>() / n;
+        let square = thresholds.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        (thresholds.len() >= FEWEST_THRESHOLDS).then(|| square.sqrt() / mean)
     }
 
     /// A window is full when not one more segment fits.
@@ -272,6 +290,14 @@ impl TcpProbe {
             .collect()
     }
 }
+
+/// The threshold of slow start as the measured time began.
+fn begin_threshold(begin: Option<TcpInfo>) -> u32 {
+    begin.map_or(u32::MAX, |info| info.snd_ssthresh)
+}
+
+/// A deviation of fewer says nothing.
+const FEWEST_THRESHOLDS: usize = 4;
 
 /// The lower median: an observed value.
 fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
