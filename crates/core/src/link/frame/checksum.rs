@@ -1,6 +1,6 @@
 //! The Internet checksum (RFC 1071): computed, completed, updated (RFC 1624).
 
-use super::layout::{Layout, Offload, layout};
+use super::layout::{Gso, Layout, Offload, layout};
 use super::{TCP, UDP, read_u16, write_u16};
 use crate::plan::Family;
 
@@ -66,13 +66,17 @@ pub(super) fn place(layout: &Layout) -> Option<usize> {
 }
 
 /// Writes the checksum of TCP or UDP anew, over all of the packet. A UDP checksum of zero is written as its
-/// other zero, since none means that there is none.
+/// other zero, since zero means that there is none (RFC 768); a packet that has none gets none.
 pub(super) fn write_transport(frame: &mut [u8], layout: &Layout) {
     let (Some(transport), Some(place)) = (layout.transport, place(layout)) else {
         return;
     };
     let end = layout.end();
     if end > frame.len() || place + 2 > end {
+        return;
+    }
+    let has_none = layout.family == Family::Ipv4 && layout.protocol == UDP;
+    if has_none && read_u16(frame, place) == Some(0) {
         return;
     }
     write_u16(frame, place, 0);
@@ -89,9 +93,10 @@ fn or_other_zero(sum: u16, protocol: u8) -> u16 {
 }
 
 /// Completes a checksum that was left to the device: the field holds the sum of the pseudo header, and the rest
-/// is added. Nothing where nothing was left.
+/// is added. Nothing where nothing was left, and nothing where it cannot be done: to what is no IP packet, to a
+/// frame that is yet to be cut, or if the offload points past the packet; `needs_checksum` then stays.
 pub fn complete_checksum(frame: &mut [u8], offload: &mut Offload) {
-    if !std::mem::take(&mut offload.needs_checksum) {
+    if !offload.needs_checksum || offload.gso != Gso::None {
         return;
     }
     let start = usize::from(offload.checksum_start);
@@ -103,6 +108,7 @@ pub fn complete_checksum(frame: &mut [u8], offload: &mut Offload) {
     }
     let sum = checksum(&frame[start..end]);
     write_u16(frame, place, or_other_zero(sum, layout.protocol));
+    offload.needs_checksum = false;
 }
 
 /// Corrects the checksum at `place` for a 16-bit word that changed: HC' = ~(~HC + ~m + m'), RFC 1624.

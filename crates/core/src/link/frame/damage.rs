@@ -30,14 +30,18 @@ pub fn mark_ce(frame: &mut [u8]) -> bool {
 /// Flips one bit.
 ///
 /// On the wire any bit from the IP header on may flip, after the checksums were completed, and they can tell. In
-/// the host a bit of the payload of TCP or UDP flips (the bit is taken modulo the payload's length; headers in a
-/// host are not what a checksum protects), and the checksums are made right again, so that nothing can tell. A
-/// packet without such a payload stays as it is.
+/// the host a bit of the payload of TCP or UDP flips, and the checksums are made right again, so that nothing can
+/// tell. A bit of the headers stands for one of the payload there, modulo its length: a wrong address or port would
+/// be noticed without a checksum. A packet without such a payload, or a fragment, stays as it is. A bit past the
+/// packet's end counts modulo its length.
 pub fn corrupt(frame: &mut [u8], offload: &mut Offload, corruption: Corruption) {
     checksum::complete_checksum(frame, offload);
     let Some(layout) = layout(frame) else { return };
     match corruption.place {
-        CorruptionPlace::Wire => flip(frame, layout.ip, layout.ip_bytes as usize, corruption.bit),
+        CorruptionPlace::Wire => {
+            let byte = (corruption.bit / 8).checked_rem(layout.ip_bytes);
+            flip(frame, layout.ip + byte.unwrap_or(0) as usize, corruption.bit);
+        }
         CorruptionPlace::Host => corrupt_payload(frame, &layout, corruption.bit),
     }
 }
@@ -46,17 +50,20 @@ fn corrupt_payload(frame: &mut [u8], layout: &Layout, bit: u32) {
     let Some(payload) = layout.payload(frame) else {
         return;
     };
-    let length = layout.end().saturating_sub(payload);
-    if length > 0 {
-        flip(frame, payload, length, bit);
+    let headers = payload - layout.ip;
+    let length = layout.end() - payload;
+    let byte = (bit / 8) as usize;
+    // What lies in the payload stays where it is.
+    let byte = byte.checked_sub(headers).unwrap_or(byte);
+    if let Some(byte) = byte.checked_rem(length) {
+        flip(frame, payload + byte, bit);
         checksum::write_transport(frame, layout);
     }
 }
 
-/// Flips a bit of the `length` bytes from `start` on, counted from the most significant one of the first byte.
-fn flip(frame: &mut [u8], start: usize, length: usize, bit: u32) {
-    let index = (bit as usize / 8).checked_rem(length).unwrap_or(0);
-    if let Some(byte) = frame.get_mut(start + index) {
+/// Flips the bit of the byte at `at` that `bit` counts from the most significant one.
+fn flip(frame: &mut [u8], at: usize, bit: u32) {
+    if let Some(byte) = frame.get_mut(at) {
         *byte ^= 0x80 >> (bit % 8);
     }
 }

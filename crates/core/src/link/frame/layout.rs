@@ -44,9 +44,10 @@ pub struct Layout {
     pub family: Family,
     /// Where the IP header begins.
     pub ip: usize,
-    /// Where the transport header begins; `None` in a fragment, and behind IPv6 headers that are not known.
+    /// Where the header of `protocol` begins, which may lie past the end of a short packet; `None` in a fragment,
+    /// and behind IPv6 headers that are cut off.
     pub transport: Option<usize>,
-    /// Protocol of the transport, as IANA numbers it.
+    /// The transport's protocol, or else that of the first IPv6 header that is not known, as IANA numbers it.
     pub protocol: u8,
     /// The ECN codepoint.
     pub ecn: Ecn,
@@ -66,7 +67,7 @@ pub fn layout(frame: &[u8]) -> Option<Layout> {
 fn ipv4(frame: &[u8]) -> Option<Layout> {
     let ip = frame.get(ETHERNET..)?;
     let header = usize::from(ip[0] & 15) * 4;
-    let total = usize::from(read_u16(ip, 2)?);
+    let total = length(read_u16(ip, 2)?, ip.len());
     if header < 20 || ip.len() < header || total < header {
         return None;
     }
@@ -77,7 +78,6 @@ fn ipv4(frame: &[u8]) -> Option<Layout> {
         transport: (!is_fragment).then_some(ETHERNET + header),
         protocol: ip[9],
         ecn: ecn(ip[1]),
-        // Frames longer than 65,535 bytes say zero or less than they are; what lies there counts.
         ip_bytes: u32::try_from(total.min(ip.len())).ok()?,
     })
 }
@@ -87,7 +87,7 @@ fn ipv6(frame: &[u8]) -> Option<Layout> {
     if ip.len() < 40 {
         return None;
     }
-    let payload = usize::from(read_u16(ip, 4)?);
+    let payload = length(read_u16(ip, 4)?, ip.len() - 40);
     let (protocol, transport) = walk(ip);
     Some(Layout {
         family: Family::Ipv6,
@@ -97,6 +97,15 @@ fn ipv6(frame: &[u8]) -> Option<Layout> {
         ecn: ecn(ip[1] >> 4),
         ip_bytes: u32::try_from((40 + payload).min(ip.len())).ok()?,
     })
+}
+
+/// A length as its field says it. Frames of segmentation offload that are too long for the field say zero there
+/// (the kernel's "BIG TCP"): what lies there counts.
+fn length(field: u16, there: usize) -> usize {
+    match usize::from(field) {
+        0 if there > usize::from(u16::MAX) => there,
+        length => length,
+    }
 }
 
 /// Past hop-by-hop (0), routing (43) and destination options (60); a fragment header (44) ends the walk.

@@ -20,7 +20,7 @@ pub use checksum::complete_checksum;
 pub use damage::{corrupt, mark_ce};
 pub use layout::{Gso, Layout, Offload, layout};
 pub use router::{RouterAddresses, fragments, too_big};
-pub use segment::Cutter;
+pub use segment::{Cutter, segment_count};
 
 /// Length of an Ethernet header, bytes.
 const ETHERNET: usize = 14;

@@ -28,7 +28,8 @@ pub struct RouterAddresses {
 
 /// The answer to a packet larger than `mtu`, as a frame for its sender: ICMP's Fragmentation Needed (RFC 1191) where
 /// the packet must not be fragmented, or ICMPv6's Packet Too Big (RFC 4443). `None` where a router has to be silent:
-/// to ICMP errors, to multicast, to fragments but the first, and where it may fragment.
+/// to ICMP errors, to multicast, to IPv4 fragments but the first (RFC 1812, 4.3.2.7), and where it may fragment.
+/// The packet is quoted as it lies there, also where its checksum was left to the device.
 pub fn too_big(frame: &[u8], router: &RouterAddresses, mtu: u32) -> Option<Vec<u8>> {
     let layout = layout(frame)?;
     let packet = frame.get(layout.ip..layout.end())?;
@@ -53,7 +54,8 @@ fn is_icmp_error(packet: &[u8], layout: &Layout) -> bool {
     match layout.protocol {
         // All but the questions and answers of RFC 792.
         ICMP => matches!(kind, 3 | 4 | 5 | 11 | 12),
-        ICMPV6 => *kind < 128,
+        // Nor to redirects (RFC 4443, 2.4 e).
+        ICMPV6 => *kind < 128 || *kind == 137,
         _ => false,
     }
 }
@@ -109,7 +111,8 @@ fn answer_v6(answer: &mut Vec<u8>, packet: &[u8], router: Ipv6Addr, mtu: u32) ->
 }
 
 /// Cuts an IPv4 packet that may be fragmented (RFC 791, 2.3) to fragments of at most `mtu` bytes, and gives each to
-/// `each` as a frame. Its checksum must be complete. Nothing where a router may not fragment.
+/// `each` as a frame. Its checksum must be complete. Nothing where a router may not fragment, and nothing behind the
+/// offset that its field can hold.
 pub fn fragments(frame: &[u8], mtu: u32, mut each: impl FnMut(&[u8])) {
     let Some(layout) = layout(frame).filter(|layout| layout.family == Family::Ipv4) else {
         return;
@@ -127,8 +130,14 @@ pub fn fragments(frame: &[u8], mtu: u32, mut each: impl FnMut(&[u8])) {
         let is_last = header + number * room + piece.len() == end;
         fragment.clear();
         fragment.extend_from_slice(&frame[..header]);
+        if number > 0 {
+            blank_options(&mut fragment[layout.ip + 20..]);
+        }
         fragment.extend_from_slice(piece);
-        let offset = (flags & OFFSET).saturating_add((number * room / 8) as u16);
+        let offset = usize::from(flags & OFFSET) + number * room / 8;
+        let Some(offset) = u16::try_from(offset).ok().filter(|units| *units <= OFFSET) else {
+            return;
+        };
         let more = if is_last {
             flags & MORE_FRAGMENTS
         } else {
@@ -136,8 +145,30 @@ pub fn fragments(frame: &[u8], mtu: u32, mut each: impl FnMut(&[u8])) {
         };
         let length = u16::try_from(fragment.len() - layout.ip).unwrap_or(u16::MAX);
         write_u16(&mut fragment, layout.ip + 2, length);
-        write_u16(&mut fragment, layout.ip + 6, more | (offset & OFFSET));
+        write_u16(&mut fragment, layout.ip + 6, more | offset);
         checksum::write_ip(&mut fragment, &layout);
         each(&fragment);
+    }
+}
+
+/// Options that are not to be copied are in the first fragment alone (RFC 791, 3.1); as the kernel does, others
+/// have no-operations in their place.
+fn blank_options(options: &mut [u8]) {
+    const END: u8 = 0;
+    const NO_OPERATION: u8 = 1;
+    const COPIED: u8 = 0x80;
+    let mut at = 0;
+    while let Some(&kind) = options.get(at) {
+        let length = match (kind, options.get(at + 1)) {
+            (END, _) => return,
+            (NO_OPERATION, _) => 1,
+            (_, Some(length)) => usize::from(*length).max(2),
+            (_, None) => return,
+        };
+        let end = (at + length).min(options.len());
+        if kind & COPIED == 0 {
+            options[at..end].fill(NO_OPERATION);
+        }
+        at = end;
     }
 }

@@ -10,7 +10,16 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
+/// How many segments a [`Cutter`] makes of a frame, without cutting it; 1 where it stays whole.
+pub fn segment_count(frame: &[u8], offload: Offload) -> u32 {
+    let count = Cut::of(frame, offload).map_or(1, |cut| (cut.end - cut.payload).div_ceil(cut.size));
+    u32::try_from(count.max(1)).unwrap_or(u32::MAX)
+}
+
 /// Cuts one frame, segment by segment. A frame that is not to be cut, or cannot be, comes out as it is.
+///
+/// Each segment has its own lengths, IPv4 identification, sequence number, flags and checksums. Where the checksum
+/// was left to the device it still is, for each segment; else it is computed.
 #[derive(Debug)]
 pub struct Cutter<'a> {
     frame: &'a [u8],
@@ -79,17 +88,11 @@ impl Cut {
         };
         let layout = layout(frame)?;
         let payload = layout.payload(frame)?;
-        // An IPv4 or IPv6 length of 16 bits cannot tell of a larger frame: all that is there is its own.
-        let end = if frame.len() > usize::from(u16::MAX) {
-            frame.len()
-        } else {
-            layout.end().min(frame.len())
-        };
         let size = usize::from(offload.gso_bytes);
-        (layout.protocol == protocol && size > 0 && payload + size < end).then_some(Self {
+        (layout.protocol == protocol && size > 0).then_some(Self {
             layout,
             payload,
-            end,
+            end: layout.end(),
             size,
         })
     }
