@@ -43,6 +43,7 @@ fn all_keys_are_read() {
     );
     let expected = LinkSpec {
         rate_bps: Some(6_000_000),
+        trace: None,
         burst_bytes: Some(10_240),
         policer_bps: None,
         delay: Nanos::from_millis(20),
@@ -110,6 +111,15 @@ fn the_default_queue_is_a_bandwidth_delay_product_and_at_least_100_packets() {
 }
 
 #[test]
+fn a_recorded_rate_is_a_line_whose_queue_is_100_packets_unless_told_otherwise() {
+    let path = path("up.trace=lte/up.txt,down.rate=1gbit,rtt=100ms,aqm=codel,overhead=24");
+    assert_eq!(path.up.trace.as_deref(), Some("lte/up.txt"));
+    assert_eq!((path.up.rate_bps, &path.down.trace), (None, &None));
+    assert_eq!(path.up.queue, QueueLimit::Packets(100));
+    assert!(!path.up.treats_packets_alike() && !path.up.changes_nothing());
+}
+
+#[test]
 fn a_packet_is_held_back_by_the_delay_unless_told_otherwise() {
     let hold_back = |text| path(text).up.reorder.map(|reorder| reorder.hold_back);
     assert_eq!(
@@ -154,7 +164,11 @@ fn what_is_wrong_is_said_with_its_place() {
         "policer=1mbit,burst=1000",
         "up.rate=1mbit,overhead=4",
         "rate=1mbit,framing=atm",
-        "hops=31",
+        "hops=61",
+        "trace=",
+        "trace=a(b.txt",
+        "rate=1mbit,trace=cell.txt",
+        "rate=1mbit,down.trace=cell.txt",
         "reorder=1%:0ms",
     ];
     let report: String = wrong
@@ -176,6 +190,8 @@ fn a_path_is_written_with_what_it_resolved_to() {
         "rate=16mbit,up.rate=1mbit,rtt=40ms,hops=2",
         "up.delay=5ms,down.loss=every(9)",
         "aqm=codel,up.aqm=fifo,rate=1.5mbit",
+        "trace=cell.txt,rtt=30ms",
+        "up.rate=1mbit,down.trace=/a b/c=d.txt,down.queue=64KiB",
     ]
     .iter()
     .map(|text| path(text).to_string())
@@ -224,14 +240,13 @@ fn valid_text() -> impl Strategy<Value = String> {
             .prop_map(|(up, down)| format!("up.delay={up}ns,delay={down}ns")),
     ];
     let scoped = (select(vec!["", "up.", "down."]), entry());
-    (
-        1_000u64..1_000_000_000_000,
-        delay,
-        0u32..31,
-        prop::collection::vec(scoped, 0..20),
-    )
-        .prop_map(|(rate, delay, hops, entries)| {
-            let mut text = format!("rate={rate},{delay},hops={hops}");
+    let rate = prop_oneof![
+        (1_000u64..1_000_000_000_000).prop_map(|bps| format!("rate={bps}")),
+        "trace=[a-zµ./][a-z =./-]{0,20}[a-z]",
+    ];
+    (rate, delay, 0u32..61, prop::collection::vec(scoped, 0..20)).prop_map(
+        |(rate, delay, hops, entries)| {
+            let mut text = format!("{rate},{delay},hops={hops}");
             let mut given = Vec::new();
             for (scope, entry) in entries {
                 let key = format!(
@@ -244,7 +259,8 @@ fn valid_text() -> impl Strategy<Value = String> {
                 }
             }
             text
-        })
+        },
+    )
 }
 
 proptest! {

@@ -48,6 +48,15 @@ pub(super) const KEYS: &[Key] = &[
         range: "1kbit to 1tbit",
     },
     Key {
+        name: "trace",
+        set: Setter::Link(|link, text| {
+            link.trace = Some(file(text)?);
+            Ok(())
+        }),
+        example: "a file without commas and parentheses in its name, such as cell.txt",
+        range: "up to 4096 bytes",
+    },
+    Key {
         name: "rtt",
         set: Setter::Path(|path, text| {
             path.rtt = time(text, MAX_RTT)?;
@@ -177,11 +186,11 @@ pub(super) const KEYS: &[Key] = &[
     Key {
         name: "hops",
         set: Setter::Path(|path, text| {
-            path.hops = number(text, 0, 30)?;
+            path.hops = number(text, 0, 60)?;
             Ok(())
         }),
         example: "a number of routers, such as 3",
-        range: "0 to 30",
+        range: "0 to 60",
     },
 ];
 
@@ -190,6 +199,11 @@ pub(super) type Contradiction = (&'static str, fn(&LinkSpec) -> bool, &'static s
 
 /// What is refused, the first that applies.
 pub(super) const CONTRADICTIONS: &[Contradiction] = &[
+    (
+        "trace",
+        |link| link.rate_bps.is_some(),
+        "`rate` says how fast the line is already; for one direction there is `up.rate`",
+    ),
     (
         "jitter",
         |link| {
@@ -201,13 +215,13 @@ pub(super) const CONTRADICTIONS: &[Contradiction] = &[
     ),
     (
         "queue",
-        |link| link.rate_bps.is_none(),
-        "without `rate` nothing waits",
+        |link| !link.has_line(),
+        "without `rate` or `trace` nothing waits",
     ),
     (
         "aqm",
-        |link| link.rate_bps.is_none(),
-        "without `rate` nothing waits",
+        |link| !link.has_line(),
+        "without `rate` or `trace` nothing waits",
     ),
     (
         "queue",
@@ -216,8 +230,8 @@ pub(super) const CONTRADICTIONS: &[Contradiction] = &[
     ),
     (
         "burst",
-        |link| link.rate_bps.is_none() && link.policer_bps.is_none(),
-        "it is the bucket of a `policer` or of a `rate`",
+        |link| !link.has_line() && link.policer_bps.is_none(),
+        "it is the bucket of a `policer`, a `rate` or a `trace`",
     ),
     (
         "burst",
@@ -229,13 +243,13 @@ pub(super) const CONTRADICTIONS: &[Contradiction] = &[
     ),
     (
         "framing",
-        |link| link.rate_bps.is_none() && link.policer_bps.is_none(),
-        "without `rate` or `policer` nothing is counted",
+        |link| !link.has_line() && link.policer_bps.is_none(),
+        "without `rate`, `trace` or `policer` nothing is counted",
     ),
     (
         "overhead",
-        |link| link.rate_bps.is_none() && link.policer_bps.is_none(),
-        "without `rate` or `policer` nothing is counted",
+        |link| !link.has_line() && link.policer_bps.is_none(),
+        "without `rate`, `trace` or `policer` nothing is counted",
     ),
 ];
 
@@ -265,6 +279,16 @@ fn percent(text: &str) -> Result<f64, Refusal> {
 
 fn number(text: &str, least: u32, most: u32) -> Result<u32, Refusal> {
     within(read(text.parse().ok())?, least, most)
+}
+
+/// A file, as written. It is not looked at here, and must not look like the rest of a path's text.
+fn file(text: &str) -> Result<String, Refusal> {
+    let is_odd = |c: char| c.is_control() || matches!(c, ',' | '(' | ')');
+    if text.is_empty() || text.contains(is_odd) {
+        return Err(Refusal::Malformed);
+    }
+    within(text.len(), 1, MAX_FILE)?;
+    Ok(text.to_owned())
 }
 
 /// The arguments of `name(…)`.
@@ -397,5 +421,7 @@ fn is_less_than_a_packet(link: &LinkSpec, bytes: u64) -> bool {
     bytes < u64::from(link.full_packet_wire_bytes())
 }
 
+/// Linux takes no longer paths of files (PATH_MAX).
+const MAX_FILE: usize = 4096;
 /// Longer than any path on Earth, buffers included.
 const MAX_RTT: Nanos = Nanos::from_millis(100_000);

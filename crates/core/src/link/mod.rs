@@ -53,6 +53,7 @@ mod quantity;
 mod queue;
 mod rate;
 mod spec;
+mod trace;
 
 pub use packet::{
     Admission, Corruption, CorruptionPlace, Counters, Delivery, DropCause, DropCounts, Ecn, Fate,
@@ -64,6 +65,7 @@ pub use rate::{RateTrace, RateTraceError};
 pub use spec::{
     Aqm, Corrupt, Distribution, Framing, Jitter, LinkSpec, Loss, Mtu, PathSpec, QueueLimit, Reorder,
 };
+pub use trace::{TraceError, TraceProblem};
 
 use std::collections::VecDeque;
 
@@ -103,12 +105,15 @@ pub struct Link {
 
 impl Link {
     /// A link at rest. The same spec, seed and arrivals give the same fates on every machine.
+    ///
+    /// The file that [`LinkSpec::trace`] names is the caller's to read, for [`Link::with_rate_trace`]; here such a
+    /// link has no rate.
     pub fn new(spec: &LinkSpec, seed: u64) -> Self {
         let rate = spec.rate_bps.map(RateTrace::constant);
         Self::with_line(spec, rate, seed)
     }
 
-    /// As [`Link::new`], with a recorded rate in place of the spec's.
+    /// As [`Link::new`], with a recorded rate ([`RateTrace::parse`]) in place of the spec's.
     pub fn with_rate_trace(spec: &LinkSpec, trace: RateTrace, seed: u64) -> Self {
         Self::with_line(spec, Some(trace), seed)
     }

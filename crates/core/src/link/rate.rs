@@ -44,11 +44,6 @@ pub enum RateTraceError {
 }
 
 impl RateTrace {
-    /// stub
-    pub fn parse(_: &str) -> Result<Self, RateTraceError> {
-        Err(RateTraceError::NoStart)
-    }
-
     /// `steps` are (begin, bits/s), the first at zero; after `period` the trace starts again. A rate of 0 is an
     /// outage.
     ///

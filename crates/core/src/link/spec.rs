@@ -10,6 +10,9 @@ use super::quantity;
 pub struct LinkSpec {
     /// Rate of the line, bits/s of its framing; 0 counts as 1.
     pub rate_bps: Option<u64>,
+    /// File with a recorded rate, in place of `rate_bps`: its path as written, without commas and parentheses. The
+    /// caller reads it, for [`RateTrace::parse`](super::RateTrace::parse).
+    pub trace: Option<String>,
     /// Bytes of the framing that the policer, or else the line, lets pass at once.
     pub burst_bytes: Option<u64>,
     /// Rate above which packets are dropped and not queued, bits/s of the framing.
@@ -32,8 +35,6 @@ pub struct LinkSpec {
     pub corrupt: Option<Corrupt>,
     /// The largest packet; `None`: any.
     pub mtu: Option<Mtu>,
-    /// trace
-    pub trace: Option<String>,
     /// What the wire adds to a packet.
     pub framing: Framing,
     /// Bytes that the wire adds to each packet on top of the framing.
@@ -163,9 +164,10 @@ pub enum Framing {
 /// | key | value | meaning |
 /// |---|---|---|
 /// | `rate` | `100mbit` | rate of the line, 1 kbit/s to 1 Tbit/s; without it nothing waits |
+/// | `trace` | `cell.txt` | file with a recorded rate, in place of `rate`: see [`RateTrace::parse`](super::RateTrace::parse) |
 /// | `rtt` | `29ms` | both delays together, half to each direction, up to 100 s |
 /// | `delay` | `14.5ms` | one-way delay, in place of `rtt` |
-/// | `queue` | `100p`, `64KiB` | what may wait; default: rate × rtt, at least 100 full packets |
+/// | `queue` | `100p`, `64KiB` | what may wait; default: rate × rtt, at least 100 full packets; 100 packets with `trace` |
 /// | `aqm` | `fifo`, `codel`, `codel:ecn` | how the queue is managed; `:ecn` marks ECN-capable packets |
 /// | `loss` | `0.1%`, `ge(p,r)`, `ge(p,r,1-h,1-k)`, `every(100)` | at random, Gilbert–Elliott (in percent), every nth |
 /// | `jitter` | `2ms`, `normal(2ms)` | variation of the delay: uniform ±2 ms, or normal with that deviation |
@@ -175,9 +177,9 @@ pub enum Framing {
 /// | `mtu` | `1500`, `1400:blackhole` | largest packet, 68 to 65535; `:blackhole`: no answer to larger ones |
 /// | `policer` | `50mbit` | rate above which packets are dropped |
 /// | `burst` | `64KiB` | bucket of the policer, or else of the line; default: 10 ms of the policer, none of the line |
-/// | `framing` | `ethernet`, `aal5` | what `rate` counts |
+/// | `framing` | `ethernet`, `aal5` | what `rate` and `trace` count |
 /// | `overhead` | `24` | bytes more for each packet, up to 256 |
-/// | `hops` | `3` | routers on the path, up to 30 |
+/// | `hops` | `3` | routers on the path, up to 60 |
 ///
 /// `up.` or `down.` before a key gives it to one direction, whatever is said for both. `rtt` and `hops` are the
 /// whole path's.
@@ -195,6 +197,7 @@ impl Default for LinkSpec {
     fn default() -> Self {
         Self {
             rate_bps: None,
+            trace: None,
             burst_bytes: None,
             policer_bps: None,
             delay: Nanos::ZERO,
@@ -206,7 +209,6 @@ impl Default for LinkSpec {
             duplicate_percent: 0.0,
             corrupt: None,
             mtu: None,
-            trace: None,
             framing: Framing::default(),
             overhead_bytes: 0,
         }
@@ -247,7 +249,7 @@ impl LinkSpec {
     /// All packets that arrive together leave together and in their order: a frame of segmentation offload
     /// need not be cut into its segments.
     pub fn treats_packets_alike(&self) -> bool {
-        let varied = self.rate_bps.is_some()
+        let varied = self.has_line()
             || self.policer_bps.is_some()
             || self.loss.is_some()
             || self.jitter.is_some()
@@ -255,6 +257,11 @@ impl LinkSpec {
             || self.corrupt.is_some()
             || self.duplicate_percent > 0.0;
         !varied && self.mtu.is_none()
+    }
+
+    /// Packets wait for each other: there is a rate, told or recorded.
+    pub(super) fn has_line(&self) -> bool {
+        self.rate_bps.is_some() || self.trace.is_some()
     }
 
     /// What a packet of `ip_bytes` takes on the wire, bytes.
@@ -272,7 +279,8 @@ impl LinkSpec {
     }
 
     /// What a path of `rtt` lets wait unless told otherwise: a bandwidth-delay product, so that one Reno flow can
-    /// fill the line (Villamizar and Song 1994), and at least 100 full packets.
+    /// fill the line (Villamizar and Song 1994), and at least 100 full packets. A recorded rate is not known here:
+    /// 100 packets.
     pub(super) fn default_queue(&self, rtt: Nanos) -> QueueLimit {
         let Some(rate_bps) = self.rate_bps else {
             return QueueLimit::Packets(DEFAULT_QUEUE_PACKETS);
@@ -304,11 +312,12 @@ impl LinkSpec {
         let percent = |share| format!("{share}%");
         let entries = [
             ("rate", self.rate_bps.map(rate)),
+            ("trace", self.trace.clone()),
             ("policer", self.policer_bps.map(rate)),
             ("burst", self.burst_bytes.map(size)),
             ("jitter", self.jitter.map(|jitter| jitter.to_string())),
             ("reorder", self.reorder.map(|reorder| reorder.to_string())),
-            ("queue", self.rate_bps.map(|_| self.queue.to_string())),
+            ("queue", self.has_line().then(|| self.queue.to_string())),
             ("aqm", self.aqm.written().map(str::to_owned)),
             ("loss", self.loss.map(|loss| loss.to_string())),
             (

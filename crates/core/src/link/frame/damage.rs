@@ -40,7 +40,11 @@ pub fn corrupt(frame: &mut [u8], offload: &mut Offload, corruption: Corruption) 
     match corruption.place {
         CorruptionPlace::Wire => {
             let byte = (corruption.bit / 8).checked_rem(layout.ip_bytes);
-            flip(frame, layout.ip + byte.unwrap_or(0) as usize, corruption.bit);
+            flip(
+                frame,
+                layout.ip + byte.unwrap_or(0) as usize,
+                corruption.bit,
+            );
         }
         CorruptionPlace::Host => corrupt_payload(frame, &layout, corruption.bit),
     }
