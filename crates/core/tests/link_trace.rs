@@ -8,7 +8,7 @@ fn trace(steps: &[(u64, u64)], period_ms: u64) -> RateTrace {
         .iter()
         .map(|(ms, rate)| (Nanos::from_millis(*ms), *rate))
         .collect();
-    RateTrace::new(&steps, Nanos::from_millis(period_ms)).unwrap()
+    RateTrace::new(&steps, Nanos::from_millis(period_ms)).expect("valid steps")
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
+use linerate_core::link::frame::{self, Cutter, Gso, Offload, RouterAddresses};
+use linerate_core::link::{Corruption, CorruptionPlace};
 use linerate_core::plan::{
     Direction, Extent, Family, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest,
     Test, Traffic,
@@ -23,7 +25,7 @@ use linerate_core::wire::{
 pub(crate) type Target = fn(&[u8]);
 
 /// Every target, by the name of its seeds' directory and of its fuzz target.
-pub(crate) const TARGETS: [(&str, Target); 9] = [
+pub(crate) const TARGETS: [(&str, Target); 10] = [
     ("hello", hello),
     ("frames", frames),
     ("client_message", client_message),
@@ -33,6 +35,7 @@ pub(crate) const TARGETS: [(&str, Target); 9] = [
     ("datagram", datagram),
     ("units", units),
     ("session", session),
+    ("frame", frame),
 ];
 
 /// A hello that can be read says the same when it is written and read again.
@@ -228,6 +231,56 @@ pub(crate) fn session(bytes: &[u8]) {
     }
 }
 
+/// Whatever a packet socket gives: segments are as many as counted and never longer than the frame, an answer is
+/// never answered, fragments fit. The first bytes are the offload and numbers, as [`OFFLOAD_BYTES`] says.
+pub(crate) fn frame(bytes: &[u8]) {
+    let Some((head, bytes)) = bytes.split_first_chunk::<OFFLOAD_BYTES>() else {
+        return;
+    };
+    let number = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let offload = Offload {
+        needs_checksum: head[0] & 1 != 0,
+        ecn: head[0] & 2 != 0,
+        gso: [Gso::None, Gso::Tcp4, Gso::Tcp6, Gso::Udp][usize::from(head[1] % 4)],
+        header_bytes: 0,
+        gso_bytes: number(2),
+        checksum_start: number(4),
+        checksum_offset: number(6),
+    };
+    let mtu = u32::from(number(8)).max(68);
+    if let Some(layout) = frame::layout(bytes) {
+        assert!(layout.ip + layout.ip_bytes as usize <= bytes.len());
+    }
+    let router = RouterAddresses {
+        v4: Some([10, 0, 0, 1].into()),
+        v6: Some([0xfd; 16].into()),
+    };
+    if let Some(answer) = frame::too_big(bytes, &router, mtu) {
+        assert!(frame::layout(&answer).is_some_and(|layout| layout.ip_bytes <= 1280));
+        assert_eq!(frame::too_big(&answer, &router, mtu), None);
+    }
+    frame::fragments(bytes, mtu, |fragment| {
+        assert!(frame::layout(fragment).is_some_and(|layout| layout.ip_bytes <= mtu));
+    });
+    segments(bytes, offload, u32::from(number(10)));
+}
+
+fn segments(bytes: &[u8], offload: Offload, bit: u32) {
+    let (mut cutter, mut segment) = (Cutter::new(bytes, offload), Vec::new());
+    let (mut count, mut total) = (0, 0);
+    while let Some(mut offload) = cutter.next_into(&mut segment) {
+        count += 1;
+        total += segment.len();
+        assert!(segment.len() <= bytes.len());
+        frame::mark_ce(&mut segment);
+        let place = [CorruptionPlace::Host, CorruptionPlace::Wire][count as usize % 2];
+        frame::corrupt(&mut segment, &mut offload, Corruption { bit, place });
+        frame::complete_checksum(&mut segment, &mut offload);
+    }
+    assert_eq!(count, frame::segment_count(bytes, offload));
+    assert!(total <= bytes.len() * count as usize);
+}
+
 fn exchange(now: Duration, client: &mut Client, server: &mut Server) {
     while let Some(bytes) = client.poll_transmit() {
         server.handle_input(now, &bytes);
@@ -276,6 +329,8 @@ fn welcome() -> Welcome {
     }
 }
 
+/// Before the frame: flags, kind of segmentation, segment, start and place of the checksum, MTU, bit to flip.
+const OFFLOAD_BYTES: usize = 12;
 /// Longest frame body of the frame target, bytes.
 const LONGEST: usize = 300;
 /// Of one session; more find nothing new and cost time.
