@@ -21,8 +21,8 @@ pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
 };
-pub(crate) use truth::TruthArgs;
 pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs};
+pub(crate) use truth::TruthArgs;
 
 /// Measures what a network path gives a host and explains what holds it back
 #[derive(Debug, Parser)]

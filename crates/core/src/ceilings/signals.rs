@@ -6,9 +6,9 @@ use crate::record::{EndReport, TcpEvidence, UdpEvidence};
 
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
-    CPU_CONTENDED, CPU_SHORT, EVENTS_SATURATED, EXACT_TOLERANCE, JITTER_OVER_EXCESS,
-    POLICER_LOSS_BBR, QUEUE_DELAY_US, QUEUE_SEGMENTS, SHORT_QUEUE_INFLATION, STEADY_INTERVALS,
-    THREAD_FULL, USUAL_STATE,
+    CPU_CONTENDED, CPU_SHORT, EVENTS_SATURATED, EVENTS_STEADY, EXACT_TOLERANCE, JITTER_OVER_EXCESS,
+    POLICER_LOSS_BBR, POLICER_TRAIN, QUEUE_DELAY_US, QUEUE_SEGMENTS, SAME_WINDOW,
+    SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
 };
 use super::view::{TcpFlow, View};
 
@@ -194,6 +194,14 @@ impl View<'_> {
         };
         let mss = self.mean(|tcp| positive(tcp.mss_bytes.into()))?;
         Some(self.mean(excess)?.max(0.0) / 1e6 * self.throughput_bps / 8.0 / mss)
+    }
+
+    /// Losses come one by one, often, and at any window: noise of the path, not the end of a queue or bucket.
+    pub(super) fn losses_are_random(&self) -> bool {
+        let many = self.recoveries().is_some_and(|n| n >= EVENTS_STEADY);
+        let single = self.loss_train().is_some_and(|train| train < POLICER_TRAIN);
+        let spread = self.mean(|tcp| tcp.loss_window_variation);
+        many && single && spread.is_none_or(|cv| cv >= SAME_WINDOW)
     }
 
     /// Segments lost for each loss event; `None` without losses, or where events run together.

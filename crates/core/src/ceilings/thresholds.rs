@@ -51,20 +51,37 @@ pub(super) const JITTER_OVER_EXCESS: f64 = 0.5;
 pub(super) const PLATEAU: f64 = 0.85;
 
 /// Least share of segments lost that is a policer's: a token bucket drops in each round that it is full.
-pub(super) const POLICER_LOSS: f64 = 0.001;
+pub(super) const POLICER_LOSS: f64 = 0.0005;
 /// Share of segments lost from which on a sender that ignores loss (BBR) is policed and not just noisy.
 pub(super) const POLICER_LOSS_BBR: f64 = 0.02;
 /// Segments lost for each loss event: a token bucket takes the rest of a burst, random loss takes one, and now
 /// and then a second of the same window (1.2 for each at a loss of 2 %).
 pub(super) const POLICER_TRAIN: f64 = 1.6;
+/// Segments lost for each event that no noise takes, bursts of it included.
+pub(super) const POLICER_LONG_TRAIN: f64 = 3.5;
+/// Deviation over mean of the windows at which losses came, below which they came at the same one: a bucket read
+/// 0.1 to 0.2, random losses 0.2 to 1.7.
+pub(super) const SAME_WINDOW: f64 = 0.22;
+/// Share of segments that BBR loses to a policer that it has found out, and sends below for the most part.
+pub(super) const POLICER_LOSS_BBR_FOUND: f64 = 0.005;
+/// Segments lost for each of its events then.
+pub(super) const POLICER_TRAIN_BBR: f64 = 5.0;
+/// Mean over minimal RTT that BBR's probing makes at least where there is a queue.
+pub(super) const BBR_INFLATION: f64 = 1.05;
+/// The same of a queue too short to hold what it probes with, which loses as much as a policer.
+pub(super) const BBR_QUEUE_INFLATION: f64 = 1.3;
 /// Readings with losses over all, beyond which events of their own cannot be told from each other.
 pub(super) const EVENTS_SATURATED: f64 = 0.8;
-/// Deviation over mean of the intervals' rates: a token bucket's long-run rate is steady.
-pub(super) const STEADY: f64 = 0.15;
+/// Deviation over mean of the intervals' rates: a token bucket's long-run rate is steady, but for the sawtooth
+/// of a window that is halved.
+pub(super) const STEADY: f64 = 0.4;
 /// Intervals that a deviation needs.
 pub(super) const STEADY_INTERVALS: usize = 4;
 /// Loss events from which on a model of the steady state holds; before, the window remembers how it began.
 pub(super) const EVENTS_STEADY: f64 = 25.0;
+/// Segments of a congestion window below which the models of the steady state are half as much again off
+/// (CUBIC at a loss of 2 %: 5.6 instead of 8.5).
+pub(super) const SMALL_WINDOW: f64 = 10.0;
 /// Timeouts over loss events from which on they decide the rate (Padhye's model).
 pub(super) const TIMEOUTS_COUNT: f64 = 0.1;
 

@@ -142,12 +142,27 @@ fn shows(conditions: &Conditions, own: &Limit) -> bool {
         Cause::SendBuffer => in_flight >= 6.0,
         Cause::Congestion => EVENTS / loss_events_per_s(conditions) <= MOST_S && in_flight >= 4.0,
         // Of fewer a bucket leaves nothing but timeouts.
-        Cause::Policer => in_flight >= 4.0 && (0.01..=0.15).contains(&rtt),
+        Cause::Policer => {
+            in_flight >= 4.0
+                && (0.01..=0.15).contains(&rtt)
+                && grows_back_s(conditions.control, in_flight, rtt) <= SOON_S
+        }
         Cause::ApplicationReceive => conditions.line.is_none() || own.bps * rtt / 8.0 <= 100e3,
         Cause::Startup => ends_in_slow_start(conditions),
         _ => true,
     };
     enough && particular && bursts_pass(conditions)
+}
+
+/// Time in which a window that was halved (or cut to 0.7, RFC 9438) has its size again, seconds. Where that is long
+/// the algorithm is the limit and not the bucket.
+fn grows_back_s(control: Control, segments: f64, rtt_s: f64) -> f64 {
+    let by_one_each_round = segments * rtt_s;
+    match control {
+        Control::Reno => by_one_each_round,
+        Control::Cubic => (segments * 0.3 / 0.4).cbrt().min(by_one_each_round),
+        Control::Bbr => 0.0,
+    }
 }
 
 /// The last flight is far below what the path holds, and the transfer takes a few round trips.
@@ -193,6 +208,8 @@ const TRIES: u32 = 1_000_000;
 /// Factor that is left between two limits when both are as near to each other as they can be.
 const SURE: f64 = 1.1;
 const LEAST_BPS: f64 = 1e5;
+/// A measured policer sees eight such cycles.
+const SOON_S: f64 = 1.0;
 /// What an emulated path is asked to carry at most, packets/s.
 const PACKETS_PER_S: f64 = 100_000.0;
 /// Bytes on the way at most.

@@ -5,7 +5,8 @@ use super::super::remedy::congestion_control;
 use super::super::signals::{is_bbr, loss_events, lost, positive, rtt_s, segments_sent};
 use super::super::text::percent;
 use super::super::thresholds::{
-    EVENTS_STEADY, MODEL_TOLERANCE, QUEUE_INFLATION, TIMEOUTS_COUNT, USUAL_STATE, WINDOW_USED,
+    EVENTS_STEADY, MODEL_TOLERANCE, QUEUE_INFLATION, SMALL_WINDOW, TIMEOUTS_COUNT, USUAL_STATE,
+    WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
@@ -22,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
 #[derive(Clone, Copy, PartialEq)]
 enum Model {
     Bbr,
-    /// Too few events for a steady state: the window that the algorithm kept.
+    /// Too few events for a steady state, or segments for a window: the window that the algorithm kept.
     Window,
     Timeouts,
     Cubic,
@@ -61,7 +62,7 @@ fn model(view: &View<'_>, flow: &TcpFlow<'_>) -> Model {
     let timeouts = flow.tcp.timeouts.unwrap_or(0) as f64;
     if is_bbr(flow.tcp) {
         Model::Bbr
-    } else if events < EVENTS_STEADY {
+    } else if events < EVENTS_STEADY || is_small(view, flow) {
         Model::Window
     } else if timeouts > TIMEOUTS_COUNT * events {
         Model::Timeouts
@@ -72,10 +73,22 @@ fn model(view: &View<'_>, flow: &TcpFlow<'_>) -> Model {
     }
 }
 
-/// Loss events of one flow: the kernel's count is that of all its flows.
+/// A window of few segments is at the mercy of delayed acknowledgements and timeouts, which no model has.
+fn is_small(view: &View<'_>, flow: &TcpFlow<'_>) -> bool {
+    let segments = flow.tcp.cwnd_bytes as f64 / f64::from(flow.tcp.mss_bytes.max(1));
+    let timeouts = flow.tcp.timeouts.unwrap_or(0) as f64;
+    segments < SMALL_WINDOW && timeouts <= TIMEOUTS_COUNT * events(view, flow)
+}
+
+/// Loss events of one flow: its share of the kernel's count, which is that of all flows.
 fn events(view: &View<'_>, flow: &TcpFlow<'_>) -> f64 {
-    let counted = view.recoveries().filter(|_| view.tcp.len() == 1);
-    counted.unwrap_or_else(|| loss_events(flow.tcp, view.seconds))
+    let own = flow.tcp.retransmitted_segments as f64;
+    let all = view.sum(|flow| Some(flow.tcp.retransmitted_segments as f64));
+    let share = all.and_then(|all| positive(own / all));
+    match (view.recoveries(), share) {
+        (Some(counted), Some(share)) => counted * share,
+        _ => loss_events(flow.tcp, view.seconds),
+    }
 }
 
 /// `None` without losses: no model has a limit then.

@@ -9,7 +9,7 @@ use super::super::thresholds::{
     WINDOW_USED,
 };
 use super::super::view::View;
-use super::{Cause, Ceiling, Rule, Signs};
+use super::{Cause, Ceiling, Rule, Signs, policer};
 use crate::record::{DeviceFacts, HostFacts};
 
 /// The link of one of the two hosts.
@@ -125,8 +125,9 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
         .is_none_or(|share| share >= USUAL_STATE);
     let full = view.window_use().is_some_and(|share| share >= WINDOW_USED);
     let plateau = view.plateau().is_some_and(|share| share >= PLATEAU);
-    let found = network && plateau && view.ignores_loss() && view.loss_is_noise();
-    let short = network && plateau && full && view.queue_or_marks();
+    let policed = policer::signs(view).is_some_and(|signs| signs.hold);
+    let found = network && plateau && view.ignores_loss() && view.loss_is_noise() && !policed;
+    let short = network && plateau && full && view.queue_or_marks() && !view.losses_are_random();
     Signs::new(
         inflation.is_queue(QUEUE_INFLATION) || short || found,
         queue_sentences(view, inflation),

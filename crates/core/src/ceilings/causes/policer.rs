@@ -3,7 +3,9 @@
 use super::super::remedy::{rate, stream};
 use super::super::text::percent;
 use super::super::thresholds::{
-    MODEL_TOLERANCE, POLICER_LOSS, POLICER_LOSS_BBR, POLICER_TRAIN, STEADY, USUAL_STATE,
+    BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, POLICER_LONG_TRAIN, POLICER_LOSS,
+    POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND, POLICER_TRAIN, POLICER_TRAIN_BBR, SAME_WINDOW,
+    STEADY, USUAL_STATE,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
@@ -33,16 +35,13 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
-/// Loss in trains at a steady rate, without a queue. Of a sender that ignores loss the trains run
-/// together, but only a policer makes it lose that much.
-fn signs(view: &View<'_>) -> Option<Signs> {
+/// Loss in trains, at the same window each time, and without a queue.
+pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
     let loss = view.loss().filter(|loss| *loss > 0.0)?;
-    let train = view.loss_train();
     let variation = view.variation()?;
-    let pattern = if view.ignores_loss() {
-        loss >= POLICER_LOSS_BBR
-    } else {
-        loss >= POLICER_LOSS && train.is_some_and(|segments| segments >= POLICER_TRAIN)
+    let pattern = match view.ignores_loss() {
+        true => is_policed_bbr(view, loss),
+        false => is_policed(view, loss),
     };
     let network = view
         .network_share()
@@ -51,11 +50,37 @@ fn signs(view: &View<'_>) -> Option<Signs> {
         format!("{} of the segments were lost", percent(loss)),
         format!("the intervals' rates vary by {}", percent(variation)),
     ];
-    let trains = train.map(|segments| format!("each loss event took {segments:.1} segments"));
+    let trains = view
+        .loss_train()
+        .map(|segments| format!("each loss event took {segments:.1} segments"));
+    let windows = view
+        .mean(|tcp| tcp.loss_window_variation)
+        .map(|cv| format!("the windows at which losses came vary by {}", percent(cv)));
     Signs::new(
-        pattern && network && variation <= STEADY && !view.queue_or_marks(),
-        say.into_iter().chain(trains),
+        pattern && network && variation <= STEADY,
+        say.into_iter().chain(trains).chain(windows),
     )
+}
+
+/// Of a sender that halves its window at each loss event.
+fn is_policed(view: &View<'_>, loss: f64) -> bool {
+    let train = view.loss_train().unwrap_or(0.0);
+    let same = view.mean(|tcp| tcp.loss_window_variation);
+    // Events that are only estimated run together.
+    let counted = view.recoveries().is_some();
+    let short = counted && train >= POLICER_TRAIN && same.is_none_or(|cv| cv < SAME_WINDOW);
+    let bursts = train >= POLICER_LONG_TRAIN || short;
+    loss >= POLICER_LOSS && bursts && !view.queue_or_marks()
+}
+
+/// Of BBR, which takes loss for noise until it knows a policer's rate.
+fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
+    let inflation = view.inflation().map_or(1.0, |inflation| inflation.ratio);
+    let train = view.loss_train().unwrap_or(0.0);
+    let open = loss >= POLICER_LOSS_BBR && inflation < BBR_QUEUE_INFLATION;
+    let found_out =
+        loss >= POLICER_LOSS_BBR_FOUND && train >= POLICER_TRAIN_BBR && inflation < BBR_INFLATION;
+    open || found_out
 }
 
 /// Sending at the policed rate brings the same without the losses.

@@ -6,6 +6,7 @@ use super::super::text::percent;
 use super::super::thresholds::{LEAST_UTILISATION, MODEL_TOLERANCE};
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
+use crate::plan::Family;
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::SegmentSize,
@@ -47,7 +48,11 @@ fn busiest(view: &View<'_>) -> Option<f64> {
 /// While the device cuts segments (TSO) their size costs nothing.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let device = view.sender_host?.device.as_ref()?;
-    let offload = *device.offloads.get("tcp-segmentation-offload")?;
+    let feature = match view.family {
+        Family::Ipv4 => "tx-tcp-segmentation",
+        Family::Ipv6 => "tx-tcp6-segmentation",
+    };
+    let offload = *device.offloads.get(feature)?;
     let cpu_bound = [view.writer(), view.reader()]
         .into_iter()
         .flatten()

@@ -428,9 +428,7 @@ fn small_segments_without_offload_cost_the_cpu() {
     scene.sender = end(0.01, 0.97);
     let device = scene.sender_host.device.as_mut().unwrap();
     device.mtu_bytes = 9000;
-    device
-        .offloads
-        .insert("tcp-segmentation-offload".into(), false);
+    device.offloads.insert("tx-tcp-segmentation".into(), false);
     let flow = scene.flow();
     (flow.mss_bytes, flow.pmtu_bytes) = (524, 9000);
     flow.effective_segment_bytes = Some(524.0);
@@ -441,9 +439,7 @@ fn small_segments_without_offload_cost_the_cpu() {
         "{verdict:?}"
     );
     let device = scene.sender_host.device.as_mut().unwrap();
-    device
-        .offloads
-        .insert("tcp-segmentation-offload".into(), true);
+    device.offloads.insert("tx-tcp-segmentation".into(), true);
     scene.is(Cause::CpuSend);
 }
 

@@ -124,7 +124,7 @@ fn host() -> HostFacts {
             driver: Some("veth".into()),
             mtu_bytes: 1500,
             speed_bps: Some(10_000_000_000),
-            offloads: BTreeMap::from([("tcp-segmentation-offload".into(), true)]),
+            offloads: BTreeMap::from([("tx-tcp-segmentation".into(), true)]),
             ..DeviceFacts::default()
         }),
         sysctls: BTreeMap::from([
