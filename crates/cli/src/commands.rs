@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, ensure};
 use linerate_core::ceilings;
 use linerate_core::plan::{Family, MAX_SECONDS, MAX_STREAMS, Plan};
+use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::{BitRate, DEFAULT_PORT, EndpointName, Span};
 use linerate_core::wire::message::Limits;
 
@@ -90,11 +91,11 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     };
     let mut progress = Progress::new(format, args.document.quiet);
     let seed = args.seed.unwrap_or_else(plan::fresh_seed);
-    let (site, target) = match (&args.host, &args.path.lab) {
+    let (site, target, doubt) = match (&args.host, &args.path.lab) {
         (None, None) => demonstration(args.path.family(), seed, &mut progress),
         _ => {
             let (site, target) = place(args.host, &args.path, seed, &mut progress)?;
-            (site, Some(target))
+            (site, Some(target), None)
         }
     };
     let output = Output::open(&args.document, format)?;
@@ -106,26 +107,31 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     };
     let (mut document, error) = run::check(&examination, progress)?;
     site.iter().for_each(|site| site.describe(&mut document));
+    if let Document::Check(check) = &mut document {
+        check.caveats.extend(doubt);
+    }
     conclude(&document, error, output, args.fail_below)
 }
 
-/// The demonstration path; where this host allows none, the check is of loopback and says why.
+/// The demonstration path; where this host allows none, the check is of loopback, with a caveat that says why.
 fn demonstration(
     family: Option<Family>,
     seed: u64,
     progress: &mut Progress,
-) -> (Option<Site>, Option<Target>) {
+) -> (Option<Site>, Option<Target>, Option<Caveat>) {
     match Site::demo(family, seed) {
         Ok(site) => {
             let target = site.target();
-            (Some(site), Some(target))
+            (Some(site), Some(target), None)
         }
         Err(failure) => {
-            progress.warn(&format!(
+            let message = format!(
                 "no demonstration path, loopback instead: {}",
                 failure.chain()
-            ));
-            (None, None)
+            );
+            progress.warn(&message);
+            let doubt = Caveat::new(CaveatKind::LocalPath, message, "");
+            (None, None, Some(doubt))
         }
     }
 }

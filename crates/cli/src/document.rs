@@ -206,6 +206,7 @@ pub(crate) mod tests {
             idle_latency_us: None,
             loaded_latency_us: None,
             loaded_latency_by_direction_us: Default::default(),
+            hidden_fault: None,
             caveats: vec![],
             environment: Environment::default(),
         }

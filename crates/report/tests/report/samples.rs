@@ -9,8 +9,9 @@ use linerate_core::plan::{
 };
 use linerate_core::record::{
     Caveat, CaveatKind, Check, CpuFacts, CpuSeconds, DeviceFacts, Directional, EndReport,
-    Environment, FlowRecord, GapSummary, HostFacts, Interval, PathFacts, RECORD_SCHEMA, Record,
-    SWEEP_SCHEMA, SizeFigure, Status, Sweep, TcpEvidence, UdpEvidence,
+    Environment, FlowRecord, GapSummary, HiddenFault, HostFacts, Interval, LabDirection, LabFacts,
+    LabLink, PathFacts, RECORD_SCHEMA, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep, TcpEvidence,
+    UdpEvidence,
 };
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::units::{BitRate, Span};
@@ -149,6 +150,7 @@ fn environment() -> Environment {
         client: host("dry.example", 2, "eth0"),
         server: Some(host("pit.example", 8, "ens3")),
         shared_kernel: false,
+        lab: None,
     }
 }
 
@@ -593,5 +595,55 @@ pub(crate) fn one_sided_check() -> Check {
         },
         caveats: Vec::new(),
         ..whole
+    }
+}
+
+fn lab() -> LabFacts {
+    let direction = |delivered, dropped_policer| LabDirection {
+        delivered,
+        dropped_policer,
+        lateness_p50_us: Some(4.1),
+        lateness_p99_us: Some(38.0),
+        ..LabDirection::default()
+    };
+    LabFacts {
+        spec: "rate=100mbit,queue=500000,rtt=40ms,down.policer=30mbit".to_owned(),
+        baseline_rtt_us: Some(61.0),
+        links: vec![LabLink {
+            name: "client-server".to_owned(),
+            up: direction(12_056, 0),
+            down: direction(24_870, 311),
+        }],
+    }
+}
+
+/// One flow on an emulated path.
+pub(crate) fn emulated() -> Record {
+    let mut record = stream();
+    record.environment.lab = Some(lab());
+    record
+}
+
+/// A path that a lab emulates, as the user asked.
+pub(crate) fn emulated_check() -> Check {
+    let mut check = check();
+    check.host = "server".to_owned();
+    for record in check.up.iter_mut().chain(&mut check.down) {
+        record.environment.lab = Some(lab());
+    }
+    check.environment.lab = Some(lab());
+    check
+}
+
+/// The demonstration, with a fault that was found.
+pub(crate) fn demonstration() -> Check {
+    Check {
+        hidden_fault: Some(HiddenFault {
+            direction: Direction::Down,
+            cause: Cause::Policer,
+            description: "a policer lets no more than 30 Mbit/s through from the server".to_owned(),
+            found: true,
+        }),
+        ..emulated_check()
     }
 }

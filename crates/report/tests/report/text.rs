@@ -87,6 +87,21 @@ fn a_check_from_one_end() {
 }
 
 #[test]
+fn an_emulated_path_is_named_as_the_option_reads_it() {
+    assert_snapshot!(shown(&samples::emulated()));
+}
+
+#[test]
+fn the_proof_of_a_check_of_an_emulated_path_runs_on_the_same_path() {
+    assert_snapshot!(text::check(&samples::emulated_check(), plain()));
+}
+
+#[test]
+fn the_demonstration_ends_with_its_fault() {
+    assert_snapshot!(text::check(&samples::demonstration(), plain()));
+}
+
+#[test]
 fn a_narrow_terminal_breaks_no_command() {
     let narrow = Style {
         width: 60,

@@ -1,0 +1,108 @@
+//! `--lab SPEC` and the demonstration path: what their documents say of the path, and what is said where there is none.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test, and its helpers too"
+)]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const LINERATE: &str = env!("CARGO_BIN_EXE_linerate");
+
+/// None, after saying why, where this host allows no labs.
+fn linerate(test: &str, arguments: &[&str]) -> Option<Output> {
+    let output = Command::new(LINERATE).args(arguments).output().unwrap();
+    if output.status.code() == Some(3) {
+        println!("SKIPPED: {test}: {}", errors(&output));
+        return None;
+    }
+    assert!(output.status.success(), "{}", errors(&output));
+    Some(output)
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_record_says_which_path_it_ran_on_and_its_remedy_runs_there() {
+    let arguments = ["--receive-window", "32KiB", "-t", "1", "--json", "--quiet"];
+    let arguments = [&["stream", "--lab", "rtt=40ms"], &arguments[..]].concat();
+    let Some(output) = linerate("record on an emulated path", &arguments) else {
+        return;
+    };
+    let record = document(&output);
+    let lab = &record["environment"]["lab"];
+    assert_eq!(lab["spec"], "rtt=40ms");
+    assert!(
+        lab["links"][0]["up"]["delivered"].as_u64() > Some(0),
+        "{lab}"
+    );
+    let remedy = record["verdict"]["remedy"].as_str().unwrap();
+    assert!(
+        remedy.starts_with("linerate stream --lab '"),
+        "{}: {remedy}",
+        record["verdict"]
+    );
+}
+
+#[test]
+fn the_rate_of_the_path_is_never_exceeded() {
+    let arguments = ["stream", "--lab", "rate=10mbit,rtt=4ms", "-t", "1"];
+    let arguments = [&arguments[..], &["--json", "--quiet"]].concat();
+    let Some(output) = linerate("rate of an emulated path", &arguments) else {
+        return;
+    };
+    let record = document(&output);
+    let throughput = record["throughput_bps"].as_f64().unwrap();
+    assert!(throughput > 0.0 && throughput < 10e6, "{throughput}");
+}
+
+#[test]
+fn the_demonstration_has_a_fault_and_a_path() {
+    let arguments = ["check", "--quick", "--seed", "0", "--json", "--quiet"];
+    let Some(output) = linerate("demonstration path", &arguments) else {
+        return;
+    };
+    let check = document(&output);
+    let lab = &check["environment"]["lab"];
+    if lab.is_null() {
+        println!("SKIPPED: demonstration path: {}", check["caveats"]);
+        return;
+    }
+    assert_eq!(check["hidden_fault"]["cause"], "receive_window", "{check}");
+    assert_eq!(check["up"]["environment"]["lab"], *lab);
+}
+
+/// A user namespace has limits of its own, so that the host's need not be touched.
+#[test]
+fn where_no_lab_is_allowed_the_check_of_loopback_says_why() {
+    let limits = "echo 0 >/proc/sys/user/max_net_namespaces && exec \"$@\"";
+    let unshare = ["--user", "--map-root-user", "sh", "-c", limits, "sh"];
+    let mut command = Command::new("unshare");
+    command.args(unshare).arg(LINERATE);
+    command.args(["check", "--quick", "--json", "--quiet"]);
+    let output = match command.output() {
+        Ok(output) if output.status.success() => output,
+        refused => {
+            println!("SKIPPED: no lab allowed: {refused:?}");
+            return;
+        }
+    };
+    let check = document(&output);
+    assert!(check["environment"]["lab"].is_null());
+    let caveats = check["caveats"].as_array().unwrap();
+    let reason = caveats.iter().find(|caveat| {
+        let message = caveat["message"].as_str().unwrap();
+        message.starts_with("no demonstration path, loopback instead: ")
+    });
+    let reason = reason.unwrap_or_else(|| panic!("{caveats:?}"));
+    assert_eq!(reason["kind"], "local_path");
+}
