@@ -11,7 +11,7 @@ use super::figure::figure;
 use super::leg::Leg;
 use super::number::{count, digits, exact_bytes, micros, percent, rate};
 use super::page::{Emphasis, Page};
-use super::record::{direction_name, latencies};
+use super::record::{direction_name, emulated, latencies};
 use super::table::{Align, Table};
 
 /// A check as a screen: the path, its latency idle and loaded, both directions with what holds each back,
@@ -29,7 +29,7 @@ pub fn check(check: &Check, style: Style) -> String {
     latency(&mut page, check);
     for (direction, record, _) in &directions {
         if let Some(record) = record {
-            explanation(&mut page, *direction, record, &check.host);
+            explanation(&mut page, *direction, record, check);
         }
     }
     if let Some(fault) = &check.hidden_fault {
@@ -47,6 +47,7 @@ pub fn check(check: &Check, style: Style) -> String {
 /// The demonstration is over: what was wrong with its path.
 fn hidden_fault(page: &mut Page, fault: &HiddenFault) {
     let verdict = if fault.found { "found" } else { "NOT FOUND" };
+    page.gap();
     page.line(
         Emphasis::Strong,
         &format!(
@@ -93,6 +94,10 @@ fn path(page: &mut Page, check: &Check) {
             .map(|us| format!("connects in {}", micros(us))),
     );
     page.facts("path", &facts);
+    if check.hidden_fault.is_none() {
+        // Of the demonstration it would tell the fault before it is found.
+        emulated(page, &check.environment);
+    }
     page.facts("sizes", &sizes(path));
     let metrics = path.route_metrics.iter();
     let metrics: Vec<String> = metrics
@@ -266,7 +271,7 @@ fn growth(idle: &LatencySummary, loaded: &LatencySummary) -> String {
 }
 
 /// Why a direction is as fast as it is, and what would make it faster.
-fn explanation(page: &mut Page, direction: Direction, record: &Record, host: &str) {
+fn explanation(page: &mut Page, direction: Direction, record: &Record, check: &Check) {
     let leg = &Leg::all(record)[0];
     if !leg.ceilings.is_empty() {
         page.gap();
@@ -275,21 +280,29 @@ fn explanation(page: &mut Page, direction: Direction, record: &Record, host: &st
     }
     let Some(found) = leg.verdict else { return };
     verdict(page, Some(direction), found, leg.ceilings);
-    if !found.remedy.is_empty() {
-        proof(page, direction_name(direction), host);
+    // The demonstration's hosts are gone, with the settings that were its fault.
+    if !found.remedy.is_empty() && check.hidden_fault.is_none() {
+        proof(page, direction_name(direction), &target(check));
+    }
+}
+
+/// The host, or the path that is to be emulated again, as words of a shell.
+fn target(check: &Check) -> String {
+    match &check.environment.lab {
+        Some(lab) => format!("--lab {}", shell_word(&lab.spec)),
+        None => shell_word(&check.host),
     }
 }
 
 /// The same transfer before and after, as often as an interval of the median needs.
-fn proof(page: &mut Page, direction: &str, host: &str) {
+fn proof(page: &mut Page, direction: &str, target: &str) {
     page.line(
         Emphasis::None,
         "  To prove it, run the first of these, apply the remedy, run the second:",
     );
-    let host = shell_word(host);
     for when in ["before", "after"] {
         page.command(&format!(
-            "linerate stream {host} --direction {direction} --repeat {RUNS} --output {direction}-{when}.json"
+            "linerate stream {target} --direction {direction} --repeat {RUNS} --output {direction}-{when}.json"
         ));
     }
 }

@@ -1,7 +1,7 @@
 //! One run on one screen.
 
 use linerate_core::plan::{Direction, Extent, Family, Protocol, Traffic, Workload};
-use linerate_core::record::{FlowRecord, Record, Status};
+use linerate_core::record::{Environment, FlowRecord, Record, Status};
 use linerate_core::stats::LatencySummary;
 
 use super::Style;
@@ -18,6 +18,7 @@ pub fn record(record: &Record, style: Style) -> String {
     let legs = Leg::all(record);
     page.paragraph(Emphasis::Strong, "", 0, &headline(record, &legs));
     page.facts("run", &run_facts(record));
+    emulated(&mut page, &record.environment);
     for leg in &legs {
         if legs.len() > 1 {
             page.gap();
@@ -42,6 +43,12 @@ pub fn record(record: &Record, style: Style) -> String {
     }
     caveats(&mut page, &record.caveats);
     page.finish()
+}
+
+/// The path, where it was emulated.
+pub(super) fn emulated(page: &mut Page, environment: &Environment) {
+    let spec = environment.lab.iter().map(|lab| lab.spec.clone());
+    page.facts("emulated", &spec.collect::<Vec<_>>());
 }
 
 /// What was reached, by what, with whom.

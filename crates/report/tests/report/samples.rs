@@ -10,8 +10,8 @@ use linerate_core::plan::{
 use linerate_core::record::{
     Caveat, CaveatKind, Check, CpuFacts, CpuSeconds, DeviceFacts, Directional, EndReport,
     Environment, FlowRecord, GapSummary, HiddenFault, HostFacts, Interval, LabDirection, LabFacts,
-    LabLink, PathFacts, RECORD_SCHEMA, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep, TcpEvidence,
-    UdpEvidence,
+    LabLink, PathFacts, RECORD_SCHEMA, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,
+    TcpEvidence, UdpEvidence,
 };
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::units::{BitRate, Span};
@@ -561,6 +561,7 @@ pub(crate) fn check() -> Check {
             ("up".to_owned(), latency(29_300.0, 310)),
             ("down".to_owned(), latency(268_000.0, 290)),
         ]),
+        hidden_fault: None,
         caveats: vec![Caveat::new(
             CaveatKind::SmallSegments,
             "Segments carry 524 B where the interface's MTU carries 1428: the route says advmss 536.",
@@ -599,15 +600,15 @@ pub(crate) fn one_sided_check() -> Check {
 }
 
 fn lab() -> LabFacts {
-    let direction = |delivered, dropped_policer| LabDirection {
+    let direction = |delivered, dropped_queue| LabDirection {
         delivered,
-        dropped_policer,
+        dropped_queue,
         lateness_p50_us: Some(4.1),
         lateness_p99_us: Some(38.0),
         ..LabDirection::default()
     };
     LabFacts {
-        spec: "rate=100mbit,queue=500000,rtt=40ms,down.policer=30mbit".to_owned(),
+        spec: "rate=100mbit,queue=362500,rtt=29ms".to_owned(),
         baseline_rtt_us: Some(61.0),
         links: vec![LabLink {
             name: "client-server".to_owned(),
@@ -639,9 +640,9 @@ pub(crate) fn emulated_check() -> Check {
 pub(crate) fn demonstration() -> Check {
     Check {
         hidden_fault: Some(HiddenFault {
-            direction: Direction::Down,
-            cause: Cause::Policer,
-            description: "a policer lets no more than 30 Mbit/s through from the server".to_owned(),
+            direction: Direction::Up,
+            cause: Cause::ReceiveWindow,
+            description: "net.ipv4.tcp_rmem of the server ends at 100 KiB".to_owned(),
             found: true,
         }),
         ..emulated_check()
