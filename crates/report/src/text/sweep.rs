@@ -9,7 +9,7 @@ use super::figure::figure;
 use super::leg::Leg;
 use super::number::{count, digits, rate, with_unit};
 use super::page::{Emphasis, Page};
-use super::record::traffic_and_peer;
+use super::record::{emulated, traffic_and_peer};
 use super::table::{Align, Table};
 
 /// One row for each run. Where sizes are repeated, one row for each size: its median run; and the figure
@@ -24,6 +24,7 @@ pub fn sweep(sweep: &Sweep, style: Style) -> String {
     };
     page.paragraph(Emphasis::Strong, "", 0, &traffic_and_peer(first));
     page.line(Emphasis::None, &format!("  {}", extent(sweep, rows.len())));
+    emulated(&mut page, &first.environment);
     page.gap();
     page.table(&match first.workload {
         Workload::Stream => streams(&rows),
