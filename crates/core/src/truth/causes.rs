@@ -44,6 +44,7 @@ fn plain(dice: &mut Dice) -> Conditions {
         write_bps: None,
         read_bps: None,
         message_bytes: dice.choose(&[65_536, 131_072, 262_144]),
+        nodelay: false,
         is_offload_off: false,
         sender: CpuShare::Any,
         receiver: CpuShare::Any,
@@ -112,6 +113,10 @@ fn send_buffer(dice: &mut Dice) -> Conditions {
         true => Bound::Socket(dice.log_whole(32 << 10, 200 << 10)),
         false => Bound::Host(dice.log_whole(128 << 10, 2 << 20)),
     };
+    made.nodelay = true;
+    if dice.chance(0.5) {
+        made.message_bytes = dice.log_whole(4096, 65_536);
+    }
     made
 }
 

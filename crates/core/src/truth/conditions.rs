@@ -27,6 +27,8 @@ pub(super) struct Conditions {
     pub(super) write_bps: Option<u64>,
     pub(super) read_bps: Option<u64>,
     pub(super) message_bytes: u64,
+    /// `TCP_NODELAY`.
+    pub(super) nodelay: bool,
     /// Neither TSO nor GSO at the sender.
     pub(super) is_offload_off: bool,
     pub(super) sender: CpuShare,
@@ -202,14 +204,29 @@ impl Conditions {
         };
         let queue = match self.send_buffer {
             Bound::Free => (FREE_BUFFER / 2.0, 1.5),
-            // Doubled by the kernel (socket(7)), overshot by a part of a piece, and filled up again from two thirds.
-            Bound::Socket(bytes) => (2.0 * bytes as f64, 1.4),
-            Bound::Host(bytes) => (bytes as f64 * 0.85, 1.4),
+            // Doubled by the kernel (socket(7)).
+            Bound::Socket(bytes) => (self.queued_bytes(2.0 * bytes as f64), 1.4),
+            Bound::Host(bytes) => (self.queued_bytes(bytes as f64), 1.4),
         };
         [
             over_rtt(Cause::ReceiveWindow, window.0, window.1),
             over_rtt(Cause::SendBuffer, queue.0, queue.1),
         ]
+    }
+
+    /// Payload that a send buffer of `memory` bytes holds in the mean. A writer sleeps until a third of it is free
+    /// (`sk_stream_write_space`), and a message once begun is taken whole. With Nagle's algorithm on, the rest of a
+    /// message that fills no segment takes in more without a look at the buffer: then it is no limit.
+    fn queued_bytes(&self, memory: f64) -> f64 {
+        if !self.nodelay {
+            return FREE_BUFFER / 2.0;
+        }
+        let message = self.message_bytes as f64;
+        if message * 8.0 <= memory {
+            return 0.75 * memory;
+        }
+        let awake = memory * 2.0 / 3.0;
+        ((awake / (PIECE_MEMORY * message)).floor() + 1.0) * message
     }
 
     /// Reno: the mean of a sawtooth that a loss each 1/p segments halves. CUBIC: RFC 9438, section 5.1, and no less
@@ -334,6 +351,9 @@ const ETHERNET_HEADER: u32 = 14;
 /// Maximum of `tcp_rmem` and `tcp_wmem` where they are to be no limit.
 pub(super) const FREE_BUFFER: f64 = 33_554_432.0;
 
+/// Memory over payload of large pieces in a send queue.
+const PIECE_MEMORY: f64 = 1.1;
+
 /// Round trip of a plain veth pair.
 const PLAIN_RTT_S: f64 = 50e-6;
 /// What one core of an ordinary machine sends and receives in large messages over a veth pair, bits/s. Receiving takes
@@ -343,7 +363,7 @@ const RECEIVER_BPS: f64 = 25e9;
 /// `write` calls of small messages each second.
 const CALLS_PER_S: f64 = 900_000.0;
 /// Packets each second through a veth pair without segmentation offload.
-const PACKETS_WITHOUT_OFFLOAD: f64 = 350_000.0;
+const PACKETS_WITHOUT_OFFLOAD: f64 = 450_000.0;
 /// What the emulator carries each second.
 const EMULATED_PACKETS: f64 = 250_000.0;
 const EMULATED_BPS: f64 = 3e9;

@@ -343,6 +343,7 @@ fn options(conditions: &Conditions) -> SocketOptions {
         mss_bytes: conditions.mss,
         pacing_bps: conditions.pacing_bps.map(BitRate),
         congestion: Some(conditions.control.name().to_owned()),
+        nodelay: conditions.nodelay,
         ..SocketOptions::default()
     }
 }
@@ -446,8 +447,11 @@ fn describe(conditions: &Conditions, path: Option<&PathSpec>) -> String {
             .transfer_bytes
             .map(|bytes| ByteCount(bytes).to_string()),
     );
-    if conditions.verifies {
-        words.push("verified".to_owned());
+    for (holds, word) in [
+        (conditions.nodelay, "nodelay"),
+        (conditions.verifies, "verified"),
+    ] {
+        words.extend(holds.then(|| word.to_owned()));
     }
     words.join(", ")
 }

@@ -60,6 +60,13 @@ fn causes_come_equally_often_and_a_tenth_are_borders() {
 }
 
 #[test]
+fn send_buffers_are_limits_only_without_nagles_algorithm() {
+    for scenario in all().filter(|s| s.cause == Cause::SendBuffer) {
+        assert!(scenario.test.options.nodelay, "{}", scenario.describe);
+    }
+}
+
+#[test]
 fn every_test_is_one_that_an_endpoint_takes() {
     for scenario in all() {
         scenario.test.check().unwrap();
