@@ -1,9 +1,10 @@
 //! Which conditions are clear enough to be a scenario.
 
+use super::assemble::{EVENTS, MOST_S, loss_events_per_s, measured_s};
 use super::causes;
 use super::conditions::{Bound, Conditions, Control, Limit, slow_start_rounds};
 use super::dice::Dice;
-use super::scenario::{EVENTS, MOST_S, Scenario, loss_events_per_s, measured_s};
+use super::scenario::Scenario;
 use crate::ceilings::Cause;
 
 /// The causes that are drawn, as often as each other.

@@ -10,12 +10,15 @@
 //! | `conditions` | what is built, and the limit that each part of it sets |
 //! | `causes` | for each cause, conditions under which it may be the lowest limit |
 //! | `draw` | which of these are clear enough, in which order, with which borders |
-//! | `scenario` | conditions put into a path, a test and two hosts |
+//! | `scenario` | what is to be run, and whether a verdict on it is right |
+//! | `assemble`, `describe` | conditions as a path, a test and two hosts, and in words |
 //! | `score` | right and wrong, with intervals |
 //! | `dice` | random numbers |
 
+mod assemble;
 mod causes;
 mod conditions;
+mod describe;
 mod dice;
 mod draw;
 mod scenario;

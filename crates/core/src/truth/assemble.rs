@@ -1,0 +1,200 @@
+//! Conditions as a path, the settings of two hosts, and a test.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::conditions::{Bound, Conditions, FREE_BUFFER, Line};
+use super::scenario::HostSetup;
+use crate::ceilings::Cause;
+use crate::link::{Aqm, Distribution, Jitter, LinkSpec, Nanos, PathSpec, QueueLimit};
+use crate::plan::{
+    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
+    Traffic,
+};
+use crate::units::{BitRate, ByteCount, Span};
+
+/// Loss, policer and queue management in the direction of the payload alone; rate and delay in both.
+pub(super) fn path(line: &Line, direction: Direction) -> PathSpec {
+    let back = LinkSpec {
+        rate_bps: line.rate_bps,
+        delay: Nanos((line.rtt_s / 2.0 * 1e9).round() as u64),
+        queue: match line.rate_bps {
+            Some(_) => QueueLimit::Bytes(line.queue_bytes),
+            // Nothing waits without a rate.
+            None => LinkSpec::default().queue,
+        },
+        mtu: line.interface_mtu(),
+        ..LinkSpec::default()
+    };
+    let there = LinkSpec {
+        loss: line.loss,
+        aqm: line
+            .codel
+            .map_or(Aqm::Fifo, |marks_ect| Aqm::CoDel { marks_ect }),
+        policer_bps: line.policer.map(|(rate, _)| rate),
+        burst_bytes: line.policer.map(|(_, burst)| burst),
+        jitter: (line.jitter_s > 0.0).then(|| Jitter {
+            distribution: Distribution::Uniform,
+            size: Nanos((line.jitter_s * 1e6).ceil() as u64 * 1000),
+        }),
+        ..back.clone()
+    };
+    let (up, down) = match direction {
+        Direction::Down => (back, there),
+        Direction::Up | Direction::Both => (there, back),
+    };
+    PathSpec {
+        up,
+        down,
+        hops: line.hops,
+    }
+}
+
+pub(super) fn hosts(conditions: &Conditions) -> (HostSetup, HostSetup) {
+    let sender = HostSetup {
+        sysctls: sysctls(conditions),
+        offload_off: conditions.is_offload_off,
+        advertised_mss: None,
+        cpu: conditions.sender,
+    };
+    let receiver = HostSetup {
+        sysctls: sysctls(conditions),
+        offload_off: false,
+        advertised_mss: conditions.advertised_mss,
+        cpu: conditions.receiver,
+    };
+    match conditions.direction {
+        Direction::Down => (receiver, sender),
+        Direction::Up | Direction::Both => (sender, receiver),
+    }
+}
+
+/// The same at both ends: each buffer serves one direction only. What is free is the same on every machine.
+fn sysctls(conditions: &Conditions) -> BTreeMap<String, String> {
+    let three = |bound: Bound, default: u64| {
+        let most = match bound {
+            Bound::Host(bytes) => bytes,
+            Bound::Free | Bound::Socket(_) => FREE_BUFFER as u64,
+        };
+        format!("4096 {} {most}", default.min(most))
+    };
+    // A transfer of its own is to be over before any tuning would begin.
+    let (read, write) = match conditions.transfer_bytes {
+        Some(_) => (FREE_BUFFER as u64, FREE_BUFFER as u64),
+        None => (131_072, 16_384),
+    };
+    let mut settings = BTreeMap::from([
+        (
+            "net.ipv4.tcp_rmem".to_owned(),
+            three(conditions.window, read),
+        ),
+        (
+            "net.ipv4.tcp_wmem".to_owned(),
+            three(conditions.send_buffer, write),
+        ),
+    ]);
+    if conditions.line.as_ref().and_then(|line| line.codel) == Some(true) {
+        settings.insert("net.ipv4.tcp_ecn".to_owned(), "1".to_owned());
+    }
+    settings
+}
+
+pub(super) fn test(conditions: &Conditions, cause: Cause, seed: u64) -> Test {
+    let rate = |bps: Option<u64>| bps.map(BitRate);
+    let (tcp_write, udp_rate) = match conditions.is_udp {
+        true => (None, rate(conditions.write_bps)),
+        false => (rate(conditions.write_bps), None),
+    };
+    let (extent, warm_up) = extent(conditions, cause);
+    Test {
+        traffic: Traffic::Stream(StreamTest {
+            message_bytes: conditions.message_bytes,
+            send: SendMethod::Copy,
+            receive: ReceiveMethod::Read,
+            verify: conditions.verifies,
+            whole: conditions.transfer_bytes.is_some(),
+            write_rate_bps: tcp_write,
+            read_rate_bps: rate(conditions.read_bps),
+            rate_bps: udp_rate,
+            offload: false,
+        }),
+        protocol: if conditions.is_udp {
+            Protocol::Udp
+        } else {
+            Protocol::Tcp
+        },
+        direction: conditions.direction,
+        streams: conditions.streams,
+        extent,
+        warm_up,
+        interval: interval(extent),
+        options: options(conditions),
+        seed,
+    }
+}
+
+fn options(conditions: &Conditions) -> SocketOptions {
+    if conditions.is_udp {
+        return SocketOptions::default();
+    }
+    let of_socket = |bound: Bound| match bound {
+        Bound::Socket(bytes) => Some(ByteCount(bytes)),
+        Bound::Free | Bound::Host(_) => None,
+    };
+    SocketOptions {
+        receive_window_bytes: of_socket(conditions.window),
+        send_buffer_bytes: of_socket(conditions.send_buffer),
+        mss_bytes: conditions.mss,
+        pacing_bps: conditions.pacing_bps.map(BitRate),
+        congestion: Some(conditions.control.name().to_owned()),
+        nodelay: conditions.nodelay,
+        ..SocketOptions::default()
+    }
+}
+
+fn extent(conditions: &Conditions, cause: Cause) -> (Extent, Span) {
+    if let Some(bytes) = conditions.transfer_bytes {
+        return (Extent::Bytes(ByteCount(bytes)), Span(Duration::ZERO));
+    }
+    (
+        Extent::Time(span(measured_s(conditions, cause))),
+        span((15.0 * conditions.loaded_rtt_s(cause)).clamp(0.5, 4.0)),
+    )
+}
+
+/// Long enough to see the cause: 40 round trips, 40 loss events, a policer's long run.
+pub(super) fn measured_s(conditions: &Conditions, cause: Cause) -> f64 {
+    match cause {
+        Cause::Congestion => (EVENTS / loss_events_per_s(conditions)).clamp(3.0, MOST_S),
+        Cause::Policer => 8.0,
+        _ => (40.0 * conditions.loaded_rtt_s(cause)).clamp(3.0, 8.0),
+    }
+}
+
+/// Loss events that the model of the drawn congestion control expects each second.
+pub(super) fn loss_events_per_s(conditions: &Conditions) -> f64 {
+    let share = conditions.line.as_ref().and_then(Line::event_share);
+    let rate = conditions.limit(Cause::Congestion).map(|limit| limit.bps);
+    match (share, rate) {
+        (Some(share), Some(rate)) => rate / 8.0 / conditions.segment_bytes() * share,
+        _ => 0.0,
+    }
+}
+
+/// To the millisecond.
+fn span(seconds: f64) -> Span {
+    Span(Duration::from_millis((seconds * 1e3).round() as u64))
+}
+
+/// At least five, and no longer than by default.
+fn interval(extent: Extent) -> Span {
+    match extent {
+        Extent::Time(time) => span((time.as_secs_f64() / 5.0).min(1.0)),
+        Extent::Bytes(_) | Extent::Count(_) => Span(Duration::from_secs(1)),
+    }
+}
+
+/// Loss events that a run is long enough for; 30 are enough, and a model may be wrong.
+pub(super) const EVENTS: f64 = 40.0;
+/// Longest measured time, seconds.
+pub(super) const MOST_S: f64 = 15.0;

@@ -1,0 +1,86 @@
+//! Conditions in one line.
+
+use super::conditions::{Bound, Conditions};
+use super::scenario::CpuShare;
+use crate::link::PathSpec;
+use crate::plan::{Direction, Family};
+use crate::units::{BitRate, ByteCount};
+
+/// All that is particular, in words.
+pub(super) fn describe(conditions: &Conditions, path: Option<&PathSpec>) -> String {
+    let named = parts(conditions).into_iter();
+    let named = named.filter_map(|(name, value)| Some(format!("{name} {}", value?)));
+    let holding = [
+        (conditions.is_offload_off, "offload off"),
+        (conditions.nodelay, "nodelay"),
+        (conditions.verifies, "verified"),
+    ];
+    let holding = holding.into_iter().filter(|(holds, _)| *holds);
+    let words: Vec<String> = [kind(conditions, path)]
+        .into_iter()
+        .chain(named)
+        .chain(holding.map(|(_, word)| word.to_owned()))
+        .collect();
+    words.join(", ")
+}
+
+/// Direction, family, congestion control or UDP, and the path.
+fn kind(conditions: &Conditions, path: Option<&PathSpec>) -> String {
+    let direction = match conditions.direction {
+        Direction::Down => "down",
+        Direction::Up | Direction::Both => "up",
+    };
+    let family = match conditions.family {
+        Family::Ipv4 => "IPv4",
+        Family::Ipv6 => "IPv6",
+    };
+    let control = match conditions.is_udp {
+        true => "udp",
+        false => conditions.control.name(),
+    };
+    let path = path.map_or("plain veth".to_owned(), ToString::to_string);
+    format!("{direction}, {family}, {control}, {path}")
+}
+
+fn parts(conditions: &Conditions) -> [(&'static str, Option<String>); 12] {
+    let rate = |bps: Option<u64>| bps.map(|bps| BitRate(bps).to_string());
+    let size = |bytes: u64| ByteCount(bytes).to_string();
+    let number = |number: Option<u32>| number.map(|number| number.to_string());
+    let streams = Some(conditions.streams).filter(|n| *n > 1);
+    [
+        ("streams", number(streams)),
+        ("message", Some(size(conditions.message_bytes))),
+        ("mss", number(conditions.mss)),
+        ("advmss", number(conditions.advertised_mss)),
+        ("window", bound_text(conditions.window, "tcp_rmem")),
+        (
+            "send buffer",
+            bound_text(conditions.send_buffer, "tcp_wmem"),
+        ),
+        ("pacing", rate(conditions.pacing_bps)),
+        ("writer", rate(conditions.write_bps)),
+        ("reader", rate(conditions.read_bps)),
+        ("sender's CPU", cpu_text(conditions.sender)),
+        ("receiver's CPU", cpu_text(conditions.receiver)),
+        ("bytes", conditions.transfer_bytes.map(size)),
+    ]
+}
+
+fn bound_text(bound: Bound, setting: &str) -> Option<String> {
+    match bound {
+        Bound::Free => None,
+        Bound::Socket(bytes) => Some(ByteCount(bytes).to_string()),
+        Bound::Host(bytes) => Some(format!("{} by {setting}", ByteCount(bytes))),
+    }
+}
+
+fn cpu_text(share: CpuShare) -> Option<String> {
+    match share {
+        CpuShare::Any => None,
+        CpuShare::Own { cpu } => Some(format!("{cpu}")),
+        CpuShare::Shared { cpu, neighbours } => {
+            Some(format!("{cpu} with {neighbours} busy neighbours"))
+        }
+        CpuShare::Quota { percent } => Some(format!("{percent} % by quota")),
+    }
+}
