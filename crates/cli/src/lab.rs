@@ -1,8 +1,10 @@
 //! `lab up`, `exec`, `status` and `down`: labs that stay between commands.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, anyhow};
@@ -68,13 +70,26 @@ fn up(args: LabUpArgs) -> Result<(), Failure> {
     };
     let (directory, _) = look()?;
     let seed = args.seed.unwrap_or_else(plan::fresh_seed).to_string();
-    let mut arguments = vec!["lab", "hold", "--name", &args.name, "--seed", &seed];
+    let arguments = ["lab", "hold", "--name", &args.name, "--seed", &seed];
+    let mut arguments = arguments.map(OsStr::new).to_vec();
     let spec = args.lab.map(|spec| spec.to_string());
-    arguments.extend(spec.iter().flat_map(|spec| ["--lab", spec]));
+    if let Some(spec) = &spec {
+        arguments.extend(["--lab", spec].map(OsStr::new));
+    }
+    let files = args.file.as_deref().and_then(beside);
+    arguments.extend(files.as_deref());
     start_holder(arguments, &text).map_err(failure)?;
     let (labs, _) = directory.labs().map_err(failure)?;
     let lab = directory.find(&labs, Some(&args.name)).map_err(failure)?;
     show(&directory, vec![lab], args.json)
+}
+
+/// The option that says where the files of a topology lie: beside it, wherever the command is given.
+fn beside(file: &Path) -> Option<OsString> {
+    let directory = file.parent().filter(|path| *path != Path::new(""))?;
+    let mut option = OsString::from("--directory=");
+    option.push(directory);
+    Some(option)
 }
 
 fn hold(args: &LabHoldArgs) -> Result<(), Failure> {
@@ -91,7 +106,7 @@ fn hold(args: &LabHoldArgs) -> Result<(), Failure> {
         .flat_map(|link| [&link.up, &link.down]);
     let options = LabOptions {
         seed: args.seed,
-        traces: site::traces(links)?,
+        traces: site::traces(links, args.directory.as_deref().unwrap_or(Path::new("")))?,
     };
     hold_lab(&args.name, topology, &options).map_err(failure)
 }

@@ -39,7 +39,7 @@ impl Site {
     ) -> Result<Self, Failure> {
         let options = LabOptions {
             seed,
-            traces: traces([&spec.up, &spec.down])?,
+            traces: traces([&spec.up, &spec.down], Path::new(""))?,
         };
         prepare_for_lab().map_err(failure)?;
         let path = LabPath::build(spec, family, &options).map_err(failure)?;
@@ -86,18 +86,19 @@ impl Site {
     }
 }
 
-/// The recorded rates that links name.
+/// The recorded rates that links name, in files that `directory` is the place of unless they say where they are.
 ///
 /// # Errors
-/// One cannot be read.
+/// One cannot be read, or is no recorded rate.
 pub(crate) fn traces<'a>(
     links: impl IntoIterator<Item = &'a LinkSpec>,
+    directory: &Path,
 ) -> Result<Vec<(String, RateTrace)>, Failure> {
     let mut traces: Vec<(String, RateTrace)> = Vec::new();
     for name in links.into_iter().filter_map(|link| link.trace.as_ref()) {
         if traces.iter().all(|(known, _)| known != name) {
-            let trace = read_trace(Path::new(name))
-                .with_context(|| format!("--lab: trace={name}"))
+            let trace = read_trace(&directory.join(name))
+                .with_context(|| format!("trace={name}"))
                 .map_err(Failure::usage)?;
             traces.push((name.clone(), trace));
         }
@@ -107,8 +108,9 @@ pub(crate) fn traces<'a>(
 
 fn read_trace(path: &Path) -> anyhow::Result<RateTrace> {
     let bytes = files::read_at_most(path, MAX_TRACE)?;
-    let text = std::str::from_utf8(&bytes).context("not a text")?;
-    Ok(RateTrace::parse(text)?)
+    let place = || path.display().to_string();
+    let text = std::str::from_utf8(&bytes).with_context(place)?;
+    RateTrace::parse(text).with_context(place)
 }
 
 fn failure(error: LabError) -> Failure {

@@ -86,4 +86,7 @@ pub(crate) struct LabHoldArgs {
     /// One path instead of a file
     #[arg(long)]
     pub(crate) lab: Option<PathSpec>,
+    /// Where files lie that the topology names (default: here)
+    #[arg(long)]
+    pub(crate) directory: Option<PathBuf>,
 }

@@ -52,7 +52,7 @@ impl Topology {
     /// | | `sysctl` | settings under `net.` that are a namespace's own |
     /// | | `routes` | `"computed"` (default), or `"given"`: none but those of `[[route]]` |
     /// | `[[link]]`, up to 512 | `between` | its ends, `["alpha", "r1"]`; `"alpha:wan0"` names the interface |
-    /// | | `spec` | a [`PathSpec`](crate::link::PathSpec) without `hops`, `up` from the first end to the second |
+    /// | | `spec` | a [`PathSpec`](crate::link::PathSpec) without `hops`, `up` from the first end to the second; a `trace` lies beside the file |
     /// | | `name` | default: `alpha-r1` |
     /// | | `addresses` | one for each end, `198.18.5.1/24`, or a list of one of each family |
     /// | | `mtu` | of both interfaces, 1280 to 65535; default: 1500, or what the spec's `mtu` needs |
