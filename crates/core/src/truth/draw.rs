@@ -2,7 +2,7 @@
 
 use super::assemble::{EVENTS, MOST_S, loss_events_per_s, measured_s};
 use super::causes;
-use super::conditions::{Bound, Conditions, Control, Limit, slow_start_rounds};
+use super::conditions::{Conditions, Control, Limit, slow_start_rounds};
 use super::dice::Dice;
 use super::scenario::Scenario;
 use crate::ceilings::Cause;
@@ -62,10 +62,6 @@ fn attempt(cause: Cause, is_border: bool, dice: &mut Dice) -> Option<(Conditions
 
 /// A second limit at 1.0 to 1.1 times the first.
 fn add_rival(cause: Cause, conditions: &mut Conditions, dice: &mut Dice) -> Option<()> {
-    // The window of a setting is not known that well.
-    if matches!(conditions.window, Bound::Host(_)) {
-        return None;
-    }
     let all = conditions.limit(cause)?.bps * dice.uniform(1.01, 1.09);
     let each = (all / f64::from(conditions.streams)) as u64;
     let share = conditions.payload_share();
@@ -194,9 +190,8 @@ fn bursts_pass(conditions: &Conditions) -> bool {
     through * 1.5 <= message * 8.0 / rate as f64
 }
 
-/// Causes whose limit is known well enough for a border.
-const HAVE_BORDERS: [Cause; 6] = [
-    Cause::ReceiveWindow,
+/// Causes whose limit is known well enough for a border. A window is not: the kernel may offer a third of a buffer.
+const HAVE_BORDERS: [Cause; 5] = [
     Cause::Pacing,
     Cause::PathRate,
     Cause::Policer,
@@ -204,7 +199,7 @@ const HAVE_BORDERS: [Cause; 6] = [
     Cause::ApplicationReceive,
 ];
 /// One in so many of theirs is a border: a tenth of all scenarios.
-const BORDER_TURNS: usize = 5;
+const BORDER_TURNS: usize = 4;
 const TRIES: u32 = 1_000_000;
 /// Factor that is left between two limits when both are as near to each other as they can be.
 const SURE: f64 = 1.1;
