@@ -58,7 +58,7 @@ fn measured_share(view: &View<'_>) -> Option<f64> {
     let memory = view.sum(|flow| flow.tcp.send_queue_memory_bytes.map(|m| m as f64))?;
     let buffer = view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?;
     let payload =
-        view.sum(|flow| Some((flow.tcp.unacked_bytes + flow.tcp.notsent_bytes?) as f64))?;
+        view.sum(|flow| Some(flow.tcp.unacked_bytes as f64 + flow.tcp.notsent_bytes? as f64))?;
     let share = positive(payload / memory)?;
     (memory >= BUFFER_FILLED * buffer).then_some(share.min(1.0))
 }
