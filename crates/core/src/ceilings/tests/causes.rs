@@ -298,10 +298,11 @@ fn bbr_at_a_bottleneck_leaves_a_short_queue() {
 
 #[test]
 fn a_short_queue_on_a_plateau_is_the_paths_rate_in_spite_of_its_losses() {
+    // 12 ms at 5.5 Mbit/s are 5.7 segments.
     let mut scene = random_loss("cubic");
     let flow = scene.flow();
-    flow.rtt_mean_us = 26_000;
-    flow.rtt_var_us = 800;
+    (flow.rtt_min_us, flow.rtt_mean_us, flow.rtt_var_us) = (Some(40_000), 52_000, 800);
+    (flow.cwnd_bytes, flow.unacked_bytes) = (26 * MSS, 26 * MSS);
     flow.delivery_rate_max_bps = Some(5_700_000);
     let explained = scene.is(Cause::PathRate);
     let path = explained
@@ -604,15 +605,24 @@ fn evidence_that_only_nearly_holds_is_for_no_cause() {
     nearly(bottleneck(), |s| {
         s.flow().delivery_rate_max_bps = Some(70_000_000)
     });
-    // The model of loss is too far off a policed rate to take the place of a policer.
-    nearly(policed(), |s| s.variation = 0.2);
-    nearly(policed(), |s| s.flow().retransmitted_segments = 16);
+    // The model of many losses is too far off a policed rate to take the place of a policer.
     nearly(policed(), |s| s.flow().loss_events = 35);
     // Losses in nearly all readings: trains cannot be told from events that follow each other.
     nearly(policed(), |s| {
         let flow = s.flow();
         (flow.retransmitted_segments, flow.loss_events) = (600, 38);
     });
+}
+
+#[test]
+fn few_losses_that_are_no_policers_are_the_windows() {
+    // 18 segments each 20.3 ms are 10.3 Mbit/s, of which 93 % were reached.
+    let mut scene = policed();
+    scene.variation = 0.5;
+    scene.is(Cause::Congestion);
+    let mut scene = policed();
+    scene.flow().retransmitted_segments = 16;
+    scene.is(Cause::Congestion);
 }
 
 #[test]
