@@ -47,14 +47,14 @@ pub(crate) enum Command {
     Crr(CrrArgs),
     /// Explain a stored document again
     Explain(ExplainArgs),
-    /// Hosts, routers and links on this machine that stay: up, exec, status, down
+    /// Hosts, routers and links on this machine: up, exec, status, down
     #[command(subcommand)]
     Lab(LabCommand),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Endpoint: host, host:port or [v6]:port; without it, both ends run here over loopback
+    /// Endpoint: host, host:port or [v6]:port; without it, a demonstration path here
     pub(crate) host: Option<EndpointName>,
     /// Take about 5 s instead of 20 s, and give no intervals
     #[arg(long)]
@@ -87,7 +87,6 @@ Examples:
   linerate serve                              on the other host, here called pit
   linerate check pit                          what it gives and what limits it
   linerate stream pit --size 100..9100/500    one row for each message size
-  linerate rr pit --rate 1000 --time 30s      latency of 1000 requests/s
 
 Exit status: 0 done; 1 run or gate failed; 2 usage or file wrong; 3 unsupported";
 

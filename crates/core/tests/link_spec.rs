@@ -72,7 +72,6 @@ fn all_keys_are_read() {
             bytes: 1400,
             is_black_hole: true,
         }),
-        trace: None,
         framing: Framing::Aal5,
         overhead_bytes: 8,
     };
