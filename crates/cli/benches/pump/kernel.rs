@@ -101,8 +101,8 @@ pub(crate) fn stream(shaper: Shaper, rate_mbps: Option<u32>) -> anyhow::Result<F
     client.args(STREAM.split_whitespace());
     client.arg(format!("{}:{PORT}", pair.b.ipv4));
     let client = Process::start(client, None)?.wait(LIMIT)?;
-    let server = server.end(Duration::from_secs(1))?;
-    stream_figures(&json(&client)?, client.cpu + server.cpu, rate_mbps)
+    server.end(Duration::from_secs(1))?;
+    stream_figures(&json(&client)?, rate_mbps)
 }
 
 /// Round trips from one namespace to the other, beside a stream.

@@ -10,7 +10,10 @@ mod cost;
 mod kernel;
 mod lab;
 #[path = "../peers/process.rs"]
-#[allow(dead_code, reason = "the other benchmark has servers over UDP, too")]
+#[allow(
+    dead_code,
+    reason = "the other benchmark wants CPU times, and servers over UDP"
+)]
 mod process;
 mod table;
 
