@@ -63,9 +63,7 @@ pub(super) const POLICER_LONG_TRAIN: f64 = 3.5;
 /// 0.1 to 0.2, random losses 0.2 to 1.7.
 pub(super) const SAME_WINDOW: f64 = 0.22;
 /// Share of segments that BBR loses to a policer that it has found out, and sends below for the most part.
-pub(super) const POLICER_LOSS_BBR_FOUND: f64 = 0.005;
-/// Segments lost for each of its events then.
-pub(super) const POLICER_TRAIN_BBR: f64 = 5.0;
+pub(super) const POLICER_LOSS_BBR_FOUND: f64 = 0.001;
 /// Mean over minimal RTT that BBR's probing makes at least where there is a queue.
 pub(super) const BBR_INFLATION: f64 = 1.05;
 /// The same of a queue too short to hold what it probes with, which loses as much as a policer.
@@ -92,6 +90,8 @@ pub(super) const CPU_CONTENDED: f64 = 0.2;
 /// Share of the time that a runnable thread waits for a CPU, from which on the CPUs are short, if all of
 /// them are busy. Idle-priority work of others fills CPUs too, but makes no other thread wait.
 pub(super) const CPU_SHORT: f64 = 0.1;
+/// Share of the time that it waits, from which on others have the most of its CPU.
+pub(super) const CPU_TAKEN: f64 = 0.4;
 /// Busiest core from which on it has no more to give, percent.
 pub(super) const CORE_FULL_PERCENT: f64 = 95.0;
 /// Share of the time that a data thread ran or waited for a CPU, where the whole host is full, from which

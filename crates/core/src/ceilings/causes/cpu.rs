@@ -5,7 +5,7 @@ use super::super::remedy::stream;
 use super::super::signals::{ThreadTime, positive};
 use super::super::text::percent;
 use super::super::thresholds::{
-    CORE_FULL_PERCENT, DATAGRAMS_LOST, EXACT_TOLERANCE, HOST_SHARE, LEAST_UTILISATION,
+    CORE_FULL_PERCENT, CPU_TAKEN, DATAGRAMS_LOST, EXACT_TOLERANCE, HOST_SHARE, LEAST_UTILISATION,
     MODEL_TOLERANCE, WRITER_WAITS,
 };
 use super::super::view::View;
@@ -160,6 +160,13 @@ fn full_sentence(busy: f64) -> String {
     )
 }
 
+/// The reader mostly waits for a CPU that others have, while the writer waits for the reader. What is unread may be
+/// a small part of a receive buffer that has grown large.
+fn starved(reader: ThreadTime, writer: Option<ThreadTime>) -> bool {
+    let spare = writer.is_some_and(|writer| !writer.cpu_bound() && writer.blocked >= WRITER_WAITS);
+    reader.delayed >= CPU_TAKEN && reader.delayed >= reader.blocked && spare
+}
+
 /// The reader's thread is late for want of CPU, or the host's soft interrupts are.
 fn receive_signs(view: &View<'_>) -> Option<Signs> {
     let reader = view.reader()?;
@@ -178,7 +185,10 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
     let full = full_host(view, end, reader, view.writer().unwrap_or_default());
     say.extend(full.map(full_sentence));
     Signs::new(
-        (late && reader.cpu_bound()) || interrupts || full.is_some(),
+        (late && reader.cpu_bound())
+            || starved(reader, view.writer())
+            || interrupts
+            || full.is_some(),
         say,
     )
 }
