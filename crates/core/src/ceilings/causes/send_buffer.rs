@@ -28,7 +28,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let share = measured_share(view).unwrap_or_else(|| payload_share(view));
     let rate = |flow: &TcpFlow<'_>| {
         let memory = buffer(view, flow.tcp)?;
-        Some(window_bps(memory * MEAN_FILL * share, rtt_s(flow.tcp)?))
+        Some(window_bps(memory * fill(flow.tcp) * share, rtt_s(flow.tcp)?))
     };
     Some(
         Ceiling::new(
@@ -50,7 +50,13 @@ fn buffer(view: &View<'_>, tcp: &TcpEvidence) -> Option<f64> {
         return Some(sysctl_maximum(view.sender_host, "net.ipv4.tcp_wmem")?.max(set));
     }
     let queue = tcp.send_queue_memory_bytes.map_or(0.0, |m| m as f64);
-    (queue <= BUFFER_LEAKS * set).then(|| set.max(queue))
+    (queue <= (BUFFER_LEAKS * set).max(set + OVERSHOOT)).then(|| set.max(queue))
+}
+
+/// What of the memory is in use in the mean. A queue that overshot the buffer was measured, not set.
+fn fill(tcp: &TcpEvidence) -> f64 {
+    let queue = tcp.send_queue_memory_bytes.unwrap_or(0);
+    if queue > tcp.send_buffer_bytes { 1.0 } else { MEAN_FILL }
 }
 
 /// What a buffer that is full, or nearly so, holds for its memory: the pieces of a slow sender are small.
@@ -125,6 +131,8 @@ fn remedy(view: &View<'_>, target_bps: f64) -> String {
 
 /// `sk_stream_is_writeable`, include/net/sock.h: writable while what is free is half of what is queued.
 const MEAN_FILL: f64 = 5.0 / 6.0;
+/// Memory by which a queue overshoots a small buffer, bytes: 279 KB in one of 68 KB, with writes of 256 KiB.
+const OVERSHOOT: f64 = 262_144.0;
 /// Payload of one socket buffer of the kernel at most, bytes.
 const LARGEST_PIECE: f64 = 65_536.0;
 /// Memory of one beside its payload, bytes: 57 KB of 8 KiB writes fit into a buffer of 64 KiB.
