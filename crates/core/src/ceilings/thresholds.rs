@@ -92,6 +92,8 @@ pub(super) const CPU_CONTENDED: f64 = 0.2;
 pub(super) const CPU_SHORT: f64 = 0.1;
 /// Share of the time that it waits, from which on others have the most of its CPU.
 pub(super) const CPU_TAKEN: f64 = 0.4;
+/// Share of the time in which one end or the other works from which on their work is the limit.
+pub(super) const WORK_FULL: f64 = 0.8;
 /// Busiest core from which on it has no more to give, percent.
 pub(super) const CORE_FULL_PERCENT: f64 = 95.0;
 /// Share of the time that a data thread ran or waited for a CPU, where the whole host is full, from which

@@ -35,12 +35,27 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         let most = sysctl_maximum(view.receiver_host, "net.ipv4.tcp_rmem").map_or(0.0, |m| m / 2.0);
         Some(offered.max(most))
     };
-    let limit = view.sum(|flow| Some(window_bps(window(flow)?, rtt_s(flow.tcp)?)))?;
+    let usable = |flow: &TcpFlow<'_>| Some(whole_segments(window(flow)?, flow.tcp.mss_bytes));
+    let limit = view.sum(|flow| Some(window_bps(usable(flow)?, rtt_s(flow.tcp)?)))?;
     Some(
-        Ceiling::new(Cause::ReceiveWindow, limit, "Σ receive window ÷ RTT")
-            .input("receive_window_bytes", view.sum(window))
-            .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into()))),
+        Ceiling::new(
+            Cause::ReceiveWindow,
+            limit,
+            "Σ receive window in whole segments ÷ RTT",
+        )
+        .input("receive_window_bytes", view.sum(window))
+        .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into()))),
     )
+}
+
+/// What a sender uses of a window: it does not split a segment to fill the rest (RFC 1122, 4.2.3.4).
+fn whole_segments(window: f64, mss_bytes: u32) -> f64 {
+    let mss = f64::from(mss_bytes.max(1));
+    if window < mss {
+        window
+    } else {
+        (window / mss).floor() * mss
+    }
 }
 
 /// Whether the window is the sender's usual limit; `None` where the kernel does not count.

@@ -3,7 +3,7 @@
 use super::super::signals::positive;
 use super::super::small_segments::small_segments;
 use super::super::text::percent;
-use super::super::thresholds::{LEAST_UTILISATION, MODEL_TOLERANCE};
+use super::super::thresholds::{LEAST_UTILISATION, MODEL_TOLERANCE, WORK_FULL};
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Family;
@@ -28,21 +28,22 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         Ceiling::new(
             Cause::SegmentSize,
             packets_per_s / busy * mss * 8.0,
-            "packets/s reached ÷ share of a CPU that they took or waited for × MSS",
+            "packets/s reached ÷ share of the time in which an end worked × MSS",
         )
         .input("packets_per_s", Some(packets_per_s))
-        .input("cpu_share", Some(busy))
+        .input("working_share", Some(busy))
         .input("mss_bytes", Some(mss))
         .dependent(),
     )
 }
 
-/// The share of a CPU that the busier end's busiest thread took or waited for.
+/// Share of the time in which one end or the other worked or wanted to. Packets of small segments pass through both
+/// ends' threads and soft interrupts by turns, so that neither thread need be awake all the time.
 fn busiest(view: &View<'_>) -> Option<f64> {
-    let threads = [view.writer(), view.reader()];
-    let shares = threads.into_iter().flatten();
-    let shares = shares.map(|thread| (thread.running + thread.delayed).min(1.0));
-    shares.reduce(f64::max).and_then(positive)
+    let asleep = [view.writer(), view.reader()].into_iter().flatten();
+    let shares: Vec<f64> = asleep.map(|thread| thread.blocked + thread.paced).collect();
+    let both: f64 = shares.iter().map(|share| share.min(1.0)).product();
+    positive(1.0 - both).filter(|_| !shares.is_empty())
 }
 
 /// While the device cuts segments (TSO) their size costs nothing.
@@ -53,15 +54,12 @@ fn signs(view: &View<'_>) -> Option<Signs> {
         Family::Ipv6 => "tx-tcp6-segmentation",
     };
     let offload = *device.offloads.get(feature)?;
-    let cpu_bound = [view.writer(), view.reader()]
-        .into_iter()
-        .flatten()
-        .any(|thread| thread.cpu_bound());
+    let cpu_bound = busiest(view).is_some_and(|share| share >= WORK_FULL);
     let small = small_segments(view);
     let state = if offload { "on" } else { "off" };
     let busy = busiest(view).map(|b| {
         format!(
-            "the busiest thread took or waited for {} of a CPU",
+            "one end or the other worked, or wanted to, for {} of the time",
             percent(b)
         )
     });

@@ -28,7 +28,10 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let share = measured_share(view).unwrap_or_else(|| payload_share(view));
     let rate = |flow: &TcpFlow<'_>| {
         let memory = buffer(view, flow.tcp)?;
-        Some(window_bps(memory * fill(flow.tcp) * share, rtt_s(flow.tcp)?))
+        Some(window_bps(
+            memory * fill(flow.tcp) * share,
+            rtt_s(flow.tcp)?,
+        ))
     };
     Some(
         Ceiling::new(
@@ -56,7 +59,11 @@ fn buffer(view: &View<'_>, tcp: &TcpEvidence) -> Option<f64> {
 /// What of the memory is in use in the mean. A queue that overshot the buffer was measured, not set.
 fn fill(tcp: &TcpEvidence) -> f64 {
     let queue = tcp.send_queue_memory_bytes.unwrap_or(0);
-    if queue > tcp.send_buffer_bytes { 1.0 } else { MEAN_FILL }
+    if queue > tcp.send_buffer_bytes {
+        1.0
+    } else {
+        MEAN_FILL
+    }
 }
 
 /// What a buffer that is full, or nearly so, holds for its memory: the pieces of a slow sender are small.
