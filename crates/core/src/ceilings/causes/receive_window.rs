@@ -10,7 +10,7 @@ use super::super::thresholds::{
 use super::super::view::{TcpFlow, View};
 use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::record::HostFacts;
+use crate::record::{HostFacts, TcpEvidence};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::ReceiveWindow,
@@ -35,27 +35,25 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         let most = sysctl_maximum(view.receiver_host, "net.ipv4.tcp_rmem").map_or(0.0, |m| m / 2.0);
         Some(offered.max(most))
     };
-    let usable = |flow: &TcpFlow<'_>| Some(whole_segments(window(flow)?, flow.tcp.mss_bytes));
-    let limit = view.sum(|flow| Some(window_bps(usable(flow)?, rtt_s(flow.tcp)?)))?;
+    let limit = view.sum(|flow| {
+        Some(window_bps(
+            usable(window(flow)?, flow.tcp),
+            rtt_s(flow.tcp)?,
+        ))
+    })?;
     Some(
-        Ceiling::new(
-            Cause::ReceiveWindow,
-            limit,
-            "Σ receive window in whole segments ÷ RTT",
-        )
-        .input("receive_window_bytes", view.sum(window))
-        .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into()))),
+        Ceiling::new(Cause::ReceiveWindow, limit, "Σ receive window ÷ RTT")
+            .input("receive_window_bytes", view.sum(window))
+            .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into()))),
     )
 }
 
-/// What a sender uses of a window: it does not split a segment to fill the rest (RFC 1122, 4.2.3.4).
-fn whole_segments(window: f64, mss_bytes: u32) -> f64 {
-    let mss = f64::from(mss_bytes.max(1));
-    if window < mss {
-        window
-    } else {
-        (window / mss).floor() * mss
-    }
+/// What a sender uses of a window: whole segments, and the rest of it as well if it was seen to split one for it
+/// (it need not: RFC 1122, 4.2.3.4).
+fn usable(window: f64, tcp: &TcpEvidence) -> f64 {
+    let mss = f64::from(tcp.mss_bytes.max(1));
+    let whole = (window / mss).floor() * mss;
+    (tcp.unacked_bytes as f64).clamp(whole, window)
 }
 
 /// Whether the window is the sender's usual limit; `None` where the kernel does not count.
