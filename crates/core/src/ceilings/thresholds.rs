@@ -28,10 +28,10 @@ pub(super) const NOTHING_UNSENT: f64 = 0.1;
 /// (BBR: 0.2).
 pub(super) const PARTLY_UNSENT: f64 = 0.5;
 /// Share of the readings in which the receiver's window was full from which on it is the limit, also where
-/// pacing takes a part of the time that the kernel would count (BBR at a window: 34-46 % counted, 100 % full).
-pub(super) const WINDOW_FULL: f64 = 0.7;
+/// pacing takes a part of the time that the kernel would count (BBR at a window: 34-48 % counted, 50-100 % full).
+pub(super) const WINDOW_FULL: f64 = 0.4;
 /// Share of the busy time that the kernel must count for the window all the same.
-pub(super) const WINDOW_COUNTED: f64 = 0.1;
+pub(super) const WINDOW_COUNTED: f64 = 0.25;
 /// Current over maximal pacing rate from which on the maximum holds: they read equal.
 pub(super) const PACED: f64 = 0.95;
 
@@ -62,6 +62,8 @@ pub(super) const POLICER_LONG_TRAIN: f64 = 3.5;
 /// Deviation over mean of the windows at which losses came, below which they came at the same one: a bucket read
 /// 0.1 to 0.2, random losses 0.2 to 1.7.
 pub(super) const SAME_WINDOW: f64 = 0.22;
+/// Loss events of it at least: the first overshoot of a deep queue is one, however much it loses.
+pub(super) const POLICER_EVENTS_BBR: f64 = 3.0;
 /// Share of segments that BBR loses to a policer that it has found out, and sends below for the most part.
 pub(super) const POLICER_LOSS_BBR_FOUND: f64 = 0.001;
 /// Mean over minimal RTT that BBR's probing makes at least where there is a queue.

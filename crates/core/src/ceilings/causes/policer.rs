@@ -3,8 +3,9 @@
 use super::super::remedy::{rate, stream};
 use super::super::text::percent;
 use super::super::thresholds::{
-    BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, POLICER_LONG_TRAIN, POLICER_LOSS,
-    POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND, POLICER_TRAIN, SAME_WINDOW, STEADY, USUAL_STATE,
+    BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, POLICER_EVENTS_BBR, POLICER_LONG_TRAIN,
+    POLICER_LOSS, POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND, POLICER_TRAIN, SAME_WINDOW, STEADY,
+    USUAL_STATE,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
@@ -75,7 +76,8 @@ fn is_policed(view: &View<'_>, loss: f64) -> bool {
 /// Of BBR, which takes loss for noise until it knows a policer's rate.
 fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
     let inflation = view.inflation().map_or(1.0, |inflation| inflation.ratio);
-    let open = loss >= POLICER_LOSS_BBR && inflation < BBR_QUEUE_INFLATION;
+    let several = view.recoveries().is_none_or(|n| n >= POLICER_EVENTS_BBR);
+    let open = loss >= POLICER_LOSS_BBR && inflation < BBR_QUEUE_INFLATION && several;
     let found_out = loss >= POLICER_LOSS_BBR_FOUND && inflation < BBR_INFLATION;
     open || found_out
 }
