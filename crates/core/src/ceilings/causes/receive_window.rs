@@ -53,7 +53,8 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 fn usable(window: f64, tcp: &TcpEvidence) -> f64 {
     let mss = f64::from(tcp.mss_bytes.max(1));
     let whole = (window / mss).floor() * mss;
-    (tcp.unacked_bytes as f64).clamp(whole, window)
+    // Not `clamp`: rounding may put what is whole above a window of 2⁵³ bytes.
+    (tcp.unacked_bytes as f64).max(whole).min(window)
 }
 
 /// Whether the window is the sender's usual limit; `None` where the kernel does not count.
