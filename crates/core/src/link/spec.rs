@@ -228,9 +228,10 @@ impl Jitter {
 impl LinkSpec {
     /// Every packet passes at once and unaltered. The MTU is not counted: an interface can hold that.
     pub fn changes_nothing(&self) -> bool {
-        let mtu = self.mtu.filter(|mtu| mtu.is_black_hole);
+        let is_held = self.mtu.is_none_or(|mtu| !mtu.is_black_hole);
+        // What matters only to packets that wait for a line, or are counted by one.
         let plain = Self {
-            mtu,
+            mtu: self.mtu,
             queue: self.queue,
             burst_bytes: self.burst_bytes,
             framing: self.framing,
@@ -238,12 +239,7 @@ impl LinkSpec {
             aqm: self.aqm,
             ..Self::default()
         };
-        mtu.is_none()
-            && *self
-                == Self {
-                    mtu: self.mtu,
-                    ..plain
-                }
+        is_held && *self == plain
     }
 
     /// All packets that arrive together leave together and in their order: a frame of segmentation offload

@@ -1,11 +1,10 @@
 //! Namespaces, links, addresses, routes and settings, as the topology says.
 
 use std::thread;
-use std::time::{Duration, Instant};
 
 use linerate_core::lab::{self, Join, Node, Role, Topology};
 use linerate_sys::netlink::{
-    Link, LinkChange, Metric, Netlink, NetlinkError, OperState, Prefix, Route, VethEnd,
+    Link, LinkChange, Metric, Netlink, NetlinkError, Prefix, Route, VethEnd,
 };
 use linerate_sys::netns::Namespace;
 use linerate_sys::packet::PacketSocket;
@@ -33,7 +32,6 @@ const FORWARDING: [(&str, &str); 2] = [
 ];
 /// The kernel's memory that all rings of frames together may take, bytes.
 const RING_MEMORY: usize = 1 << 30;
-const UP_WITHIN: Duration = Duration::from_secs(10);
 
 /// The namespaces of a topology, in the order of its nodes, joined by their links.
 #[derive(Debug)]
@@ -71,8 +69,10 @@ pub(super) fn build(topology: &Topology) -> Result<Built, LabError> {
     if let Some(inner) = &mut inner {
         raise_inner(topology, inner)?;
     }
-    for (index, node) in topology.nodes.iter().enumerate() {
-        wait_until_up(node, &mut handles[index])?;
+    for (node, namespace) in topology.nodes.iter().zip(&namespaces) {
+        for interface in &node.interfaces {
+            namespace.wait_until_up(&interface.name)?;
+        }
     }
     for link in &topology.links {
         introduce(topology, link, &mut handles)?;
@@ -262,29 +262,6 @@ fn raise_inner(topology: &Topology, netlink: &mut Netlink) -> Result<(), LabErro
                     .change_link(&inner_name(number, end), &LinkChange::Up)
                     .map_err(failure(format!("link {}", link.name)))?;
             }
-        }
-    }
-    Ok(())
-}
-
-/// The kernel drops packets until its link watch has seen that both ends are up, and a dropped SYN costs a
-/// second.
-fn wait_until_up(node: &Node, netlink: &mut Netlink) -> Result<(), LabError> {
-    let deadline = Instant::now() + UP_WITHIN;
-    for interface in &node.interfaces {
-        let failed = failure(format!("{} of {}", interface.name, node.name));
-        loop {
-            let link = netlink.link(&interface.name).map_err(&failed)?;
-            if link.operstate == OperState::Up {
-                break;
-            }
-            if Instant::now() > deadline {
-                return Err(LabError::Host {
-                    what: "bring the lab's links up",
-                    source: std::io::ErrorKind::TimedOut.into(),
-                });
-            }
-            thread::sleep(Duration::from_millis(1));
         }
     }
     Ok(())

@@ -50,7 +50,7 @@ impl Lane {
         };
         Self {
             link,
-            is_whole: setup.spec.treats_packets_alike() && setup.trace.is_none(),
+            is_whole: setup.spec.treats_packets_alike(),
             router: addresses(&setup.router),
             store: Store::default(),
             departures: Vec::new(),
