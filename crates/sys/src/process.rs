@@ -118,6 +118,15 @@ pub fn new_session() -> io::Result<()> {
     }
 }
 
+/// Sets the nice value of the process's session, −20 to 19: under automatic groups (sched(7)) it weighs the whole session
+/// against the others, real-time threads not counted. Lowering it needs CAP_SYS_NICE.
+///
+/// # Errors
+/// A kernel without automatic groups; not permitted.
+pub fn set_session_nice(nice: i32) -> io::Result<()> {
+    fs::write("/proc/self/autogroup", nice.to_string())
+}
+
 /// Who this process is, as far as files are concerned.
 pub fn effective_user() -> u32 {
     // SAFETY: takes nothing and cannot fail.

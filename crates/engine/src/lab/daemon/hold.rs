@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use linerate_core::lab::Topology;
 use linerate_sys::poll::wait_readable;
-use linerate_sys::process::{effective_user, new_session, peer_user, start_time};
+use linerate_sys::process::{effective_user, new_session, peer_user, set_session_nice, start_time};
 
 use super::directory::LabDirectory;
 use super::error::DaemonError;
 use super::state::{HostState, LabState, LabStatus, hosts_file, is_router};
+use crate::lab::pump::come_first;
 use crate::lab::{Lab, LabError, LabOptions, prepare};
 use crate::signal::stop_on_signal;
 
@@ -29,7 +30,9 @@ pub(super) const DOWN: &str = "down\n";
 /// [`DaemonError`]; nothing is left behind then.
 pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<(), DaemonError> {
     // A leader of its group already: nothing that is typed reaches it, then.
-    let _ = new_session();
+    if new_session().is_ok() {
+        step_back();
+    }
     let _ = std::env::set_current_dir("/");
     let mut claim = LabDirectory::open()?.claim(name)?;
     prepare()?;
@@ -55,6 +58,15 @@ pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<
         }
     }
     Ok(())
+}
+
+/// All that the session has beside its pumps are threads that keep CPUs awake, and as a session it would weigh as much as
+/// one of the programs in the lab (autogroup, sched(7)). Where pumps are ordinary threads they need that weight.
+fn step_back() {
+    if std::thread::spawn(come_first).join().unwrap_or(false) {
+        // A kernel without automatic groups needs no such thing.
+        let _ = set_session_nice(19);
+    }
 }
 
 /// The one before may have been killed; its lock on the state is gone, so its socket is nobody's.
