@@ -18,7 +18,7 @@
 //! |---|---|
 //! | `endpoint` | the door, UDP challenges, one thread for each client's session |
 //! | `client`, `campaign` | a session with an endpoint; a plan run on it |
-//! | `check`, `path` | the examination of a path; what one end alone can see of it |
+//! | `check`, `path`, `train` | the examination of a path; what one end alone can see of it; its narrowest link |
 //! | `lab` | hosts, routers and links on this machine; the pump that emulates the links |
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
@@ -44,6 +44,7 @@ mod own_endpoint;
 mod path;
 mod signal;
 mod stop;
+mod train;
 mod words;
 
 pub use campaign::{Campaign, Observer};
@@ -52,8 +53,8 @@ pub use client::{Client, Live, Outcome, Target};
 pub use endpoint::{Endpoint, ServeEvent, ServeOptions};
 pub use error::{Category, MeasureError};
 pub use lab::{
-    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LabDirectory, LabState, LabStatus,
-    LinkStatus, hold_lab, start_holder,
+    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LAB_PROCESS, LabDirectory,
+    LabState, LabStatus, LinkStatus, hold_lab, start_holder,
 };
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use lab::{TruthError, run_scenario, try_scenario};

@@ -302,6 +302,7 @@ fn test_of(direction: Direction) -> Test {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction,

@@ -55,6 +55,7 @@ fn stream_test(message_bytes: u64) -> Test {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction: Direction::Up,
@@ -108,6 +109,7 @@ fn bare(plan: Test) -> Record {
         requests_not_sent: None,
         failed: None,
         corrupted_bytes: None,
+        path_train: None,
         sender: None,
         receiver: None,
         tcp: None,
@@ -381,6 +383,7 @@ pub(crate) fn udp_partial() -> Record {
             }),
             asked_bps: Some(100_000_000),
             datagram_bytes: 1448,
+            train_bps: None,
         }),
         caveats: vec![Caveat::new(
             CaveatKind::Partial,
