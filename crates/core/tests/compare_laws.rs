@@ -129,15 +129,7 @@ fn equal_pairs_are_equivalent_within_any_margin_and_else_inconclusive() {
 #[test]
 fn a_difference_within_the_margin_is_real_and_small() {
     let small: Vec<f64> = (0..30_u32).map(|pair| 0.02 + 0.0001 * f64::from(pair % 7)).collect();
-    // Six pairs can show EQUIVALENT and not yet DIFFERENT; with eight at most both come at one look.
-    let both = conclude(
-        &Design {
-            max_pairs: 8,
-            ..design(None)
-        },
-        &small,
-    );
-    assert_eq!(both.verdict, Verdict3::Different);
+    // EQUIVALENT by itself would stop it before DIFFERENT can be shown; a second metric keeps it going.
     let mut wide = Sequential::new(&Design {
         metrics: 2,
         ..design(Some(5.0))

@@ -145,7 +145,7 @@ fn sums_of(ranks: &[u16], drawn: &[u32], observed: u32) -> Vec<u16> {
         let parts = bytes.iter().zip([0, 8, 16, 24]);
         // Signs beyond the values are masked off by the length of the last table.
         parts
-            .map(|(sums, shift)| sums[(signs >> shift) as usize & (sums.len().min(256) - 1)])
+            .map(|(sums, shift)| sums[(signs >> shift) as usize & (sums.len() - 1)])
             .sum()
     };
     drawn.iter().chain([&observed]).map(sum).collect()
