@@ -86,6 +86,16 @@ pub enum TreatmentError {
         /// Why.
         why: &'static str,
     },
+    /// The record of a run shows something else than was asked for.
+    #[error("`{treatment}` did not take: the run had {found}: {why}")]
+    NotTaken {
+        /// The treatment.
+        treatment: String,
+        /// What the record shows.
+        found: String,
+        /// What may be the reason.
+        why: &'static str,
+    },
     /// With the treatment the test is outside its limits.
     #[error(transparent)]
     Test(#[from] PlanError),

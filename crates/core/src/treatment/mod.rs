@@ -20,11 +20,13 @@
 //! | `list` | [`Treatments`]: reading and writing them |
 //! | `change` | [`HostChange`]: what is changed on a host |
 //! | `apply` | treatments of sockets, put into a plan |
+//! | `effect` | whether a treatment shows in the record of a run |
 //! | `exclusions`, `pair` | what does not go together; two sides and their control |
 //! | `error` | what can be wrong with them |
 
 mod apply;
 mod change;
+mod effect;
 mod error;
 mod exclusions;
 mod list;

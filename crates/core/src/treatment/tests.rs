@@ -12,6 +12,7 @@ use crate::plan::{
     Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
     StreamTest, Test, Traffic,
 };
+use crate::record::Record;
 use crate::units::{BitRate, ByteCount, Span};
 
 fn read(text: &str) -> Treatments {
@@ -454,6 +455,57 @@ fn what_the_test_has_already_is_not_treated() {
             matches!(error, TreatmentError::Given { name: own } if own == name),
             "{option}: {error}"
         );
+    }
+}
+
+/// A run of one TCP flow, as its JSON has it.
+fn record(direction: &str, tcp: &str) -> Record {
+    let mut test = stream(Protocol::Tcp);
+    test.direction = match direction {
+        "up" => Direction::Up,
+        _ => Direction::Down,
+    };
+    let test = serde_json::to_string(&test).unwrap();
+    let json = format!(
+        r#"{{"schema":"linerate.record/1","status":"complete","started_at":"2026-01-01T00:00:00Z","host":"pit",
+        "peer":"198.18.0.2:5201","workload":"stream","protocol":"tcp","family":"ipv4","direction":"{direction}",
+        "plan":{test},"seconds":1.0,"bytes":1,"sender":{{"method":"write"}},
+        "flows":[{{"id":0,"direction":"{direction}","throughput_bps":1.0,"bytes":1,"local":"198.18.0.1:4000",
+        "remote":"198.18.0.2:5201","tcp":{tcp}}}],
+        "intervals":[],"caveats":[],"environment":{{}},"seed":1}}"#
+    );
+    serde_json::from_str(&json).unwrap()
+}
+
+#[test]
+fn what_does_not_show_in_the_record_did_not_take() {
+    let tcp = r#"{"mss_bytes":524,"pmtu_bytes":1400,"congestion":"reno","send_window_bytes":65536}"#;
+    for (direction, text, took) in [
+        ("up", "mss=536", true),
+        ("up", "mss=1000", false),
+        ("up", "mss=500", false),
+        ("up", "congestion=reno", true),
+        ("up", "congestion=cubic", false),
+        ("up", "receive_window=64KiB", true),
+        ("up", "receive_window=1MiB", true),
+        ("up", "receive_window=16KiB", false),
+        ("up", "zerocopy=off", true),
+        ("up", "zerocopy=on", false),
+        ("up", "source=198.18.0.1", true),
+        ("up", "source=198.18.0.9", false),
+        ("up", "route_mtu=1400", true),
+        ("up", "route_mtu=1300", false),
+        ("up", "server.route_mtu=1300", true),
+        ("down", "route_mtu=1300", true),
+        ("down", "server.mtu=1300", false),
+        ("up", "route_advmss=500", true),
+        ("up", "server.route_advmss=500", false),
+        ("down", "route_advmss=500", false),
+        ("down", "route_advmss=536", true),
+        ("up", "tso=off,sysctl:net.ipv4.tcp_sack=0", true),
+    ] {
+        let result = read(text).took(&record(direction, tcp));
+        assert_eq!(result.is_ok(), took, "{direction} {text}: {result:?}");
     }
 }
 
