@@ -206,7 +206,7 @@ impl Session<'_> {
             self.server.refuse(now(), RefusalReason::Test, message);
             return;
         }
-        let arrivals = self.registration.open(test.flows());
+        let arrivals = self.registration.open(test.flows(), test.options.source);
         self.server.opened(now());
         if test.connects_within_run() {
             self.stage = Stage::Bound {
