@@ -23,7 +23,7 @@ use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Service};
 use crate::site::Site;
 use crate::target::Target;
-use crate::{files, gate, lab, plan};
+use crate::{files, gate, lab, plan, watch};
 
 /// Does what the command line says.
 ///
@@ -47,6 +47,10 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         }
         Command::Explain(args) => explain(args),
         Command::Lab(command) => lab::execute(command),
+        Command::WatchTreatments(args) => {
+            watch::execute(&args);
+            Ok(())
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::failure::{Failure, printable};
 use crate::output;
 use crate::progress::Progress;
 use crate::target::Target;
+use crate::watch;
 
 /// What `check` is to examine.
 #[derive(Debug)]
@@ -196,10 +197,9 @@ pub(crate) fn serve(service: Service) -> Result<(), Failure> {
         quiet: service.quiet,
     };
     if service.allow_treatments {
-        // What an endpoint that was killed has left.
-        for note in linerate_engine::undo_leftovers() {
-            log.say(&note);
-        }
+        watch::before_treating()
+            .iter()
+            .for_each(|note| log.say(note));
     }
     log.started(&endpoint)?;
     endpoint

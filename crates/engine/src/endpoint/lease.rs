@@ -37,6 +37,7 @@ impl LeaseError {
     pub(super) fn reason(&self) -> Option<RefusalReason> {
         match self {
             Self::Busy(_) => Some(RefusalReason::Busy),
+            Self::Apply(TreatError::Busy { .. }) => Some(RefusalReason::Busy),
             Self::Apply(_) => Some(RefusalReason::Treatment),
             Self::Undo(_) => None,
         }

@@ -177,6 +177,7 @@ impl Session<'_> {
         if let Stage::Running { half, .. } = std::mem::replace(&mut self.stage, Stage::Idle) {
             half.stop(host::facts(Some(self.peer.ip())));
         }
+        self.lease.place().end_test();
         while let Some(bytes) = self.server.poll_transmit() {
             if socket.send(&bytes).is_err() {
                 break;
