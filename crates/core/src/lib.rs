@@ -18,6 +18,7 @@
 //! | [`cost`] | service demand: CPU time for each KiB |
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
 //! | [`ceilings`] | what each cause would let through, and the verdict |
+//! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
 //! | [`truth`] | runs whose cause is known by construction, and how often the verdict names it |
 
 pub mod ceilings;
@@ -30,6 +31,7 @@ pub mod plan;
 pub mod record;
 pub mod session;
 pub mod stats;
+pub mod treatment;
 pub mod truth;
 pub mod units;
 pub mod wire;
