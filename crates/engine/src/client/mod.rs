@@ -2,6 +2,7 @@
 
 mod flows;
 mod knock;
+mod treatment;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
@@ -75,6 +76,8 @@ pub struct Client {
     run_over: Stop,
     connect_time: Duration,
     trains: Trains,
+    /// The endpoint's host may be changed by this session.
+    treated: bool,
 }
 
 /// What trains found of the path, by direction.
@@ -121,6 +124,7 @@ impl Client {
             run_over: Stop::new(),
             connect_time,
             trains: Trains::default(),
+            treated: false,
         };
         match client.next_event()? {
             ClientEvent::Welcome(welcome) => {
@@ -173,24 +177,18 @@ impl Client {
         test: &Test,
         observe: &mut dyn FnMut(&Live) -> bool,
     ) -> Result<Outcome, MeasureError> {
-        test.check().map_err(|error| MeasureError::Refused {
-            peer: self.peer,
-            refusal: Refusal {
+        test.check().map_err(|error| {
+            self.refused(Refusal {
                 reason: RefusalReason::Test,
                 message: error.to_string(),
-            },
+            })
         })?;
         let test = &self.within_limits(test);
         self.run_over = Stop::new();
         self.session.open(now(), test);
         match self.next_event()? {
             ClientEvent::Opened => {}
-            ClientEvent::TestRefused(refusal) => {
-                return Err(MeasureError::Refused {
-                    peer: self.peer,
-                    refusal,
-                });
-            }
+            ClientEvent::TestRefused(refusal) => return Err(self.refused(refusal)),
             _ => return Err(self.session_error(SessionError::OutOfTurn("instead of opening"))),
         }
         let (flows, source) = self.connect_flows(test)?;
@@ -263,6 +261,13 @@ impl Client {
         MeasureError::Session {
             peer: self.peer,
             reason,
+        }
+    }
+
+    fn refused(&self, refusal: Refusal) -> MeasureError {
+        MeasureError::Refused {
+            peer: self.peer,
+            refusal,
         }
     }
 
