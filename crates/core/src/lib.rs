@@ -17,10 +17,12 @@
 //! | [`session`] | the control session of client and endpoint as pure state machines |
 //! | [`cost`] | service demand: CPU time for each KiB |
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
+//! | [`compare`] | A against B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE |
 //! | [`ceilings`] | what each cause would let through, and the verdict |
 //! | [`truth`] | runs whose cause is known by construction, and how often the verdict names it |
 
 pub mod ceilings;
+pub mod compare;
 pub mod cost;
 pub mod lab;
 pub mod link;
