@@ -246,6 +246,7 @@ fn socket_options(sockets: &SocketArgs) -> SocketOptions {
         congestion: sockets.congestion.clone(),
         nodelay: sockets.nodelay,
         dscp: sockets.dscp,
+        ..SocketOptions::default()
     }
 }
 

@@ -19,6 +19,7 @@
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
 //! | [`compare`] | A against B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE |
 //! | [`ceilings`] | what each cause would let through, and the verdict |
+//! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
 //! | [`truth`] | runs whose cause is known by construction, and how often the verdict names it |
 
 pub mod ceilings;
@@ -32,6 +33,7 @@ pub mod plan;
 pub mod record;
 pub mod session;
 pub mod stats;
+pub mod treatment;
 pub mod truth;
 pub mod units;
 pub mod wire;

@@ -4,6 +4,8 @@
 //! what the control session carries to the endpoint. Everything here is plain data that was
 //! validated by [`Test::check`]: an endpoint calls it on what a stranger sent.
 
+use std::net::IpAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -194,6 +196,15 @@ pub struct SocketOptions {
     /// `TCP_NODELAY`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub nodelay: bool,
+    /// `TCP_QUICKACK`, set again before each receiving call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quickack: Option<bool>,
+    /// `SO_BUSY_POLL`, µs that a receiving call spins for packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_poll_us: Option<u32>,
+    /// The client's address that its TCP connections come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
     /// Code point of the packets that this test sends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<Dscp>,
@@ -364,6 +375,14 @@ impl Test {
         }
         if let Some(pacing) = options.pacing_bps {
             within("pacing", pacing.0, 8_000, 8_000_000_000_000)?;
+        }
+        if let Some(busy_poll) = options.busy_poll_us {
+            within("busy poll", busy_poll, 0, 1_000_000)?;
+        }
+        if let Some(source) = options.source
+            && self.protocol == Protocol::Udp
+        {
+            return forbidden("source", source, "datagrams have the control connection's");
         }
         if let Some(name) = &options.congestion {
             // TCP_CA_NAME_MAX is 16 with the terminating zero.

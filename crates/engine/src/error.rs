@@ -8,6 +8,8 @@ use linerate_core::wire::message::{Refusal, RefusalReason};
 use linerate_sys::socket::OptionError;
 use thiserror::Error;
 
+use crate::treatment::TreatError;
+
 /// Which exit status an error deserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Category {
@@ -73,6 +75,9 @@ pub enum MeasureError {
     /// A socket option did not take.
     #[error(transparent)]
     Option(#[from] OptionError),
+    /// This host could not be treated, or not put back.
+    #[error(transparent)]
+    Treat(#[from] TreatError),
     /// Stopped by the user.
     #[error("interrupted")]
     Interrupted,
@@ -99,6 +104,7 @@ impl MeasureError {
         match self {
             Self::UnknownHost { .. } | Self::NoAddress { .. } => Category::Usage,
             Self::Host { .. } | Self::Option(_) => Category::Missing,
+            Self::Treat(error) => error.category(),
             Self::Refused { .. }
             | Self::Connect { .. }
             | Self::Session { .. }
@@ -126,6 +132,10 @@ fn connect_words(error: &io::Error) -> String {
         }
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
             format!("unreachable: {error}")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "cannot connect: the source address is not one of this host's, or it has no free port"
+                .into()
         }
         io::ErrorKind::ConnectionReset => {
             "the peer reset the connection during the handshake".into()

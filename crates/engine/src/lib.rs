@@ -3,8 +3,8 @@
 //!
 //! Sessions, plans and verdicts are core's; system calls are sys's. This crate introduces them: it connects the
 //! two ends, runs the threads that carry the data, and collects what both kernels say. It has no `unsafe`,
-//! decides no verdict, prints nothing and changes no setting of a host: what a lab sets and makes lies in
-//! namespaces of its own, which end with the process. An endpoint waits for no client without a deadline, and
+//! decides no verdict and prints nothing. What a lab sets and makes lies in namespaces of its own, which end with the
+//! process; a treatment of a host is written to a journal first and undone, at the latest by the next start. An endpoint waits for no client without a deadline, and
 //! sends test traffic to no address that has not answered first.
 //!
 //! [`Endpoint::bind`] and [`Endpoint::serve`] are `linerate serve`. [`Client::connect`] greets one;
@@ -25,6 +25,7 @@
 //! | `options` | a test's socket options, set and read back |
 //! | `host` | what this host is like, for the record |
 //! | `control` | the control connection as a socket |
+//! | `treatment` | changes of this host, journalled, read back and undone |
 //! | `signal`, `stop` | Ctrl-C, and being asked to stop |
 //! | `error` | what can go wrong, and the exit status it deserves |
 //! | `clock`, `words` | the one monotonic clock; small texts |
@@ -40,10 +41,12 @@ mod host;
 mod lab;
 mod measure;
 mod options;
+mod own_directory;
 mod own_endpoint;
 mod path;
 mod signal;
 mod stop;
+mod treatment;
 mod words;
 
 pub use campaign::{Campaign, Observer};
@@ -60,3 +63,6 @@ pub use lab::{TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use signal::stop_on_signal;
 pub use stop::Stop;
+pub use treatment::{
+    Applied, TreatError, start_treatment_watch, undo_leftovers, watch_treatments,
+};

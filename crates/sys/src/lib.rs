@@ -26,11 +26,13 @@
 //! | [`thread`] | CPU time, waiting time and scheduling of this process's threads |
 //! | [`clock`], [`idle`] | monotonic time and precise waits; keeping CPUs awake, and what that takes |
 //! | [`signal`] | SIGINT, SIGTERM and SIGHUP as something to wait for |
+//! | [`file`] | opening a file that somebody may have put a link in the place of |
 //! | [`errno`] | error numbers that callers tell apart |
 
 pub mod clock;
 pub mod errno;
 pub mod ethtool;
+pub mod file;
 pub mod idle;
 pub mod inherit;
 pub mod netlink;

@@ -17,7 +17,8 @@ const INBOX: usize = 1024;
 pub(crate) struct Registry(Arc<Mutex<HashMap<Token, Entry>>>);
 
 struct Entry {
-    /// Data comes from the control connection's own address, or not at all.
+    /// Datagrams come from the control connection's own address, or not at all. A TCP connection may come from another
+    /// address of the same host: its handshake has proved the one, and its token the other.
     peer: IpAddr,
     /// Of the test that is open.
     inbox: Option<Inbox>,
@@ -50,7 +51,7 @@ impl Registry {
         }
     }
 
-    /// Whether a flow may be bound: the token is known, from that address, and the test still lacks the
+    /// Whether a UDP flow may be bound: the token is known, from that address, and the test still lacks the
     /// flow.
     pub(crate) fn expects(&self, token: Token, flow: u32, from: IpAddr) -> bool {
         self.entries()
@@ -64,7 +65,11 @@ impl Registry {
         let Some(entry) = entries.get_mut(&token) else {
             return false;
         };
-        if !entry.expects(flow.id, from) {
+        let is_expected = match flow.socket {
+            FlowSocket::Tcp(_) => entry.lacks(flow.id),
+            FlowSocket::Udp(_) => entry.expects(flow.id, from),
+        };
+        if !is_expected {
             return false;
         }
         let Some(inbox) = &mut entry.inbox else {
@@ -79,9 +84,12 @@ impl Registry {
 
 impl Entry {
     fn expects(&self, flow: u32, from: IpAddr) -> bool {
+        self.peer == from && self.lacks(flow)
+    }
+
+    fn lacks(&self, flow: u32) -> bool {
         let inbox = self.inbox.as_ref();
-        self.peer == from
-            && inbox.is_some_and(|inbox| flow < inbox.flows && !inbox.bound.contains(&flow))
+        inbox.is_some_and(|inbox| flow < inbox.flows && !inbox.bound.contains(&flow))
     }
 }
 
