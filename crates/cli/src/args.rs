@@ -50,6 +50,18 @@ pub(crate) enum Command {
     /// Hosts, routers and links on this machine: up, exec, status, down
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Undo what a process has changed on this host if it is killed; started beside each that may
+    #[command(hide = true)]
+    WatchTreatments(WatchArgs),
+}
+
+/// Which process is watched.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Its number
+    pub(crate) pid: u32,
+    /// When it began, clock ticks after boot
+    pub(crate) started: u64,
 }
 
 #[derive(Debug, Args)]

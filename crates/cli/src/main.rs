@@ -14,6 +14,7 @@
 //! | [`commands`] | what each command does, from arguments to exit status |
 //! | [`run`] | the one door to the engine |
 //! | [`truth`] | the truth test of `lab truth` |
+//! | [`watch`] | what undoes treatments when their process is killed |
 //! | [`document`] | the documents that are printed, stored and read again |
 //! | [`output`], [`render`], [`progress`] | stdout, `--output` and stderr |
 //! | [`gate`] | `--fail-below` |
@@ -38,6 +39,7 @@ mod run;
 mod site;
 mod target;
 mod truth;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -56,7 +56,7 @@ pub enum MeasureError {
         /// Why. Not a `source`: the message has said it.
         reason: SessionError,
     },
-    /// The endpoint refused this test.
+    /// The endpoint refused this test or treatment; the session goes on.
     #[error("{peer} refuses: {}", refusal.message)]
     Refused {
         /// Address and port.
@@ -105,6 +105,9 @@ impl MeasureError {
             Self::UnknownHost { .. } | Self::NoAddress { .. } => Category::Usage,
             Self::Host { .. } | Self::Option(_) => Category::Missing,
             Self::Treat(error) => error.category(),
+            Self::Refused { refusal, .. } if refusal.reason == RefusalReason::Treatment => {
+                Category::Missing
+            }
             Self::Refused { .. }
             | Self::Connect { .. }
             | Self::Session { .. }
@@ -112,11 +115,12 @@ impl MeasureError {
         }
     }
 
-    /// Whether the endpoint said that it has no room.
+    /// Whether the endpoint said that it has no room, or that another client needs its host as it is.
     pub fn is_busy(&self) -> bool {
         matches!(
             self,
             Self::Session { reason: SessionError::Refused(refusal), .. }
+            | Self::Refused { refusal, .. }
                 if refusal.reason == RefusalReason::Busy
         )
     }

@@ -13,9 +13,10 @@ use linerate_core::plan::{
 };
 use linerate_core::record::{HostFacts, Run, Status};
 use linerate_core::session::{Client, Server};
+use linerate_core::treatment::HostChange;
 use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Percent, Sizes, Span};
 use linerate_core::wire::message::{
-    ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, Welcome,
+    ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, TREATMENTS, Welcome,
 };
 use linerate_core::wire::{
     DatagramHeader, Frame, FrameReader, HELLO_BYTES, Hello, Key, Knock, Seal,
@@ -85,8 +86,20 @@ pub(crate) fn client_message(bytes: &[u8]) {
         assert!((1..=256).contains(&test.flows()));
         assert!(test.seconds().is_none_or(|s| s.is_finite() && s > 0.0));
     }
+    if let ClientMessage::Treat { changes } = &message {
+        changes.iter().for_each(stays_in_the_table);
+    }
     let again = serde_json::to_vec(&message).expect("what was read can be written");
     assert!(ClientMessage::parse(&again).is_ok());
+}
+
+/// No sysctl but of the network passes the check, and no name that leads elsewhere.
+fn stays_in_the_table(change: &HostChange) {
+    if let HostChange::Sysctl { key, .. } = change
+        && change.check().is_ok()
+    {
+        assert!(key.starts_with("net.") && !key.contains('\0') && !key.contains(".."));
+    }
 }
 
 /// What an endpoint says can be written again.
@@ -199,10 +212,14 @@ pub(crate) fn session(bytes: &[u8]) {
     let _hello = client.poll_transmit();
     let mut server = Server::new(now, welcome(), key, key.is_some());
     let test = test_of(Direction::Both);
+    let change = [HostChange::Sysctl {
+        key: "net.ipv4.tcp_sack".into(),
+        value: "0".into(),
+    }];
     let mut operations = operations.iter().copied().take(MOST_OPERATIONS);
     while let Some(operation) = operations.next() {
         let closed = (client.is_closed(), server.is_closed());
-        match operation % 16 {
+        match operation % 20 {
             0 => client.open(now, &test),
             1 => client.begin(now),
             2 => client.end(now),
@@ -221,6 +238,10 @@ pub(crate) fn session(bytes: &[u8]) {
                 client.handle_timeout(now);
                 server.handle_timeout(now);
             }
+            15 => client.treat(now, &change),
+            16 => client.untreat(now),
+            17 => server.treated(now, vec!["so".into()]),
+            18 => server.untreated(now),
             _ => exchange(now, &mut client, &mut server),
         }
         assert!(!closed.0 || client.is_closed());
@@ -318,7 +339,7 @@ fn welcome() -> Welcome {
     Welcome {
         software: "fuzz".into(),
         token: "00".repeat(16),
-        operations: vec!["stream".into()],
+        operations: vec!["stream".into(), TREATMENTS.into()],
         limits: Limits {
             clients: 1,
             streams: 8,

@@ -2,6 +2,7 @@
 
 mod flows;
 mod knock;
+mod treatment;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
@@ -74,6 +75,8 @@ pub struct Client {
     /// Requested when the run is over: connections that it is still making are given up.
     run_over: Stop,
     connect_time: Duration,
+    /// The endpoint's host may be changed by this session.
+    treated: bool,
 }
 
 impl std::fmt::Debug for Client {
@@ -112,6 +115,7 @@ impl Client {
             stop,
             run_over: Stop::new(),
             connect_time,
+            treated: false,
         };
         match client.next_event()? {
             ClientEvent::Welcome(welcome) => {
@@ -151,24 +155,18 @@ impl Client {
         test: &Test,
         observe: &mut dyn FnMut(&Live) -> bool,
     ) -> Result<Outcome, MeasureError> {
-        test.check().map_err(|error| MeasureError::Refused {
-            peer: self.peer,
-            refusal: Refusal {
+        test.check().map_err(|error| {
+            self.refused(Refusal {
                 reason: RefusalReason::Test,
                 message: error.to_string(),
-            },
+            })
         })?;
         let test = &self.within_limits(test);
         self.run_over = Stop::new();
         self.session.open(now(), test);
         match self.next_event()? {
             ClientEvent::Opened => {}
-            ClientEvent::TestRefused(refusal) => {
-                return Err(MeasureError::Refused {
-                    peer: self.peer,
-                    refusal,
-                });
-            }
+            ClientEvent::TestRefused(refusal) => return Err(self.refused(refusal)),
             _ => return Err(self.session_error(SessionError::OutOfTurn("instead of opening"))),
         }
         let (flows, source) = self.connect_flows(test)?;

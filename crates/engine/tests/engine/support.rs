@@ -37,6 +37,7 @@ impl Served {
             port: 0,
             limits,
             key,
+            allow_treatments: false,
             one_off: false,
         };
         let endpoint = Endpoint::bind(&options).unwrap();
