@@ -5,15 +5,13 @@ use std::net::IpAddr;
 use linerate_core::plan::Test;
 use linerate_core::record::{CaveatKind, Record};
 use linerate_core::treatment::{End, HostChange, Treatments};
+use linerate_core::wire::message::{Refusal, RefusalReason, TREATMENTS};
 use linerate_sys::netlink::{NetlinkError, TcpMetrics};
 
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::treatment::Applied;
-
-/// Operation of an endpoint that applies treatments, as its welcome names it.
-const TREATMENTS: &str = "treatments";
 
 /// Runs a test once under treatments: what they change on this host and on the endpoint's is changed before and changed
 /// back afterwards, whatever comes of the run. What this host's TCP remembers of the peer from earlier runs is forgotten
@@ -76,8 +74,14 @@ pub(crate) fn check_permission(
     let operations = &client.welcome().operations;
     let is_needed = !treatments.host_changes(End::Server).is_empty();
     match is_needed && !operations.iter().any(|name| name == TREATMENTS) {
-        true => Err(MeasureError::NotTreatable {
+        true => Err(MeasureError::Refused {
             peer: client.peer(),
+            refusal: Refusal {
+                reason: RefusalReason::Treatment,
+                message: "it applies no treatments; its owner allows them by `linerate serve --allow-treatments` with a \
+                          key, which the client gives by --key-file"
+                    .to_owned(),
+            },
         }),
         false => Ok(()),
     }
