@@ -4,9 +4,9 @@ use anyhow::{anyhow, ensure};
 use linerate_core::compare::{Design, MAX_PAIRS, Metric, Standing};
 use linerate_core::plan::{Plan, Test, Workload};
 use linerate_core::record::Interval;
-use linerate_core::treatment::pair;
+use linerate_core::treatment::{End, pair};
 use linerate_core::units::{BitRate, Sizes, Span};
-use linerate_engine::{Client, CompareObserver, CompareOptions, Observer, compare, undo_leftovers};
+use linerate_engine::{Client, CompareObserver, CompareOptions, Observer, compare};
 use linerate_report::text;
 
 use crate::args::{
@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::render::Format;
-use crate::{plan, run};
+use crate::{plan, run, watch};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty pairs.
 const DEFAULT_TIME: Span = Span(std::time::Duration::from_secs(3));
@@ -37,10 +37,11 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
         false => Format::Text,
     };
     let mut progress = Progress::new(format, run.document.quiet);
-    // In this host's own namespace: that is where a command before this one can have left something.
-    for undone in undo_leftovers() {
-        progress.warn(&undone);
-        options.notes.push(undone);
+    if treats_hosts(&options) {
+        // In this host's own namespace: that is where a command before this one can have left something.
+        let notes = watch::before_treating();
+        notes.iter().for_each(|note| progress.warn(note));
+        options.notes.extend(notes);
     }
     let (site, target) = place(run.host, &run.path, options.design.seed, &mut progress)?;
     target.check_sizes(&plan_of(&options.test))?;
@@ -55,6 +56,13 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     let mut document = Document::Comparison(Box::new(comparison));
     site.iter().for_each(|site| site.describe(&mut document));
     conclude(&document, error.map(run::failure), output, None)
+}
+
+/// Whether anything but sockets is treated.
+fn treats_hosts(options: &CompareOptions) -> bool {
+    let changes = |end| [&options.a, &options.b].map(|treatments| treatments.host_changes(end));
+    let changes = [changes(End::Client), changes(End::Server)];
+    !changes.into_iter().flatten().all(|changes| changes.is_empty())
 }
 
 /// Shows pairs as they come.

@@ -11,7 +11,7 @@ use linerate_sys::netlink::{NetlinkError, TcpMetrics};
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
-use crate::treatment::Applied;
+use crate::treatment::{Applied, TreatError};
 
 /// Runs a test once under treatments: what they change on this host and on the endpoint's is changed before and changed
 /// back afterwards, whatever comes of the run. What this host's TCP remembers of the peer from earlier runs is forgotten
@@ -45,7 +45,7 @@ pub(crate) fn run(
     observer: &mut dyn Observer,
 ) -> Result<Treated, MeasureError> {
     let mut test = asked.clone();
-    treatments.apply_to(&mut test)?;
+    treatments.apply_to(&mut test).map_err(TreatError::from)?;
     check_permission(client, treatments)?;
     let peer = client.peer().ip();
     let here = Applied::apply(&treatments.host_changes(End::Client), peer)?;
