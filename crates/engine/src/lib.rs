@@ -72,3 +72,4 @@ pub use treated::run_treated;
 pub use treatment::{
     Applied, TreatError, start_treatment_watch, undo_leftovers, watch_treatments,
 };
+pub use treatment::{Applied, TreatError, start_treatment_watch, undo_leftovers, watch_treatments};
