@@ -1,8 +1,6 @@
 //! Two treatments side by side.
 
-use linerate_core::compare::{
-    ComparedMetric, ComparedPair, MetricConclusion, SeenFault, Standing,
-};
+use linerate_core::compare::{ComparedMetric, ComparedPair, MetricConclusion, SeenFault, Standing};
 use linerate_core::plan::{Extent, Test};
 use linerate_core::record::{Comparison, IdleLoad, Status};
 use linerate_core::stats::Figure;
@@ -20,8 +18,14 @@ pub fn comparison(comparison: &Comparison, style: Style) -> String {
     let mut page = Page::new(style);
     page.paragraph(Emphasis::Strong, "", 0, &headline(comparison));
     page.gap();
-    page.facts("A", &treatment(&comparison.a.to_string(), &comparison.read_back.a));
-    page.facts("B", &treatment(&comparison.b.to_string(), &comparison.read_back.b));
+    page.facts(
+        "A",
+        &treatment(&comparison.a.to_string(), &comparison.read_back.a),
+    );
+    page.facts(
+        "B",
+        &treatment(&comparison.b.to_string(), &comparison.read_back.b),
+    );
     page.facts("run", &run_facts(comparison));
     emulated(&mut page, &comparison.environment);
     page.facts("pairs", &pair_facts(comparison));
@@ -58,17 +62,27 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
         Some(why) => format!("excluded: {}", seen(why)),
         None => {
             let side = |values: &std::collections::BTreeMap<String, f64>| {
-                values.get(path).map_or_else(String::new, |value| write(*value))
+                values
+                    .get(path)
+                    .map_or_else(String::new, |value| write(*value))
             };
             let change = pair.change_percent(path).map_or_else(String::new, signed);
-            format!("A {:>12}  B {:>12}  {change:>8}", side(&pair.a), side(&pair.b))
+            format!(
+                "A {:>12}  B {:>12}  {change:>8}",
+                side(&pair.a),
+                side(&pair.b)
+            )
         }
     };
     let so_far = standing.conclusion.as_ref().and_then(|c| c.metrics.first());
     let so_far = so_far.map_or_else(String::new, |metric| {
         format!("  so far {:>8}", signed(metric.effect_percent))
     });
-    let line = format!("pair {:>2}  {figures}{so_far}  {}", pair.pair, outlook(standing));
+    let line = format!(
+        "pair {:>2}  {figures}{so_far}  {}",
+        pair.pair,
+        outlook(standing)
+    );
     clean(&line).replace(super::number::NBSP, " ")
 }
 
@@ -76,7 +90,10 @@ fn outlook(standing: &Standing<'_>) -> String {
     match standing.expected_pairs {
         Some(pairs) if pairs <= standing.counted => String::new(),
         Some(pairs) => format!("answer expected after {pairs} pairs"),
-        None => format!("{} of at most {} pairs", standing.counted, standing.max_pairs),
+        None => format!(
+            "{} of at most {} pairs",
+            standing.counted, standing.max_pairs
+        ),
     }
 }
 
@@ -98,7 +115,11 @@ fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
     let margin = margin_percent.map_or_else(String::new, |m| format!(" of {}", percent(m)));
     match (found.different, found.equivalent) {
         (true, small) => {
-            let way = if found.effect_percent < 0.0 { "lower" } else { "higher" };
+            let way = if found.effect_percent < 0.0 {
+                "lower"
+            } else {
+                "higher"
+            };
             let small = match small {
                 true => format!(" (real, and smaller than the margin{margin}: EQUIVALENT, too)"),
                 false => String::new(),
@@ -124,11 +145,7 @@ fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
 }
 
 fn interval_and_n(found: &MetricConclusion) -> String {
-    format!(
-        "interval {}, {}",
-        interval(found),
-        counted(found.pairs)
-    )
+    format!("interval {}, {}", interval(found), counted(found.pairs))
 }
 
 /// `+9.80 % to +10.1 % (97.6 %)`
@@ -162,7 +179,12 @@ fn run_facts(comparison: &Comparison) -> Vec<String> {
         workload_name(plan.workload()).to_owned(),
         protocol_name(plan.protocol).to_owned(),
         extent(plan),
-        format!("{} {} ({})", towards(plan.direction), comparison.host, comparison.peer),
+        format!(
+            "{} {} ({})",
+            towards(plan.direction),
+            comparison.host,
+            comparison.peer
+        ),
         format!("begun {}", comparison.started_at),
     ]
 }
@@ -185,7 +207,11 @@ fn pair_facts(comparison: &Comparison) -> Vec<String> {
         facts.push(format!("{excluded} excluded"));
     }
     if !comparison.forbidden.is_empty() {
-        let names: Vec<&str> = comparison.forbidden.iter().map(|fault| fault.name()).collect();
+        let names: Vec<&str> = comparison
+            .forbidden
+            .iter()
+            .map(|fault| fault.name())
+            .collect();
         facts.push(format!("forbidden: {}", names.join(", ")));
     }
     facts
@@ -234,7 +260,10 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table {
 }
 
 /// Of one figure; where there are several, they are told below the table.
-fn median_and_spread(figure: &Figure, write: fn(f64) -> String) -> (Option<String>, Option<String>) {
+fn median_and_spread(
+    figure: &Figure,
+    write: fn(f64) -> String,
+) -> (Option<String>, Option<String>) {
     match figure {
         Figure::One(one) => (
             Some(write(one.median)),
@@ -273,7 +302,12 @@ fn excluded(page: &mut Page, runs: &[ComparedPair]) {
     for pair in left_out {
         let why: Vec<String> = pair.excluded.iter().map(seen).collect();
         let first = format!("  pair {} excluded: ", pair.pair);
-        page.paragraph(Emphasis::None, &first, first.chars().count(), &why.join("; "));
+        page.paragraph(
+            Emphasis::None,
+            &first,
+            first.chars().count(),
+            &why.join("; "),
+        );
     }
 }
 
