@@ -56,7 +56,7 @@ impl Client {
         }
     }
 
-    pub(super) fn refused(&self, refusal: Refusal) -> MeasureError {
+    fn refused(&self, refusal: Refusal) -> MeasureError {
         MeasureError::Refused {
             peer: self.peer,
             refusal,
