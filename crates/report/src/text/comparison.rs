@@ -199,10 +199,11 @@ fn extent(plan: &Test) -> String {
 }
 
 fn pair_facts(comparison: &Comparison) -> Vec<String> {
-    let excluded = comparison.runs.iter().filter(|pair| !pair.counts()).count();
+    let counted = comparison.runs.iter().filter(|pair| pair.counts()).count();
+    let excluded = comparison.runs.len() - counted;
     let mut facts = vec![format!(
-        "{} of at most {}, the order in each by a coin (seed {})",
-        comparison.pairs, comparison.max_pairs, comparison.seed
+        "{counted} of at most {}, the order in each by a coin (seed {})",
+        comparison.max_pairs, comparison.seed
     )];
     if excluded > 0 {
         facts.push(format!("{excluded} excluded"));
@@ -259,7 +260,10 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table {
 /// Of one figure; where there are several, they are told below the table.
 fn median_and_spread(figure: &Figure, write: fn(f64) -> String) -> (String, String) {
     match figure {
-        Figure::One(one) => (write(one.median), span(write(one.low), write(one.high), "–")),
+        Figure::One(one) => (
+            write(one.median),
+            span(write(one.low), write(one.high), "–"),
+        ),
         Figure::Modes { .. } | Figure::Drift { .. } => {
             ("not one figure,".to_owned(), "see below".to_owned())
         }
