@@ -33,6 +33,7 @@ pub fn comparison(comparison: &Comparison, style: Style) -> String {
     if !comparison.metrics.is_empty() {
         page.gap();
         page.table(&metric_table(&comparison.metrics));
+        page.line(Emphasis::None, "  below each figure its interval; of A and B that of the median");
     }
     for metric in comparison.metrics.iter().skip(1) {
         let words = answer(metric, comparison.margin_percent);
@@ -137,10 +138,10 @@ fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
             interval_and_n(found)
         ),
         (false, false) => format!(
-            "INCONCLUSIVE: {} do not decide whether {path} differs: {}, {}",
+            "INCONCLUSIVE: {} do not decide whether {path} differs: {}, interval {}",
             counted(found.pairs),
             signed(found.effect_percent),
-            interval_and_n(found)
+            interval(found)
         ),
     }
 }

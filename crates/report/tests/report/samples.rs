@@ -779,7 +779,7 @@ pub(crate) fn undecided() -> Comparison {
             side: Side::B,
             pairs: 3,
             message:
-                "retransmissions came under B alone, in 3 of 32 pairs: take it as an effect of B"
+                "retransmissions came under B alone, in 3 of 30 pairs: take it as an effect of B"
                     .to_owned(),
         }],
         a: "checksum_offload=on,tso=off,gso=off"
@@ -794,11 +794,13 @@ pub(crate) fn undecided() -> Comparison {
         },
         margin_percent: Some(2.0),
         forbidden: vec![Fault::Retransmissions, Fault::BusyHost],
-        runs: vec![
-            compared_pair(1, Side::A, 938e6, 936e6),
-            spoiled,
-            compared_pair(3, Side::B, 938e6, 936e6),
-        ],
+        runs: {
+            let mut runs: Vec<ComparedPair> = (1..=30)
+                .map(|pair| compared_pair(pair, Side::A, 938e6, 936e6))
+                .collect();
+            runs[1] = spoiled;
+            runs
+        },
         notes: vec!["On the client's device tso, gso are off on both sides.".to_owned()],
         caveats: Vec::new(),
         environment: environment(),
