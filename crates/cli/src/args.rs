@@ -4,6 +4,7 @@
 //! their mere presence are told apart. Defaults and everything that depends on values are in
 //! [`crate::plan`], so an option that was not given is `None` here.
 
+mod compare;
 mod lab;
 mod parsers;
 mod serve;
@@ -16,17 +17,18 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use linerate_core::units::{BitRate, EndpointName};
 
+pub(crate) use compare::{CompareArgs, CompareExtent, CompareTraffic};
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
 };
-pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs};
+pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs, StreamOptions};
 pub(crate) use truth::TruthArgs;
 
 /// Measures what a network path gives a host and explains what holds it back
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(version, max_term_width = 100, after_help = BEGIN, arg_required_else_help = true)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     Rr(RrArgs),
     /// Connect, request, response, close: connections and latency
     Crr(CrrArgs),
+    /// Treatment A against treatment B: DIFFERENT, EQUIVALENT or INCONCLUSIVE
+    Compare(CompareArgs),
     /// Explain a stored document again
     Explain(ExplainArgs),
     /// Hosts, routers and links on this machine: up, exec, status, down
@@ -94,12 +98,9 @@ pub(crate) struct ExplainArgs {
     pub(crate) csv: bool,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  linerate serve                              on the other host, here called pit
-  linerate check pit                          what it gives and what limits it
-  linerate stream pit --size 100..9100/500    one row for each message size
-
+/// Short, so that the commands and it fit a screen.
+const BEGIN: &str = "\
+Begin with `linerate serve` on the other host and `linerate check HOST` here
 Exit status: 0 done; 1 run or gate failed; 2 usage or file wrong; 3 unsupported";
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Service};
 use crate::site::Site;
 use crate::target::Target;
-use crate::{files, gate, lab, plan, watch};
+use crate::{compare, files, gate, lab, plan, watch};
 
 /// Does what the command line says.
 ///
@@ -45,6 +45,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
             let plan = plan::crr(&args, plan::fresh_seed()).map_err(Failure::usage)?;
             measure(args.run, &plan, None)
         }
+        Command::Compare(args) => compare::execute(args),
         Command::Explain(args) => explain(args),
         Command::Lab(command) => lab::execute(command),
         Command::WatchTreatments(args) => {
@@ -70,7 +71,10 @@ fn seed_of(plan: &Plan) -> u64 {
 }
 
 /// Where to: an endpoint that the user named, or one in a lab that is made here.
-fn place(
+///
+/// # Errors
+/// The name or the key is wrong, or this host allows no lab.
+pub(crate) fn place(
     host: Option<EndpointName>,
     options: &PathOptions,
     seed: u64,
@@ -141,7 +145,10 @@ fn demonstration(
 }
 
 /// Prints what there is; then says if it is not all that was asked, or not good enough.
-fn conclude(
+///
+/// # Errors
+/// It cannot be written, is not all, or is below the floor.
+pub(crate) fn conclude(
     document: &Document,
     error: Option<Failure>,
     output: Output,

@@ -12,6 +12,7 @@
 //! | [`lab`] | `lab up`, `exec`, `status`, `down` |
 //! | [`site`] | the emulated path of `--lab` |
 //! | [`commands`] | what each command does, from arguments to exit status |
+//! | [`compare`] | `compare`: two treatments against each other |
 //! | [`run`] | the one door to the engine |
 //! | [`truth`] | the truth test of `lab truth` |
 //! | [`watch`] | what undoes treatments when their process is killed |
@@ -26,6 +27,7 @@
 )]
 mod args;
 mod commands;
+mod compare;
 mod document;
 mod failure;
 mod files;

@@ -265,13 +265,18 @@ impl Log {
     }
 }
 
-fn signals() -> Result<Stop, Failure> {
+/// What Ctrl-C and its kin request.
+///
+/// # Errors
+/// They cannot be caught.
+pub(crate) fn signals() -> Result<Stop, Failure> {
     stop_on_signal()
         .context("cannot catch signals")
         .map_err(Failure::unsupported)
 }
 
-fn failure(error: MeasureError) -> Failure {
+/// An error of the engine's with its exit status.
+pub(crate) fn failure(error: MeasureError) -> Failure {
     failure_of(error.category(), anyhow!(error))
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use linerate_core::session::SessionError;
+use linerate_core::stats::StatsError;
 use linerate_core::wire::message::{Refusal, RefusalReason};
 use linerate_sys::socket::OptionError;
 use thiserror::Error;
@@ -78,6 +79,25 @@ pub enum MeasureError {
     /// This host could not be treated, or not put back.
     #[error(transparent)]
     Treat(#[from] TreatError),
+    /// A treatment was applied and the run shows that it did not hold.
+    #[error("{treatments} did not take: {why}")]
+    NotTaken {
+        /// As the user wrote them.
+        treatments: String,
+        /// What was seen instead.
+        why: String,
+    },
+    /// A figure to compare that this test does not have.
+    #[error("--metric {metric}: this test has no such figure; it has {has}")]
+    NoFigure {
+        /// Its path.
+        metric: String,
+        /// Some that it has.
+        has: String,
+    },
+    /// A comparison that cannot be designed so, or figures that it cannot use.
+    #[error(transparent)]
+    Statistics(#[from] StatsError),
     /// Stopped by the user.
     #[error("interrupted")]
     Interrupted,
@@ -102,12 +122,15 @@ impl MeasureError {
     /// Which exit status it deserves.
     pub fn category(&self) -> Category {
         match self {
-            Self::UnknownHost { .. } | Self::NoAddress { .. } => Category::Usage,
-            Self::Host { .. } | Self::Option(_) => Category::Missing,
+            Self::UnknownHost { .. }
+            | Self::NoAddress { .. }
+            | Self::NoFigure { .. }
+            | Self::Statistics(_) => Category::Usage,
+            Self::Host { .. } | Self::Option(_) | Self::NotTaken { .. } => Category::Missing,
+            Self::Treat(error) => error.category(),
             Self::Refused { refusal, .. } if refusal.reason == RefusalReason::Treatment => {
                 Category::Missing
             }
-            Self::Treat(error) => error.category(),
             Self::Refused { .. }
             | Self::Connect { .. }
             | Self::Session { .. }

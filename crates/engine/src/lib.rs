@@ -9,7 +9,8 @@
 //!
 //! [`Endpoint::bind`] and [`Endpoint::serve`] are `linerate serve`. [`Client::connect`] greets one;
 //! [`Client::run`] runs one test and gives an [`Outcome`], [`Client::run_plan`] all sizes and repeats and gives a
-//! [`Campaign`]. [`check()`] examines a path. [`prepare_for_lab`], then [`LabPath::build`], make an emulated one
+//! [`Campaign`]; [`run_treated`] runs one under a treatment, and [`compare()`] holds two treatments against each other.
+//! [`check()`] examines a path. [`prepare_for_lab`], then [`LabPath::build`], make an emulated one
 //! with an endpoint on it; [`Demo`] is one with a hidden fault, [`hold_lab`] a lab that other processes use,
 //! [`run_scenario`] a run of the truth test. A [`Stop`] ends any of them early, and what there is by then is in
 //! the record. [`MeasureError`] says in words what failed, and its [`Category`] which exit status that deserves.
@@ -18,6 +19,7 @@
 //! |---|---|
 //! | `endpoint` | the door, UDP challenges, one thread for each client's session |
 //! | `client`, `campaign` | a session with an endpoint; a plan run on it |
+//! | `treated`, `compare` | a run under a treatment; two treatments against each other |
 //! | `check`, `path`, `train` | the examination of a path; what one end alone can see of it; its narrowest link |
 //! | `lab` | hosts, routers and links on this machine; the pump that emulates the links |
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
@@ -34,6 +36,7 @@ mod campaign;
 mod check;
 mod client;
 mod clock;
+mod compare;
 mod control;
 mod endpoint;
 mod error;
@@ -47,12 +50,14 @@ mod path;
 mod signal;
 mod stop;
 mod train;
+mod treated;
 mod treatment;
 mod words;
 
 pub use campaign::{Campaign, Observer};
 pub use check::{CheckOptions, check};
 pub use client::{Client, Live, Outcome, Target};
+pub use compare::{CompareObserver, CompareOptions, compare};
 pub use endpoint::{Endpoint, ServeEvent, ServeOptions};
 pub use error::{Category, MeasureError};
 pub use lab::{
@@ -64,6 +69,5 @@ pub use lab::{TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use signal::stop_on_signal;
 pub use stop::Stop;
-pub use treatment::{
-    Applied, TreatError, start_treatment_watch, undo_leftovers, watch_treatments,
-};
+pub use treated::run_treated;
+pub use treatment::{Applied, TreatError, start_treatment_watch, undo_leftovers, watch_treatments};

@@ -15,6 +15,8 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `schedule` | which run of a pair comes first |
+//! | `metric`, `fault` | which figure of a record is compared; what spoils a run for it |
+//! | `ledger` | every pair that ran, which count, what they amount to |
 //! | `design` | what is fixed before: looks, the error spent at each, margin, number of metrics |
 //! | `sequential` | pairs in, conclusion out |
 //! | `track` | one metric's tests, and where they crossed |
@@ -42,10 +44,15 @@
 mod conclusion;
 mod design;
 mod effect;
+mod fault;
 mod holm;
+mod ledger;
 mod mann_whitney;
+mod metric;
 mod observational;
 mod ranks;
+#[cfg(test)]
+pub(crate) mod samples;
 mod schedule;
 mod sequential;
 mod sign_flip;
@@ -53,6 +60,11 @@ mod track;
 
 pub use conclusion::{Conclusion, MetricConclusion, Verdict3};
 pub use design::{Design, MAX_METRICS, MAX_PAIRS};
+pub use fault::{FAULTS, Fault, FaultError};
+pub use ledger::{
+    ComparedMetric, ComparedPair, Ledger, MAX_EXCLUDED, OneSidedFault, SeenFault, Side, Standing,
+};
+pub use metric::{Metric, MetricError};
 pub use observational::{Observation, observational};
 pub use schedule::{Order, Schedule};
 pub use sequential::{Sequential, log_ratio};

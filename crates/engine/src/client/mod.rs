@@ -139,6 +139,11 @@ impl Client {
         }
     }
 
+    /// The endpoint as the user named it.
+    pub fn host(&self) -> &str {
+        &self.target.name
+    }
+
     /// Address and port of the endpoint.
     pub fn peer(&self) -> SocketAddr {
         self.peer

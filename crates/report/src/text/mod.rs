@@ -5,6 +5,7 @@
 
 mod ceilings;
 mod check;
+mod comparison;
 mod evidence;
 mod figure;
 mod leg;
@@ -16,6 +17,7 @@ mod sweep;
 mod table;
 
 pub use check::check;
+pub use comparison::{comparison, pair_line};
 pub use live::{Progress, interval_line, progress};
 pub use record::record;
 pub use sweep::sweep;
