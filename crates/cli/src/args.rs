@@ -7,6 +7,7 @@
 mod compare;
 mod lab;
 mod parsers;
+mod run;
 mod serve;
 mod shared;
 mod traffic;
@@ -19,6 +20,7 @@ use linerate_core::units::{BitRate, EndpointName};
 
 pub(crate) use compare::{CompareArgs, CompareExtent, CompareTraffic, DesignOptions};
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
+pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
@@ -48,8 +50,13 @@ pub(crate) enum Command {
     Rr(RrArgs),
     /// Connect, request, response, close: connections and latency
     Crr(CrrArgs),
+<<<<<<< HEAD
     /// Treatment A against treatment B: DIFFERENT, EQUIVALENT or INCONCLUSIVE
     Compare(CompareArgs),
+=======
+    /// Run an experiment from its file, or go on with it
+    Run(ExperimentArgs),
+>>>>>>> e77f605 (WIP experiment runner, text and command (not compiled yet))
     /// Explain a stored document again
     Explain(ExplainArgs),
     /// Hosts, routers and links on this machine: up, exec, status, down

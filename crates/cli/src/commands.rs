@@ -23,7 +23,11 @@ use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Service};
 use crate::site::Site;
 use crate::target::Target;
+<<<<<<< HEAD
 use crate::{compare, files, gate, lab, plan, watch};
+=======
+use crate::{experiment, files, gate, lab, plan};
+>>>>>>> e77f605 (WIP experiment runner, text and command (not compiled yet))
 
 /// Does what the command line says.
 ///
@@ -45,7 +49,11 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
             let plan = plan::crr(&args, plan::fresh_seed()).map_err(Failure::usage)?;
             measure(args.run, &plan, None)
         }
+<<<<<<< HEAD
         Command::Compare(args) => compare::execute(args),
+=======
+        Command::Run(args) => experiment::execute(&args),
+>>>>>>> e77f605 (WIP experiment runner, text and command (not compiled yet))
         Command::Explain(args) => explain(args),
         Command::Lab(command) => lab::execute(command),
         Command::WatchTreatments(args) => {

@@ -1,6 +1,11 @@
 //! The JSON Schemas of linerate's documents.
 
+<<<<<<< HEAD
 use linerate_core::record::{Check, Comparison, Record, Sweep};
+=======
+use linerate_core::experiment::ExperimentDocument;
+use linerate_core::record::{Check, Record, Sweep};
+>>>>>>> e77f605 (WIP experiment runner, text and command (not compiled yet))
 use linerate_core::truth::Score;
 use schemars::{Schema, schema_for};
 
@@ -12,5 +17,6 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("check", schema_for!(Check)),
         ("comparison", schema_for!(Comparison)),
         ("truth", schema_for!(Score)),
+        ("experiment", schema_for!(ExperimentDocument)),
     ]
 }

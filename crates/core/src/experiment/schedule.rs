@@ -61,6 +61,13 @@ impl Experiment {
         (0..self.cells.len()).map(left).collect()
     }
 
+    /// The seed of a run: all cells of a repeat have the same, so that they meet with the same chances; a run that is made
+    /// again has another.
+    pub fn seed_of(&self, slot: Slot) -> u64 {
+        let number = u64::from(slot.repeat - 1) * u64::from(MAX_ATTEMPTS) + u64::from(slot.attempt);
+        self.seed.wrapping_add(number - 1)
+    }
+
     /// The index of a run's cell.
     pub fn cell_of(&self, run: &Run) -> Option<usize> {
         if run.levels.len() != self.factors.len() {

@@ -26,13 +26,10 @@ pub struct FileTransfer {
 }
 
 /// What a special workload measures, each in the unit that its name says.
-pub const SPECIAL_FIGURES: &[&str] = &["throughput_bps", "seconds", "bytes", "cpu_seconds"];
-
-impl Special {
-    /// The file that it transfers.
-    pub fn file_mut(&mut self) -> &mut FileTransfer {
-        match self {
-            Self::FileWrite(file) | Self::FileRead(file) => file,
-        }
-    }
-}
+pub const SPECIAL_FIGURES: &[&str] = &[
+    "throughput_bps",
+    "seconds",
+    "bytes",
+    "cpu_seconds",
+    "storage_bytes",
+];

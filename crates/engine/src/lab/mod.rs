@@ -9,6 +9,7 @@
 //! | `build` | namespaces, links, addresses, routes, settings |
 //! | `pump` | carries packets over the emulated links |
 //! | `calibrate` | what a round trip through the pump takes by itself |
+//! | `cpu` | shares of a CPU for the threads of a host |
 //! | `daemon` | labs in the background |
 //! | `demo` | the demonstration path and its hidden fault |
 //! | `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
@@ -16,6 +17,7 @@
 
 mod build;
 mod calibrate;
+mod cpu;
 mod daemon;
 mod demo;
 mod error;
@@ -40,8 +42,11 @@ pub use daemon::{
     LinkStatus, hold_lab, start_holder,
 };
 pub use demo::Demo;
+pub(crate) use cpu::Allotment;
+pub use cpu::CpuError;
 pub use error::LabError;
 pub use path::LabPath;
+pub(crate) use path::Ends;
 pub use truth::{TruthError, run_scenario, try_scenario};
 
 use build::Built;

@@ -20,6 +20,8 @@ pub(super) struct Resolver<'a> {
     pub(super) base: Setting<'a>,
     pub(super) quick: Option<Setting<'a>>,
     pub(super) factors: &'a [FileFactor<'a>],
+    /// The user's choice in place of the file's.
+    pub(super) family: Option<Family>,
     pub(super) seed: u64,
     pub(super) files: Files<'a>,
 }
@@ -188,7 +190,7 @@ impl<'a> Resolver<'a> {
             path = path.merged(other);
         }
         Ok(Place {
-            family: path.family.map(family).transpose()?,
+            family: self.family.or(path.family.map(family).transpose()?),
             client_cpu: path.client_cpu.map(share).transpose()?,
             server_cpu: path.server_cpu.map(share).transpose()?,
             path: self.path(&path)?,

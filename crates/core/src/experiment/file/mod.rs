@@ -9,7 +9,7 @@ mod setting;
 
 use super::error::{ExperimentFileError, ExperimentProblem, Fault};
 use super::model::Experiment;
-use crate::plan::{MAX_REPEATS, Repeats};
+use crate::plan::{Family, MAX_REPEATS, Repeats};
 use crate::toml_reader::{self, At, Section};
 use crate::units::{EndpointName, Percent};
 use factors::Factors;
@@ -30,6 +30,8 @@ pub struct Choice {
     pub host: Option<EndpointName>,
     /// A spec of an emulated path in place of the file's path.
     pub lab: Option<String>,
+    /// In place of the file's family.
+    pub family: Option<Family>,
 }
 
 impl Experiment {
@@ -91,6 +93,7 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
         base,
         quick: quick_setting.filter(|_| choice.quick),
         factors: used,
+        family: choice.family,
         seed,
         files,
     };
