@@ -12,7 +12,7 @@ use crate::lab::Topology;
 use crate::link::PathSpec;
 use crate::plan::Family;
 use crate::toml_reader::{At, ReadProblem, shortened, suggestion};
-use crate::treatment::{Treatments, pair};
+use crate::treatment::Treatments;
 use crate::units::EndpointName;
 
 /// What cells are made of.
@@ -40,15 +40,10 @@ struct Entry<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    /// All cells, the last factor's levels changing first, and what was added to their treatments.
-    pub(super) fn cells(&self) -> Result<(Vec<Cell>, Vec<String>), Fault> {
+    /// All cells, the last factor's levels changing first.
+    pub(super) fn cells(&self) -> Result<Vec<Cell>, Fault> {
         let count = self.factors.iter().map(|factor| factor.levels.len()).product();
-        let mut cells = Vec::with_capacity(count);
-        for number in 0..count {
-            cells.push(self.cell(&self.levels_of(number))?);
-        }
-        let notes = self.add_controls(&mut cells)?;
-        Ok((cells, notes))
+        (0..count).map(|number| self.cell(&self.levels_of(number))).collect()
     }
 
     fn levels_of(&self, number: usize) -> Vec<usize> {
@@ -152,30 +147,6 @@ impl<'a> Resolver<'a> {
         treatments
             .map(|treatments| Some((last.offset, treatments)))
             .map_err(|error| Fault::new(last.offset, ExperimentProblem::Treatment(error)))
-    }
-
-    /// Gives all cells the controls that the treatments of any of them need. One that is added to a cell may be needed
-    /// by those before it, so all are looked at twice.
-    fn add_controls(&self, cells: &mut [Cell]) -> Result<Vec<String>, Fault> {
-        let mut notes: Vec<String> = Vec::new();
-        let Some((first, others)) = cells.split_first_mut() else {
-            return Ok(notes);
-        };
-        for _ in 0..2 {
-            for other in others.iter_mut() {
-                let paired = pair(&first.treatments, &other.treatments).map_err(|error| {
-                    Fault::new(self.base.offset, ExperimentProblem::Treatment(error))
-                })?;
-                first.treatments = paired.a;
-                other.treatments = paired.b;
-                for note in paired.notes {
-                    if !notes.contains(&note) {
-                        notes.push(note);
-                    }
-                }
-            }
-        }
-        Ok(notes)
     }
 
     fn place(&self, settings: &[&Setting<'a>]) -> Result<Place, Fault> {

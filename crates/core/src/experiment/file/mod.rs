@@ -2,6 +2,7 @@
 
 mod cells;
 mod columns;
+mod controls;
 mod factors;
 mod figures;
 mod findings;
@@ -97,7 +98,7 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
         seed,
         files,
     };
-    let (cells, notes) = resolver.cells()?;
+    let cells = resolver.cells()?;
     let quick_repeats = quick.as_ref().map(repeats).transpose()?.flatten();
     let repeats = match (choice.quick, quick_repeats) {
         (true, Some(quick)) => quick,
@@ -114,13 +115,14 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
         figures: figures::read(&root, used, cells.len(), files)?,
         factors: used.iter().map(factors::FileFactor::model).collect(),
         cells,
-        notes,
+        notes: Vec::new(),
         across: None,
         columns: Vec::new(),
         findings: Vec::new(),
     };
     (experiment.across, experiment.columns) = columns::read(&root, &factors.full, used)?;
     experiment.findings = findings::read(&root, &factors.full, used)?;
+    controls::add(&mut experiment)?;
     Ok(experiment)
 }
 
