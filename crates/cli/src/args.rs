@@ -50,13 +50,10 @@ pub(crate) enum Command {
     Rr(RrArgs),
     /// Connect, request, response, close: connections and latency
     Crr(CrrArgs),
-<<<<<<< HEAD
     /// Treatment A against treatment B: DIFFERENT, EQUIVALENT or INCONCLUSIVE
     Compare(CompareArgs),
-=======
     /// Run an experiment from its file, or go on with it
     Run(ExperimentArgs),
->>>>>>> e77f605 (WIP experiment runner, text and command (not compiled yet))
     /// Explain a stored document again
     Explain(ExplainArgs),
     /// Hosts, routers and links on this machine: up, exec, status, down

@@ -23,11 +23,7 @@ use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Service};
 use crate::site::Site;
 use crate::target::Target;
-<<<<<<< HEAD
-use crate::{compare, files, gate, lab, plan, watch};
-=======
-use crate::{experiment, files, gate, lab, plan};
->>>>>>> e77f605 (WIP experiment runner, text and command (not compiled yet))
+use crate::{compare, experiment, files, gate, lab, plan, watch};
 
 /// Does what the command line says.
 ///
@@ -49,11 +45,8 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
             let plan = plan::crr(&args, plan::fresh_seed()).map_err(Failure::usage)?;
             measure(args.run, &plan, None)
         }
-<<<<<<< HEAD
         Command::Compare(args) => compare::execute(args),
-=======
         Command::Run(args) => experiment::execute(&args),
->>>>>>> e77f605 (WIP experiment runner, text and command (not compiled yet))
         Command::Explain(args) => explain(args),
         Command::Lab(command) => lab::execute(command),
         Command::WatchTreatments(args) => {

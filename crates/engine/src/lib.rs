@@ -19,11 +19,8 @@
 //! |---|---|
 //! | `endpoint` | the door, UDP challenges, one thread for each client's session |
 //! | `client`, `campaign` | a session with an endpoint; a plan run on it |
-<<<<<<< HEAD
 //! | `treated`, `compare` | a run under a treatment; two treatments against each other |
-=======
 //! | `experiment` | the runs of an experiment, each on a path of its own, and the file that keeps them |
->>>>>>> e77f605 (WIP experiment runner, text and command (not compiled yet))
 //! | `check`, `path` | the examination of a path; what one end alone can see of it |
 //! | `lab` | hosts, routers and links on this machine; the pump that emulates the links |
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |

@@ -1,11 +1,7 @@
 //! The JSON Schemas of linerate's documents.
 
-<<<<<<< HEAD
-use linerate_core::record::{Check, Comparison, Record, Sweep};
-=======
 use linerate_core::experiment::ExperimentDocument;
-use linerate_core::record::{Check, Record, Sweep};
->>>>>>> e77f605 (WIP experiment runner, text and command (not compiled yet))
+use linerate_core::record::{Check, Comparison, Record, Sweep};
 use linerate_core::truth::Score;
 use schemars::{Schema, schema_for};
 

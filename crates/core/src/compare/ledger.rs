@@ -309,7 +309,7 @@ impl Ledger {
             .flat_map(|metric| {
                 [(Side::A, &pair.a), (Side::B, &pair.b)]
                     .into_iter()
-                    .filter_map(|(side, values)| {
+                    .filter_map(move |(side, values)| {
                         let why = match values.get(metric.as_str()) {
                             None => "is missing".to_owned(),
                             Some(value) if *value > 0.0 && value.is_finite() => return None,

@@ -204,7 +204,7 @@ impl Boundary {
             histogram[usize::from(key)] += u32::from(!gone);
         }
         let mut critical = None;
-        for (key, &count) in (0..).zip(&histogram).rev() {
+        for (key, &count) in histogram.iter().enumerate().rev() {
             if spent + count > most {
                 break;
             }
@@ -213,7 +213,7 @@ impl Boundary {
                 critical = Some(key);
             }
         }
-        critical
+        critical.map(|key: usize| key as u16)
     }
 }
 

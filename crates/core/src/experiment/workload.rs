@@ -54,6 +54,7 @@ enum Over {
 }
 
 /// A key: the next one is one more entry of [`KEYS`].
+#[derive(Debug)]
 pub(super) struct Key {
     pub(super) name: &'static str,
     commands: &'static [Command],
