@@ -77,6 +77,4 @@ pub use linerate_sys::inherit::listener as inherited_listener;
 pub use signal::stop_on_signal;
 pub use stop::Stop;
 pub use treated::run_treated;
-pub use treatment::{
-    Applied, TreatError, start_treatment_watch, undo_leftovers, watch_treatments,
-};
+pub use treatment::{Applied, TreatError, start_treatment_watch, undo_leftovers, watch_treatments};

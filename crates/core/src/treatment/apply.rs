@@ -27,7 +27,8 @@ impl Treatments {
             }
         }
         let sources = self.host_changes(End::Client);
-        if test.protocol == Protocol::Udp && sources.iter().any(|change| source_of(change).is_some())
+        if test.protocol == Protocol::Udp
+            && sources.iter().any(|change| source_of(change).is_some())
         {
             return Err(TreatmentError::Unfit {
                 name: "route_source",

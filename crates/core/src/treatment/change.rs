@@ -89,14 +89,11 @@ impl HostChange {
             Self::Route { setting, value } => (Setting::Route(*setting), value),
         };
         let entry = entry_of(setting);
-        entry
-            .value
-            .read(text)
-            .ok_or_else(|| TreatmentError::Value {
-                name: entry.name.to_owned(),
-                value: shortened(text),
-                wanted: entry.value.to_string(),
-            })
+        entry.value.read(text).ok_or_else(|| TreatmentError::Value {
+            name: entry.name.to_owned(),
+            value: shortened(text),
+            wanted: entry.value.to_string(),
+        })
     }
 }
 

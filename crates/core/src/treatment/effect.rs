@@ -94,7 +94,9 @@ fn fault_of_socket(setting: SocketSetting, value: &Value, tcp: &TcpEvidence) -> 
         }
         (SocketSetting::ReceiveWindow, Value::Number(asked)) => {
             let most = *asked as f64 * MOST_WINDOW;
-            let window = tcp.send_window_bytes.filter(|window| *window as f64 > most)?;
+            let window = tcp
+                .send_window_bytes
+                .filter(|window| *window as f64 > most)?;
             fault(
                 format!("send_window_bytes {window}"),
                 "the kernel's least buffer offers more, or the window is not held",

@@ -57,7 +57,10 @@ pub enum TreatmentError {
         name: String,
     },
     /// There are more than anybody compares.
-    #[error("{count} treatments are given; at most {} may be", super::MAX_TREATMENTS)]
+    #[error(
+        "{count} treatments are given; at most {} may be",
+        super::MAX_TREATMENTS
+    )]
     TooMany {
         /// How many.
         count: usize,
@@ -73,7 +76,9 @@ pub enum TreatmentError {
         why: &'static str,
     },
     /// The test has the option already, on both sides.
-    #[error("`{name}` is set for all runs already: give it as a treatment or as an option, not as both")]
+    #[error(
+        "`{name}` is set for all runs already: give it as a treatment or as an option, not as both"
+    )]
     Given {
         /// The treatment.
         name: &'static str,

@@ -78,12 +78,7 @@ const EXCLUSIONS: &[Exclusion] = &[
         less_than,
         "the route would send packets that are too large for the device",
     ),
-    (
-        "receive_window",
-        "net.ipv4.tcp_rmem",
-        always,
-        SOCKET_WINS,
-    ),
+    ("receive_window", "net.ipv4.tcp_rmem", always, SOCKET_WINS),
     ("send_buffer", "net.ipv4.tcp_wmem", always, SOCKET_WINS),
     (
         "congestion",

@@ -266,14 +266,11 @@ fn check_end(entry: &'static Entry, end: Option<End>) -> Result<(), TreatmentErr
 }
 
 fn read_value(entry: &'static Entry, text: &str) -> Result<Value, TreatmentError> {
-    entry
-        .value
-        .read(text)
-        .ok_or_else(|| TreatmentError::Value {
-            name: entry.name.to_owned(),
-            value: shortened(text),
-            wanted: entry.value.to_string(),
-        })
+    entry.value.read(text).ok_or_else(|| TreatmentError::Value {
+        name: entry.name.to_owned(),
+        value: shortened(text),
+        wanted: entry.value.to_string(),
+    })
 }
 
 impl fmt::Display for Treatment {

@@ -163,7 +163,8 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
 
 const SOCKET_ONLY: &str = "nothing";
 const ADMIN: &str = "CAP_NET_ADMIN in the network namespace of the device";
-const ROUTE_ADMIN: &str = "CAP_NET_ADMIN in the network namespace of the route; a peer that is not on this host";
+const ROUTE_ADMIN: &str =
+    "CAP_NET_ADMIN in the network namespace of the route; a peer that is not on this host";
 
 const BUFFER: ValueKind = ValueKind::Bytes {
     least: 1,

@@ -86,7 +86,9 @@ fn texts(kind: ValueKind) -> BoxedStrategy<String> {
             .boxed(),
         ValueKind::Name => "[a-z][a-z0-9_]{0,14}".boxed(),
         ValueKind::Dscp => (0..64u8).prop_map(|n| n.to_string()).boxed(),
-        ValueKind::Address => any::<std::net::IpAddr>().prop_map(|ip| ip.to_string()).boxed(),
+        ValueKind::Address => any::<std::net::IpAddr>()
+            .prop_map(|ip| ip.to_string())
+            .boxed(),
     }
 }
 
@@ -208,9 +210,15 @@ fn without_an_end_sockets_are_of_both_and_hosts_of_the_client() {
     let treatments = read("mss=536,tso=off,server.gro=off,sysctl:net.ipv4.tcp_sack=0");
     let texts = |end| {
         let changes = treatments.host_changes(end);
-        changes.iter().map(HostChange::to_string).collect::<Vec<_>>()
+        changes
+            .iter()
+            .map(HostChange::to_string)
+            .collect::<Vec<_>>()
     };
-    assert_eq!(texts(End::Client), ["tso=off", "sysctl:net.ipv4.tcp_sack=0"]);
+    assert_eq!(
+        texts(End::Client),
+        ["tso=off", "sysctl:net.ipv4.tcp_sack=0"]
+    );
     assert_eq!(texts(End::Server), ["gro=off"]);
     let ends = [End::Client, End::Server];
     let mss = treatments.iter().next().unwrap();
@@ -219,7 +227,10 @@ fn without_an_end_sockets_are_of_both_and_hosts_of_the_client() {
 
 #[test]
 fn two_are_equal_that_do_the_same() {
-    assert_eq!(read("receive_window=64KiB,tso=off"), read("client.tso=off, receive_window=65536"));
+    assert_eq!(
+        read("receive_window=64KiB,tso=off"),
+        read("client.tso=off, receive_window=65536")
+    );
     assert_ne!(read("tso=off"), read("server.tso=off"));
     assert_eq!(read("none"), Treatments::default());
     assert_eq!(read(" none "), Treatments::default());
@@ -233,7 +244,10 @@ fn values_travel_as_the_kernel_has_them() {
     };
     assert_eq!(value, "4096 131072 6291456");
     let json = serde_json::to_string(&read("server.mtu=1400").host_changes(End::Server)).unwrap();
-    assert_eq!(json, r#"[{"scope":"device","setting":"mtu","value":"1400"}]"#);
+    assert_eq!(
+        json,
+        r#"[{"scope":"device","setting":"mtu","value":"1400"}]"#
+    );
 }
 
 #[test]
@@ -244,7 +258,10 @@ fn what_is_wrong_is_said_with_its_range_or_the_nearest_name() {
             "mss",
             "`mss` is no treatment: write NAME=VALUE, with commas between several, or `none`",
         ),
-        ("msss=536", "there is no treatment `msss`; did you mean `mss`?"),
+        (
+            "msss=536",
+            "there is no treatment `msss`; did you mean `mss`?",
+        ),
         (
             "net.ipv4.tcp_sack=0",
             "there is no treatment `net.ipv4.tcp_sack`; did you mean `sysctl:net.ipv4.tcp_sack`?",
@@ -292,7 +309,10 @@ fn what_is_wrong_is_said_with_its_range_or_the_nearest_name() {
             "qos=policy",
             "`qos` is refused: this version compiles no DiffServ policies, so there is nothing to apply",
         ),
-        ("mss:x=1", "`mss:x=1` is no treatment: only `sysctl` has a key after a colon"),
+        (
+            "mss:x=1",
+            "`mss:x=1` is no treatment: only `sysctl` has a key after a colon",
+        ),
         (
             "sysctl=1",
             "`sysctl=1` is no treatment: write the key, as in sysctl:net.ipv4.tcp_sack=0",
@@ -363,7 +383,10 @@ fn an_endpoint_refuses_what_a_stranger_makes_up() {
 fn checksums_are_compared_with_segmentation_off_on_both_sides() {
     let made = pair(&read("none"), &read("checksum_offload=off")).unwrap();
     assert_eq!(made.a.to_string(), "tso=off,uso=off,gso=off");
-    assert_eq!(made.b.to_string(), "checksum_offload=off,tso=off,uso=off,gso=off");
+    assert_eq!(
+        made.b.to_string(),
+        "checksum_offload=off,tso=off,uso=off,gso=off"
+    );
     assert_eq!(
         made.notes,
         [
@@ -385,7 +408,11 @@ fn checksums_are_compared_with_segmentation_off_on_both_sides() {
 
 #[test]
 fn a_control_that_contradicts_what_was_asked_is_refused() {
-    let error = pair(&read("checksum_offload=on,tso=on"), &read("checksum_offload=off")).unwrap_err();
+    let error = pair(
+        &read("checksum_offload=on,tso=on"),
+        &read("checksum_offload=off"),
+    )
+    .unwrap_err();
     assert!(
         matches!(&error, TreatmentError::Excluded { other, .. } if other == "tso=on"),
         "{error}"
@@ -424,7 +451,11 @@ fn treatments_of_sockets_become_options_of_the_test() {
         panic!("{test:?}");
     };
     assert_eq!(stream.send, SendMethod::ZeroCopy);
-    assert!(serde_json::to_string(&test).unwrap().contains(r#""source":"192.0.2.1""#));
+    assert!(
+        serde_json::to_string(&test)
+            .unwrap()
+            .contains(r#""source":"192.0.2.1""#)
+    );
 }
 
 #[test]
@@ -479,7 +510,8 @@ fn record(direction: &str, tcp: &str) -> Record {
 
 #[test]
 fn what_does_not_show_in_the_record_did_not_take() {
-    let tcp = r#"{"mss_bytes":524,"pmtu_bytes":1400,"congestion":"reno","send_window_bytes":65536}"#;
+    let tcp =
+        r#"{"mss_bytes":524,"pmtu_bytes":1400,"congestion":"reno","send_window_bytes":65536}"#;
     for (direction, text, took) in [
         ("up", "mss=536", true),
         ("up", "mss=1000", false),
@@ -521,7 +553,10 @@ fn what_the_traffic_does_not_have_is_not_treated() {
         ("zerocopy=on", requests()),
     ] {
         let error = read(text).apply_to(&mut test).unwrap_err();
-        assert!(matches!(error, TreatmentError::Unfit { .. }), "{text}: {error}");
+        assert!(
+            matches!(error, TreatmentError::Unfit { .. }),
+            "{text}: {error}"
+        );
     }
     let mut datagrams = stream(Protocol::Udp);
     read("receive_window=1MiB,send_buffer=1MiB,dscp=LE,busy_poll=10")

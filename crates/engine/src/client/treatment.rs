@@ -56,7 +56,7 @@ impl Client {
         }
     }
 
-    fn refused(&self, refusal: Refusal) -> MeasureError {
+    pub(super) fn refused(&self, refusal: Refusal) -> MeasureError {
         MeasureError::Refused {
             peer: self.peer,
             refusal,

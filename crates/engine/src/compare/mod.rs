@@ -15,7 +15,6 @@ use crate::client::Client;
 use crate::error::MeasureError;
 use crate::treated::{self, Treated};
 
-use self::preflight::Preflight;
 
 /// What is compared and how.
 #[derive(Debug, Clone)]

@@ -53,10 +53,8 @@ impl Applied {
         peer: IpAddr,
     ) -> Result<Self, TreatError> {
         let place = Place::here()?;
-        let mut applied = Self {
-            namespace: Some(Namespace::current()?),
-            ..Self::nothing()
-        };
+        let mut applied = Self::nothing();
+        applied.namespace = Some(Namespace::current()?);
         let held = directory.hold()?;
         leftovers::undo_in(&held)?;
         for one in planned {

@@ -34,10 +34,7 @@ fn by_index(netlink: &mut Netlink, index: u32) -> Result<Option<Link>, TreatErro
     match netlink.link_by_index(index) {
         Ok(link) => Ok(Some(link)),
         Err(error) if error.errno() == Some(ENODEV) => Ok(None),
-        Err(error) => Err(TreatError::kernel(
-            format!("read device {index}"),
-            error,
-        )),
+        Err(error) => Err(TreatError::kernel(format!("read device {index}"), error)),
     }
 }
 
@@ -172,9 +169,9 @@ impl MtuStep {
         let addresses = netlink
             .addresses()
             .map_err(|error| TreatError::kernel(format!("read the addresses of {what}"), error))?;
-        let has_ipv6 = addresses.iter().any(|address| {
-            address.link == device.index && address.prefix.address.is_ipv6()
-        });
+        let has_ipv6 = addresses
+            .iter()
+            .any(|address| address.link == device.index && address.prefix.address.is_ipv6());
         if bytes < LEAST_FOR_IPV6 && has_ipv6 {
             let why = "below 1280 Linux would take away the device's IPv6 addresses, for good";
             return Err(TreatError::unfit(what, why));

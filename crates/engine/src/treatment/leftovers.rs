@@ -17,7 +17,10 @@ use super::step::Undone;
 /// What is of a network namespace that is gone, or of an earlier boot, is forgotten; what somebody has changed since is
 /// left alone. Answers what was done, a line for each thing, and what could not be and will be tried again.
 pub fn undo_leftovers() -> Vec<String> {
-    Directory::all().iter().flat_map(undo_leftovers_in).collect()
+    Directory::all()
+        .iter()
+        .flat_map(undo_leftovers_in)
+        .collect()
 }
 
 /// Starts this program again with those arguments, followed by the number of this process and the time at which it began,

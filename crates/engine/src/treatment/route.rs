@@ -106,7 +106,8 @@ impl RouteStep {
         let mut states = Vec::new();
         for field in &self.fields {
             let found = of(&in_force, field.setting);
-            let words = |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".to_owned());
+            let words =
+                |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".to_owned());
             if found != field.set {
                 return Err(TreatError::NotTaken {
                     what: format!("{}={}", field.setting, words(&field.set)),
@@ -167,7 +168,10 @@ fn check_fit(
     }
     match (setting, value) {
         (RouteSetting::Mtu, value) if number(value) > device.mtu => {
-            let why = format!("{} takes packets of {} bytes at most", device.name, device.mtu);
+            let why = format!(
+                "{} takes packets of {} bytes at most",
+                device.name, device.mtu
+            );
             Err(TreatError::unfit(what, why))
         }
         (RouteSetting::Mtu, value) if peer.is_ipv6() && number(value) < 1280 => {
@@ -189,7 +193,10 @@ fn check_is_here(netlink: &mut Netlink, what: &str, source: IpAddr) -> Result<()
         .map_err(|error| TreatError::kernel("read this host's addresses", error))?;
     match addresses.iter().any(|own| own.prefix.address == source) {
         true => Ok(()),
-        false => Err(TreatError::unfit(what, "this host does not have the address")),
+        false => Err(TreatError::unfit(
+            what,
+            "this host does not have the address",
+        )),
     }
 }
 

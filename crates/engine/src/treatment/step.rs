@@ -56,7 +56,10 @@ pub(super) fn plan(changes: &[HostChange]) -> Result<Vec<Planned>, TreatError> {
     let mut route = Vec::new();
     for (position, change) in changes.iter().enumerate() {
         let value = change.value()?;
-        if changes[..position].iter().any(|earlier| is_same(earlier, change)) {
+        if changes[..position]
+            .iter()
+            .any(|earlier| is_same(earlier, change))
+        {
             let name = change.to_string();
             return Err(TreatmentError::Repeated { name }.into());
         }

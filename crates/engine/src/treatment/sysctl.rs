@@ -96,9 +96,7 @@ impl SysctlStep {
         let is_part = |one: &str, other: &str| {
             one == FORWARD && other.starts_with(OF_DEVICES) && other.ends_with(".forwarding")
         };
-        self.key == other.key
-            || is_part(&self.key, &other.key)
-            || is_part(&other.key, &self.key)
+        self.key == other.key || is_part(&self.key, &other.key) || is_part(&other.key, &self.key)
     }
 }
 
@@ -124,9 +122,10 @@ fn access(key: &str, error: SysctlError) -> TreatError {
             };
             TreatError::unfit(what, why)
         }
-        SysctlError::ReadOnly { .. } => {
-            TreatError::unfit(what, "it is read-only here: a setting of the whole host, or a container")
-        }
+        SysctlError::ReadOnly { .. } => TreatError::unfit(
+            what,
+            "it is read-only here: a setting of the whole host, or a container",
+        ),
         error => TreatError::set(what, error),
     }
 }

@@ -214,7 +214,10 @@ mod tests {
         });
         let after = after.join().unwrap();
         assert!(!after.has(Capability::NetAdmin));
-        assert_eq!(after.has(Capability::NetRaw), before.has(Capability::NetRaw));
+        assert_eq!(
+            after.has(Capability::NetRaw),
+            before.has(Capability::NetRaw)
+        );
         assert_eq!(Privileges::read().unwrap(), before);
     }
 
