@@ -218,7 +218,7 @@ impl Boundary {
                 critical = Some(key as u16);
             }
         }
-        critical.map(|key: usize| key as u16)
+        critical
     }
 }
 
