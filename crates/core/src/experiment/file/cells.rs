@@ -124,9 +124,11 @@ impl<'a> Resolver<'a> {
                 Fault::new(entry.text.offset, ExperimentProblem::Workload { key, why })
             })?;
         }
-        // Where it is that makes the cell what it is.
-        let offset = settings.last().map_or(self.base.offset, |last| last.offset);
         draft.finish(self.seed).map_err(|why| {
+            let named = entries.iter().find(|entry| is_about(&why, entry.key.value));
+            // Else where it is that makes the cell what it is.
+            let last = settings.last().map_or(self.base.offset, |last| last.offset);
+            let offset = named.map_or(last, |entry| entry.text.offset);
             let cell = self.title(levels);
             Fault::new(offset, ExperimentProblem::Test { cell, why })
         })
@@ -280,6 +282,15 @@ fn fitting(
     let by_time = !kept.iter().any(|entry| ["bytes", "count"].contains(&entry.key.value));
     kept.retain(|entry| by_time || entry.owner != Owner::All || entry.key.value != "warm-up");
     Ok(kept)
+}
+
+/// Whether a message on a whole test begins with a key: as it is, or in words.
+fn is_about(why: &str, key: &str) -> bool {
+    let why = why.trim_start_matches('`');
+    [key, &key.replace('-', " ")].into_iter().any(|name| {
+        let rest = why.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with([' ', '`']))
+    })
 }
 
 fn command(entry: &Entry<'_>) -> Result<Command, Fault> {
