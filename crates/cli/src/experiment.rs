@@ -181,6 +181,7 @@ fn list(experiment: &Experiment) -> String {
     for cell in 0..experiment.cells.len() {
         let own = &experiment.cells[cell];
         let name = match &own.place.path {
+            ExperimentPath::Lab { name, .. } if name.is_empty() => "a lab that emulates nothing".to_owned(),
             ExperimentPath::Lab { name, .. } => format!("lab {name}"),
             ExperimentPath::Host(name) => name.to_string(),
         };
@@ -197,7 +198,8 @@ fn list(experiment: &Experiment) -> String {
         lines.push_str(&format!("{title}{treatments}{lacks}\n"));
     }
     for (path, cells) in paths {
-        lines.push_str(&format!("{cells} cells on {path}\n"));
+        let plural = if cells == 1 { "" } else { "s" };
+        lines.push_str(&format!("{cells} cell{plural} on {path}\n"));
     }
     let remaining = experiment.remaining(&[], &[]);
     let seconds = linerate_core::experiment::Estimate::new().remaining_s(experiment, &remaining);

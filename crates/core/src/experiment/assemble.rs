@@ -88,7 +88,9 @@ impl Experiment {
         let excluded: Vec<usize> = (runs.iter().enumerate())
             .flat_map(|(cell, runs)| runs.iter().filter(|run| !run.counts()).map(move |_| cell))
             .collect();
-        if excluded.len() < FEWEST_TO_TELL {
+        // Of a single cell they have been said.
+        let is_of_one_cell = excluded.iter().all(|cell| *cell == excluded[0]);
+        if excluded.len() < FEWEST_TO_TELL || is_of_one_cell {
             return Vec::new();
         }
         let note = |(index, factor): (usize, &super::Factor)| {

@@ -157,10 +157,10 @@ fn spread(table: &DocumentTable) -> Option<String> {
     let coverage = intervals.iter().map(|interval| interval.coverage).fold(1.0, f64::min);
     let level = match least < 2 {
         true => String::new(),
-        false => format!(" of at least {:.1} %", coverage * 100.0),
+        false => format!(", which holds the true one with at least {:.1} %", coverage * 100.0),
     };
     Some(format!(
-        "median of {runs} runs; ± is the farther end of its interval{level}"
+        "median of {runs} runs each; ± is the farther end of its interval{level}"
     ))
 }
 

@@ -109,19 +109,9 @@ fn pairs(
     let [of, over, common] = ["of", "over", "where"].map(|key| selection(section, key, full));
     let (of, over, common) = (of?, over?, common?);
     let is_ratio = section.value("over").is_some();
-    for (factor, levels) in over.iter().enumerate() {
-        let own = of[factor].as_ref();
-        match levels {
-            Some(levels) if levels.len() != 1 => {
-                let hint = "name one level of a factor";
-                return Fault::contradiction(section.offset, "`over`", hint);
-            }
-            Some(levels) if own.is_none_or(|own| own.contains(&levels[0])) => {
-                let hint = "`of` names another level of each factor in `over`";
-                return Fault::contradiction(section.offset, "`of` and `over`", hint);
-            }
-            _ => {}
-        }
+    if over.iter().flatten().any(|levels| levels.len() != 1) {
+        let hint = "name one level of a factor";
+        return Fault::contradiction(section.offset, "`over`", hint);
     }
     let wanted = |levels: &[usize]| {
         let mut factors = levels.iter().enumerate();
@@ -143,6 +133,10 @@ fn pairs(
             if let Some(level) = level {
                 partner[factor] = level[0];
             }
+        }
+        if is_ratio && partner == levels {
+            let hint = "a cell would be held against itself: `of` names another level than `over`";
+            return Fault::contradiction(section.offset, "`of` and `over`", hint);
         }
         let partner = is_ratio.then(|| numbers.used(&partner));
         match (numbers.used(&levels), partner) {
