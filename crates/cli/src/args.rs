@@ -18,13 +18,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use linerate_core::units::{BitRate, EndpointName};
 
-pub(crate) use compare::{CompareArgs, CompareExtent, CompareTraffic, DesignOptions};
+pub(crate) use compare::{CompareArgs, CompareExtent, CompareTraffic};
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
-    TransportOptions,
 };
 pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs, StreamOptions};
 pub(crate) use truth::TruthArgs;

@@ -46,8 +46,7 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     let (site, target) = place(run.host, &run.path, options.design.seed, &mut progress)?;
     target.check_sizes(&plan_of(&options.test))?;
     let output = Output::open(&run.document, format)?;
-    let mut client =
-        Client::connect(target.to_engine(), run::signals()?).map_err(run::failure)?;
+    let mut client = Client::connect(target.to_engine(), run::signals()?).map_err(run::failure)?;
     let mut shown = Shown(progress);
     let (comparison, error) = compare(&mut client, &options, &mut shown).map_err(run::failure)?;
     // The endpoint is told, and undoes what it still holds, before the lab goes.
@@ -62,7 +61,10 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
 fn treats_hosts(options: &CompareOptions) -> bool {
     let changes = |end| [&options.a, &options.b].map(|treatments| treatments.host_changes(end));
     let changes = [changes(End::Client), changes(End::Server)];
-    !changes.into_iter().flatten().all(|changes| changes.is_empty())
+    !changes
+        .into_iter()
+        .flatten()
+        .all(|changes| changes.is_empty())
 }
 
 /// Shows pairs as they come.
@@ -160,7 +162,11 @@ fn test(
                 "--depth cannot be used with --rate: in an open loop the rate decides"
             );
             let depth = traffic.depth;
-            let args = RrArgs { exchange, depth, run };
+            let args = RrArgs {
+                exchange,
+                depth,
+                run,
+            };
             (plan::rr(&args, 0)?, args.run)
         }
         Workload::Crr => {
@@ -252,7 +258,13 @@ fn refuse_others(
         ("--spin", traffic.spin, &[Rr, Crr]),
         ("--close", traffic.close.is_some(), &[Crr]),
     ];
-    let names = |workloads: &[Workload]| workloads.iter().map(|w| name(*w)).collect::<Vec<_>>().join(" or ");
+    let names = |workloads: &[Workload]| {
+        workloads
+            .iter()
+            .map(|w| name(*w))
+            .collect::<Vec<_>>()
+            .join(" or ")
+    };
     for (option, is_given, of) in given {
         ensure!(
             !is_given || of.contains(&workload),
@@ -352,15 +364,27 @@ mod tests {
             ("--a none --b mas=536", ["--b", "`mss`"]),
             ("--a mss=7 --b none", ["--a", "88"]),
             ("--a none --b mss=536 --mss 1000", ["--b", "mss"]),
-            ("--a none --b none --metric speed", ["speed", "throughput_bps"]),
+            (
+                "--a none --b none --metric speed",
+                ["speed", "throughput_bps"],
+            ),
             ("--a none --b none --metric bytes,bytes", ["bytes", "twice"]),
             ("--a none --b none --pairs 5", ["--pairs", "6 to 30"]),
             ("--a none --b none --pairs 31", ["--pairs", "6 to 30"]),
             ("--a none --b none --margin 0", ["--margin", "above 0 %"]),
-            ("--a none --b none --forbid rain", ["rain", "retransmissions"]),
+            (
+                "--a none --b none --forbid rain",
+                ["rain", "retransmissions"],
+            ),
             ("--a none --b none --request 9", ["--request", "rr or crr"]),
-            ("--a none --b none --workload rr --size 9", ["--size", "stream"]),
-            ("--a none --b none --workload rr --rate 10mbit", ["--rate", "1000"]),
+            (
+                "--a none --b none --workload rr --size 9",
+                ["--size", "stream"],
+            ),
+            (
+                "--a none --b none --workload rr --rate 10mbit",
+                ["--rate", "1000"],
+            ),
             ("--a none --b none --rate 10mbit", ["--rate", "--pacing"]),
             ("--a none --b none -u --rate 10", ["rate", "80"]),
         ] {

@@ -34,10 +34,15 @@ mod tests {
     #[test]
     fn the_watch_is_a_command_of_this_program() {
         let line = ["linerate", COMMAND, "17", "4711"];
-        let command = Cli::try_parse_from(line).expect("the engine calls it so").command;
+        let command = Cli::try_parse_from(line)
+            .expect("the engine calls it so")
+            .command;
         assert!(matches!(
             command,
-            Command::WatchTreatments(WatchArgs { pid: 17, started: 4711 })
+            Command::WatchTreatments(WatchArgs {
+                pid: 17,
+                started: 4711
+            })
         ));
     }
 }

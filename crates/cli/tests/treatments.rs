@@ -50,7 +50,14 @@ fn serve() -> Option<Served> {
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     let mut child = namespace
         .command(PROGRAM)
-        .args(["serve", "--port", "0", "--json-stream", "--allow-treatments", "--key-file"])
+        .args([
+            "serve",
+            "--port",
+            "0",
+            "--json-stream",
+            "--allow-treatments",
+            "--key-file",
+        ])
         .arg(&path)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -142,7 +149,10 @@ fn the_owner_sees_what_is_changed_and_that_it_is_undone() {
     assert!(!served.has_sack());
     served.signal("TERM");
     assert!(served.child.wait().unwrap().success());
-    assert!(served.has_sack(), "the endpoint ended before it had undone it");
+    assert!(
+        served.has_sack(),
+        "the endpoint ended before it had undone it"
+    );
     let words = served.words();
     for line in [" treated: net.ipv4.tcp_sack", " untreated\n"] {
         assert_eq!(words.matches(line).count(), 2, "{words}");

@@ -23,7 +23,10 @@ const MARGIN_PERCENT: f64 = 5.0;
 
 fn main() -> ExitCode {
     print!("{HEAD}");
-    println!("Seed {SEED}, {} comparisons behind every figure, at most 30 pairs in each.\n", thousands(TRIALS));
+    println!(
+        "Seed {SEED}, {} comparisons behind every figure, at most 30 pairs in each.\n",
+        thousands(TRIALS)
+    );
     println!("| noise | what the path does, whatever the treatment |\n|---|---|");
     for model in &MODELS {
         println!("| {} | {} |", model.name, model.what);
@@ -46,7 +49,9 @@ fn main() -> ExitCode {
 /// Returns the highest upper end.
 fn a_against_a() -> f64 {
     println!("\n## A against A\n\n{A_AGAINST_A}");
-    println!("| noise | DIFFERENT | 95 % interval | AAA…BBB, Mann–Whitney | ABAB, t-test with peeking |");
+    println!(
+        "| noise | DIFFERENT | 95 % interval | AAA…BBB, Mann–Whitney | ABAB, t-test with peeking |"
+    );
     println!("|---|---|---|---|---|");
     let rows = MODELS.iter().zip(0..).map(|(model, stream)| {
         let mut source = Source::new(SEED, stream);
@@ -68,7 +73,9 @@ fn a_against_a() -> f64 {
 
 fn several_metrics() {
     println!("\n## Several metrics\n\n{SEVERAL_METRICS}");
-    println!("| noise | 2 metrics | 95 % interval | 3 metrics | 95 % interval |\n|---|---|---|---|---|");
+    println!(
+        "| noise | 2 metrics | 95 % interval | 3 metrics | 95 % interval |\n|---|---|---|---|---|"
+    );
     for (model, stream) in [&MODELS[0], &MODELS[2]].into_iter().zip(10..) {
         let mut source = Source::new(SEED, stream);
         let cells = [2, 3].map(|metrics| {
@@ -88,7 +95,12 @@ fn intervals() {
     for (model, stream) in MODELS.iter().zip(20..) {
         let mut source = Source::new(SEED, stream);
         let cells = [0.0, 5.0, 10.0].map(|effect| {
-            let covered = share(|| covers(&compare(model, &mut source, &design(None, 1), effect), effect));
+            let covered = share(|| {
+                covers(
+                    &compare(model, &mut source, &design(None, 1), effect),
+                    effect,
+                )
+            });
             percent(covered.share)
         });
         println!("| {} | {} |", model.name, cells.join(" | "));
@@ -116,18 +128,27 @@ fn power_cell(model: &Model, source: &mut Source, effect: f64) -> String {
         is_different(&conclusion)
     });
     said.sort_by(f64::total_cmp);
-    let median = said.get(said.len() / 2).map_or("–".to_owned(), |said| format!("{said:+.1} %"));
-    format!("{}, {:.0} runs, {median}", percent(found.share), 2.0 * mean(pairs))
+    let median = said
+        .get(said.len() / 2)
+        .map_or("–".to_owned(), |said| format!("{said:+.1} %"));
+    format!(
+        "{}, {:.0} runs, {median}",
+        percent(found.share),
+        2.0 * mean(pairs)
+    )
 }
 
 fn equivalence() {
     println!("\n## EQUIVALENT within {MARGIN_PERCENT} %\n\n{EQUIVALENCE}");
-    println!("| noise | at an effect of 5 % | 95 % interval | at 0 % | runs at 0 % | interval holds 0 % |");
+    println!(
+        "| noise | at an effect of 5 % | 95 % interval | at 0 % | runs at 0 % | interval holds 0 % |"
+    );
     println!("|---|---|---|---|---|---|");
     let design = design(Some(MARGIN_PERCENT), 1);
     for (model, stream) in MODELS.iter().zip(40..) {
         let mut source = Source::new(SEED, stream);
-        let wrong = share(|| compare(model, &mut source, &design, MARGIN_PERCENT).metrics[0].equivalent);
+        let wrong =
+            share(|| compare(model, &mut source, &design, MARGIN_PERCENT).metrics[0].equivalent);
         let (mut pairs, mut held, mut equivalent) = (0, 0, 0);
         for _ in 0..TRIALS {
             let conclusion = compare(model, &mut source, &design, 0.0);

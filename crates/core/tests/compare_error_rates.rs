@@ -29,9 +29,14 @@ fn covers(conclusion: &Conclusion, percent: f64) -> bool {
 fn a_against_a_is_different_in_five_percent_whatever_the_noise() {
     for (model, stream) in MODELS.iter().zip(0..) {
         let mut source = Source::new(41, stream);
-        let different = rate(|| compare(model, &mut source, &design(None, 1), 0.0).metrics[0].different);
+        let different =
+            rate(|| compare(model, &mut source, &design(None, 1), 0.0).metrics[0].different);
         // Far below 5 % the error would not be put to use.
-        assert!((0.025..FIVE_PERCENT_AT_MOST).contains(&different), "{}: {different}", model.name);
+        assert!(
+            (0.025..FIVE_PERCENT_AT_MOST).contains(&different),
+            "{}: {different}",
+            model.name
+        );
     }
 }
 
@@ -50,7 +55,8 @@ fn several_metrics_share_the_five_percent() {
 fn at_the_margin_equivalent_comes_up_in_five_percent() {
     for (model, stream) in MODELS.iter().zip(0..) {
         let mut source = Source::new(43, stream);
-        let wrong = rate(|| compare(model, &mut source, &design(Some(5.0), 1), 5.0).metrics[0].equivalent);
+        let wrong =
+            rate(|| compare(model, &mut source, &design(Some(5.0), 1), 5.0).metrics[0].equivalent);
         assert!(wrong < FIVE_PERCENT_AT_MOST, "{}: {wrong}", model.name);
     }
 }
@@ -60,8 +66,17 @@ fn the_interval_holds_the_effect_in_95_percent_wherever_it_stops() {
     for (model, stream) in MODELS.iter().zip(0..) {
         for percent in [0.0, 5.0, 10.0] {
             let mut source = Source::new(44, stream);
-            let covered = rate(|| covers(&compare(model, &mut source, &design(None, 1), percent), percent));
-            assert!(covered > 1.0 - FIVE_PERCENT_AT_MOST, "{} at {percent} %: {covered}", model.name);
+            let covered = rate(|| {
+                covers(
+                    &compare(model, &mut source, &design(None, 1), percent),
+                    percent,
+                )
+            });
+            assert!(
+                covered > 1.0 - FIVE_PERCENT_AT_MOST,
+                "{} at {percent} %: {covered}",
+                model.name
+            );
         }
     }
 }

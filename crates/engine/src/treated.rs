@@ -49,7 +49,11 @@ pub(crate) fn run(
     check_permission(client, treatments)?;
     let peer = client.peer().ip();
     let here = Applied::apply(&treatments.host_changes(End::Client), peer)?;
-    let mut read_back: Vec<String> = here.read_back().into_iter().map(|line| format!("client: {line}")).collect();
+    let mut read_back: Vec<String> = here
+        .read_back()
+        .into_iter()
+        .map(|line| format!("client: {line}"))
+        .collect();
     let changes = treatments.host_changes(End::Server);
     let record = under(client, &changes, &mut read_back, |client| {
         // Not being allowed to is said once, by who compares.

@@ -133,7 +133,10 @@ fn run_all(case: &Case, options: &Options) -> anyhow::Result<Option<Vec<Answer>>
                 return Ok(true);
             }
             match compare(case, options, options.seed + u64::from(number))? {
-                Some(answer) => answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer),
+                Some(answer) => answers
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(answer),
                 None => return Ok(false),
             }
         }
@@ -142,7 +145,9 @@ fn run_all(case: &Case, options: &Options) -> anyhow::Result<Option<Vec<Answer>>
         let workers: Vec<_> = (0..options.jobs).map(|_| scope.spawn(work)).collect();
         let mut has_lab = true;
         for worker in workers {
-            has_lab &= worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            has_lab &= worker
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
         Ok::<_, anyhow::Error>(has_lab)
     })?;

@@ -3,14 +3,14 @@
 use clap::Args;
 use linerate_core::compare::{Fault, Metric};
 use linerate_core::plan::{Closer, Direction, Workload};
-use linerate_core::treatment::Treatments;
+use linerate_core::treatment::{Scope, Treatments, table};
 use linerate_core::units::{BitRate, ByteCount, EndpointName, Percent, Span};
 
 use super::parsers;
 use super::shared::{DocumentOptions, PathOptions, SocketArgs, TransportOptions};
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help())]
 pub(crate) struct CompareArgs {
     /// Endpoint, where `linerate serve` answers: host, host:port or [v6]:port
     #[arg(required_unless_present = "lab")]
@@ -121,8 +121,25 @@ pub(crate) struct CompareExtent {
     pub(crate) warm_up: Option<Span>,
 }
 
+/// The treatments by their scopes, from the one table of them, and examples.
+fn after_help() -> String {
+    let of = |scope: Scope| {
+        let names = table().iter().filter(|entry| entry.scope == scope);
+        names.map(|entry| entry.name).collect::<Vec<_>>().join(" ")
+    };
+    format!(
+        "Treatments (with client. or server. before the name: at that end alone):\n\
+         \x20 of sockets: {}\n  of devices: {}\n  of routes: {}\n  of hosts: {}, such as \
+         sysctl:net.ipv4.tcp_sack=0\n\n{EXAMPLES}",
+        of(Scope::Socket),
+        of(Scope::Device),
+        of(Scope::Route),
+        of(Scope::Host)
+    )
+}
+
 const EXAMPLES: &str = "\
 Examples:
   linerate compare pit --a checksum_offload=on --b checksum_offload=off
-  linerate compare pit --a none --b congestion=bbr --margin 2% --metric throughput_bps,tcp.rtt_mean_us
+  linerate compare pit --a none --b congestion=bbr --margin 2%
   linerate compare --lab rate=100mbit,rtt=29ms --a receive_window=50KiB --b receive_window=400KiB";

@@ -128,9 +128,15 @@ fn counted(count: u64, what: &str) -> Option<String> {
 }
 
 fn retransmissions(record: &Record) -> Option<String> {
-    let parts = record.directions.values().filter_map(|part| part.tcp.as_ref());
+    let parts = record
+        .directions
+        .values()
+        .filter_map(|part| part.tcp.as_ref());
     let of_parts: u64 = parts.map(|tcp| tcp.retransmitted_segments).sum();
-    let whole = record.tcp.as_ref().map_or(0, |tcp| tcp.retransmitted_segments);
+    let whole = record
+        .tcp
+        .as_ref()
+        .map_or(0, |tcp| tcp.retransmitted_segments);
     counted(whole.max(of_parts), "segments sent again")
 }
 
@@ -143,7 +149,10 @@ fn overruns(record: &Record) -> Option<String> {
     let ends = [&record.sender, &record.receiver];
     let mut ends = ends.into_iter().flatten();
     ends.find_map(|end| {
-        let dropped = counted(end.softnet_dropped.unwrap_or(0), "packets dropped by a receive queue");
+        let dropped = counted(
+            end.softnet_dropped.unwrap_or(0),
+            "packets dropped by a receive queue",
+        );
         dropped.or_else(|| {
             OVERRUN_COUNTERS.iter().find_map(|name| {
                 let count = end.counters.get(*name).copied().unwrap_or(0);
@@ -206,7 +215,10 @@ mod tests {
     #[test]
     fn an_unknown_fault_is_answered_by_the_nearest_or_by_all() {
         let error = "retransmission".parse::<Fault>().unwrap_err().to_string();
-        assert!(error.ends_with("did you mean `retransmissions`?"), "{error}");
+        assert!(
+            error.ends_with("did you mean `retransmissions`?"),
+            "{error}"
+        );
         let error = "rain".parse::<Fault>().unwrap_err().to_string();
         assert!(error.ends_with("corruption, busy_host, clock"), "{error}");
     }

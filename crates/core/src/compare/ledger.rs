@@ -176,7 +176,11 @@ impl Ledger {
         pair.excluded.extend(self.faults(Side::B, b));
         pair.excluded.extend(self.without_ratio(&pair));
         if pair.counts() {
-            let ratios: Vec<f64> = self.metrics.iter().filter_map(|m| ratio(&pair, m)).collect();
+            let ratios: Vec<f64> = self
+                .metrics
+                .iter()
+                .filter_map(|m| ratio(&pair, m))
+                .collect();
             self.conclusion = self.sequential.push(&ratios)?;
         }
         self.pairs.push(pair);
@@ -252,7 +256,12 @@ impl Ledger {
         let mut sides: BTreeMap<Fault, [u32; 2]> = BTreeMap::new();
         for pair in &self.pairs {
             for side in [Side::A, Side::B] {
-                let mut seen: Vec<Fault> = pair.excluded.iter().filter(|s| s.side == side).map(|s| s.fault).collect();
+                let mut seen: Vec<Fault> = pair
+                    .excluded
+                    .iter()
+                    .filter(|s| s.side == side)
+                    .map(|s| s.fault)
+                    .collect();
                 seen.sort_unstable();
                 seen.dedup();
                 for fault in seen {
@@ -304,7 +313,10 @@ impl Ledger {
 
     /// Figures of which there is no ratio, on the side that spoils it.
     fn without_ratio(&self, pair: &ComparedPair) -> Vec<SeenFault> {
-        let spoiled = self.metrics.iter().filter(|metric| ratio(pair, metric).is_none());
+        let spoiled = self
+            .metrics
+            .iter()
+            .filter(|metric| ratio(pair, metric).is_none());
         spoiled
             .flat_map(|metric| {
                 [(Side::A, &pair.a), (Side::B, &pair.b)]
@@ -477,12 +489,23 @@ mod tests {
         for pair in 0..4 {
             let (clean, lossy) = (record(1e6), with_retransmissions(5));
             one_sided.enter(Order::AFirst, &clean, &lossy).unwrap();
-            let (a, b) = if pair == 0 { (&lossy, &clean) } else { (&clean, &lossy) };
+            let (a, b) = if pair == 0 {
+                (&lossy, &clean)
+            } else {
+                (&clean, &lossy)
+            };
             both_sided.enter(Order::AFirst, a, b).unwrap();
         }
         let found = one_sided.one_sided();
-        assert_eq!((found[0].fault, found[0].side, found[0].pairs), (Fault::Retransmissions, Side::B, 4));
-        assert!(found[0].message.contains("in 12.5 % of comparisons"), "{}", found[0].message);
+        assert_eq!(
+            (found[0].fault, found[0].side, found[0].pairs),
+            (Fault::Retransmissions, Side::B, 4)
+        );
+        assert!(
+            found[0].message.contains("in 12.5 % of comparisons"),
+            "{}",
+            found[0].message
+        );
         assert!(both_sided.one_sided().is_empty());
     }
 
@@ -491,7 +514,11 @@ mod tests {
         let mut ledger = ledger("throughput_bps", &[Fault::Retransmissions]);
         while !ledger.is_over() {
             ledger
-                .enter(Order::AFirst, &with_retransmissions(1), &with_retransmissions(1))
+                .enter(
+                    Order::AFirst,
+                    &with_retransmissions(1),
+                    &with_retransmissions(1),
+                )
                 .unwrap();
         }
         assert_eq!(ledger.excluded(), MAX_EXCLUDED);
@@ -505,10 +532,19 @@ mod tests {
         ledger.enter(Order::AFirst, &none, &none).unwrap();
         ledger.enter(Order::AFirst, &none, &some).unwrap();
         ledger.enter(Order::AFirst, &record(1e6), &some).unwrap();
-        assert_eq!(ledger.pairs()[0].change_percent("tcp.retransmitted_segments"), Some(0.0));
+        assert_eq!(
+            ledger.pairs()[0].change_percent("tcp.retransmitted_segments"),
+            Some(0.0)
+        );
         let words = |index: usize| ledger.pairs()[index].excluded[0].message.clone();
-        assert_eq!(words(1), "tcp.retransmitted_segments is 0: there is no ratio");
-        assert_eq!(words(2), "tcp.retransmitted_segments is missing: there is no ratio");
+        assert_eq!(
+            words(1),
+            "tcp.retransmitted_segments is 0: there is no ratio"
+        );
+        assert_eq!(
+            words(2),
+            "tcp.retransmitted_segments is missing: there is no ratio"
+        );
         assert_eq!(ledger.pairs()[2].excluded[0].side, Side::A);
     }
 
@@ -520,7 +556,9 @@ mod tests {
         while !ledger.is_over() {
             let b = if up { 1.02e6 } else { 0.98e6 };
             up = !up;
-            ledger.enter(Order::AFirst, &record(1e6), &record(b)).unwrap();
+            ledger
+                .enter(Order::AFirst, &record(1e6), &record(b))
+                .unwrap();
         }
         assert_eq!(ledger.counted(), 8);
         let metrics = ledger.metrics().unwrap();

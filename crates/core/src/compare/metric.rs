@@ -19,7 +19,9 @@ use crate::record::Record;
 /// Every number that a run measured is one, in the unit that its key names. What was asked for (`plan`, `seed`), what the
 /// hosts are (`environment`) and what was concluded (`verdict`) are none. The two halves of a CPU time are
 /// figures, and so is their sum, by the name of the whole.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub struct Metric(String);

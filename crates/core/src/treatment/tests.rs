@@ -503,7 +503,7 @@ fn record(direction: &str, tcp: &str) -> Record {
         "plan":{test},"seconds":1.0,"bytes":1,"sender":{{"method":"write"}},
         "flows":[{{"id":0,"direction":"{direction}","throughput_bps":1.0,"bytes":1,"local":"198.18.0.1:4000",
         "remote":"198.18.0.2:5201","tcp":{tcp}}}],
-        "intervals":[],"caveats":[],"environment":{{}},"seed":1}}"#
+        "intervals":[],"caveats":[],"environment":{{"client":{{}}}},"seed":1}}"#
     );
     serde_json::from_str(&json).unwrap()
 }

@@ -75,7 +75,9 @@ pub const MODELS: [Model; 6] = [
         what: "30 % of the runs are 20 % slower, and all scatter by 2 %",
         series: |source, runs| {
             let mode = |source: &mut Source| if source.chance(0.3) { -0.22 } else { 0.0 };
-            (0..runs).map(|_| mode(source) + 0.02 * source.normal()).collect()
+            (0..runs)
+                .map(|_| mode(source) + 0.02 * source.normal())
+                .collect()
         },
     },
     Model {
@@ -127,9 +129,15 @@ pub fn design(margin_percent: Option<f64>, metrics: usize) -> Design {
 pub fn compare(model: &Model, source: &mut Source, design: &Design, percent: f64) -> Conclusion {
     let effect = (percent / 100.0).ln_1p();
     let pairs = design.max_pairs as usize;
-    let series: Vec<Vec<f64>> = (0..design.metrics).map(|_| (model.series)(source, 2 * pairs)).collect();
+    let series: Vec<Vec<f64>> = (0..design.metrics)
+        .map(|_| (model.series)(source, 2 * pairs))
+        .collect();
     let seed = source.seed();
-    let mut test = Sequential::new(&Design { seed, ..design.clone() }).expect("a valid design");
+    let mut test = Sequential::new(&Design {
+        seed,
+        ..design.clone()
+    })
+    .expect("a valid design");
     for (pair, order) in Schedule::new(seed).take(pairs).enumerate() {
         let log_ratios: Vec<f64> = series
             .iter()
@@ -173,6 +181,7 @@ pub fn t_test_with_peeking(model: &Model, source: &mut Source) -> bool {
 
 /// Student's t, two-sided 5 %, for 2 to 29 degrees of freedom.
 const T_CRITICAL: [f64; 28] = [
-    4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
-    2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045,
+    4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+    2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052,
+    2.048, 2.045,
 ];

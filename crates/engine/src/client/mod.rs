@@ -247,6 +247,13 @@ impl Client {
         }
     }
 
+    fn refused(&self, refusal: Refusal) -> MeasureError {
+        MeasureError::Refused {
+            peer: self.peer,
+            refusal,
+        }
+    }
+
     /// Stays with a running test until it is over at both ends.
     fn watch(
         &mut self,

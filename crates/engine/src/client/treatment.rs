@@ -55,11 +55,4 @@ impl Client {
             _ => Err(self.session_error(SessionError::OutOfTurn("instead of undoing"))),
         }
     }
-
-    pub(super) fn refused(&self, refusal: Refusal) -> MeasureError {
-        MeasureError::Refused {
-            peer: self.peer,
-            refusal,
-        }
-    }
 }

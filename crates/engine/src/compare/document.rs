@@ -1,13 +1,11 @@
 //! What a comparison leaves.
 
 use linerate_core::compare::{Ledger, Verdict3};
-use linerate_core::record::{
-    COMPARISON_SCHEMA, Caveat, CaveatKind, Comparison, ReadBack, Status,
-};
+use linerate_core::record::{COMPARISON_SCHEMA, Caveat, CaveatKind, Comparison, ReadBack, Status};
 use linerate_core::stats::Figure;
 
-use super::preflight::Preflight;
 use super::CompareOptions;
+use super::preflight::Preflight;
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::words::chain;

@@ -15,7 +15,6 @@ use crate::client::Client;
 use crate::error::MeasureError;
 use crate::treated::{self, Treated};
 
-
 /// What is compared and how.
 #[derive(Debug, Clone)]
 pub struct CompareOptions {
@@ -75,7 +74,14 @@ pub fn compare(
             observer.pair(&standing);
         }
     }
-    let document = document::assemble(client, options, &ledger, preflight, read_back, error.as_ref())?;
+    let document = document::assemble(
+        client,
+        options,
+        &ledger,
+        preflight,
+        read_back,
+        error.as_ref(),
+    )?;
     Ok((document, error))
 }
 
@@ -96,8 +102,10 @@ fn run_pair(
     };
     let mut run = |side: Side| {
         observer.phase(&format!("pair {number}, {}", side.name()));
-        let Treated { record, read_back: settings } =
-            treated::run(client, &test, options.treatments(side), observer)?;
+        let Treated {
+            record,
+            read_back: settings,
+        } = treated::run(client, &test, options.treatments(side), observer)?;
         match side {
             Side::A => read_back.a = settings,
             Side::B => read_back.b = settings,

@@ -130,7 +130,10 @@ fn not_quiet(idle: &IdleLoad, shared: bool) -> Option<Caveat> {
     (!busy.is_empty()).then(|| {
         Caveat::new(
             CaveatKind::BusyHost,
-            format!("before the first run {}: the runs scatter more", busy.join(" and ")),
+            format!(
+                "before the first run {}: the runs scatter more",
+                busy.join(" and ")
+            ),
             "end what else runs there, or --forbid busy_host",
         )
     })

@@ -60,10 +60,10 @@ impl Occupancy {
 
     /// The users when nothing is `in_the_way` any more, or when patience is at its end.
     fn users_without(&self, in_the_way: impl Fn(&Users) -> bool) -> MutexGuard<'_, Users> {
-        let waited =
-            self.shared
-                .left
-                .wait_timeout_while(self.users(), self.patience, |users| in_the_way(users));
+        let waited = self
+            .shared
+            .left
+            .wait_timeout_while(self.users(), self.patience, |users| in_the_way(users));
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }

@@ -372,7 +372,9 @@ impl Session<'_> {
     fn cannot_treat(&mut self, error: &LeaseError) {
         match error.reason() {
             Some(reason) => self.server.refuse(now(), reason, error.to_string()),
-            None => self.server.hang_up(RefusalReason::Failed, &error.to_string()),
+            None => self
+                .server
+                .hang_up(RefusalReason::Failed, &error.to_string()),
         }
     }
 

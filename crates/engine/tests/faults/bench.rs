@@ -65,10 +65,7 @@ impl Bench {
         Self::serving(&options(limits, key), Some(turn()))
     }
 
-    pub(crate) fn serving(
-        options: &ServeOptions,
-        turn: Option<MutexGuard<'static, ()>>,
-    ) -> Self {
+    pub(crate) fn serving(options: &ServeOptions, turn: Option<MutexGuard<'static, ()>>) -> Self {
         let endpoint = Endpoint::bind(options).expect("the address has free ports");
         let address = endpoint.addresses()[0];
         let stop = Stop::new();

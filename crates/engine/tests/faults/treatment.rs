@@ -114,8 +114,7 @@ fn an_endpoint_without_permission_is_asked_for_nothing_and_would_refuse() {
         client.untreat().unwrap();
         complete(&mut client, &stream(100));
         if key.is_none() {
-            let mut stranger =
-                Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
+            let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
             stranger.write(&treat_frame());
             let refusal = refusal(&mut stranger.control);
             assert_eq!(refusal.reason, RefusalReason::Treatment);
@@ -156,7 +155,10 @@ fn treatments_hold_for_the_runs_between_and_are_undone() {
         let read_back = client.treat(&[mtu(1400), no_sack()[0].clone()]).unwrap();
         assert_eq!(read_back.len(), 2, "{read_back:?}");
         let words = read_back.join(" ");
-        assert!(words.contains("1400") && words.contains("tcp_sack"), "{words}");
+        assert!(
+            words.contains("1400") && words.contains("tcp_sack"),
+            "{words}"
+        );
         assert!(!has_sack());
         assert_eq!(device_mtu(&mut client), 1400);
         // Others take their place: the MTU is as it was.
@@ -219,15 +221,13 @@ fn the_host_is_as_it_was_when_the_client_is_gone_in_whatever_way() {
         };
         for stage in [Stage::Welcomed, Stage::Opened, Stage::Ready, Stage::Running] {
             for how in [Leave::Close, Leave::Reset] {
-                let treated =
-                    Stranger::treated(bench.address, &key(), &no_sack(), &test, stage);
+                let treated = Stranger::treated(bench.address, &key(), &no_sack(), &test, stage);
                 assert!(!has_sack());
                 treated.leave(how);
                 assert_sack_soon(&format!("{stage:?}, {how:?}"));
             }
         }
-        let mut rude =
-            Stranger::treated(bench.address, &key(), &no_sack(), &test, Stage::Running);
+        let mut rude = Stranger::treated(bench.address, &key(), &no_sack(), &test, Stage::Running);
         rude.write(b"none of linerate's bytes");
         assert_sack_soon("rubbish");
         bench.assert_clean_within(SOON, "treated clients");
@@ -287,7 +287,12 @@ fn one_client_treats_while_no_other_measures() {
         first.untreat().unwrap();
         // The sessions of both go on, and the turn is the other's.
         second.treat(&no_sack()).unwrap();
-        assert!(first.run(&stream(100), &mut |_| true).unwrap_err().is_busy());
+        assert!(
+            first
+                .run(&stream(100), &mut |_| true)
+                .unwrap_err()
+                .is_busy()
+        );
         drop(second);
         complete(&mut first, &stream(100));
         assert!(has_sack());

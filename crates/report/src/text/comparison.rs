@@ -1,8 +1,6 @@
 //! Two treatments side by side.
 
-use linerate_core::compare::{
-    ComparedMetric, ComparedPair, MetricConclusion, SeenFault, Standing,
-};
+use linerate_core::compare::{ComparedMetric, ComparedPair, MetricConclusion, SeenFault, Standing};
 use linerate_core::plan::{Extent, Test};
 use linerate_core::record::{Comparison, IdleLoad, Status};
 use linerate_core::stats::Figure;
@@ -10,7 +8,7 @@ use linerate_core::stats::Figure;
 use super::Style;
 use super::ceilings::caveats;
 use super::figure::figure;
-use super::number::{bytes, digits, micros, percent, rate, seconds, with_unit};
+use super::number::{NBSP, bytes, digits, micros, percent, rate, seconds, with_unit};
 use super::page::{Emphasis, Page, clean};
 use super::record::{emulated, protocol_name, towards, workload_name};
 use super::table::{Align, Table};
@@ -20,8 +18,14 @@ pub fn comparison(comparison: &Comparison, style: Style) -> String {
     let mut page = Page::new(style);
     page.paragraph(Emphasis::Strong, "", 0, &headline(comparison));
     page.gap();
-    page.facts("A", &treatment(&comparison.a.to_string(), &comparison.read_back.a));
-    page.facts("B", &treatment(&comparison.b.to_string(), &comparison.read_back.b));
+    page.facts(
+        "A",
+        &treatment(&comparison.a.to_string(), &comparison.read_back.a),
+    );
+    page.facts(
+        "B",
+        &treatment(&comparison.b.to_string(), &comparison.read_back.b),
+    );
     page.facts("run", &run_facts(comparison));
     emulated(&mut page, &comparison.environment);
     page.facts("pairs", &pair_facts(comparison));
@@ -42,6 +46,7 @@ pub fn comparison(comparison: &Comparison, style: Style) -> String {
     }
     excluded(&mut page, &comparison.runs);
     for note in &comparison.notes {
+        page.gap();
         page.paragraph(Emphasis::None, "  note", 8, note);
     }
     caveats(&mut page, &comparison.caveats);
@@ -58,25 +63,38 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
         Some(why) => format!("excluded: {}", seen(why)),
         None => {
             let side = |values: &std::collections::BTreeMap<String, f64>| {
-                values.get(path).map_or_else(String::new, |value| write(*value))
+                values
+                    .get(path)
+                    .map_or_else(String::new, |value| write(*value))
             };
             let change = pair.change_percent(path).map_or_else(String::new, signed);
-            format!("A {:>12}  B {:>12}  {change:>8}", side(&pair.a), side(&pair.b))
+            format!(
+                "A {:>12}  B {:>12}  {change:>8}",
+                side(&pair.a),
+                side(&pair.b)
+            )
         }
     };
     let so_far = standing.conclusion.as_ref().and_then(|c| c.metrics.first());
     let so_far = so_far.map_or_else(String::new, |metric| {
         format!("  so far {:>8}", signed(metric.effect_percent))
     });
-    let line = format!("pair {:>2}  {figures}{so_far}  {}", pair.pair, outlook(standing));
-    clean(&line).replace(super::number::NBSP, " ")
+    let line = format!(
+        "pair {:>2}  {figures}{so_far}  {}",
+        pair.pair,
+        outlook(standing)
+    );
+    clean(&line).replace(NBSP, " ")
 }
 
 fn outlook(standing: &Standing<'_>) -> String {
     match standing.expected_pairs {
         Some(pairs) if pairs <= standing.counted => String::new(),
         Some(pairs) => format!("answer expected after {pairs} pairs"),
-        None => format!("{} of at most {} pairs", standing.counted, standing.max_pairs),
+        None => format!(
+            "{} of at most {} pairs",
+            standing.counted, standing.max_pairs
+        ),
     }
 }
 
@@ -95,17 +113,21 @@ fn headline(comparison: &Comparison) -> String {
 fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
     let found = &metric.conclusion;
     let path = &metric.metric;
-    let margin = margin_percent.map_or_else(String::new, |m| format!(" of {}", percent(m)));
+    let margin = margin_percent.map_or_else(String::new, |m| format!(" of {}", plain(m)));
     match (found.different, found.equivalent) {
         (true, small) => {
-            let way = if found.effect_percent < 0.0 { "lower" } else { "higher" };
+            let way = if found.effect_percent < 0.0 {
+                "lower"
+            } else {
+                "higher"
+            };
             let small = match small {
                 true => format!(" (real, and smaller than the margin{margin}: EQUIVALENT, too)"),
                 false => String::new(),
             };
             format!(
                 "DIFFERENT: {path} is {} {way} under B than under A{small}; {}",
-                percent(found.effect_percent.abs()),
+                change(found.effect_percent.abs()),
                 interval_and_n(found)
             )
         }
@@ -124,21 +146,17 @@ fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
 }
 
 fn interval_and_n(found: &MetricConclusion) -> String {
-    format!(
-        "interval {}, {}",
-        interval(found),
-        counted(found.pairs)
-    )
+    format!("interval {}, {}", interval(found), counted(found.pairs))
 }
 
-/// `+9.80 % to +10.1 % (97.6 %)`
+/// `+9.80 % to +10.1 % at 97.6 %`
 fn interval(found: &MetricConclusion) -> String {
     let [low, high] = found.interval_percent;
     format!(
-        "{} to {} at {:.1} %",
+        "{} to {} at {}",
         signed(low),
         signed(high),
-        found.confidence_percent
+        plain(found.confidence_percent)
     )
 }
 
@@ -162,7 +180,12 @@ fn run_facts(comparison: &Comparison) -> Vec<String> {
         workload_name(plan.workload()).to_owned(),
         protocol_name(plan.protocol).to_owned(),
         extent(plan),
-        format!("{} {} ({})", towards(plan.direction), comparison.host, comparison.peer),
+        format!(
+            "{} {} ({})",
+            towards(plan.direction),
+            comparison.host,
+            comparison.peer
+        ),
         format!("begun {}", comparison.started_at),
     ]
 }
@@ -185,7 +208,11 @@ fn pair_facts(comparison: &Comparison) -> Vec<String> {
         facts.push(format!("{excluded} excluded"));
     }
     if !comparison.forbidden.is_empty() {
-        let names: Vec<&str> = comparison.forbidden.iter().map(|fault| fault.name()).collect();
+        let names: Vec<&str> = comparison
+            .forbidden
+            .iter()
+            .map(|fault| fault.name())
+            .collect();
         facts.push(format!("forbidden: {}", names.join(", ")));
     }
     facts
@@ -197,50 +224,54 @@ fn idle_facts(idle: &IdleLoad) -> Vec<String> {
         ("endpoint's host", idle.server_cpu_percent),
     ]
     .into_iter()
-    .filter_map(|(name, busy)| Some(format!("{name} {} busy", percent(busy?))))
+    .filter_map(|(name, busy)| Some(format!("{name} {:.1}{NBSP}% busy", busy?)))
     .collect()
 }
 
+/// Two rows for each metric: the medians and the effect, and below them their intervals.
 fn metric_table(metrics: &[ComparedMetric]) -> Table {
     let mut table = Table::new(&[
         ("metric", Align::Left),
-        ("A\nmedian", Align::Right),
-        ("\nfrom – to", Align::Left),
-        ("B\nmedian", Align::Right),
-        ("\nfrom – to", Align::Left),
+        ("A", Align::Right),
+        ("B", Align::Right),
         ("B against A", Align::Right),
-        ("interval", Align::Left),
         ("pairs", Align::Right),
-        ("verdict", Align::Left),
     ]);
     for metric in metrics {
         let write = writer(metric.metric.as_str());
         let [a, b] = [&metric.a, &metric.b].map(|side| median_and_spread(side, write));
         let found = &metric.conclusion;
         let [low, high] = found.interval_percent;
+        let blank = || Some(String::new());
         table.row([
             Some(metric.metric.to_string()),
-            a.0,
-            a.1,
-            b.0,
-            b.1,
+            Some(a.0),
+            Some(b.0),
             Some(signed(found.effect_percent)),
-            Some(format!("{} to {}", signed(low), signed(high))),
             Some(found.pairs.to_string()),
-            Some(verdict_name(found).to_owned()),
         ]);
+        let effect = span(signed(low), signed(high), "to");
+        table.row([blank(), Some(a.1), Some(b.1), Some(effect), blank()]);
     }
     table
 }
 
 /// Of one figure; where there are several, they are told below the table.
-fn median_and_spread(figure: &Figure, write: fn(f64) -> String) -> (Option<String>, Option<String>) {
+fn median_and_spread(figure: &Figure, write: fn(f64) -> String) -> (String, String) {
     match figure {
-        Figure::One(one) => (
-            Some(write(one.median)),
-            Some(format!("{} – {}", write(one.low), write(one.high))),
-        ),
-        Figure::Modes { .. } | Figure::Drift { .. } => (None, Some("see below".to_owned())),
+        Figure::One(one) => (write(one.median), span(write(one.low), write(one.high), "–")),
+        Figure::Modes { .. } | Figure::Drift { .. } => {
+            ("not one figure,".to_owned(), "see below".to_owned())
+        }
+    }
+}
+
+/// `3.10 – 20.0 Mbit/s`: a unit that both ends have is written once.
+fn span(low: String, high: String, to: &str) -> String {
+    let unit = |text: &str| text.split_once(NBSP).map(|(_, unit)| unit.to_owned());
+    match (low.split_once(NBSP), unit(&high)) {
+        (Some((number, same)), Some(unit)) if same == unit => format!("{number} {to} {high}"),
+        _ => format!("{low} {to} {high}"),
     }
 }
 
@@ -249,19 +280,11 @@ fn several_figures(page: &mut Page, metrics: &[ComparedMetric]) {
         let write = writer(metric.metric.as_str());
         for (name, side) in [("A", &metric.a), ("B", &metric.b)] {
             if !matches!(side, Figure::One(_)) {
+                page.gap();
                 let words = format!("{} under {name}: {}", metric.metric, figure(side, write));
-                page.paragraph(Emphasis::None, "", 2, &words);
+                page.paragraph(Emphasis::None, "", 0, &words);
             }
         }
-    }
-}
-
-fn verdict_name(found: &MetricConclusion) -> &'static str {
-    match (found.different, found.equivalent) {
-        (true, true) => "DIFFERENT, EQUIVALENT",
-        (true, false) => "DIFFERENT",
-        (false, true) => "EQUIVALENT",
-        (false, false) => "INCONCLUSIVE",
     }
 }
 
@@ -273,7 +296,12 @@ fn excluded(page: &mut Page, runs: &[ComparedPair]) {
     for pair in left_out {
         let why: Vec<String> = pair.excluded.iter().map(seen).collect();
         let first = format!("  pair {} excluded: ", pair.pair);
-        page.paragraph(Emphasis::None, &first, first.chars().count(), &why.join("; "));
+        page.paragraph(
+            Emphasis::None,
+            &first,
+            first.chars().count(),
+            &why.join("; "),
+        );
     }
 }
 
@@ -284,7 +312,20 @@ fn seen(fault: &SeenFault) -> String {
 
 fn signed(value: f64) -> String {
     let sign = if value > 0.0 { "+" } else { "" };
-    format!("{sign}{}", percent(value))
+    format!("{sign}{}", change(value))
+}
+
+/// A change: three digits, and nothing below a hundredth of a percent.
+fn change(value: f64) -> String {
+    match value.abs() {
+        small if small < 9.995 => format!("{value:.2}{NBSP}%"),
+        _ => percent(value),
+    }
+}
+
+/// A figure that the user or the design chose, rounded to a hundredth.
+fn plain(value: f64) -> String {
+    format!("{}{NBSP}%", (100.0 * value).round() / 100.0)
 }
 
 /// How a figure of a record is written: its key names its unit.
@@ -336,8 +377,16 @@ mod tests {
     }
 
     #[test]
+    fn a_unit_that_both_ends_have_is_written_once() {
+        let plain = |low: f64, high: f64| span(rate(low), rate(high), "–").replace(NBSP, " ");
+        assert_eq!(plain(3.1e6, 20e6), "3.10 – 20.0 Mbit/s");
+        assert_eq!(plain(3.1e5, 20e6), "310 kbit/s – 20.0 Mbit/s");
+        assert_eq!(span(digits(3.0), digits(9.0), "to"), "3.00 to 9.00");
+    }
+
+    #[test]
     fn changes_carry_their_sign() {
-        let texts = [10.0, 0.0, -3.25].map(|value| signed(value).replace('\u{a0}', " "));
-        assert_eq!(texts, ["+10.0 %", "0 %", "-3.25 %"]);
+        let texts = [10.0, 0.0, -3.25, 0.0412].map(|value| signed(value).replace('\u{a0}', " "));
+        assert_eq!(texts, ["+10.0 %", "0.00 %", "-3.25 %", "+0.04 %"]);
     }
 }

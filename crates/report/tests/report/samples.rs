@@ -12,10 +12,9 @@ use linerate_core::plan::{
 };
 use linerate_core::record::{
     COMPARISON_SCHEMA, Caveat, CaveatKind, Check, Comparison, CpuFacts, CpuSeconds, DeviceFacts,
-    Directional, EndReport,
-    Environment, FlowRecord, GapSummary, HiddenFault, HostFacts, IdleLoad, Interval, LabDirection, LabFacts,
-    LabLink, PathFacts, RECORD_SCHEMA, ReadBack, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,
-    TcpEvidence, UdpEvidence,
+    Directional, EndReport, Environment, FlowRecord, GapSummary, HiddenFault, HostFacts, IdleLoad,
+    Interval, LabDirection, LabFacts, LabLink, PathFacts, RECORD_SCHEMA, ReadBack, Record,
+    SWEEP_SCHEMA, SizeFigure, Status, Sweep, TcpEvidence, UdpEvidence,
 };
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::units::{BitRate, Span};
@@ -668,7 +667,9 @@ fn concluded(verdict: Verdict3, effect: f64, interval: [f64; 2], pairs: u32) -> 
 
 fn compared(metric: &str, a: f64, b: f64, conclusion: MetricConclusion) -> ComparedMetric {
     ComparedMetric {
-        metric: metric.parse().expect("the samples compare figures that there are"),
+        metric: metric
+            .parse()
+            .expect("the samples compare figures that there are"),
         a: figure(a),
         b: figure(b),
         conclusion,
@@ -718,7 +719,9 @@ pub(crate) fn different() -> Comparison {
         margin_percent: None,
         max_pairs: 30,
         forbidden: Vec::new(),
-        runs: (1..=8).map(|pair| compared_pair(pair, Side::A, 19.1e6, 21.0e6)).collect(),
+        runs: (1..=8)
+            .map(|pair| compared_pair(pair, Side::A, 19.1e6, 21.0e6))
+            .collect(),
         idle: IdleLoad {
             client_cpu_percent: Some(1.2),
             server_cpu_percent: Some(0.7),
@@ -775,10 +778,16 @@ pub(crate) fn undecided() -> Comparison {
             fault: Fault::Retransmissions,
             side: Side::B,
             pairs: 3,
-            message: "retransmissions came under B alone, in 3 of 32 pairs: take it as an effect of B".to_owned(),
+            message:
+                "retransmissions came under B alone, in 3 of 32 pairs: take it as an effect of B"
+                    .to_owned(),
         }],
-        a: "checksum_offload=on,tso=off,gso=off".parse().expect("treatments"),
-        b: "checksum_offload=off,tso=off,gso=off".parse().expect("treatments"),
+        a: "checksum_offload=on,tso=off,gso=off"
+            .parse()
+            .expect("treatments"),
+        b: "checksum_offload=off,tso=off,gso=off"
+            .parse()
+            .expect("treatments"),
         read_back: ReadBack {
             a: vec!["client: eth0: tx-checksum on".to_owned()],
             b: vec!["client: eth0: tx-checksum off".to_owned()],
@@ -816,7 +825,11 @@ pub(crate) fn equivalent() -> Comparison {
             compared("latency_us.p99", 250.0, 252.0, both),
         ],
         margin_percent: Some(1.0),
-        caveats: vec![Caveat::new(CaveatKind::Partial, "interrupted", "run it again")],
+        caveats: vec![Caveat::new(
+            CaveatKind::Partial,
+            "interrupted",
+            "run it again",
+        )],
         environment: environment(),
         ..different()
     }

@@ -79,7 +79,10 @@ impl TcpMetrics {
             IpAddr::V4(v4) => DefaultNla::new(ATTR_ADDR_IPV4, v4.octets().to_vec()),
             IpAddr::V6(v6) => DefaultNla::new(ATTR_ADDR_IPV6, v6.octets().to_vec()),
         });
-        match self.exchange.request("forget a host's TCP metrics", message, 0) {
+        match self
+            .exchange
+            .request("forget a host's TCP metrics", message, 0)
+        {
             Err(error) if error.errno() == Some(libc::ESRCH) => Ok(()),
             other => other.map(drop),
         }
