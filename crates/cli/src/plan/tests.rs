@@ -187,6 +187,7 @@ fn socket_options_are_taken_as_given_and_else_left_to_the_kernel() {
         congestion: Some("reno".to_owned()),
         nodelay: true,
         dscp: Dscp::new(46),
+        ..SocketOptions::default()
     };
     assert_eq!(test_of(line).options, expected);
     assert_eq!(test_of("stream pit").options, SocketOptions::default());
