@@ -5,14 +5,17 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use linerate_core::experiment::{Choice, Experiment, ExperimentDocument, ExperimentPath, Run, Work};
+use linerate_core::experiment::{
+    Choice, Experiment, ExperimentDocument, ExperimentPath, Run, Work,
+};
 use linerate_core::link::RateTrace;
 use linerate_core::plan::{Family, Plan, Repeats};
 use linerate_core::record::Interval;
+use linerate_core::treatment::End;
 use linerate_core::units::EndpointName;
 use linerate_engine::{
     ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile,
-    prepare_for_lab, run_experiment, stop_on_signal,
+    prepare_for_lab, run_experiment,
 };
 use linerate_report::{json, text};
 
@@ -22,9 +25,9 @@ use crate::files::{self, OutputFile};
 use crate::output;
 use crate::progress::Progress;
 use crate::render::Format;
-use crate::run::failure_of;
-use crate::site;
+use crate::run::{self, failure_of};
 use crate::target::Target;
+use crate::{site, watch};
 
 /// Reads the experiment, runs what is left of it, and prints its document.
 ///
@@ -38,24 +41,14 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
     }
     let directory = args.file.parent().unwrap_or(Path::new(""));
     let traces = traces(&experiment, directory)?;
-    let is_emulated = experiment.cells.iter().any(is_emulated);
-    if is_emulated {
-        // Before any thread: the process may have to enter a user namespace.
-        prepare_for_lab().map_err(|error| failure_of(error.category(), anyhow!(error)))?;
-    }
     let mut progress = Progress::new(Format::Text, args.document.quiet);
+    prepare(&experiment, &mut progress)?;
     let target = target(args, &experiment, &mut progress)?;
-    let stop = stop_on_signal()
-        .context("cannot catch signals")
-        .map_err(Failure::unsupported)?;
-    let file = args.document.output.as_deref().map(OutputFile::open).transpose()?;
-    let path = records_path(args);
-    let mut records = RecordsFile::open(&path, &experiment, args.fresh).map_err(|error| failure(error.into()))?;
-    if !records.is_empty() {
-        let note = format!("{} runs are in {} already", records.len(), path.display());
-        progress.phase(&note);
-    }
     let target = target.as_ref().map(Target::to_engine);
+    let stop = run::signals()?;
+    let file = args.document.output.as_deref();
+    let file = file.map(OutputFile::open).transpose()?;
+    let mut records = records(args, &experiment, &mut progress)?;
     let site = ExperimentSite {
         directory,
         traces: &traces,
@@ -66,16 +59,45 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
     drop(shown);
     let (document, error) = outcome.map_err(failure)?;
     write(&document, args, file)?;
-    match error {
-        None => Ok(()),
-        Some(error) => Err(failure(error)),
+    error.map_or(Ok(()), |error| Err(failure(error)))
+}
+
+/// Undoes what commands before this one have left, and makes this process fit to have a lab.
+fn prepare(experiment: &Experiment, progress: &mut Progress) -> Result<(), Failure> {
+    if treats_hosts(experiment) {
+        // In this host's own namespace: that is where a command before this one can have left something.
+        let notes = watch::before_treating();
+        notes.iter().for_each(|note| progress.warn(note));
     }
+    if experiment.cells.iter().any(is_emulated) {
+        // Before any thread: the process may have to enter a user namespace.
+        prepare_for_lab().map_err(|error| failure_of(error.category(), anyhow!(error)))?;
+    }
+    Ok(())
+}
+
+/// The file that keeps the runs, and a word on those that are in it.
+fn records(
+    args: &ExperimentArgs,
+    experiment: &Experiment,
+    progress: &mut Progress,
+) -> Result<RecordsFile, Failure> {
+    let path = records_path(args);
+    let records = RecordsFile::open(&path, experiment, args.fresh);
+    let records = records.map_err(|error| failure(error.into()))?;
+    if !records.is_empty() {
+        let count = records.len();
+        progress.phase(&format!("{count} runs are in {} already", path.display()));
+    }
+    Ok(records)
 }
 
 fn read(args: &ExperimentArgs) -> Result<Experiment, Failure> {
     let place = || args.file.display().to_string();
     let bytes = files::read_at_most(&args.file, MOST_FILE).map_err(Failure::usage)?;
-    let text = String::from_utf8(bytes).with_context(place).map_err(Failure::usage)?;
+    let text = String::from_utf8(bytes)
+        .with_context(place)
+        .map_err(Failure::usage)?;
     let directory = args.file.parent().unwrap_or(Path::new(""));
     let beside = |name: &str| {
         let bytes = files::read_at_most(&directory.join(name), MOST_FILE);
@@ -99,12 +121,23 @@ fn is_emulated(cell: &linerate_core::experiment::Cell) -> bool {
     is_test && cell.lacks.is_none() && matches!(cell.place.path, ExperimentPath::Lab { .. })
 }
 
+/// Whether anything but sockets is treated.
+fn treats_hosts(experiment: &Experiment) -> bool {
+    let treatments = experiment.cells.iter().map(|cell| &cell.treatments);
+    let mut changes = treatments
+        .flat_map(|treatments| [End::Client, End::Server].map(|end| treatments.host_changes(end)));
+    changes.any(|changes| !changes.is_empty())
+}
+
 /// The recorded rates of all links.
 fn traces(experiment: &Experiment, directory: &Path) -> Result<Vec<(String, RateTrace)>, Failure> {
-    let topologies = experiment.cells.iter().filter_map(|cell| match &cell.place.path {
-        ExperimentPath::Lab { topology, .. } => Some(topology),
-        ExperimentPath::Host(_) => None,
-    });
+    let topologies = experiment
+        .cells
+        .iter()
+        .filter_map(|cell| match &cell.place.path {
+            ExperimentPath::Lab { topology, .. } => Some(topology),
+            ExperimentPath::Host(_) => None,
+        });
     let links = topologies.flat_map(|topology| &topology.links);
     site::traces(links.flat_map(|link| [&link.up, &link.down]), directory)
 }
@@ -115,10 +148,13 @@ fn target(
     experiment: &Experiment,
     progress: &mut Progress,
 ) -> Result<Option<Target>, Failure> {
-    let host = experiment.cells.iter().find_map(|cell| match &cell.place.path {
-        ExperimentPath::Host(name) => Some((name.clone(), cell.place.family)),
-        ExperimentPath::Lab { .. } => None,
-    });
+    let host = experiment
+        .cells
+        .iter()
+        .find_map(|cell| match &cell.place.path {
+            ExperimentPath::Host(name) => Some((name.clone(), cell.place.family)),
+            ExperimentPath::Lab { .. } => None,
+        });
     let Some((name, family)) = host else {
         return Ok(None);
     };
@@ -181,7 +217,9 @@ fn list(experiment: &Experiment) -> String {
     for cell in 0..experiment.cells.len() {
         let own = &experiment.cells[cell];
         let name = match &own.place.path {
-            ExperimentPath::Lab { name, .. } if name.is_empty() => "a lab that emulates nothing".to_owned(),
+            ExperimentPath::Lab { name, .. } if name.is_empty() => {
+                "a lab that emulates nothing".to_owned()
+            }
             ExperimentPath::Lab { name, .. } => format!("lab {name}"),
             ExperimentPath::Host(name) => name.to_string(),
         };
@@ -194,7 +232,10 @@ fn list(experiment: &Experiment) -> String {
             true => String::new(),
             false => format!(", {}", own.treatments),
         };
-        let lacks = own.lacks.as_ref().map_or(String::new(), |why| format!(", not run: {why}"));
+        let lacks = own
+            .lacks
+            .as_ref()
+            .map_or(String::new(), |why| format!(", not run: {why}"));
         lines.push_str(&format!("{title}{treatments}{lacks}\n"));
     }
     for (path, cells) in paths {
@@ -203,7 +244,9 @@ fn list(experiment: &Experiment) -> String {
     }
     let remaining = experiment.remaining(&[], &[]);
     let seconds = linerate_core::experiment::Estimate::new().remaining_s(experiment, &remaining);
-    let time = seconds.map_or(String::new(), |seconds| format!(", about {}", minutes(seconds)));
+    let time = seconds.map_or(String::new(), |seconds| {
+        format!(", about {}", minutes(seconds))
+    });
     let runs: usize = remaining.iter().sum();
     lines.push_str(&format!("{runs} runs{time}\n"));
     lines
@@ -233,7 +276,9 @@ impl ExperimentObserver for Shown {
             1 => String::new(),
             attempt => format!(", attempt {attempt}"),
         };
-        let left = progress.left_s.map_or(String::new(), |seconds| format!(", about {} left", minutes(seconds)));
+        let left = progress.left_s.map_or(String::new(), |seconds| {
+            format!(", about {} left", minutes(seconds))
+        });
         let cell = match progress.cell.is_empty() {
             true => String::new(),
             false => format!(": {}", progress.cell),
@@ -253,7 +298,8 @@ impl ExperimentObserver for Shown {
     fn made(&mut self, run: &Run) {
         let why = run.error.iter().chain(&run.faults).next();
         if let Some(why) = why {
-            self.progress.warn(&format!("the run does not count: {why}"));
+            self.progress
+                .warn(&format!("the run does not count: {why}"));
         }
     }
 }
@@ -271,7 +317,10 @@ mod tests {
 
     /// The test that a command line makes.
     fn of_command(arguments: &[&str]) -> linerate_core::plan::Test {
-        let line = ["linerate"].iter().chain(arguments).chain(&["pit", "--seed", "1"]);
+        let line = ["linerate"]
+            .iter()
+            .chain(arguments)
+            .chain(&["pit", "--seed", "1"]);
         let cli = Cli::try_parse_from(line).unwrap();
         let plan = match cli.command {
             Command::Stream(args) => plan::stream(&args, 1),
@@ -291,7 +340,8 @@ mod tests {
             let value = value.map_or("true".to_owned(), |value| format!("{value:?}"));
             workload.push_str(&format!("{} = {value}\n", &option[2..]));
         }
-        let text = format!("title = \"x\"\n[workload]\n{workload}[[column]]\nmetric = \"seconds\"\n");
+        let text =
+            format!("title = \"x\"\n[workload]\n{workload}[[column]]\nmetric = \"seconds\"\n");
         let none = |_: &str| Err("no files".to_owned());
         let experiment = Experiment::from_toml(&text, &Choice::default(), &none).unwrap();
         match &experiment.cells[0].work {
@@ -305,18 +355,79 @@ mod tests {
         let lines: &[&[&str]] = &[
             &["stream"],
             &["stream", "--size", "1408", "--time", "2s", "--streams", "3"],
-            &["stream", "--bytes", "4MiB", "--whole", "--verify", "--zerocopy"],
-            &["stream", "--count", "100", "--direction", "both", "--discard"],
-            &["stream", "--time", "300ms", "--warm-up", "20ms", "--interval", "100ms"],
-            &["stream", "--whole", "--write-rate", "1mbit", "--read-rate", "2mbit"],
-            &["stream", "--protocol", "udp", "--rate", "10mbit", "--dscp", "EF"],
+            &[
+                "stream",
+                "--bytes",
+                "4MiB",
+                "--whole",
+                "--verify",
+                "--zerocopy",
+            ],
+            &[
+                "stream",
+                "--count",
+                "100",
+                "--direction",
+                "both",
+                "--discard",
+            ],
+            &[
+                "stream",
+                "--time",
+                "300ms",
+                "--warm-up",
+                "20ms",
+                "--interval",
+                "100ms",
+            ],
+            &[
+                "stream",
+                "--whole",
+                "--write-rate",
+                "1mbit",
+                "--read-rate",
+                "2mbit",
+            ],
+            &[
+                "stream",
+                "--protocol",
+                "udp",
+                "--rate",
+                "10mbit",
+                "--dscp",
+                "EF",
+            ],
             &["stream", "--protocol", "udp", "--rate", "1gbit"],
             &["stream", "--protocol", "udp", "--offload"],
-            &["stream", "--receive-window", "8KiB", "--send-buffer", "16KiB", "--mss", "536"],
-            &["stream", "--protocol", "mptcp", "--congestion", "reno", "--nodelay"],
+            &[
+                "stream",
+                "--receive-window",
+                "8KiB",
+                "--send-buffer",
+                "16KiB",
+                "--mss",
+                "536",
+            ],
+            &[
+                "stream",
+                "--protocol",
+                "mptcp",
+                "--congestion",
+                "reno",
+                "--nodelay",
+            ],
             &["stream", "--pacing", "20mbit"],
             &["rr"],
-            &["rr", "--request", "64", "--response", "1KiB", "--depth", "4", "--spin"],
+            &[
+                "rr",
+                "--request",
+                "64",
+                "--response",
+                "1KiB",
+                "--depth",
+                "4",
+                "--spin",
+            ],
             &["rr", "--protocol", "udp", "--rate", "2.5k"],
             &["crr"],
             &["crr", "--close", "client", "--reset", "--time", "5s"],

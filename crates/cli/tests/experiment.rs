@@ -18,9 +18,9 @@ struct Bench {
 
 impl Bench {
     fn new(text: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("pace.toml"), text).unwrap();
-        fs::write(directory.path().join("experiment.csv"), FIGURES).unwrap();
+        let directory = tempfile::tempdir().expect("there is room");
+        fs::write(directory.path().join("pace.toml"), text).expect("it can be written");
+        fs::write(directory.path().join("experiment.csv"), FIGURES).expect("it can be written");
         Self { directory }
     }
 
@@ -30,13 +30,18 @@ impl Bench {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
-        command.arg("run").arg(self.path("pace.toml")).args(arguments);
+        command
+            .arg("run")
+            .arg(self.path("pace.toml"))
+            .args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().expect("linerate can be started")
+        self.command(arguments)
+            .output()
+            .expect("linerate can be started")
     }
 }
 
@@ -79,7 +84,10 @@ fn an_experiment_is_run_kept_and_judged() {
         .collect();
     assert_eq!(agreements, ["agrees", "disagrees", "not_known"]);
     let of_report = |finding: usize| &document["findings"][finding]["report_agreement"];
-    assert_eq!((of_report(0), of_report(1), of_report(2)), (&"agrees".into(), &"disagrees".into(), &"agrees".into()));
+    assert_eq!(
+        (of_report(0), of_report(1), of_report(2)),
+        (&"agrees".into(), &"disagrees".into(), &"agrees".into())
+    );
     assert_eq!(lines(&bench.path("pace.toml.records.jsonl")).len(), 1 + 4);
 
     // All of it is there: the same document again, at once.
@@ -87,7 +95,10 @@ fn an_experiment_is_run_kept_and_judged() {
     assert_eq!(json(&again), document);
     assert!(text(&again.stderr).contains("4 runs are in "), "{again:?}");
     let table = text(&bench.run(&[]).stdout);
-    assert!(table.contains("DISAGREES") && table.contains("not run"), "{table}");
+    assert!(
+        table.contains("DISAGREES") && table.contains("not run"),
+        "{table}"
+    );
 }
 
 #[test]
@@ -114,17 +125,17 @@ fn a_killed_experiment_goes_on_where_it_was() {
 fn kill_after_first_run(child: &mut Child, records: &Path) -> bool {
     let deadline = Instant::now() + Duration::from_secs(60);
     while Instant::now() < deadline {
-        if child.try_wait().unwrap().is_some() {
+        if child.try_wait().expect("it is a child").is_some() {
             return false;
         }
         if lines(records).len() > 1 {
-            child.kill().unwrap();
-            child.wait().unwrap();
+            child.kill().expect("it can be killed");
+            child.wait().expect("it is a child");
             return true;
         }
         thread::sleep(Duration::from_millis(5));
     }
-    child.kill().unwrap();
+    child.kill().expect("it can be killed");
     panic!("no run within a minute");
 }
 
@@ -153,7 +164,11 @@ fn a_changed_file_is_refused_with_what_to_do() {
 fn what_is_wrong_with_a_file_is_said_with_its_place_and_nothing_is_run() {
     for (from, to, place) in [
         ("time = \"300ms\"", "tmie = \"300ms\"", "line 10, column 1"),
-        ("of = { pacing = \"fast\" }", "of = { pace = \"fast\" }", "line 47, column 8"),
+        (
+            "of = { pacing = \"fast\" }",
+            "of = { pace = \"fast\" }",
+            "line 47, column 8",
+        ),
         ("rtt=2ms", "rtt=2parsec", "line 7, column 7"),
     ] {
         let bench = Bench::new(&TEXT.replacen(from, to, 1));
@@ -170,7 +185,10 @@ fn a_list_runs_nothing_and_needs_no_lab() {
     let output = bench.run(&["--list"]);
     assert!(output.status.success(), "{output:?}");
     let listed = text(&output.stdout);
-    assert!(listed.contains("pacing policy, not run: a policy"), "{listed}");
+    assert!(
+        listed.contains("pacing policy, not run: a policy"),
+        "{listed}"
+    );
     assert!(listed.ends_with("4 runs, about 6 s\n"), "{listed}");
     assert!(!bench.path("pace.toml.records.jsonl").exists());
 }

@@ -20,7 +20,10 @@ pub struct Ending {
 impl Experiment {
     /// The document of the runs that were made; those of other experiments are left out.
     pub fn assemble(&self, runs: Vec<Run>, ending: &Ending) -> ExperimentDocument {
-        let runs: Vec<Run> = runs.into_iter().filter(|run| self.cell_of(run).is_some()).collect();
+        let runs: Vec<Run> = runs
+            .into_iter()
+            .filter(|run| self.cell_of(run).is_some())
+            .collect();
         let by_cell = self.by_cell(&runs);
         ExperimentDocument {
             schema: EXPERIMENT_SCHEMA.to_owned(),
@@ -57,7 +60,8 @@ impl Experiment {
             .collect();
         let mut notes = self.notes.clone();
         notes.extend(lacking.into_iter().map(|lacks| format!("not run: {lacks}")));
-        let unavailable: BTreeSet<&String> = ending.unavailable.iter().map(|(_, why)| why).collect();
+        let unavailable: BTreeSet<&String> =
+            ending.unavailable.iter().map(|(_, why)| why).collect();
         notes.extend(unavailable.into_iter().map(|why| format!("not run: {why}")));
         notes.extend(self.exclusions(runs));
         notes.extend(self.one_sided(runs));
@@ -94,9 +98,12 @@ impl Experiment {
             return Vec::new();
         }
         let note = |(index, factor): (usize, &super::Factor)| {
-            let levels: BTreeSet<usize> =
-                (excluded.iter()).map(|cell| self.cells[*cell].levels[index]).collect();
-            let level = levels.first().filter(|_| levels.len() == 1 && factor.levels.len() > 1)?;
+            let levels: BTreeSet<usize> = (excluded.iter())
+                .map(|cell| self.cells[*cell].levels[index])
+                .collect();
+            let level = levels
+                .first()
+                .filter(|_| levels.len() == 1 && factor.levels.len() > 1)?;
             Some(format!(
                 "all {} excluded runs are of {} {}: a fault that it causes itself is an outcome",
                 excluded.len(),

@@ -23,7 +23,10 @@ impl Estimate {
     /// Seconds that are left, given how many runs each cell still has; `None` as long as nothing is known of runs that
     /// end after so many bytes.
     pub fn remaining_s(&self, experiment: &Experiment, remaining: &[usize]) -> Option<f64> {
-        let left = remaining.iter().enumerate().filter(|(_, count)| **count > 0);
+        let left = remaining
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0);
         left.map(|(cell, count)| Some(self.of_cell(experiment, cell)? * *count as f64))
             .sum()
     }
@@ -31,11 +34,17 @@ impl Estimate {
     fn of_cell(&self, experiment: &Experiment, cell: usize) -> Option<f64> {
         let planned = |cell: usize| experiment.cells[cell].planned_s();
         if let Some(seconds) = planned(cell) {
-            let beside = self.runs.iter().filter_map(|(cell, took)| Some(took - planned(*cell)?));
+            let beside = self
+                .runs
+                .iter()
+                .filter_map(|(cell, took)| Some(took - planned(*cell)?));
             return Some(seconds + mean(beside).unwrap_or(BESIDE_S));
         }
         let own = self.runs.iter().filter(|(other, _)| *other == cell);
-        let alike = self.runs.iter().filter(|(other, _)| planned(*other).is_none());
+        let alike = self
+            .runs
+            .iter()
+            .filter(|(other, _)| planned(*other).is_none());
         mean(own.map(|(_, took)| *took)).or_else(|| mean(alike.map(|(_, took)| *took)))
     }
 }

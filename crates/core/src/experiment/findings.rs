@@ -94,10 +94,13 @@ fn of_report(experiment: &Experiment, finding: &Finding) -> Option<f64> {
             Some(over) => ratio(value, figures.get(&over.to_string()).copied()),
         }
     };
-    let values = finding.pairs.iter().filter_map(|(cell, partner)| match partner {
-        None => of_cell(*cell),
-        Some(partner) => ratio(of_cell(*cell), of_cell(*partner)),
-    });
+    let values = finding
+        .pairs
+        .iter()
+        .filter_map(|(cell, partner)| match partner {
+            None => of_cell(*cell),
+            Some(partner) => ratio(of_cell(*cell), of_cell(*partner)),
+        });
     Some(Summary::of(&values.collect::<Vec<_>>()).ok()?.median())
 }
 
@@ -116,7 +119,9 @@ pub(super) fn ratio(value: Option<f64>, over: Option<f64>) -> Option<f64> {
 fn why_not(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> String {
     let cells = || {
         let pairs = finding.pairs.iter();
-        pairs.flat_map(|(cell, partner)| [Some(*cell), *partner]).flatten()
+        pairs
+            .flat_map(|(cell, partner)| [Some(*cell), *partner])
+            .flatten()
     };
     if finding.pairs.is_empty() {
         return "the quick form leaves its levels out".to_owned();

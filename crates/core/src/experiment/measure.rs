@@ -34,7 +34,10 @@ impl Measure {
         if let Some(counter) = lab_counter(text) {
             return Ok(counter);
         }
-        match (text.parse(), SPECIAL_FIGURES.iter().find(|name| **name == text)) {
+        match (
+            text.parse(),
+            SPECIAL_FIGURES.iter().find(|name| **name == text),
+        ) {
             (Ok(metric), _) => Ok(Self::Record(metric)),
             (Err(_), Some(name)) => Ok(Self::Special(name)),
             (Err(error), None) => Err(error),
@@ -77,7 +80,11 @@ fn lab_counter(text: &str) -> Option<Measure> {
 fn lab_sum(record: &Record, direction: &str, key: &str) -> Option<f64> {
     let links = &record.environment.lab.as_ref()?.links;
     let counts = links.iter().filter_map(|link| {
-        let end = if direction == "up" { &link.up } else { &link.down };
+        let end = if direction == "up" {
+            &link.up
+        } else {
+            &link.down
+        };
         serde_json::to_value(end).ok()?.get(key)?.as_f64()
     });
     let counts: Vec<f64> = counts.collect();

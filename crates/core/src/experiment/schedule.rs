@@ -107,7 +107,9 @@ impl Experiment {
         let Repeats::Precision(percent) = self.repeats else {
             return true;
         };
-        let before = runs.iter().filter(|run| run.counts() && run.repeat < repeat);
+        let before = runs
+            .iter()
+            .filter(|run| run.counts() && run.repeat < repeat);
         let measure = &self.columns[0].measure;
         let samples: Vec<f64> = before.filter_map(|run| measure.of(run)).collect();
         !matches!(

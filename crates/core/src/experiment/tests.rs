@@ -174,7 +174,9 @@ fn a_user_may_choose_another_path_and_seed() {
         ..Choice::default()
     };
     let experiment = read(WINDOWS, &choice);
-    assert!(matches!(&experiment.cells[0].place.path, ExperimentPath::Host(name) if name.host == "pit"));
+    assert!(
+        matches!(&experiment.cells[0].place.path, ExperimentPath::Host(name) if name.host == "pit")
+    );
 }
 
 #[test]
@@ -183,7 +185,12 @@ fn every_repeat_runs_every_cell_once_in_an_order_of_its_own() {
     let runs = run_all(&experiment, doubled);
     assert_eq!(runs.len(), 24);
     let orders: Vec<Vec<usize>> = (runs.chunks(6))
-        .map(|repeat| repeat.iter().map(|run| experiment.cell_of(run).unwrap()).collect())
+        .map(|repeat| {
+            repeat
+                .iter()
+                .map(|run| experiment.cell_of(run).unwrap())
+                .collect()
+        })
         .collect();
     for order in &orders {
         let mut sorted = order.clone();
@@ -228,10 +235,19 @@ fn a_spoilt_run_is_made_again_but_not_for_ever() {
     }
     assert_eq!((attempts, runs.len()), (2 * MAX_ATTEMPTS, 22 + 6));
     let document = experiment.assemble(runs, &Ending::default());
-    let note = "window small, size 1100: 3 of 6 runs excluded, the last because: 3 segments sent again";
-    assert!(document.notes.iter().any(|n| n == note), "{:?}", document.notes);
+    let note =
+        "window small, size 1100: 3 of 6 runs excluded, the last because: 3 segments sent again";
+    assert!(
+        document.notes.iter().any(|n| n == note),
+        "{:?}",
+        document.notes
+    );
     let outcome = "all 6 excluded runs are of window small";
-    assert!(document.notes.iter().any(|n| n.starts_with(outcome)), "{:?}", document.notes);
+    assert!(
+        document.notes.iter().any(|n| n.starts_with(outcome)),
+        "{:?}",
+        document.notes
+    );
 }
 
 #[test]
@@ -262,11 +278,24 @@ fn a_precision_ends_the_repeats_of_the_cells_that_reach_it() {
     while let Some(slot) = experiment.next(&runs, &[]) {
         // One cell scatters by a factor, the others not at all.
         wild += 1.0;
-        let value = if slot.cell == 0 { 1e6 * (1.0 + wild % 7.0) } else { 1e6 };
+        let value = if slot.cell == 0 {
+            1e6 * (1.0 + wild % 7.0)
+        } else {
+            1e6
+        };
         runs.push(run(&experiment, slot, value));
     }
-    let count = |cell| runs.iter().filter(|run| experiment.cell_of(run) == Some(cell)).count();
-    assert!(count(1) < 10 && count(0) == 100, "{} {}", count(1), count(0));
+    let count = |cell| {
+        runs.iter()
+            .filter(|run| experiment.cell_of(run) == Some(cell))
+            .count()
+    };
+    assert!(
+        count(1) < 10 && count(0) == 100,
+        "{} {}",
+        count(1),
+        count(0)
+    );
 }
 
 #[test]
@@ -279,12 +308,23 @@ fn the_table_has_the_reports_figures_beside_ours() {
     let heads: Vec<_> = (table.columns.iter())
         .map(|column| (column.level.as_deref().unwrap(), column.title.as_str()))
         .collect();
-    assert_eq!(heads, [("small", "rate"), ("fixed", "rate"), ("fixed", "ratio")]);
+    assert_eq!(
+        heads,
+        [("small", "rate"), ("fixed", "rate"), ("fixed", "ratio")]
+    );
     let last = &table.rows[2];
     assert_eq!(last.levels, ["1100"]);
-    let ours: Vec<f64> = last.figures.iter().map(|figure| figure.ours.unwrap().median).collect();
+    let ours: Vec<f64> = last
+        .figures
+        .iter()
+        .map(|figure| figure.ours.unwrap().median)
+        .collect();
     assert_eq!(ours, [1.1e6, 2.2e6, 2.0]);
-    let report: Vec<f64> = last.figures.iter().map(|figure| figure.report.unwrap()).collect();
+    let report: Vec<f64> = last
+        .figures
+        .iter()
+        .map(|figure| figure.report.unwrap())
+        .collect();
     assert_eq!(report, [4e6, 8e6, 2.0]);
 }
 
@@ -298,9 +338,8 @@ fn a_finding_agrees_and_with_its_treatments_swapped_disagrees() {
             document.findings[0].report_agreement,
         )
     };
-    let swapped_runs = |window: &str, size: &str| {
-        doubled(if window == "fixed" { "small" } else { "fixed" }, size)
-    };
+    let swapped_runs =
+        |window: &str, size: &str| doubled(if window == "fixed" { "small" } else { "fixed" }, size);
     assert_eq!(
         agreement(&experiment, &doubled),
         (Agreement::Agrees, Agreement::Agrees)
@@ -311,7 +350,10 @@ fn a_finding_agrees_and_with_its_treatments_swapped_disagrees() {
     );
     let swapped_claim = WINDOWS
         .replace("of = { window = \"fixed\" }", "of = { window = \"small\" }")
-        .replace("over = { window = \"small\" }", "over = { window = \"fixed\" }");
+        .replace(
+            "over = { window = \"small\" }",
+            "over = { window = \"fixed\" }",
+        );
     let swapped = read(&swapped_claim, &Choice::default());
     assert_eq!(
         agreement(&swapped, &doubled),
@@ -327,7 +369,11 @@ fn what_the_runs_do_not_decide_is_undecided() {
     while let Some(slot) = experiment.next(&runs, &[]) {
         number += 1;
         let levels = experiment.level_names(slot.cell);
-        let noise = if levels["window"] == "fixed" { 1.0 + f64::from(number % 5) } else { 1.0 };
+        let noise = if levels["window"] == "fixed" {
+            1.0 + f64::from(number % 5)
+        } else {
+            1.0
+        };
         runs.push(run(&experiment, slot, 1e6 * noise));
     }
     let document = experiment.assemble(runs, &Ending::default());
@@ -398,7 +444,10 @@ fn a_level_that_lacks_something_is_listed_and_not_run() {
     assert_eq!(runs.len(), 12);
     let document = experiment.assemble(runs, &Ending::default());
     let figure = &document.table.rows[0].figures[1];
-    assert_eq!((figure.ours, figure.not_run.as_deref()), (None, Some("policies")));
+    assert_eq!(
+        (figure.ours, figure.not_run.as_deref()),
+        (None, Some("policies"))
+    );
     assert!(figure.report.is_some());
     assert_eq!(document.findings[0].agreement, Agreement::NotKnown);
     assert_eq!(document.findings[0].why.as_deref(), Some("policies"));
@@ -446,13 +495,22 @@ fn what_is_wrong_is_said_with_its_place() {
         ("time = \"2s\"", "command = \"steam\""),
         ("time = \"2s\"", "protocol = \"udp\"\nmss = 536"),
         ("name = \"fixed\"", "name = \"small\""),
-        ("name = \"fixed\"", "name = \"fixed\"\ntreatments = \"mss=1\""),
+        (
+            "name = \"fixed\"",
+            "name = \"fixed\"\ntreatments = \"mss=1\"",
+        ),
         ("name = \"fixed\"", "name = \"fixed\"\nlab = \"loss=x\""),
         ("name = \"size\"", "name = \"window\""),
         ("\"100..1100/500\"", "\"100..9999999/1\""),
         ("\"100..1100/500\"", "[]"),
-        ("levels = { size = [\"1100\"] }", "levels = { size = [\"1101\"] }"),
-        ("levels = { size = [\"1100\"] }", "levels = { sizes = [\"1100\"] }"),
+        (
+            "levels = { size = [\"1100\"] }",
+            "levels = { size = [\"1101\"] }",
+        ),
+        (
+            "levels = { size = [\"1100\"] }",
+            "levels = { sizes = [\"1100\"] }",
+        ),
         ("windows.csv", "nowhere.csv"),
         ("\"treatment\", size", "\"treatments\", size"),
         ("mbit * 1e6", "mbits * 1e6"),
@@ -461,10 +519,22 @@ fn what_is_wrong_is_said_with_its_place() {
         ("across = \"window\"", "across = \"windows\""),
         ("unit = \"Mbit/s\"", "unit = \"furlongs\""),
         ("ratio_to = \"small\"", "ratio_to = \"smal\""),
-        ("metric = \"throughput_bps\"\nof", "metric = \"thruput_bps\"\nof"),
-        ("over = { window = \"small\" }", "over = { widow = \"small\" }"),
-        ("over = { window = \"small\" }", "over = { window = \"large\" }"),
-        ("over = { window = \"small\" }", "over = { window = \"fixed\" }"),
+        (
+            "metric = \"throughput_bps\"\nof",
+            "metric = \"thruput_bps\"\nof",
+        ),
+        (
+            "over = { window = \"small\" }",
+            "over = { widow = \"small\" }",
+        ),
+        (
+            "over = { window = \"small\" }",
+            "over = { window = \"large\" }",
+        ),
+        (
+            "over = { window = \"small\" }",
+            "over = { window = \"fixed\" }",
+        ),
         ("about = 2.0", "about = 2.0\nat_least = 1"),
         ("about = 2.0", ""),
         ("about = 2.0", "about = -2.0"),

@@ -180,7 +180,11 @@ impl Draft {
             Some(key) => Err(format!(
                 "`{}` is an option of {}",
                 key.name,
-                if key.over == Over::Tcp { "TCP, and the protocol is udp" } else { "UDP" }
+                if key.over == Over::Tcp {
+                    "TCP, and the protocol is udp"
+                } else {
+                    "UDP"
+                }
             )),
         }
     }
@@ -238,7 +242,11 @@ impl Draft {
         }
         let rate_bps = self.rate.as_deref().map(read::<BitRate>).transpose()?;
         let is_udp = self.protocol == Protocol::Udp;
-        let default_size = if is_udp { DEFAULT_DATAGRAM } else { DEFAULT_MESSAGE };
+        let default_size = if is_udp {
+            DEFAULT_DATAGRAM
+        } else {
+            DEFAULT_MESSAGE
+        };
         let fast = rate_bps.is_none_or(|rate| rate > OFFLOAD_ABOVE);
         Ok(Traffic::Stream(StreamTest {
             message_bytes: self.size.unwrap_or(default_size),

@@ -187,9 +187,7 @@ impl<'a> Section<'a> {
             return Ok(None);
         };
         match value.get_ref() {
-            DeValue::Table(table) => {
-                Section::new(place, value.span().start, table, keys).map(Some)
-            }
+            DeValue::Table(table) => Section::new(place, value.span().start, table, keys).map(Some),
             _ => Err(wrong_type(key, value, "it as a table")),
         }
     }

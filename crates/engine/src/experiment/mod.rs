@@ -99,7 +99,9 @@ pub fn run_experiment(
         match course.take(slot, attempt) {
             Ok(None) => {}
             Ok(Some(run)) => {
-                course.estimate.add(slot.cell, began.elapsed().as_secs_f64());
+                course
+                    .estimate
+                    .add(slot.cell, began.elapsed().as_secs_f64());
                 records.append(&run)?;
                 observer.made(&run);
                 course.runs.push(run);
@@ -129,7 +131,11 @@ impl Course<'_> {
     }
 
     fn unavailable(&self) -> Vec<usize> {
-        self.ending.unavailable.iter().map(|(cell, _)| *cell).collect()
+        self.ending
+            .unavailable
+            .iter()
+            .map(|(cell, _)| *cell)
+            .collect()
     }
 
     fn progress(&self, slot: Slot) -> ExperimentProgress {
@@ -162,8 +168,8 @@ impl Course<'_> {
         if error.category() != Category::Failed {
             self.ending.unavailable.push((slot.cell, chain(&error)));
             // Where none can be run it is not the cell's fault.
-            let runnable = (0..self.experiment.cells.len())
-                .filter(|cell| self.experiment.is_runnable(*cell));
+            let runnable =
+                (0..self.experiment.cells.len()).filter(|cell| self.experiment.is_runnable(*cell));
             return match self.runs.is_empty() && runnable.count() == self.ending.unavailable.len() {
                 true => Err(error),
                 false => Ok(None),

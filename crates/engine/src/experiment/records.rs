@@ -180,7 +180,9 @@ impl RecordsFile {
                         });
                     }
                 }
-                _ => self.runs.push(serde_json::from_slice(&line).map_err(malformed)?),
+                _ => self
+                    .runs
+                    .push(serde_json::from_slice(&line).map_err(malformed)?),
             }
             end += length as u64;
         }

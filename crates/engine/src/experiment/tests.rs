@@ -63,8 +63,15 @@ fn runs_are_read_back_and_a_torn_line_is_cut_off() {
     records.append(&made(&experiment, second)).unwrap();
     drop(records);
     assert!(fs::read(&path).unwrap().starts_with(&whole));
-    assert_eq!(RecordsFile::open(&path, &experiment, false).unwrap().len(), 2);
-    assert!(RecordsFile::open(&path, &experiment, true).unwrap().is_empty());
+    assert_eq!(
+        RecordsFile::open(&path, &experiment, false).unwrap().len(),
+        2
+    );
+    assert!(
+        RecordsFile::open(&path, &experiment, true)
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -99,7 +106,10 @@ fn another_experiments_runs_are_refused_and_left_alone() {
     fs::write(&path, "a shopping list\nbread\n").unwrap();
     let error = RecordsFile::open(&path, &changed, false).unwrap_err();
     assert!(error.to_string().contains("line 1 is no run"), "{error}");
-    assert_eq!(fs::read_to_string(&path).unwrap(), "a shopping list\nbread\n");
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        "a shopping list\nbread\n"
+    );
 }
 
 #[test]
@@ -129,8 +139,13 @@ fn a_cell_that_lacks_something_is_passed_over_and_the_others_go_on() {
     let (document, error) = course.finish(None).unwrap();
     assert!(error.is_none() && document.runs.len() == 2);
     let figures = document.table.rows.iter().map(|row| &row.figures[0]);
-    let reasons: Vec<_> = figures.filter_map(|figure| figure.not_run.as_ref()).collect();
-    assert!(reasons.len() == 1 && reasons[0].contains("needs root"), "{reasons:?}");
+    let reasons: Vec<_> = figures
+        .filter_map(|figure| figure.not_run.as_ref())
+        .collect();
+    assert!(
+        reasons.len() == 1 && reasons[0].contains("needs root"),
+        "{reasons:?}"
+    );
 }
 
 #[test]
@@ -145,18 +160,23 @@ fn where_no_cell_can_be_run_the_reason_is_the_experiments() {
         });
         error = course.take(slot, Err(missing)).err();
     }
-    assert_eq!(course.finish(error).unwrap_err().category(), Category::Missing);
+    assert_eq!(
+        course.finish(error).unwrap_err().category(),
+        Category::Missing
+    );
 }
 
 #[test]
 fn a_run_that_fails_is_kept_and_three_in_a_row_end_it() {
     let experiment = experiment(TEXT);
     let mut course = course(&experiment);
-    let failed = || Err(ExperimentError::Special(special::SpecialError::File {
-        what: "write a file",
-        directory: "/".into(),
-        source: std::io::ErrorKind::StorageFull.into(),
-    }));
+    let failed = || {
+        Err(ExperimentError::Special(special::SpecialError::File {
+            what: "write a file",
+            directory: "/".into(),
+            source: std::io::ErrorKind::StorageFull.into(),
+        }))
+    };
     for _ in 0..2 {
         let slot = course.next().unwrap();
         let run = course.take(slot, failed()).unwrap().unwrap();

@@ -37,16 +37,16 @@ use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allow
 use linerate_sys::proc::Probe;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 
+pub(crate) use cpu::Allotment;
+pub use cpu::CpuError;
 pub use daemon::{
     DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LabDirectory, LabState, LabStatus,
     LinkStatus, hold_lab, start_holder,
 };
 pub use demo::Demo;
-pub(crate) use cpu::Allotment;
-pub use cpu::CpuError;
 pub use error::LabError;
-pub use path::LabPath;
 pub(crate) use path::Ends;
+pub use path::LabPath;
 pub use truth::{TruthError, run_scenario, try_scenario};
 
 use build::Built;

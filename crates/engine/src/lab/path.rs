@@ -80,7 +80,10 @@ impl LabPath {
         family: Option<Family>,
         options: &LabOptions,
     ) -> Result<Self, LabError> {
-        let delays = topology.links.iter().map(|link| link.up.delay + link.down.delay);
+        let delays = topology
+            .links
+            .iter()
+            .map(|link| link.up.delay + link.down.delay);
         let rtt = Duration::from_nanos(delays.map(|delay| delay.0).max().unwrap_or(0));
         let lab = Lab::build(topology, options)?;
         let first = || lab.address(ends.server, family);

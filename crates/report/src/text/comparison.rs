@@ -259,7 +259,10 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table {
 /// Of one figure; where there are several, they are told below the table.
 fn median_and_spread(figure: &Figure, write: fn(f64) -> String) -> (String, String) {
     match figure {
-        Figure::One(one) => (write(one.median), span(write(one.low), write(one.high), "–")),
+        Figure::One(one) => (
+            write(one.median),
+            span(write(one.low), write(one.high), "–"),
+        ),
         Figure::Modes { .. } | Figure::Drift { .. } => {
             ("not one figure,".to_owned(), "see below".to_owned())
         }

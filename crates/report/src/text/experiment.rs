@@ -51,7 +51,10 @@ fn runs(document: &ExperimentDocument) -> String {
         Repeats::Times(times) => format!("{times} of each cell"),
         Repeats::Precision(percent) => format!("of each cell until ±{percent}"),
     };
-    let mut words = vec![format!("{made} made, {each}"), format!("seed {}", document.seed)];
+    let mut words = vec![
+        format!("{made} made, {each}"),
+        format!("seed {}", document.seed),
+    ];
     if counted < made {
         words.insert(1, format!("{} do not count", made - counted));
     }
@@ -67,7 +70,12 @@ fn runs(document: &ExperimentDocument) -> String {
 /// The levels of the rows, then for each column ours, and the report's where it has any.
 fn table(table: &DocumentTable) -> Table {
     let has_report: Vec<bool> = (0..table.columns.len())
-        .map(|column| table.rows.iter().any(|row| row.figures[column].report.is_some()))
+        .map(|column| {
+            table
+                .rows
+                .iter()
+                .any(|row| row.figures[column].report.is_some())
+        })
         .collect();
     let mut heads: Vec<(Cow<'static, str>, Align)> = (table.row_factors.iter().enumerate())
         .map(|(factor, name)| {
@@ -104,7 +112,10 @@ fn head(column: &DocumentColumn) -> String {
     if let Some(unit) = column.unit.as_deref().filter(|unit| *unit != column.title) {
         lines.push(unit);
     }
-    let over = column.ratio_to.as_ref().map(|level| format!("over {level}"));
+    let over = column
+        .ratio_to
+        .as_ref()
+        .map(|level| format!("over {level}"));
     lines.extend(over.as_deref());
     lines.join("\n")
 }
@@ -154,10 +165,16 @@ fn spread(table: &DocumentTable) -> Option<String> {
     if most < 2 {
         return Some("one run each: their spread is not known".to_owned());
     }
-    let coverage = intervals.iter().map(|interval| interval.coverage).fold(1.0, f64::min);
+    let coverage = intervals
+        .iter()
+        .map(|interval| interval.coverage)
+        .fold(1.0, f64::min);
     let level = match least < 2 {
         true => String::new(),
-        false => format!(", which holds the true one with at least {:.1} %", coverage * 100.0),
+        false => format!(
+            ", which holds the true one with at least {:.1} %",
+            coverage * 100.0
+        ),
     };
     Some(format!(
         "median of {runs} runs each; ± is the farther end of its interval{level}"
@@ -169,7 +186,10 @@ fn findings(page: &mut Page, document: &ExperimentDocument) {
         return;
     }
     page.gap();
-    page.line(Emphasis::Strong, "findings of the report, held against these runs");
+    page.line(
+        Emphasis::Strong,
+        "findings of the report, held against these runs",
+    );
     for finding in &document.findings {
         let (word, emphasis) = match finding.agreement {
             Agreement::Agrees => ("  agrees", Emphasis::None),
@@ -210,9 +230,15 @@ fn evidence(finding: &DocumentFinding) -> String {
             Agreement::Agrees => "as claimed",
             _ => "NOT as claimed",
         };
-        format!("; the report's own figures give {}, {verdict}", digits(value))
+        format!(
+            "; the report's own figures give {}, {verdict}",
+            digits(value)
+        )
     });
-    format!("{what}{}: {ours}; accepted: {expected}{report}", finding.metric)
+    format!(
+        "{what}{}: {ours}; accepted: {expected}{report}",
+        finding.metric
+    )
 }
 
 const OTHER_MACHINES: &str = "Other machines, kernels and paths than the report's: what can agree is the kind, \

@@ -39,7 +39,9 @@ impl Table {
     ) -> Self {
         let columns = columns.into_iter();
         Self {
-            columns: columns.map(|(head, align)| Column { head, align }).collect(),
+            columns: columns
+                .map(|(head, align)| Column { head, align })
+                .collect(),
             rows: Vec::new(),
         }
     }

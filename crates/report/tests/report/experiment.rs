@@ -75,15 +75,19 @@ no_difference = "5%"
 const FIGURES: &str = "window,size,mbit\nsmall,600,3.5\nsmall,1100,3.6\nfixed,1100,7.1\n";
 
 fn experiment(choice: &Choice) -> Experiment {
-    Experiment::from_toml(TEXT, choice, &|_| Ok(FIGURES.to_owned())).unwrap()
+    Experiment::from_toml(TEXT, choice, &|_| Ok(FIGURES.to_owned())).expect("the file is right")
 }
 
 fn document(experiment: &Experiment, ending: &Ending, most: usize) -> ExperimentDocument {
     let mut runs: Vec<Run> = Vec::new();
     while let Some(slot) = experiment.next(&runs, &[]).filter(|_| runs.len() < most) {
         let levels = experiment.level_names(slot.cell);
-        let size: f64 = levels["size"].parse().unwrap();
-        let window = if levels["window"] == "fixed" { 2.0 } else { 1.0 };
+        let size: f64 = levels["size"].parse().expect("sizes are numbers");
+        let window = if levels["window"] == "fixed" {
+            2.0
+        } else {
+            1.0
+        };
         let noise = 1.0 + 0.002 * f64::from(slot.repeat);
         let rate = window * 4e6 * (1.0 - 50.0 / size) * noise;
         let is_spoilt = slot.cell == 4 && slot.repeat == 1;
@@ -92,7 +96,10 @@ fn document(experiment: &Experiment, ending: &Ending, most: usize) -> Experiment
             repeat: slot.repeat,
             attempt: slot.attempt,
             treatments: "none".to_owned(),
-            faults: is_spoilt.then(|| "3 segments sent again".to_owned()).into_iter().collect(),
+            faults: is_spoilt
+                .then(|| "3 segments sent again".to_owned())
+                .into_iter()
+                .collect(),
             error: None,
             figures: BTreeMap::from([("throughput_bps".to_owned(), rate)]),
             record: None,

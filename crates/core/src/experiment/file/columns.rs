@@ -42,7 +42,10 @@ pub(super) fn read(
 
 fn across(root: &Section<'_>, factors: &[FileFactor<'_>]) -> Result<Option<usize>, Fault> {
     let table = root.section("table", "[table]", &["across"])?;
-    let name = table.map(|table| table.string("across")).transpose()?.flatten();
+    let name = table
+        .map(|table| table.string("across"))
+        .transpose()?
+        .flatten();
     name.map(|name| factor_index(factors, name)).transpose()
 }
 

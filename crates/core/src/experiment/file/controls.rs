@@ -40,9 +40,15 @@ fn control(experiment: &mut Experiment, cell: usize, other: usize) -> Result<boo
 
 /// Pairs of cells that findings or ratios are of.
 fn compared(experiment: &Experiment) -> Vec<(usize, usize)> {
-    let pairs = experiment.findings.iter().flat_map(|finding| &finding.pairs);
+    let pairs = experiment
+        .findings
+        .iter()
+        .flat_map(|finding| &finding.pairs);
     let of_findings = pairs.filter_map(|(cell, other)| Some((*cell, (*other)?)));
-    let levels = experiment.columns.iter().filter_map(|column| column.ratio_to);
+    let levels = experiment
+        .columns
+        .iter()
+        .filter_map(|column| column.ratio_to);
     let Some(across) = experiment.across else {
         return of_findings.collect();
     };

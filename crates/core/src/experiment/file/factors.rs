@@ -100,7 +100,10 @@ fn level<'a>(section: &Section<'a>) -> Result<Level<'a>, Fault> {
     let name = section.required("name", "what the level is called")?;
     let figure = match section.value("figure") {
         None => vec![name.value.to_owned()],
-        Some(value) => texts("figure", value)?.into_iter().map(|at| at.value).collect(),
+        Some(value) => texts("figure", value)?
+            .into_iter()
+            .map(|at| at.value)
+            .collect(),
     };
     Ok(Level {
         name: name.value.to_owned(),
@@ -190,7 +193,11 @@ pub(super) fn level_index(
 ) -> Result<usize, Fault> {
     let found = factor.levels.iter().position(|level| level.name == name);
     found.ok_or_else(|| {
-        let names: Vec<&str> = factor.levels.iter().map(|level| level.name.as_str()).collect();
+        let names: Vec<&str> = factor
+            .levels
+            .iter()
+            .map(|level| level.name.as_str())
+            .collect();
         let at = At {
             offset,
             value: name,
@@ -202,8 +209,19 @@ pub(super) fn level_index(
 const FACTOR_KEYS: &[&str] = &["name", "level", "key", "values"];
 
 const LEVEL_KEYS: &[&str] = &[
-    "name", "figure", "workload", "treatments", "lab", "topology", "client", "server", "address",
-    "family", "client_cpu", "server_cpu", "lacks",
+    "name",
+    "figure",
+    "workload",
+    "treatments",
+    "lab",
+    "topology",
+    "client",
+    "server",
+    "address",
+    "family",
+    "client_cpu",
+    "server_cpu",
+    "lacks",
 ];
 
 /// More than a table holds that somebody reads.

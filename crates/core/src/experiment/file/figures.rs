@@ -26,13 +26,21 @@ pub(super) fn read(
     let filters = filters(&section, &table)?;
     let values = values(&section, &table)?;
     let rows: Vec<&csv::StringRecord> = (table.rows.iter())
-        .filter(|row| filters.iter().all(|(column, wanted)| is_same(&row[*column], wanted)))
+        .filter(|row| {
+            filters
+                .iter()
+                .all(|(column, wanted)| is_same(&row[*column], wanted))
+        })
         .collect();
     let figures_of = |number: usize| {
         let wanted = wanted(factors, &keys, number);
         let own: Vec<&&csv::StringRecord> = rows
             .iter()
-            .filter(|row| wanted.iter().all(|(column, text)| is_same(&row[*column], text)))
+            .filter(|row| {
+                wanted
+                    .iter()
+                    .all(|(column, text)| is_same(&row[*column], text))
+            })
             .collect();
         let figure = |value: &Value| {
             let samples = own.iter().filter_map(|row| number_of(&row[value.column]));
@@ -73,7 +81,10 @@ impl Table {
         };
         let text = files(file.value).map_err(fault)?;
         let mut reader = csv::Reader::from_reader(text.as_bytes());
-        let head = reader.headers().map_err(|error| fault(error.to_string()))?.clone();
+        let head = reader
+            .headers()
+            .map_err(|error| fault(error.to_string()))?
+            .clone();
         let rows = reader.records().collect::<Result<Vec<_>, _>>();
         Ok(Self {
             offset: file.offset,
@@ -110,7 +121,10 @@ fn keys(
         };
         let columns = columns.iter().map(column).collect::<Result<Vec<_>, _>>()?;
         let levels = &factors[factor].levels;
-        if let Some(level) = levels.iter().find(|level| level.figure.len() != columns.len()) {
+        if let Some(level) = levels
+            .iter()
+            .find(|level| level.figure.len() != columns.len())
+        {
             let what = format!("`figure` of the level {}", shortened(&level.name));
             let hint = "it has one text for each column of the factor in [figures] keys";
             return Fault::contradiction(level.setting.offset, what, hint);
@@ -137,26 +151,7 @@ fn values(section: &Section<'_>, table: &Table) -> Result<Vec<Value>, Fault> {
     let mut values = Vec::new();
     for (name, value) in section.entries("values")? {
         let formula = text(name.value, value)?;
-        let (column, scale) = match formula.value.split_once('*') {
-            None => (formula.value.trim(), Some(1.0)),
-            Some((column, scale)) => (column.trim(), number_of(scale.trim())),
-        };
-        let Some(scale) = scale else {
-            let at = At {
-                offset: formula.offset,
-                value: formula.value.as_str(),
-            };
-            return Fault::malformed(at, "figure", "write \"column\" or \"column * 1e6\"");
-        };
-        let column = table.column(At {
-            offset: formula.offset,
-            value: column,
-        })?;
-        if !table.rows.iter().any(|row| number_of(&row[column]).is_some()) {
-            let name = table.name.clone();
-            let why = format!("its column {} has no number", &table.head[column]);
-            return Err(Fault::new(table.offset, ExperimentProblem::File { name, why }));
-        }
+        let (column, scale) = column_and_scale(table, &formula)?;
         values.push(Value {
             name: measure(name)?.to_string(),
             column,
@@ -170,6 +165,30 @@ fn values(section: &Section<'_>, table: &Table) -> Result<Vec<Value>, Fault> {
     Ok(values)
 }
 
+/// `column`, or `column * 1e6`.
+fn column_and_scale(table: &Table, formula: &At<String>) -> Result<(usize, f64), Fault> {
+    let at = |value| At {
+        offset: formula.offset,
+        value,
+    };
+    let (column, scale) = match formula.value.split_once('*') {
+        None => (formula.value.trim(), Some(1.0)),
+        Some((column, scale)) => (column.trim(), number_of(scale.trim())),
+    };
+    let Some(scale) = scale else {
+        let hint = "write \"column\" or \"column * 1e6\"";
+        return Fault::malformed(at(formula.value.as_str()), "figure", hint);
+    };
+    let column = table.column(at(column))?;
+    if !(table.rows.iter()).any(|row| number_of(&row[column]).is_some()) {
+        let name = table.name.clone();
+        let why = format!("its column {} has no number", &table.head[column]);
+        let problem = ExperimentProblem::File { name, why };
+        return Err(Fault::new(table.offset, problem));
+    }
+    Ok((column, scale))
+}
+
 /// The columns that tell a cell's rows, with what they hold there.
 fn wanted<'f>(
     factors: &'f [FileFactor<'_>],
@@ -178,7 +197,9 @@ fn wanted<'f>(
 ) -> Vec<(usize, &'f String)> {
     let mut wanted = Vec::new();
     for key in keys {
-        let faster = factors[key.factor + 1..].iter().map(|factor| factor.levels.len());
+        let faster = factors[key.factor + 1..]
+            .iter()
+            .map(|factor| factor.levels.len());
         let stride: usize = faster.product();
         let levels = &factors[key.factor].levels;
         let level = &levels[number / stride % levels.len()];
@@ -196,7 +217,10 @@ fn is_same(cell: &str, wanted: &str) -> bool {
 }
 
 fn number_of(text: &str) -> Option<f64> {
-    text.trim().parse().ok().filter(|number: &f64| number.is_finite())
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite())
 }
 
 const KEYS: &[&str] = &["file", "keys", "where", "values"];

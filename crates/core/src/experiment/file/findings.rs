@@ -65,11 +65,9 @@ fn expectation(section: &Section<'_>, is_ratio: bool) -> Result<Expectation, Fau
                 let hint = "it is of a ratio: give `over`";
                 Fault::contradiction(margin.offset, "`no_difference`", hint)
             }
-            Ok(percent) if percent.0 > 0.0 && percent.0 < 100.0 => {
-                Ok(Expectation::NoDifference {
-                    margin_percent: percent.0,
-                })
-            }
+            Ok(percent) if percent.0 > 0.0 && percent.0 < 100.0 => Ok(Expectation::NoDifference {
+                margin_percent: percent.0,
+            }),
             _ => Fault::malformed(margin, "margin", "write \"5%\", above 0 % and below 100 %"),
         },
         _ => {
@@ -113,39 +111,35 @@ fn pairs(
         let hint = "name one level of a factor";
         return Fault::contradiction(section.offset, "`over`", hint);
     }
-    let wanted = |levels: &[usize]| {
-        let mut factors = levels.iter().enumerate();
-        factors.all(|(factor, level)| {
-            let allows = |selection: &Selection| {
-                selection[factor].as_ref().is_none_or(|levels| levels.contains(level))
-            };
-            allows(&of) && allows(&common)
-        })
-    };
     let numbers = Numbers { full, used };
     let mut pairs = Vec::new();
-    for levels in numbers.all() {
-        if !wanted(&levels) {
-            continue;
-        }
-        let mut partner = levels.clone();
-        for (factor, level) in over.iter().enumerate() {
-            if let Some(level) = level {
-                partner[factor] = level[0];
-            }
-        }
+    let wanted = |levels: &Vec<usize>| allows(&of, levels) && allows(&common, levels);
+    for levels in numbers.all().into_iter().filter(wanted) {
+        let partner = held_against(&levels, &over);
         if is_ratio && partner == levels {
             let hint = "a cell would be held against itself: `of` names another level than `over`";
             return Fault::contradiction(section.offset, "`of` and `over`", hint);
         }
-        let partner = is_ratio.then(|| numbers.used(&partner));
-        match (numbers.used(&levels), partner) {
-            (Some(cell), None) => pairs.push((cell, None)),
-            (Some(cell), Some(Some(partner))) => pairs.push((cell, Some(partner))),
+        match (numbers.used(&levels), numbers.used(&partner)) {
+            (Some(cell), _) if !is_ratio => pairs.push((cell, None)),
+            (Some(cell), Some(partner)) => pairs.push((cell, Some(partner))),
             _ => {}
         }
     }
     Ok(pairs)
+}
+
+fn allows(selection: &Selection, levels: &[usize]) -> bool {
+    let mut factors = selection.iter().zip(levels);
+    factors.all(|(allowed, level)| allowed.as_ref().is_none_or(|levels| levels.contains(level)))
+}
+
+/// The cell with the levels of `over` in place of its own.
+fn held_against(levels: &[usize], over: &Selection) -> Vec<usize> {
+    let factors = levels.iter().zip(over);
+    factors
+        .map(|(own, over)| over.as_ref().map_or(*own, |levels| levels[0]))
+        .collect()
 }
 
 /// Cells of the whole form, and their numbers in the one that is used.
@@ -157,21 +151,25 @@ struct Numbers<'f, 'a> {
 impl Numbers<'_, '_> {
     fn all(&self) -> Vec<Vec<usize>> {
         let start = vec![Vec::new()];
-        self.full.iter().fold(start, |cells: Vec<Vec<usize>>, factor| {
-            let longer = cells.iter().flat_map(|cell| {
-                (0..factor.levels.len()).map(|level| [cell.as_slice(), &[level]].concat())
-            });
-            longer.collect()
-        })
+        self.full
+            .iter()
+            .fold(start, |cells: Vec<Vec<usize>>, factor| {
+                let longer = cells.iter().flat_map(|cell| {
+                    (0..factor.levels.len()).map(|level| [cell.as_slice(), &[level]].concat())
+                });
+                longer.collect()
+            })
     }
 
     fn used(&self, levels: &[usize]) -> Option<usize> {
         let factors = self.full.iter().zip(self.used).zip(levels);
-        factors.into_iter().try_fold(0, |number, ((full, used), level)| {
-            let name = &full.levels[*level].name;
-            let level = used.levels.iter().position(|other| other.name == *name)?;
-            Some(number * used.levels.len() + level)
-        })
+        factors
+            .into_iter()
+            .try_fold(0, |number, ((full, used), level)| {
+                let name = &full.levels[*level].name;
+                let level = used.levels.iter().position(|other| other.name == *name)?;
+                Some(number * used.levels.len() + level)
+            })
     }
 }
 
@@ -179,6 +177,16 @@ impl Numbers<'_, '_> {
 const DEFAULT_WITHIN: f64 = 1.25;
 
 const KEYS: &[&str] = &[
-    "text", "metric", "over_metric", "of", "over", "where", "about", "within", "at_least",
-    "at_most", "no_difference", "report",
+    "text",
+    "metric",
+    "over_metric",
+    "of",
+    "over",
+    "where",
+    "about",
+    "within",
+    "at_least",
+    "at_most",
+    "no_difference",
+    "report",
 ];

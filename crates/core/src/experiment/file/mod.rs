@@ -6,6 +6,7 @@ mod controls;
 mod factors;
 mod figures;
 mod findings;
+mod paths;
 mod setting;
 
 use super::error::{ExperimentFileError, ExperimentProblem, Fault};
@@ -84,46 +85,58 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
     let table = toml_reader::parse(text)?;
     let root = Section::new("the file", 0, table.get_ref(), KEYS)?;
     let quick = root.section("quick", "[quick]", QUICK_KEYS)?;
-    // Read all the same: what is wrong with it is wrong today.
+    let mut experiment = described(&root, quick.as_ref(), choice)?;
+    // The quick form is read all the same: what is wrong with it is wrong today.
     let factors = Factors::read(&root, quick.as_ref())?;
-    let used = if choice.quick { &factors.quick } else { &factors.full };
-    let base = Setting::of_file(&root, choice)?;
+    let used = match choice.quick {
+        true => &factors.quick,
+        false => &factors.full,
+    };
     let quick_setting = Setting::of_quick(quick.as_ref())?;
-    let seed = choice.seed.or(seed(&root)?).unwrap_or(DEFAULT_SEED);
     let resolver = cells::Resolver {
-        base,
+        base: Setting::of_file(&root, choice)?,
         quick: quick_setting.filter(|_| choice.quick),
         factors: used,
         family: choice.family,
-        seed,
+        seed: experiment.seed,
         files,
     };
-    let cells = resolver.cells()?;
-    let quick_repeats = quick.as_ref().map(repeats).transpose()?.flatten();
-    let repeats = match (choice.quick, quick_repeats) {
-        (true, Some(quick)) => quick,
-        _ => repeats(&root)?.unwrap_or(DEFAULT_REPEATS),
-    };
-    let mut experiment = Experiment {
-        title: root.required("title", "what the experiment is about")?.value.to_owned(),
-        report: root.string("report")?.map(|at| at.value.to_owned()),
-        about: root.string("about")?.map(|at| at.value.trim().to_owned()),
-        seed,
-        quick: choice.quick,
-        repeats,
-        forbid: forbidden(&root)?,
-        figures: figures::read(&root, used, cells.len(), files)?,
-        factors: used.iter().map(factors::FileFactor::model).collect(),
-        cells,
-        notes: Vec::new(),
-        across: None,
-        columns: Vec::new(),
-        findings: Vec::new(),
-    };
+    experiment.cells = resolver.cells()?;
+    experiment.factors = used.iter().map(factors::FileFactor::model).collect();
+    experiment.figures = figures::read(&root, used, experiment.cells.len(), files)?;
     (experiment.across, experiment.columns) = columns::read(&root, &factors.full, used)?;
     experiment.findings = findings::read(&root, &factors.full, used)?;
     controls::add(&mut experiment)?;
     Ok(experiment)
+}
+
+/// What the file says of the whole, without a cell yet.
+fn described(
+    root: &Section<'_>,
+    quick: Option<&Section<'_>>,
+    choice: &Choice,
+) -> Result<Experiment, Fault> {
+    let title = root.required("title", "what the experiment is about")?;
+    let quick_repeats = quick.map(repeats).transpose()?.flatten();
+    let repeats = repeats(root)?;
+    Ok(Experiment {
+        title: title.value.to_owned(),
+        report: root.string("report")?.map(|at| at.value.to_owned()),
+        about: root.string("about")?.map(|at| at.value.trim().to_owned()),
+        seed: choice.seed.or(seed(root)?).unwrap_or(DEFAULT_SEED),
+        quick: choice.quick,
+        repeats: (quick_repeats.filter(|_| choice.quick))
+            .or(repeats)
+            .unwrap_or(DEFAULT_REPEATS),
+        forbid: forbidden(root)?,
+        factors: Vec::new(),
+        cells: Vec::new(),
+        notes: Vec::new(),
+        across: None,
+        columns: Vec::new(),
+        findings: Vec::new(),
+        figures: Vec::new(),
+    })
 }
 
 fn seed(root: &Section<'_>) -> Result<Option<u64>, Fault> {
@@ -160,8 +173,22 @@ fn forbidden(root: &Section<'_>) -> Result<Vec<crate::compare::Fault>, Fault> {
 }
 
 const KEYS: &[&str] = &[
-    "title", "report", "about", "seed", "repeats", "precision", "forbid", "treatments", "path",
-    "workload", "factor", "quick", "figures", "table", "column", "finding",
+    "title",
+    "report",
+    "about",
+    "seed",
+    "repeats",
+    "precision",
+    "forbid",
+    "treatments",
+    "path",
+    "workload",
+    "factor",
+    "quick",
+    "figures",
+    "table",
+    "column",
+    "finding",
 ];
 
 const QUICK_KEYS: &[&str] = &["repeats", "precision", "workload", "lab", "levels"];

@@ -7,12 +7,15 @@ use super::Choice;
 use crate::toml_reader::{At, Section, Value, wrong_type};
 use crate::treatment::Treatments;
 
+/// A key, and the text of its value.
+pub(super) type KeyText<'a> = (At<&'a str>, At<String>);
+
 /// Keys of a path and a workload, not yet put together with others'.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Setting<'a> {
     /// Where it is in the file.
     pub(super) offset: usize,
-    pub(super) workload: Vec<(At<&'a str>, At<String>)>,
+    pub(super) workload: Vec<KeyText<'a>>,
     pub(super) path: PathSetting<'a>,
     pub(super) treatments: Option<At<&'a str>>,
 }
@@ -109,14 +112,14 @@ impl<'a> PathSetting<'a> {
 
     /// A path is a lab's, a topology's or a host's.
     fn check_kind(&self, offset: usize) -> Result<(), Fault> {
-        let kinds = [!self.lab.is_empty(), self.topology.is_some(), self.host.is_some()];
+        let kinds = [
+            !self.lab.is_empty(),
+            self.topology.is_some(),
+            self.host.is_some(),
+        ];
         match kinds.into_iter().filter(|is_given| *is_given).count() {
             0 | 1 => Ok(()),
-            _ => Fault::contradiction(
-                offset,
-                "[path]",
-                "give one of `lab`, `topology` and `host`",
-            ),
+            _ => Fault::contradiction(offset, "[path]", "give one of `lab`, `topology` and `host`"),
         }
     }
 
@@ -147,7 +150,7 @@ fn fragments(section: &Section<'_>) -> Result<Vec<At<String>>, Fault> {
 }
 
 /// The keys of a workload with the texts of their values, in the order of the file.
-fn workload<'a>(section: &Section<'a>) -> Result<Vec<(At<&'a str>, At<String>)>, Fault> {
+fn workload<'a>(section: &Section<'a>) -> Result<Vec<KeyText<'a>>, Fault> {
     let entries = section.entries("workload")?;
     let entry = |(key, value): (At<&'a str>, &Value<'a>)| Ok((key, text(key.value, value)?));
     entries.into_iter().map(entry).collect()
@@ -180,5 +183,13 @@ fn treatments<'a>(section: &Section<'a>) -> Result<Option<At<&'a str>>, Fault> {
 }
 
 const PATH_KEYS: &[&str] = &[
-    "lab", "topology", "client", "server", "address", "host", "family", "client_cpu", "server_cpu",
+    "lab",
+    "topology",
+    "client",
+    "server",
+    "address",
+    "host",
+    "family",
+    "client_cpu",
+    "server_cpu",
 ];
