@@ -7,6 +7,7 @@
 mod compare;
 mod lab;
 mod parsers;
+mod run;
 mod serve;
 mod shared;
 mod traffic;
@@ -19,6 +20,7 @@ use linerate_core::units::{BitRate, EndpointName};
 
 pub(crate) use compare::{CompareArgs, CompareExtent, CompareTraffic};
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
+pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     Crr(CrrArgs),
     /// Treatment A against treatment B: DIFFERENT, EQUIVALENT or INCONCLUSIVE
     Compare(CompareArgs),
+    /// Run an experiment from its file, or go on with it
+    Run(ExperimentArgs),
     /// Explain a stored document again
     Explain(ExplainArgs),
     /// Hosts, routers and links on this machine: up, exec, status, down

@@ -23,7 +23,7 @@ use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Service};
 use crate::site::Site;
 use crate::target::Target;
-use crate::{compare, files, gate, lab, plan, watch};
+use crate::{compare, experiment, files, gate, lab, plan, watch};
 
 /// Does what the command line says.
 ///
@@ -46,6 +46,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
             measure(args.run, &plan, None)
         }
         Command::Compare(args) => compare::execute(args),
+        Command::Run(args) => experiment::execute(&args),
         Command::Explain(args) => explain(args),
         Command::Lab(command) => lab::execute(command),
         Command::WatchTreatments(args) => {

@@ -14,6 +14,7 @@
 //! | [`commands`] | what each command does, from arguments to exit status |
 //! | [`compare`] | `compare`: two treatments against each other |
 //! | [`run`] | the one door to the engine |
+//! | [`experiment`] | the experiments of `run` |
 //! | [`truth`] | the truth test of `lab truth` |
 //! | [`watch`] | what undoes treatments when their process is killed |
 //! | [`document`] | the documents that are printed, stored and read again |
@@ -29,6 +30,7 @@ mod args;
 mod commands;
 mod compare;
 mod document;
+mod experiment;
 mod failure;
 mod files;
 mod gate;

@@ -20,11 +20,13 @@
 //! | [`compare`] | A against B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE |
 //! | [`ceilings`] | what each cause would let through, and the verdict |
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
+//! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
 //! | [`truth`] | runs whose cause is known by construction, and how often the verdict names it |
 
 pub mod ceilings;
 pub mod compare;
 pub mod cost;
+pub mod experiment;
 pub mod lab;
 pub mod link;
 pub mod open_loop;
@@ -33,6 +35,7 @@ pub mod plan;
 pub mod record;
 pub mod session;
 pub mod stats;
+mod toml_reader;
 pub mod treatment;
 pub mod truth;
 pub mod units;

@@ -20,6 +20,7 @@
 //! | `endpoint` | the door, UDP challenges, one thread for each client's session |
 //! | `client`, `campaign` | a session with an endpoint; a plan run on it |
 //! | `treated`, `compare` | a run under a treatment; two treatments against each other |
+//! | `experiment` | the runs of an experiment, each on a path of its own, and the file that keeps them |
 //! | `check`, `path`, `train` | the examination of a path; what one end alone can see of it; its narrowest link |
 //! | `lab` | hosts, routers and links on this machine; the pump that emulates the links |
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
@@ -40,6 +41,7 @@ mod compare;
 mod control;
 mod endpoint;
 mod error;
+mod experiment;
 mod host;
 mod lab;
 mod measure;
@@ -60,6 +62,12 @@ pub use client::{Client, Live, Outcome, Target};
 pub use compare::{CompareObserver, CompareOptions, compare};
 pub use endpoint::{Endpoint, ServeEvent, ServeOptions};
 pub use error::{Category, MeasureError};
+pub use experiment::special::SpecialError;
+pub use experiment::{
+    ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsError,
+    RecordsFile, run_experiment,
+};
+pub use lab::CpuError;
 pub use lab::{
     DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LAB_PROCESS, LabDirectory,
     LabState, LabStatus, LinkStatus, hold_lab, start_holder,

@@ -1,5 +1,6 @@
 //! The JSON Schemas of linerate's documents.
 
+use linerate_core::experiment::ExperimentDocument;
 use linerate_core::record::{Check, Comparison, Record, Sweep};
 use linerate_core::truth::Score;
 use schemars::{Schema, schema_for};
@@ -12,5 +13,6 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("check", schema_for!(Check)),
         ("comparison", schema_for!(Comparison)),
         ("truth", schema_for!(Score)),
+        ("experiment", schema_for!(ExperimentDocument)),
     ]
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -11,6 +12,30 @@ use std::path::Path;
 /// `ELOOP` if it is a link; those of open(2).
 pub fn open_no_follow(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     options.custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
+/// Asks the kernel to forget what it holds of the file in memory (POSIX_FADV_DONTNEED), so that the next reader gets it
+/// from storage. What was not written back yet stays: [`File::sync_all`] first. A file system in memory keeps it all.
+///
+/// # Errors
+/// The descriptor is none of a file with pages (a pipe).
+pub fn drop_from_memory(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open as long as `file`; the call touches no memory of this process.
+    let error = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    match error {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Bytes that storage gave the calling thread since it began, in units of 512; what came from memory does not count,
+/// and what the kernel read ahead does. 0 where the kernel keeps no such account (CONFIG_TASK_IO_ACCOUNTING).
+pub fn bytes_from_storage() -> u64 {
+    // SAFETY: rusage is plain integers, for which zero is a value.
+    let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
+    // SAFETY: the pointer is to a live rusage that the call fills; where it fails, the zeros stay.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    u64::try_from(usage.ru_inblock).unwrap_or(0) * 512
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! | `build` | namespaces, links, addresses, routes, settings |
 //! | `pump` | carries packets over the emulated links |
 //! | `calibrate` | what a round trip through the pump takes by itself |
+//! | `cpu` | shares of a CPU for the threads of a host |
 //! | `daemon` | labs in the background |
 //! | `demo` | the demonstration path and its hidden fault |
 //! | `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
@@ -16,6 +17,7 @@
 
 mod build;
 mod calibrate;
+mod cpu;
 mod daemon;
 mod demo;
 mod error;
@@ -35,6 +37,8 @@ use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allow
 use linerate_sys::proc::Probe;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 
+pub(crate) use cpu::Allotment;
+pub use cpu::CpuError;
 pub(crate) use daemon::mind_lab_process;
 pub use daemon::{
     DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LAB_PROCESS, LabDirectory,
@@ -42,6 +46,7 @@ pub use daemon::{
 };
 pub use demo::Demo;
 pub use error::LabError;
+pub(crate) use path::Ends;
 pub use path::LabPath;
 pub use truth::{TruthError, run_scenario, try_scenario};
 

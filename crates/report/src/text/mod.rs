@@ -7,6 +7,7 @@ mod ceilings;
 mod check;
 mod comparison;
 mod evidence;
+mod experiment;
 mod figure;
 mod leg;
 mod live;
@@ -18,6 +19,7 @@ mod table;
 
 pub use check::check;
 pub use comparison::{comparison, pair_line};
+pub use experiment::experiment;
 pub use live::{Progress, interval_line, progress};
 pub use record::record;
 pub use sweep::sweep;

@@ -1,6 +1,7 @@
 //! What the reports of hand-built documents look like.
 
 mod csv;
+mod experiment;
 mod samples;
 mod schemas;
 mod text;
