@@ -23,7 +23,7 @@ use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Service};
 use crate::site::Site;
 use crate::target::Target;
-use crate::{files, gate, lab, plan};
+use crate::{analyze, files, gate, lab, plan};
 
 /// Does what the command line says.
 ///
@@ -46,6 +46,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
             measure(args.run, &plan, None)
         }
         Command::Explain(args) => explain(args),
+        Command::Analyze(args) => analyze::execute(&args),
         Command::Lab(command) => lab::execute(command),
     }
 }

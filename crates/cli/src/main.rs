@@ -12,6 +12,7 @@
 //! | [`lab`] | `lab up`, `exec`, `status`, `down` |
 //! | [`site`] | the emulated path of `--lab` |
 //! | [`commands`] | what each command does, from arguments to exit status |
+//! | [`analyze`] | figures that were measured elsewhere |
 //! | [`run`] | the one door to the engine |
 //! | [`truth`] | the truth test of `lab truth` |
 //! | [`document`] | the documents that are printed, stored and read again |
@@ -19,6 +20,7 @@
 //! | [`gate`] | `--fail-below` |
 //! | [`failure`] | errors and their exit status |
 
+mod analyze;
 #[allow(
     rustdoc::broken_intra_doc_links,
     reason = "its comments are help texts, in which [v6]:port is no link"

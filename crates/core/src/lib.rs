@@ -18,8 +18,10 @@
 //! | [`cost`] | service demand: CPU time for each KiB |
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
 //! | [`ceilings`] | what each cause would let through, and the verdict |
+//! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
 //! | [`truth`] | runs whose cause is known by construction, and how often the verdict names it |
 
+pub mod analyze;
 pub mod ceilings;
 pub mod cost;
 pub mod lab;

@@ -1,5 +1,6 @@
 //! The JSON Schemas of linerate's documents.
 
+use linerate_core::analyze::Analysis;
 use linerate_core::record::{Check, Record, Sweep};
 use linerate_core::truth::Score;
 use schemars::{Schema, schema_for};
@@ -11,5 +12,6 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("sweep", schema_for!(Sweep)),
         ("check", schema_for!(Check)),
         ("truth", schema_for!(Score)),
+        ("analysis", schema_for!(Analysis)),
     ]
 }
