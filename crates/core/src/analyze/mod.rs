@@ -56,6 +56,10 @@ use table::Column;
 /// All files together are no longer, bytes.
 pub const MAX_BYTES: usize = 64 << 20;
 
+/// Of a comparison's runs: the number of the pair, and `a` or `b`.
+const PAIR_COLUMN: &str = "pair";
+const SIDE_COLUMN: &str = "side";
+
 /// What is asked of a table.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -206,8 +210,11 @@ impl Asked {
     }
 }
 
-/// Several files are compared with each other.
+/// Several files are compared with each other; the runs of a paired comparison by their side.
 fn default_factor(table: &Table) -> Option<Column> {
+    if let (Some(side), Some(_)) = (table.find(SIDE_COLUMN), table.find(PAIR_COLUMN)) {
+        return Some(side);
+    }
     let mut labels = table.sources().iter().map(|source| &source.label);
     let first = labels.next()?;
     let has_several = labels.any(|label| label != first);
@@ -232,6 +239,14 @@ fn compare(
         analysis.notes.push(format!(
             "{left_out} rows have no value in the columns of the factor or the groups and are left out"
         ));
+    }
+    let is_paired = [PAIR_COLUMN, SIDE_COLUMN].iter().all(|name| table.find(name).is_some());
+    if is_paired {
+        analysis.notes.push(
+            "these runs were paired, and the comparison's own document has the verdict that uses it; here they are \
+             taken as single runs"
+                .to_owned(),
+        );
     }
     for &metric in &asked.metrics {
         let (groups, without) = view.of_metric(metric)?;

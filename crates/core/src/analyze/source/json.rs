@@ -86,19 +86,57 @@ fn rows(head: &Head, document: &str) -> serde_json::Result<Vec<Flat>> {
         up: Option<Flat>,
         down: Option<Flat>,
     }
-    #[derive(Deserialize)]
-    struct Comparison {
-        runs: Vec<Flat>,
-    }
     Ok(match head.schema.as_deref() {
         Some(SWEEP_SCHEMA) => serde_json::from_str::<Sweep>(document)?.rows,
-        Some(COMPARISON_SCHEMA) => serde_json::from_str::<Comparison>(document)?.runs,
+        Some(COMPARISON_SCHEMA) => serde_json::from_str::<Comparison>(document)?.rows(),
         Some(CHECK_SCHEMA) => {
             let check: Check = serde_json::from_str(document)?;
             check.up.into_iter().chain(check.down).collect()
         }
         _ => vec![serde_json::from_str(document)?],
     })
+}
+
+/// What is read of a paired comparison.
+#[derive(Deserialize)]
+struct Comparison {
+    a: String,
+    b: String,
+    runs: Vec<Pair>,
+}
+
+/// One pair, with the figures of both runs by their paths.
+#[derive(Deserialize)]
+struct Pair {
+    pair: u32,
+    first: String,
+    a: Flat,
+    b: Flat,
+    #[serde(default)]
+    excluded: Vec<IgnoredAny>,
+}
+
+impl Comparison {
+    /// Each run of the pairs that count, in the order in which they ran.
+    fn rows(self) -> Vec<Flat> {
+        let mut rows = Vec::with_capacity(2 * self.runs.len());
+        for pair in self.runs.into_iter().filter(|pair| pair.excluded.is_empty()) {
+            let number = pair.pair.to_string();
+            let row = |mut figures: Flat, side: &str, treatment: &str| {
+                let names = [("pair", number.as_str()), ("side", side), ("treatment", treatment)];
+                let cells = names.map(|(name, text)| (name.to_owned(), text.to_owned()));
+                figures.0.splice(0..0, cells);
+                figures
+            };
+            let of_a = row(pair.a, "a", &self.a);
+            let of_b = row(pair.b, "b", &self.b);
+            match pair.first == "b" {
+                true => rows.extend([of_b, of_a]),
+                false => rows.extend([of_a, of_b]),
+            }
+        }
+        rows
+    }
 }
 
 fn add(row: &Flat, line: usize, builder: &mut Builder) -> Result<(), Fault> {

@@ -100,6 +100,18 @@ fn each_figure_of_a_document_is_a_column_by_its_path() {
 }
 
 #[test]
+fn a_paired_comparison_is_the_runs_of_the_pairs_that_count() {
+    let text = r#"{"schema": "linerate.comparison/1", "a": "none", "b": "mss=536", "runs": [
+        {"pair": 1, "first": "b", "a": {"throughput_bps": 10.0}, "b": {"throughput_bps": 5.0}},
+        {"pair": 2, "first": "a", "a": {"throughput_bps": 9.0}, "b": {"throughput_bps": 4.0}, "excluded": [{"x": 1}]}]}"#;
+    let table = read_text(text).unwrap();
+    assert_eq!(table.len(), 2);
+    let row = |row| ["pair", "side", "treatment", "throughput_bps"].map(|name| cell(&table, row, name));
+    assert_eq!(row(0), ["1", "b", "mss=536", "5.0"]);
+    assert_eq!(row(1), ["1", "a", "none", "10.0"]);
+}
+
+#[test]
 fn a_list_of_objects_is_rows_and_a_long_list_of_samples_is_none() {
     let samples: Vec<String> = (0..40).map(|n| n.to_string()).collect();
     let text = format!(r#"[{{"a": 1, "s": [{}]}}, {{"a": 2}}]"#, samples.join(","));
