@@ -98,7 +98,7 @@ const fn known(quantity: Quantity, name: &'static str, scale: f64) -> Known {
 }
 
 /// The names, of each quantity the more exact first. The first of a quantity is how `--column` is to be explained.
-static KNOWN: [Known; 46] = {
+static KNOWN: [Known; 44] = {
     use Quantity::*;
     [
         known(Throughput, "throughput_bps", 1.0),
@@ -106,9 +106,6 @@ static KNOWN: [Known; 46] = {
         known(Throughput, "mbit_per_s", 1e6),
         known(Throughput, "kbyte_per_s", 8e3),
         known(Throughput, "throughput_gbit_per_s", 1e9),
-        // iperf3: what the receiver counted, else (UDP of old versions) the one sum.
-        known(Throughput, "end.sum_received.bits_per_second", 1.0),
-        known(Throughput, "end.sum.bits_per_second", 1.0),
         known(Window, "window_bytes", 1.0),
         known(Window, "receive_window_bytes", 1.0),
         known(Window, "tcp.send_window_bytes", 1.0),

@@ -93,7 +93,13 @@ fn rows(head: &Head, document: &str) -> serde_json::Result<Vec<Flat>> {
             let check: Check = serde_json::from_str(document)?;
             check.up.into_iter().chain(check.down).collect()
         }
-        _ => vec![serde_json::from_str(document)?],
+        _ => {
+            let mut row: Flat = serde_json::from_str(document)?;
+            if head.start.is_some() {
+                row.add_throughput();
+            }
+            vec![row]
+        }
     })
 }
 
@@ -150,6 +156,17 @@ fn add(row: &Flat, line: usize, builder: &mut Builder) -> Result<(), Fault> {
 
 /// The figures and words of an object, each with its path.
 struct Flat(Vec<(String, String)>);
+
+impl Flat {
+    /// iperf3's throughput by the name that other tools' figures have, too: what the receiver counted, or (UDP of old
+    /// versions) the only sum.
+    fn add_throughput(&mut self) {
+        let sums = ["end.sum_received.bits_per_second", "end.sum.bits_per_second"];
+        let of = |name: &str| self.0.iter().find(|(path, _)| path == name);
+        let rate = sums.iter().find_map(|name| of(name)).map(|(_, text)| text.clone());
+        self.0.extend(rate.map(|text| ("throughput_bps".to_owned(), text)));
+    }
+}
 
 impl<'de> Deserialize<'de> for Flat {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
