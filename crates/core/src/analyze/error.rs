@@ -89,8 +89,8 @@ pub enum ReadProblem {
     },
     /// A document of another kind.
     #[error(
-        "its schema is `{schema}`; figures are read from linerate.record/1, linerate.sweep/1, linerate.check/1 \
-         and linerate.comparison/1"
+        "its schema is `{schema}`; figures are read from linerate.record/1, linerate.sweep/1, linerate.check/1, \
+         linerate.comparison/1 and linerate.experiment/1"
     )]
     Schema {
         /// Its schema.

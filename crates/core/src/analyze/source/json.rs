@@ -3,6 +3,7 @@
 //! A file may hold several documents one after the other, or a list of them. They are read as a stream and never
 //! stand in memory as a tree.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
@@ -15,6 +16,8 @@ use crate::record::{CHECK_SCHEMA, RECORD_SCHEMA, SWEEP_SCHEMA};
 
 /// Schema of a paired comparison.
 const COMPARISON_SCHEMA: &str = "linerate.comparison/1";
+/// Schema of an experiment that was run.
+const EXPERIMENT_SCHEMA: &str = "linerate.experiment/1";
 
 pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Result<(), Fault> {
     let mut lines = Lines::new(text);
@@ -62,7 +65,9 @@ fn format(head: &Head) -> Result<Format, ReadProblem> {
     let error = head.error.as_ref().and_then(serde_json::Value::as_str);
     match (head.schema.as_deref(), error) {
         (Some(schema), _) if schema.starts_with("linerate.") => match schema {
-            RECORD_SCHEMA | SWEEP_SCHEMA | CHECK_SCHEMA | COMPARISON_SCHEMA => Ok(Format::Linerate),
+            RECORD_SCHEMA | SWEEP_SCHEMA | CHECK_SCHEMA | COMPARISON_SCHEMA | EXPERIMENT_SCHEMA => {
+                Ok(Format::Linerate)
+            }
             other => Err(ReadProblem::Schema {
                 schema: shortened(other),
             }),
@@ -89,6 +94,7 @@ fn rows(head: &Head, document: &str) -> serde_json::Result<Vec<Flat>> {
     Ok(match head.schema.as_deref() {
         Some(SWEEP_SCHEMA) => serde_json::from_str::<Sweep>(document)?.rows,
         Some(COMPARISON_SCHEMA) => serde_json::from_str::<Comparison>(document)?.rows(),
+        Some(EXPERIMENT_SCHEMA) => serde_json::from_str::<Experiment>(document)?.rows(),
         Some(CHECK_SCHEMA) => {
             let check: Check = serde_json::from_str(document)?;
             check.up.into_iter().chain(check.down).collect()
@@ -142,6 +148,39 @@ impl Comparison {
             }
         }
         rows
+    }
+}
+
+/// What is read of an experiment.
+#[derive(Deserialize)]
+struct Experiment {
+    runs: Vec<ExperimentRun>,
+}
+
+/// One run, with its levels by the names of the factors.
+#[derive(Deserialize)]
+struct ExperimentRun {
+    levels: BTreeMap<String, String>,
+    treatments: Option<String>,
+    #[serde(default)]
+    faults: Vec<IgnoredAny>,
+    error: Option<IgnoredAny>,
+    figures: Option<Flat>,
+    record: Option<Flat>,
+}
+
+impl Experiment {
+    /// The runs that count; the factors are columns of their own names.
+    fn rows(self) -> Vec<Flat> {
+        let mut runs = self.runs;
+        runs.retain(|run| run.faults.is_empty() && run.error.is_none());
+        let row = |run: ExperimentRun| {
+            let treatments = run.treatments.map(|text| ("treatments".to_owned(), text));
+            let figures = run.figures.into_iter().chain(run.record);
+            let cells = run.levels.into_iter().chain(treatments);
+            Flat(cells.chain(figures.flat_map(|flat| flat.0)).collect())
+        };
+        runs.into_iter().map(row).collect()
     }
 }
 

@@ -112,6 +112,19 @@ fn a_paired_comparison_is_the_runs_of_the_pairs_that_count() {
 }
 
 #[test]
+fn an_experiment_is_its_runs_that_count_with_their_levels() {
+    let text = r#"{"schema": "linerate.experiment/1", "runs": [
+        {"levels": {"window": "small"}, "treatments": "none", "record": {"throughput_bps": 10.0, "flows": [1]}},
+        {"levels": {"window": "small"}, "treatments": "none", "faults": ["retransmissions"], "record": {"throughput_bps": 1.0}},
+        {"levels": {"window": "fixed"}, "treatments": "none", "error": "lost", "figures": {}},
+        {"levels": {"window": "fixed"}, "treatments": "none", "figures": {"throughput_bps": 20.0}}]}"#;
+    let table = read_text(text).unwrap();
+    assert_eq!(table.columns(), ["window", "treatments", "throughput_bps"]);
+    let row = |row| ["window", "throughput_bps"].map(|name| cell(&table, row, name));
+    assert_eq!((row(0), row(1)), (["small".to_owned(), "10.0".to_owned()], ["fixed".to_owned(), "20.0".to_owned()]));
+}
+
+#[test]
 fn a_list_of_objects_is_rows_and_a_long_list_of_samples_is_none() {
     let samples: Vec<String> = (0..40).map(|n| n.to_string()).collect();
     let text = format!(r#"[{{"a": 1, "s": [{}]}}, {{"a": 2}}]"#, samples.join(","));
