@@ -23,6 +23,7 @@
 
 pub mod analyze;
 pub mod ceilings;
+pub mod compare;
 pub mod cost;
 pub mod lab;
 pub mod link;
