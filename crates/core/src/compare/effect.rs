@@ -31,7 +31,10 @@ impl WalshAverages {
     /// The interval that leaves out so many of them at each end.
     pub(super) fn interval(&self, skip: [usize; 2]) -> [f64; 2] {
         let last = self.sorted.len() - 1;
-        [self.sorted[skip[0].min(last)], self.sorted[last.saturating_sub(skip[1])]]
+        [
+            self.sorted[skip[0].min(last)],
+            self.sorted[last.saturating_sub(skip[1])],
+        ]
     }
 
     /// Share of them above `shift`, those at it counted half.

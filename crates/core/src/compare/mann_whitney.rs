@@ -9,10 +9,7 @@ pub(super) enum NullCount {
     /// Cumulative, by counting all orders.
     Exact(Vec<f64>),
     /// The normal approximation, with a continuity correction.
-    Normal {
-        mean: f64,
-        deviation: f64,
-    },
+    Normal { mean: f64, deviation: f64 },
 }
 
 impl NullCount {
@@ -76,7 +73,9 @@ fn cumulative(n: usize, m: usize) -> Vec<f64> {
         }
         row = next;
     }
-    let density = row.pop().expect("there is a column for no value of the second sample");
+    let density = row
+        .pop()
+        .expect("there is a column for no value of the second sample");
     let total = density.iter().scan(0.0, |total, share| {
         *total += share;
         Some(*total)
@@ -87,7 +86,9 @@ fn cumulative(n: usize, m: usize) -> Vec<f64> {
 /// The smallest two-sided p-value that samples of these sizes can have: 2 of all (n+m)! ÷ (n!·m!) orders.
 pub(super) fn smallest_p_value(n: usize, m: usize) -> f64 {
     let (few, many) = (n.min(m), n.max(m));
-    let one_order = (1..=few).map(|i| i as f64 / (many + i) as f64).product::<f64>();
+    let one_order = (1..=few)
+        .map(|i| i as f64 / (many + i) as f64)
+        .product::<f64>();
     (2.0 * one_order).min(1.0)
 }
 
@@ -186,7 +187,12 @@ mod tests {
     #[test]
     fn null_distribution_is_the_published_one() {
         // Mann and Whitney (1947), table I, as P(U ≤ u).
-        for (n, m, u, p) in [(3, 3, 0, 0.05), (3, 4, 1, 0.057), (4, 4, 2, 0.057), (5, 8, 6, 0.023)] {
+        for (n, m, u, p) in [
+            (3, 3, 0, 0.05),
+            (3, 4, 1, 0.057),
+            (4, 4, 2, 0.057),
+            (5, 8, 6, 0.023),
+        ] {
             let exact = NullCount::new(n, m).upto(u);
             assert!((exact - p).abs() < 5e-4, "{n} {m} {u}: {exact}");
         }

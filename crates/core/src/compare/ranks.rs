@@ -77,10 +77,7 @@ mod tests {
             doubled_ranks(&[0.3, -0.1, 0.2, -0.2, 0.5]),
             [8, 2, 5, 5, 10]
         );
-        assert_eq!(
-            doubled_ranks(&[0.0, 2.0, -0.0, -1.0, 2.0]),
-            [0, 9, 0, 6, 9]
-        );
+        assert_eq!(doubled_ranks(&[0.0, 2.0, -0.0, -1.0, 2.0]), [0, 9, 0, 6, 9]);
         assert!(doubled_ranks(&[]).is_empty());
     }
 

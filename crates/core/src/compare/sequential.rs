@@ -73,7 +73,11 @@ impl Sequential {
         if let Some(at) = self.looks.iter().position(|look| look.pairs == self.pairs) {
             self.look(self.looks[at]);
         }
-        Ok(if self.has_stopped() { self.conclude() } else { None })
+        Ok(if self.has_stopped() {
+            self.conclude()
+        } else {
+            None
+        })
     }
 
     /// What there is to say by now; `None` before the first pair. A verdict comes from the looks alone, so between them
@@ -82,7 +86,8 @@ impl Sequential {
         if self.pairs == 0 {
             return None;
         }
-        let metrics: Vec<MetricConclusion> = (0..self.tracks.len()).map(|m| self.metric(m)).collect();
+        let metrics: Vec<MetricConclusion> =
+            (0..self.tracks.len()).map(|m| self.metric(m)).collect();
         let verdict = if metrics.iter().any(|metric| metric.different) {
             Verdict3::Different
         } else if metrics.iter().all(|metric| metric.equivalent) {
@@ -115,7 +120,11 @@ impl Sequential {
             return None;
         }
         let levels = [self.difference.open(), self.equivalence.open()];
-        let undecided = self.tracks.iter().enumerate().filter(|(m, _)| !self.is_decided(*m));
+        let undecided = self
+            .tracks
+            .iter()
+            .enumerate()
+            .filter(|(m, _)| !self.is_decided(*m));
         undecided
             .map(|(_, track)| {
                 let to_come = self.looks.iter().filter(|look| look.pairs > self.pairs);
@@ -132,13 +141,17 @@ impl Sequential {
             track.look(&look, &self.drawn);
         }
         let tracks = &self.tracks;
-        self.difference.update(|metric, level| tracks[metric].differs(level));
-        self.equivalence.update(|metric, level| tracks[metric].alike(level));
+        self.difference
+            .update(|metric, level| tracks[metric].differs(level));
+        self.equivalence
+            .update(|metric, level| tracks[metric].alike(level));
     }
 
     fn is_decided(&self, metric: usize) -> bool {
         let families = [&self.difference, &self.equivalence];
-        families.iter().any(|family| family.rejection(metric).is_some())
+        families
+            .iter()
+            .any(|family| family.rejection(metric).is_some())
     }
 
     fn has_stopped(&self) -> bool {
@@ -152,7 +165,11 @@ impl Sequential {
         let (verdict, at, error) = match (different, equivalent) {
             (Some(fell), _) => (Verdict3::Different, fell.at, ALPHA / fell.level as f64),
             // The interval of two tests misses on either side.
-            (None, Some(fell)) => (Verdict3::Equivalent, fell.at, 2.0 * ALPHA / fell.level as f64),
+            (None, Some(fell)) => (
+                Verdict3::Equivalent,
+                fell.at,
+                2.0 * ALPHA / fell.level as f64,
+            ),
             (None, None) => {
                 let level = self.difference.open();
                 let at = track.undecided(level, self.first_alpha());

@@ -22,7 +22,9 @@ pub(super) const DRAWN: usize = 4096;
 pub(super) fn draw(seed: u64) -> Vec<u32> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(SIGNS_STREAM);
-    (0..DRAWN).map(|_| (rng.next_u64() >> (64 - MAX_PAIRS)) as u32).collect()
+    (0..DRAWN)
+        .map(|_| (rng.next_u64() >> (64 - MAX_PAIRS)) as u32)
+        .collect()
 }
 
 /// What is far out.
@@ -70,10 +72,12 @@ impl SignFlip {
             .map(|(boundary, level)| {
                 let alpha = alpha / f64::from(level);
                 let critical = boundary.look(&vectors, alpha);
-                let skip = critical.zip(null.quantile(alpha / sides)).map(|(key, most)| {
-                    // Ties and zeros can make the critical sum low; the interval must not be shorter for it.
-                    (greatest_sum(values.len()) - usize::from(key).div_ceil(2)).min(most)
-                });
+                let skip = critical
+                    .zip(null.quantile(alpha / sides))
+                    .map(|(key, most)| {
+                        // Ties and zeros can make the critical sum low; the interval must not be shorter for it.
+                        (greatest_sum(values.len()) - usize::from(key).div_ceil(2)).min(most)
+                    });
                 Finding {
                     crossed: critical.is_some_and(|key| vectors.observed_key() >= key),
                     skip,
@@ -96,10 +100,9 @@ struct Vectors<'a> {
 impl<'a> Vectors<'a> {
     fn new(values: &[f64], sides: Sides, drawn: &'a [u32]) -> Self {
         let ranks = doubled_ranks(values);
-        let signs = values
-            .iter()
-            .zip(0..)
-            .fold(0, |signs, (&value, bit)| signs | u32::from(value > 0.0) << bit);
+        let signs = values.iter().zip(0..).fold(0, |signs, (&value, bit)| {
+            signs | u32::from(value > 0.0) << bit
+        });
         let (mut keys, observed) = if values.len() <= ENUMERATED {
             (subset_sums(&ranks), signs as usize)
         } else {
@@ -187,7 +190,9 @@ impl Boundary {
         } else if self.pairs <= ENUMERATED {
             let beginning = self.gone.len() - 1;
             let all = vectors.drawn.iter().chain([&vectors.signs]);
-            self.gone = all.map(|&signs| self.gone[signs as usize & beginning]).collect();
+            self.gone = all
+                .map(|&signs| self.gone[signs as usize & beginning])
+                .collect();
         }
         self.pairs = vectors.pairs;
     }
@@ -204,7 +209,7 @@ impl Boundary {
             histogram[usize::from(key)] += u32::from(!gone);
         }
         let mut critical = None;
-        for (key, &count) in (0..).zip(&histogram).rev() {
+        for (key, &count) in (0_u16..KEYS as u16).zip(&histogram).rev() {
             if spent + count > most {
                 break;
             }
@@ -298,7 +303,12 @@ mod tests {
         boundary.extend(&Vectors::new(&seventeen, Sides::Two, &drawn));
         assert_eq!(boundary.gone.len(), DRAWN + 1);
         let begins = |signs: &u32| gone.contains(&(*signs as usize & 255));
-        assert!(drawn.iter().zip(&boundary.gone).all(|(signs, &gone)| gone == begins(signs)));
+        assert!(
+            drawn
+                .iter()
+                .zip(&boundary.gone)
+                .all(|(signs, &gone)| gone == begins(signs))
+        );
         // All values are positive here, so the observed signs began with eight ones.
         assert!(boundary.gone[DRAWN]);
     }
@@ -310,7 +320,10 @@ mod tests {
             let drawn = draw(9);
             let sums = sums_of(&ranks[..n], &drawn, u32::MAX >> 2);
             for (signs, sum) in drawn.iter().zip(&sums) {
-                let expected: u16 = (0..n).filter(|bit| signs >> bit & 1 == 1).map(|bit| ranks[bit]).sum();
+                let expected: u16 = (0..n)
+                    .filter(|bit| signs >> bit & 1 == 1)
+                    .map(|bit| ranks[bit])
+                    .sum();
                 assert_eq!(*sum, expected);
             }
             assert_eq!(usize::from(sums[DRAWN]), 2 * greatest_sum(n));

@@ -153,7 +153,8 @@ impl Track {
             });
             let equivalence = look.equivalence.zip(margins);
             difference
-                || equivalence.is_some_and(|(alpha, share)| crosses(share, alpha / alike.max(1) as f64))
+                || equivalence
+                    .is_some_and(|(alpha, share)| crosses(share, alpha / alike.max(1) as f64))
         });
         look.map(|look| look.pairs)
     }
@@ -170,6 +171,8 @@ impl Equivalence {
         let from_lower: Vec<f64> = log_ratios.iter().map(|ratio| ratio + margin).collect();
         let to_upper: Vec<f64> = log_ratios.iter().map(|ratio| margin - ratio).collect();
         let above = self.above_lower.look(&from_lower, alpha, drawn);
-        above.into_iter().zip(self.below_upper.look(&to_upper, alpha, drawn))
+        above
+            .into_iter()
+            .zip(self.below_upper.look(&to_upper, alpha, drawn))
     }
 }
