@@ -41,7 +41,9 @@ fn options(args: &AnalyzeArgs) -> Result<Options, Failure> {
         by: question.by.clone(),
         a: question.a.clone(),
         b: question.b.clone(),
-        columns: columns.map(|name| (name.0.clone(), name.1.clone())).collect(),
+        columns: columns
+            .map(|name| (name.0.clone(), name.1.clone()))
+            .collect(),
         framing: question.framing.and_then(|name| name.framing()),
         claims: question.claims.as_deref().map(claims).transpose()?,
     })

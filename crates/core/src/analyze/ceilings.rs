@@ -8,7 +8,9 @@ use super::document::{Doubt, DoubtKind, RowCeilings};
 use super::error::AnalyzeError;
 use super::table::Table;
 use super::words::{digits, listed};
-use crate::ceilings::formulas::{TCP_HEADER_BYTES, aal5_bytes, cubic_bps, ip_header_bytes, reno_bps, window_bps};
+use crate::ceilings::formulas::{
+    TCP_HEADER_BYTES, aal5_bytes, cubic_bps, ip_header_bytes, reno_bps, window_bps,
+};
 use crate::ceilings::{Cause, Ceiling, EXACT_TOLERANCE, MODEL_TOLERANCE, agrees};
 use crate::link::Framing;
 use crate::plan::Family;
@@ -156,7 +158,12 @@ impl Figures {
         let (window, rtt) = (self.window_bytes?, self.rtt_s?);
         let limit = window_bps(window, rtt);
         let inputs = [("window_bytes", Some(window)), ("rtt_us", Some(rtt * 1e6))];
-        Some(ceiling(Cause::ReceiveWindow, limit, "window ÷ RTT", &inputs))
+        Some(ceiling(
+            Cause::ReceiveWindow,
+            limit,
+            "window ÷ RTT",
+            &inputs,
+        ))
     }
 
     /// Loss is taken as it stands: losses that came together count more than once, so the ceiling is then too low.
@@ -193,7 +200,9 @@ impl Figures {
 }
 
 fn ceiling(cause: Cause, limit_bps: f64, formula: &str, inputs: &[(&str, Option<f64>)]) -> Ceiling {
-    let known = inputs.iter().filter_map(|(key, value)| Some(((*key).to_owned(), (*value)?)));
+    let known = inputs
+        .iter()
+        .filter_map(|(key, value)| Some(((*key).to_owned(), (*value)?)));
     Ceiling {
         cause,
         limit_bps,

@@ -20,8 +20,8 @@ pub(super) struct Clock<'t> {
 impl<'t> Clock<'t> {
     pub(super) fn of(table: &'t Table, columns: &Columns) -> Self {
         let elapsed = columns.measure(Quantity::Elapsed);
-        let is_whole = elapsed
-            .is_some_and(|measure| has_whole_figures(table, 0..table.len(), measure.column));
+        let is_whole =
+            elapsed.is_some_and(|measure| has_whole_figures(table, 0..table.len(), measure.column));
         Self {
             table,
             elapsed,
@@ -57,7 +57,8 @@ impl<'t> Clock<'t> {
         }
         let (over, under) = if is_time { (b, a) } else { (a, b) };
         // A time of one unit may have been nothing.
-        Ok((over > 1.0 && under > 1.0).then(|| [(over - 1.0) / (under + 1.0), (over + 1.0) / (under - 1.0)]))
+        Ok((over > 1.0 && under > 1.0)
+            .then(|| [(over - 1.0) / (under + 1.0), (over + 1.0) / (under - 1.0)]))
     }
 
     /// Says where times are whole numbers: the elapsed time, and metrics that are times.
@@ -80,7 +81,9 @@ impl<'t> Clock<'t> {
             }
             for group in grouping.groups.iter().filter(|group| !group.key.is_empty()) {
                 let rows: Vec<usize> = group.all().collect();
-                if rows.len() >= FEW_ROWS && has_whole_figures(self.table, rows.iter().copied(), column) {
+                if rows.len() >= FEW_ROWS
+                    && has_whole_figures(self.table, rows.iter().copied(), column)
+                {
                     doubts.extend(self.doubt(column, rows, &group.key.join(", "))?);
                 }
             }

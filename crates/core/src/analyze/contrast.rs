@@ -55,7 +55,9 @@ pub(super) fn contrast(sides: &Sides<'_>) -> Contrast {
 fn shows(contrast: &Contrast, seen: Option<&Observation>) -> Vec<String> {
     let mut say = Vec::new();
     let Some(seen) = seen else {
-        return vec!["not all figures are above 0: there is no ratio and no effect in percent".to_owned()];
+        return vec![
+            "not all figures are above 0: there is no ratio and no effect in percent".to_owned(),
+        ];
     };
     if seen.runs_a == 1 && seen.runs_b == 1 {
         say.push(
@@ -142,7 +144,11 @@ mod tests {
         assert!(three.shows[0].contains("no test of ranks can reach 5 %"));
         assert!(three.shows[1].contains("at 90 % confidence leaves 0 out"));
         let four = of(&[100.0, 101.0, 102.0, 103.0], &[90.0, 91.0, 92.0, 93.0]);
-        assert!(four.shows.iter().all(|words| !words.contains("cannot") && !words.contains("no test")));
+        assert!(
+            four.shows
+                .iter()
+                .all(|words| !words.contains("cannot") && !words.contains("no test"))
+        );
     }
 
     #[test]

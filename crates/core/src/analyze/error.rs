@@ -74,7 +74,9 @@ pub enum ReadProblem {
         name: String,
     },
     /// A row is longer or shorter than the header.
-    #[error("{found} cells, where the header names {named}: is a text with commas in it not quoted?")]
+    #[error(
+        "{found} cells, where the header names {named}: is a text with commas in it not quoted?"
+    )]
     Ragged {
         /// Cells of the row.
         found: u64,
@@ -103,7 +105,9 @@ pub enum ReadProblem {
         message: String,
     },
     /// Output of netperf without names.
-    #[error("netperf's output of this kind has no names for its figures: run it with `-- -k` or `-- -o`")]
+    #[error(
+        "netperf's output of this kind has no names for its figures: run it with `-- -k` or `-- -o`"
+    )]
     Netperf,
     /// A line of `KEY=VALUE` output that is none.
     #[error("`{line}` is no KEY=VALUE")]
@@ -151,7 +155,9 @@ pub enum AnalyzeError {
         text: String,
     },
     /// It is not known which column is the metric.
-    #[error("no column has a name that is known to be a throughput: choose one with --metric; {hint}")]
+    #[error(
+        "no column has a name that is known to be a throughput: choose one with --metric; {hint}"
+    )]
     NoMetric {
         /// The names that there are.
         hint: String,

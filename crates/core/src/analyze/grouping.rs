@@ -64,8 +64,18 @@ impl<'t> Grouping<'t> {
             };
             let group = keys.number(key);
             let level = levels.number(level);
-            within(keys.names.len(), MOST_GROUPS, "groups", "give fewer columns to --by")?;
-            within(levels.names.len(), MOST_LEVELS, "levels", "choose two by --a and --b")?;
+            within(
+                keys.names.len(),
+                MOST_GROUPS,
+                "groups",
+                "give fewer columns to --by",
+            )?;
+            within(
+                levels.names.len(),
+                MOST_LEVELS,
+                "levels",
+                "choose two by --a and --b",
+            )?;
             placed.push((group, level, row));
         }
         let mut groups: Vec<Rows<'t>> = keys
@@ -91,7 +101,9 @@ impl<'t> Grouping<'t> {
         self.levels = chosen.iter().map(|&level| self.levels[level]).collect();
         for group in &mut self.groups {
             let mut taken = std::mem::take(&mut group.of_level);
-            let picked = chosen.iter().map(|&level| std::mem::take(&mut taken[level]));
+            let picked = chosen
+                .iter()
+                .map(|&level| std::mem::take(&mut taken[level]));
             group.of_level = picked.collect();
         }
         self.groups

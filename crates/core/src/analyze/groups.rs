@@ -50,7 +50,9 @@ impl<'t> View<'t, '_> {
     ) -> Result<Group, AnalyzeError> {
         let mut comparisons = Vec::new();
         // Only against the level that is to be compared with: another one would answer another question.
-        let first = sides.first().filter(|side| side.name == self.grouping.levels[0]);
+        let first = sides
+            .first()
+            .filter(|side| side.name == self.grouping.levels[0]);
         if let Some(first) = first {
             for side in &sides[1..] {
                 let is_single = first.figures.len() == 1 && side.figures.len() == 1;
@@ -123,11 +125,18 @@ pub(super) fn overall(groups: &[Group], levels: &[&str]) -> Vec<Overall> {
     for level in levels.iter().skip(1) {
         let mut ratios: Vec<GroupRatio> = Vec::new();
         for group in groups {
-            let found = group.comparisons.iter().find(|contrast| contrast.b == *level);
-            ratios.extend(found.and_then(|contrast| contrast.ratio).map(|ratio| GroupRatio {
-                ratio,
-                settings: group.settings.clone(),
-            }));
+            let found = group
+                .comparisons
+                .iter()
+                .find(|contrast| contrast.b == *level);
+            ratios.extend(
+                found
+                    .and_then(|contrast| contrast.ratio)
+                    .map(|ratio| GroupRatio {
+                        ratio,
+                        settings: group.settings.clone(),
+                    }),
+            );
         }
         ratios.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
         if let ([smallest, .., largest], Some(metric)) = (&ratios[..], groups.first()) {

@@ -92,7 +92,10 @@ pub fn analyze(table: &Table, options: &Options) -> Result<Analysis, AnalyzeErro
         schema: ANALYSIS_SCHEMA.to_owned(),
         sources: table.sources().to_vec(),
         metrics: names(table, &asked.metrics),
-        factor: asked.split.factor.map(|column| table.name(column).to_owned()),
+        factor: asked
+            .split
+            .factor
+            .map(|column| table.name(column).to_owned()),
         by: names(table, &asked.split.by),
         groups: Vec::new(),
         overall: Vec::new(),
@@ -120,7 +123,9 @@ struct Asked {
 
 impl Asked {
     fn of(table: &Table, columns: &Columns, options: &Options) -> Result<Self, AnalyzeError> {
-        let all = |names: &[String]| names.iter().map(|name| table.column(name)).collect();
+        let all = |names: &[String]| -> Result<Vec<Column>, AnalyzeError> {
+            names.iter().map(|name| table.column(name)).collect()
+        };
         let mut metrics: Vec<Column> = all(&options.metrics)?;
         if metrics.is_empty() && options.claims.is_none() {
             let throughput = columns.measure(Quantity::Throughput);
@@ -240,7 +245,9 @@ fn compare(
             "{left_out} rows have no value in the columns of the factor or the groups and are left out"
         ));
     }
-    let is_paired = [PAIR_COLUMN, SIDE_COLUMN].iter().all(|name| table.find(name).is_some());
+    let is_paired = [PAIR_COLUMN, SIDE_COLUMN]
+        .iter()
+        .all(|name| table.find(name).is_some());
     if is_paired {
         analysis.notes.push(
             "these runs were paired, and the comparison's own document has the verdict that uses it; here they are \
@@ -258,11 +265,13 @@ fn compare(
         }
         if without > 0 {
             let name = table.name(metric);
-            analysis
-                .notes
-                .push(format!("{without} rows have no figure in `{name}` and are left out"));
+            analysis.notes.push(format!(
+                "{without} rows have no figure in `{name}` and are left out"
+            ));
         }
-        analysis.overall.extend(groups::overall(&groups, &grouping.levels));
+        analysis
+            .overall
+            .extend(groups::overall(&groups, &grouping.levels));
         analysis.groups.extend(groups);
     }
     Ok(())
@@ -295,7 +304,9 @@ fn doubt(
     clock: &Clock<'_>,
 ) -> Result<(), AnalyzeError> {
     let settings = settings(table, asked);
-    let elapsed = columns.measure(Quantity::Elapsed).map(|measure| measure.column);
+    let elapsed = columns
+        .measure(Quantity::Elapsed)
+        .map(|measure| measure.column);
     let is_other = |column: &Column| {
         let split = &asked.split;
         let is_named = split.by.contains(column) || split.factor == Some(*column);
@@ -320,13 +331,17 @@ fn settings(table: &Table, asked: &Asked) -> Vec<Column> {
         let mut texts = (0..table.len()).filter_map(|row| table.text(row, *column));
         texts.any(|text| table::number(text).is_none())
     };
-    let is_chosen = |column: &Column| {
-        asked.split.by.contains(column) || asked.split.factor == Some(*column)
-    };
+    let is_chosen =
+        |column: &Column| asked.split.by.contains(column) || asked.split.factor == Some(*column);
     let columns = table.all_columns();
-    columns.filter(|column| is_chosen(column) || has_words(column)).collect()
+    columns
+        .filter(|column| is_chosen(column) || has_words(column))
+        .collect()
 }
 
 fn names(table: &Table, columns: &[Column]) -> Vec<String> {
-    columns.iter().map(|&column| table.name(column).to_owned()).collect()
+    columns
+        .iter()
+        .map(|&column| table.name(column).to_owned())
+        .collect()
 }

@@ -180,7 +180,10 @@ impl Table {
     }
 
     fn cells_of(&self, row: usize) -> &[Cell] {
-        let end = self.rows.get(row + 1).map_or(self.cells.len(), |next| next.first_cell as usize);
+        let end = self
+            .rows
+            .get(row + 1)
+            .map_or(self.cells.len(), |next| next.first_cell as usize);
         &self.cells[self.rows[row].first_cell as usize..end]
     }
 

@@ -1,6 +1,8 @@
 //! What figures that were measured elsewhere can say.
 
-use linerate_core::analyze::{Analysis, ClaimVerdict, Contrast, Format, Group, Overall, Setting, Source};
+use linerate_core::analyze::{
+    Analysis, ClaimVerdict, Contrast, Format, Group, Overall, Setting, Source,
+};
 use linerate_core::ceilings::Cause;
 
 use super::Style;
@@ -55,7 +57,11 @@ fn of_source(source: &Source) -> String {
 }
 
 fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
-    let groups: Vec<&Group> = analysis.groups.iter().filter(|group| group.metric == name).collect();
+    let groups: Vec<&Group> = analysis
+        .groups
+        .iter()
+        .filter(|group| group.metric == name)
+        .collect();
     page.gap();
     page.paragraph(Emphasis::Strong, "", 2, &heading(analysis, name));
     let shown = &groups[..groups.len().min(MOST_GROUPS)];
@@ -64,14 +70,21 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
         Some(_) => {
             page.table(&contrasts(shown));
             says(page, shown);
-            let lone = groups.iter().filter(|group| group.comparisons.is_empty()).count();
+            let lone = groups
+                .iter()
+                .filter(|group| group.comparisons.is_empty())
+                .count();
             if lone > 0 {
                 let words = format!("{lone} groups have no level to compare with the first one");
                 page.paragraph(Emphasis::None, "  -", 4, &words);
             }
         }
     }
-    for overall in analysis.overall.iter().filter(|overall| overall.metric == name) {
+    for overall in analysis
+        .overall
+        .iter()
+        .filter(|overall| overall.metric == name)
+    {
         page.paragraph(Emphasis::None, "  -", 4, &over_groups(overall));
     }
     if groups.len() > shown.len() {
@@ -97,7 +110,9 @@ fn heading(analysis: &Analysis, name: &str) -> String {
         [(a, b)] => format!("a is {a}, b is {b}"),
         _ => "each level (b) against the first (a)".to_owned(),
     };
-    format!("{name} by {factor}{by}: {levels}. Not known to be paired and interleaved: an observation, no verdict")
+    format!(
+        "{name} by {factor}{by}: {levels}. Not known to be paired and interleaved: an observation, no verdict"
+    )
 }
 
 /// Without a factor: the figure of each group.
@@ -149,7 +164,10 @@ fn contrasts(groups: &[&Group]) -> Table {
     for group in groups {
         for contrast in &group.comparisons {
             let medians = [&contrast.a, &contrast.b].map(|name| {
-                let level = group.levels.iter().find(|level| level.level.as_ref() == Some(name));
+                let level = group
+                    .levels
+                    .iter()
+                    .find(|level| level.level.as_ref() == Some(name));
                 level.map(|level| digits(level.median.median))
             });
             table.row(contrast_cells(group, contrast, medians, !is_pair));
@@ -181,7 +199,9 @@ fn contrast_cells(
         contrast.ratio_by_clock.map(|ends| range(ends, digits)),
         contrast.effect_percent.map(signed),
         contrast.interval_percent.map(|ends| range(ends, signed)),
-        contrast.confidence_percent.map(|percent| format!("{percent:.0}")),
+        contrast
+            .confidence_percent
+            .map(|percent| format!("{percent:.0}")),
         contrast.runs_needed.map(|runs| count(runs as u64)),
     ]
 }
@@ -283,7 +303,10 @@ fn claims(page: &mut Page, analysis: &Analysis) {
         return;
     }
     page.gap();
-    let agree = analysis.claims.iter().filter(|claim| claim.verdict == ClaimVerdict::Agrees);
+    let agree = analysis
+        .claims
+        .iter()
+        .filter(|claim| claim.verdict == ClaimVerdict::Agrees);
     let heading = format!(
         "What the report says, against its own rows: {} of {} agree",
         agree.count(),
@@ -309,7 +332,9 @@ fn group_name(settings: &[Setting]) -> Option<String> {
 }
 
 fn words(settings: &[Setting]) -> String {
-    let each = settings.iter().map(|s| format!("{}{NBSP}{}", s.column, s.value));
+    let each = settings
+        .iter()
+        .map(|s| format!("{}{NBSP}{}", s.column, s.value));
     each.collect::<Vec<_>>().join(", ")
 }
 

@@ -45,7 +45,11 @@ fn one_run_each_on_a_clock_of_whole_seconds() {
 
 #[test]
 fn a_summary_against_its_own_rows() {
-    let options = options("service_demand_us_per_kib", "treatment", &["interface", "message_bytes"]);
+    let options = options(
+        "service_demand_us_per_kib",
+        "treatment",
+        &["interface", "message_bytes"],
+    );
     assert_snapshot!(shown("hpux_ipqos.csv", IPQOS, &options));
 }
 

@@ -41,12 +41,22 @@ fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, String> {
     let column = |name: &str| table.column(name).map_err(|error| error.to_string());
     let metric = column(&entry.metric)?;
     let split = Split {
-        by: entry.by.iter().map(|name| column(name)).collect::<Result<_, _>>()?,
+        by: entry
+            .by
+            .iter()
+            .map(|name| column(name))
+            .collect::<Result<_, _>>()?,
         factor: Some(column(&entry.factor)?),
     };
-    let only = entry.only.iter().map(|(name, word)| Ok((column(name)?, word.text())));
+    let only = entry
+        .only
+        .iter()
+        .map(|(name, word)| Ok((column(name)?, word.text())));
     let only: Vec<(Column, String)> = only.collect::<Result<_, String>>()?;
-    let is_meant = |row: &usize| only.iter().all(|(column, text)| table.text(*row, *column) == Some(text.as_str()));
+    let is_meant = |row: &usize| {
+        only.iter()
+            .all(|(column, text)| table.text(*row, *column) == Some(text.as_str()))
+    };
     let rows = (0..table.len()).filter(is_meant);
     let mut grouping = Grouping::of(table, rows, &split).map_err(|error| error.to_string())?;
     if grouping.groups.is_empty() {
@@ -60,7 +70,10 @@ fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, String> {
     grouping.choose(&chosen);
     let mut found = Vec::new();
     for group in &grouping.groups {
-        let sides = [average(claim, table, metric, group, 0)?, average(claim, table, metric, group, 1)?];
+        let sides = [
+            average(claim, table, metric, group, 0)?,
+            average(claim, table, metric, group, 1)?,
+        ];
         if let [Some(a), Some(b)] = sides {
             let figure = figure(entry.unit, a, b);
             found.push(ClaimRow {
@@ -73,7 +86,10 @@ fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, String> {
         }
     }
     match found.is_empty() {
-        true => Err(format!("no group has figures of both sides in `{}`", entry.metric)),
+        true => Err(format!(
+            "no group has figures of both sides in `{}`",
+            entry.metric
+        )),
         false => Ok(found),
     }
 }
@@ -87,7 +103,11 @@ fn average(
 ) -> Result<Option<f64>, String> {
     let mut figures = Vec::new();
     for &row in &group.of_level[side] {
-        figures.extend(table.number(row, metric).map_err(|error| error.to_string())?);
+        figures.extend(
+            table
+                .number(row, metric)
+                .map_err(|error| error.to_string())?,
+        );
     }
     if figures.is_empty() {
         return Ok(None);
@@ -141,14 +161,21 @@ fn judge_one(claim: &Claim, row: &ClaimRow) -> (ClaimVerdict, String) {
     let printed = claim.printed.as_ref().map(|[a, b]| [a.value, b.value]);
     let try_sides = |of: fn(Unit, f64, f64) -> f64| {
         let sides = [Some([a, b]), printed].into_iter().flatten();
-        sides.into_iter().find(|[a, b]| agrees(&claim.stated, of(claim.entry.unit, *a, *b)))
+        sides
+            .into_iter()
+            .find(|[a, b]| agrees(&claim.stated, of(claim.entry.unit, *a, *b)))
     };
     let (verdict, mut why) = if row.agrees {
         (ClaimVerdict::Agrees, format!("{told}{}", over(a)))
     } else if let Some([of_a, of_b]) = try_sides(other_base) {
         let base = match claim.entry.unit {
             Unit::Ratio => "of a over b".to_owned(),
-            _ => format!("over {} ({} of `{}`)", digits(of_b, 5), word(claim), claim.entry.b.text()),
+            _ => format!(
+                "over {} ({} of `{}`)",
+                digits(of_b, 5),
+                word(claim),
+                claim.entry.b.text()
+            ),
         };
         let right = match claim.entry.unit {
             Unit::Percent => format!(" over {} (`{}`)", digits(a, 5), claim.entry.a.text()),
@@ -160,7 +187,10 @@ fn judge_one(claim: &Claim, row: &ClaimRow) -> (ClaimVerdict, String) {
             format!("{} is {base}; it is {told}{right}", claimed(claim)),
         )
     } else if try_sides(other_sign).is_some() {
-        (ClaimVerdict::WrongSign, format!("the sign is wrong: {told}{}", over(a)))
+        (
+            ClaimVerdict::WrongSign,
+            format!("the sign is wrong: {told}{}", over(a)),
+        )
     } else {
         (ClaimVerdict::Disagrees, format!("{told}{}", over(a)))
     };
@@ -200,7 +230,10 @@ fn misprinted(claim: &Claim, row: &ClaimRow) -> String {
     let sides = printed.iter().zip([row.a, row.b]);
     let wrong = sides.filter(|(written, rows)| (written.value - rows).abs() > rounding(written));
     let each = wrong.map(|(written, rows)| {
-        format!("; the report prints {} where its rows give {rows:.*}", written.text, written.decimals)
+        format!(
+            "; the report prints {} where its rows give {rows:.*}",
+            written.text, written.decimals
+        )
     });
     each.collect()
 }
@@ -215,7 +248,11 @@ fn judge_all(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
     };
     let range = match rows.len() {
         1 => told(claim, least.figure),
-        n => format!("{} to {} in {n} groups", told(claim, least.figure), told(claim, most.figure)),
+        n => format!(
+            "{} to {} in {n} groups",
+            told(claim, least.figure),
+            told(claim, most.figure)
+        ),
     };
     let mut outside: Vec<&ClaimRow> = rows.iter().filter(|row| !row.agrees).collect();
     if outside.is_empty() {
@@ -229,7 +266,11 @@ fn judge_all(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
             false => format!("{} at {}", told(claim, row.figure), settings(&row.settings)),
         })
         .collect();
-    let why = format!("{range}; {} outside: {}", outside.len(), listed(&named, MOST_NAMED));
+    let why = format!(
+        "{range}; {} outside: {}",
+        outside.len(),
+        listed(&named, MOST_NAMED)
+    );
     (ClaimVerdict::Disagrees, why)
 }
 

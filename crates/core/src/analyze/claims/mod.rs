@@ -231,7 +231,9 @@ fn stated(figure: &Spanned<f64>, text: &str) -> Result<Written, (usize, ClaimsPr
         return Err((span.start, problem));
     }
     let digits = |after: &str| after.bytes().take_while(u8::is_ascii_digit).count();
-    let decimals = written.split_once('.').map_or(0, |(_, after)| digits(after));
+    let decimals = written
+        .split_once('.')
+        .map_or(0, |(_, after)| digits(after));
     Ok(Written {
         text: written,
         value,

@@ -30,7 +30,11 @@ fn verdict(lines: &str) -> ClaimVerdict {
 #[test]
 fn a_percentage_is_judged_by_its_own_rounding_base_and_sign() {
     // Means 792 and 737.5: −6.88 % over the first, −7.39 % over the second.
-    let at = |value: &str| verdict(&format!("where = {{ path = 917 }}\nunit = \"percent\"\nvalue = {value}"));
+    let at = |value: &str| {
+        verdict(&format!(
+            "where = {{ path = 917 }}\nunit = \"percent\"\nvalue = {value}"
+        ))
+    };
     assert_eq!(at("-6.9"), ClaimVerdict::Agrees);
     assert_eq!(at("-6.88"), ClaimVerdict::Agrees);
     assert_eq!(at("-7"), ClaimVerdict::Agrees);
@@ -87,7 +91,9 @@ fn a_file_that_is_none_is_refused_with_its_place() {
     let refusal = |text: &str| Claims::from_toml("c.toml", text).unwrap_err().to_string();
     let whole = "[[claim]]\nsays = \"x\"\nmetric = \"rate\"\nfactor = \"checksum\"\na = 1\nb = 2\nunit = \"percent\"\n";
     assert!(refusal(whole).contains("c.toml: line 1, column 1: a claim has either"));
-    assert!(refusal(&format!("{whole}valu = 1")).contains("line 8, column 1: unknown field `valu`"));
+    assert!(
+        refusal(&format!("{whole}valu = 1")).contains("line 8, column 1: unknown field `valu`")
+    );
     assert!(refusal(&format!("{whole}value = \"1\"")).contains("line 8, column 9"));
     assert!(refusal(&format!("{whole}value = nan")).contains("`nan` is no finite number"));
     assert!(refusal(&format!("{whole}between = [2, 1]")).contains("from the smaller"));
@@ -103,12 +109,8 @@ fn a_claim_that_does_not_fit_the_table_is_refused() {
         let claims = Claims::from_toml("c.toml", &whole).unwrap();
         claims.check(&table()).unwrap_err().to_string()
     };
-    assert!(
-        refusal("metric = \"rates\"\nfactor = \"checksum\"").contains("did you mean `rate`?")
-    );
-    assert!(
-        refusal("metric = \"rate\"\nfactor = \"path\"").contains("has no level `off`")
-    );
+    assert!(refusal("metric = \"rates\"\nfactor = \"checksum\"").contains("did you mean `rate`?"));
+    assert!(refusal("metric = \"rate\"\nfactor = \"path\"").contains("has no level `off`"));
     let other = "metric = \"rate\"\nfactor = \"checksum\"\ntable = \"u.csv\"";
     assert!(refusal(other).contains("no claim is about t.csv; those of this file are about u.csv"));
     let nowhere = "metric = \"rate\"\nfactor = \"checksum\"\nwhere = { path = 1 }";

@@ -18,7 +18,11 @@ pub(in super::super) fn mixed(
         return Vec::new();
     };
     let is_mixed = |column: &&Column| {
-        let mut values = group.of_level.iter().filter(|rows| !rows.is_empty()).map(|rows| values(table, rows, **column));
+        let mut values = group
+            .of_level
+            .iter()
+            .filter(|rows| !rows.is_empty())
+            .map(|rows| values(table, rows, **column));
         let Some(Some(first)) = values.next() else {
             return false;
         };
@@ -56,9 +60,13 @@ pub(in super::super) fn confounded(
     let changes = |column: &&Column| {
         let mut any = false;
         let agrees = grouping.groups.iter().all(|group| {
-            let levels = group.of_level.iter().filter(|rows| rows.len() >= FEWEST_RUNS);
+            let levels = group
+                .of_level
+                .iter()
+                .filter(|rows| rows.len() >= FEWEST_RUNS);
             let sets: Vec<_> = levels.map(|rows| values(table, rows, **column)).collect();
-            let single = |set: &Option<BTreeSet<&str>>| set.as_ref().is_some_and(|set| set.len() == 1);
+            let single =
+                |set: &Option<BTreeSet<&str>>| set.as_ref().is_some_and(|set| set.len() == 1);
             let distinct: BTreeSet<_> = sets.iter().flatten().collect();
             let constant = sets.iter().all(single);
             any |= sets.len() >= 2;
@@ -84,14 +92,15 @@ pub(in super::super) fn confounded(
 }
 
 /// Groups whose levels stand one after the other.
-pub(in super::super) fn not_interleaved(
-    table: &Table,
-    grouping: &Grouping<'_>,
-) -> Vec<Doubt> {
+pub(in super::super) fn not_interleaved(table: &Table, grouping: &Grouping<'_>) -> Vec<Doubt> {
     let mut apart = 0;
     let mut repeated = 0;
     for group in &grouping.groups {
-        let levels: Vec<&Vec<usize>> = group.of_level.iter().filter(|rows| rows.len() > 1).collect();
+        let levels: Vec<&Vec<usize>> = group
+            .of_level
+            .iter()
+            .filter(|rows| rows.len() > 1)
+            .collect();
         if levels.len() < 2 {
             continue;
         }

@@ -15,11 +15,13 @@ use super::MOST_NAMED;
 pub(in super::super) fn shared_figures(table: &Table, settings: &[Column]) -> Vec<Doubt> {
     let figures = measured(table, settings);
     let pairs_of_rows = (table.len() * table.len().saturating_sub(1) / 2) as f64;
-    let mut shared: Vec<([usize; 2], Vec<(Column, u32)>)> = pairs(table, &figures).into_iter().collect();
+    let mut shared: Vec<([usize; 2], Vec<(Column, u32)>)> =
+        pairs(table, &figures).into_iter().collect();
     shared.sort_by_key(|(rows, _)| *rows);
     let mut found = Vec::new();
     for (rows, columns) in shared {
-        let differs = |column: &Column| table.text(rows[0], *column) != table.text(rows[1], *column);
+        let differs =
+            |column: &Column| table.text(rows[0], *column) != table.text(rows[1], *column);
         let independent = independent(table, &columns);
         let digits: u32 = independent.iter().map(|(_, digits)| digits).sum();
         let by_chance = pairs_of_rows * 10_f64.powi(-(digits as i32));
@@ -62,10 +64,14 @@ fn measured(table: &Table, settings: &[Column]) -> Vec<Column> {
         return Vec::new();
     }
     let is_figures = |column: &Column| {
-        let mut texts = (0..table.len()).filter_map(|row| table.text(row, *column)).peekable();
+        let mut texts = (0..table.len())
+            .filter_map(|row| table.text(row, *column))
+            .peekable();
         texts.peek().is_some() && texts.all(|text| number(text).is_some())
     };
-    let columns = table.all_columns().filter(|column| !settings.contains(column));
+    let columns = table
+        .all_columns()
+        .filter(|column| !settings.contains(column));
     columns.filter(is_figures).take(MOST_COLUMNS).collect()
 }
 
@@ -82,7 +88,10 @@ fn pairs(table: &Table, figures: &[Column]) -> HashMap<[usize; 2], Vec<(Column, 
         for (text, rows) in rows_of {
             if let [one, other] = rows[..] {
                 let digits = significant(text);
-                pairs.entry([one, other]).or_default().push((column, digits));
+                pairs
+                    .entry([one, other])
+                    .or_default()
+                    .push((column, digits));
             }
         }
     }
@@ -93,7 +102,9 @@ fn pairs(table: &Table, figures: &[Column]) -> HashMap<[usize; 2], Vec<(Column, 
 fn independent(table: &Table, columns: &[(Column, u32)]) -> Vec<(Column, u32)> {
     let mut kept: Vec<(Column, u32)> = Vec::new();
     for &(column, digits) in columns {
-        let same = kept.iter_mut().find(|(other, _)| is_multiple(table, *other, column));
+        let same = kept
+            .iter_mut()
+            .find(|(other, _)| is_multiple(table, *other, column));
         match same {
             Some(known) if digits > known.1 => *known = (column, digits),
             Some(_) => {}

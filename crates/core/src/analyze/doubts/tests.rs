@@ -62,27 +62,22 @@ fn percentages_over_their_end_are_told_from_those_over_their_beginning() {
     assert!(other_base(&table(right)).is_empty());
     let found = other_base(&table(wrong));
     assert!(
-        found[0]
-            .message
-            .contains("`change_percent` is the change from `before` to `after`, divided by `after`")
+        found[0].message.contains(
+            "`change_percent` is the change from `before` to `after`, divided by `after`"
+        )
     );
 }
 
 #[test]
 fn sizes_in_each_level_are_mixed_and_a_host_of_each_level_is_confounded() {
-    let table = table(
-        "treatment,size,host,rate\noff,64,pit,1\noff,128,pit,2\non,64,sun,3\non,128,sun,4\n",
-    );
+    let table =
+        table("treatment,size,host,rate\noff,64,pit,1\noff,128,pit,2\non,64,sun,3\non,128,sun,4\n");
     let grouping = by_treatment(&table);
     let others = ["size", "host"].map(|name| table.find(name).unwrap());
     let doubts = mixed(&table, &grouping, &others);
-    assert!(
-        doubts[0].message.contains("`size`") && !doubts[0].message.contains("`host`")
-    );
+    assert!(doubts[0].message.contains("`size`") && !doubts[0].message.contains("`host`"));
     let doubts = confounded(&table, &grouping, &others);
-    assert!(
-        doubts[0].message.contains("`host`") && !doubts[0].message.contains("`size`")
-    );
+    assert!(doubts[0].message.contains("`host`") && !doubts[0].message.contains("`size`"));
 }
 
 #[test]

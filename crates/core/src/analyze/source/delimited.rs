@@ -15,10 +15,12 @@ pub(super) fn read(text: &str, first_line: usize, builder: &mut Builder) -> Resu
     let line_of = |position: Option<&csv::Position>| {
         position.map_or(first_line, |at| at.line() as usize + first_line - 1)
     };
-    let header = reader.headers().map_err(|error| fault(&error, first_line))?;
+    let header = reader
+        .headers()
+        .map_err(|error| fault(&error, first_line))?;
     let header_line = line_of(header.position());
-    let columns = columns(header, builder)
-        .map_err(|problem| Fault::at_line(header_line, problem))?;
+    let columns =
+        columns(header, builder).map_err(|problem| Fault::at_line(header_line, problem))?;
     let mut record = StringRecord::new();
     while reader
         .read_record(&mut record)

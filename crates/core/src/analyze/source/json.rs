@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 use super::super::error::{Place, ReadProblem};
 use super::super::table::{Builder, Format};
@@ -22,8 +24,15 @@ const EXPERIMENT_SCHEMA: &str = "linerate.experiment/1";
 pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Result<(), Fault> {
     let mut lines = Lines::new(text);
     if text.trim_start().starts_with('[') {
-        let rows: Vec<Flat> =
-            serde_json::from_str(text).map_err(|error| fault(&error, Place { line: 1, column: None }))?;
+        let rows: Vec<Flat> = serde_json::from_str(text).map_err(|error| {
+            fault(
+                &error,
+                Place {
+                    line: 1,
+                    column: None,
+                },
+            )
+        })?;
         builder.begin(input.file, input.label, Format::Json);
         return rows.iter().try_for_each(|row| add(row, 1, builder));
     }
@@ -31,7 +40,15 @@ pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Resu
     let mut is_begun = false;
     let mut begin = 0;
     while let Some(head) = heads.next() {
-        let head = head.map_err(|error| fault(&error, Place { line: 1, column: None }))?;
+        let head = head.map_err(|error| {
+            fault(
+                &error,
+                Place {
+                    line: 1,
+                    column: None,
+                },
+            )
+        })?;
         let end = heads.byte_offset();
         let document = &text[begin..end];
         let blanks = document.len() - document.trim_start().len();
@@ -132,10 +149,18 @@ impl Comparison {
     /// Each run of the pairs that count, in the order in which they ran.
     fn rows(self) -> Vec<Flat> {
         let mut rows = Vec::with_capacity(2 * self.runs.len());
-        for pair in self.runs.into_iter().filter(|pair| pair.excluded.is_empty()) {
+        for pair in self
+            .runs
+            .into_iter()
+            .filter(|pair| pair.excluded.is_empty())
+        {
             let number = pair.pair.to_string();
             let row = |mut figures: Flat, side: &str, treatment: &str| {
-                let names = [("pair", number.as_str()), ("side", side), ("treatment", treatment)];
+                let names = [
+                    ("pair", number.as_str()),
+                    ("side", side),
+                    ("treatment", treatment),
+                ];
                 let cells = names.map(|(name, text)| (name.to_owned(), text.to_owned()));
                 figures.0.splice(0..0, cells);
                 figures
@@ -200,10 +225,17 @@ impl Flat {
     /// iperf3's throughput by the name that other tools' figures have, too: what the receiver counted, or (UDP of old
     /// versions) the only sum.
     fn add_throughput(&mut self) {
-        let sums = ["end.sum_received.bits_per_second", "end.sum.bits_per_second"];
+        let sums = [
+            "end.sum_received.bits_per_second",
+            "end.sum.bits_per_second",
+        ];
         let of = |name: &str| self.0.iter().find(|(path, _)| path == name);
-        let rate = sums.iter().find_map(|name| of(name)).map(|(_, text)| text.clone());
-        self.0.extend(rate.map(|text| ("throughput_bps".to_owned(), text)));
+        let rate = sums
+            .iter()
+            .find_map(|name| of(name))
+            .map(|(_, text)| text.clone());
+        self.0
+            .extend(rate.map(|text| ("throughput_bps".to_owned(), text)));
     }
 }
 
@@ -229,7 +261,9 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn leaf<E: serde::de::Error>(self, text: String) -> Result<(), E> {
         if self.leaves.len() >= MOST_LEAVES {
-            return Err(E::custom(format!("more than {MOST_LEAVES} figures in one object")));
+            return Err(E::custom(format!(
+                "more than {MOST_LEAVES} figures in one object"
+            )));
         }
         let path = match self.path.is_empty() {
             true => "value",

@@ -106,7 +106,8 @@ fn a_paired_comparison_is_the_runs_of_the_pairs_that_count() {
         {"pair": 2, "first": "a", "a": {"throughput_bps": 9.0}, "b": {"throughput_bps": 4.0}, "excluded": [{"x": 1}]}]}"#;
     let table = read_text(text).unwrap();
     assert_eq!(table.len(), 2);
-    let row = |row| ["pair", "side", "treatment", "throughput_bps"].map(|name| cell(&table, row, name));
+    let row =
+        |row| ["pair", "side", "treatment", "throughput_bps"].map(|name| cell(&table, row, name));
     assert_eq!(row(0), ["1", "b", "mss=536", "5.0"]);
     assert_eq!(row(1), ["1", "a", "none", "10.0"]);
 }
@@ -121,7 +122,13 @@ fn an_experiment_is_its_runs_that_count_with_their_levels() {
     let table = read_text(text).unwrap();
     assert_eq!(table.columns(), ["window", "treatments", "throughput_bps"]);
     let row = |row| ["window", "throughput_bps"].map(|name| cell(&table, row, name));
-    assert_eq!((row(0), row(1)), (["small".to_owned(), "10.0".to_owned()], ["fixed".to_owned(), "20.0".to_owned()]));
+    assert_eq!(
+        (row(0), row(1)),
+        (
+            ["small".to_owned(), "10.0".to_owned()],
+            ["fixed".to_owned(), "20.0".to_owned()]
+        )
+    );
 }
 
 #[test]
@@ -191,8 +198,26 @@ fn no_text_makes_a_reader_panic() {
     use proptest::prelude::*;
     let pieces = prop::collection::vec(
         prop::sample::select(vec![
-            "{", "}", "[", "]", "\"a\"", ":", ",", "1", "-", "\n", ";", "A=1", "TCP TEST from x",
-            "Recv Send", "10^6bits/s", "\"", "é", "\u{feff}", "null", "Throughput,Throughput Units",
+            "{",
+            "}",
+            "[",
+            "]",
+            "\"a\"",
+            ":",
+            ",",
+            "1",
+            "-",
+            "\n",
+            ";",
+            "A=1",
+            "TCP TEST from x",
+            "Recv Send",
+            "10^6bits/s",
+            "\"",
+            "é",
+            "\u{feff}",
+            "null",
+            "Throughput,Throughput Units",
         ]),
         0..40,
     );
