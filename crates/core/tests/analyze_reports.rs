@@ -184,15 +184,17 @@ fn seven_point_four_percent_is_over_the_wrong_base_and_the_sign_at_967sx_is_wron
 #[test]
 fn swapping_the_two_sides_of_a_claim_changes_its_verdict() {
     let swapped = CLAIMS.replace("a = \"off\"\nb = \"on\"", "a = \"on\"\nb = \"off\"");
-    let file = "mpeix_tcp_checksum.csv";
-    let [right, wrong] = [CLAIMS, &swapped].map(|text| {
-        let agree = |claim: &&ClaimResult| {
-            claim.verdict == ClaimVerdict::Agrees && claim.rows[0].figure != 0.0
-        };
-        claims(file, CHECKSUM, text).iter().filter(agree).count()
-    });
-    assert!(right >= 6, "{right} agree");
-    assert_eq!(wrong, 0);
+    let [right, wrong] =
+        [CLAIMS, &swapped].map(|text| claims("mpeix_tcp_checksum.csv", CHECKSUM, text));
+    let mut agreed = 0;
+    for (right, wrong) in right.iter().zip(&wrong) {
+        // No difference is none, whichever side comes first.
+        if right.verdict == ClaimVerdict::Agrees && right.rows[0].figure != 0.0 {
+            agreed += 1;
+            assert_ne!(wrong.verdict, ClaimVerdict::Agrees, "{}", right.says);
+        }
+    }
+    assert!(agreed >= 6, "{agreed} agree");
 }
 
 #[test]
@@ -350,20 +352,32 @@ fn the_columns_of_aai_explain_the_rows_that_their_ceilings_fit() {
             .find(|row| row.row == name)
             .expect("a row with ceilings")
     };
-    // 51,200 bytes over 29 ms are 14.1 Mbit/s, as the report says; 12 are not within 10 % of it.
-    let unpaced = &row(4).ceilings[0];
-    assert_eq!(unpaced.cause, Cause::ReceiveWindow);
-    assert!((unpaced.limit_bps / 1e6 - 14.12).abs() < 0.01);
-    // 2.2 of the 2.05 Mbit/s that 0.76 % of loss leaves segments of 512 bytes.
-    assert_eq!(row(21).explained_by, Cause::Congestion);
-    assert_eq!(row(13).explained_by, Cause::Unexplained);
-    let paced = row(12)
+    // 51,200 bytes over 29 ms are 14.1 Mbit/s, as the report says; the pacing lets 10 through.
+    let window = row(2)
         .ceilings
         .iter()
-        .any(|ceiling| ceiling.cause == Cause::Pacing);
-    assert!(!paced, "the row has no pacing rate");
-    // Small segments after the patch: in 2 × 8 + … cells a pacing of 25 Mbit/s carries less than was measured.
-    assert!(!doubts(&analysis, DoubtKind::AboveCeiling).is_empty());
+        .find(|ceiling| ceiling.cause == Cause::ReceiveWindow);
+    assert!((window.expect("a window").limit_bps / 1e6 - 14.12).abs() < 0.01);
+    assert_eq!(
+        row(2).explained_by,
+        Cause::Unexplained,
+        "1.5 is far from both"
+    );
+    // 2.2 of the 2.05 Mbit/s that 0.76 % of loss leaves segments of 512 bytes.
+    let lossy = analysis
+        .ceilings
+        .iter()
+        .find(|row| row.explained_by == Cause::Congestion);
+    assert!((lossy.expect("a row with loss").ceilings[0].limit_bps / 1e6 - 2.05).abs() < 0.01);
+    // With small segments the pacing of 25 Mbit/s of cells carries less than was measured.
+    let above = doubts(&analysis, DoubtKind::AboveCeiling);
+    assert!(above[0].contains("by pacing"), "{above:?}");
+    assert!(
+        !above[0].contains("by congestion"),
+        "a model is no bound: {above:?}"
+    );
+    // Two sites with the same window and round-trip time were not copied.
+    assert!(doubts(&analysis, DoubtKind::SharedFigures).is_empty());
 }
 
 #[test]

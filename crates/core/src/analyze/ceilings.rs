@@ -72,8 +72,10 @@ pub(super) fn doubts(rows: &[RowCeilings]) -> Vec<Doubt> {
     const MOST_NAMED: usize = 5;
     let mut above = Vec::new();
     for row in rows {
+        // The model of losses may be wrong; the others cannot.
         let exceeds = |ceiling: &&Ceiling| {
-            row.throughput_bps > ceiling.limit_bps * (1.0 + tolerance(ceiling.cause))
+            let limit = ceiling.limit_bps * (1.0 + EXACT_TOLERANCE);
+            ceiling.cause != Cause::Congestion && row.throughput_bps > limit
         };
         if let Some(ceiling) = row.ceilings.iter().find(exceeds) {
             above.push(format!(

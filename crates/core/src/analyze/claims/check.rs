@@ -153,55 +153,52 @@ fn judge(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
 /// A figure of one group: if it is not what the rows give, then perhaps over the other base, or with the other sign.
 fn judge_one(claim: &Claim, row: &ClaimRow) -> (ClaimVerdict, String) {
     let (a, b) = (row.a, row.b);
+    let unit = claim.entry.unit;
     let told = told(claim, row.figure);
-    let over = |base: f64| match claim.entry.unit {
-        Unit::Percent => format!(" over {}", digits(base, 5)),
-        Unit::Difference | Unit::Ratio => format!(" ({} against {})", digits(b, 5), digits(a, 5)),
+    let over = match unit {
+        Unit::Percent => format!("over {} (`{}`)", digits(a, 5), claim.entry.a.text()),
+        Unit::Difference | Unit::Ratio => {
+            format!("({} against {})", digits(b, 5), digits(a, 5))
+        }
     };
     let printed = claim.printed.as_ref().map(|[a, b]| [a.value, b.value]);
-    let try_sides = |of: fn(Unit, f64, f64) -> f64| {
-        let sides = [Some([a, b]), printed].into_iter().flatten();
-        sides
-            .into_iter()
-            .find(|[a, b]| agrees(&claim.stated, of(claim.entry.unit, *a, *b)))
+    let sides = [
+        Some(([a, b], average_of(claim))),
+        printed.map(|sides| (sides, "as printed")),
+    ];
+    let fits = |of: fn(Unit, f64, f64) -> f64| {
+        let mut sides = sides.into_iter().flatten();
+        sides.find(|([a, b], _)| agrees(&claim.stated, of(unit, *a, *b)))
     };
     let (verdict, mut why) = if row.agrees {
-        (ClaimVerdict::Agrees, format!("{told}{}", over(a)))
-    } else if let Some([of_a, of_b]) = try_sides(other_base) {
-        let base = match claim.entry.unit {
-            Unit::Ratio => "of a over b".to_owned(),
+        (ClaimVerdict::Agrees, format!("{told} {over}"))
+    } else if let Some(([_, base], whose)) = fits(other_base) {
+        let wrong = match unit {
+            Unit::Ratio => "a over b".to_owned(),
             _ => format!(
-                "over {} ({} of `{}`)",
-                digits(of_b, 5),
-                word(claim),
+                "over {} (`{}`, {whose})",
+                digits(base, 5),
                 claim.entry.b.text()
             ),
         };
-        let right = match claim.entry.unit {
-            Unit::Percent => format!(" over {} (`{}`)", digits(a, 5), claim.entry.a.text()),
-            _ => String::new(),
-        };
-        let _ = of_a;
-        (
-            ClaimVerdict::OtherBase,
-            format!("{} is {base}; it is {told}{right}", claimed(claim)),
-        )
-    } else if try_sides(other_sign).is_some() {
+        let why = format!("{} is {wrong}; it is {told} {over}", claimed(claim));
+        (ClaimVerdict::OtherBase, why)
+    } else if fits(other_sign).is_some() {
         (
             ClaimVerdict::WrongSign,
-            format!("the sign is wrong: {told}{}", over(a)),
+            format!("the sign is wrong: {told} {over}"),
         )
     } else {
-        (ClaimVerdict::Disagrees, format!("{told}{}", over(a)))
+        (ClaimVerdict::Disagrees, format!("{told} {over}"))
     };
     why.push_str(&misprinted(claim, row));
     (verdict, why)
 }
 
-fn word(claim: &Claim) -> &'static str {
+fn average_of(claim: &Claim) -> &'static str {
     match claim.entry.of {
-        Average::Mean => "the mean",
-        Average::Median => "the median",
+        Average::Mean => "the mean of its rows",
+        Average::Median => "the median of its rows",
     }
 }
 

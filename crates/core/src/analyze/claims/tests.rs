@@ -51,7 +51,7 @@ fn the_words_name_both_bases_and_what_was_misprinted() {
     );
     assert_eq!(
         result.explanation,
-        "−7.4 % is over 737.50 (the mean of `on`); it is −6.9 % over 792.00 (`off`); the report prints 737.4 where its \
+        "−7.4 % is over 737.50 (`on`, the mean of its rows); it is −6.9 % over 792.00 (`off`); the report prints 737.4 where its \
          rows give 737.5"
     );
 }

@@ -86,7 +86,9 @@ fn pairs(table: &Table, figures: &[Column]) -> HashMap<[usize; 2], Vec<(Column, 
             }
         }
         for (text, rows) in rows_of {
-            if let [one, other] = rows[..] {
+            // Without a point it may be a setting, such as a window.
+            if let ([one, other], true) = (&rows[..], text.contains('.')) {
+                let (one, other) = (*one, *other);
                 let digits = significant(text);
                 pairs
                     .entry([one, other])

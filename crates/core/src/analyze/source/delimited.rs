@@ -4,35 +4,44 @@ use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 
 use super::super::error::ReadProblem;
 use super::super::table::{Builder, number};
-use super::{Fault, shortened};
+use super::{Fault, Lines, shortened};
 
-/// Reads a table that begins at `first_line` of its file.
-pub(super) fn read(text: &str, first_line: usize, builder: &mut Builder) -> Result<(), Fault> {
+/// Reads a table.
+pub(super) fn read(text: &str, builder: &mut Builder) -> Result<(), Fault> {
     let mut reader = ReaderBuilder::new()
         .delimiter(delimiter(text))
         .trim(Trim::All)
         .from_reader(text.as_bytes());
-    let line_of = |position: Option<&csv::Position>| {
-        position.map_or(first_line, |at| at.line() as usize + first_line - 1)
+    let mut lines = Lines::new(text);
+    let header = match reader.headers() {
+        Ok(header) => header,
+        Err(error) => return Err(fault(&error, &mut lines)),
     };
-    let header = reader
-        .headers()
-        .map_err(|error| fault(&error, first_line))?;
-    let header_line = line_of(header.position());
+    let header_line = line_of(header.position(), &mut lines);
     let columns =
         columns(header, builder).map_err(|problem| Fault::at_line(header_line, problem))?;
     let mut record = StringRecord::new();
-    while reader
-        .read_record(&mut record)
-        .map_err(|error| fault(&error, first_line))?
-    {
-        let line = line_of(record.position());
+    loop {
+        match reader.read_record(&mut record) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) => return Err(fault(&error, &mut lines)),
+        }
+        let line = line_of(record.position(), &mut lines);
         let mut cells: Vec<(u32, &str)> = columns.iter().copied().zip(record.iter()).collect();
         builder
             .row(line, &mut cells)
             .map_err(|problem| Fault::at_line(line, problem))?;
     }
-    Ok(())
+}
+
+/// The line in which a record begins. The parser's own count is that of the line end before it, which with CR LF is the
+/// line before, and with empty lines one before those.
+fn line_of(position: Option<&csv::Position>, lines: &mut Lines<'_>) -> usize {
+    let offset = position.map_or(0, |at| at.byte() as usize);
+    let rest = lines.text.as_bytes().get(offset..).unwrap_or_default();
+    let ends = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
+    lines.of((offset + ends.count()).min(lines.text.len()))
 }
 
 fn columns(header: &StringRecord, builder: &mut Builder) -> Result<Vec<u32>, ReadProblem> {
@@ -72,10 +81,8 @@ fn delimiter(text: &str) -> u8 {
     most.map_or(b',', |(separator, _)| *separator)
 }
 
-fn fault(error: &csv::Error, first_line: usize) -> Fault {
-    let line = error
-        .position()
-        .map_or(first_line, |at| at.line() as usize + first_line - 1);
+fn fault(error: &csv::Error, lines: &mut Lines<'_>) -> Fault {
+    let line = line_of(error.position(), lines);
     let problem = match error.kind() {
         ErrorKind::UnequalLengths {
             expected_len, len, ..

@@ -13,7 +13,7 @@ use serde::de::{
 
 use super::super::error::{Place, ReadProblem};
 use super::super::table::{Builder, Format};
-use super::{Fault, Input, shortened};
+use super::{Fault, Input, Lines, shortened};
 use crate::record::{CHECK_SCHEMA, RECORD_SCHEMA, SWEEP_SCHEMA};
 
 /// Schema of a paired comparison.
@@ -372,36 +372,6 @@ const SKIPPED: [&str; 9] = [
 const MOST_ELEMENTS: usize = 16;
 const MOST_LEAVES: usize = 10_000;
 const MOST_NAME: usize = 256;
-
-/// Where the text at an offset is, for offsets that grow.
-struct Lines<'a> {
-    text: &'a str,
-    offset: usize,
-    line: usize,
-}
-
-impl<'a> Lines<'a> {
-    fn new(text: &'a str) -> Self {
-        Self {
-            text,
-            offset: 0,
-            line: 1,
-        }
-    }
-
-    fn of(&mut self, offset: usize) -> usize {
-        let passed = &self.text.as_bytes()[self.offset..offset];
-        self.line += passed.iter().filter(|byte| **byte == b'\n').count();
-        self.offset = offset;
-        self.line
-    }
-
-    fn column_of(&self, offset: usize) -> usize {
-        let before = &self.text[..offset];
-        let begin = before.rfind('\n').map_or(0, |newline| newline + 1);
-        before[begin..].chars().count() + 1
-    }
-}
 
 /// An error of a document that begins at `begin`, at its place in the file.
 fn fault(error: &serde_json::Error, begin: Place) -> Fault {

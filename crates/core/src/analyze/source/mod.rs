@@ -51,7 +51,7 @@ fn read_one(input: &Input<'_>, builder: &mut Builder) -> Result<(), Fault> {
         netperf::read(input, text, builder)?;
     } else {
         builder.begin(input.file, input.label, super::Format::Csv);
-        delimited::read(text, 1, builder)?;
+        delimited::read(text, builder)?;
     }
     match builder.rows_of_file() {
         0 => Err(ReadProblem::Empty.into()),
@@ -93,6 +93,36 @@ impl From<ReadProblem> for Fault {
             place: None,
             problem,
         }
+    }
+}
+
+/// Where the text at an offset is, for offsets that grow.
+struct Lines<'a> {
+    text: &'a str,
+    offset: usize,
+    line: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            offset: 0,
+            line: 1,
+        }
+    }
+
+    fn of(&mut self, offset: usize) -> usize {
+        let passed = &self.text.as_bytes()[self.offset..offset];
+        self.line += passed.iter().filter(|byte| **byte == b'\n').count();
+        self.offset = offset;
+        self.line
+    }
+
+    fn column_of(&self, offset: usize) -> usize {
+        let before = &self.text[..offset];
+        let begin = before.rfind('\n').map_or(0, |newline| newline + 1);
+        before[begin..].chars().count() + 1
     }
 }
 

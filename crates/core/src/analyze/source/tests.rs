@@ -59,6 +59,20 @@ fn a_broken_table_is_refused_with_its_line() {
 }
 
 #[test]
+fn lines_are_counted_whatever_ends_them() {
+    for (text, lines) in [
+        ("a,b\n1,2\n3,4\n", [2, 3]),
+        ("a,b\r\n1,2\r\n3,4\r\n", [2, 3]),
+        ("\n\na,b\n1,2\n\n3,4", [4, 6]),
+        ("a,b\r\n\"x\r\ny\",2\r\n3,4\r\n", [2, 4]),
+    ] {
+        let table = read_text(text).unwrap();
+        assert_eq!([table.line(0), table.line(1)], lines, "{text:?}");
+    }
+    assert!(refusal("a,b\r\n1,2\r\n3,4,5\r\n").contains("line 3: 3 cells"));
+}
+
+#[test]
 fn files_of_different_kinds_make_one_table() {
     let csv = b"rate,size\n1,64\n";
     let json = br#"{"rate": 2.0, "host": {"cpus": 4}}"#;
