@@ -52,6 +52,7 @@ fn stream(protocol: Protocol) -> Test {
         read_rate_bps: None,
         rate_bps: None,
         offload: false,
+        train: false,
     });
     test_of(traffic, protocol)
 }
