@@ -56,7 +56,7 @@ pub use lab::{
     LinkStatus, hold_lab, start_holder,
 };
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
-pub use lab::{TruthError, run_scenario, try_scenario};
+pub use lab::{CpuError, TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use signal::stop_on_signal;
 pub use stop::Stop;

@@ -9,6 +9,7 @@
 //! | `build` | namespaces, links, addresses, routes, settings |
 //! | `pump` | carries packets over the emulated links |
 //! | `calibrate` | what a round trip through the pump takes by itself |
+//! | `cpu` | what a host's threads get of a CPU |
 //! | `daemon` | labs in the background |
 //! | `demo` | the demonstration path and its hidden fault |
 //! | `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
@@ -16,6 +17,7 @@
 
 mod build;
 mod calibrate;
+pub(crate) mod cpu;
 mod daemon;
 mod demo;
 mod error;
@@ -35,6 +37,7 @@ use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allow
 use linerate_sys::proc::Probe;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 
+pub use cpu::CpuError;
 pub use daemon::{
     DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LabDirectory, LabState, LabStatus,
     LinkStatus, hold_lab, start_holder,

@@ -1,10 +1,5 @@
 //! Runs a scenario of the truth test in a lab of its own.
 
-mod cpu;
-
-use std::io;
-use std::thread;
-
 use linerate_core::link::PathSpec;
 use linerate_core::record::{Caveat, Record};
 use linerate_core::truth::{Answer, HostSetup, Scenario, Trial};
@@ -12,12 +7,12 @@ use linerate_sys::ethtool::{Ethtool, EthtoolError, Offload};
 use linerate_sys::netns::NamespaceError;
 use thiserror::Error;
 
+use super::cpu::{Allotment, CpuError};
 use super::path::LabPath;
 use super::{LabError, LabOptions};
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::stop::Stop;
-use cpu::Allotment;
 
 /// The hosts, as [`Scenario::topology`] names them.
 const CLIENT: &str = "client";
@@ -37,13 +32,8 @@ pub enum TruthError {
     #[error("cannot enter a host of the lab")]
     Namespace(#[from] NamespaceError),
     /// A CPU could not be shared out.
-    #[error("cannot {what}")]
-    Cpu {
-        /// What was tried.
-        what: &'static str,
-        /// From the kernel.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
     /// The run failed.
     #[error("the run failed")]
     Measure(#[from] MeasureError),
@@ -145,9 +135,4 @@ fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let causes: Vec<String> = causes.map(ToString::to_string).collect();
     causes.join(": ")
-}
-
-/// A thread's result; its panic goes on here.
-fn joined<T>(result: thread::Result<T>) -> T {
-    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
