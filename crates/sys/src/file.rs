@@ -1,0 +1,60 @@
+//! Files of the file system: what of them is in memory, and what came from storage.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+
+/// Asks the kernel to forget what it holds of the file in memory (POSIX_FADV_DONTNEED), so that the next reader gets it
+/// from storage. What was not written back yet stays: [`File::sync_all`] first. A file system in memory keeps it all.
+///
+/// # Errors
+/// The descriptor is none of a file with pages (a pipe).
+pub fn drop_from_memory(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open as long as `file`; the call touches no memory of this process.
+    let error = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    match error {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Bytes that storage gave the calling thread since it began, in units of 512; what came from memory does not count,
+/// and what the kernel read ahead does. 0 where the kernel keeps no such account (CONFIG_TASK_IO_ACCOUNTING).
+pub fn bytes_from_storage() -> u64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes one `rusage` there, which is as large as libc says; all zeros are a valid one.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    u64::try_from(usage.ru_inblock).unwrap_or(0) * 512
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_the_same_after_memory_has_forgotten_it() {
+        let path = std::env::temp_dir().join(format!("linerate-forgotten-{}", std::process::id()));
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&[7; 10_000]).unwrap();
+        file.sync_all().unwrap();
+        drop_from_memory(&file).unwrap();
+        let before = bytes_from_storage();
+        assert_eq!(std::fs::read(&path).unwrap(), [7; 10_000]);
+        assert!(bytes_from_storage() >= before);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_has_nothing_to_forget() {
+        let (reader, _writer) = io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(reader));
+        let error = drop_from_memory(&file).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ESPIPE));
+    }
+}
