@@ -22,6 +22,7 @@
 
 pub mod ceilings;
 pub mod cost;
+pub mod experiment;
 pub mod lab;
 pub mod link;
 pub mod open_loop;

@@ -36,6 +36,7 @@ mod clock;
 mod control;
 mod endpoint;
 mod error;
+mod experiment;
 mod host;
 mod lab;
 mod measure;

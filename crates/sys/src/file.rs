@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
 /// Asks the kernel to forget what it holds of the file in memory (POSIX_FADV_DONTNEED), so that the next reader gets it
@@ -22,12 +21,10 @@ pub fn drop_from_memory(file: &File) -> io::Result<()> {
 /// Bytes that storage gave the calling thread since it began, in units of 512; what came from memory does not count,
 /// and what the kernel read ahead does. 0 where the kernel keeps no such account (CONFIG_TASK_IO_ACCOUNTING).
 pub fn bytes_from_storage() -> u64 {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes one `rusage` there, which is as large as libc says; all zeros are a valid one.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init()
-    };
+    // SAFETY: rusage is plain integers, for which zero is a value.
+    let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
+    // SAFETY: the pointer is to a live rusage that the call fills; where it fails, the zeros stay.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
     u64::try_from(usage.ru_inblock).unwrap_or(0) * 512
 }
 

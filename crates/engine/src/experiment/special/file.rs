@@ -33,28 +33,25 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// From making the file to closing it.
+    /// From making the file to closing it, when all of it is in storage.
     pub(super) fn write(&self) -> Result<BTreeMap<String, f64>, SpecialError> {
         let started = Reading::now();
         let mut file = self.create()?;
         self.fill(&mut file)?;
-        if self.transfer.sync {
-            file.sync_all()
-                .map_err(self.cannot("put a file into storage"))?;
-        }
+        file.sync_all()
+            .map_err(self.cannot("put a file into storage"))?;
         drop(file);
         Ok(started.figures(self.transfer))
     }
 
-    /// From opening the file to closing it.
+    /// From opening the file to closing it, nothing of it being in memory. (A file system in memory has no other
+    /// place; `storage_bytes` is then 0.)
     pub(super) fn read(&self) -> Result<BTreeMap<String, f64>, SpecialError> {
         let mut made = self.create()?;
         self.fill(&mut made)?;
-        if self.transfer.sync {
-            made.sync_all()
-                .and_then(|()| drop_from_memory(&made))
-                .map_err(self.cannot("move a file from memory to storage"))?;
-        }
+        made.sync_all()
+            .and_then(|()| drop_from_memory(&made))
+            .map_err(self.cannot("move a file from memory to storage"))?;
         let started = Reading::now();
         // It has no name any more.
         let opened = File::open(format!("/proc/self/fd/{}", made.as_raw_fd()));
@@ -79,7 +76,7 @@ impl<'a> Work<'a> {
 
     fn fill(&self, file: &mut File) -> Result<(), SpecialError> {
         let record = self.record();
-        let mut left = self.transfer.bytes.0;
+        let mut left = self.transfer.bytes;
         while left > 0 {
             self.go_on()?;
             let length = left.min(record.len() as u64) as usize;
@@ -92,7 +89,7 @@ impl<'a> Work<'a> {
 
     fn take(&self, file: &mut File) -> Result<(), SpecialError> {
         let mut record = self.record();
-        let mut left = self.transfer.bytes.0;
+        let mut left = self.transfer.bytes;
         while left > 0 {
             self.go_on()?;
             let length = left.min(record.len() as u64) as usize;
@@ -105,7 +102,7 @@ impl<'a> Work<'a> {
 
     fn record(&self) -> Vec<u8> {
         // Not all the same, so that no file system stores a hole in its place.
-        let length = self.transfer.record_bytes.0.min(self.transfer.bytes.0);
+        let length = self.transfer.record_bytes.min(self.transfer.bytes);
         (0..length).map(|at| (at % 251) as u8).collect()
     }
 
@@ -147,7 +144,7 @@ impl Reading {
         let over = Self::now();
         let seconds = (over.at_ns - self.at_ns).max(1) as f64 / 1e9;
         let cpu = over.cpu.since(&self.cpu);
-        let bytes = transfer.bytes.0 as f64;
+        let bytes = transfer.bytes as f64;
         let figures = [
             ("throughput_bps", bytes * 8.0 / seconds),
             ("seconds", seconds),
@@ -164,37 +161,42 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
-    use linerate_core::experiment::Special;
+    use linerate_core::experiment::{SPECIAL_FIGURES, Special};
 
     use super::super::run;
     use super::*;
 
-    fn special(command: &str, settings: &[(&str, &str)]) -> Special {
-        let mut special = Special::named(command).unwrap();
-        for (key, value) in settings {
-            special.set(key, value).unwrap();
+    fn transfer(bytes: u64, record_bytes: u64) -> FileTransfer {
+        FileTransfer {
+            bytes,
+            record_bytes,
+            directory: None,
         }
-        special
     }
 
     #[test]
     fn a_transfer_leaves_its_figures_and_no_file() {
         let directory = tempfile::tempdir().unwrap();
-        for command in Special::COMMANDS {
+        for kind in [Special::FileWrite, Special::FileRead] {
             // A record that does not divide the whole.
-            let special = special(command, &[("bytes", "100000"), ("size", "999")]);
+            let special = kind(transfer(100_000, 999));
             let figures = run(&special, directory.path(), &Stop::new()).unwrap();
-            assert!(figures.keys().all(|name| Special::FIGURES.contains(&name.as_str())));
+            let names: Vec<&str> = figures.keys().map(String::as_str).collect();
+            assert_eq!(names.len(), SPECIAL_FIGURES.len());
+            assert!(names.iter().all(|name| SPECIAL_FIGURES.contains(name)));
             assert_eq!(figures["bytes"], 100_000.0);
-            let product = figures["throughput_bps"] * figures["seconds"];
-            assert!((product - 800_000.0).abs() < 1.0, "{figures:?}");
+            let bits = figures["throughput_bps"] * figures["seconds"];
+            assert!((bits - 800_000.0).abs() < 1.0, "{figures:?}");
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         }
     }
 
     #[test]
     fn what_goes_wrong_is_said_with_its_directory() {
-        let special = special("file_write", &[("directory", "nowhere")]);
+        let special = Special::FileWrite(FileTransfer {
+            directory: Some("nowhere".to_owned()),
+            ..transfer(1, 1)
+        });
         let error = run(&special, Path::new("/"), &Stop::new()).unwrap_err();
         assert_eq!(error.to_string(), "cannot make a file in /nowhere");
     }
@@ -203,8 +205,8 @@ mod tests {
     fn a_stop_is_seen_between_two_records() {
         let stop = Stop::new();
         stop.request();
-        let special = special("file_write", &[("size", "1"), ("bytes", "1GiB")]);
         let directory = tempfile::tempdir().unwrap();
+        let special = Special::FileWrite(transfer(1 << 30, 1));
         let error = run(&special, directory.path(), &stop).unwrap_err();
         assert!(matches!(error, SpecialError::Interrupted));
     }

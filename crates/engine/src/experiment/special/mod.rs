@@ -34,8 +34,8 @@ pub enum SpecialError {
     Interrupted,
 }
 
-/// Runs `special`; its directory is taken from `beside`, where the experiment's file is. The figures are those of
-/// [`Special::FIGURES`].
+/// Runs `special`; its directory is taken from `beside`, where the experiment's file is. The figures are
+/// [`SPECIAL_FIGURES`](linerate_core::experiment::SPECIAL_FIGURES).
 ///
 /// # Errors
 /// [`SpecialError`]; nothing is left behind then.

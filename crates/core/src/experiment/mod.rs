@@ -1,0 +1,5 @@
+//! Stub.
+
+mod special;
+
+pub use special::{FileTransfer, SPECIAL_FIGURES, Special};

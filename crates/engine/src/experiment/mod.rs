@@ -1,0 +1,3 @@
+//! Stub.
+
+pub(crate) mod special;
