@@ -30,10 +30,10 @@ pub fn mark_ce(frame: &mut [u8]) -> bool {
 /// Flips one bit.
 ///
 /// On the wire any bit from the IP header on may flip, after the checksums were completed, and they can tell. In
-/// the payload one of TCP's or UDP's flips, and their checksum alone can tell. In the host one of the payload flips,
-/// and the checksums are made right again, so that nothing can tell. A bit of the headers stands for one of the payload there, modulo its length: a wrong address or port would
-/// be noticed without a checksum. A packet without such a payload, or a fragment, stays as it is. A bit past the
-/// packet's end counts modulo its length.
+/// the payload a bit of TCP's or UDP's flips, and their checksum alone can tell. In the host such a bit flips, too,
+/// and the checksums are made right again, so that nothing can tell. A bit of the headers stands for one of the
+/// payload in these two, modulo its length: a wrong address or port would be noticed without a checksum. A packet
+/// without such a payload, or a fragment, stays as it is. A bit past the packet's end counts modulo its length.
 pub fn corrupt(frame: &mut [u8], offload: &mut Offload, corruption: Corruption) {
     checksum::complete_checksum(frame, offload);
     let Some(layout) = layout(frame) else { return };
