@@ -180,7 +180,10 @@ fn damage_to_the_payload_reaches_the_application_only_where_nobody_verifies() {
     // One bit of each is flipped; the record leaves the warm-up out, the link's own figure does not.
     let damaged = link(&record, "up", "corrupted");
     let arrived = record["corrupted_bytes"].as_u64().unwrap();
-    assert!((damaged / 2..=damaged).contains(&arrived), "{arrived} of {damaged}");
+    assert!(
+        (damaged / 2..=damaged).contains(&arrived),
+        "{arrived} of {damaged}"
+    );
     assert_eq!(seen(&record), 0);
 }
 

@@ -451,7 +451,10 @@ fn arrivals_are_counted_by_their_length() {
         counted.from_1536,
     ];
     assert_eq!(counted, [2, 2, 2, 3]);
-    assert_eq!(delivered_bytes, sizes.iter().map(|bytes| u64::from(*bytes)).sum::<u64>());
+    assert_eq!(
+        delivered_bytes,
+        sizes.iter().map(|bytes| u64::from(*bytes)).sum::<u64>()
+    );
 }
 
 #[test]

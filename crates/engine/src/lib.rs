@@ -52,12 +52,12 @@ pub use check::{CheckOptions, check};
 pub use client::{Client, Live, Outcome, Target};
 pub use endpoint::{Endpoint, ServeEvent, ServeOptions};
 pub use error::{Category, MeasureError};
+pub use lab::{CpuError, TruthError, run_scenario, try_scenario};
 pub use lab::{
     DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LabDirectory, LabState, LabStatus,
     LinkStatus, hold_lab, start_holder,
 };
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
-pub use lab::{CpuError, TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use signal::stop_on_signal;
 pub use stop::Stop;

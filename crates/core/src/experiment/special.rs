@@ -26,7 +26,13 @@ pub struct FileTransfer {
 }
 
 /// What a special workload measures, each in the unit that its name says.
-pub const SPECIAL_FIGURES: &[&str] = &["throughput_bps", "seconds", "bytes", "cpu_seconds", "storage_bytes"];
+pub const SPECIAL_FIGURES: &[&str] = &[
+    "throughput_bps",
+    "seconds",
+    "bytes",
+    "cpu_seconds",
+    "storage_bytes",
+];
 
 impl Special {
     /// The file that it transfers.

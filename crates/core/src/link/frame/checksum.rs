@@ -124,7 +124,8 @@ pub fn mark_verified(frame: &mut [u8], offload: &mut Offload) {
     if end > frame.len() || place + 2 > end || has_none(frame, &layout, place) {
         return;
     }
-    let (Ok(start), Ok(offset)) = (u16::try_from(transport), u16::try_from(place - transport)) else {
+    let (Ok(start), Ok(offset)) = (u16::try_from(transport), u16::try_from(place - transport))
+    else {
         return;
     };
     let sum = pseudo_header(frame, &layout, end - transport);
