@@ -111,7 +111,7 @@ pub fn complete_checksum(frame: &mut [u8], offload: &mut Offload) {
 /// again: the field holds the sum of the pseudo header alone. A Linux receiver takes such a frame from its own machine as
 /// good, whatever its bytes are (`skb_csum_unnecessary`, include/linux/skbuff.h), as it takes one that a network card
 /// has verified. (The flag that says so, VIRTIO_NET_HDR_F_DATA_VALID, is heard from virtio's own devices, and not
-/// from packet sockets.) Fragments, other transports and UDP without a checksum stay as they are.
+/// from packet sockets: measured on Linux 6.18.) Fragments, other transports and UDP without a checksum stay as they are.
 pub fn mark_verified(frame: &mut [u8], offload: &mut Offload) {
     if offload.needs_checksum {
         return;
