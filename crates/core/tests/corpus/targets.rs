@@ -297,8 +297,14 @@ fn segments(bytes: &[u8], offload: Offload, bit: u32) {
         total += segment.len();
         assert!(segment.len() <= bytes.len());
         frame::mark_ce(&mut segment);
-        let place = [CorruptionPlace::Host, CorruptionPlace::Wire][count as usize % 2];
+        let places = [
+            CorruptionPlace::Host,
+            CorruptionPlace::Wire,
+            CorruptionPlace::Payload,
+        ];
+        let place = places[count as usize % places.len()];
         frame::corrupt(&mut segment, &mut offload, Corruption { bit, place });
+        frame::mark_verified(&mut segment, &mut offload);
         frame::complete_checksum(&mut segment, &mut offload);
     }
     assert_eq!(count, frame::segment_count(bytes, offload));
