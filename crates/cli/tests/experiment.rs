@@ -1,6 +1,7 @@
 //! `run` as a command, on paths in real namespaces.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -53,7 +54,8 @@ fn text(bytes: &[u8]) -> String {
 fn is_skipped(output: &Output) -> bool {
     let is_missing = output.status.code() == Some(3);
     if is_missing {
-        eprintln!("SKIPPED: no lab here: {}", text(&output.stderr));
+        let line = format!("SKIPPED: no lab here: {}\n", text(&output.stderr));
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
     is_missing
 }
