@@ -90,6 +90,7 @@ const EXAMPLES: &str = "\
 Examples:
   linerate serve                              on the other host, here called pit
   linerate check pit                          what it gives and what limits it
+  linerate stream pit --size 100..9100/500    one row for each message size
 
 Exit status: 0 done; 1 run or gate failed; 2 usage or file wrong; 3 unsupported";
 
