@@ -46,7 +46,7 @@ pub(crate) struct QuestionOptions {
     /// What link and pacing rates count: ip, ethernet or aal5 (default ip)
     #[arg(long, value_name = "FRAMING", hide_possible_values = true)]
     pub(crate) framing: Option<FramingName>,
-    /// Hold what a report says (TOML, see experiments/tables) against the rows
+    /// Hold what a report says, a file of claims in TOML, against the rows
     #[arg(long, value_name = "FILE")]
     pub(crate) claims: Option<PathBuf>,
 }

@@ -49,7 +49,7 @@ impl Columns {
             let known = KNOWN.iter().find(|known| known.name == name);
             let known = known.ok_or_else(|| AnalyzeError::UnknownQuantity {
                 name: name.clone(),
-                hint: hint(name, KNOWN.iter().map(|known| known.name)),
+                hint: quantity_hint(name),
             })?;
             let column = table.column(own)?;
             columns.insert(known, column);
@@ -86,6 +86,21 @@ impl Columns {
         };
         let figure = table.number(row, measure.column)?;
         Ok(figure.map(|value| value * measure.scale))
+    }
+}
+
+/// Any known name that looks like it, or one of each quantity.
+fn quantity_hint(name: &str) -> String {
+    let near = hint(name, KNOWN.iter().map(|known| known.name));
+    let mut firsts: Vec<&Known> = Vec::new();
+    for known in &KNOWN {
+        if firsts.iter().all(|first| first.quantity != known.quantity) {
+            firsts.push(known);
+        }
+    }
+    match near.starts_with("did you mean") {
+        true => near,
+        false => hint(name, firsts.iter().map(|known| known.name)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! One level against another: effect and interval of figures that were not paired.
 
 use super::document::Contrast;
-use super::words::{runs, signed};
+use super::words::{runs, signed_digits};
 use crate::compare::{Observation, observational};
 
 /// The figures of both levels.
@@ -101,7 +101,7 @@ fn interval_says(contrast: &Contrast) -> Option<String> {
     if low == 0.0 && high == 0.0 {
         return Some("all runs of both have the same figure".to_owned());
     }
-    let range = format!("{} to {} %", signed(low, 1), signed(high, 1));
+    let range = format!("{} to {} %", signed_digits(low), signed_digits(high));
     Some(match low <= 0.0 && high >= 0.0 {
         true => {
             format!("no difference is shown: {range} at {confidence:.0} % confidence has 0 in it")

@@ -25,6 +25,16 @@ pub(super) fn signed(value: f64, decimals: usize) -> String {
     }
 }
 
+/// Three significant digits with a sign, also where it is positive.
+pub(super) fn signed_digits(value: f64) -> String {
+    let text = digits(value.abs(), 3);
+    match value {
+        0.0 => text,
+        value if value < 0.0 => format!("−{text}"),
+        _ => format!("+{text}"),
+    }
+}
+
 /// `column value, column value`.
 pub(super) fn settings(settings: &[Setting]) -> String {
     let each = settings.iter().map(|s| format!("{} {}", s.column, s.value));
@@ -61,5 +71,7 @@ mod tests {
         assert_eq!(signed(-6.93, 1), "−6.9");
         assert_eq!(signed(0.12, 1), "+0.1");
         assert_eq!(signed(-0.04, 1), "0.0");
+        assert_eq!(signed_digits(-0.0123), "−0.0123");
+        assert_eq!(signed_digits(0.0), "0");
     }
 }

@@ -7,7 +7,7 @@ use linerate_core::ceilings::Cause;
 
 use super::Style;
 use super::ceilings::cause_name;
-use super::number::{NBSP, count, digits};
+use super::number::{NBSP, count, digits, rate};
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
 
@@ -128,14 +128,15 @@ fn figures(groups: &[&Group]) -> Table {
     for group in groups {
         for level in &group.levels {
             let median = &level.median;
+            let write = writer(&group.metric);
             let has_interval = median.n > 1;
             table.row([
                 group_name(&group.settings),
                 Some(count(median.n as u64)),
-                Some(digits(median.median)),
-                has_interval.then(|| format!("{} to {}", digits(median.low), digits(median.high))),
+                Some(write(median.median)),
+                has_interval.then(|| format!("{} to {}", write(median.low), write(median.high))),
                 has_interval.then(|| format!("{:.0}", 100.0 * median.coverage)),
-                Some(digits(level.mean)),
+                Some(write(level.mean)),
             ]);
         }
     }
@@ -168,7 +169,7 @@ fn contrasts(groups: &[&Group]) -> Table {
                     .levels
                     .iter()
                     .find(|level| level.level.as_ref() == Some(name));
-                level.map(|level| digits(level.median.median))
+                level.map(|level| writer(&group.metric)(level.median.median))
             });
             table.row(contrast_cells(group, contrast, medians, !is_pair));
         }
@@ -194,11 +195,13 @@ fn contrast_cells(
         Some(count(contrast.n_b as u64)),
         median_a,
         median_b,
-        Some(signed(contrast.difference)),
+        Some(signed(contrast.difference, writer(&group.metric))),
         contrast.ratio.map(digits),
         contrast.ratio_by_clock.map(|ends| range(ends, digits)),
-        contrast.effect_percent.map(signed),
-        contrast.interval_percent.map(|ends| range(ends, signed)),
+        contrast.effect_percent.map(signed_percent),
+        contrast
+            .interval_percent
+            .map(|ends| range(ends, signed_percent)),
         contrast
             .confidence_percent
             .map(|percent| format!("{percent:.0}")),
@@ -338,14 +341,26 @@ fn words(settings: &[Setting]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
+/// A figure of a metric: rates with their unit, others as the table has them.
+fn writer(metric: &str) -> fn(f64) -> String {
+    match metric.ends_with("_bps") || metric.ends_with("bits_per_second") {
+        true => rate,
+        false => digits,
+    }
+}
+
 /// With a sign, also where it is positive.
-fn signed(value: f64) -> String {
-    let text = digits(value.abs());
+fn signed(value: f64, write: fn(f64) -> String) -> String {
+    let text = write(value.abs());
     match value {
-        _ if text == "0" => text,
+        0.0 => text,
         value if value < 0.0 => format!("−{text}"),
         _ => format!("+{text}"),
     }
+}
+
+fn signed_percent(percent: f64) -> String {
+    signed(percent, digits)
 }
 
 /// Groups and rows that a terminal shows; the document has all.

@@ -7,6 +7,11 @@ use super::super::table::{Column, Table, number};
 use super::super::words::listed;
 use super::MOST_NAMED;
 
+/// Two rows.
+type Pair = [usize; 2];
+/// A column, and how many digits say something in the figure shared.
+type Digits = (Column, u32);
+
 /// Pairs of rows that differ in a setting and share more digits than chance makes equal anywhere in the table.
 ///
 /// Figures that exactly two rows have are looked at. With so many significant digits two rows agree in 1 of 10^digits
@@ -15,8 +20,7 @@ use super::MOST_NAMED;
 pub(in super::super) fn shared_figures(table: &Table, settings: &[Column]) -> Vec<Doubt> {
     let figures = measured(table, settings);
     let pairs_of_rows = (table.len() * table.len().saturating_sub(1) / 2) as f64;
-    let mut shared: Vec<([usize; 2], Vec<(Column, u32)>)> =
-        pairs(table, &figures).into_iter().collect();
+    let mut shared: Vec<(Pair, Vec<Digits>)> = pairs(table, &figures).into_iter().collect();
     shared.sort_by_key(|(rows, _)| *rows);
     let mut found = Vec::new();
     for (rows, columns) in shared {
@@ -42,7 +46,7 @@ pub(in super::super) fn shared_figures(table: &Table, settings: &[Column]) -> Ve
     }]
 }
 
-fn sentence(table: &Table, rows: [usize; 2], columns: &[(Column, u32)]) -> String {
+fn sentence(table: &Table, rows: Pair, columns: &[Digits]) -> String {
     let shared: Vec<String> = columns
         .iter()
         .map(|&(column, _)| {
@@ -76,8 +80,8 @@ fn measured(table: &Table, settings: &[Column]) -> Vec<Column> {
 }
 
 /// Pairs of rows that alone have a figure, with the columns and its digits.
-fn pairs(table: &Table, figures: &[Column]) -> HashMap<[usize; 2], Vec<(Column, u32)>> {
-    let mut pairs: HashMap<[usize; 2], Vec<(Column, u32)>> = HashMap::new();
+fn pairs(table: &Table, figures: &[Column]) -> HashMap<Pair, Vec<Digits>> {
+    let mut pairs: HashMap<Pair, Vec<Digits>> = HashMap::new();
     for &column in figures {
         let mut rows_of: HashMap<&str, Vec<usize>> = HashMap::new();
         for row in 0..table.len() {
@@ -101,8 +105,8 @@ fn pairs(table: &Table, figures: &[Column]) -> HashMap<[usize; 2], Vec<(Column, 
 }
 
 /// The columns without those that are one of the others in another unit.
-fn independent(table: &Table, columns: &[(Column, u32)]) -> Vec<(Column, u32)> {
-    let mut kept: Vec<(Column, u32)> = Vec::new();
+fn independent(table: &Table, columns: &[Digits]) -> Vec<Digits> {
+    let mut kept: Vec<Digits> = Vec::new();
     for &(column, digits) in columns {
         let same = kept
             .iter_mut()

@@ -382,7 +382,9 @@ fn fault(error: &serde_json::Error, begin: Place) -> Fault {
     let column = match error.line() {
         1 => error.column() + first_column - 1,
         _ => error.column(),
-    };
+    }
+    // At the end of a text the parser counts the line that is not there.
+    .max(1);
     let place = (error.line() > 0).then(|| Place {
         line: error.line() + begin.line - 1,
         column: Some(column),

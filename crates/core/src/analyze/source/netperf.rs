@@ -9,7 +9,7 @@ use super::{Fault, Input, delimited, shortened};
 /// Whether a text is netperf's: it has a banner, or begins with an upper-case KEY=VALUE.
 pub(super) fn is_output(text: &str) -> bool {
     let mut lines = text.lines().filter(|line| !is_noise(line)).take(20);
-    lines.any(|line| is_banner(line)) || first_pair(text).is_some()
+    lines.any(is_banner) || first_pair(text).is_some()
 }
 
 fn first_pair(text: &str) -> Option<(&str, &str)> {
