@@ -17,7 +17,10 @@ fn rate(mut event: impl FnMut() -> bool) -> f64 {
 }
 
 fn named(name: &str) -> &'static Model {
-    MODELS.iter().find(|model| model.name == name).unwrap()
+    MODELS
+        .iter()
+        .find(|model| model.name == name)
+        .expect("a model of that name")
 }
 
 fn covers(conclusion: &Conclusion, percent: f64) -> bool {

@@ -15,9 +15,9 @@ fn design(margin_percent: Option<f64>) -> Design {
 
 /// All pairs until it stops, or what there is after the last.
 fn conclude(design: &Design, log_ratios: &[f64]) -> Conclusion {
-    let mut test = Sequential::new(design).unwrap();
+    let mut test = Sequential::new(design).expect("a valid design");
     for &log_ratio in log_ratios {
-        if let Some(conclusion) = test.push(&[log_ratio]).unwrap() {
+        if let Some(conclusion) = test.push(&[log_ratio]).expect("a finite ratio") {
             return conclusion;
         }
     }
