@@ -40,7 +40,8 @@ fn experiment(name: &str, quick: bool) -> Experiment {
         quick,
         ..Choice::default()
     };
-    Experiment::from_toml(&written, &choice, &text).unwrap_or_else(|error| panic!("{file}: {error}"))
+    Experiment::from_toml(&written, &choice, &text)
+        .unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
 #[test]
@@ -48,8 +49,15 @@ fn each_file_is_read_and_has_the_figures_of_its_report() {
     for (name, with_figures) in REPORTS {
         let experiment = experiment(name, false);
         let figures = experiment.figures.iter();
-        assert_eq!(figures.filter(|cell| !cell.is_empty()).count(), with_figures, "{name}");
-        assert!(experiment.report.is_some() && experiment.about.is_some(), "{name}");
+        assert_eq!(
+            figures.filter(|cell| !cell.is_empty()).count(),
+            with_figures,
+            "{name}"
+        );
+        assert!(
+            experiment.report.is_some() && experiment.about.is_some(),
+            "{name}"
+        );
         assert!(!experiment.findings.is_empty(), "{name}");
     }
 }
