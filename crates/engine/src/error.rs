@@ -79,14 +79,6 @@ pub enum MeasureError {
     /// This host could not be treated, or not put back.
     #[error(transparent)]
     Treat(#[from] TreatError),
-    /// A treatment was applied and the run shows that it did not hold.
-    #[error("{treatments} did not take: {why}")]
-    NotTaken {
-        /// As the user wrote them.
-        treatments: String,
-        /// What was seen instead.
-        why: String,
-    },
     /// A figure to compare that this test does not have.
     #[error("--metric {metric}: this test has no such figure; it has {has}")]
     NoFigure {
@@ -126,7 +118,7 @@ impl MeasureError {
             | Self::NoAddress { .. }
             | Self::NoFigure { .. }
             | Self::Statistics(_) => Category::Usage,
-            Self::Host { .. } | Self::Option(_) | Self::NotTaken { .. } => Category::Missing,
+            Self::Host { .. } | Self::Option(_) => Category::Missing,
             Self::Treat(error) => error.category(),
             Self::Refused { refusal, .. } if refusal.reason == RefusalReason::Treatment => {
                 Category::Missing

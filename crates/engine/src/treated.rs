@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use linerate_core::plan::Test;
-use linerate_core::record::{CaveatKind, Record};
+use linerate_core::record::Record;
 use linerate_core::treatment::{End, HostChange, Treatments};
 use linerate_core::wire::message::{Refusal, RefusalReason, TREATMENTS};
 use linerate_sys::netlink::{NetlinkError, TcpMetrics};
@@ -66,7 +66,8 @@ pub(crate) fn run(
     let undone = here.undo();
     let record = record?;
     undone?;
-    has_taken(&record, asked, treatments)?;
+    // What can be granted and yet not hold, only the run shows: the window that the peer saw, the segments on the wire.
+    treatments.took(&record).map_err(TreatError::from)?;
     Ok(Treated { record, read_back })
 }
 
@@ -116,40 +117,3 @@ fn under<T>(
     undone?;
     Ok(done)
 }
-
-/// What can be asked of a socket, be granted, and yet not hold: only the run shows the window that the peer saw and
-/// the segments on the wire.
-fn has_taken(record: &Record, asked: &Test, treatments: &Treatments) -> Result<(), MeasureError> {
-    let (now, before) = (&record.plan.options, &asked.options);
-    let window = (now.receive_window_bytes != before.receive_window_bytes)
-        .then(|| window_missed(record))
-        .flatten();
-    let mss = (now.mss_bytes != before.mss_bytes)
-        .then(|| segments_differ(record))
-        .flatten();
-    match window.or(mss) {
-        Some(why) => Err(MeasureError::NotTaken {
-            treatments: treatments.to_string(),
-            why,
-        }),
-        None => Ok(()),
-    }
-}
-
-fn window_missed(record: &Record) -> Option<String> {
-    let mut caveats = record.caveats.iter();
-    let found = caveats.find(|caveat| {
-        caveat.kind == CaveatKind::SettingNotTaken && caveat.message.contains("receive window")
-    });
-    found.map(|caveat| caveat.message.clone())
-}
-
-fn segments_differ(record: &Record) -> Option<String> {
-    let asked = record.plan.options.mss_bytes?;
-    let seen = record.tcp.as_ref()?.mss_bytes;
-    let holds = seen <= asked && seen + MAX_OPTIONS >= asked;
-    (!holds).then(|| format!("segments of {asked} bytes were asked for and they carry {seen}"))
-}
-
-/// TCP options of a segment at most, bytes (RFC 9293, 3.1).
-const MAX_OPTIONS: u32 = 40;
