@@ -94,6 +94,10 @@ fn main() -> anyhow::Result<ExitCode> {
         eprintln!("SKIPPED: takes minutes; `cargo bench -p linerate --bench aa` runs it");
         return Ok(ExitCode::SUCCESS);
     }
+    if !has_lab()? {
+        println!("SKIPPED: this host allows no lab");
+        return Ok(ExitCode::from(LACKING as u8));
+    }
     println!(
         "linerate {}, runs of {}, at most 30 pairs, seeds from {}, {} comparisons at once\n",
         env!("CARGO_PKG_VERSION"),
@@ -110,11 +114,8 @@ fn main() -> anyhow::Result<ExitCode> {
     };
     let mut missed = false;
     for case in CASES.iter().filter(is_wanted) {
-        let Some(answers) = run_all(case, &options)? else {
-            println!("SKIPPED: this host allows no lab");
-            return Ok(ExitCode::from(LACKING as u8));
-        };
-        missed |= !report(case, &answers)?;
+        let answers = run_all(case, &options);
+        missed |= !report(case, &answers, options.count)?;
     }
     Ok(match missed && options.strict {
         true => ExitCode::FAILURE,
@@ -122,40 +123,50 @@ fn main() -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Every comparison of a case, or none where there can be no lab.
-fn run_all(case: &Case, options: &Options) -> anyhow::Result<Option<Vec<Answer>>> {
+/// Every comparison of a case. Those that failed are told on stderr.
+fn run_all(case: &Case, options: &Options) -> Vec<Answer> {
     let next = AtomicU32::new(0);
     let answers = Mutex::new(Vec::new());
-    let work = || -> anyhow::Result<bool> {
+    let work = || {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= options.count {
-                return Ok(true);
+                return;
             }
-            match compare(case, options, options.seed + u64::from(number))? {
-                Some(answer) => answers
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(answer),
-                None => return Ok(false),
+            let seed = options.seed + u64::from(number);
+            match compare(case, options, seed) {
+                Ok(answer) => {
+                    eprintln!("{}, seed {seed}: {}", case.title, answer.verdict);
+                    let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+                    answers.push(answer);
+                }
+                Err(error) => eprintln!("{}, seed {seed}: FAILED: {error:#}", case.title),
             }
         }
     };
-    let has_lab = thread::scope(|scope| {
-        let workers: Vec<_> = (0..options.jobs).map(|_| scope.spawn(work)).collect();
-        let mut has_lab = true;
-        for worker in workers {
-            has_lab &= worker
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        }
-        Ok::<_, anyhow::Error>(has_lab)
-    })?;
-    let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(has_lab.then_some(answers))
+    thread::scope(|scope| (0..options.jobs).for_each(|_| drop(scope.spawn(work))));
+    answers.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn compare(case: &Case, options: &Options, seed: u64) -> anyhow::Result<Option<Answer>> {
+/// Whether this host allows a lab at all, by a command that treats nothing.
+fn has_lab() -> anyhow::Result<bool> {
+    let status = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args([
+            "stream",
+            "--lab",
+            "rate=10mbit",
+            "--time",
+            "10ms",
+            "--quiet",
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .context("cannot start linerate")?;
+    Ok(status.code() != Some(LACKING))
+}
+
+fn compare(case: &Case, options: &Options, seed: u64) -> anyhow::Result<Answer> {
     let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
         .args(["compare", "--lab", case.lab, "--a", case.a, "--b", case.b])
         .args(["--time", &options.time, "--seed", &seed.to_string()])
@@ -163,16 +174,11 @@ fn compare(case: &Case, options: &Options, seed: u64) -> anyhow::Result<Option<A
         .stdin(Stdio::null())
         .output()
         .context("cannot start linerate")?;
-    if output.status.code() == Some(LACKING) {
-        return Ok(None);
-    }
     if !output.status.success() {
-        bail!("seed {seed}: {}", String::from_utf8_lossy(&output.stderr));
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
     }
     let document: Value = serde_json::from_slice(&output.stdout)?;
-    answer(&document)
-        .map(Some)
-        .with_context(|| format!("seed {seed}: a figure is missing in {document}"))
+    answer(&document).with_context(|| format!("a figure is missing in {document}"))
 }
 
 fn answer(document: &Value) -> Option<Answer> {
@@ -185,9 +191,12 @@ fn answer(document: &Value) -> Option<Answer> {
     })
 }
 
-/// Prints a row; whether the goal is met.
-fn report(case: &Case, answers: &[Answer]) -> anyhow::Result<bool> {
+/// Prints a row; whether the goal is met, which it is not by comparisons that failed.
+fn report(case: &Case, answers: &[Answer], asked: u32) -> anyhow::Result<bool> {
     let n = answers.len();
+    if n == 0 {
+        return Ok(false);
+    }
     let count = |holds: &dyn Fn(&Answer) -> bool| answers.iter().filter(|a| holds(a)).count();
     let different = count(&|answer| answer.verdict == "DIFFERENT");
     let covered = count(&|answer| {
@@ -212,8 +221,9 @@ fn report(case: &Case, answers: &[Answer]) -> anyhow::Result<bool> {
         Summary::of(&pairs)?.median(),
     );
     let found = different as f64 / n as f64;
-    Ok(match case.effect_percent == 0.0 {
+    let holds = match case.effect_percent == 0.0 {
         true => found <= FALSE_AT_MOST,
         false => found >= FOUND_AT_LEAST,
-    })
+    };
+    Ok(holds && n == asked as usize)
 }
