@@ -41,7 +41,7 @@ pub(crate) struct CompareArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Comparison")]
 pub(crate) struct DesignOptions {
-    /// Figures of a record, the one that decides first, such as latency_us.p99 (default: the rate)
+    /// Figures of a record, the decisive one first, as latency_us.p99 (default: the rate)
     #[arg(long, value_name = "PATHS", value_delimiter = ',')]
     pub(crate) metric: Vec<Metric>,
     /// Differences below P% are none: what EQUIVALENT means (default: it is not tested)
