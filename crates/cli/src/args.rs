@@ -4,6 +4,7 @@
 //! their mere presence are told apart. Defaults and everything that depends on values are in
 //! [`crate::plan`], so an option that was not given is `None` here.
 
+mod analyze;
 mod compare;
 mod lab;
 mod parsers;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use linerate_core::units::{BitRate, EndpointName};
 
+pub(crate) use analyze::{AnalyzeArgs, ColumnName, InputName};
 pub(crate) use compare::{CompareArgs, CompareExtent, CompareTraffic};
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 pub(crate) use run::ExperimentArgs;
@@ -55,6 +57,8 @@ pub(crate) enum Command {
     Run(ExperimentArgs),
     /// Explain a stored document again
     Explain(ExplainArgs),
+    /// Statistics and ceilings of figures measured elsewhere
+    Analyze(AnalyzeArgs),
     /// Hosts, routers and links on this machine: up, exec, status, down
     #[command(subcommand)]
     Lab(LabCommand),

@@ -13,6 +13,7 @@
 //! | [`site`] | the emulated path of `--lab` |
 //! | [`commands`] | what each command does, from arguments to exit status |
 //! | [`compare`] | `compare`: two treatments against each other |
+//! | [`analyze`] | figures that were measured elsewhere |
 //! | [`run`] | the one door to the engine |
 //! | [`experiment`] | the experiments of `run` |
 //! | [`truth`] | the truth test of `lab truth` |
@@ -22,6 +23,7 @@
 //! | [`gate`] | `--fail-below` |
 //! | [`failure`] | errors and their exit status |
 
+mod analyze;
 #[allow(
     rustdoc::broken_intra_doc_links,
     reason = "its comments are help texts, in which [v6]:port is no link"

@@ -186,6 +186,7 @@ fn stream_test(args: &StreamArgs, protocol: Protocol, message_bytes: u64) -> Str
         read_rate_bps: options.read_rate,
         rate_bps: options.rate,
         offload: options.offload || offload_by_default,
+        train: false,
     }
 }
 

@@ -21,8 +21,10 @@
 //! | [`ceilings`] | what each cause would let through, and the verdict |
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
 //! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
+//! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
 //! | [`truth`] | runs whose cause is known by construction, and how often the verdict names it |
 
+pub mod analyze;
 pub mod ceilings;
 pub mod compare;
 pub mod cost;

@@ -138,6 +138,9 @@ pub struct StreamTest {
     /// UDP: let the kernel cut and join datagrams (`UDP_SEGMENT`, `UDP_GRO`).
     #[serde(default)]
     pub offload: bool,
+    /// UDP: a packet train, sent back to back; the receiver notes from when to when it arrived, by its kernel's clock.
+    #[serde(default)]
+    pub train: bool,
 }
 
 /// What `rr` and `crr` exchange and how.
@@ -265,6 +268,8 @@ pub const MAX_MESSAGE: u64 = 64 << 20;
 pub const MAX_DATAGRAM: u64 = 65_527;
 /// Smallest UDP payload: linerate's own header (see [`crate::wire`]).
 pub const MIN_DATAGRAM: u64 = crate::wire::DATAGRAM_HEADER as u64;
+/// Datagrams of a packet train at most.
+pub const MAX_TRAIN: u64 = 1024;
 /// Requests under way at once on one connection, at most.
 pub const MAX_DEPTH: u32 = 1024;
 
@@ -424,6 +429,9 @@ impl Test {
                 }
             }
         }
+        if stream.train {
+            self.check_train(stream)?;
+        }
         if stream.verify && stream.receive == ReceiveMethod::Discard {
             return forbidden("verify", true, "discarded bytes cannot be verified");
         }
@@ -438,6 +446,19 @@ impl Test {
             }
         }
         Ok(())
+    }
+
+    /// It is short and undisturbed, or it is no train.
+    fn check_train(&self, stream: &StreamTest) -> Result<(), PlanError> {
+        if self.protocol != Protocol::Udp || stream.rate_bps.is_some() || self.streams != 1 {
+            return forbidden("train", true, "it is of one UDP flow without a rate");
+        }
+        match self.extent {
+            Extent::Count(count) => within("datagrams of a train", count, 2, MAX_TRAIN),
+            Extent::Time(_) | Extent::Bytes(_) => {
+                forbidden("train", true, "it has a count of datagrams")
+            }
+        }
     }
 
     fn check_exchange(&self, exchange: &ExchangeTest) -> Result<(), PlanError> {

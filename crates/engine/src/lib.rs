@@ -21,7 +21,7 @@
 //! | `client`, `campaign` | a session with an endpoint; a plan run on it |
 //! | `treated`, `compare` | a run under a treatment; two treatments against each other |
 //! | `experiment` | the runs of an experiment, each on a path of its own, and the file that keeps them |
-//! | `check`, `path` | the examination of a path; what one end alone can see of it |
+//! | `check`, `path`, `train` | the examination of a path; what one end alone can see of it; its narrowest link |
 //! | `lab` | hosts, routers and links on this machine; the pump that emulates the links |
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
@@ -51,6 +51,7 @@ mod own_endpoint;
 mod path;
 mod signal;
 mod stop;
+mod train;
 mod treated;
 mod treatment;
 mod words;
@@ -68,8 +69,8 @@ pub use experiment::{
 };
 pub use lab::CpuError;
 pub use lab::{
-    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LabDirectory, LabState, LabStatus,
-    LinkStatus, hold_lab, start_holder,
+    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LAB_PROCESS, LabDirectory,
+    LabState, LabStatus, LinkStatus, hold_lab, start_holder,
 };
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use lab::{TruthError, run_scenario, try_scenario};

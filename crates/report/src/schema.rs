@@ -1,5 +1,6 @@
 //! The JSON Schemas of linerate's documents.
 
+use linerate_core::analyze::Analysis;
 use linerate_core::experiment::ExperimentDocument;
 use linerate_core::record::{Check, Comparison, Record, Sweep};
 use linerate_core::truth::Score;
@@ -14,5 +15,6 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("comparison", schema_for!(Comparison)),
         ("truth", schema_for!(Score)),
         ("experiment", schema_for!(ExperimentDocument)),
+        ("analysis", schema_for!(Analysis)),
     ]
 }

@@ -1,4 +1,4 @@
-//! Opening a file that somebody may have put a link in the place of.
+//! Files: opened where somebody may have put a link in their place; what of them is in memory.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -40,6 +40,8 @@ pub fn bytes_from_storage() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -51,5 +53,26 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
         let real = Path::new("/proc/self/status");
         assert!(open_no_follow(real, OpenOptions::new().read(true)).is_ok());
+    }
+
+    #[test]
+    fn a_file_is_the_same_after_memory_has_forgotten_it() {
+        let path = std::env::temp_dir().join(format!("linerate-forgotten-{}", std::process::id()));
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&[7; 10_000]).unwrap();
+        file.sync_all().unwrap();
+        drop_from_memory(&file).unwrap();
+        let before = bytes_from_storage();
+        assert_eq!(std::fs::read(&path).unwrap(), [7; 10_000]);
+        assert!(bytes_from_storage() >= before);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_has_nothing_to_forget() {
+        let (reader, _writer) = io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(reader));
+        let error = drop_from_memory(&file).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ESPIPE));
     }
 }

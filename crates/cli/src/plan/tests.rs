@@ -56,6 +56,7 @@ fn a_stream_without_options_is_ten_seconds_up_over_tcp() {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction: Direction::Up,

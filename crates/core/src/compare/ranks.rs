@@ -1,5 +1,9 @@
 //! Signed ranks (Wilcoxon 1945).
 
+use std::sync::LazyLock;
+
+use super::design::MAX_PAIRS;
+
 /// Twice the rank of each |value|, in the order of the values.
 ///
 /// Ties have the mean of their ranks, which doubling makes whole. A value of 0 is ranked with the others and then counts
@@ -31,8 +35,14 @@ pub(super) struct NullSum {
 }
 
 impl NullSum {
-    /// Of `n` values.
-    pub(super) fn new(n: usize) -> Self {
+    /// Of `n` values, at most [`MAX_PAIRS`].
+    pub(super) fn of(n: usize) -> &'static Self {
+        static ALL: LazyLock<Vec<NullSum>> =
+            LazyLock::new(|| (0..=MAX_PAIRS as usize).map(NullSum::new).collect());
+        &ALL[n]
+    }
+
+    fn new(n: usize) -> Self {
         let mut density = vec![0.0; greatest_sum(n) + 1];
         density[0] = 1.0;
         for rank in 1..=n {
@@ -85,11 +95,11 @@ mod tests {
     fn the_null_distribution_is_the_published_one() {
         // Wilcoxon and Wilcox (1964), two-sided 5 %: 0, 3, 8, 17, 137 for n = 6, 8, 10, 13, 30.
         for (n, critical) in [(6, 0), (8, 3), (10, 8), (13, 17), (30, 137)] {
-            assert_eq!(NullSum::new(n).quantile(0.025), Some(critical), "n = {n}");
+            assert_eq!(NullSum::of(n).quantile(0.025), Some(critical), "n = {n}");
         }
-        assert_eq!(NullSum::new(5).quantile(0.025), None);
-        assert_eq!(NullSum::new(3).upto(2), 3.0 / 8.0);
-        assert!((NullSum::new(30).upto(465) - 1.0).abs() < 1e-12);
-        assert!((NullSum::new(10).upto(27) - 0.5).abs() < 1e-12);
+        assert_eq!(NullSum::of(5).quantile(0.025), None);
+        assert_eq!(NullSum::of(3).upto(2), 3.0 / 8.0);
+        assert!((NullSum::of(30).upto(465) - 1.0).abs() < 1e-12);
+        assert!((NullSum::of(10).upto(27) - 0.5).abs() < 1e-12);
     }
 }

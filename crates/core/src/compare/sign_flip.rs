@@ -22,8 +22,12 @@ pub(super) const DRAWN: usize = 4096;
 pub(super) fn draw(seed: u64) -> Vec<u32> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(SIGNS_STREAM);
-    (0..DRAWN)
-        .map(|_| (rng.next_u64() >> (64 - MAX_PAIRS)) as u32)
+    let vector = |bits: u64| (bits >> (64 - MAX_PAIRS)) as u32;
+    (0..DRAWN / 2)
+        .flat_map(|_| {
+            let bits = rng.next_u64();
+            [vector(bits), vector(bits << 32)]
+        })
         .collect()
 }
 
@@ -65,7 +69,7 @@ impl SignFlip {
     /// been spent by then at level 1; `drawn`, from [`draw`], is needed beyond [`ENUMERATED`] values.
     pub(super) fn look(&mut self, values: &[f64], alpha: f64, drawn: &[u32]) -> Vec<Finding> {
         let vectors = Vectors::new(values, self.sides, drawn);
-        let null = NullSum::new(values.len());
+        let null = NullSum::of(values.len());
         let sides = if self.sides == Sides::One { 1.0 } else { 2.0 };
         let levels = self.levels.iter_mut().zip(1_u32..);
         levels
@@ -111,7 +115,7 @@ impl<'a> Vectors<'a> {
         if sides == Sides::Two {
             let total: u16 = ranks.iter().sum();
             for key in &mut keys {
-                *key = (*key).max(total - *key);
+                *key = (*key).max(total.wrapping_sub(*key));
             }
         }
         Self {
@@ -128,13 +132,14 @@ impl<'a> Vectors<'a> {
     }
 }
 
-/// The sum of each subset; bit i of a subset's place says whether the i-th is in it.
+/// The sum of each subset; bit i of a subset's place says whether the i-th is in it. Sums are at most 930: they do not wrap,
+/// and without a check for it the loop is of vector instructions.
 fn subset_sums(ranks: &[u16]) -> Vec<u16> {
-    let mut sums = Vec::with_capacity(1 << ranks.len());
-    sums.push(0);
-    for &rank in ranks {
-        for without in 0..sums.len() {
-            sums.push(sums[without] + rank);
+    let mut sums = vec![0_u16; 1 << ranks.len()];
+    for (bit, &rank) in ranks.iter().enumerate() {
+        let (without, with) = sums.split_at_mut(1 << bit);
+        for (with, without) in with.iter_mut().zip(without) {
+            *with = without.wrapping_add(rank);
         }
     }
     sums
@@ -143,13 +148,18 @@ fn subset_sums(ranks: &[u16]) -> Vec<u16> {
 /// The sums of the drawn vectors and, last, of the observed one, which is one vector of the sample (Phipson and Smyth
 /// 2010: without it the test would not be exact).
 fn sums_of(ranks: &[u16], drawn: &[u32], observed: u32) -> Vec<u16> {
-    let bytes: Vec<Vec<u16>> = ranks.chunks(8).map(subset_sums).collect();
-    let sum = |&signs: &u32| {
-        let parts = bytes.iter().zip([0, 8, 16, 24]);
-        // Signs beyond the values are masked off by the length of the last table.
-        parts
-            .map(|(sums, shift)| sums[(signs >> shift) as usize & (sums.len() - 1)])
-            .sum()
+    // The sums of each byte of signs; ranks of 0 for the signs beyond the values.
+    let mut bytes = [[0; 256]; 4];
+    for (sums, ranks) in bytes.iter_mut().zip(ranks.chunks(8)) {
+        let mut eight = [0; 8];
+        eight[..ranks.len()].copy_from_slice(ranks);
+        sums.copy_from_slice(&subset_sums(&eight));
+    }
+    let sum = |signs: &u32| {
+        let parts = bytes.iter().zip(signs.to_le_bytes());
+        parts.fold(0_u16, |sum, (sums, byte)| {
+            sum.wrapping_add(sums[usize::from(byte)])
+        })
     };
     drawn.iter().chain([&observed]).map(sum).collect()
 }
@@ -157,8 +167,8 @@ fn sums_of(ranks: &[u16], drawn: &[u32], observed: u32) -> Vec<u16> {
 /// Which vectors crossed at one level.
 #[derive(Debug, Clone)]
 struct Boundary {
-    /// By vector, as of the last look.
-    gone: Vec<bool>,
+    /// By vector, as of the last look: [`GONE`] or 0.
+    gone: Vec<u16>,
     pairs: usize,
 }
 
@@ -166,7 +176,7 @@ impl Default for Boundary {
     fn default() -> Self {
         // The one vector of no signs.
         Self {
-            gone: vec![false],
+            gone: vec![0],
             pairs: 0,
         }
     }
@@ -178,7 +188,7 @@ impl Boundary {
         self.extend(vectors);
         let critical = self.critical(&vectors.keys, alpha)?;
         for (gone, &key) in self.gone.iter_mut().zip(&vectors.keys) {
-            *gone |= key >= critical;
+            *gone |= if key >= critical { GONE } else { 0 };
         }
         Some(critical)
     }
@@ -201,29 +211,43 @@ impl Boundary {
     /// key cross together or not at all.
     fn critical(&self, keys: &[u16], alpha: f64) -> Option<u16> {
         let rounding = 1e-9;
-        let most = (alpha * keys.len() as f64 + rounding) as u32;
-        let mut histogram = [0_u32; KEYS];
-        let mut spent = 0;
-        for (&gone, &key) in self.gone.iter().zip(keys) {
-            spent += u32::from(gone);
-            histogram[usize::from(key)] += u32::from(!gone);
-        }
-        let mut critical = None;
-        for (key, &count) in histogram.iter().enumerate().rev() {
-            if spent + count > most {
-                break;
+        let most = (alpha * keys.len() as f64 + rounding) as usize;
+        // Those gone have the greatest key of all, so they are counted with whatever crosses.
+        let standing: Vec<u16> = keys
+            .iter()
+            .zip(&self.gone)
+            .map(|(key, gone)| key | gone)
+            .collect();
+        let (mut low, mut high) = (0, BEYOND);
+        while low < high {
+            let middle = u16::midpoint(low, high);
+            if count_from(&standing, middle) <= most {
+                high = middle;
+            } else {
+                low = middle + 1;
             }
-            spent += count;
-            if count > 0 {
-                critical = Some(key as u16);
-            }
         }
-        critical
+        let from_low = |key: &u16| if *key >= low { *key } else { GONE };
+        let critical = standing.iter().map(from_low).fold(GONE, u16::min);
+        (critical != GONE).then_some(critical)
     }
 }
 
-/// Keys go from 0 to twice the greatest sum of ranks.
-const KEYS: usize = (MAX_PAIRS * (MAX_PAIRS + 1)) as usize + 1;
+/// How many keys are at least `least`. In short sums, for the sake of vector instructions.
+fn count_from(keys: &[u16], least: u16) -> usize {
+    let count = |keys: &[u16]| {
+        let hits = keys.iter().map(|&key| u16::from(key >= least));
+        hits.fold(0, u16::wrapping_add)
+    };
+    keys.chunks(1 << 10)
+        .map(|keys| usize::from(count(keys)))
+        .sum()
+}
+
+/// Keys go from 0 to twice the greatest sum of ranks, which is less than this.
+const BEYOND: u16 = (MAX_PAIRS * (MAX_PAIRS + 1)) as u16 + 1;
+/// In the place of a key.
+const GONE: u16 = u16::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -255,6 +279,10 @@ mod tests {
             }
         }
         first
+    }
+
+    fn is_gone(boundary: &Boundary, vector: usize) -> bool {
+        boundary.gone[vector] == GONE
     }
 
     #[test]
@@ -293,24 +321,23 @@ mod tests {
         let mut boundary = Boundary::default();
         let critical = boundary.look(&Vectors::new(&SIZES[..8], Sides::Two, &[]), 0.012);
         assert_eq!(critical, Some(72));
-        let gone: Vec<usize> = (0..256).filter(|&signs| boundary.gone[signs]).collect();
+        let gone: Vec<usize> = (0..256)
+            .filter(|&signs| is_gone(&boundary, signs))
+            .collect();
         assert_eq!(gone, [0, 255]);
         boundary.extend(&Vectors::new(&SIZES[..10], Sides::Two, &[]));
         assert_eq!(boundary.gone.len(), 1024);
-        assert!((0..1024).all(|signs| boundary.gone[signs] == gone.contains(&(signs & 255))));
+        assert!((0..1024).all(|signs| is_gone(&boundary, signs) == gone.contains(&(signs & 255))));
         let drawn = draw(3);
         let seventeen: Vec<f64> = SIZES.iter().chain(&SIZES[..4]).copied().collect();
         boundary.extend(&Vectors::new(&seventeen, Sides::Two, &drawn));
         assert_eq!(boundary.gone.len(), DRAWN + 1);
-        let begins = |signs: &u32| gone.contains(&(*signs as usize & 255));
-        assert!(
-            drawn
-                .iter()
-                .zip(&boundary.gone)
-                .all(|(signs, &gone)| gone == begins(signs))
-        );
+        for (vector, signs) in drawn.iter().enumerate() {
+            let begins = gone.contains(&(*signs as usize & 255));
+            assert_eq!(is_gone(&boundary, vector), begins);
+        }
         // All values are positive here, so the observed signs began with eight ones.
-        assert!(boundary.gone[DRAWN]);
+        assert!(is_gone(&boundary, DRAWN));
     }
 
     #[test]

@@ -123,6 +123,7 @@ impl Draft {
                 read_rate_bps: None,
                 rate_bps: None,
                 offload: false,
+                train: false,
             },
             exchange: ExchangeTest {
                 request_bytes: 1,

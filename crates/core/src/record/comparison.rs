@@ -32,7 +32,7 @@ pub struct Comparison {
     /// The interval of `effect_percent`, percent; its confidence is in `metrics`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_percent: Option<[f64; 2]>,
-    /// Pairs that count.
+    /// Pairs that `effect_percent` is of: those up to the look that decided. All pairs are in `runs`.
     pub pairs: u32,
     /// What each metric amounts to, the first one first.
     pub metrics: Vec<ComparedMetric>,

@@ -29,6 +29,7 @@ fn test_of(seconds: u64, streams: u32) -> Test {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction: Direction::Up,

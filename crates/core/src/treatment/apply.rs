@@ -11,7 +11,7 @@ use crate::plan::{Protocol, SendMethod, SocketOptions, Test, Traffic};
 use crate::units::{BitRate, ByteCount};
 
 impl Treatments {
-    /// Sets the socket options of a test; those of hosts are [`Treatments::host_changes`].
+    /// Sets the socket options of a test; what is changed of hosts is [`Treatments::host_changes`].
     ///
     /// # Errors
     /// The test has the option already, its traffic does not have what is treated, or it is outside its limits then. The
@@ -26,17 +26,27 @@ impl Treatments {
                 }
             }
         }
-        let sources = self.host_changes(End::Client);
-        if test.protocol == Protocol::Udp
-            && sources.iter().any(|change| source_of(change).is_some())
-        {
-            return Err(TreatmentError::Unfit {
-                name: "route_source",
-                why: UDP_SOURCE,
-            });
-        }
+        self.name_route_source(test)?;
         test.check()?;
         Ok(())
+    }
+
+    /// An endpoint takes data connections from the address that the test names: one that the route prefers is named, and
+    /// bound to, too.
+    fn name_route_source(&self, test: &mut Test) -> Result<(), TreatmentError> {
+        let changes = self.host_changes(End::Client);
+        let Some(address) = changes.iter().find_map(source_of) else {
+            return Ok(());
+        };
+        let name = "route_source";
+        if test.protocol == Protocol::Udp {
+            let why = UDP_SOURCE;
+            return Err(TreatmentError::Unfit { name, why });
+        }
+        match put(&mut test.options.source, address) {
+            true => Ok(()),
+            false => Err(TreatmentError::Given { name }),
+        }
     }
 }
 

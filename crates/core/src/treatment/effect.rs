@@ -46,8 +46,12 @@ fn fault_of_flow(treatment: &Treatment, flow: &FlowRecord) -> Option<Fault> {
         Direction::Down => (End::Server, End::Client),
         Direction::Up | Direction::Both => (End::Client, End::Server),
     };
-    if let (Setting::Socket(SocketSetting::Source), Value::Address(address)) =
-        (treatment.entry().setting, treatment.value())
+    let of_source = [
+        Setting::Socket(SocketSetting::Source),
+        Setting::Route(RouteSetting::Source),
+    ];
+    if let Value::Address(address) = treatment.value()
+        && of_source.contains(&treatment.entry().setting)
     {
         let local: Option<std::net::SocketAddr> = flow.local.parse().ok();
         let other = local.filter(|local| local.ip() != *address)?;

@@ -407,7 +407,9 @@ static TABLE: &[Entry] = &[
         RouteSetting::Source,
         ValueKind::Address,
         "the source address that the client's route to the peer prefers",
-        None,
+        Some(
+            "the data connections are bound to it, since an endpoint takes them only from an address that the test names",
+        ),
     ),
     Entry {
         name: "sysctl",

@@ -52,6 +52,7 @@ fn stream(protocol: Protocol) -> Test {
         read_rate_bps: None,
         rate_bps: None,
         offload: false,
+        train: false,
     });
     test_of(traffic, protocol)
 }
@@ -525,6 +526,7 @@ fn what_does_not_show_in_the_record_did_not_take() {
         ("up", "zerocopy=on", false),
         ("up", "source=198.18.0.1", true),
         ("up", "source=198.18.0.9", false),
+        ("up", "route_source=198.18.0.9", false),
         ("up", "route_mtu=1400", true),
         ("up", "route_mtu=1300", false),
         ("up", "server.route_mtu=1300", true),
@@ -558,6 +560,11 @@ fn what_the_traffic_does_not_have_is_not_treated() {
             "{text}: {error}"
         );
     }
+    let mut routed = stream(Protocol::Tcp);
+    read("route_source=192.0.2.1")
+        .apply_to(&mut routed)
+        .unwrap();
+    assert_eq!(routed.options.source, Some("192.0.2.1".parse().unwrap()));
     let mut datagrams = stream(Protocol::Udp);
     read("receive_window=1MiB,send_buffer=1MiB,dscp=LE,busy_poll=10")
         .apply_to(&mut datagrams)

@@ -117,6 +117,7 @@ pub(super) fn test(conditions: &Conditions, cause: Cause, seed: u64) -> Test {
             read_rate_bps: rate(conditions.read_bps),
             rate_bps: udp_rate,
             offload: false,
+            train: false,
         }),
         protocol: if conditions.is_udp {
             Protocol::Udp

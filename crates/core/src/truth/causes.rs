@@ -91,7 +91,7 @@ fn line(conditions: &mut Conditions) -> &mut Line {
 }
 
 /// A queue for `products` bandwidth-delay products, and enough for bursts.
-fn deepen_queue(conditions: &mut Conditions, products: f64) {
+pub(super) fn deepen_queue(conditions: &mut Conditions, products: f64) {
     let message = conditions.message_bytes;
     let made = line(conditions);
     let rate = made.rate_bps.unwrap_or(1_000_000_000) as f64;

@@ -315,6 +315,17 @@ pub struct UdpReceived {
     pub jitter_ns: f64,
     /// Not linerate's or altered.
     pub malformed: u64,
+    /// A packet train as it arrived.
+    pub train: Option<Train>,
+}
+
+/// A packet train from its first datagram to arrive to its last, by the clock of the receiver's kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Train {
+    /// Datagrams after the first.
+    pub datagrams: u64,
+    /// From the first's arrival to the last's, ns.
+    pub nanoseconds: u64,
 }
 
 #[cfg(test)]

@@ -6,52 +6,52 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// Random numbers of a seed.
-pub struct Source(ChaCha8Rng);
+pub(crate) struct Source(ChaCha8Rng);
 
 impl Source {
-    pub fn new(seed: u64, stream: u64) -> Self {
+    pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(stream);
         Self(rng)
     }
 
-    pub fn seed(&mut self) -> u64 {
+    pub(crate) fn seed(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// Uniform in (0, 1).
-    pub fn uniform(&mut self) -> f64 {
+    pub(crate) fn uniform(&mut self) -> f64 {
         ((self.0.next_u64() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
 
-    pub fn chance(&mut self, probability: f64) -> bool {
+    pub(crate) fn chance(&mut self, probability: f64) -> bool {
         self.uniform() < probability
     }
 
     /// Standard normal, by Box and Muller.
-    pub fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * self.uniform().ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    pub fn exponential(&mut self) -> f64 {
+    pub(crate) fn exponential(&mut self) -> f64 {
         -self.uniform().ln()
     }
 
-    pub fn cauchy(&mut self) -> f64 {
+    pub(crate) fn cauchy(&mut self) -> f64 {
         (std::f64::consts::PI * (self.uniform() - 0.5)).tan()
     }
 }
 
 /// What a path does to one run after the other.
-pub struct Model {
-    pub name: &'static str,
-    pub what: &'static str,
+pub(crate) struct Model {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
     /// The logs of so many runs without any treatment, in the order in which they are made.
     series: fn(&mut Source, usize) -> Vec<f64>,
 }
 
-pub const MODELS: [Model; 6] = [
+pub(crate) const MODELS: [Model; 6] = [
     Model {
         name: "independent",
         what: "each run scatters by 5 %, normal",
@@ -115,7 +115,7 @@ fn correlated(source: &mut Source, runs: usize) -> Vec<f64> {
     (0..runs).map(run).collect()
 }
 
-pub fn design(margin_percent: Option<f64>, metrics: usize) -> Design {
+pub(crate) fn design(margin_percent: Option<f64>, metrics: usize) -> Design {
     Design {
         margin_percent,
         metrics,
@@ -126,7 +126,12 @@ pub fn design(margin_percent: Option<f64>, metrics: usize) -> Design {
 
 /// A whole comparison: the runs one after the other, the order in each pair by the schedule, and B different by `percent`.
 /// Several metrics are independent series.
-pub fn compare(model: &Model, source: &mut Source, design: &Design, percent: f64) -> Conclusion {
+pub(crate) fn compare(
+    model: &Model,
+    source: &mut Source,
+    design: &Design,
+    percent: f64,
+) -> Conclusion {
     let effect = (percent / 100.0).ln_1p();
     let pairs = design.max_pairs as usize;
     let series: Vec<Vec<f64>> = (0..design.metrics)
@@ -154,7 +159,7 @@ pub fn compare(model: &Model, source: &mut Source, design: &Design, percent: f64
 }
 
 /// The usual way: ten runs of A, then ten of B, and Mann–Whitney at 5 %. Does it say that A differs from A?
-pub fn blocks_with_mann_whitney(model: &Model, source: &mut Source) -> bool {
+pub(crate) fn blocks_with_mann_whitney(model: &Model, source: &mut Source) -> bool {
     const RUNS: usize = 10;
     /// Two-sided 5 % for ten against ten (Mann and Whitney 1947).
     const CRITICAL: usize = 23;
@@ -166,7 +171,7 @@ pub fn blocks_with_mann_whitney(model: &Model, source: &mut Source) -> bool {
 
 /// The other usual way: A, B, A, B, …, and a paired t-test at 5 % after each pair from the third on, until it says so, 30
 /// pairs at most. Does it?
-pub fn t_test_with_peeking(model: &Model, source: &mut Source) -> bool {
+pub(crate) fn t_test_with_peeking(model: &Model, source: &mut Source) -> bool {
     let runs = (model.series)(source, 60);
     let (mut sum, mut squares) = (0.0, 0.0);
     runs.chunks(2).zip(1_u8..).any(|(pair, n)| {

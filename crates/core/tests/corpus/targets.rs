@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
+use linerate_core::analyze::{self, Claims, Input, Options};
 use linerate_core::link::frame::{self, Cutter, Gso, Offload, RouterAddresses};
 use linerate_core::link::{Corruption, CorruptionPlace};
 use linerate_core::plan::{
@@ -26,7 +27,7 @@ use linerate_core::wire::{
 pub(crate) type Target = fn(&[u8]);
 
 /// Every target, by the name of its seeds' directory and of its fuzz target.
-pub(crate) const TARGETS: [(&str, Target); 10] = [
+pub(crate) const TARGETS: [(&str, Target); 12] = [
     ("hello", hello),
     ("frames", frames),
     ("client_message", client_message),
@@ -37,6 +38,8 @@ pub(crate) const TARGETS: [(&str, Target); 10] = [
     ("units", units),
     ("session", session),
     ("frame", frame),
+    ("figures", figures),
+    ("claims", claims),
 ];
 
 /// A hello that can be read says the same when it is written and read again.
@@ -294,8 +297,14 @@ fn segments(bytes: &[u8], offload: Offload, bit: u32) {
         total += segment.len();
         assert!(segment.len() <= bytes.len());
         frame::mark_ce(&mut segment);
-        let place = [CorruptionPlace::Host, CorruptionPlace::Wire][count as usize % 2];
+        let places = [
+            CorruptionPlace::Host,
+            CorruptionPlace::Wire,
+            CorruptionPlace::Payload,
+        ];
+        let place = places[count as usize % places.len()];
         frame::corrupt(&mut segment, &mut offload, Corruption { bit, place });
+        frame::mark_verified(&mut segment, &mut offload);
         frame::complete_checksum(&mut segment, &mut offload);
     }
     assert_eq!(count, frame::segment_count(bytes, offload));
@@ -323,6 +332,7 @@ fn test_of(direction: Direction) -> Test {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction,
@@ -356,3 +366,37 @@ const OFFLOAD_BYTES: usize = 12;
 const LONGEST: usize = 300;
 /// Of one session; more find nothing new and cost time.
 const MOST_OPERATIONS: usize = 200;
+
+/// Figures that can be read are analysed or refused, whatever their columns are called; a group's runs are all there.
+pub(crate) fn figures(bytes: &[u8]) {
+    let input = Input {
+        file: "figures",
+        label: "figures",
+        bytes,
+    };
+    let Ok(table) = analyze::read(&[input]) else {
+        return;
+    };
+    for factor in table.columns().iter().take(3).cloned() {
+        let options = Options {
+            factor: Some(factor),
+            ..Options::default()
+        };
+        let Ok(analysis) = analyze::analyze(&table, &options) else {
+            continue;
+        };
+        let levels = analysis.groups.iter().flat_map(|group| &group.levels);
+        let runs: usize = levels.map(|level| level.median.n).sum();
+        assert!(runs <= table.len());
+    }
+}
+
+/// A file of claims is read or refused with a place that is in it.
+pub(crate) fn claims(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Err(error) = Claims::from_toml("claims", text) {
+        assert!(error.place.line <= text.lines().count() + 1, "{error}");
+    }
+}

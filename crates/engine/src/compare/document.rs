@@ -20,7 +20,6 @@ pub(super) fn assemble(
     error: Option<&MeasureError>,
 ) -> Result<Comparison, MeasureError> {
     let metrics = ledger.metrics()?;
-    let conclusion = ledger.conclusion();
     let first = metrics.first().map(|metric| &metric.conclusion);
     let mut caveats: Vec<Caveat> = error.map(partial).into_iter().collect();
     caveats.extend(preflight.caveats);
@@ -40,7 +39,7 @@ pub(super) fn assemble(
         verdict: first.map_or(Verdict3::Inconclusive, |first| first.verdict),
         effect_percent: first.map(|first| first.effect_percent),
         interval_percent: first.map(|first| first.interval_percent),
-        pairs: conclusion.map_or(0, |conclusion| conclusion.pairs),
+        pairs: first.map_or(0, |first| first.pairs),
         metrics,
         one_sided_faults: ledger.one_sided(),
         a: options.a.clone(),

@@ -235,7 +235,7 @@ impl Session<'_> {
             self.server.refuse(now(), RefusalReason::Busy, message);
             return;
         }
-        let arrivals = self.registration.open(test.flows());
+        let arrivals = self.registration.open(test.flows(), test.options.source);
         self.server.opened(now());
         if test.connects_within_run() {
             self.stage = Stage::Bound {

@@ -179,6 +179,11 @@ fn direction_facts(report: &DirectionReport) -> LabDirection {
     let counters = &report.counters;
     LabDirection {
         delivered: counters.delivered,
+        delivered_bytes: counters.delivered_bytes,
+        packets_below_128: counters.sizes.below_128,
+        packets_128_to_511: counters.sizes.from_128,
+        packets_512_to_1535: counters.sizes.from_512,
+        packets_from_1536: counters.sizes.from_1536,
         duplicated: counters.duplicated,
         corrupted: counters.corrupted,
         reordered: counters.reordered,

@@ -109,6 +109,7 @@ pub(crate) fn stream() -> Test {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction: Direction::Up,

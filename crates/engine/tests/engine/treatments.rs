@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use linerate_core::plan::*;
-use linerate_core::treatment::Treatments;
+use linerate_core::record::Record;
+use linerate_core::treatment::{End, Treatments};
 use linerate_core::units::{BitRate, Span};
+use linerate_engine::Applied;
+use linerate_sys::netns::Pair;
 
 use crate::support::{run, stream, stream_with};
 
-fn treated(mut test: Test, text: &str) -> linerate_core::record::Record {
+fn treated(mut test: Test, text: &str) -> Record {
     let treatments: Treatments = text.parse().unwrap();
     treatments.apply_to(&mut test).unwrap();
     let record = run(&test);
@@ -73,4 +76,32 @@ fn quick_acknowledgements_are_one_for_each_segment() {
         delayed < 0.75,
         "{delayed} acknowledgements for each segment"
     );
+}
+
+/// By the public face, journal in this user's own directory.
+#[test]
+fn a_host_is_treated_and_put_back() {
+    let pair = match Pair::create() {
+        Ok(pair) => pair,
+        Err(error) => {
+            eprintln!("SKIPPED: no network namespaces here: {error}");
+            return;
+        }
+    };
+    let treatments: Treatments = "mtu=1400,server.tso=off".parse().unwrap();
+    let peer = pair.b.ipv4.into();
+    let mtu = || {
+        let mut netlink = pair.a.namespace.netlink().unwrap();
+        netlink.link(Pair::LINK).unwrap().mtu
+    };
+    let changes = treatments.host_changes(End::Client);
+    let apply = || Applied::apply(&changes, peer).unwrap();
+    let applied = pair.a.namespace.run(apply).unwrap();
+    assert_eq!(applied.read_back(), ["veth0: mtu 1400"]);
+    assert_eq!(mtu(), 1400);
+    applied.undo().unwrap();
+    assert_eq!(mtu(), 1500);
+    let nothing = Applied::apply(&[], peer).unwrap();
+    assert!(nothing.read_back().is_empty());
+    nothing.undo().unwrap();
 }

@@ -174,6 +174,7 @@ pub(crate) fn stream(milliseconds: u64) -> Test {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction: Direction::Up,

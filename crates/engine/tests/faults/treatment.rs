@@ -230,6 +230,7 @@ fn the_host_is_as_it_was_when_the_client_is_gone_in_whatever_way() {
         let mut rude = Stranger::treated(bench.address, &key(), &no_sack(), &test, Stage::Running);
         rude.write(b"none of linerate's bytes");
         assert_sack_soon("rubbish");
+        drop(rude);
         bench.assert_clean_within(SOON, "treated clients");
         // A session that waits for nothing but its client, and one with a run, when the endpoint is stopped.
         let mut waiting = connect(&bench);

@@ -33,6 +33,10 @@ pub fn comparison(comparison: &Comparison, style: Style) -> String {
     if !comparison.metrics.is_empty() {
         page.gap();
         page.table(&metric_table(&comparison.metrics));
+        page.line(
+            Emphasis::None,
+            "  below each figure its interval; of A and B that of the median",
+        );
     }
     for metric in comparison.metrics.iter().skip(1) {
         let words = answer(metric, comparison.margin_percent);
@@ -137,10 +141,10 @@ fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
             interval_and_n(found)
         ),
         (false, false) => format!(
-            "INCONCLUSIVE: {} do not decide whether {path} differs: {}, {}",
+            "INCONCLUSIVE: {} do not decide whether {path} differs: {}, interval {}",
             counted(found.pairs),
             signed(found.effect_percent),
-            interval_and_n(found)
+            interval(found)
         ),
     }
 }
@@ -199,10 +203,11 @@ fn extent(plan: &Test) -> String {
 }
 
 fn pair_facts(comparison: &Comparison) -> Vec<String> {
-    let excluded = comparison.runs.iter().filter(|pair| !pair.counts()).count();
+    let counted = comparison.runs.iter().filter(|pair| pair.counts()).count();
+    let excluded = comparison.runs.len() - counted;
     let mut facts = vec![format!(
-        "{} of at most {}, the order in each by a coin (seed {})",
-        comparison.pairs, comparison.max_pairs, comparison.seed
+        "{counted} of at most {}, the order in each by a coin (seed {})",
+        comparison.max_pairs, comparison.seed
     )];
     if excluded > 0 {
         facts.push(format!("{excluded} excluded"));

@@ -3,6 +3,7 @@
 //! Figures have three significant digits and their unit; what identifies something (MSS, MTU, sizes, counters) is
 //! exact. A key that the document does not have is left out, or a dash in a table.
 
+mod analysis;
 mod ceilings;
 mod check;
 mod comparison;
@@ -17,6 +18,7 @@ mod record;
 mod sweep;
 mod table;
 
+pub use analysis::analysis;
 pub use check::check;
 pub use comparison::{comparison, pair_line};
 pub use experiment::experiment;

@@ -1,5 +1,6 @@
 //! What the reports of hand-built documents look like.
 
+mod analysis;
 mod csv;
 mod experiment;
 mod samples;
