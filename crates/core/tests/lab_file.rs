@@ -231,7 +231,7 @@ fn a_file_longer_than_1_mib_is_refused_unread() {
     let error = Topology::from_toml(&text).unwrap_err().to_string();
     assert_eq!(
         error,
-        "line 1, column 1: the file has 1048577 bytes; a lab's has at most 1 MiB"
+        "line 1, column 1: the file has 1048577 bytes; it may have at most 1 MiB"
     );
 }
 

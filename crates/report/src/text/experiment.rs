@@ -198,7 +198,7 @@ fn findings(page: &mut Page, document: &ExperimentDocument) {
             Agreement::NotKnown => ("  not known", Emphasis::None),
         };
         page.paragraph(emphasis, word, 13, &finding.text);
-        page.paragraph(Emphasis::None, "", 13, &evidence(finding));
+        page.paragraph(Emphasis::None, "", 13, &evidence(finding, &document.table));
     }
     if document.report.is_some() {
         page.paragraph(Emphasis::None, "", 2, OTHER_MACHINES);
@@ -206,22 +206,23 @@ fn findings(page: &mut Page, document: &ExperimentDocument) {
 }
 
 /// What speaks for or against it: our figure, what is expected, and what the report's own figures say.
-fn evidence(finding: &DocumentFinding) -> String {
+fn evidence(finding: &DocumentFinding, table: &DocumentTable) -> String {
+    let write = |value: f64| in_unit(value, finding, table);
     let ours = match (&finding.ours, &finding.why) {
-        (Some(ours), _) if ours.n == 1 => format!("{} in one run", digits(ours.median)),
+        (Some(ours), _) if ours.n == 1 => format!("{} in one run", write(ours.median)),
         (Some(ours), _) => format!(
             "{} [{} – {}] over {} repeats",
-            digits(ours.median),
-            digits(ours.low),
-            digits(ours.high),
+            write(ours.median),
+            write(ours.low),
+            write(ours.high),
             ours.n
         ),
         (None, why) => why.clone().unwrap_or_default(),
     };
     let expected = match (finding.least, finding.most) {
-        (Some(least), Some(most)) => format!("{} to {}", digits(least), digits(most)),
-        (Some(least), None) => format!("{} or more", digits(least)),
-        (None, Some(most)) => format!("{} or less", digits(most)),
+        (Some(least), Some(most)) => format!("{} to {}", write(least), write(most)),
+        (Some(least), None) => format!("{} or more", write(least)),
+        (None, Some(most)) => format!("{} or less", write(most)),
         (None, None) => "anything".to_owned(),
     };
     let what = if finding.is_ratio { "ratio of " } else { "" };
@@ -232,13 +233,29 @@ fn evidence(finding: &DocumentFinding) -> String {
         };
         format!(
             "; the report's own figures give {}, {verdict}",
-            digits(value)
+            write(value)
         )
     });
     format!(
         "{what}{}: {ours}; accepted: {expected}{report}",
         finding.metric
     )
+}
+
+/// A ratio as it is; a figure as the table's column of it has it.
+fn in_unit(value: f64, finding: &DocumentFinding, table: &DocumentTable) -> String {
+    let mut columns = table
+        .columns
+        .iter()
+        .filter(|column| column.ratio_to.is_none());
+    let own = columns.find(|column| column.metric == finding.metric);
+    match own.filter(|_| !finding.is_ratio) {
+        None => digits(value),
+        Some(column) => match &column.unit {
+            None => scaled(value, column),
+            Some(unit) => format!("{}{NBSP}{unit}", scaled(value, column)),
+        },
+    }
 }
 
 const OTHER_MACHINES: &str = "Other machines, kernels and paths than the report's: what can agree is the kind, \

@@ -65,6 +65,11 @@ over = { size = "600" }
 no_difference = "5%"
 report = 1.01
 [[finding]]
+text = "the fixed window carries 7 Mbit/s"
+metric = "throughput_bps"
+of = { window = "fixed", size = "1100" }
+at_least = 7e6
+[[finding]]
 text = "a policy costs nothing"
 metric = "throughput_bps"
 of = { window = "policy" }
