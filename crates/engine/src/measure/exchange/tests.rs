@@ -311,7 +311,7 @@ fn a_late_or_foreign_datagram_is_not_taken_for_the_answer() {
 fn pipelined_responses_end_their_requests_in_order() {
     let (client, mut server) = tcp_pair();
     let exchange = ExchangeTest { depth: 4, ..CLOSED };
-    // One at a time, 5 ms apart: each request but the first three has waited for those before it.
+    // One at a time, 5 ms apart: a fourth request at once has waited for the three before it.
     let peer = thread::spawn(move || {
         let mut byte = [0];
         while server.read(&mut byte).unwrap() == 1 {
@@ -323,7 +323,7 @@ fn pipelined_responses_end_their_requests_in_order() {
     peer.join().unwrap();
     let latency = end.exchange.unwrap().latency.summary().unwrap();
     assert!(latency.min >= 5_000.0, "{latency:?}");
-    assert!(latency.p50 >= 20_000.0, "{latency:?}");
+    assert!(latency.max >= 20_000.0, "{latency:?}");
 }
 
 #[test]
