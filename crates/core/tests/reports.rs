@@ -35,7 +35,7 @@ fn text(name: &str) -> Result<String, String> {
 
 fn experiment(name: &str, quick: bool) -> Experiment {
     let file = format!("{name}.toml");
-    let written = text(&file).unwrap();
+    let written = text(&file).expect("a file of this repository");
     let choice = Choice {
         quick,
         ..Choice::default()
@@ -105,7 +105,7 @@ fn the_figures_of_the_reports_agree_with_their_own_findings() {
         for finding in &experiment.findings {
             let figure = |cell: usize| experiment.figures[cell].get(&finding.measure.to_string());
             let ratios = finding.pairs.iter().filter_map(|(cell, over)| {
-                let over = over.map_or(Some(&1.0), |over| figure(over))?;
+                let over = over.map_or(Some(&1.0), figure)?;
                 Some(figure(*cell)? / over)
             });
             let mut ratios: Vec<f64> = ratios.collect();
