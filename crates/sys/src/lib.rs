@@ -20,7 +20,7 @@
 //! | [`inherit`] | listening sockets from systemd or inetd |
 //! | [`netlink`] | links, addresses, routes, neighbours, qdiscs, TCP metrics |
 //! | [`ethtool`] | drivers and their offloads |
-//! | [`file`] | what of a file is in memory, what came from storage |
+//! | [`file`](mod@file) | what of a file is in memory, what came from storage |
 //! | [`netns`] | network namespaces, with root and without; joining those of another process; private mounts; two hosts joined by a link |
 //! | [`mod@proc`] | `/proc` and `/sys`: CPU time, softirqs, drops, counters, settings, limits, privileges |
 //! | [`process`] | other processes: who they are, and ending them |
