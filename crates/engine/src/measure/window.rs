@@ -56,6 +56,9 @@ impl WindowKeeper {
             && socket::set_receive_buffer(socket, u32::try_from(buffer).unwrap_or(u32::MAX)).is_ok()
         {
             self.buffer = buffer;
+            // Where this is refused the window stays smaller, and the record says so.
+            let _ =
+                socket::set_window_clamp(socket, u32::try_from(self.wanted).unwrap_or(u32::MAX));
         }
     }
 

@@ -143,6 +143,17 @@ pub fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> Result<u32, OptionE
     )
 }
 
+/// `TCP_WINDOW_CLAMP`, bytes: what the kernel took it to be when the buffer was smaller stays in the way of a larger one.
+/// It is no limit to rely on: the kernel sets it anew as it learns of packets.
+///
+/// # Errors
+/// The kernel refuses; it is no TCP socket.
+pub fn set_window_clamp(socket: &impl AsFd, bytes: u32) -> Result<(), OptionError> {
+    let value = bytes.min(i32::MAX as u32) as i32;
+    set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &value)
+        .map_err(set_error("TCP_WINDOW_CLAMP", bytes))
+}
+
 /// `SO_SNDBUF`; the kernel doubles what it is given. Answers what it reads then.
 ///
 /// # Errors
