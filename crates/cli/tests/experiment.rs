@@ -80,7 +80,7 @@ fn an_experiment_is_run_kept_and_judged() {
     let document = json(&output);
     assert_eq!(document["schema"], "linerate.experiment/1");
     assert_eq!(document["status"], "complete");
-    assert_eq!(document["runs"].as_array().unwrap().len(), 4);
+    let made = whole_runs(&document);
     let agreements: Vec<&str> = (document["findings"].as_array().unwrap().iter())
         .map(|finding| finding["agreement"].as_str().unwrap())
         .collect();
@@ -90,12 +90,16 @@ fn an_experiment_is_run_kept_and_judged() {
         (of_report(0), of_report(1), of_report(2)),
         (&"agrees".into(), &"disagrees".into(), &"agrees".into())
     );
-    assert_eq!(lines(&bench.path("pace.toml.records.jsonl")).len(), 1 + 4);
+    assert_eq!(
+        lines(&bench.path("pace.toml.records.jsonl")).len(),
+        1 + made
+    );
 
     // All of it is there: the same document again, at once.
     let again = bench.run(&["--json"]);
     assert_eq!(json(&again), document);
-    assert!(text(&again.stderr).contains("4 runs are in "), "{again:?}");
+    let kept = format!("{made} runs are in ");
+    assert!(text(&again.stderr).contains(&kept), "{again:?}");
     let table = text(&bench.run(&[]).stdout);
     assert!(
         table.contains("DISAGREES") && table.contains("not run"),
@@ -117,10 +121,17 @@ fn a_killed_experiment_goes_on_where_it_was() {
     let output = bench.run(&["--json"]);
     assert!(output.status.success(), "{output:?}");
     let after = lines(&records);
-    assert_eq!(after.len(), 1 + 4);
     let whole = before.len().min(2);
     assert_eq!(after[..whole], before[..whole]);
-    assert_eq!(json(&output)["runs"].as_array().unwrap().len(), 4);
+    assert_eq!(after.len(), 1 + whole_runs(&json(&output)));
+}
+
+/// Four runs count. On a machine with much else to do one may be cut short, and is made again: answers how many there are.
+fn whole_runs(document: &Value) -> usize {
+    let runs = document["runs"].as_array().unwrap();
+    let counts = |run: &&Value| run["faults"].is_null() && run["error"].is_null();
+    assert_eq!(runs.iter().filter(counts).count(), 4, "{runs:?}");
+    runs.len()
 }
 
 /// With SIGKILL, as soon as the first run is in the file; false if it ended by itself.
