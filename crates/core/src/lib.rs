@@ -18,6 +18,7 @@
 //! | [`cost`] | service demand: CPU time for each KiB |
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
 //! | [`ceilings`] | what each cause would let through, and the verdict |
+//! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
 //! | [`truth`] | runs whose cause is known by construction, and how often the verdict names it |
 
 pub mod ceilings;
@@ -30,6 +31,7 @@ pub mod plan;
 pub mod record;
 pub mod session;
 pub mod stats;
+pub mod trace;
 pub mod truth;
 pub mod units;
 pub mod wire;
