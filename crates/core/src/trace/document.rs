@@ -13,6 +13,7 @@ use super::config::TraceConfig;
 use super::delay::{self, DelayAnalysis, HopSamples};
 use super::ledger::Reply;
 use super::missing::HopFate;
+use super::mtu::MtuOutcome;
 use super::multipath::{Level, MultipathOutcome, PathLink, RoutedPath};
 use super::outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
 use super::probe::{AnswerKind, MplsLabel, ProbeKind, ecn_bits};
@@ -89,6 +90,9 @@ pub struct TraceDocument {
     /// All equal-cost paths, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paths: Option<PathsDocument>,
+    /// What fits through the path, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<MtuOutcome>,
     /// Probes sent, past the end too.
     pub probes_sent: u32,
     /// Answers to them, the first ones alone.
@@ -223,6 +227,7 @@ impl TraceDocument {
             hops: hops(outcome, config, &header.names),
             delay: delay::analyze(&HopSamples::of(outcome)),
             paths: None,
+            mtu: None,
             probes_sent: outcome.sent,
             answers: outcome.answered,
             answers_late: outcome.late,

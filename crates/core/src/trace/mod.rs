@@ -3,7 +3,7 @@
 //! Nothing here touches a socket or a clock. A [`Tracer`] is driven by the shape that all state machines here
 //! have: `poll_transmit` says what to send, `handle_answer` takes what came back, `handle_timeout` and
 //! `poll_timeout` are its clock, `finish` gives the result. A [`PathFinder`] has the same shape and finds all of
-//! the equal-cost paths. A [`ProbeCodec`] makes a probe's bytes, and reads an answer's.
+//! the equal-cost paths, a [`PathMtu`] what fits through one. A [`ProbeCodec`] makes a probe's bytes, and reads an answer's.
 //!
 //! # When what is sent
 //!
@@ -48,6 +48,7 @@
 //! | `ledger` | what was sent, and whose each answer is |
 //! | `tracer` | the strategy for one path |
 //! | `outcome`, `missing` | what came of it; silence, limited answers and loss told apart |
+//! | `mtu` | what fits, and where the path gets narrower |
 //! | `multipath` | all paths, by the multipath detection algorithm |
 //! | [`delay`] | where the delay is added |
 //! | `document` | `linerate.trace/1` |
@@ -59,6 +60,7 @@ mod extension;
 mod identity;
 mod ledger;
 mod missing;
+mod mtu;
 mod multipath;
 mod outcome;
 mod probe;
@@ -73,6 +75,7 @@ pub use document::{
 pub use identity::{MAX_FLOWS, NotOurs, ProbeCodec, ProbeIdentity};
 pub use ledger::{MAX_PROBES, Reply};
 pub use missing::HopFate;
+pub use mtu::{MtuConfig, MtuOutcome, Narrowing, PathMtu};
 pub use multipath::{
     Level, MultipathConfig, MultipathOutcome, Node, PathFinder, PathLink, RoutedPath,
     stopping_point,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use linerate_core::link::Nanos;
 use linerate_core::trace::{
-    Answer, AnswerKind, PathFinder, Probe, ProbeCodec, ProbeKind, TraceConfig, Tracer, least_size,
+    Answer, AnswerKind, PathFinder, PathMtu, Probe, ProbeCodec, ProbeKind, TraceConfig, Tracer, least_size,
 };
 
 /// More steps than any trace needs: what goes on longer does not end.
@@ -26,6 +26,8 @@ pub(crate) struct Router {
     pub(crate) unreachable: Option<u8>,
     /// Forwards nothing larger, and answers so.
     pub(crate) mtu: Option<u32>,
+    /// And says nothing about it.
+    pub(crate) hides_mtu: bool,
     /// Forwards with this traffic class.
     pub(crate) remark: Option<u8>,
     /// Forwards with another source address and port, as a NAT does; answers to it come back translated.
@@ -84,6 +86,8 @@ pub(crate) struct Net {
     /// Each answer comes a second time.
     pub(crate) duplicates: bool,
     pub(crate) dice: Dice,
+    /// What routers say would fit, instead of what does.
+    pub(crate) told_mtu: Option<u32>,
     /// Answers that nobody caused.
     pub(crate) noise: Vec<(Nanos, Answer)>,
     /// Who answered each probe, and after how long.
@@ -143,6 +147,7 @@ impl Net {
                 bucket: None,
                 unreachable: None,
                 mtu: None,
+                hides_mtu: false,
                 remark: None,
                 is_nat: false,
             };
@@ -155,6 +160,7 @@ impl Net {
             loop_from: None,
             short_quotes: false,
             duplicates: false,
+            told_mtu: None,
             dice: Dice(1),
             noise: Vec::new(),
             truth: BTreeMap::new(),
@@ -247,7 +253,10 @@ impl Net {
                 },
                 (false, true, ..) => AnswerKind::TimeExceeded,
                 (false, false, Some(code), _) => AnswerKind::Unreachable { code },
-                (false, false, None, Some(mtu)) => AnswerKind::TooBig { mtu },
+                (false, false, None, Some(_)) if router.hides_mtu => return Vec::new(),
+                (false, false, None, Some(mtu)) => AnswerKind::TooBig {
+                    mtu: self.told_mtu.unwrap_or(mtu),
+                },
                 _ => {
                     class = router.remark.unwrap_or(class);
                     is_translated |= router.is_nat;
@@ -428,6 +437,7 @@ macro_rules! machine {
 }
 machine!(Tracer);
 machine!(PathFinder);
+machine!(PathMtu);
 
 /// A run that has ended.
 pub(crate) struct Run<M> {
