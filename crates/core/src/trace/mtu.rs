@@ -228,10 +228,11 @@ impl PathMtu {
         if let AnswerKind::TooBig { mtu } = kind
             && let Some(mtu) = self.believable(mtu, size)
         {
-            let hops = &self.config.hops;
-            let of_router = hops.iter().find(|(_, address)| *address == from);
+            let mut hops = self.config.hops.iter();
+            let router = hops.find(|(_, address)| *address == from);
+            let after_ttl = router.map(|(ttl, _)| *ttl);
             self.narrowed(Narrowing {
-                after_ttl: of_router.map(|(ttl, _)| *ttl),
+                after_ttl,
                 address: Some(from),
                 mtu_bytes: mtu,
                 is_told: true,
