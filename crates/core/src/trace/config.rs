@@ -160,19 +160,64 @@ mod tests {
     #[test]
     fn what_is_out_of_range_is_named_with_its_range() {
         let cases: [(TraceConfig, &str); 7] = [
-            (TraceConfig { hops: 0, ..config() }, "the highest TTL is 0, allowed are 1 to 255"),
-            (TraceConfig { first: 31, ..config() }, "the lowest TTL is 31, allowed are 1 to 30"),
-            (TraceConfig { first: 0, ..config() }, "the lowest TTL is 0, allowed are 1 to 30"),
-            (TraceConfig { probes: 0, ..config() }, "the number of probes is 0, allowed are 1 to 100"),
-            (TraceConfig { size: 33, ..config() }, "the size is 33, allowed are 34 to 65535"),
-            (TraceConfig { flow: MAX_FLOWS, ..config() }, "the flow is 512, allowed are 0 to 511"),
-            (TraceConfig { rate_per_s: 0, ..config() }, "the rate is 0, allowed are 1 to 1000000"),
+            (
+                TraceConfig {
+                    hops: 0,
+                    ..config()
+                },
+                "the highest TTL is 0, allowed are 1 to 255",
+            ),
+            (
+                TraceConfig {
+                    first: 31,
+                    ..config()
+                },
+                "the lowest TTL is 31, allowed are 1 to 30",
+            ),
+            (
+                TraceConfig {
+                    first: 0,
+                    ..config()
+                },
+                "the lowest TTL is 0, allowed are 1 to 30",
+            ),
+            (
+                TraceConfig {
+                    probes: 0,
+                    ..config()
+                },
+                "the number of probes is 0, allowed are 1 to 100",
+            ),
+            (
+                TraceConfig {
+                    size: 33,
+                    ..config()
+                },
+                "the size is 33, allowed are 34 to 65535",
+            ),
+            (
+                TraceConfig {
+                    flow: MAX_FLOWS,
+                    ..config()
+                },
+                "the flow is 512, allowed are 0 to 511",
+            ),
+            (
+                TraceConfig {
+                    rate_per_s: 0,
+                    ..config()
+                },
+                "the rate is 0, allowed are 1 to 1000000",
+            ),
         ];
         for (config, text) in cases {
             let error = config.check().expect_err(text).to_string();
             assert!(error.contains(text), "{error}");
         }
-        let tcp = TraceConfig { size: 41, ..config().with_kind(ProbeKind::Tcp) };
+        let tcp = TraceConfig {
+            size: 41,
+            ..config().with_kind(ProbeKind::Tcp)
+        };
         assert!(tcp.check().is_err(), "a SYN carries no data");
     }
 }

@@ -337,7 +337,9 @@ fn first_of<T>(hop: &Hop, what: impl Fn(&Reply) -> Option<T>) -> Option<T> {
 
 /// Routers passed on the way back: from the nearest usual first TTL at or above. `None` for 0, which no host delivers.
 fn return_hops(reply_ttl: u8) -> Option<u8> {
-    let first = [64, 128, 255].into_iter().find(|first| reply_ttl <= *first)?;
+    let first = [64, 128, 255]
+        .into_iter()
+        .find(|first| reply_ttl <= *first)?;
     (reply_ttl > 0).then(|| (first - reply_ttl).saturating_add(1))
 }
 

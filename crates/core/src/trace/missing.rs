@@ -161,6 +161,10 @@ mod tests {
         let hops = [tail_missing(3, false), tail_missing(3, true), ALL, ALL];
         let fates = fates(&hops);
         assert_eq!(fates[0], HopFate::Silent);
-        assert_eq!(fates[1], HopFate::RateLimited, "its answers had been used up");
+        assert_eq!(
+            fates[1],
+            HopFate::RateLimited,
+            "its answers had been used up"
+        );
     }
 }

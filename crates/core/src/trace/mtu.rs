@@ -281,7 +281,10 @@ impl PathMtu {
 
     /// Until when answers are waited for; only once all of a round are sent.
     fn deadline(&self) -> Option<Nanos> {
-        let is_waiting = self.round.iter().any(|i| i.id.is_some() && i.result.is_none());
+        let is_waiting = self
+            .round
+            .iter()
+            .any(|i| i.id.is_some() && i.result.is_none());
         let is_sent = !self.round.iter().any(Item::is_to_send);
         let rtt = self.config.rtt;
         let wait = (rtt + rtt + ANSWER_ALLOWANCE).min(self.config.trace.timeout);
@@ -339,7 +342,12 @@ impl PathMtu {
             Phase::Whole if self.size <= self.config.trace.size => self.enter(Phase::Done),
             Phase::Whole => self.enter(Phase::Locate),
             Phase::Locate => self.located(),
-            Phase::Bisect { after, ttl, low, high } => self.bisected(after, ttl, low, high),
+            Phase::Bisect {
+                after,
+                ttl,
+                low,
+                high,
+            } => self.bisected(after, ttl, low, high),
             Phase::Done => {}
         }
     }
@@ -366,10 +374,19 @@ impl PathMtu {
     fn bisected(&mut self, after: Option<u8>, ttl: u8, low: u16, high: u16) {
         let passed = self.round.iter().filter(|item| item.has_passed());
         let low = passed.map(|item| item.size).max().unwrap_or(low);
-        let larger = self.round.iter().map(|item| item.size).filter(|size| *size > low);
+        let larger = self
+            .round
+            .iter()
+            .map(|item| item.size)
+            .filter(|size| *size > low);
         let high = larger.min().unwrap_or(high);
         if high - low > 1 {
-            self.enter(Phase::Bisect { after, ttl, low, high });
+            self.enter(Phase::Bisect {
+                after,
+                ttl,
+                low,
+                high,
+            });
             return;
         }
         self.narrowed(Narrowing {
@@ -402,7 +419,10 @@ mod tests {
     fn sizes_cut_the_range_and_are_never_its_ends() {
         for (low, high) in [(60, 1_500), (60, 62), (60, 65), (1, 65_535), (9, 10)] {
             let sizes: Vec<u16> = sizes_between(low, high).collect();
-            assert!(sizes.iter().all(|size| low < *size && *size < high), "{sizes:?}");
+            assert!(
+                sizes.iter().all(|size| low < *size && *size < high),
+                "{sizes:?}"
+            );
             assert!(sizes.is_sorted_by(|a, b| a < b), "{sizes:?}");
             assert_eq!(sizes.len(), usize::from((high - low - 1).min(AT_ONCE)));
         }

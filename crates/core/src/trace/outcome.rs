@@ -224,10 +224,9 @@ fn tallies(ledger: &Ledger, config: &TraceConfig, end: u8) -> Vec<Tally> {
 fn note_repeats(hops: &mut [Hop]) {
     for place in 1..hops.len() {
         let addresses = hops[place].addresses();
-        let earlier = hops[..place].iter().find(|hop| {
-            hop.replies()
-                .any(|reply| addresses.contains(&reply.from))
-        });
+        let earlier = hops[..place]
+            .iter()
+            .find(|hop| hop.replies().any(|reply| addresses.contains(&reply.from)));
         hops[place].repeats = earlier.map(|hop| hop.ttl);
     }
 }
@@ -239,7 +238,10 @@ fn path_end(hops: &[Hop], ledger: &Ledger, config: &TraceConfig) -> PathEnd {
     if last.replies().any(|reply| ledger.is_from_target(reply)) {
         return PathEnd::Reached { ttl: last.ttl };
     }
-    let ends = last.replies().map(|reply| reply.kind).find(|kind| kind.is_end());
+    let ends = last
+        .replies()
+        .map(|reply| reply.kind)
+        .find(|kind| kind.is_end());
     match ends {
         Some(AnswerKind::Unreachable { code }) => PathEnd::Unreachable {
             ttl: last.ttl,

@@ -268,7 +268,9 @@ impl Tracer {
 
     /// Behind the last answer there may be nobody at all.
     fn is_worth_asking(&self, ttl: u8) -> bool {
-        let last_answer = self.reached.unwrap_or(self.farthest.max(self.config.first - 1));
+        let last_answer = self
+            .reached
+            .unwrap_or(self.farthest.max(self.config.first - 1));
         ttl <= self.end()
             && (ttl <= last_answer.saturating_add(ASKED_BEYOND) || ttl == self.config.hops)
     }
@@ -288,8 +290,7 @@ impl Tracer {
                     let mut sent = hop.probes.iter().map(|id| self.ledger.get(*id));
                     sent.any(|sent| sent.is_outstanding())
                 };
-                (is_open && is_waiting())
-                    .then(|| (ttl, hop.last_sent + self.wait(beyond, largest)))
+                (is_open && is_waiting()).then(|| (ttl, hop.last_sent + self.wait(beyond, largest)))
             })
     }
 

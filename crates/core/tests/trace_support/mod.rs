@@ -6,7 +6,8 @@ use std::net::IpAddr;
 
 use linerate_core::link::Nanos;
 use linerate_core::trace::{
-    Answer, AnswerKind, PathFinder, PathMtu, Probe, ProbeCodec, ProbeKind, TraceConfig, Tracer, least_size,
+    Answer, AnswerKind, PathFinder, PathMtu, Probe, ProbeCodec, ProbeKind, TraceConfig, Tracer,
+    least_size,
 };
 
 /// More steps than any trace needs: what goes on longer does not end.
@@ -210,7 +211,11 @@ impl Net {
         let level_at = move |hop: usize| match self.loop_from {
             Some(from) => {
                 let length = count - 1 - from;
-                if hop < from { hop } else { from + (hop - from) % length }
+                if hop < from {
+                    hop
+                } else {
+                    from + (hop - from) % length
+                }
             }
             None => hop,
         };
@@ -232,7 +237,12 @@ impl Net {
     }
 
     /// What comes back for a probe, and when.
-    pub(crate) fn send(&mut self, now: Nanos, probe: &Probe, codec: &ProbeCodec) -> Vec<(Nanos, Answer)> {
+    pub(crate) fn send(
+        &mut self,
+        now: Nanos,
+        probe: &Probe,
+        codec: &ProbeCodec,
+    ) -> Vec<(Nanos, Answer)> {
         let way: Vec<(usize, usize)> = self.way(probe.flow).collect();
         let mut class = probe.traffic_class();
         let mut is_translated = false;
@@ -263,7 +273,16 @@ impl Net {
                     continue;
                 }
             };
-            return self.answer(now, probe, codec, (level, place), distance, kind, class, is_translated);
+            return self.answer(
+                now,
+                probe,
+                codec,
+                (level, place),
+                distance,
+                kind,
+                class,
+                is_translated,
+            );
         }
         Vec::new()
     }
@@ -376,7 +395,13 @@ pub(crate) fn icmp_message(
 }
 
 /// The whole packet.
-pub(crate) fn ip_packet(codec: &ProbeCodec, probe: &Probe, transport: &[u8], class: u8, ttl: u8) -> Vec<u8> {
+pub(crate) fn ip_packet(
+    codec: &ProbeCodec,
+    probe: &Probe,
+    transport: &[u8],
+    class: u8,
+    ttl: u8,
+) -> Vec<u8> {
     let mut packet = match (codec.source, codec.target) {
         (IpAddr::V4(source), IpAddr::V4(target)) => {
             let length = u16::try_from(20 + transport.len()).unwrap().to_be_bytes();
@@ -482,7 +507,11 @@ pub(crate) fn run<M: Machine>(mut machine: M, net: &mut Net, kind: ProbeKind) ->
             _ => now = now.max(timer),
         }
     }
-    panic!("no end after {MOST_STEPS} steps, {} probes, {} ms", sent.len(), now.0 / 1_000_000);
+    panic!(
+        "no end after {MOST_STEPS} steps, {} probes, {} ms",
+        sent.len(),
+        now.0 / 1_000_000
+    );
 }
 
 /// A trace of a network, by UDP and the defaults.

@@ -50,7 +50,9 @@ fn place(step: &DelayStep) -> String {
     match step.after_ttl {
         None if step.to_ttl == 1 => "to hop 1".into(),
         None => format!("somewhere between this host and hop {}", step.to_ttl),
-        Some(after) if after + 1 == step.to_ttl => format!("from hop {after} to hop {}", step.to_ttl),
+        Some(after) if after + 1 == step.to_ttl => {
+            format!("from hop {after} to hop {}", step.to_ttl)
+        }
         Some(after) => format!("somewhere between hop {after} and hop {}", step.to_ttl),
     }
 }
@@ -162,6 +164,9 @@ mod tests {
 
     #[test]
     fn silence_says_so() {
-        assert_eq!(words(&[]), "No hop answered: nothing is known of the delay.");
+        assert_eq!(
+            words(&[]),
+            "No hop answered: nothing is known of the delay."
+        );
     }
 }

@@ -195,9 +195,9 @@ fn paths(finder: &PathFinder, levels: &[Level]) -> Vec<RoutedPath> {
         };
         let hops: Vec<Option<IpAddr>> = on_path().map(|level| seen(finder, level, flow)).collect();
         // A flow of which a TTL with several routers was not asked could be on any path.
-        let is_known = on_path().zip(&hops).all(|(level, hop)| {
-            hop.is_some() || finder.cells.contains_key(&(level.ttl, flow))
-        });
+        let is_known = on_path()
+            .zip(&hops)
+            .all(|(level, hop)| hop.is_some() || finder.cells.contains_key(&(level.ttl, flow)));
         if !is_known || hops.is_empty() {
             continue;
         }
