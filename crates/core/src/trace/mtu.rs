@@ -369,6 +369,8 @@ impl PathMtu {
         if self.ledger.len() > MOST_PROBES {
             self.enter(Phase::Done);
         }
+        // Between two neighbouring sizes there is nothing to try.
+        self.conclude();
     }
 
     fn bisected(&mut self, after: Option<u8>, ttl: u8, low: u16, high: u16) {

@@ -25,13 +25,19 @@ impl PathFinder {
         nodes
     }
 
-    /// The TTL at which a flow ends.
+    /// The TTL at which a flow ends. Where the target answers a TTL beyond its nearest place it is farther for this
+    /// flow only if the flow was seen to go on just before; else its answer there is missing.
     pub(super) fn end_of(&self, flow: u16) -> Option<u8> {
-        (self.config.trace.first..=self.config.trace.hops).find(|ttl| {
-            self.cells
-                .get(&(*ttl, flow))
-                .is_some_and(|cell| cell.is_end)
-        })
+        let cell = |ttl: u8| self.cells.get(&(ttl, flow));
+        let mut ttls = self.config.trace.first..=self.config.trace.hops;
+        let end = ttls.find(|ttl| cell(*ttl).is_some_and(|cell| cell.is_end))?;
+        match self.reached {
+            Some(nearest) if nearest < end => {
+                let before = cell(end - 1).and_then(|cell| cell.from);
+                Some(if before.is_some() { end } else { nearest })
+            }
+            _ => Some(end),
+        }
     }
 
     /// After something changed at a TTL: what else is to be sent there and next to it.

@@ -240,6 +240,9 @@ impl PathFinder {
             self.reached = Some(ttl);
             self.hold_beyond(ttl);
         }
+        if is_end {
+            self.end_flow(ttl, flow);
+        }
         self.plan_around(ttl);
     }
 
@@ -310,6 +313,20 @@ impl PathFinder {
                 } else if let Some(cell) = self.cells.get_mut(&(beyond, flow)) {
                     cell.state = CellState::Failed;
                 }
+            }
+        }
+    }
+
+    /// A flow ends at this TTL: what it sent beyond is not waited for.
+    fn end_flow(&mut self, ttl: u8, flow: u16) {
+        for beyond in (ttl..=self.config.trace.hops).skip(1) {
+            let level = self.level_mut(beyond);
+            level.waiting.retain(|(_, waiting)| *waiting != flow);
+            level.queue.retain(|queued| *queued != flow);
+            if let Some(cell) = self.cells.get_mut(&(beyond, flow))
+                && cell.from.is_none()
+            {
+                cell.state = CellState::Failed;
             }
         }
     }
