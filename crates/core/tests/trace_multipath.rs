@@ -118,13 +118,19 @@ fn the_kernels_limits_slow_it_down_and_hide_nothing() {
 
 #[test]
 fn paths_of_different_lengths_are_followed_to_their_ends() {
-    // Some flows go from hop 2 to the target, others over one more router, which is at the target's level.
-    let mut net = Net::wide(&[1, 2, 1, 1], false);
-    let target = net.target();
-    net.levels[1][1].address = target;
-    let (outcome, _) = find(&mut net, |_| ());
-    assert!(outcome.is_reached);
-    assert_eq!(outcome.levels.len(), 4);
+    // From hop 2 some flows go to the target, others over two more routers, the first of them at its distance.
+    let mut net = Net::wide(&[1, 2, 2, 2, 1], false);
+    net.levels[1][0].next = vec![0];
+    net.levels[1][1].next = vec![1];
+    net.levels[2][0].address = net.target();
+    net.levels[2][0].is_target = true;
+    let (outcome, _) = find(&mut net, |config| config.confidence = 0.99);
+    assert!(outcome.is_reached && outcome.is_complete);
+    assert_eq!(found(&outcome), there(&net));
+    let lengths: BTreeSet<_> = outcome.paths.iter().map(|path| path.hops.len()).collect();
+    assert_eq!(lengths, BTreeSet::from([3, 5]));
+    assert!(outcome.paths.iter().all(|path| path.is_whole));
+    assert_eq!(outcome.paths.len(), 3);
 }
 
 #[test]

@@ -1,4 +1,8 @@
 //! Probes as bytes, and what is read from bytes of others.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
 
 mod trace_support;
 

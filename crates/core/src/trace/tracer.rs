@@ -14,6 +14,8 @@ const ANSWER_ALLOWANCE: Nanos = Nanos::from_millis(50);
 const LEAST_WAIT_BEYOND: Nanos = Nanos::from_millis(1_000);
 /// Behind the last answer only so many hops are asked again, and the last TTL.
 const ASKED_BEYOND: u8 = 4;
+/// A hop that nobody waited for in time, as the path seemed to end before it, is not asked again this much later.
+const TOO_LATE: Nanos = Nanos::from_millis(100);
 /// Probes that may be made up for at once after the caller was late.
 const CATCH_UP: u64 = 10;
 
@@ -255,7 +257,8 @@ impl Tracer {
         if first_round < usize::from(self.config.probes) || self.again.contains(&ttl) {
             return;
         }
-        let has_retries = hop.asked_again < self.config.retries && !last_answered;
+        let is_in_time = self.now <= hop.last_sent + self.config.timeout + TOO_LATE;
+        let has_retries = is_in_time && hop.asked_again < self.config.retries && !last_answered;
         if !is_missing {
             self.hop_mut(ttl).is_closed = true;
         } else if !is_waiting && has_retries && self.is_worth_asking(ttl) {

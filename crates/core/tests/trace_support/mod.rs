@@ -1,5 +1,9 @@
 //! A network in memory with virtual time: routers that answer, limit, lose, mark and lie, and real bytes.
 #![allow(dead_code, reason = "each test uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,6 +23,8 @@ pub(crate) struct Router {
     pub(crate) address: IpAddr,
     /// Which routers of the next level it balances over.
     pub(crate) next: Vec<usize>,
+    /// The target, nearer than by other ways.
+    pub(crate) is_target: bool,
     pub(crate) is_silent: bool,
     /// Time to make an answer.
     pub(crate) slow: Nanos,
@@ -143,6 +149,7 @@ impl Net {
             let router = |place| Router {
                 address: address(level, place, is_v6),
                 next: (0..after).collect(),
+                is_target: false,
                 is_silent: false,
                 slow: Nanos::ZERO,
                 bucket: None,
@@ -251,8 +258,8 @@ impl Net {
             if self.dice.chance(self.loss) {
                 return Vec::new();
             }
-            let is_target = level + 1 == self.levels.len();
             let router = self.levels[level][place].clone();
+            let is_target = level + 1 == self.levels.len() || router.is_target;
             let is_used_up = usize::from(probe.ttl) == hop + 1;
             let does_not_fit = router.mtu.filter(|mtu| u32::from(probe.size) > *mtu);
             let kind = match (is_target, is_used_up, router.unreachable, does_not_fit) {
