@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::config::TraceConfig;
-use super::delay::{self, DelayAnalysis, HopSamples};
+use super::delay::{self, DelayAnalysis, HopSamples, LinkRate};
 use super::ledger::Reply;
 use super::missing::HopFate;
 use super::mtu::MtuOutcome;
@@ -90,6 +90,9 @@ pub struct TraceDocument {
     /// All equal-cost paths, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paths: Option<PathsDocument>,
+    /// The rates of the links, where they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub link_rates: Vec<LinkRate>,
     /// What fits through the path, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<MtuOutcome>,
@@ -227,6 +230,7 @@ impl TraceDocument {
             hops: hops(outcome, config, &header.names),
             delay: delay::analyze(&HopSamples::of(outcome)),
             paths: None,
+            link_rates: Vec::new(),
             mtu: None,
             probes_sent: outcome.sent,
             answers: outcome.answered,

@@ -50,7 +50,7 @@
 //! | `outcome`, `missing` | what came of it; silence, limited answers and loss told apart |
 //! | `mtu` | what fits, and where the path gets narrower |
 //! | `multipath` | all paths, by the multipath detection algorithm |
-//! | [`delay`] | where the delay is added |
+//! | [`delay`] | where the delay is added, and the rates of links |
 //! | `document` | `linerate.trace/1` |
 
 mod config;

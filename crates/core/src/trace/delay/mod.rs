@@ -15,6 +15,7 @@
 //! of its two hops: the interval of the shift between them, which holds whatever the distributions are. A step
 //! whose interval reaches to zero is not known to add anything.
 
+mod rate;
 mod shift;
 mod words;
 
@@ -23,6 +24,7 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use rate::{LinkRate, SizedSamples, link_rates};
 pub use shift::Shift;
 
 use super::outcome::TraceOutcome;
