@@ -51,6 +51,7 @@
 //! | `mtu` | what fits, and where the path gets narrower |
 //! | `multipath` | all paths, by the multipath detection algorithm |
 //! | [`delay`] | where the delay is added, and the rates of links |
+//! | `watch` | rounds one after another: the report's figures, changes of the path |
 //! | `document` | `linerate.trace/1` |
 
 mod config;
@@ -66,6 +67,7 @@ mod outcome;
 mod probe;
 mod quote;
 mod tracer;
+mod watch;
 
 pub use config::{ConfigError, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, TraceConfig, least_size};
 pub use document::{
@@ -87,3 +89,4 @@ pub use quote::{
     parse_message, unreachable_reason,
 };
 pub use tracer::Tracer;
+pub use watch::{PathChange, Watch, WatchRow, WatchRtt};
