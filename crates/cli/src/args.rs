@@ -4,8 +4,11 @@
 //! their mere presence are told apart. Defaults and everything that depends on values are in
 //! [`crate::plan`], so an option that was not given is `None` here.
 
+mod analyze;
+mod compare;
 mod lab;
 mod parsers;
+mod run;
 mod serve;
 mod shared;
 mod traffic;
@@ -16,17 +19,20 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use linerate_core::units::{BitRate, EndpointName};
 
+pub(crate) use analyze::{AnalyzeArgs, InputName};
+pub(crate) use compare::{CompareArgs, CompareExtent, CompareTraffic};
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
+pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
 };
-pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs};
+pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs, StreamOptions};
 pub(crate) use truth::TruthArgs;
 
 /// Measures what a network path gives a host and explains what holds it back
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(version, max_term_width = 100, after_help = BEGIN, arg_required_else_help = true)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -45,11 +51,29 @@ pub(crate) enum Command {
     Rr(RrArgs),
     /// Connect, request, response, close: connections and latency
     Crr(CrrArgs),
+    /// Treatment A against treatment B: DIFFERENT, EQUIVALENT or INCONCLUSIVE
+    Compare(CompareArgs),
+    /// Run an experiment from its file, or go on with it
+    Run(ExperimentArgs),
     /// Explain a stored document again
     Explain(ExplainArgs),
+    /// Statistics and ceilings of figures measured elsewhere
+    Analyze(AnalyzeArgs),
     /// Hosts, routers and links on this machine: up, exec, status, down
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Undo what a process has changed on this host if it is killed; started beside each that may
+    #[command(hide = true)]
+    WatchTreatments(WatchArgs),
+}
+
+/// Which process is watched.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Its number
+    pub(crate) pid: u32,
+    /// When it began, clock ticks after boot
+    pub(crate) started: u64,
 }
 
 #[derive(Debug, Args)]
@@ -82,12 +106,9 @@ pub(crate) struct ExplainArgs {
     pub(crate) csv: bool,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  linerate serve                              on the other host, here called pit
-  linerate check pit                          what it gives and what limits it
-  linerate stream pit --size 100..9100/500    one row for each message size
-
+/// Short, so that the commands and it fit a screen.
+const BEGIN: &str = "\
+Begin with `linerate serve` on the other host and `linerate check HOST` here
 Exit status: 0 done; 1 run or gate failed; 2 usage or file wrong; 3 unsupported";
 
 #[cfg(test)]

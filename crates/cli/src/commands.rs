@@ -23,7 +23,7 @@ use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Service};
 use crate::site::Site;
 use crate::target::Target;
-use crate::{files, gate, lab, plan};
+use crate::{analyze, compare, experiment, files, gate, lab, plan, watch};
 
 /// Does what the command line says.
 ///
@@ -45,8 +45,15 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
             let plan = plan::crr(&args, plan::fresh_seed()).map_err(Failure::usage)?;
             measure(args.run, &plan, None)
         }
+        Command::Compare(args) => compare::execute(args),
+        Command::Run(args) => experiment::execute(&args),
         Command::Explain(args) => explain(args),
+        Command::Analyze(args) => analyze::execute(&args),
         Command::Lab(command) => lab::execute(command),
+        Command::WatchTreatments(args) => {
+            watch::execute(&args);
+            Ok(())
+        }
     }
 }
 
@@ -66,7 +73,10 @@ fn seed_of(plan: &Plan) -> u64 {
 }
 
 /// Where to: an endpoint that the user named, or one in a lab that is made here.
-fn place(
+///
+/// # Errors
+/// The name or the key is wrong, or this host allows no lab.
+pub(crate) fn place(
     host: Option<EndpointName>,
     options: &PathOptions,
     seed: u64,
@@ -137,7 +147,10 @@ fn demonstration(
 }
 
 /// Prints what there is; then says if it is not all that was asked, or not good enough.
-fn conclude(
+///
+/// # Errors
+/// It cannot be written, is not all, or is below the floor.
+pub(crate) fn conclude(
     document: &Document,
     error: Option<Failure>,
     output: Output,
@@ -170,6 +183,7 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
 fn serve(args: ServeArgs) -> Result<(), Failure> {
     let entrance = entrance(&args.listen).map_err(Failure::usage)?;
     let limits = limits(&args.limits).map_err(Failure::usage)?;
+    let allow_treatments = allow_treatments(&args.limits).map_err(Failure::usage)?;
     // Inetd makes the client's connection stderr, too: nothing but errors may go there.
     let quiet = args.quiet || entrance == Entrance::Inherited;
     let key = match &args.limits.key_file {
@@ -186,6 +200,7 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
         entrance,
         limits,
         key,
+        allow_treatments,
         one_off: args.listen.one_off,
         json_stream: args.json_stream,
         quiet,
@@ -210,6 +225,15 @@ fn entrance(options: &ListenOptions) -> anyhow::Result<Entrance> {
             family,
         }),
     }
+}
+
+/// Settings of a host are changed for nobody who has not proved a key.
+fn allow_treatments(options: &LimitOptions) -> anyhow::Result<bool> {
+    ensure!(
+        options.key_file.is_some() || !options.allow_treatments,
+        "--allow-treatments needs --key-file: settings of this host are changed only for clients with its key"
+    );
+    Ok(options.allow_treatments)
 }
 
 fn limits(options: &LimitOptions) -> anyhow::Result<Limits> {
@@ -272,6 +296,7 @@ mod tests {
         };
         let entrance = entrance(&args.listen).map_err(|error| error.to_string())?;
         let limits = limits(&args.limits).map_err(|error| error.to_string())?;
+        allow_treatments(&args.limits).map_err(|error| error.to_string())?;
         Ok((entrance, limits))
     }
 
@@ -319,6 +344,7 @@ mod tests {
             ("--max-streams 257", ["--max-streams", "1 to 256"]),
             ("--max-duration 0", ["--max-duration", "0.01"]),
             ("--max-rate 0", ["--max-rate", "at least 1 bit/s"]),
+            ("--allow-treatments", ["--allow-treatments", "--key-file"]),
         ] {
             let message = served(line).expect_err(line);
             for word in words {
@@ -326,5 +352,6 @@ mod tests {
             }
         }
         assert_eq!(served("--inetd").unwrap().0, Entrance::Inherited);
+        assert!(served("--allow-treatments --key-file k").is_ok());
     }
 }

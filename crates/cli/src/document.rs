@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use linerate_core::record::{
-    CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, RECORD_SCHEMA, Record, SWEEP_SCHEMA,
-    Status, Sweep,
+    CHECK_SCHEMA, COMPARISON_SCHEMA, Caveat, CaveatKind, Check, Comparison, Environment,
+    RECORD_SCHEMA, Record, SWEEP_SCHEMA, Status, Sweep,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,8 @@ pub(crate) enum Document {
     Sweep(Sweep),
     /// A path examined.
     Check(Box<Check>),
+    /// Two treatments against each other.
+    Comparison(Box<Comparison>),
 }
 
 impl Document {
@@ -39,16 +41,17 @@ impl Document {
             .map_err(Failure::usage)
     }
 
-    /// Every run in the document.
+    /// Every run in the document; a comparison has the figures of its runs alone.
     pub(crate) fn records_mut(&mut self) -> Box<dyn Iterator<Item = &mut Record> + '_> {
         match self {
             Self::Record(record) => Box::new(std::iter::once(record.as_mut())),
             Self::Sweep(sweep) => Box::new(sweep.rows.iter_mut()),
             Self::Check(check) => Box::new(check.up.iter_mut().chain(&mut check.down)),
+            Self::Comparison(_) => Box::new(std::iter::empty()),
         }
     }
 
-    /// What each run was made on, with its caveats; a check's own, too.
+    /// What each run was made on, with its caveats; a check's and a comparison's own, too.
     pub(crate) fn environments_mut(
         &mut self,
     ) -> Box<dyn Iterator<Item = (&mut Environment, &mut Vec<Caveat>)> + '_> {
@@ -62,6 +65,10 @@ impl Document {
                 (check.up.iter_mut().chain(&mut check.down).map(of))
                     .chain([(&mut check.environment, &mut check.caveats)]),
             ),
+            Self::Comparison(whole) => Box::new(std::iter::once((
+                &mut whole.environment,
+                &mut whole.caveats,
+            ))),
         }
     }
 
@@ -74,6 +81,7 @@ impl Document {
                 rows.find_map(|row| why_partial(row.status, &row.caveats))
             }
             Self::Check(check) => why_partial(check.status, &check.caveats),
+            Self::Comparison(whole) => why_partial(whole.status, &whole.caveats),
         }
     }
 
@@ -89,10 +97,11 @@ impl Document {
             RECORD_SCHEMA => serde_json::from_slice(bytes).map(Self::Record),
             SWEEP_SCHEMA => serde_json::from_slice(bytes).map(Self::Sweep),
             CHECK_SCHEMA => serde_json::from_slice(bytes).map(Self::Check),
+            COMPARISON_SCHEMA => serde_json::from_slice(bytes).map(Self::Comparison),
             other => {
                 return Err(anyhow!(
-                    "its schema is `{}`; this version explains {RECORD_SCHEMA}, {SWEEP_SCHEMA} \
-                     and {CHECK_SCHEMA}",
+                    "its schema is `{}`; this version explains {RECORD_SCHEMA}, {SWEEP_SCHEMA}, \
+                     {CHECK_SCHEMA} and {COMPARISON_SCHEMA}",
                     other.chars().take(60).collect::<String>()
                 ));
             }
@@ -144,6 +153,7 @@ pub(crate) mod tests {
                     read_rate_bps: None,
                     rate_bps: None,
                     offload: false,
+                    train: false,
                 }),
                 protocol: Protocol::Tcp,
                 direction: Direction::Up,
@@ -167,6 +177,7 @@ pub(crate) mod tests {
             requests_not_sent: None,
             failed: None,
             corrupted_bytes: None,
+            path_train: None,
             sender: None,
             receiver: None,
             tcp: None,

@@ -10,8 +10,8 @@ use std::process::Command;
 use anyhow::{Context, anyhow};
 use linerate_core::lab::Topology;
 use linerate_engine::{
-    DaemonError, DirectionStatus, Inhabitant, LabDirectory, LabOptions, LabState, LabStatus,
-    hold_lab, start_holder,
+    DaemonError, DirectionStatus, Inhabitant, LAB_PROCESS, LabDirectory, LabOptions, LabState,
+    LabStatus, hold_lab, start_holder,
 };
 use serde::Serialize;
 
@@ -125,7 +125,10 @@ fn exec(args: LabExecArgs) -> Result<(), Failure> {
         return Err(Failure::usage(anyhow!("no command")));
     };
     // Returns only if it cannot.
-    let error = Command::new(program).args(arguments).exec();
+    let error = Command::new(program)
+        .args(arguments)
+        .env(LAB_PROCESS, lab.pid.to_string())
+        .exec();
     let error = anyhow!(error).context(program.display().to_string());
     Err(Failure::usage(error))
 }

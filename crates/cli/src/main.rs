@@ -12,20 +12,27 @@
 //! | [`lab`] | `lab up`, `exec`, `status`, `down` |
 //! | [`site`] | the emulated path of `--lab` |
 //! | [`commands`] | what each command does, from arguments to exit status |
+//! | [`compare`] | `compare`: two treatments against each other |
+//! | [`analyze`] | figures that were measured elsewhere |
 //! | [`run`] | the one door to the engine |
+//! | [`experiment`] | the experiments of `run` |
 //! | [`truth`] | the truth test of `lab truth` |
+//! | [`watch`] | what undoes treatments when their process is killed |
 //! | [`document`] | the documents that are printed, stored and read again |
 //! | [`output`], [`render`], [`progress`] | stdout, `--output` and stderr |
 //! | [`gate`] | `--fail-below` |
 //! | [`failure`] | errors and their exit status |
 
+mod analyze;
 #[allow(
     rustdoc::broken_intra_doc_links,
     reason = "its comments are help texts, in which [v6]:port is no link"
 )]
 mod args;
 mod commands;
+mod compare;
 mod document;
+mod experiment;
 mod failure;
 mod files;
 mod gate;
@@ -38,6 +45,7 @@ mod run;
 mod site;
 mod target;
 mod truth;
+mod watch;
 
 use std::process::ExitCode;
 

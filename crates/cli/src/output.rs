@@ -59,7 +59,7 @@ pub(crate) fn format(document: &DocumentOptions, table: &TableOptions) -> Format
 }
 
 /// What stdout can show: a terminal its width, with colour unless `NO_COLOR` (no-color.org) is set.
-fn style() -> Style {
+pub(crate) fn style() -> Style {
     let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     match width {

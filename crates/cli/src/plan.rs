@@ -186,6 +186,7 @@ fn stream_test(args: &StreamArgs, protocol: Protocol, message_bytes: u64) -> Str
         read_rate_bps: options.read_rate,
         rate_bps: options.rate,
         offload: options.offload || offload_by_default,
+        train: false,
     }
 }
 
@@ -246,6 +247,7 @@ fn socket_options(sockets: &SocketArgs) -> SocketOptions {
         congestion: sockets.congestion.clone(),
         nodelay: sockets.nodelay,
         dscp: sockets.dscp,
+        ..SocketOptions::default()
     }
 }
 

@@ -77,6 +77,21 @@ impl Progress {
         Ok(())
     }
 
+    /// Something short, of which a terminal alone is told.
+    pub(crate) fn live(&mut self, text: &str) {
+        if self.view == View::Live {
+            self.phase(text);
+        }
+    }
+
+    /// Something that stays on the screen, such as a pair that has ended.
+    pub(crate) fn line(&mut self, text: &str) {
+        if matches!(self.view, View::Live | View::Plain) {
+            self.erase();
+            show(&format!("{}\n", printable(text)));
+        }
+    }
+
     /// Something that the user should mend; shown with `--quiet`, too.
     pub(crate) fn warn(&mut self, text: &str) {
         self.erase();

@@ -34,6 +34,7 @@ pub(crate) fn document(
             Document::Record(record) => text::record(record, style),
             Document::Sweep(sweep) => text::sweep(sweep, style),
             Document::Check(check) => text::check(check, style),
+            Document::Comparison(comparison) => text::comparison(comparison, style),
         }),
         Format::Json => Ok(json::document(document)),
         Format::JsonStream => Ok(json::line(document)),
@@ -42,9 +43,9 @@ pub(crate) fn document(
             match document {
                 Document::Record(record) => csv::record(record, &mut bytes),
                 Document::Sweep(sweep) => csv::sweep(sweep, &mut bytes),
-                Document::Check(_) => {
+                Document::Check(_) | Document::Comparison(_) => {
                     return Err(Failure::usage(anyhow!(
-                        "--csv: a check has no rows; give --json"
+                        "--csv: only records and sweeps have rows; give --json"
                     )));
                 }
             }

@@ -19,6 +19,7 @@ use crate::failure::{Failure, printable};
 use crate::output;
 use crate::progress::Progress;
 use crate::target::Target;
+use crate::watch;
 
 /// What `check` is to examine.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub(crate) struct Service {
     pub(crate) limits: Limits,
     /// The key that clients must have.
     pub(crate) key: Option<Key>,
+    /// They may change settings of this host.
+    pub(crate) allow_treatments: bool,
     /// Ends after one client.
     pub(crate) one_off: bool,
     /// One JSON line on stdout for each event.
@@ -167,6 +170,7 @@ pub(crate) fn serve(service: Service) -> Result<(), Failure> {
         port: 0,
         limits: service.limits,
         key: service.key,
+        allow_treatments: service.allow_treatments,
         one_off: service.one_off,
     };
     let endpoint = match service.entrance {
@@ -192,6 +196,11 @@ pub(crate) fn serve(service: Service) -> Result<(), Failure> {
         json: service.json_stream,
         quiet: service.quiet,
     };
+    if service.allow_treatments {
+        watch::before_treating()
+            .iter()
+            .for_each(|note| log.say(note));
+    }
     log.started(&endpoint)?;
     endpoint
         .serve(&stop, move |event| log.event(&event))
@@ -229,6 +238,10 @@ impl Log {
         let (name, peer, text) = match event {
             ServeEvent::Connected { peer } => ("connected", peer, String::new()),
             ServeEvent::Tested { peer, summary } => ("tested", peer, summary.clone()),
+            ServeEvent::Treated { peer, read_back } => ("treated", peer, read_back.join("; ")),
+            ServeEvent::Untreated { peer, error } => {
+                ("untreated", peer, error.clone().unwrap_or_default())
+            }
             ServeEvent::Disconnected { peer, reason } => {
                 ("disconnected", peer, reason.clone().unwrap_or_default())
             }
@@ -252,13 +265,18 @@ impl Log {
     }
 }
 
-fn signals() -> Result<Stop, Failure> {
+/// What Ctrl-C and its kin request.
+///
+/// # Errors
+/// They cannot be caught.
+pub(crate) fn signals() -> Result<Stop, Failure> {
     stop_on_signal()
         .context("cannot catch signals")
         .map_err(Failure::unsupported)
 }
 
-fn failure(error: MeasureError) -> Failure {
+/// An error of the engine's with its exit status.
+pub(crate) fn failure(error: MeasureError) -> Failure {
     failure_of(error.category(), anyhow!(error))
 }
 

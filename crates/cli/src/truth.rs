@@ -1,4 +1,6 @@
-//! `lab truth`: how often the verdict names a cause that is known by construction.
+//! `lab truth`: how often the verdict names a cause that is known by construction, and its remedy brings what it says.
+
+mod remedy;
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,9 +10,9 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 use linerate_core::record::Record;
-use linerate_core::truth::{Answer, Judgement, Scenario, Score, Trial, draw};
+use linerate_core::truth::{Answer, Judgement, Proof, Scenario, Score, Trial, draw, proofs_text};
 use linerate_core::units::BitRate;
-use linerate_engine::{Stop, prepare_for_lab, stop_on_signal, try_scenario};
+use linerate_engine::{Stop, prepare_for_lab, run_scenario, stop_on_signal, try_scenario};
 use linerate_report::json;
 
 use crate::args::TruthArgs;
@@ -39,7 +41,9 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
             .with_context(|| directory.display().to_string())
             .map_err(Failure::usage)?;
     }
-    let trials = run_all(args, &scenarios, &stop)?;
+    let (trials, proofs): (Vec<Trial>, Vec<Option<Proof>>) =
+        run_all(args, &scenarios, &stop)?.into_iter().unzip();
+    let proofs: Vec<Proof> = proofs.into_iter().flatten().collect();
     let missing = scenarios.len() - trials.len();
     let score = Score::of(args.seed, trials);
     if let Some(file) = file {
@@ -47,6 +51,7 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
     }
     output::print(&match args.json {
         true => json::document(&score),
+        false if args.remedies => format!("{}\n{}", score.text(), proofs_text(&proofs)),
         false => score.text(),
     })?;
     match missing {
@@ -89,8 +94,11 @@ fn listed(scenario: &Scenario) -> String {
     )
 }
 
+/// A scenario's answer, and what its remedy brought where one was tried.
+type Tried = (Trial, Option<Proof>);
+
 /// Runs them on `--jobs` threads. Those that need the whole machine run alone.
-fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<Trial>, Failure> {
+fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<Tried>, Failure> {
     let queue = Mutex::new(scenarios.iter());
     let machine = RwLock::new(());
     let work = || {
@@ -100,7 +108,7 @@ fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<
             let Some(scenario) = next.filter(|_| !stop.is_requested()) else {
                 return Ok(trials);
             };
-            let (trial, record) = run_beside(&machine, scenario, stop);
+            let (trial, record, proof) = run_beside(&machine, scenario, args.remedies, stop);
             if stop.is_requested() {
                 return Ok(trials);
             }
@@ -111,14 +119,14 @@ fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<
                 // A lost progress line is no reason to stop.
                 let _ = io::stderr().write_all(progress(&trial).as_bytes());
             }
-            trials.push(trial);
+            trials.push((trial, proof));
         }
     };
     thread::scope(|scope| {
         let workers: Vec<_> = (0..args.jobs).map(|_| scope.spawn(work)).collect();
         let mut trials = Vec::new();
         for worker in workers {
-            let done: Result<Vec<Trial>, Failure> = worker
+            let done: Result<Vec<Tried>, Failure> = worker
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             trials.extend(done?);
@@ -127,13 +135,40 @@ fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<
     })
 }
 
-fn run_beside(machine: &RwLock<()>, scenario: &Scenario, stop: &Stop) -> (Trial, Option<Record>) {
+fn run_beside(
+    machine: &RwLock<()>,
+    scenario: &Scenario,
+    remedies: bool,
+    stop: &Stop,
+) -> (Trial, Option<Record>, Option<Proof>) {
+    let run = || {
+        let (trial, record) = try_scenario(scenario, remedies, stop);
+        let tried = record.as_ref().filter(|_| remedies);
+        let proof = tried.and_then(|record| prove(scenario, record, stop));
+        (trial, record, proof)
+    };
     if scenario.needs_whole_machine() {
         let _alone = machine.write().unwrap_or_else(PoisonError::into_inner);
-        return try_scenario(scenario, stop);
+        return run();
     }
     let _beside = machine.read().unwrap_or_else(PoisonError::into_inner);
-    try_scenario(scenario, stop)
+    run()
+}
+
+/// Runs it again with its remedy; `None` without a prediction, or where the lab cannot do what it says.
+fn prove(scenario: &Scenario, record: &Record, stop: &Stop) -> Option<Proof> {
+    let verdict = record.verdict.as_ref()?;
+    let predicted_bps = verdict.predicted_bps?;
+    let treated = remedy::treated(scenario, verdict)?;
+    let after = run_scenario(&treated, false, stop).ok()?;
+    Some(Proof {
+        number: scenario.number,
+        cause: verdict.cause,
+        remedy: verdict.remedy.clone(),
+        predicted_bps,
+        next_cause: verdict.next_cause,
+        measured_bps: after.throughput_bps?,
+    })
 }
 
 /// `NUMBER-CAUSE.scenario.json` and `NUMBER-CAUSE.json`, which `linerate explain` reads.

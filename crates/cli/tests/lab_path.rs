@@ -163,6 +163,31 @@ fn damage_on_the_wire_is_caught_and_damage_in_the_host_is_not() {
 }
 
 #[test]
+fn damage_to_the_payload_reaches_the_application_only_where_nobody_verifies() {
+    let verified = "stream --lab rate=200mbit,rtt=2ms,up.corrupt=0.1%:payload -t 1s --verify";
+    let Some(record) = document(verified) else {
+        return;
+    };
+    let seen = |record: &Value| {
+        let seen = &record["receiver"]["counters"]["TcpInCsumErrors"];
+        seen.as_u64().unwrap_or(0)
+    };
+    assert!(link(&record, "up", "corrupted") > 0 && seen(&record) > 0);
+    assert_eq!(record["corrupted_bytes"], 0);
+
+    let marked = verified.replace("payload", "payload,up.verified=yes");
+    let record = document(&marked).expect("the one before ran");
+    // One bit of each is flipped; the record leaves the warm-up out, the link's own figure does not.
+    let damaged = link(&record, "up", "corrupted");
+    let arrived = record["corrupted_bytes"].as_u64().unwrap();
+    assert!(
+        (damaged / 2..=damaged).contains(&arrived),
+        "{arrived} of {damaged}"
+    );
+    assert_eq!(seen(&record), 0);
+}
+
+#[test]
 fn the_whole_lab_needs_no_root() {
     let _turn = turn();
     let line = "stream --lab rate=50mbit,rtt=10ms -t 1s";

@@ -17,12 +17,19 @@
 //! | [`session`] | the control session of client and endpoint as pure state machines |
 //! | [`cost`] | service demand: CPU time for each KiB |
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
+//! | [`compare`] | A against B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE |
 //! | [`ceilings`] | what each cause would let through, and the verdict |
+//! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
+//! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
+//! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
 //! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
 //! | [`truth`] | runs whose cause is known by construction, and how often the verdict names it |
 
+pub mod analyze;
 pub mod ceilings;
+pub mod compare;
 pub mod cost;
+pub mod experiment;
 pub mod lab;
 pub mod link;
 pub mod open_loop;
@@ -31,7 +38,9 @@ pub mod plan;
 pub mod record;
 pub mod session;
 pub mod stats;
+mod toml_reader;
 pub mod trace;
+pub mod treatment;
 pub mod truth;
 pub mod units;
 pub mod wire;

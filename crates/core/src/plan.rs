@@ -4,6 +4,8 @@
 //! what the control session carries to the endpoint. Everything here is plain data that was
 //! validated by [`Test::check`]: an endpoint calls it on what a stranger sent.
 
+use std::net::IpAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -136,6 +138,9 @@ pub struct StreamTest {
     /// UDP: let the kernel cut and join datagrams (`UDP_SEGMENT`, `UDP_GRO`).
     #[serde(default)]
     pub offload: bool,
+    /// UDP: a packet train, sent back to back; the receiver notes from when to when it arrived, by its kernel's clock.
+    #[serde(default)]
+    pub train: bool,
 }
 
 /// What `rr` and `crr` exchange and how.
@@ -194,6 +199,15 @@ pub struct SocketOptions {
     /// `TCP_NODELAY`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub nodelay: bool,
+    /// `TCP_QUICKACK`, set again before each receiving call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quickack: Option<bool>,
+    /// `SO_BUSY_POLL`, µs that a receiving call spins for packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_poll_us: Option<u32>,
+    /// The client's address that its TCP connections come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
     /// Code point of the packets that this test sends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<Dscp>,
@@ -254,6 +268,8 @@ pub const MAX_MESSAGE: u64 = 64 << 20;
 pub const MAX_DATAGRAM: u64 = 65_527;
 /// Smallest UDP payload: linerate's own header (see [`crate::wire`]).
 pub const MIN_DATAGRAM: u64 = crate::wire::DATAGRAM_HEADER as u64;
+/// Datagrams of a packet train at most.
+pub const MAX_TRAIN: u64 = 1024;
 /// Requests under way at once on one connection, at most.
 pub const MAX_DEPTH: u32 = 1024;
 
@@ -365,6 +381,14 @@ impl Test {
         if let Some(pacing) = options.pacing_bps {
             within("pacing", pacing.0, 8_000, 8_000_000_000_000)?;
         }
+        if let Some(busy_poll) = options.busy_poll_us {
+            within("busy poll", busy_poll, 0, 1_000_000)?;
+        }
+        if let Some(source) = options.source
+            && self.protocol == Protocol::Udp
+        {
+            return forbidden("source", source, "datagrams have the control connection's");
+        }
         if let Some(name) = &options.congestion {
             // TCP_CA_NAME_MAX is 16 with the terminating zero.
             let fits = (1..16).contains(&name.len())
@@ -405,6 +429,9 @@ impl Test {
                 }
             }
         }
+        if stream.train {
+            self.check_train(stream)?;
+        }
         if stream.verify && stream.receive == ReceiveMethod::Discard {
             return forbidden("verify", true, "discarded bytes cannot be verified");
         }
@@ -419,6 +446,19 @@ impl Test {
             }
         }
         Ok(())
+    }
+
+    /// It is short and undisturbed, or it is no train.
+    fn check_train(&self, stream: &StreamTest) -> Result<(), PlanError> {
+        if self.protocol != Protocol::Udp || stream.rate_bps.is_some() || self.streams != 1 {
+            return forbidden("train", true, "it is of one UDP flow without a rate");
+        }
+        match self.extent {
+            Extent::Count(count) => within("datagrams of a train", count, 2, MAX_TRAIN),
+            Extent::Time(_) | Extent::Bytes(_) => {
+                forbidden("train", true, "it has a count of datagrams")
+            }
+        }
     }
 
     fn check_exchange(&self, exchange: &ExchangeTest) -> Result<(), PlanError> {

@@ -4,7 +4,7 @@ mod frame_support;
 
 use frame_support::{Parts, TCP, UDP, header_sum, parts, slow_sum, transport_sum};
 use linerate_core::link::frame::{
-    Cutter, Gso, Offload, complete_checksum, corrupt, layout, mark_ce, segment_count,
+    Cutter, Gso, Offload, complete_checksum, corrupt, layout, mark_ce, mark_verified, segment_count,
 };
 use linerate_core::link::{Corruption, CorruptionPlace, Ecn};
 use linerate_core::plan::Family;
@@ -198,6 +198,23 @@ fn a_udp_packet_without_a_checksum_gets_none() {
 }
 
 #[test]
+fn nothing_is_marked_as_verified_that_no_checksum_covers() {
+    let mut none = Parts {
+        protocol: UDP,
+        ..packet(100)
+    }
+    .frame();
+    none[40..42].fill(0);
+    let mut fragment = packet(100).frame();
+    fragment[20] = 0x20;
+    for frame in [none, fragment, vec![0; 13]] {
+        let (mut marked, mut offload) = (frame.clone(), Offload::default());
+        mark_verified(&mut marked, &mut offload);
+        assert_eq!((marked, offload), (frame, Offload::default()));
+    }
+}
+
+#[test]
 fn damage_to_an_ipv4_header_is_seen_by_its_checksum() {
     for bit in 0..160 {
         let mut frame = packet(100).frame();
@@ -288,6 +305,34 @@ proptest! {
         let changed = flipped(&frame, &parts.frame());
         prop_assert_eq!(changed, [14 * 8 + bit as usize]);
         prop_assert!(transport_sum(&frame, transport as usize, end(&frame)) != 0xffff);
+    }
+
+    #[test]
+    fn damage_in_the_payload_is_one_bit_of_it_that_the_checksum_sees(parts in parts(2000), bit: u32, is_partial: bool) {
+        let (mut frame, mut offload) = if is_partial { parts.partial() } else { (parts.frame(), Offload::default()) };
+        let bit = bit % (layout(&frame).expect("an IP packet").ip_bytes * 8);
+        corrupt(&mut frame, &mut offload, Corruption { bit, place: CorruptionPlace::Payload });
+        let headers = parts.headers();
+        let changed = flipped(&frame, &parts.frame());
+        prop_assert_eq!(changed.len(), usize::from(!parts.payload.is_empty()));
+        prop_assert!(changed.iter().all(|bit| *bit >= headers * 8));
+        prop_assert_eq!(checksums_are_right(&frame), parts.payload.is_empty());
+    }
+
+    #[test]
+    fn what_is_marked_as_verified_has_the_checksum_of_the_bytes_that_are_there(
+        parts in parts(2000), bit: u32, is_partial: bool,
+    ) {
+        let (mut frame, mut offload) = if is_partial { parts.partial() } else { (parts.frame(), Offload::default()) };
+        let bit = bit % (layout(&frame).expect("an IP packet").ip_bytes * 8);
+        corrupt(&mut frame, &mut offload, Corruption { bit, place: CorruptionPlace::Payload });
+        mark_verified(&mut frame, &mut offload);
+        prop_assert!(offload.needs_checksum);
+        prop_assert_eq!(
+            usize::from(offload.checksum_start + offload.checksum_offset), parts.checksum_place()
+        );
+        complete_checksum(&mut frame, &mut offload);
+        prop_assert!(checksums_are_right(&frame));
     }
 
     #[test]

@@ -171,6 +171,7 @@ proptest! {
         );
         let copies = deliveries.iter().filter(|delivery| is_duplicate(delivery)).count();
         prop_assert_eq!(copies as u64, counters.duplicated);
+        prop_assert_eq!(counters.sizes.total(), counters.delivered);
     }
 
     #[test]
@@ -427,6 +428,33 @@ fn shares_of_copies_damage_and_late_packets_are_as_asked() {
             Fate::Dropped(_) => None,
         });
     assert!(bits.all(|bit| bit < 800));
+}
+
+#[test]
+fn arrivals_are_counted_by_their_length() {
+    let mut link = Link::new(&LinkSpec::default(), 1);
+    let sizes = [20, 127, 128, 511, 512, 1535, 1536, 9180, 9180];
+    let arrivals = (0u64..).zip(sizes);
+    drive(
+        &mut link,
+        arrivals.map(|(id, bytes)| (Nanos(id), packet(id, bytes))),
+    );
+    let Counters {
+        sizes: counted,
+        delivered_bytes,
+        ..
+    } = link.counters();
+    let counted = [
+        counted.below_128,
+        counted.from_128,
+        counted.from_512,
+        counted.from_1536,
+    ];
+    assert_eq!(counted, [2, 2, 2, 3]);
+    assert_eq!(
+        delivered_bytes,
+        sizes.iter().map(|bytes| u64::from(*bytes)).sum::<u64>()
+    );
 }
 
 #[test]

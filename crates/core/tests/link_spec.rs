@@ -39,7 +39,7 @@ fn a_path_is_read_with_half_its_round_trip_each_way() {
 fn all_keys_are_read() {
     let path = path(
         "rate=6mbit,burst=10KiB,framing=aal5,overhead=8,rtt=40ms,jitter=normal(2ms),reorder=1%:5ms,\
-         duplicate=2%,corrupt=3%:host,aqm=codel:ecn,queue=64KiB,loss=ge(1%,25%,90%,0.5%),mtu=1400:blackhole,hops=3",
+         duplicate=2%,corrupt=3%:host,verified=yes,aqm=codel:ecn,queue=64KiB,loss=ge(1%,25%,90%,0.5%),mtu=1400:blackhole,hops=3",
     );
     let expected = LinkSpec {
         rate_bps: Some(6_000_000),
@@ -68,6 +68,7 @@ fn all_keys_are_read() {
             percent: 3.0,
             place: CorruptionPlace::Host,
         }),
+        is_verified: true,
         mtu: Some(Mtu {
             bytes: 1400,
             is_black_hole: true,
@@ -152,6 +153,8 @@ fn what_is_wrong_is_said_with_its_place() {
         "loss=ge(1%,0%)",
         "loss=every(0)",
         "rate=1mbit,rate=2mbit",
+        "corrupt=1%:air",
+        "verified=perhaps",
         "mtu=67",
         "mtu=1500:quiet",
         "rtt=2ms,jitter=2ms",
@@ -213,7 +216,7 @@ fn entry() -> impl Strategy<Value = String> {
         share().prop_map(|share| format!("reorder={share}%")),
         (share(), 1u64..1_000_000_000).prop_map(|(share, ns)| format!("reorder={share}%:{ns}ns")),
         share().prop_map(|share| format!("duplicate={share}%")),
-        (share(), select(vec!["", ":host"]))
+        (share(), select(vec!["", ":payload", ":host"]))
             .prop_map(|(share, place)| format!("corrupt={share}%{place}")),
         (68u32..65_536, select(vec!["", ":blackhole"]))
             .prop_map(|(mtu, hole)| format!("mtu={mtu}{hole}")),
@@ -225,7 +228,9 @@ fn entry() -> impl Strategy<Value = String> {
             "aqm=codel:ecn",
             "aqm=fifo",
             "framing=aal5",
-            "framing=ethernet"
+            "framing=ethernet",
+            "verified=yes",
+            "verified=no"
         ])
         .prop_map(str::to_owned),
         (0u32..257).prop_map(|bytes| format!("overhead={bytes}")),

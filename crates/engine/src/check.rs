@@ -158,6 +158,10 @@ impl Examination<'_> {
         self.check.idle_latency_us = idle.latency_us;
         self.check.path.pmtu_bytes = idle.tcp.as_ref().map(|tcp| tcp.pmtu_bytes);
         let rtt = Duration::from_secs_f64(idle.latency_us.map_or(0.0, |latency| latency.p50) / 1e6);
+        // Before there is a second session: the trains need one, and an endpoint may allow no more.
+        self.observer.phase("packet trains");
+        self.client
+            .find_link_rate(Direction::Both, self.options.seed);
         match Client::connect(target.clone(), stop.clone()) {
             Ok(probe) => self.probe = Some(probe),
             Err(error) => self.check.caveats.push(Caveat::new(
@@ -311,6 +315,7 @@ fn bulk(direction: Direction, time: Duration, warm_up: Duration, seed: u64) -> T
         read_rate_bps: None,
         rate_bps: None,
         offload: false,
+        train: false,
     });
     test(traffic, direction, time, warm_up, seed)
 }

@@ -4,9 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 
 use linerate_core::session::SessionError;
+use linerate_core::stats::StatsError;
 use linerate_core::wire::message::{Refusal, RefusalReason};
 use linerate_sys::socket::OptionError;
 use thiserror::Error;
+
+use crate::treatment::TreatError;
 
 /// Which exit status an error deserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +57,7 @@ pub enum MeasureError {
         /// Why. Not a `source`: the message has said it.
         reason: SessionError,
     },
-    /// The endpoint refused this test.
+    /// The endpoint refused this test or treatment; the session goes on.
     #[error("{peer} refuses: {}", refusal.message)]
     Refused {
         /// Address and port.
@@ -73,6 +76,20 @@ pub enum MeasureError {
     /// A socket option did not take.
     #[error(transparent)]
     Option(#[from] OptionError),
+    /// This host could not be treated, or not put back.
+    #[error(transparent)]
+    Treat(#[from] TreatError),
+    /// A figure to compare that this test does not have.
+    #[error("--metric {metric}: this test has no such figure; it has {has}")]
+    NoFigure {
+        /// Its path.
+        metric: String,
+        /// Some that it has.
+        has: String,
+    },
+    /// A comparison that cannot be designed so, or figures that it cannot use.
+    #[error(transparent)]
+    Statistics(#[from] StatsError),
     /// Stopped by the user.
     #[error("interrupted")]
     Interrupted,
@@ -97,8 +114,15 @@ impl MeasureError {
     /// Which exit status it deserves.
     pub fn category(&self) -> Category {
         match self {
-            Self::UnknownHost { .. } | Self::NoAddress { .. } => Category::Usage,
+            Self::UnknownHost { .. }
+            | Self::NoAddress { .. }
+            | Self::NoFigure { .. }
+            | Self::Statistics(_) => Category::Usage,
             Self::Host { .. } | Self::Option(_) => Category::Missing,
+            Self::Treat(error) => error.category(),
+            Self::Refused { refusal, .. } if refusal.reason == RefusalReason::Treatment => {
+                Category::Missing
+            }
             Self::Refused { .. }
             | Self::Connect { .. }
             | Self::Session { .. }
@@ -106,11 +130,12 @@ impl MeasureError {
         }
     }
 
-    /// Whether the endpoint said that it has no room.
+    /// Whether the endpoint said that it has no room, or that another client needs its host as it is.
     pub fn is_busy(&self) -> bool {
         matches!(
             self,
             Self::Session { reason: SessionError::Refused(refusal), .. }
+            | Self::Refused { refusal, .. }
                 if refusal.reason == RefusalReason::Busy
         )
     }
@@ -126,6 +151,10 @@ fn connect_words(error: &io::Error) -> String {
         }
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
             format!("unreachable: {error}")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "cannot connect: the source address is not one of this host's, or it has no free port"
+                .into()
         }
         io::ErrorKind::ConnectionReset => {
             "the peer reset the connection during the handshake".into()

@@ -3,13 +3,14 @@
 //!
 //! Sessions, plans and verdicts are core's; system calls are sys's. This crate introduces them: it connects the
 //! two ends, runs the threads that carry the data, and collects what both kernels say. It has no `unsafe`,
-//! decides no verdict, prints nothing and changes no setting of a host: what a lab sets and makes lies in
-//! namespaces of its own, which end with the process. An endpoint waits for no client without a deadline, and
+//! decides no verdict and prints nothing. What a lab sets and makes lies in namespaces of its own, which end with the
+//! process; a treatment of a host is written to a journal first and undone, at the latest by the next start. An endpoint waits for no client without a deadline, and
 //! sends test traffic to no address that has not answered first.
 //!
 //! [`Endpoint::bind`] and [`Endpoint::serve`] are `linerate serve`. [`Client::connect`] greets one;
 //! [`Client::run`] runs one test and gives an [`Outcome`], [`Client::run_plan`] all sizes and repeats and gives a
-//! [`Campaign`]. [`check()`] examines a path. [`prepare_for_lab`], then [`LabPath::build`], make an emulated one
+//! [`Campaign`]; [`run_treated`] runs one under a treatment, and [`compare()`] holds two treatments against each other.
+//! [`check()`] examines a path. [`prepare_for_lab`], then [`LabPath::build`], make an emulated one
 //! with an endpoint on it; [`Demo`] is one with a hidden fault, [`hold_lab`] a lab that other processes use,
 //! [`run_scenario`] a run of the truth test. A [`Stop`] ends any of them early, and what there is by then is in
 //! the record. [`MeasureError`] says in words what failed, and its [`Category`] which exit status that deserves.
@@ -18,13 +19,16 @@
 //! |---|---|
 //! | `endpoint` | the door, UDP challenges, one thread for each client's session |
 //! | `client`, `campaign` | a session with an endpoint; a plan run on it |
-//! | `check`, `path` | the examination of a path; what one end alone can see of it |
+//! | `treated`, `compare` | a run under a treatment; two treatments against each other |
+//! | `experiment` | the runs of an experiment, each on a path of its own, and the file that keeps them |
+//! | `check`, `path`, `train` | the examination of a path; what one end alone can see of it; its narrowest link |
 //! | `lab` | hosts, routers and links on this machine; the pump that emulates the links |
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
 //! | `options` | a test's socket options, set and read back |
 //! | `host` | what this host is like, for the record |
 //! | `control` | the control connection as a socket |
+//! | `treatment` | changes of this host, journalled, read back and undone |
 //! | `signal`, `stop` | Ctrl-C, and being asked to stop |
 //! | `error` | what can go wrong, and the exit status it deserves |
 //! | `clock`, `words` | the one monotonic clock; small texts |
@@ -33,30 +37,45 @@ mod campaign;
 mod check;
 mod client;
 mod clock;
+mod compare;
 mod control;
 mod endpoint;
 mod error;
+mod experiment;
 mod host;
 mod lab;
 mod measure;
 mod options;
+mod own_directory;
 mod own_endpoint;
 mod path;
 mod signal;
 mod stop;
+mod train;
+mod treated;
+mod treatment;
 mod words;
 
 pub use campaign::{Campaign, Observer};
 pub use check::{CheckOptions, check};
 pub use client::{Client, Live, Outcome, Target};
+pub use compare::{CompareObserver, CompareOptions, compare};
 pub use endpoint::{Endpoint, ServeEvent, ServeOptions};
 pub use error::{Category, MeasureError};
+pub use experiment::special::SpecialError;
+pub use experiment::{
+    ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsError,
+    RecordsFile, run_experiment,
+};
+pub use lab::CpuError;
 pub use lab::{
-    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LabDirectory, LabState, LabStatus,
-    LinkStatus, hold_lab, start_holder,
+    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LAB_PROCESS, LabDirectory,
+    LabState, LabStatus, LinkStatus, hold_lab, start_holder,
 };
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use lab::{TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use signal::stop_on_signal;
 pub use stop::Stop;
+pub use treated::run_treated;
+pub use treatment::{Applied, TreatError, start_treatment_watch, undo_leftovers, watch_treatments};

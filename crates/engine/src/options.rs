@@ -28,9 +28,10 @@ pub(crate) fn apply_tcp(
     if options.nodelay {
         socket::set_nodelay(socket, true)?;
     }
-    if let Some(dscp) = options.dscp {
-        socket::set_traffic_class(socket, dscp.octet())?;
+    if let Some(quickack) = options.quickack {
+        socket::set_quickack(socket, quickack)?;
     }
+    apply_any(socket, options)?;
     if sends {
         if let Some(name) = &options.congestion {
             socket::set_congestion(socket, name)?;
@@ -47,7 +48,18 @@ pub(crate) fn apply_tcp(
     Ok(())
 }
 
-/// Sets what concerns a UDP flow: its buffers and its code point.
+/// What sockets of all protocols have.
+fn apply_any(socket: &impl AsFd, options: &SocketOptions) -> Result<(), OptionError> {
+    if let Some(dscp) = options.dscp {
+        socket::set_traffic_class(socket, dscp.octet())?;
+    }
+    if let Some(microseconds) = options.busy_poll_us {
+        socket::set_busy_poll(socket, microseconds)?;
+    }
+    Ok(())
+}
+
+/// Sets what concerns a UDP flow: its buffers, its code point, how long it spins.
 ///
 /// # Errors
 /// As [`apply_tcp`].
@@ -56,9 +68,7 @@ pub(crate) fn apply_udp(
     options: &SocketOptions,
     sends: bool,
 ) -> Result<(), OptionError> {
-    if let Some(dscp) = options.dscp {
-        socket::set_traffic_class(socket, dscp.octet())?;
-    }
+    apply_any(socket, options)?;
     let buffer = if sends {
         options.send_buffer_bytes
     } else {

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS};
+use linerate_core::wire::Key;
 use linerate_core::wire::message::Limits;
 use linerate_sys::netns::Namespace;
 
@@ -12,19 +13,23 @@ use crate::client::Target;
 use crate::endpoint::{Endpoint, ServeOptions};
 use crate::error::MeasureError;
 use crate::stop::Stop;
+use crate::words;
 
 /// Serves this process's own client until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OwnEndpoint {
     address: SocketAddr,
+    key: Key,
     stop: Stop,
     thread: Option<JoinHandle<()>>,
 }
 
 impl OwnEndpoint {
     /// Serves at `bind`, in `namespace` or where the caller is. Threads that it starts have the CPUs of the
-    /// calling thread.
+    /// calling thread. In a namespace of its own it takes treatments: there is nothing there but the lab's.
     pub(crate) fn start(bind: IpAddr, namespace: Option<&Namespace>) -> Result<Self, MeasureError> {
+        let key = random_key()?;
+        let options = options(bind, key.clone(), namespace.is_some());
         let current;
         let namespace = match namespace {
             Some(namespace) => namespace,
@@ -33,7 +38,6 @@ impl OwnEndpoint {
                 &current
             }
         };
-        let options = options(bind);
         let endpoint = namespace
             .run(|| Endpoint::bind(&options))
             .map_err(cannot_start)??;
@@ -46,6 +50,7 @@ impl OwnEndpoint {
         });
         Ok(Self {
             address,
+            key,
             stop,
             thread: Some(thread.map_err(cannot_start)?),
         })
@@ -58,7 +63,7 @@ impl OwnEndpoint {
             addresses: vec![self.address],
             source: None,
             device: None,
-            key: None,
+            key: Some(self.key.clone()),
             connect_timeout: Duration::from_secs(5),
         }
     }
@@ -74,7 +79,16 @@ impl Drop for OwnEndpoint {
     }
 }
 
-fn options(bind: IpAddr) -> ServeOptions {
+/// Known to this process alone: no other on this machine gets in.
+fn random_key() -> Result<Key, MeasureError> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| MeasureError::host("cannot make a key")(std::io::Error::other(error)))?;
+    let digits = words::hexadecimal(&bytes);
+    Ok(Key::from_text(&digits).expect("32 bytes are 64 digits"))
+}
+
+fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {
     ServeOptions {
         bind: Some(bind),
         family: None,
@@ -85,7 +99,8 @@ fn options(bind: IpAddr) -> ServeOptions {
             seconds: MAX_SECONDS,
             rate_bps: None,
         },
-        key: None,
+        key: Some(key),
+        allow_treatments,
         one_off: false,
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`text`] | records, sweeps and checks as one screen of a terminal; live lines |
+//! | [`text`] | records, sweeps, checks and comparisons as one screen of a terminal; live lines |
 //! | [`csv`] | one row for each record, the unit in each column's name |
 //! | [`json`] | a document, pretty or on one line |
 //! | [`schema`] | the JSON Schemas of the documents, as checked in under `schemas/` |

@@ -1,6 +1,8 @@
 //! The JSON Schemas of linerate's documents.
 
-use linerate_core::record::{Check, Record, Sweep};
+use linerate_core::analyze::Analysis;
+use linerate_core::experiment::ExperimentDocument;
+use linerate_core::record::{Check, Comparison, Record, Sweep};
 use linerate_core::truth::Score;
 use schemars::{Schema, schema_for};
 
@@ -10,6 +12,9 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("record", schema_for!(Record)),
         ("sweep", schema_for!(Sweep)),
         ("check", schema_for!(Check)),
+        ("comparison", schema_for!(Comparison)),
         ("truth", schema_for!(Score)),
+        ("experiment", schema_for!(ExperimentDocument)),
+        ("analysis", schema_for!(Analysis)),
     ]
 }

@@ -1,5 +1,7 @@
 //! Keeping the CPUs from going to sleep while delays are measured or emulated.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,7 +57,7 @@ impl IdleSpinners {
         for cpu in thread::affinity()? {
             let (stop, report) = (Arc::clone(&spinners.stop), report.clone());
             let thread = Builder::new()
-                .name(format!("idle-spinner-{cpu}"))
+                .name(format!("{NAME}{cpu}"))
                 .spawn(move || {
                     let prepared = prepare(cpu);
                     let _registered = Registered::new(cpu);
@@ -92,22 +94,67 @@ impl Drop for IdleSpinners {
     }
 }
 
-/// The CPU time that the spinners of this process have used on each CPU since they started, in rising
-/// order of the CPUs' numbers. A spinner that has ended is counted no more, so that a meter reads this
+/// The CPU time that the spinners of this process, and those that are [watched](watch), have used on each CPU since they
+/// started, in rising order of the CPUs' numbers. A spinner that has ended is counted no more, so that a meter reads this
 /// at the begin and the end of an interval within which none does.
 pub fn spun() -> Vec<(u32, Duration)> {
     let mut times: Vec<(u32, Duration)> = Vec::new();
+    let mut add = |cpu: u32, time: Duration| match times.iter_mut().find(|(known, _)| *known == cpu)
+    {
+        Some((_, sum)) => *sum += time,
+        None => times.push((cpu, time)),
+    };
     for (cpu, thread) in spinners().iter() {
-        let Some(time) = cpu_time(*thread) else {
-            continue;
-        };
-        match times.iter_mut().find(|(known, _)| known == cpu) {
-            Some((_, sum)) => *sum += time,
-            None => times.push((*cpu, time)),
+        if let Some(time) = cpu_time(*thread) {
+            add(*cpu, time);
+        }
+    }
+    for (cpu, schedstat) in watched().iter() {
+        if let Some(time) = read_cpu_time(schedstat) {
+            add(*cpu, time);
         }
     }
     times.sort_unstable();
     times
+}
+
+/// Counts the spinners that another process has now in [`spun`], such as one that holds a lab in which this one runs. Of
+/// a process without any, or one that is not there, nothing is counted.
+pub fn watch(process: u32) {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"));
+    let mut others = watched();
+    for task in tasks
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|task| task.path())
+    {
+        let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
+        let cpu = name
+            .trim_end()
+            .strip_prefix(NAME)
+            .and_then(|cpu| cpu.parse().ok());
+        let schedstat = task.join("schedstat");
+        if let Some(cpu) = cpu
+            && others.iter().all(|(_, known)| *known != schedstat)
+        {
+            others.push((cpu, schedstat));
+        }
+    }
+}
+
+/// CPU and `schedstat` of each spinner of other processes.
+fn watched() -> MutexGuard<'static, Vec<(u32, PathBuf)>> {
+    static WATCHED: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
+    // As that of `spinners`.
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The CPU time of a thread of any process, to its last tick: the clock that [`cpu_time`] reads is its own process's.
+fn read_cpu_time(schedstat: &Path) -> Option<Duration> {
+    let text = fs::read_to_string(schedstat).ok()?;
+    let on_cpu = text.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(on_cpu))
 }
 
 /// An entry in the list of spinners that lasts as long as the thread that made it.
@@ -158,6 +205,9 @@ fn cpu_time(thread: u32) -> Option<Duration> {
 /// Never spins at an ordinary priority: the policy comes before the loop, and its failure prevents
 /// it.
 fn prepare(cpu: u32) -> Result<(), ThreadError> {
+    // Under automatic groups (sched(7)) the programs of another session take turns with this one's, whatever the
+    // policy of its threads. Short turns then; it must be said before the policy, and where it cannot be, turns are long.
+    let _ = thread::set_time_slice(SHORTEST_SLICE);
     thread::set_idle_policy()?;
     thread::set_nice(19)?;
     thread::set_affinity(&[cpu])
@@ -169,10 +219,14 @@ fn spin(stop: &AtomicBool) {
     }
 }
 
+/// Name of a spinner's thread, before its CPU's number.
+const NAME: &str = "idle-spinner-";
+/// The kernel's least, `sched_setattr(2)`.
+const SHORTEST_SLICE: Duration = Duration::from_micros(100);
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use std::time::Instant;
 
     /// The policy (field 41 of proc(5)) of each thread of this process by that name.
@@ -224,6 +278,16 @@ mod tests {
             grew.iter().all(|time| !time.is_zero())
         };
         assert!((0..500).any(|_| times_grow_on_every_cpu()));
+        // Those of a process that is watched, here this one once more, count as its own.
+        let own = spun();
+        watch(std::process::id());
+        assert!(
+            spun()
+                .iter()
+                .zip(own)
+                .all(|(both, own)| both.0 == own.0 && both.1 > own.1)
+        );
+        watched().clear();
 
         drop(spinners);
         assert_eq!(spun(), []);

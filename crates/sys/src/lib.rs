@@ -20,17 +20,20 @@
 //! | [`inherit`] | listening sockets from systemd or inetd |
 //! | [`netlink`] | links, addresses, routes, neighbours, qdiscs, TCP metrics |
 //! | [`ethtool`] | drivers and their offloads |
+//! | [`file`] | what of a file is in memory, what came from storage |
 //! | [`netns`] | network namespaces, with root and without; joining those of another process; private mounts; two hosts joined by a link |
 //! | [`mod@proc`] | `/proc` and `/sys`: CPU time, softirqs, drops, counters, settings, limits, privileges |
 //! | [`process`] | other processes: who they are, and ending them |
 //! | [`thread`] | CPU time, waiting time and scheduling of this process's threads |
 //! | [`clock`], [`idle`] | monotonic time and precise waits; keeping CPUs awake, and what that takes |
 //! | [`signal`] | SIGINT, SIGTERM and SIGHUP as something to wait for |
+//! | [`mod@file`] | opening a file that somebody may have put a link in the place of |
 //! | [`errno`] | error numbers that callers tell apart |
 
 pub mod clock;
 pub mod errno;
 pub mod ethtool;
+pub mod file;
 pub mod idle;
 pub mod inherit;
 pub mod netlink;

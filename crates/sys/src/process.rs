@@ -118,10 +118,42 @@ pub fn new_session() -> io::Result<()> {
     }
 }
 
+/// Sets the nice value of the process's session, −20 to 19: under automatic groups (sched(7)) it weighs the whole session
+/// against the others, real-time threads not counted. Lowering it needs CAP_SYS_NICE.
+///
+/// # Errors
+/// A kernel without automatic groups; not permitted.
+pub fn set_session_nice(nice: i32) -> io::Result<()> {
+    fs::write("/proc/self/autogroup", nice.to_string())
+}
+
 /// Who this process is, as far as files are concerned.
 pub fn effective_user() -> u32 {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::geteuid() }
+}
+
+/// Who this process is outside its user namespace: the same number, unless it has become root of one of its own.
+///
+/// # Errors
+/// `/proc` is not there, or says nothing of this user.
+pub fn user_outside() -> io::Result<u32> {
+    let map = fs::read_to_string("/proc/self/uid_map")?;
+    outside(&map, effective_user()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// user_namespaces(7): each line has the first number inside, the first outside, and how many there are.
+fn outside(map: &str, user: u32) -> Option<u32> {
+    map.lines().find_map(|line| {
+        let mut numbers = line.split_ascii_whitespace().map(str::parse::<u32>);
+        let (inside, outside, count) = (
+            numbers.next()?.ok()?,
+            numbers.next()?.ok()?,
+            numbers.next()?.ok()?,
+        );
+        let offset = user.checked_sub(inside).filter(|offset| *offset < count)?;
+        outside.checked_add(offset)
+    })
 }
 
 /// Who made the connection, as its effective user was then; one that has no number in this process's user namespace is
@@ -194,6 +226,18 @@ mod tests {
         let text = "7 (a) b (c) S 1 7 7 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 12345 0 0";
         assert_eq!(parse_start_time(text), Some(12345));
         assert_eq!(parse_start_time("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn a_user_has_the_number_that_its_line_gives_it_outside() {
+        let map = "         0       1000          1\n         1     100000      65536\n";
+        assert_eq!(outside(map, 0), Some(1000));
+        assert_eq!(outside(map, 1), Some(100_000));
+        assert_eq!(outside(map, 65_536), Some(165_535));
+        assert_eq!(outside(map, 65_537), None);
+        assert_eq!(outside("0 0 4294967295", 7), Some(7));
+        assert_eq!(outside("0 x 1", 0), None);
+        assert!(user_outside().is_ok());
     }
 
     #[test]

@@ -8,9 +8,9 @@ pub use open::{
 };
 pub(crate) use option::read_bytes;
 pub use option::{
-    BufferLocks, MptcpInfo, OptionError, SocketMemory, bind_device, buffer_locks, congestion,
-    defer_accept, max_pacing_rate, memory, mptcp_info, nodelay, notsent, path_mtu, receive_buffer,
-    receive_timeout, reset_on_close, send_buffer, set_congestion, set_defer_accept,
-    set_max_pacing_rate, set_mss, set_nodelay, set_receive_buffer, set_send_buffer,
-    set_traffic_class, set_user_timeout, unread,
+    BufferLocks, MptcpInfo, OptionError, SocketMemory, bind_device, buffer_locks, busy_poll,
+    congestion, defer_accept, max_pacing_rate, memory, mptcp_info, namespace_cookie, nodelay,
+    notsent, path_mtu, quickack, receive_buffer, receive_timeout, reset_on_close, send_buffer,
+    set_busy_poll, set_congestion, set_defer_accept, set_max_pacing_rate, set_mss, set_nodelay,
+    set_quickack, set_receive_buffer, set_send_buffer, set_traffic_class, set_user_timeout, unread,
 };

@@ -214,6 +214,25 @@ pub fn set_idle_policy() -> Result<(), ThreadError> {
     check("set the policy SCHED_IDLE", result)
 }
 
+/// Lets the calling thread run before all of ordinary policies (SCHED_RR, the lowest real-time priority). The threads that
+/// it starts are ordinary again. Needs CAP_SYS_NICE or RLIMIT_RTPRIO.
+///
+/// # Errors
+/// Not permitted; in a control group without a share of real time.
+pub fn set_real_time_policy() -> Result<(), ThreadError> {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the pointer is to a live sched_param that the call only reads.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            libc::SCHED_RR | libc::SCHED_RESET_ON_FORK,
+            &raw const parameters,
+        )
+    };
+    check("set the policy SCHED_RR", result)
+}
+
 /// Sets the calling thread's nice value: −20 (first) to 19 (last). Lowering it needs CAP_SYS_NICE
 /// or RLIMIT_NICE.
 ///
@@ -224,6 +243,25 @@ pub fn set_nice(nice: i32) -> Result<(), ThreadError> {
     check("set the nice value", unsafe {
         libc::setpriority(libc::PRIO_PROCESS, 0, nice)
     })
+}
+
+/// Sets the calling thread's time slice, 0.1 to 100 ms: how long it runs before others of its class have their turn. A
+/// thread with a short one is let in before those with longer ones when it wakes up. Needs no privilege. Before Linux
+/// 6.12 it has no effect.
+///
+/// # Errors
+/// The kernel refuses; the thread's policy is not the normal one.
+pub fn set_time_slice(slice: Duration) -> Result<(), ThreadError> {
+    // SAFETY: sched_attr is plain integers, for which zero is a value.
+    let mut attributes = unsafe { std::mem::zeroed::<libc::sched_attr>() };
+    let size = size_of::<libc::sched_attr>();
+    // SAFETY: the pointer is to a live sched_attr of that size that the call fills.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+    check("read the time slice", result)?;
+    attributes.sched_runtime = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX);
+    // SAFETY: the pointer is to a live sched_attr that says its own size, and the call only reads it.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    check("set the time slice", result)
 }
 
 fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), ThreadError> {
@@ -376,6 +414,8 @@ mod tests {
             let slack = fs::read_to_string(format!("/proc/{}/timerslack_ns", thread_id())).unwrap();
             assert_eq!(slack.trim(), "1");
             set_nice(19).unwrap();
+            set_time_slice(Duration::from_micros(100)).unwrap();
+            assert_eq!(own_nice_and_policy(), (19, libc::SCHED_OTHER));
             set_idle_policy().unwrap();
             assert_eq!(own_nice_and_policy(), (19, libc::SCHED_IDLE));
         });

@@ -24,13 +24,15 @@ pub enum Offload {
 /// The most that one message of UDP can hold over IPv4, bytes: 65,535 less the headers of IP (20) and UDP (8).
 const MAX_PAYLOAD: usize = 65_507;
 
-/// Room for the control messages of one datagram: a segment size and a drop counter, each of four bytes.
+/// Room for the control messages of one datagram: a segment size and a drop counter, each of four bytes, and a time.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
 // SAFETY: CMSG_SPACE only computes.
-const CONTROL_BYTES: usize = 2 * unsafe { libc::CMSG_SPACE(4) } as usize;
+const CONTROL_BYTES: usize =
+    unsafe { 2 * libc::CMSG_SPACE(4) + libc::CMSG_SPACE(size_of::<libc::timespec>() as u32) }
+        as usize;
 
 impl Control {
     const EMPTY: Self = Self([0; CONTROL_BYTES]);

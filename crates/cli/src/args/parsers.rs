@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use anyhow::{anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use linerate_core::plan::{Closer, Direction, Protocol};
+use linerate_core::plan::{Closer, Direction, Protocol, Workload};
 
 /// `up`, `down` or `both`.
 pub(super) fn direction() -> impl TypedValueParser<Value = Direction> {
@@ -29,6 +29,15 @@ pub(super) fn closer() -> impl TypedValueParser<Value = Closer> {
     PossibleValuesParser::new(["client", "server"]).map(|word| match word.as_str() {
         "client" => Closer::Client,
         _ => Closer::Server,
+    })
+}
+
+/// `stream`, `rr` or `crr`.
+pub(super) fn workload() -> impl TypedValueParser<Value = Workload> {
+    PossibleValuesParser::new(["stream", "rr", "crr"]).map(|word| match word.as_str() {
+        "stream" => Workload::Stream,
+        "rr" => Workload::Rr,
+        _ => Workload::Crr,
     })
 }
 

@@ -61,6 +61,9 @@ pub(crate) struct LimitOptions {
     /// File with the key that clients must have: 64 hexadecimal digits
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
+    /// Let clients with the key change settings of this host, undone when they go; needs root
+    #[arg(long)]
+    pub(crate) allow_treatments: bool,
     /// Clients at once, 1 to 10000 (default 64)
     #[arg(long, value_name = "N")]
     pub(crate) max_clients: Option<u32>,

@@ -116,7 +116,7 @@ pub(crate) struct SocketArgs {
 }
 
 /// Which way to the endpoint, and with which key.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Path")]
 pub(crate) struct PathOptions {
     /// Emulate the path, both ends here: rate=100mbit,rtt=29ms,loss=0.1%
@@ -154,6 +154,16 @@ impl PathOptions {
     /// The family asked for, if one was.
     pub(crate) fn family(&self) -> Option<Family> {
         family(self.ipv4, self.ipv6)
+    }
+
+    /// The same way, over that family unless another one was asked for.
+    pub(crate) fn with_family(&self, wanted: Option<Family>) -> Self {
+        let family = self.family().or(wanted);
+        Self {
+            ipv4: family == Some(Family::Ipv4),
+            ipv6: family == Some(Family::Ipv6),
+            ..self.clone()
+        }
     }
 }
 

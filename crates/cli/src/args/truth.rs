@@ -26,6 +26,9 @@ pub(crate) struct TruthArgs {
     /// Write each scenario and its record as JSON into DIR
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
+    /// Run each again with its verdict's remedy, and hold what that brings against the prediction
+    #[arg(long)]
+    pub(crate) remedies: bool,
     /// Print what would be run, and run nothing
     #[arg(long)]
     pub(crate) list: bool,

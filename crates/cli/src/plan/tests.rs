@@ -56,6 +56,7 @@ fn a_stream_without_options_is_ten_seconds_up_over_tcp() {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction: Direction::Up,
@@ -187,6 +188,7 @@ fn socket_options_are_taken_as_given_and_else_left_to_the_kernel() {
         congestion: Some("reno".to_owned()),
         nodelay: true,
         dscp: Dscp::new(46),
+        ..SocketOptions::default()
     };
     assert_eq!(test_of(line).options, expected);
     assert_eq!(test_of("stream pit").options, SocketOptions::default());

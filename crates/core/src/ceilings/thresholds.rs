@@ -64,6 +64,9 @@ pub(super) const POLICER_LONG_TRAIN: f64 = 3.5;
 pub(super) const SAME_WINDOW: f64 = 0.22;
 /// Loss events of it at least: the first overshoot of a deep queue is one, however much it loses.
 pub(super) const POLICER_EVENTS_BBR: f64 = 3.0;
+/// Of each flow that answers to loss: the end of slow start before a short queue may take two. Policed ones had 12 and
+/// more in eight seconds.
+pub(super) const POLICER_EVENTS: f64 = 4.0;
 /// Share of segments that BBR loses to a policer that it has found out, and sends below for the most part.
 pub(super) const POLICER_LOSS_BBR_FOUND: f64 = 0.001;
 /// Mean over minimal RTT that BBR's probing makes at least where there is a queue.
@@ -82,6 +85,9 @@ pub(super) const EVENTS_STEADY: f64 = 25.0;
 /// Segments of a congestion window below which the models of the steady state are half as much again off
 /// (CUBIC at a loss of 2 %: 5.6 instead of 8.5).
 pub(super) const SMALL_WINDOW: f64 = 10.0;
+/// For CUBIC, whose window below grows by whole segments after whole numbers of acknowledgements (net/ipv4/tcp_cubic.c,
+/// bictcp_update): W·√p is 0.8 to 1.0 there, where Reno has 1.05 to 1.25.
+pub(super) const SMALL_WINDOW_CUBIC: f64 = 16.0;
 /// Timeouts over loss events from which on they decide the rate (Padhye's model).
 pub(super) const TIMEOUTS_COUNT: f64 = 0.1;
 

@@ -117,13 +117,18 @@ fn verdict(
 }
 
 /// The lowest ceiling that this one hides. A ceiling at the measured rate would hold it back as well, or
-/// is that rate by identity: neither is what comes next. Nor is a queue's delivery rate, which another cause
+/// is that rate by identity: neither is what comes next, but for the link that a packet train has found. Nor is a queue's delivery rate, which another cause
 /// let through; the other ceilings from the measured rate extrapolate it.
 fn next<'a>(current: &Ceiling, measured_bps: f64, ceilings: &'a [Ceiling]) -> Option<&'a Ceiling> {
     let above = NEXT_ABOVE * measured_bps.max(current.limit_bps);
+    let comes_next = |c: &&Ceiling| match c.cause {
+        Cause::PathRate if c.independent => c.limit_bps >= AT_LEAST * measured_bps,
+        _ => !is_of_queue(c) && c.limit_bps >= above,
+    };
     ceilings
         .iter()
-        .find(|c| c.cause != current.cause && !is_of_queue(c) && c.limit_bps >= above)
+        .filter(|c| c.cause != current.cause)
+        .find(comes_next)
 }
 
 fn is_of_queue(ceiling: &Ceiling) -> bool {
@@ -177,3 +182,6 @@ fn disagreement(view: &View<'_>, candidate: &Candidate) -> String {
 
 /// Where no next ceiling is known, a remedy aims at this many times the measured rate.
 const UNKNOWN_NEXT: f64 = 2.0;
+
+/// A link that seems slower than what came over it is not known well enough.
+const AT_LEAST: f64 = 0.9;

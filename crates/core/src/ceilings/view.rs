@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::plan::{Direction, Family, Protocol, Test, Workload};
-use crate::record::{EndReport, HostFacts, Interval, Record, TcpEvidence, UdpEvidence};
+use crate::record::{EndReport, HostFacts, Interval, PathTrain, Record, TcpEvidence, UdpEvidence};
 
 /// One direction of a bulk transfer.
 ///
@@ -49,6 +49,8 @@ pub struct View<'a> {
     pub sender_address: Option<IpAddr>,
     /// Address that it sends to.
     pub receiver_address: Option<IpAddr>,
+    /// What a packet train found of the path.
+    pub train: Option<PathTrain>,
     /// Through the run.
     pub intervals: Vec<&'a Interval>,
 }
@@ -149,6 +151,7 @@ fn view<'a>(record: &'a Record, direction: Direction, totals: Totals<'a>) -> Vie
         lab: record.environment.lab.as_ref().map(|lab| lab.spec.as_str()),
         sender_address: sender_address.map(|address| address.ip()),
         receiver_address: receiver_address.map(|address| address.ip()),
+        train: record.path_train.filter(|_| !both),
         intervals: record
             .intervals
             .iter()

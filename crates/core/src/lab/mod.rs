@@ -22,5 +22,6 @@ mod path;
 mod routes;
 mod topology;
 
+pub use crate::toml_reader::ReadProblem;
 pub use file::{TopologyError, TopologyProblem};
 pub use topology::{Interface, Join, Node, Prefix, Role, Route, Topology};

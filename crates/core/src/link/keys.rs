@@ -134,8 +134,17 @@ pub(super) const KEYS: &[Key] = &[
             link.corrupt = Some(corrupt(text)?);
             Ok(())
         }),
-        example: "a percentage such as 0.1% or 0.1%:host",
+        example: "a percentage such as 0.1%, 0.1%:payload or 0.1%:host",
         range: "0% to 100%",
+    },
+    Key {
+        name: "verified",
+        set: Setter::Link(|link, text| {
+            link.is_verified = yes_or_no(text)?;
+            Ok(())
+        }),
+        example: "yes or no",
+        range: "yes or no",
     },
     Key {
         name: "mtu",
@@ -379,16 +388,24 @@ fn reorder(text: &str) -> Result<Reorder, Refusal> {
 }
 
 fn corrupt(text: &str) -> Result<Corrupt, Refusal> {
-    let (share, is_host) = flagged(text, "host")?;
-    let place = if is_host {
-        CorruptionPlace::Host
-    } else {
-        CorruptionPlace::Wire
+    let (share, place) = match text.split_once(':') {
+        None => (text, CorruptionPlace::Wire),
+        Some((share, "payload")) => (share, CorruptionPlace::Payload),
+        Some((share, "host")) => (share, CorruptionPlace::Host),
+        Some(_) => return Err(Refusal::Malformed),
     };
     Ok(Corrupt {
         percent: percent(share)?,
         place,
     })
+}
+
+fn yes_or_no(text: &str) -> Result<bool, Refusal> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(Refusal::Malformed),
+    }
 }
 
 fn mtu(text: &str) -> Result<Mtu, Refusal> {

@@ -21,6 +21,7 @@
 //! | rate | the line itself: one packet after another, in bytes of its framing |
 //! | delay, jitter, reordering | after the line, or else packets would wait in the queue for their delay |
 //! | duplication, corruption | at the far end: a copy takes no capacity, and each copy is damaged by itself |
+//! | verified | last of all: what is marked as verified is not looked at again |
 //!
 //! [`PathSpec`] reads what a user writes, `rate=100mbit,rtt=29ms,loss=0.1%`, into a [`LinkSpec`] for each
 //! direction.
@@ -57,7 +58,7 @@ mod trace;
 
 pub use packet::{
     Admission, Corruption, CorruptionPlace, Counters, Delivery, DropCause, DropCounts, Ecn, Fate,
-    Nanos, Packet,
+    Nanos, Packet, SizeCounts,
 };
 pub(crate) use parse::edit_distance;
 pub use parse::{SpecError, SpecProblem};
@@ -294,6 +295,8 @@ impl Link {
 
     fn deliver(&mut self, packet: Travelling, is_duplicate: bool, is_last: bool) -> Delivery {
         self.counters.delivered += 1;
+        self.counters.delivered_bytes += u64::from(packet.ip_bytes);
+        self.counters.sizes.count(packet.ip_bytes);
         let corruption = self
             .spec
             .corrupt

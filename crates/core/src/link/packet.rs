@@ -142,6 +142,8 @@ pub enum CorruptionPlace {
     /// On the wire, after the checksums were computed: the receiver can tell.
     #[default]
     Wire,
+    /// On the wire, but only in the payload of TCP or UDP: their checksum can tell, and nothing else can.
+    Payload,
     /// In the host, before the checksums were computed: they are to be made right again, and nothing can tell.
     Host,
 }
@@ -154,6 +156,10 @@ pub struct Counters {
     pub offered: u64,
     /// Arrivals at the far end, copies included.
     pub delivered: u64,
+    /// Bytes of these arrivals, from the IP header on.
+    pub delivered_bytes: u64,
+    /// These arrivals by their length.
+    pub sizes: SizeCounts,
     /// Copies that the link made.
     pub duplicated: u64,
     /// Arrivals with a flipped bit.
@@ -164,6 +170,35 @@ pub struct Counters {
     pub marked: u64,
     /// Packets dropped, by cause.
     pub dropped: DropCounts,
+}
+
+/// Packets by their length in bytes, from the IP header on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SizeCounts {
+    /// Below 128: acknowledgements without data, and very small messages.
+    pub below_128: u64,
+    /// 128 to 511.
+    pub from_128: u64,
+    /// 512 to 1535: the default segments of RFC 879 (536 bytes), up to those of Ethernet.
+    pub from_512: u64,
+    /// 1536 or more.
+    pub from_1536: u64,
+}
+
+impl SizeCounts {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.below_128 + self.from_128 + self.from_512 + self.from_1536
+    }
+
+    pub(super) fn count(&mut self, ip_bytes: u32) {
+        *match ip_bytes {
+            0..128 => &mut self.below_128,
+            128..512 => &mut self.from_128,
+            512..1536 => &mut self.from_512,
+            1536.. => &mut self.from_1536,
+        } += 1;
+    }
 }
 
 /// Packets dropped, by cause.

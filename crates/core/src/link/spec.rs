@@ -33,6 +33,8 @@ pub struct LinkSpec {
     pub duplicate_percent: f64,
     /// Packets damaged.
     pub corrupt: Option<Corrupt>,
+    /// Frames arrive marked as already verified: the receiver does not look at their checksums.
+    pub is_verified: bool,
     /// The largest packet; `None`: any.
     pub mtu: Option<Mtu>,
     /// What the wire adds to a packet.
@@ -173,7 +175,8 @@ pub enum Framing {
 /// | `jitter` | `2ms`, `normal(2ms)` | variation of the delay: uniform ±2 ms, or normal with that deviation |
 /// | `reorder` | `1%`, `1%:5ms` | share held back, and for how long; default: the one-way delay, 1 ms without |
 /// | `duplicate` | `0.1%` | share that arrives twice |
-/// | `corrupt` | `0.1%`, `0.1%:host` | share with a flipped bit; `:host`: before the checksum |
+/// | `corrupt` | `0.1%`, `0.1%:payload`, `0.1%:host` | share with a flipped bit; `:payload`: none of the headers; `:host`: before the checksum |
+/// | `verified` | `yes`, `no` | frames arrive as if the receiver's device had verified their checksums, which it has not |
 /// | `mtu` | `1500`, `1400:blackhole` | largest packet, 68 to 65535; `:blackhole`: no answer to larger ones |
 /// | `policer` | `50mbit` | rate above which packets are dropped |
 /// | `burst` | `64KiB` | bucket of the policer, or else of the line; default: 10 ms of the policer, none of the line |
@@ -208,6 +211,7 @@ impl Default for LinkSpec {
             loss: None,
             duplicate_percent: 0.0,
             corrupt: None,
+            is_verified: false,
             mtu: None,
             framing: Framing::default(),
             overhead_bytes: 0,
@@ -251,6 +255,7 @@ impl LinkSpec {
             || self.jitter.is_some()
             || self.reorder.is_some()
             || self.corrupt.is_some()
+            || self.is_verified
             || self.duplicate_percent > 0.0;
         !varied && self.mtu.is_none()
     }
@@ -323,6 +328,7 @@ impl LinkSpec {
                     .map(percent),
             ),
             ("corrupt", self.corrupt.map(|corrupt| corrupt.to_string())),
+            ("verified", self.is_verified.then(|| "yes".to_owned())),
             ("mtu", self.mtu.map(|mtu| mtu.to_string())),
             (
                 "framing",
@@ -403,6 +409,7 @@ impl fmt::Display for Corrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
             CorruptionPlace::Wire => write!(f, "{}%", self.percent),
+            CorruptionPlace::Payload => write!(f, "{}%:payload", self.percent),
             CorruptionPlace::Host => write!(f, "{}%:host", self.percent),
         }
     }

@@ -47,6 +47,10 @@ pub enum CaveatKind {
     IdleSpinners,
     /// The emulator of the path fell behind, or lost packets by its own fault.
     EmulatorOverload,
+    /// A comparison ended as soon as there was an answer, which overstates the effect.
+    EarlyStop,
+    /// Pairs of a comparison were left out for a fault.
+    ExcludedPairs,
     /// A kind that this version does not know.
     #[serde(other)]
     Other,

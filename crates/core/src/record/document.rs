@@ -100,6 +100,9 @@ pub struct Record {
     /// UDP: sums over the flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpEvidence>,
+    /// What a packet train found of the path before the run, in the direction of the payload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_train: Option<PathTrain>,
     /// Each flow.
     #[serde(default)]
     pub flows: Vec<FlowRecord>,
@@ -122,6 +125,21 @@ pub struct Record {
     pub environment: Environment,
     /// Seed of every random choice.
     pub seed: u64,
+}
+
+/// A packet train on an otherwise idle path: its datagrams leave back to back and arrive no closer than the narrowest
+/// link lets them (Dovrolis et al., "Packet-dispersion techniques and a capacity-estimation methodology", 2004).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PathTrain {
+    /// Rate of the narrowest link, bits per second with the headers of IP and Ethernet (without preamble and gap). Where the sender is no
+    /// faster than the path it is the sender's.
+    pub link_bps: f64,
+    /// Datagrams that arrived.
+    pub datagrams: u64,
+    /// Payload of each, bytes.
+    pub datagram_bytes: u64,
+    /// From the first to the last, µs.
+    pub dispersion_us: f64,
 }
 
 /// One direction of a run.

@@ -297,4 +297,7 @@ pub struct UdpEvidence {
     pub asked_bps: Option<u64>,
     /// Payload bytes of each datagram.
     pub datagram_bytes: u64,
+    /// Of a packet train: payload bits per second at which it arrived, from its first datagram to its last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train_bps: Option<f64>,
 }

@@ -6,15 +6,17 @@
 
 mod assemble;
 mod caveat;
+mod comparison;
 mod document;
 mod environment;
 mod evidence;
 
 pub use assemble::{ExchangeTotals, Run};
 pub use caveat::{Caveat, CaveatKind};
+pub use comparison::{COMPARISON_SCHEMA, Comparison, IdleLoad, ReadBack};
 pub use document::{
-    CHECK_SCHEMA, Check, Directional, FlowRecord, HiddenFault, Interval, PathFacts, RECORD_SCHEMA,
-    Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,
+    CHECK_SCHEMA, Check, Directional, FlowRecord, HiddenFault, Interval, PathFacts, PathTrain,
+    RECORD_SCHEMA, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,
 };
 pub use environment::{
     CpuFacts, DeviceFacts, Environment, HostFacts, LabDirection, LabFacts, LabLink,

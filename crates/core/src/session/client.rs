@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::plan::Test;
+use crate::treatment::HostChange;
 use crate::wire::message::{
     ClientMessage, HalfReport, MAX_SERVER_FRAME, Progress, Refusal, RefusalReason, ServerMessage,
     Welcome,
@@ -13,6 +14,7 @@ use crate::wire::{Hello, HelloKind, Key, Seal, is_hello_start};
 use super::channel::{Channel, Incoming};
 use super::{
     ALIVE_EVERY, GREETING_TIMEOUT, OPENING_TIMEOUT, REPORT_TIMEOUT, SILENCE_TIMEOUT, SessionError,
+    TREATING_TIMEOUT,
 };
 
 /// What the driver of a [`Client`] is told.
@@ -32,6 +34,12 @@ pub enum ClientEvent {
     Report(Box<HalfReport>),
     /// The test, but not the session, was refused.
     TestRefused(Refusal),
+    /// The endpoint's host is changed; what it read back.
+    Treated(Vec<String>),
+    /// The endpoint's host is as it was.
+    Untreated,
+    /// The changes, but not the session, were refused. What was in force before them may be undone.
+    TreatmentRefused(Refusal),
     /// The session is over.
     Failed(SessionError),
 }
@@ -46,6 +54,8 @@ enum State {
     Ready,
     Running,
     Reporting,
+    Treating,
+    Untreating,
     Closed,
 }
 
@@ -178,20 +188,30 @@ impl Client {
                 self.enter(State::Idle, None);
                 self.events.push_back(ClientEvent::Report(report));
             }
+            (ServerMessage::Treated { read_back }, State::Treating) => {
+                self.enter(State::Idle, None);
+                self.events.push_back(ClientEvent::Treated(read_back));
+            }
+            (ServerMessage::Untreated, State::Untreating) => {
+                self.enter(State::Idle, None);
+                self.events.push_back(ClientEvent::Untreated);
+            }
             _ => return Err(SessionError::OutOfTurn("from the endpoint")),
         }
         Ok(())
     }
 
-    /// A refused test leaves the session as it was; any other refusal ends it.
+    /// A refused test or treatment leaves the session as it was; any other refusal ends it.
     fn refused(&mut self, refusal: Refusal) -> Result<(), SessionError> {
-        let of_test = matches!(refusal.reason, RefusalReason::Limit | RefusalReason::Test);
-        if of_test && self.state == State::Opening {
-            self.enter(State::Idle, None);
-            self.events.push_back(ClientEvent::TestRefused(refusal));
-            return Ok(());
-        }
-        Err(SessionError::Refused(refusal))
+        use RefusalReason::{Busy, Limit, Test, Treatment};
+        let event = match (self.state, refusal.reason) {
+            (State::Opening, Limit | Test | Busy) => ClientEvent::TestRefused(refusal),
+            (State::Treating, Limit | Treatment | Busy) => ClientEvent::TreatmentRefused(refusal),
+            _ => return Err(SessionError::Refused(refusal)),
+        };
+        self.enter(State::Idle, None);
+        self.events.push_back(event);
+        Ok(())
     }
 
     /// Asks for a test. Only between tests, else the session fails.
@@ -216,6 +236,21 @@ impl Client {
         self.command(State::Running, State::Reporting, &ClientMessage::End);
         self.deadline = Some(now + REPORT_TIMEOUT);
         self.say_alive_at = None;
+    }
+
+    /// Asks for changes of the endpoint's host. Only between tests, else the session fails.
+    pub fn treat(&mut self, now: Duration, changes: &[HostChange]) {
+        let message = ClientMessage::Treat {
+            changes: changes.to_vec(),
+        };
+        self.command(State::Idle, State::Treating, &message);
+        self.deadline = Some(now + TREATING_TIMEOUT);
+    }
+
+    /// Asks for them to be undone. Only between tests, else the session fails.
+    pub fn untreat(&mut self, now: Duration) {
+        self.command(State::Idle, State::Untreating, &ClientMessage::Untreat);
+        self.deadline = Some(now + TREATING_TIMEOUT);
     }
 
     /// Says goodbye; nothing more is taken or sent.
@@ -267,6 +302,8 @@ impl Client {
                 State::Binding => "the data connections did not reach the endpoint",
                 State::Running => "the endpoint is silent",
                 State::Reporting => "the endpoint sends no report",
+                State::Treating => "the endpoint does not say whether it has changed its host",
+                State::Untreating => "the endpoint does not say whether its host is as it was",
                 State::Idle | State::Ready | State::Closed => return,
             };
             self.fail(SessionError::Timeout(waiting_for));

@@ -18,9 +18,17 @@
 //!   Alive ───────────▶ ◀──── Progress, Finished         │
 //!   End ────────────────────────────────────▶           │
 //!   ◀──────────────────────────────── Report            ┘
+//!   Treat(changes) ─────────────────────────▶           ┐ between tests,
+//!   ◀─────────────────────── Treated | Refuse           │ where the owner
+//!   Untreat ────────────────────────────────▶           │ allows it
+//!   ◀────────────────────────────── Untreated           ┘
 //!   Bye ────────────────────────────────────▶
 //! ```
+//!
+//! What `Treat` has changed on the endpoint's host is on loan: it is undone by `Untreat`, and at the latest when
+//! the session ends in whatever way, so at most [`IDLE_TIMEOUT`] after the client was heard last.
 
+mod admission;
 mod channel;
 mod client;
 mod server;
@@ -47,6 +55,9 @@ pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 pub const ALIVE_EVERY: Duration = Duration::from_secs(1);
 /// From `End` to the report.
 pub const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// From `Treat` or `Untreat` to the answer: some devices renegotiate their link when they are changed, and the
+/// control connection stands still for as long.
+pub const TREATING_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a test may take longer than its own time, for queues to drain.
 pub const GRACE: Duration = Duration::from_secs(30);
 

@@ -3,25 +3,23 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::plan::{Test, Traffic};
-use crate::units::ByteCount;
+use crate::plan::Test;
+use crate::treatment::HostChange;
 use crate::wire::message::{
-    ClientMessage, HalfReport, MAX_CLIENT_FRAME, MAX_SERVER_FRAME, Progress, Refusal,
+    ClientMessage, HalfReport, Limits, MAX_CLIENT_FRAME, MAX_SERVER_FRAME, Progress, Refusal,
     RefusalReason, ServerMessage, Welcome,
 };
 use crate::wire::{Key, Seal};
 
+use super::admission;
 use super::channel::{Channel, Incoming};
 use super::{
     GRACE, GREETING_TIMEOUT, IDLE_TIMEOUT, OPENING_TIMEOUT, REPORT_TIMEOUT, SILENCE_TIMEOUT,
-    SessionError,
+    SessionError, TREATING_TIMEOUT,
 };
 
 /// Longest body before the client has proved its key.
 const MAX_GREETING_FRAME: usize = 4 << 10;
-
-/// Memory for the messages of a test, each flow holding one, bytes: a stranger must not fill the host.
-const MAX_BUFFERS: u64 = 256 << 20;
 
 /// What the driver of a [`Server`] is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +31,11 @@ pub enum ServerEvent {
     Begin,
     /// Stop and hand in the account by [`Server::report`].
     End,
+    /// Change this host so, and in no other way; the owner allows treatments, and each of these was checked.
+    /// Answer by [`Server::treated`] or [`Server::refuse`].
+    Treat(Vec<HostChange>),
+    /// Undo what was changed. Answer by [`Server::untreated`].
+    Untreat,
     /// The session is over: said goodbye to, or the reason.
     Closed(Option<SessionError>),
 }
@@ -47,6 +50,8 @@ enum State {
     Ready,
     Running,
     Reporting,
+    Treating,
+    Untreating,
     Closed,
 }
 
@@ -56,7 +61,7 @@ pub struct Server {
     channel: Channel,
     state: State,
     welcome: Option<Box<Welcome>>,
-    limits: crate::wire::message::Limits,
+    limits: Limits,
     operations: Vec<String>,
     events: VecDeque<ServerEvent>,
     deadline: Duration,
@@ -163,6 +168,12 @@ impl Server {
                 self.events.push_back(ServerEvent::End);
                 Ok(())
             }
+            (ClientMessage::Treat { changes }, State::Idle) => self.take_changes(now, changes),
+            (ClientMessage::Untreat, State::Idle) => {
+                self.enter(State::Untreating, now + TREATING_TIMEOUT);
+                self.events.push_back(ServerEvent::Untreat);
+                Ok(())
+            }
             (ClientMessage::Bye, _) => {
                 self.close(None);
                 Ok(())
@@ -172,9 +183,8 @@ impl Server {
     }
 
     fn take_test(&mut self, now: Duration, test: Box<Test>) -> Result<(), SessionError> {
-        if let Err(refusal) = self.admissible(&test) {
-            self.deadline = now + IDLE_TIMEOUT;
-            return self.channel.send(&ServerMessage::Refuse(refusal));
+        if let Err(refusal) = admission::test(&test, &self.limits, &self.operations) {
+            return self.turn_down(now, refusal);
         }
         // A count or an amount has no time of its own: it gets all that the owner allows.
         let seconds = test.seconds().unwrap_or(self.limits.seconds);
@@ -184,55 +194,23 @@ impl Server {
         Ok(())
     }
 
-    fn admissible(&self, test: &Test) -> Result<(), Refusal> {
-        let refuse = |reason, message: String| Err(Refusal { reason, message });
-        if let Err(error) = test.check() {
-            return refuse(RefusalReason::Test, error.to_string());
+    fn take_changes(
+        &mut self,
+        now: Duration,
+        changes: Vec<HostChange>,
+    ) -> Result<(), SessionError> {
+        if let Err(refusal) = admission::changes(&changes, &self.operations) {
+            return self.turn_down(now, refusal);
         }
-        let operation = match test.workload() {
-            crate::plan::Workload::Stream => "stream",
-            crate::plan::Workload::Rr => "rr",
-            crate::plan::Workload::Crr => "crr",
-        };
-        if !self.operations.iter().any(|name| name == operation) {
-            return refuse(
-                RefusalReason::Test,
-                format!("the endpoint does not have the operation {operation}"),
-            );
-        }
-        let limits = &self.limits;
-        if test.flows() > limits.streams {
-            return refuse(
-                RefusalReason::Limit,
-                format!(
-                    "the endpoint allows {} streams in all, {} were asked for",
-                    limits.streams,
-                    test.flows()
-                ),
-            );
-        }
-        let buffers = u64::from(test.flows()).saturating_mul(message_bytes(test));
-        if buffers > MAX_BUFFERS {
-            return refuse(
-                RefusalReason::Limit,
-                format!(
-                    "the endpoint holds {} of messages at most, {} flows of {} were asked for",
-                    ByteCount(MAX_BUFFERS),
-                    test.flows(),
-                    ByteCount(message_bytes(test))
-                ),
-            );
-        }
-        match test.seconds() {
-            Some(seconds) if seconds > limits.seconds => refuse(
-                RefusalReason::Limit,
-                format!(
-                    "the endpoint allows {} s, {seconds} s were asked for",
-                    limits.seconds
-                ),
-            ),
-            _ => Ok(()),
-        }
+        self.enter(State::Treating, now + TREATING_TIMEOUT);
+        self.events.push_back(ServerEvent::Treat(changes));
+        Ok(())
+    }
+
+    /// Says no without asking the driver; the session goes on.
+    fn turn_down(&mut self, now: Duration, refusal: Refusal) -> Result<(), SessionError> {
+        self.deadline = now + IDLE_TIMEOUT;
+        self.channel.send(&ServerMessage::Refuse(refusal))
     }
 
     /// The test can be done: the client may connect its flows.
@@ -241,10 +219,27 @@ impl Server {
         self.deadline = now + OPENING_TIMEOUT;
     }
 
-    /// The test cannot be done here; the session goes on.
+    /// The test cannot be done here, or the changes not be made; the session goes on.
     pub fn refuse(&mut self, now: Duration, reason: RefusalReason, message: String) {
         let refusal = ServerMessage::Refuse(Refusal { reason, message });
-        self.answer(State::Opening, State::Idle, &refusal);
+        let asked = match self.state {
+            State::Treating => State::Treating,
+            _ => State::Opening,
+        };
+        self.answer(asked, State::Idle, &refusal);
+        self.deadline = now + IDLE_TIMEOUT;
+    }
+
+    /// The changes are in force, and were read back so.
+    pub fn treated(&mut self, now: Duration, read_back: Vec<String>) {
+        let message = ServerMessage::Treated { read_back };
+        self.answer(State::Treating, State::Idle, &message);
+        self.deadline = now + IDLE_TIMEOUT;
+    }
+
+    /// This host is as it was before the session changed it.
+    pub fn untreated(&mut self, now: Duration) {
+        self.answer(State::Untreating, State::Idle, &ServerMessage::Untreated);
         self.deadline = now + IDLE_TIMEOUT;
     }
 
@@ -332,7 +327,9 @@ impl Server {
         let waited_for = match self.state {
             State::Handshake | State::Introduction => "the client did not greet in time",
             State::Idle => "the client asked for nothing in time",
-            State::Opening | State::Reporting => "the endpoint was too slow",
+            State::Opening | State::Reporting | State::Treating | State::Untreating => {
+                "the endpoint was too slow"
+            }
             State::Binding => "the client's data connections did not come in time",
             State::Ready => "the client did not begin in time",
             State::Running if overdue => "the test took longer than the endpoint allows",
@@ -364,13 +361,5 @@ impl Server {
     /// Whether nothing more will come of it, once its last bytes are sent.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
-    }
-}
-
-/// Longest message that a flow of the test holds in memory; requests and responses go in pieces.
-fn message_bytes(test: &Test) -> u64 {
-    match &test.traffic {
-        Traffic::Stream(stream) => stream.message_bytes,
-        Traffic::Rr(_) | Traffic::Crr(_) => 0,
     }
 }

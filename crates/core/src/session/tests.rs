@@ -1,5 +1,7 @@
 //! Both halves against each other in memory, with virtual time.
 
+mod treatment;
+
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -10,8 +12,9 @@ use crate::plan::{
     Traffic,
 };
 use crate::record::HostFacts;
+use crate::treatment::HostChange;
 use crate::units::Span;
-use crate::wire::message::{HalfReport, Limits, Progress, RefusalReason, Welcome};
+use crate::wire::message::{HalfReport, Limits, Progress, RefusalReason, TREATMENTS, Welcome};
 use crate::wire::{HELLO_BYTES, Hello, HelloKind, Key};
 
 fn test_of(seconds: u64, streams: u32) -> Test {
@@ -26,6 +29,7 @@ fn test_of(seconds: u64, streams: u32) -> Test {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction: Direction::Up,
@@ -42,7 +46,7 @@ fn welcome() -> Welcome {
     Welcome {
         software: "0.1.0".into(),
         token: "00".repeat(16),
-        operations: vec!["stream".into()],
+        operations: vec!["stream".into(), TREATMENTS.into()],
         limits: Limits {
             clients: 4,
             streams: 8,
@@ -63,6 +67,15 @@ struct Pair {
 
 impl Pair {
     fn new(client_key: Option<&Key>, server_key: Option<&Key>, piece: usize) -> Self {
+        Self::welcomed(welcome(), client_key, server_key, piece)
+    }
+
+    fn welcomed(
+        welcome: Welcome,
+        client_key: Option<&Key>,
+        server_key: Option<&Key>,
+        piece: usize,
+    ) -> Self {
         let now = Duration::from_secs(100);
         let mut client = Client::new(now, "0.1.0", client_key);
         let hello = client.poll_transmit().expect("the client speaks first");
@@ -70,7 +83,7 @@ impl Pair {
         let HelloKind::Control { sealed } = hello.kind else {
             panic!("a control connection");
         };
-        let server = Server::new(now, welcome(), server_key, sealed);
+        let server = Server::new(now, welcome, server_key, sealed);
         let mut pair = Self {
             now,
             client,
@@ -116,6 +129,22 @@ impl Pair {
         self.now += by;
         self.client.handle_timeout(self.now);
         self.server.handle_timeout(self.now);
+    }
+
+    fn treat(&mut self, changes: &[HostChange]) {
+        self.client.treat(self.now, changes);
+        let asked = ServerEvent::Treat(changes.to_vec());
+        assert_eq!(self.server_event(), Some(asked));
+        self.server.treated(self.now, vec!["as asked".into()]);
+        let answer = ClientEvent::Treated(vec!["as asked".into()]);
+        assert_eq!(self.client_event(), Some(answer));
+    }
+
+    fn untreat(&mut self) {
+        self.client.untreat(self.now);
+        assert_eq!(self.server_event(), Some(ServerEvent::Untreat));
+        self.server.untreated(self.now);
+        assert_eq!(self.client_event(), Some(ClientEvent::Untreated));
     }
 
     fn run_one_test(&mut self) {
@@ -164,6 +193,17 @@ fn tests_run_one_after_another_in_clear_and_sealed() {
             assert_eq!(pair.server_event(), Some(ServerEvent::Closed(None)));
         }
     }
+}
+
+fn change(key: &str) -> HostChange {
+    HostChange::Sysctl {
+        key: key.into(),
+        value: "0".into(),
+    }
+}
+
+fn changes() -> [HostChange; 1] {
+    [change("net.ipv4.tcp_sack")]
 }
 
 fn failure(pair: &mut Pair) -> String {
@@ -289,6 +329,10 @@ enum Step {
     Opened,
     Ready,
     Report,
+    Treat,
+    Untreat,
+    Treated,
+    Untreated,
     Refuse,
     Wait(u8),
     CloseClient,
@@ -306,6 +350,10 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Opened),
         3 => Just(Step::Ready),
         3 => Just(Step::Report),
+        3 => Just(Step::Treat),
+        2 => Just(Step::Untreat),
+        3 => Just(Step::Treated),
+        2 => Just(Step::Untreated),
         1 => Just(Step::Refuse),
         1 => any::<u8>().prop_map(Step::Wait),
         1 => Just(Step::CloseClient),
@@ -332,6 +380,10 @@ proptest! {
                 Step::Opened => pair.server.opened(pair.now),
                 Step::Ready => pair.server.ready(pair.now),
                 Step::Report => pair.server.report(pair.now, HalfReport::default()),
+                Step::Treat => pair.client.treat(pair.now, &changes()),
+                Step::Untreat => pair.client.untreat(pair.now),
+                Step::Treated => pair.server.treated(pair.now, vec!["so".into()]),
+                Step::Untreated => pair.server.untreated(pair.now),
                 Step::Refuse => pair.server.refuse(pair.now, RefusalReason::Test, "no".into()),
                 Step::Wait(seconds) => pair.advance(Duration::from_secs(u64::from(seconds) / 16)),
                 Step::CloseClient => pair.client.close(),

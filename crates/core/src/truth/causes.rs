@@ -91,7 +91,7 @@ fn line(conditions: &mut Conditions) -> &mut Line {
 }
 
 /// A queue for `products` bandwidth-delay products, and enough for bursts.
-fn deepen_queue(conditions: &mut Conditions, products: f64) {
+pub(super) fn deepen_queue(conditions: &mut Conditions, products: f64) {
     let message = conditions.message_bytes;
     let made = line(conditions);
     let rate = made.rate_bps.unwrap_or(1_000_000_000) as f64;
@@ -176,16 +176,26 @@ fn path_rate(dice: &mut Dice) -> Conditions {
         false => dice.uniform(1.0, 3.0),
     };
     let share = made.segment_bytes() / made.payload_share();
+    let codel_fills_to = codel_fills_to_s(made.control);
     let made_line = line(&mut made);
     let product = made_line.rate_bps.unwrap_or(1_000_000_000) as f64 * made_line.rtt_s / 8.0;
     made_line.queue_bytes = (products * product).max(16.0 * share) as u64;
     let slow = made_line.rate_bps.is_none_or(|rate| rate < 5_000_000);
-    // Beyond its interval of 100 ms CoDel does not fill a line, and below one packet in its target neither.
-    if !is_udp && dice.chance(0.25) && made_line.rtt_s < 0.08 && !slow {
+    if !is_udp && dice.chance(0.25) && made_line.rtt_s < codel_fills_to && !slow {
         made_line.codel = Some(dice.chance(0.5));
         made_line.queue_bytes = (2.0 * product).max(131_072.0) as u64;
     }
     made
+}
+
+/// Round trip up to which CoDel leaves the line full, seconds: its target of 5 ms and what comes in its interval of
+/// 100 ms have to last while the window is halved, or cut to 0.7 (RFC 9438), and grows again. BBR sees to the rate itself.
+fn codel_fills_to_s(control: Control) -> f64 {
+    match control {
+        Control::Reno => 0.01,
+        Control::Cubic => 0.025,
+        Control::Bbr => 0.08,
+    }
 }
 
 fn policer(dice: &mut Dice) -> Conditions {
@@ -254,7 +264,7 @@ fn cpu_send(dice: &mut Dice) -> Conditions {
         }
         _ => {
             made.sender = CpuShare::Quota {
-                percent: dice.choose(&[10, 15, 20, 30, 40]),
+                percent: dice.choose(&[10, 12, 15, 18, 20]),
             };
             made.receiver = CpuShare::Any;
         }
@@ -276,7 +286,7 @@ fn cpu_receive(dice: &mut Dice) -> Conditions {
         }
         _ => {
             made.receiver = CpuShare::Quota {
-                percent: dice.choose(&[10, 15, 20, 30, 40]),
+                percent: dice.choose(&[10, 12, 15, 18, 20]),
             }
         }
     }

@@ -69,7 +69,9 @@ fn add_rival(cause: Cause, conditions: &mut Conditions, dice: &mut Dice) -> Opti
         0 if cause != Cause::Pacing && !conditions.is_udp => conditions.pacing_bps = Some(each),
         1 if cause != Cause::ApplicationSend => conditions.write_bps = Some(each),
         2 if cause != Cause::PathRate => {
-            conditions.line.as_mut()?.rate_bps = Some((all / share) as u64)
+            conditions.line.as_mut()?.rate_bps = Some((all / share) as u64);
+            // Without one it would be a limit that nobody reaches.
+            causes::deepen_queue(conditions, 2.0);
         }
         _ => return None,
     }

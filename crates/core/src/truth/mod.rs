@@ -13,6 +13,7 @@
 //! | `scenario` | what is to be run, and whether a verdict on it is right |
 //! | `assemble`, `describe` | conditions as a path, a test and two hosts, and in words |
 //! | `score` | right and wrong, with intervals |
+//! | `proof` | what remedies brought, against what was predicted |
 //! | `dice` | random numbers |
 
 mod assemble;
@@ -21,11 +22,13 @@ mod conditions;
 mod describe;
 mod dice;
 mod draw;
+mod proof;
 mod scenario;
 mod score;
 #[cfg(test)]
 mod tests;
 
 pub use draw::{BORDER, CAUSES, CLEAR, draw};
+pub use proof::{Proof, proofs_text};
 pub use scenario::{CpuShare, HostSetup, Scenario};
 pub use score::{Answer, Judgement, Score, TRUTH_SCHEMA, Tally, Trial};

@@ -132,10 +132,14 @@ impl Tally {
             all += 1;
             right += u64::from(trial.judgement == Judgement::Right);
         }
+        Self::of_counts(right, all)
+    }
+
+    pub(super) fn of_counts(right: u64, trials: u64) -> Self {
         Self {
             right,
-            trials: all,
-            share: wilson(right, all).ok(),
+            trials,
+            share: wilson(right, trials).ok(),
         }
     }
 }
@@ -182,11 +186,11 @@ impl Score {
             "cause", "right", ""
         );
         for (cause, tally) in &self.causes {
-            let _ = writeln!(text, "{}", line(cause.name(), tally));
+            let _ = writeln!(text, "{}", count(cause.name(), tally));
         }
-        let _ = writeln!(text, "{}", line("all", &self.all));
+        let _ = writeln!(text, "{}", count("all", &self.all));
         if self.borders.trials > 0 {
-            let _ = writeln!(text, "{}", line("borders among them", &self.borders));
+            let _ = writeln!(text, "{}", count("borders among them", &self.borders));
         }
         if self.failed > 0 {
             let _ = writeln!(
@@ -227,7 +231,8 @@ impl Score {
     }
 }
 
-fn line(name: &str, tally: &Tally) -> String {
+/// One line of a table.
+pub(super) fn count(name: &str, tally: &Tally) -> String {
     let count = format!("{}/{}", tally.right, tally.trials);
     let share = tally.share.map_or_else(String::new, |p| {
         format!(

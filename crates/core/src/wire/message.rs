@@ -11,11 +11,16 @@ use super::bounds::Bounded;
 use crate::plan::{Direction, Test};
 use crate::record::{Caveat, EndReport, HostFacts, TcpEvidence, TcpSample};
 use crate::stats::LatencyBuckets;
+use crate::treatment::HostChange;
 
 /// Longest body that an endpoint takes from a client.
 pub const MAX_CLIENT_FRAME: usize = 64 << 10;
 /// Longest body that a client takes from an endpoint: a report of 256 flows with their samples.
 pub const MAX_SERVER_FRAME: usize = 8 << 20;
+/// Most changes of the endpoint's host that one [`ClientMessage::Treat`] may ask for.
+pub const MAX_CHANGES: usize = 32;
+/// The operation, in [`Welcome::operations`], of an endpoint that takes [`ClientMessage::Treat`].
+pub const TREATMENTS: &str = "treatments";
 
 /// Client to endpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,6 +42,14 @@ pub enum ClientMessage {
     Alive,
     /// The run is over for the client: stop and report.
     End,
+    /// Change the endpoint's host, in place of what this session has changed there before. Only between
+    /// tests; undone at the latest when the session ends.
+    Treat {
+        /// 1 to [`MAX_CHANGES`].
+        changes: Vec<HostChange>,
+    },
+    /// Undo what this session has changed. Only between tests.
+    Untreat,
     /// No more tests.
     Bye,
 }
@@ -47,7 +60,7 @@ pub enum ClientMessage {
 pub enum ServerMessage {
     /// Answer to `Introduce`.
     Welcome(Box<Welcome>),
-    /// No: to `Introduce`, `Open` or at any time.
+    /// No: to `Introduce`, `Open`, `Treat`, or at any time.
     Refuse(Refusal),
     /// Answer to `Open`: connect the flows.
     Opened,
@@ -59,6 +72,13 @@ pub enum ServerMessage {
     Finished,
     /// Answer to `End`.
     Report(Box<HalfReport>),
+    /// Answer to `Treat`: all of it is in force.
+    Treated {
+        /// What was read back, one line for each change.
+        read_back: Vec<String>,
+    },
+    /// Answer to `Untreat`: all is as it was.
+    Untreated,
 }
 
 impl ClientMessage {
@@ -89,7 +109,7 @@ pub struct Welcome {
     pub software: String,
     /// Names the session to its data connections: 32 hexadecimal digits.
     pub token: String,
-    /// Operations that the endpoint has: `stream`, `rr`, `crr`, …
+    /// Operations that the endpoint has: `stream`, `rr`, `crr`, and [`TREATMENTS`] where its owner allows them.
     pub operations: Vec<String>,
     /// What its owner allows.
     pub limits: Limits,
@@ -123,7 +143,7 @@ pub struct Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalReason {
-    /// As many clients as allowed are there.
+    /// As many clients as allowed are there, or another client needs the host as it is.
     Busy,
     /// The endpoint has a key and the client none, or another.
     Key,
@@ -133,6 +153,8 @@ pub enum RefusalReason {
     Limit,
     /// The test makes no sense, or this host cannot do it.
     Test,
+    /// The owner allows no treatments, or this one is none of the table, or this host cannot do it.
+    Treatment,
     /// The message was not understood or came out of turn.
     Protocol,
     /// The endpoint failed.
@@ -293,6 +315,17 @@ pub struct UdpReceived {
     pub jitter_ns: f64,
     /// Not linerate's or altered.
     pub malformed: u64,
+    /// A packet train as it arrived.
+    pub train: Option<Train>,
+}
+
+/// A packet train from its first datagram to arrive to its last, by the clock of the receiver's kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Train {
+    /// Datagrams after the first.
+    pub datagrams: u64,
+    /// From the first's arrival to the last's, ns.
+    pub nanoseconds: u64,
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
+use linerate_core::analyze::{self, Claims, Input, Options};
 use linerate_core::link::frame::{self, Cutter, Gso, Offload, RouterAddresses};
 use linerate_core::link::{Corruption, CorruptionPlace};
 use linerate_core::plan::{
@@ -13,9 +14,10 @@ use linerate_core::plan::{
 };
 use linerate_core::record::{HostFacts, Run, Status};
 use linerate_core::session::{Client, Server};
+use linerate_core::treatment::HostChange;
 use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Percent, Sizes, Span};
 use linerate_core::wire::message::{
-    ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, Welcome,
+    ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, TREATMENTS, Welcome,
 };
 use linerate_core::wire::{
     DatagramHeader, Frame, FrameReader, HELLO_BYTES, Hello, Key, Knock, Seal,
@@ -25,7 +27,7 @@ use linerate_core::wire::{
 pub(crate) type Target = fn(&[u8]);
 
 /// Every target, by the name of its seeds' directory and of its fuzz target.
-pub(crate) const TARGETS: [(&str, Target); 10] = [
+pub(crate) const TARGETS: [(&str, Target); 12] = [
     ("hello", hello),
     ("frames", frames),
     ("client_message", client_message),
@@ -36,6 +38,8 @@ pub(crate) const TARGETS: [(&str, Target); 10] = [
     ("units", units),
     ("session", session),
     ("frame", frame),
+    ("figures", figures),
+    ("claims", claims),
 ];
 
 /// A hello that can be read says the same when it is written and read again.
@@ -85,8 +89,20 @@ pub(crate) fn client_message(bytes: &[u8]) {
         assert!((1..=256).contains(&test.flows()));
         assert!(test.seconds().is_none_or(|s| s.is_finite() && s > 0.0));
     }
+    if let ClientMessage::Treat { changes } = &message {
+        changes.iter().for_each(stays_in_the_table);
+    }
     let again = serde_json::to_vec(&message).expect("what was read can be written");
     assert!(ClientMessage::parse(&again).is_ok());
+}
+
+/// No sysctl but of the network passes the check, and no name that leads elsewhere.
+fn stays_in_the_table(change: &HostChange) {
+    if let HostChange::Sysctl { key, .. } = change
+        && change.check().is_ok()
+    {
+        assert!(key.starts_with("net.") && !key.contains('\0') && !key.contains(".."));
+    }
 }
 
 /// What an endpoint says can be written again.
@@ -199,10 +215,14 @@ pub(crate) fn session(bytes: &[u8]) {
     let _hello = client.poll_transmit();
     let mut server = Server::new(now, welcome(), key, key.is_some());
     let test = test_of(Direction::Both);
+    let change = [HostChange::Sysctl {
+        key: "net.ipv4.tcp_sack".into(),
+        value: "0".into(),
+    }];
     let mut operations = operations.iter().copied().take(MOST_OPERATIONS);
     while let Some(operation) = operations.next() {
         let closed = (client.is_closed(), server.is_closed());
-        match operation % 16 {
+        match operation % 20 {
             0 => client.open(now, &test),
             1 => client.begin(now),
             2 => client.end(now),
@@ -221,6 +241,10 @@ pub(crate) fn session(bytes: &[u8]) {
                 client.handle_timeout(now);
                 server.handle_timeout(now);
             }
+            15 => client.treat(now, &change),
+            16 => client.untreat(now),
+            17 => server.treated(now, vec!["so".into()]),
+            18 => server.untreated(now),
             _ => exchange(now, &mut client, &mut server),
         }
         assert!(!closed.0 || client.is_closed());
@@ -273,8 +297,14 @@ fn segments(bytes: &[u8], offload: Offload, bit: u32) {
         total += segment.len();
         assert!(segment.len() <= bytes.len());
         frame::mark_ce(&mut segment);
-        let place = [CorruptionPlace::Host, CorruptionPlace::Wire][count as usize % 2];
+        let places = [
+            CorruptionPlace::Host,
+            CorruptionPlace::Wire,
+            CorruptionPlace::Payload,
+        ];
+        let place = places[count as usize % places.len()];
         frame::corrupt(&mut segment, &mut offload, Corruption { bit, place });
+        frame::mark_verified(&mut segment, &mut offload);
         frame::complete_checksum(&mut segment, &mut offload);
     }
     assert_eq!(count, frame::segment_count(bytes, offload));
@@ -302,6 +332,7 @@ fn test_of(direction: Direction) -> Test {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction,
@@ -318,7 +349,7 @@ fn welcome() -> Welcome {
     Welcome {
         software: "fuzz".into(),
         token: "00".repeat(16),
-        operations: vec!["stream".into()],
+        operations: vec!["stream".into(), TREATMENTS.into()],
         limits: Limits {
             clients: 1,
             streams: 8,
@@ -335,3 +366,37 @@ const OFFLOAD_BYTES: usize = 12;
 const LONGEST: usize = 300;
 /// Of one session; more find nothing new and cost time.
 const MOST_OPERATIONS: usize = 200;
+
+/// Figures that can be read are analysed or refused, whatever their columns are called; a group's runs are all there.
+pub(crate) fn figures(bytes: &[u8]) {
+    let input = Input {
+        file: "figures",
+        label: "figures",
+        bytes,
+    };
+    let Ok(table) = analyze::read(&[input]) else {
+        return;
+    };
+    for factor in table.columns().iter().take(3).cloned() {
+        let options = Options {
+            factor: Some(factor),
+            ..Options::default()
+        };
+        let Ok(analysis) = analyze::analyze(&table, &options) else {
+            continue;
+        };
+        let levels = analysis.groups.iter().flat_map(|group| &group.levels);
+        let runs: usize = levels.map(|level| level.median.n).sum();
+        assert!(runs <= table.len());
+    }
+}
+
+/// A file of claims is read or refused with a place that is in it.
+pub(crate) fn claims(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Err(error) = Claims::from_toml("claims", text) {
+        assert!(error.place.line <= text.lines().count() + 1, "{error}");
+    }
+}

@@ -68,7 +68,8 @@ impl Client {
                 Protocol::Tcp | Protocol::Udp => Mptcp::Off,
             };
             let sends = sends(Side::Client, flow_direction(&test, flow));
-            let socket = socket::tcp_socket(peer, target.source, mptcp)?;
+            let source = test.options.source.or(target.source);
+            let socket = socket::tcp_socket(peer, source, mptcp)?;
             prepare(&socket, &target)?;
             options::apply_tcp(&socket, &test.options, Side::Client, sends)
                 .map_err(std::io::Error::other)?;

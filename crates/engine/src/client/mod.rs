@@ -2,13 +2,14 @@
 
 mod flows;
 mod knock;
+mod treatment;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use linerate_core::ceilings;
 use linerate_core::plan::{Direction, Extent, Family, Protocol, Test, Traffic};
-use linerate_core::record::{ExchangeTotals, Record, Run as HalfRuns, Status};
+use linerate_core::record::{ExchangeTotals, PathTrain, Record, Run as HalfRuns, Status};
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
 use linerate_core::wire::message::{HalfReport, Progress, Refusal, RefusalReason, Welcome};
 use linerate_core::wire::{Key, Token};
@@ -21,7 +22,7 @@ use crate::error::MeasureError;
 use crate::measure::flow::Side;
 use crate::measure::half::{Half, HalfEnd};
 use crate::stop::Stop;
-use crate::{host, words};
+use crate::{host, train, words};
 
 /// Where the endpoint is and how to reach it.
 #[derive(Debug, Clone)]
@@ -74,6 +75,16 @@ pub struct Client {
     /// Requested when the run is over: connections that it is still making are given up.
     run_over: Stop,
     connect_time: Duration,
+    trains: Trains,
+    /// The endpoint's host may be changed by this session.
+    treated: bool,
+}
+
+/// What trains found of the path, by direction.
+#[derive(Debug, Clone, Copy, Default)]
+struct Trains {
+    up: Option<PathTrain>,
+    down: Option<PathTrain>,
 }
 
 impl std::fmt::Debug for Client {
@@ -112,6 +123,8 @@ impl Client {
             stop,
             run_over: Stop::new(),
             connect_time,
+            trains: Trains::default(),
+            treated: false,
         };
         match client.next_event()? {
             ClientEvent::Welcome(welcome) => {
@@ -124,6 +137,11 @@ impl Client {
             }
             _ => Err(client.session_error(SessionError::OutOfTurn("instead of a welcome"))),
         }
+    }
+
+    /// The endpoint as the user named it.
+    pub fn host(&self) -> &str {
+        &self.target.name
     }
 
     /// Address and port of the endpoint.
@@ -141,6 +159,19 @@ impl Client {
         self.connect_time
     }
 
+    /// Finds the rate of the path's narrowest link by packet trains, for the records of all runs from now on: without it
+    /// the ceiling of the path shows only where it is reached. Takes some round trips, 4 s at most; where UDP does not get through
+    /// nothing is found.
+    pub fn find_link_rate(&mut self, direction: Direction, seed: u64) {
+        for direction in direction.parts() {
+            let found = train::measure(&self.target, *direction, seed, &self.stop);
+            match direction {
+                Direction::Down => self.trains.down = found,
+                Direction::Up | Direction::Both => self.trains.up = found,
+            }
+        }
+    }
+
     /// Runs a test. `observe` is called about ten times a second while it runs; if it answers false, the
     /// run is stopped as by [`Stop::request`].
     ///
@@ -151,24 +182,18 @@ impl Client {
         test: &Test,
         observe: &mut dyn FnMut(&Live) -> bool,
     ) -> Result<Outcome, MeasureError> {
-        test.check().map_err(|error| MeasureError::Refused {
-            peer: self.peer,
-            refusal: Refusal {
+        test.check().map_err(|error| {
+            self.refused(Refusal {
                 reason: RefusalReason::Test,
                 message: error.to_string(),
-            },
+            })
         })?;
         let test = &self.within_limits(test);
         self.run_over = Stop::new();
         self.session.open(now(), test);
         match self.next_event()? {
             ClientEvent::Opened => {}
-            ClientEvent::TestRefused(refusal) => {
-                return Err(MeasureError::Refused {
-                    peer: self.peer,
-                    refusal,
-                });
-            }
+            ClientEvent::TestRefused(refusal) => return Err(self.refused(refusal)),
             _ => return Err(self.session_error(SessionError::OutOfTurn("instead of opening"))),
         }
         let (flows, source) = self.connect_flows(test)?;
@@ -241,6 +266,13 @@ impl Client {
         MeasureError::Session {
             peer: self.peer,
             reason,
+        }
+    }
+
+    fn refused(&self, refusal: Refusal) -> MeasureError {
+        MeasureError::Refused {
+            peer: self.peer,
+            refusal,
         }
     }
 
@@ -329,6 +361,12 @@ impl Client {
             exchange: exchange.map(|outcome| ExchangeTotals::from(&outcome)),
         };
         let mut record = run.into_record();
+        record.path_train = match test.direction {
+            Direction::Up => self.trains.up,
+            Direction::Down => self.trains.down,
+            // Each direction has its own.
+            Direction::Both => None,
+        };
         ceilings::annotate(&mut record);
         Outcome { record, error }
     }

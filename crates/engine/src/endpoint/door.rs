@@ -14,6 +14,7 @@ use linerate_core::wire::{HELLO_BYTES, Hello, HelloError, HelloKind, is_hello_st
 use linerate_sys::poll::Poller;
 
 use super::knock::Knocks;
+use super::occupancy::{Occupancy, PATIENCE};
 use super::registry::Registry;
 use super::session::{self, Context};
 use super::{Endpoint, STOPPING, ServeEvent};
@@ -83,7 +84,9 @@ impl Door {
             next_number,
             context: Arc::new(Context {
                 registry,
+                occupancy: Occupancy::new(PATIENCE),
                 limits: endpoint.options.limits,
+                allow_treatments: endpoint.options.allow_treatments,
                 key: endpoint.options.key,
                 active: AtomicU32::new(0),
                 served: AtomicU32::new(0),

@@ -3,11 +3,17 @@
 //! The door ([`door`]) takes every connection and datagram, reads no more of it than the hello, and hands
 //! it on: a control connection to a thread of its own ([`session`]), a data connection or UDP flow to the
 //! session whose token it carries ([`registry`]). Nobody waits for anybody without a deadline.
+//!
+//! What a client with the key may change on this host is on loan to its session ([`lease`]), and while it is, no
+//! other client measures or changes anything ([`occupancy`]).
 
 mod door;
 mod knock;
+mod lease;
+mod occupancy;
 mod registry;
 mod session;
+mod terms;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -39,8 +45,23 @@ pub struct ServeOptions {
     pub limits: Limits,
     /// Clients must have it.
     pub key: Option<Key>,
+    /// Clients may change this host by the table of treatments, for as long as they are there. Needs a key.
+    pub allow_treatments: bool,
     /// End after one session.
     pub one_off: bool,
+}
+
+impl ServeOptions {
+    /// Treatments are root's work: never for a stranger, whoever has built these options.
+    fn check(&self) -> Result<(), MeasureError> {
+        match (self.allow_treatments, &self.key) {
+            (true, None) => Err(MeasureError::Host {
+                what: "an endpoint that applies treatments needs a key".into(),
+                source: io::ErrorKind::InvalidInput.into(),
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What happens at an endpoint, for its log.
@@ -57,6 +78,20 @@ pub enum ServeEvent {
         peer: SocketAddr,
         /// One line.
         summary: String,
+    },
+    /// A client has changed this host.
+    Treated {
+        /// The client.
+        peer: SocketAddr,
+        /// What was read back, one line for each change.
+        read_back: Vec<String>,
+    },
+    /// What a client had changed is undone.
+    Untreated {
+        /// The client.
+        peer: SocketAddr,
+        /// Why it could not be; the next start of linerate that treats tries again.
+        error: Option<String>,
     },
     /// A client is gone.
     Disconnected {
@@ -87,8 +122,9 @@ impl Endpoint {
     /// Binds the port for TCP and UDP, in every family that this host has.
     ///
     /// # Errors
-    /// The port is taken, or not allowed.
+    /// The port is taken, or not allowed; treatments are allowed to clients without a key.
     pub fn bind(options: &ServeOptions) -> Result<Self, MeasureError> {
+        options.check()?;
         let mut endpoint = Self {
             listeners: Vec::new(),
             datagrams: Vec::new(),
@@ -121,11 +157,12 @@ impl Endpoint {
     /// still be had.
     ///
     /// # Errors
-    /// The socket is none that listens.
+    /// The socket is none that listens; treatments are allowed to clients without a key.
     pub fn from_listener(
         listener: TcpListener,
         options: &ServeOptions,
     ) -> Result<Self, MeasureError> {
+        options.check()?;
         let address = listener
             .local_addr()
             .map_err(MeasureError::host("cannot use the inherited socket"))?;

@@ -17,7 +17,7 @@ const INBOX: usize = 1024;
 pub(crate) struct Registry(Arc<Mutex<HashMap<Token, Entry>>>);
 
 struct Entry {
-    /// Data comes from the control connection's own address, or not at all.
+    /// Data comes from the control connection's own address or the one that the test names, or not at all.
     peer: IpAddr,
     /// Of the test that is open.
     inbox: Option<Inbox>,
@@ -25,6 +25,9 @@ struct Entry {
 
 struct Inbox {
     flows: u32,
+    /// Another address of the client's host. The session has named it, and the handshake of a TCP connection proves it;
+    /// a test of datagrams names none.
+    source: Option<IpAddr>,
     sender: SyncSender<Flow>,
     /// UDP flows that have their socket: a second one for the same peer would take its datagrams away.
     bound: HashSet<u32>,
@@ -79,19 +82,23 @@ impl Registry {
 
 impl Entry {
     fn expects(&self, flow: u32, from: IpAddr) -> bool {
-        let inbox = self.inbox.as_ref();
-        self.peer == from
-            && inbox.is_some_and(|inbox| flow < inbox.flows && !inbox.bound.contains(&flow))
+        self.inbox.as_ref().is_some_and(|inbox| {
+            inbox.source.unwrap_or(self.peer) == from
+                && flow < inbox.flows
+                && !inbox.bound.contains(&flow)
+        })
     }
 }
 
 impl Registration {
-    /// Takes flows 0 to `flows` − 1 from now on; what the last test left waiting is dropped.
-    pub(crate) fn open(&self, flows: u32) -> Receiver<Flow> {
+    /// Takes flows 0 to `flows` − 1 from now on, from `source` if the test names one; what the last test left waiting is
+    /// dropped.
+    pub(crate) fn open(&self, flows: u32, source: Option<IpAddr>) -> Receiver<Flow> {
         let (sender, receiver) = sync_channel(INBOX);
         if let Some(entry) = self.registry.entries().get_mut(&self.token) {
             entry.inbox = Some(Inbox {
                 flows,
+                source,
                 sender,
                 bound: HashSet::new(),
             });

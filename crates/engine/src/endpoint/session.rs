@@ -6,29 +6,34 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use linerate_core::plan::{Protocol, Test, Traffic};
-use linerate_core::record::{Caveat, CaveatKind};
+use linerate_core::plan::Test;
 use linerate_core::session::{Server, ServerEvent};
-use linerate_core::units::BitRate;
-use linerate_core::wire::message::{Limits, RefusalReason, Welcome};
+use linerate_core::treatment::HostChange;
+use linerate_core::wire::message::{HalfReport, Limits, RefusalReason, TREATMENTS, Welcome};
 use linerate_core::wire::{Key, Token};
 
 use super::ServeEvent;
+use super::lease::{Lease, LeaseError};
+use super::occupancy::Occupancy;
 use super::registry::{Registration, Registry};
+use super::terms::{can_do, owners_limit, prepare, within_rate};
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::host;
-use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
+use crate::measure::flow::{Flow, Side};
 use crate::measure::half::{Half, HalfEnd};
 use crate::measure::source::FlowSource;
 use crate::stop::Stop;
-use crate::{options, words};
+use crate::words;
 
 /// What all sessions of an endpoint share.
 pub(super) struct Context {
     pub(super) registry: Registry,
+    pub(super) occupancy: Occupancy,
     pub(super) limits: Limits,
     pub(super) key: Option<Key>,
+    /// Clients may change this host; only ever set together with a key.
+    pub(super) allow_treatments: bool,
     pub(super) active: AtomicU32,
     /// Clients that were admitted and asked for something.
     pub(super) served: AtomicU32,
@@ -64,12 +69,13 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
     let welcome = Welcome {
         software: env!("CARGO_PKG_VERSION").to_owned(),
         token: words::hexadecimal(&token.0),
-        operations: ["stream", "rr", "crr"].map(str::to_owned).to_vec(),
+        operations: operations(context.allow_treatments),
         limits: context.limits,
         facts: Box::new(host::facts(Some(peer.ip()))),
     };
     let session = Session {
         registration: context.registry.register(token, peer.ip()),
+        lease: Lease::new(context.occupancy.place(token)),
         server: Server::new(now(), welcome, context.key.as_ref(), sealed),
         stage: Stage::Idle,
         context,
@@ -77,6 +83,12 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
         told: false,
     };
     session.drive(socket);
+}
+
+fn operations(allow_treatments: bool) -> Vec<String> {
+    let treatments = allow_treatments.then_some(TREATMENTS);
+    let names = ["stream", "rr", "crr"].into_iter().chain(treatments);
+    names.map(str::to_owned).collect()
 }
 
 fn random_token() -> Option<Token> {
@@ -113,6 +125,8 @@ struct Session<'a> {
     registration: Registration,
     server: Server,
     stage: Stage,
+    /// What the client has changed on this host: undone with the session, however that ends.
+    lease: Lease,
     /// The log knows of this client.
     told: bool,
 }
@@ -132,6 +146,8 @@ impl Session<'_> {
                     ServerEvent::Open(test) => self.open(test),
                     ServerEvent::Begin => self.begin(),
                     ServerEvent::End => self.end(),
+                    ServerEvent::Treat(changes) => self.treat(&changes),
+                    ServerEvent::Untreat => self.untreat(),
                     ServerEvent::Closed(error) => reason = error.map(|e| e.to_string()),
                 }
             }
@@ -154,10 +170,14 @@ impl Session<'_> {
     }
 
     fn leave(mut self, mut socket: ControlSocket, reason: Option<String>) {
-        // The client's data first: a flow that runs on would keep its threads.
+        // The host first: an endpoint that is stopped has only a moment for it.
+        let undone = self.lease.untreat();
+        self.log_undone(undone);
+        // The client's data next: a flow that runs on would keep its threads.
         if let Stage::Running { half, .. } = std::mem::replace(&mut self.stage, Stage::Idle) {
             half.stop(host::facts(Some(self.peer.ip())));
         }
+        self.lease.place().end_test();
         while let Some(bytes) = self.server.poll_transmit() {
             if socket.send(&bytes).is_err() {
                 break;
@@ -189,13 +209,18 @@ impl Session<'_> {
         }
     }
 
-    fn open(&mut self, test: Box<Test>) {
+    /// The log knows of this client from the first thing that it asks for.
+    fn tell(&mut self) {
         if !self.told {
             self.told = true;
             self.context.served.fetch_add(1, Ordering::AcqRel);
             (self.context.log)(ServeEvent::Connected { peer: self.peer });
         }
-        let test = match self.within_rate(test) {
+    }
+
+    fn open(&mut self, test: Box<Test>) {
+        self.tell();
+        let test = match within_rate(test, self.context.limits.rate_bps) {
             Ok(test) => test,
             Err(message) => {
                 self.server.refuse(now(), RefusalReason::Limit, message);
@@ -206,7 +231,11 @@ impl Session<'_> {
             self.server.refuse(now(), RefusalReason::Test, message);
             return;
         }
-        let arrivals = self.registration.open(test.flows());
+        if let Err(message) = self.lease.place().begin_test() {
+            self.server.refuse(now(), RefusalReason::Busy, message);
+            return;
+        }
+        let arrivals = self.registration.open(test.flows(), test.options.source);
         self.server.opened(now());
         if test.connects_within_run() {
             self.stage = Stage::Bound {
@@ -222,32 +251,6 @@ impl Session<'_> {
                 arrivals,
             };
         }
-    }
-
-    /// Holds a test to the owner's rate: what this end sends or reads is slowed to it, and what it
-    /// cannot slow must not ask for more.
-    fn within_rate(&self, mut test: Box<Test>) -> Result<Box<Test>, String> {
-        let Some(limit) = self.context.limits.rate_bps else {
-            return Ok(test);
-        };
-        let share = BitRate((limit / u64::from(test.flows())).max(1));
-        let slower = |rate: Option<BitRate>| Some(rate.map_or(share, |rate| rate.min(share)));
-        let protocol = test.protocol;
-        test.options.pacing_bps = slower(test.options.pacing_bps);
-        if let Traffic::Stream(stream) = &mut test.traffic {
-            if protocol == Protocol::Udp {
-                if stream.rate_bps.is_none_or(|rate| rate > share) {
-                    return Err(format!(
-                        "the endpoint allows {} in all: give --rate {} or less for each stream",
-                        BitRate(limit),
-                        share.0
-                    ));
-                }
-            } else {
-                stream.read_rate_bps = slower(stream.read_rate_bps);
-            }
-        }
-        Ok(test)
     }
 
     /// What comes from the door and from the running half.
@@ -319,6 +322,7 @@ impl Session<'_> {
 
     fn end(&mut self) {
         self.registration.close();
+        self.lease.place().end_test();
         let facts = host::facts(Some(self.peer.ip()));
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Running { half, .. } => {
@@ -333,7 +337,7 @@ impl Session<'_> {
                 self.server.report(now(), report);
             }
             _ => {
-                let report = linerate_core::wire::message::HalfReport {
+                let report = HalfReport {
                     facts: Box::new(facts),
                     ..Default::default()
                 };
@@ -341,46 +345,48 @@ impl Session<'_> {
             }
         }
     }
-}
 
-/// What the client's record says of a rate that the owner has set.
-fn owners_limit(rate_bps: u64) -> Caveat {
-    Caveat::new(
-        CaveatKind::SettingNotTaken,
-        format!(
-            "the endpoint's owner allows {} in all: it paces and reads no faster",
-            BitRate(rate_bps)
-        ),
-        "on that host: linerate serve with another --max-rate, or without",
-    )
-}
-
-/// Tries the test's options on a socket that is thrown away, so that a refusal comes before the flows.
-fn can_do(test: &Test) -> Result<(), String> {
-    let here = SocketAddr::from(([127, 0, 0, 1], 0));
-    let fail = |what: String| format!("the endpoint's host cannot do this test: {what}");
-    if test.protocol == Protocol::Udp {
-        let socket = linerate_sys::socket::udp_socket(here, None, false)
-            .map_err(|error| fail(error.to_string()))?;
-        return [true, false].into_iter().try_for_each(|sends| {
-            options::apply_udp(&socket, &test.options, sends).map_err(|e| fail(e.to_string()))
-        });
+    fn treat(&mut self, changes: &[HostChange]) {
+        self.tell();
+        match self.lease.treat(changes, self.peer.ip()) {
+            Ok(read_back) => {
+                (self.context.log)(ServeEvent::Treated {
+                    peer: self.peer,
+                    read_back: read_back.clone(),
+                });
+                self.server.treated(now(), read_back);
+            }
+            Err(error) => self.cannot_treat(&error),
+        }
     }
-    let socket = linerate_sys::socket::tcp_socket(here, None, linerate_sys::socket::Mptcp::Off)
-        .map_err(|error| fail(error.to_string()))?;
-    let parts = test.direction.parts().iter();
-    parts
-        .map(|direction| sends(Side::Server, *direction))
-        .try_for_each(|sends| {
-            options::apply_tcp(&socket, &test.options, Side::Server, sends)
-                .map_err(|error| fail(words::chain(&error)))
-        })
-}
 
-fn prepare(test: &Test, flow: &Flow) -> Result<(), linerate_sys::socket::OptionError> {
-    let sends = sends(Side::Server, flow_direction(test, flow.id));
-    match &flow.socket {
-        FlowSocket::Tcp(stream) => options::apply_tcp(stream, &test.options, Side::Server, sends),
-        FlowSocket::Udp(socket) => options::apply_udp(socket, &test.options, sends),
+    fn untreat(&mut self) {
+        let undone = self.lease.untreat();
+        match &undone {
+            Ok(_) => self.server.untreated(now()),
+            Err(error) => self.cannot_treat(error),
+        }
+        self.log_undone(undone);
+    }
+
+    fn cannot_treat(&mut self, error: &LeaseError) {
+        match error.reason() {
+            Some(reason) => self.server.refuse(now(), reason, error.to_string()),
+            None => self
+                .server
+                .hang_up(RefusalReason::Failed, &error.to_string()),
+        }
+    }
+
+    fn log_undone(&self, undone: Result<bool, LeaseError>) {
+        let error = match undone {
+            Ok(false) => return,
+            Ok(true) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        (self.context.log)(ServeEvent::Untreated {
+            peer: self.peer,
+            error,
+        });
     }
 }

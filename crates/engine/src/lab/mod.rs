@@ -9,6 +9,7 @@
 //! | `build` | namespaces, links, addresses, routes, settings |
 //! | `pump` | carries packets over the emulated links |
 //! | `calibrate` | what a round trip through the pump takes by itself |
+//! | `cpu` | shares of a CPU for the threads of a host |
 //! | `daemon` | labs in the background |
 //! | `demo` | the demonstration path and its hidden fault |
 //! | `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
@@ -16,6 +17,7 @@
 
 mod build;
 mod calibrate;
+mod cpu;
 mod daemon;
 mod demo;
 mod error;
@@ -35,12 +37,16 @@ use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allow
 use linerate_sys::proc::Probe;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 
+pub(crate) use cpu::Allotment;
+pub use cpu::CpuError;
+pub(crate) use daemon::mind_lab_process;
 pub use daemon::{
-    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LabDirectory, LabState, LabStatus,
-    LinkStatus, hold_lab, start_holder,
+    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LAB_PROCESS, LabDirectory,
+    LabState, LabStatus, LinkStatus, hold_lab, start_holder,
 };
 pub use demo::Demo;
 pub use error::LabError;
+pub(crate) use path::Ends;
 pub use path::LabPath;
 pub use truth::{TruthError, run_scenario, try_scenario};
 
@@ -200,14 +206,12 @@ impl Lab {
 
     fn start_pump(&self, options: &LabOptions) -> Result<Pump, LabError> {
         let topology = &self.topology;
-        let one_way = self.baseline.map_or(Nanos::ZERO, |baseline| {
-            Nanos(u64::try_from(baseline.as_nanos() / 2).unwrap_or(0))
-        });
         self.start(None, |link, number| {
+            let own = self.own_delay(link);
             [(&link.up, 0), (&link.down, 1)].map(|(spec, end)| {
                 LaneSetup {
                     spec: LinkSpec {
-                        delay: spec.delay - one_way,
+                        delay: spec.delay - own,
                         ..spec.clone()
                     },
                     trace: trace(spec, &options.traces),
@@ -217,6 +221,15 @@ impl Lab {
                 }
             })
         })
+    }
+
+    /// What the emulator adds to the delay of a link, one way. A host that sleeps until a packet comes takes most of it,
+    /// a router next to nothing: each host at its ends counts half.
+    fn own_delay(&self, link: &Join) -> Nanos {
+        let is_host = |(node, _): &&(usize, usize)| self.topology.nodes[*node].role == Role::Host;
+        let hosts = link.ends.iter().filter(is_host).count() as u64;
+        let round_trip = self.baseline.unwrap_or_default().as_nanos();
+        Nanos(u64::try_from(round_trip / 4).unwrap_or(0) * hosts)
     }
 
     /// Starts a pump for the emulated links, or for one only.

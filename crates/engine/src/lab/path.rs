@@ -29,6 +29,19 @@ pub struct LabPath {
     lab: Lab,
     spec: String,
     rtt: Duration,
+    client: String,
+    server: String,
+}
+
+/// Between whom a path leads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends<'a> {
+    /// Host of the client.
+    pub(crate) client: &'a str,
+    /// Host of the endpoint.
+    pub(crate) server: &'a str,
+    /// Address that the endpoint serves at; `None` is the first of its host's.
+    pub(crate) address: Option<IpAddr>,
 }
 
 impl LabPath {
@@ -51,15 +64,39 @@ impl LabPath {
         family: Option<Family>,
         options: &LabOptions,
     ) -> Result<Self, LabError> {
+        let ends = Ends {
+            client: CLIENT,
+            server: SERVER,
+            address: None,
+        };
+        Self::between(topology, spec.to_string(), ends, family, options)
+    }
+
+    /// As [`LabPath::build`], between two hosts of any topology, which the record calls `name`.
+    pub(crate) fn between(
+        topology: Topology,
+        name: String,
+        ends: Ends<'_>,
+        family: Option<Family>,
+        options: &LabOptions,
+    ) -> Result<Self, LabError> {
+        let delays = topology
+            .links
+            .iter()
+            .map(|link| link.up.delay + link.down.delay);
+        let rtt = Duration::from_nanos(delays.map(|delay| delay.0).max().unwrap_or(0));
         let lab = Lab::build(topology, options)?;
-        let bind = lab.address(SERVER, family).unwrap_or(IpAddr::from([0; 4]));
-        let endpoint = OwnEndpoint::start(bind, lab.namespace(SERVER))
+        let first = || lab.address(ends.server, family);
+        let bind = ends.address.or_else(first).unwrap_or(IpAddr::from([0; 4]));
+        let endpoint = OwnEndpoint::start(bind, lab.namespace(ends.server))
             .map_err(|error| LabError::Endpoint(Box::new(error)))?;
         Ok(Self {
             endpoint,
             lab,
-            spec: spec.to_string(),
-            rtt: Duration::from_nanos((spec.up.delay + spec.down.delay).0),
+            spec: name,
+            rtt,
+            client: ends.client.to_owned(),
+            server: ends.server.to_owned(),
         })
     }
 
@@ -68,7 +105,7 @@ impl LabPath {
     /// # Errors
     /// The kernel refuses.
     pub fn enter(&self) -> Result<(), LabError> {
-        match self.lab.namespace(CLIENT) {
+        match self.lab.namespace(&self.client) {
             Some(client) => Ok(client.enter()?),
             None => Ok(()),
         }
@@ -76,7 +113,7 @@ impl LabPath {
 
     /// The endpoint, as the client reaches it.
     pub fn target(&self) -> Target {
-        self.endpoint.target(SERVER)
+        self.endpoint.target(&self.server)
     }
 
     /// The lab itself.
@@ -142,6 +179,11 @@ fn direction_facts(report: &DirectionReport) -> LabDirection {
     let counters = &report.counters;
     LabDirection {
         delivered: counters.delivered,
+        delivered_bytes: counters.delivered_bytes,
+        packets_below_128: counters.sizes.below_128,
+        packets_128_to_511: counters.sizes.from_128,
+        packets_512_to_1535: counters.sizes.from_512,
+        packets_from_1536: counters.sizes.from_1536,
         duplicated: counters.duplicated,
         corrupted: counters.corrupted,
         reordered: counters.reordered,

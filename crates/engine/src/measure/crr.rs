@@ -15,6 +15,7 @@ use linerate_sys::{clock, socket};
 
 use super::exchange::{LAST_CALL_NS, SPIN_NS, Tally, schedule};
 use super::flow::Side;
+use super::quickack::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::transfer::{Mover, buffer, stopped};
 use crate::clock::now_ns;
@@ -44,7 +45,7 @@ pub(crate) fn request(
         shared,
         flow: flow.id,
         test,
-        mover: mover(test, &shared.stop),
+        mover: mover(shared, test),
         payload: buffer(test.request_bytes),
         response: buffer(test.response_bytes),
     };
@@ -55,11 +56,12 @@ pub(crate) fn request(
     Ok(tally.end(result))
 }
 
-fn mover<'a>(test: &ExchangeTest, stop: &'a Stop) -> Mover<'a> {
+fn mover<'a>(shared: &'a Shared, test: &ExchangeTest) -> Mover<'a> {
     Mover {
-        stop,
+        stop: &shared.stop,
         spin: test.spin,
         patience: Some(PATIENCE),
+        quickack: QuickAck::of(&shared.test),
     }
 }
 
@@ -195,7 +197,7 @@ pub(crate) fn respond(
     flow: &FlowState,
     test: &ExchangeTest,
 ) -> io::Result<WorkerEnd> {
-    let mover = mover(test, &shared.stop);
+    let mover = mover(shared, test);
     let mut request = buffer(test.request_bytes);
     let response = buffer(test.response_bytes);
     let mut answered = 0;

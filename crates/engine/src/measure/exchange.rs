@@ -26,6 +26,7 @@ use self::pipeline::Pipeline;
 use self::tcp::TcpRequests;
 use self::udp::UdpRequests;
 use super::flow::FlowSocket;
+use super::quickack::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
 
 /// A request that is due just before the run ends may go out this long after.
@@ -48,11 +49,12 @@ pub(crate) fn request(
     let closed_alone = schedule.is_none() && test.depth == 1;
     let result = match socket {
         FlowSocket::Tcp(stream) if closed_alone => {
-            ping_pong::tcp(&mut tally, test, stream, &shared.stop)
+            let quickack = QuickAck::of(&shared.test);
+            ping_pong::tcp(&mut tally, test, stream, &shared.stop, quickack)
         }
         FlowSocket::Udp(socket) if closed_alone => ping_pong::udp(&mut tally, test, socket),
         FlowSocket::Tcp(stream) => {
-            let requests = TcpRequests::new(stream, test)?;
+            let requests = TcpRequests::new(stream, test, QuickAck::of(&shared.test))?;
             Pipeline::new(requests, &mut tally, test, schedule).run()
         }
         FlowSocket::Udp(socket) => {

@@ -11,6 +11,7 @@ use linerate_sys::proc::stat::{CpuStat, CpuStatReader, ticks_to_duration};
 use linerate_sys::thread::{CpuUsage, SchedTimes, SchedTimesReader};
 
 use super::flow::Counters;
+use crate::lab::mind_lab_process;
 
 /// Counters worth a line in the record; the rest of some four hundred only swell it.
 const COUNTERS: [&str; 36] = [
@@ -82,6 +83,7 @@ struct HostReading {
 
 impl Meter {
     pub(crate) fn new(workers: usize) -> Self {
+        mind_lab_process();
         Self {
             stat: CpuStatReader::open().ok(),
             begin: HostReading::default(),

@@ -6,6 +6,7 @@ pub(crate) mod flow;
 pub(crate) mod half;
 mod meter;
 mod outcome;
+mod quickack;
 mod sampler;
 mod shared;
 pub(crate) mod source;

@@ -13,6 +13,7 @@ use linerate_core::wire::Pattern;
 use linerate_sys::splice::{self, Discard, Sendfile, Vmsplice};
 
 use super::flow::Counters;
+use super::quickack::QuickAck;
 use crate::clock::now_ns;
 use crate::stop::Stop;
 
@@ -295,8 +296,10 @@ fn receive_all<S: Sink>(
     size: usize,
     mut after: impl FnMut(usize) -> bool,
 ) -> io::Result<()> {
+    let quickack = QuickAck::of(job.test);
     let (mut bytes, mut reads) = (0u64, 0u64);
     loop {
+        quickack.renew(socket);
         match sink.receive(socket, bytes, size) {
             Ok(0) => return Ok(()),
             Ok(n) => {

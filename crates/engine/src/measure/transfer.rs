@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use linerate_sys::poll::{self, Interest};
 
+use super::quickack::QuickAck;
 use crate::clock::now_ns;
 use crate::stop::Stop;
 
@@ -26,6 +27,7 @@ pub(crate) struct Mover<'a> {
     /// Wait without sleeping.
     pub(crate) spin: bool,
     pub(crate) patience: Option<Duration>,
+    pub(crate) quickack: QuickAck,
 }
 
 impl Mover<'_> {
@@ -52,6 +54,7 @@ impl Mover<'_> {
     ) -> io::Result<()> {
         self.all(socket, Interest::Readable, bytes, |left| {
             let length = buffer.len().min(left);
+            self.quickack.renew(socket);
             socket.read(&mut buffer[..length])
         })
     }

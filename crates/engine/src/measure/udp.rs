@@ -13,7 +13,7 @@ use linerate_core::pace::Pacer;
 use linerate_core::plan::{Extent, StreamTest};
 use linerate_core::stats::{Jitter, LatencyHistogram, SequenceTracker};
 use linerate_core::units::BitRate;
-use linerate_core::wire::message::{UdpReceived, UdpSent};
+use linerate_core::wire::message::{Train, UdpReceived, UdpSent};
 use linerate_core::wire::{DATAGRAM_HEADER, DatagramHeader, KNOCK_BYTES, Knock, Pattern, Phase};
 use linerate_sys::clock::sleep_until;
 use linerate_sys::socket;
@@ -252,7 +252,14 @@ pub(crate) fn receive(
     socket.set_read_timeout(Some(TIMEOUT))?;
     // A knock that was answered twice may still come, whatever the size of the datagrams.
     let largest = (test.message_bytes as usize).max(KNOCK_BYTES);
-    let mut batch = BatchReceiver::new(socket, largest, offload(test))?;
+    let mut batch = match test.train {
+        // Each datagram is to have a time of its own.
+        true => BatchReceiver::new(socket, largest, Offload::None)?,
+        false => BatchReceiver::new(socket, largest, offload(test))?,
+    };
+    if test.train {
+        batch.note_arrivals(socket)?;
+    }
     let mut receiver = Receiver::new(shared, test);
     let mut pacer = test.read_rate_bps.map(|rate| Pacer::new(rate, now_ns()));
     let mut calls = 0u64;
@@ -312,6 +319,8 @@ struct Receiver {
     calls: u64,
     malformed: u64,
     corrupted: u64,
+    /// The first and the last arrival of a train, and how many came after the first.
+    train: Option<(Duration, Duration, u64)>,
 }
 
 impl Receiver {
@@ -326,6 +335,7 @@ impl Receiver {
             calls: 0,
             malformed: 0,
             corrupted: 0,
+            train: None,
         }
     }
 
@@ -348,6 +358,14 @@ impl Receiver {
             }
             if header.phase == Phase::WarmUp {
                 continue;
+            }
+            if let Some(arrived) = datagram.arrived {
+                let (first, _, behind) = self
+                    .train
+                    .map_or((arrived, arrived, 0), |(first, last, n)| {
+                        (first, last, n + 1)
+                    });
+                self.train = Some((first, arrived, behind));
             }
             if run > 0 && header.sequence == first + run {
                 run += 1;
@@ -387,6 +405,10 @@ impl Receiver {
             socket_drops: (drops as f64 * per_frame).round() as u64,
             jitter_ns: self.jitter.ns().unwrap_or(0.0),
             malformed: self.malformed,
+            train: self.train.map(|(first, last, datagrams)| Train {
+                datagrams,
+                nanoseconds: nanos(last.saturating_sub(first)),
+            }),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use linerate_core::plan::StreamTest;
 
 use super::flow::Side;
+use super::quickack::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::stream::{self, Job};
 use super::tcp::TcpProbe;
@@ -82,6 +83,7 @@ fn await_end(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
         stop: &shared.stop,
         spin: false,
         patience: None,
+        quickack: QuickAck::NONE,
     };
     match mover.receive_end(socket) {
         Err(_) if shared.stop.is_requested() => Ok(()),

@@ -42,6 +42,7 @@ fn whole() -> StreamTest {
         read_rate_bps: None,
         rate_bps: None,
         offload: false,
+        train: false,
     }
 }
 

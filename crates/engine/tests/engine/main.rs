@@ -7,4 +7,5 @@ mod exchange;
 mod keys;
 mod stream;
 mod support;
+mod treatments;
 mod veth;

@@ -37,6 +37,7 @@ impl Served {
             port: 0,
             limits,
             key,
+            allow_treatments: false,
             one_off: false,
         };
         let endpoint = Endpoint::bind(&options).unwrap();
@@ -108,6 +109,7 @@ pub(crate) fn stream() -> Test {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction: Direction::Up,

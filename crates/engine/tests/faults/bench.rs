@@ -31,7 +31,8 @@ pub(crate) struct Bench {
     stop: Stop,
     thread: Option<JoinHandle<()>>,
     descriptors: usize,
-    _turn: MutexGuard<'static, ()>,
+    /// Unless whoever started it has it.
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 pub(crate) fn limits() -> Limits {
@@ -50,6 +51,7 @@ pub(crate) fn options(limits: Limits, key: Option<Key>) -> ServeOptions {
         port: 0,
         limits,
         key,
+        allow_treatments: false,
         one_off: false,
     }
 }
@@ -60,8 +62,11 @@ impl Bench {
     }
 
     pub(crate) fn with(limits: Limits, key: Option<Key>) -> Self {
-        let turn = turn();
-        let endpoint = Endpoint::bind(&options(limits, key)).expect("loopback has free ports");
+        Self::serving(&options(limits, key), Some(turn()))
+    }
+
+    pub(crate) fn serving(options: &ServeOptions, turn: Option<MutexGuard<'static, ()>>) -> Self {
+        let endpoint = Endpoint::bind(options).expect("the address has free ports");
         let address = endpoint.addresses()[0];
         let stop = Stop::new();
         let thread = {
@@ -169,6 +174,7 @@ pub(crate) fn stream(milliseconds: u64) -> Test {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction: Direction::Up,

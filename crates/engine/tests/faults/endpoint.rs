@@ -228,6 +228,20 @@ fn data_connections_that_belong_to_nobody_are_closed() {
     bench.assert_clean_within(SOON, "data connections");
 }
 
+#[test]
+fn data_connections_come_from_the_address_that_the_test_names_and_no_other() {
+    let bench = Bench::start();
+    let mut test = stream(1000);
+    test.options.source = Some(std::net::Ipv4Addr::new(127, 0, 0, 3).into());
+    let stranger = Stranger::at(bench.address, &test, Stage::Opened);
+    let mut third = from_elsewhere(bench.address, stranger.token);
+    assert!(is_closed(&mut third), "an address that nobody named");
+    let mut own = data_connection(bench.address, stranger.token, 0);
+    assert!(is_closed(&mut own), "the control connection's own");
+    drop((stranger, third, own));
+    bench.assert_clean_within(SOON, "a test that names its source");
+}
+
 /// The right token from another address than the control connection's.
 fn from_elsewhere(endpoint: SocketAddr, token: Token) -> TcpStream {
     use linerate_sys::socket::{Mptcp, connect, tcp_socket};

@@ -16,3 +16,4 @@ mod limits;
 mod server;
 mod silence;
 mod stranger;
+mod treatment;

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use linerate_core::plan::Test;
 use linerate_core::session::{Client, ClientEvent};
+use linerate_core::treatment::HostChange;
 use linerate_core::wire::message::{Refusal, ServerMessage};
-use linerate_core::wire::{FrameReader, Hello, HelloKind, Token};
+use linerate_core::wire::{FrameReader, Hello, HelloKind, Key, Token};
 use linerate_sys::socket::reset_on_close;
 
 /// How far a client comes before it goes wrong.
@@ -55,6 +56,10 @@ pub(crate) struct Stranger {
 impl Stranger {
     /// Connected, and nothing said.
     pub(crate) fn new(address: SocketAddr) -> Self {
+        Self::with(address, None)
+    }
+
+    fn with(address: SocketAddr, key: Option<&Key>) -> Self {
         let control = TcpStream::connect(address).expect("the endpoint listens");
         control
             .set_read_timeout(Some(Duration::from_secs(8)))
@@ -64,7 +69,7 @@ impl Stranger {
             flows: Vec::new(),
             token: Token([0; 16]),
             address,
-            session: Client::new(Duration::ZERO, "stranger", None),
+            session: Client::new(Duration::ZERO, "stranger", key),
             began: Instant::now(),
         }
     }
@@ -73,6 +78,25 @@ impl Stranger {
     pub(crate) fn at(address: SocketAddr, test: &Test, stage: Stage) -> Self {
         let mut stranger = Self::new(address);
         stranger.advance(test, stage);
+        stranger
+    }
+
+    /// A client with the key that has changed the endpoint's host, and then goes on to `stage` with `test`.
+    pub(crate) fn treated(
+        address: SocketAddr,
+        key: &Key,
+        changes: &[HostChange],
+        test: &Test,
+        stage: Stage,
+    ) -> Self {
+        let mut stranger = Self::with(address, Some(key));
+        stranger.advance(test, Stage::Welcomed);
+        stranger.session.treat(stranger.now(), changes);
+        let answer = stranger.event();
+        assert!(matches!(answer, ClientEvent::Treated(_)), "{answer:?}");
+        if stage > Stage::Welcomed {
+            stranger.begin(test, stage);
+        }
         stranger
     }
 
@@ -91,9 +115,12 @@ impl Stranger {
             panic!("no welcome");
         };
         self.token = token(&welcome.token);
-        if stage == Stage::Welcomed {
-            return;
+        if stage > Stage::Welcomed {
+            self.begin(test, stage);
         }
+    }
+
+    fn begin(&mut self, test: &Test, stage: Stage) {
         self.session.open(self.now(), test);
         assert_eq!(self.event(), ClientEvent::Opened);
         if stage == Stage::Opened {

@@ -3,9 +3,12 @@
 //! Figures have three significant digits and their unit; what identifies something (MSS, MTU, sizes, counters) is
 //! exact. A key that the document does not have is left out, or a dash in a table.
 
+mod analysis;
 mod ceilings;
 mod check;
+mod comparison;
 mod evidence;
+mod experiment;
 mod figure;
 mod leg;
 mod live;
@@ -15,7 +18,10 @@ mod record;
 mod sweep;
 mod table;
 
+pub use analysis::analysis;
 pub use check::check;
+pub use comparison::{comparison, pair_line};
+pub use experiment::experiment;
 pub use live::{Progress, interval_line, progress};
 pub use record::record;
 pub use sweep::sweep;

@@ -78,29 +78,43 @@ fn single_figure(record: &Record) -> String {
 
 /// `stream, TCP over IPv4, to pit.example (198.18.0.2:5201)`
 pub(super) fn traffic_and_peer(record: &Record) -> String {
-    let workload = match record.workload {
-        Workload::Stream => "stream",
-        Workload::Rr => "request/response",
-        Workload::Crr => "connect/request/response",
-    };
-    let protocol = match record.protocol {
-        Protocol::Tcp => "TCP",
-        Protocol::Udp => "UDP",
-        Protocol::Mptcp => "MPTCP",
-    };
     let family = match record.family {
         Family::Ipv4 => "IPv4",
         Family::Ipv6 => "IPv6",
     };
-    let towards = match record.direction {
+    format!(
+        "{}, {} over {family}, {} {} ({})",
+        workload_name(record.workload),
+        protocol_name(record.protocol),
+        towards(record.direction),
+        record.host,
+        record.peer
+    )
+}
+
+pub(super) fn workload_name(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Stream => "stream",
+        Workload::Rr => "request/response",
+        Workload::Crr => "connect/request/response",
+    }
+}
+
+pub(super) fn protocol_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Tcp => "TCP",
+        Protocol::Udp => "UDP",
+        Protocol::Mptcp => "MPTCP",
+    }
+}
+
+/// Which way the payload goes, seen from the client.
+pub(super) fn towards(direction: Direction) -> &'static str {
+    match direction {
         Direction::Up => "to",
         Direction::Down => "from",
         Direction::Both => "to and from",
-    };
-    format!(
-        "{workload}, {protocol} over {family}, {towards} {} ({})",
-        record.host, record.peer
-    )
+    }
 }
 
 pub(super) fn direction_name(direction: Direction) -> &'static str {

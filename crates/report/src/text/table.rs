@@ -1,5 +1,7 @@
 //! Aligned columns.
 
+use std::borrow::Cow;
+
 use super::number::UNKNOWN;
 use super::page::{clean, wrap};
 
@@ -21,17 +23,24 @@ pub(super) struct Table {
 
 #[derive(Debug)]
 struct Column {
-    head: &'static str,
+    head: Cow<'static, str>,
     align: Align,
 }
 
 impl Table {
     /// Heads may have several lines.
     pub(super) fn new(columns: &[(&'static str, Align)]) -> Self {
+        Self::with_heads(columns.iter().map(|&(head, align)| (head.into(), align)))
+    }
+
+    /// As [`Table::new`], with heads that a document gives.
+    pub(super) fn with_heads(
+        columns: impl IntoIterator<Item = (Cow<'static, str>, Align)>,
+    ) -> Self {
+        let columns = columns.into_iter();
         Self {
             columns: columns
-                .iter()
-                .map(|&(head, align)| Column { head, align })
+                .map(|(head, align)| Column { head, align })
                 .collect(),
             rows: Vec::new(),
         }

@@ -1,6 +1,8 @@
 //! What the reports of hand-built documents look like.
 
+mod analysis;
 mod csv;
+mod experiment;
 mod samples;
 mod schemas;
 mod text;

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 
 use linerate_core::ceilings::{Cause, Ceiling, Verdict};
+use linerate_core::compare::{
+    ComparedMetric, ComparedPair, Fault, MetricConclusion, OneSidedFault, SeenFault, Side, Verdict3,
+};
 use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, Family, Protocol, ReceiveMethod, SendMethod,
     SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{
-    Caveat, CaveatKind, Check, CpuFacts, CpuSeconds, DeviceFacts, Directional, EndReport,
-    Environment, FlowRecord, GapSummary, HiddenFault, HostFacts, Interval, LabDirection, LabFacts,
-    LabLink, PathFacts, RECORD_SCHEMA, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,
-    TcpEvidence, UdpEvidence,
+    COMPARISON_SCHEMA, Caveat, CaveatKind, Check, Comparison, CpuFacts, CpuSeconds, DeviceFacts,
+    Directional, EndReport, Environment, FlowRecord, GapSummary, HiddenFault, HostFacts, IdleLoad,
+    Interval, LabDirection, LabFacts, LabLink, PathFacts, RECORD_SCHEMA, ReadBack, Record,
+    SWEEP_SCHEMA, SizeFigure, Status, Sweep, TcpEvidence, UdpEvidence,
 };
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::units::{BitRate, Span};
@@ -55,6 +58,7 @@ fn stream_test(message_bytes: u64) -> Test {
             read_rate_bps: None,
             rate_bps: None,
             offload: false,
+            train: false,
         }),
         protocol: Protocol::Tcp,
         direction: Direction::Up,
@@ -108,6 +112,7 @@ fn bare(plan: Test) -> Record {
         requests_not_sent: None,
         failed: None,
         corrupted_bytes: None,
+        path_train: None,
         sender: None,
         receiver: None,
         tcp: None,
@@ -381,6 +386,7 @@ pub(crate) fn udp_partial() -> Record {
             }),
             asked_bps: Some(100_000_000),
             datagram_bytes: 1448,
+            train_bps: None,
         }),
         caveats: vec![Caveat::new(
             CaveatKind::Partial,
@@ -646,5 +652,190 @@ pub(crate) fn demonstration() -> Check {
             found: true,
         }),
         ..emulated_check()
+    }
+}
+
+fn concluded(verdict: Verdict3, effect: f64, interval: [f64; 2], pairs: u32) -> MetricConclusion {
+    MetricConclusion {
+        verdict,
+        different: verdict == Verdict3::Different,
+        equivalent: verdict == Verdict3::Equivalent,
+        effect_percent: effect,
+        interval_percent: interval,
+        confidence_percent: 95.0,
+        look_confidence_percent: 98.4,
+        pairs,
+    }
+}
+
+fn compared(metric: &str, a: f64, b: f64, conclusion: MetricConclusion) -> ComparedMetric {
+    ComparedMetric {
+        metric: metric
+            .parse()
+            .expect("the samples compare figures that there are"),
+        a: figure(a),
+        b: figure(b),
+        conclusion,
+    }
+}
+
+fn compared_pair(pair: u32, first: Side, a: f64, b: f64) -> ComparedPair {
+    let figures = |value: f64| BTreeMap::from([("throughput_bps".to_owned(), value)]);
+    ComparedPair {
+        pair,
+        first,
+        a: figures(a),
+        b: figures(b),
+        excluded: Vec::new(),
+    }
+}
+
+/// A paced flow against one that is paced a tenth faster.
+pub(crate) fn different() -> Comparison {
+    let metric = compared(
+        "throughput_bps",
+        19.1e6,
+        21.0e6,
+        concluded(Verdict3::Different, 9.95, [9.61, 10.3], 8),
+    );
+    let mut environment = environment();
+    environment.lab = Some(LabFacts {
+        spec: "rate=50mbit,rtt=4ms".to_owned(),
+        ..LabFacts::default()
+    });
+    Comparison {
+        schema: COMPARISON_SCHEMA.to_owned(),
+        status: Status::Complete,
+        started_at: "2026-11-21T09:00:00Z".to_owned(),
+        host: "server".to_owned(),
+        peer: "198.18.0.2:5201".to_owned(),
+        verdict: Verdict3::Different,
+        effect_percent: Some(9.95),
+        interval_percent: Some([9.61, 10.3]),
+        pairs: 8,
+        metrics: vec![metric],
+        one_sided_faults: Vec::new(),
+        a: "pacing=20mbit".parse().expect("a treatment"),
+        b: "pacing=22mbit".parse().expect("a treatment"),
+        read_back: ReadBack::default(),
+        plan: stream_test(131_072),
+        margin_percent: None,
+        max_pairs: 30,
+        forbidden: Vec::new(),
+        runs: (1..=8)
+            .map(|pair| compared_pair(pair, Side::A, 19.1e6, 21.0e6))
+            .collect(),
+        idle: IdleLoad {
+            client_cpu_percent: Some(1.2),
+            server_cpu_percent: Some(0.7),
+        },
+        notes: Vec::new(),
+        caveats: vec![Caveat::new(
+            CaveatKind::EarlyStop,
+            "a difference was certain after 8 pairs, and its effect is told as of there",
+            "",
+        )],
+        environment,
+        seed: 7,
+    }
+}
+
+/// Checksum offload on and off, by rate and by CPU time; one pair was spoiled.
+pub(crate) fn undecided() -> Comparison {
+    let mut spoiled = compared_pair(2, Side::B, 940e6, 870e6);
+    spoiled.excluded = vec![SeenFault {
+        fault: Fault::Retransmissions,
+        side: Side::B,
+        message: "12 segments sent again".to_owned(),
+    }];
+    let modes = Figure::Modes {
+        modes: [(870e6, 19), (930e6, 10)]
+            .map(|(median, n)| linerate_core::stats::Mode {
+                median,
+                min: 0.99 * median,
+                max: 1.01 * median,
+                n,
+            })
+            .to_vec(),
+    };
+    let mut rate = compared(
+        "throughput_bps",
+        938e6,
+        936e6,
+        concluded(Verdict3::Inconclusive, -0.21, [-1.4, 0.9], 29),
+    );
+    rate.b = modes;
+    let cpu = compared(
+        "receiver.cpu_seconds",
+        0.335,
+        0.412,
+        concluded(Verdict3::Different, 22.9, [18.0, 27.4], 10),
+    );
+    Comparison {
+        verdict: Verdict3::Inconclusive,
+        effect_percent: Some(-0.21),
+        interval_percent: Some([-1.4, 0.9]),
+        pairs: 29,
+        metrics: vec![rate, cpu],
+        one_sided_faults: vec![OneSidedFault {
+            fault: Fault::Retransmissions,
+            side: Side::B,
+            pairs: 3,
+            message:
+                "retransmissions came under B alone, in 3 of 30 pairs: take it as an effect of B"
+                    .to_owned(),
+        }],
+        a: "checksum_offload=on,tso=off,gso=off"
+            .parse()
+            .expect("treatments"),
+        b: "checksum_offload=off,tso=off,gso=off"
+            .parse()
+            .expect("treatments"),
+        read_back: ReadBack {
+            a: vec!["client: eth0: tx-checksum on".to_owned()],
+            b: vec!["client: eth0: tx-checksum off".to_owned()],
+        },
+        margin_percent: Some(2.0),
+        forbidden: vec![Fault::Retransmissions, Fault::BusyHost],
+        runs: {
+            let mut runs: Vec<ComparedPair> = (1..=30)
+                .map(|pair| compared_pair(pair, Side::A, 938e6, 936e6))
+                .collect();
+            runs[1] = spoiled;
+            runs
+        },
+        notes: vec!["On the client's device tso, gso are off on both sides.".to_owned()],
+        caveats: Vec::new(),
+        environment: environment(),
+        ..different()
+    }
+}
+
+/// Two that do not differ, of which the user had enough.
+pub(crate) fn equivalent() -> Comparison {
+    let mut both = concluded(Verdict3::Different, 0.62, [0.4, 0.8], 10);
+    both.equivalent = true;
+    Comparison {
+        status: Status::Partial,
+        verdict: Verdict3::Equivalent,
+        effect_percent: Some(0.04),
+        interval_percent: Some([-0.3, 0.4]),
+        metrics: vec![
+            compared(
+                "throughput_bps",
+                938e6,
+                938e6,
+                concluded(Verdict3::Equivalent, 0.04, [-0.3, 0.4], 6),
+            ),
+            compared("latency_us.p99", 250.0, 252.0, both),
+        ],
+        margin_percent: Some(1.0),
+        caveats: vec![Caveat::new(
+            CaveatKind::Partial,
+            "interrupted",
+            "run it again",
+        )],
+        environment: environment(),
+        ..different()
     }
 }

@@ -87,6 +87,53 @@ fn a_check_from_one_end() {
 }
 
 #[test]
+fn a_difference_is_told_with_effect_interval_and_n() {
+    assert_snapshot!(text::comparison(&samples::different(), plain()));
+}
+
+#[test]
+fn several_metrics_and_excluded_pairs() {
+    assert_snapshot!(text::comparison(&samples::undecided(), plain()));
+}
+
+#[test]
+fn an_equivalence_that_was_stopped() {
+    assert_snapshot!(text::comparison(&samples::equivalent(), plain()));
+}
+
+#[test]
+fn a_comparison_without_a_pair_that_counts_says_so() {
+    let mut none = samples::undecided();
+    none.metrics.clear();
+    none.runs.retain(|pair| !pair.counts());
+    (none.pairs, none.effect_percent, none.interval_percent) = (0, None, None);
+    let text = text::comparison(&none, plain());
+    assert!(text.starts_with("INCONCLUSIVE: no pair counts\n"), "{text}");
+}
+
+#[test]
+fn pairs_are_told_as_they_come() {
+    let comparison = samples::undecided();
+    let metric = &comparison.metrics[0];
+    let conclusion = linerate_core::compare::Conclusion {
+        verdict: comparison.verdict,
+        metrics: vec![metric.conclusion.clone()],
+        pairs: comparison.pairs,
+    };
+    let standing = |index: usize, expected_pairs| linerate_core::compare::Standing {
+        pair: &comparison.runs[index],
+        metric: &metric.metric,
+        conclusion: Some(conclusion.clone()),
+        counted: 2,
+        expected_pairs,
+        max_pairs: 30,
+    };
+    let lines = [(0, Some(13)), (1, None), (2, Some(2))]
+        .map(|(index, expected)| text::pair_line(&standing(index, expected)));
+    assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
 fn an_emulated_path_is_named_as_the_option_reads_it() {
     assert_snapshot!(shown(&samples::emulated()));
 }

@@ -69,6 +69,25 @@ impl TcpMetrics {
             .map(drop)
     }
 
+    /// Forgets one host; that it is not remembered is no error.
+    ///
+    /// # Errors
+    /// Refused with `EPERM` without `CAP_NET_ADMIN`.
+    pub fn forget(&mut self, address: IpAddr) -> Result<(), NetlinkError> {
+        let mut message = self.message(TCP_METRICS_CMD_DEL);
+        message.attributes.push(match address {
+            IpAddr::V4(v4) => DefaultNla::new(ATTR_ADDR_IPV4, v4.octets().to_vec()),
+            IpAddr::V6(v6) => DefaultNla::new(ATTR_ADDR_IPV6, v6.octets().to_vec()),
+        });
+        match self
+            .exchange
+            .request("forget a host's TCP metrics", message, 0)
+        {
+            Err(error) if error.errno() == Some(libc::ESRCH) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
     fn message(&self, command: u8) -> GenericMessage {
         GenericMessage {
             family: self.family,

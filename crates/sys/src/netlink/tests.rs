@@ -466,6 +466,14 @@ fn tcp_metrics_are_learnt_and_flushed() {
         };
         assert!(eventually(&mut learnt), "nothing learnt of {address}");
     }
+    let [forgotten, kept] = pair.b.addresses();
+    // Twice: what is not remembered is forgotten already.
+    for _ in 0..2 {
+        metrics.forget(forgotten).unwrap();
+    }
+    let left: Vec<_> = metrics.entries().unwrap();
+    assert!(left.iter().all(|entry| entry.address == kept), "{left:?}");
+    assert!(!left.is_empty());
     metrics.flush().unwrap();
     assert_eq!(metrics.entries().unwrap(), []);
 }

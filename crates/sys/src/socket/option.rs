@@ -13,7 +13,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum OptionError {
     /// The system call failed.
-    #[error("cannot set {option} to {value}{}", hint(source))]
+    #[error("cannot set {option} to {value}{}", hint(option, source))]
     Set {
         /// As socket(7), tcp(7) and ip(7) name it.
         option: &'static str,
@@ -44,8 +44,11 @@ pub enum OptionError {
     },
 }
 
-fn hint(error: &io::Error) -> &'static str {
+fn hint(option: &str, error: &io::Error) -> &'static str {
     match error.raw_os_error() {
+        Some(libc::EPERM) if option == "SO_BUSY_POLL" => {
+            " (it needs privileges: CAP_NET_ADMIN, or as much in net.core.busy_read)"
+        }
         Some(libc::EPERM) => {
             " (it needs privileges: CAP_NET_ADMIN, or an entry in net.ipv4.tcp_allowed_congestion_control)"
         }
@@ -272,6 +275,75 @@ pub fn nodelay(socket: &impl AsFd) -> Result<bool, OptionError> {
         .tcp_nodelay()
         .map_err(read_error("TCP_NODELAY"))
 }
+
+/// `TCP_QUICKACK`: on, what is to be acknowledged now is, and until the kernel thinks better of it each segment at once;
+/// off, acknowledgements wait. It does not last: the kernel changes it with the traffic.
+///
+/// # Errors
+/// The socket is gone or is not TCP.
+pub fn set_quickack(socket: &impl AsFd, on: bool) -> Result<(), OptionError> {
+    set(
+        socket,
+        libc::IPPROTO_TCP,
+        libc::TCP_QUICKACK,
+        &i32::from(on),
+    )
+    .map_err(set_error("TCP_QUICKACK", on))
+}
+
+/// Whether segments are acknowledged at once just now (`TCP_QUICKACK`).
+///
+/// # Errors
+/// The socket is gone or is not TCP.
+pub fn quickack(socket: &impl AsFd) -> Result<bool, OptionError> {
+    read_int(socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK)
+        .map(|value| value != 0)
+        .map_err(read_error("TCP_QUICKACK"))
+}
+
+/// `SO_BUSY_POLL`: how long a receiving call spins for packets, µs.
+///
+/// # Errors
+/// Without `CAP_NET_ADMIN` for more than it is; [`OptionError::NotTaken`] if it reads otherwise.
+pub fn set_busy_poll(socket: &impl AsFd, microseconds: u32) -> Result<(), OptionError> {
+    let value = i32::try_from(microseconds).unwrap_or(i32::MAX);
+    set(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &value)
+        .map_err(set_error("SO_BUSY_POLL", microseconds))?;
+    let granted = busy_poll(socket)?;
+    if granted != microseconds {
+        return Err(OptionError::NotTaken {
+            option: "SO_BUSY_POLL",
+            asked: microseconds.into(),
+            granted: granted.into(),
+            why: "the kernel took something else",
+        });
+    }
+    Ok(())
+}
+
+/// `SO_BUSY_POLL`, µs.
+///
+/// # Errors
+/// The kernel has no busy polling.
+pub fn busy_poll(socket: &impl AsFd) -> Result<u32, OptionError> {
+    read_int(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL)
+        .map(i32::cast_unsigned)
+        .map_err(read_error("SO_BUSY_POLL"))
+}
+
+/// A number that the socket's network namespace alone has had since the host was booted (`SO_NETNS_COOKIE`, Linux 5.14).
+///
+/// # Errors
+/// The kernel has no such option.
+pub fn namespace_cookie(socket: &impl AsFd) -> Result<u64, OptionError> {
+    let mut bytes = [0; 8];
+    read_bytes(socket, libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut bytes)
+        .map_err(read_error("SO_NETNS_COOKIE"))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// include/uapi/asm-generic/socket.h; libc has it for glibc alone.
+const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// `SO_MAX_PACING_RATE`, bytes per second. TCP paces by itself; UDP only where the device has fq.
 ///
@@ -586,6 +658,32 @@ mod tests {
         assert!(path_mtu(&socket).unwrap() >= 1280);
         set_traffic_class(&socket, 0xb8).unwrap();
         assert_eq!(SockRef::from(&socket).tos_v4().unwrap(), 0xb8);
+    }
+
+    #[test]
+    fn acknowledgements_are_prompt_as_asked() {
+        let (socket, _peer) = pair();
+        for on in [false, true] {
+            set_quickack(&socket, on).unwrap();
+            assert_eq!(quickack(&socket).unwrap(), on);
+        }
+    }
+
+    #[test]
+    fn busy_polling_reads_back_or_names_what_it_needs() {
+        let (socket, _peer) = pair();
+        match set_busy_poll(&socket, 50) {
+            Ok(()) => assert_eq!(busy_poll(&socket).unwrap(), 50),
+            Err(error) => assert!(error.to_string().contains("net.core.busy_read"), "{error}"),
+        }
+    }
+
+    #[test]
+    fn sockets_of_one_namespace_have_one_cookie() {
+        let (a, b) = pair();
+        let cookie = namespace_cookie(&a).unwrap();
+        assert!(cookie > 0);
+        assert_eq!(namespace_cookie(&b).unwrap(), cookie);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::ptr;
+use std::time::Duration;
 
 use super::{CONTROL_BYTES, Control, Offload, empty_header, set_option};
 
@@ -31,6 +32,8 @@ pub struct Datagram<'a> {
     pub bytes: &'a [u8],
     /// It was longer than the room for it.
     pub truncated: bool,
+    /// When the kernel saw it, since 1970, where [`BatchReceiver::note_arrivals`] asked for that.
+    pub arrived: Option<Duration>,
 }
 
 impl BatchReceiver {
@@ -64,6 +67,15 @@ impl BatchReceiver {
         })
     }
 
+    /// From now on the kernel notes when each datagram arrives (SO_TIMESTAMPNS), which costs the whole host some time for
+    /// each packet. Without offload: datagrams that were put together have one time.
+    ///
+    /// # Errors
+    /// The kernel does not know the option.
+    pub fn note_arrivals(&self, socket: &UdpSocket) -> io::Result<()> {
+        set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+    }
+
     /// Waits for the first datagram, takes what else is there, and answers how many datagrams that is.
     ///
     /// # Errors
@@ -81,6 +93,7 @@ impl BatchReceiver {
                 length,
                 segment: control.segment.unwrap_or(length),
                 truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+                arrived: control.arrived,
             };
             if let Some(drops) = control.drops {
                 self.drops.update(drops);
@@ -142,6 +155,7 @@ struct Frame {
     /// Bytes in each of its datagrams but the last.
     segment: usize,
     truncated: bool,
+    arrived: Option<Duration>,
 }
 
 impl Frame {
@@ -157,6 +171,7 @@ impl Frame {
             Datagram {
                 bytes: &slot[start..self.length.min(start + self.segment)],
                 truncated: self.truncated && index + 1 == count,
+                arrived: self.arrived,
             }
         })
     }
@@ -181,12 +196,14 @@ impl DropCounter {
 struct Annex {
     segment: Option<usize>,
     drops: Option<u32>,
+    arrived: Option<Duration>,
 }
 
 /// Reads the control messages of a header that recvmmsg has filled.
 fn read_control(header: &libc::msghdr) -> Annex {
     let mut found = Annex::default();
-    // SAFETY: the kernel wrote `msg_controllen` bytes of whole control messages; both that are asked for carry four bytes.
+    // SAFETY: the kernel wrote `msg_controllen` bytes of whole control messages; those that are asked for carry four
+    // bytes, or a timespec.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
@@ -199,12 +216,22 @@ fn read_control(header: &libc::msghdr) -> Annex {
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     found.drops = Some(value.cast::<u32>().read_unaligned());
                 }
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                    let time = value.cast::<libc::timespec>().read_unaligned();
+                    found.arrived = since_1970(time);
+                }
                 _ => {}
             }
             message = libc::CMSG_NXTHDR(header, message);
         }
     }
     found
+}
+
+/// `None` for a clock that is set before 1970.
+fn since_1970(time: libc::timespec) -> Option<Duration> {
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    Some(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
 }
 
 /// Receives into what [`BatchReceiver::prepare`] has just written; answers how many headers were filled.
@@ -241,6 +268,7 @@ mod tests {
             length: 10,
             segment: 4,
             truncated: true,
+            arrived: None,
         };
         let pieces: Vec<_> = frame
             .split(b"abcdefghij..")

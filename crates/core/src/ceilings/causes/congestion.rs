@@ -5,8 +5,8 @@ use super::super::remedy::congestion_control;
 use super::super::signals::{is_bbr, loss_events, lost, positive, rtt_s, segments_sent};
 use super::super::text::percent;
 use super::super::thresholds::{
-    EVENTS_STEADY, MODEL_TOLERANCE, QUEUE_INFLATION, SMALL_WINDOW, TIMEOUTS_COUNT, USUAL_STATE,
-    WINDOW_USED,
+    EVENTS_STEADY, MODEL_TOLERANCE, QUEUE_INFLATION, SMALL_WINDOW, SMALL_WINDOW_CUBIC,
+    TIMEOUTS_COUNT, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
@@ -77,7 +77,11 @@ fn model(view: &View<'_>, flow: &TcpFlow<'_>) -> Model {
 fn is_small(view: &View<'_>, flow: &TcpFlow<'_>) -> bool {
     let segments = flow.tcp.cwnd_bytes as f64 / f64::from(flow.tcp.mss_bytes.max(1));
     let timeouts = flow.tcp.timeouts.unwrap_or(0) as f64;
-    segments < SMALL_WINDOW && timeouts <= TIMEOUTS_COUNT * events(view, flow)
+    let small = match flow.tcp.congestion.as_deref() {
+        Some("cubic") => SMALL_WINDOW_CUBIC,
+        _ => SMALL_WINDOW,
+    };
+    segments < small && timeouts <= TIMEOUTS_COUNT * events(view, flow)
 }
 
 /// Loss events of one flow: its share of the kernel's count, which is that of all flows.

@@ -25,7 +25,7 @@ pub(super) const LINK: Rule = Rule {
 pub(super) const QUEUE: Rule = Rule {
     cause: Cause::PathRate,
     tolerance: MODEL_TOLERANCE,
-    ceiling: queue_ceiling,
+    ceiling: |view| queue_ceiling(view).or_else(|| train_ceiling(view)),
     signs: queue_signs,
     remedy: queue_remedy,
 };
@@ -113,6 +113,24 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
+/// What a packet train found before the run. A train that left no faster than it arrived was held by the sender's own
+/// CPU: above some gigabits per second it says nothing of the path.
+fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
+    let train = view
+        .train
+        .filter(|train| train.dispersion_us >= SHORTEST_DISPERSION_US)?;
+    let share = view.payload_share(ETHERNET_HEADER_BYTES)?;
+    Some(
+        Ceiling::new(
+            Cause::PathRate,
+            train.link_bps * share,
+            "rate of a packet train × payload ÷ (payload + headers)",
+        )
+        .input("train_link_bps", Some(train.link_bps))
+        .input("payload_share", Some(share)),
+    )
+}
+
 /// A queue that stands, or a short one behind which the rate stays on a plateau. BBR leaves hardly a
 /// queue: its plateau, with loss that it may take for noise, is the rate that it found.
 fn queue_signs(view: &View<'_>) -> Option<Signs> {
@@ -189,5 +207,9 @@ fn queue_remedy(view: &View<'_>, _: f64) -> String {
     )
 }
 
+/// Of a shorter train the clocks' own steps are too large a part.
+const SHORTEST_DISPERSION_US: f64 = 1000.0;
+/// What an emulated link and a qdisc count beside the IP packet.
+const ETHERNET_HEADER_BYTES: f64 = 14.0;
 /// Pacing over the rate of a link, at which its queue drains.
 const BELOW_THE_LINK: f64 = 0.95;

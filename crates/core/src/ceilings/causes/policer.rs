@@ -3,9 +3,9 @@
 use super::super::remedy::{rate, stream};
 use super::super::text::percent;
 use super::super::thresholds::{
-    BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, POLICER_EVENTS_BBR, POLICER_LONG_TRAIN,
-    POLICER_LOSS, POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND, POLICER_TRAIN, SAME_WINDOW, STEADY,
-    USUAL_STATE,
+    BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, POLICER_EVENTS, POLICER_EVENTS_BBR,
+    POLICER_LONG_TRAIN, POLICER_LOSS, POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND, POLICER_TRAIN,
+    SAME_WINDOW, STEADY, USUAL_STATE,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
@@ -70,7 +70,9 @@ fn is_policed(view: &View<'_>, loss: f64) -> bool {
     let counted = view.recoveries().is_some();
     let short = counted && train >= POLICER_TRAIN && same.is_none_or(|cv| cv < SAME_WINDOW);
     let bursts = train >= POLICER_LONG_TRAIN || short;
-    loss >= POLICER_LOSS && bursts && !view.queue_or_marks()
+    let least = POLICER_EVENTS * view.flow_count() as f64;
+    let several = view.recoveries().is_none_or(|n| n >= least);
+    loss >= POLICER_LOSS && bursts && several && !view.queue_or_marks()
 }
 
 /// Of BBR, which takes loss for noise until it knows a policer's rate.

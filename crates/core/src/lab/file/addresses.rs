@@ -6,9 +6,9 @@ use toml::de::DeValue;
 
 use super::error::{Fault, TopologyProblem};
 use super::links::Draft;
-use super::reader::{At, Value, string, wrong_type};
 use crate::lab::Prefix;
 use crate::lab::address::{MOST_LINKS, block};
+use crate::toml_reader::{At, Value, string, wrong_type};
 
 /// Gives each link its addresses. A link has its own number in them, unless one with addresses from the file is
 /// in the way: then the highest number that is free.
@@ -71,11 +71,8 @@ fn explicit(value: &Value<'_>, mtu: u32) -> Result<[Vec<Prefix>; 2], Fault> {
     let ends: Vec<_> = match value.get_ref() {
         DeValue::Array(ends) => ends.iter().map(end).collect::<Result<_, _>>()?,
         _ => {
-            return Err(wrong_type(
-                "addresses",
-                value,
-                "a list of two, such as [\"198.18.5.1/24\", \"198.18.5.2/24\"]",
-            ));
+            let hint = "a list of two, such as [\"198.18.5.1/24\", \"198.18.5.2/24\"]";
+            return Err(wrong_type("addresses", value, hint).into());
         }
     };
     let [a, b] = <[_; 2]>::try_from(ends)

@@ -2,11 +2,11 @@
 
 use super::error::{Fault, TopologyProblem};
 use super::nodes::{Nodes, check_name};
-use super::reader::{At, Section, Value};
 use crate::lab::address::MOST_LINKS;
 use crate::lab::assemble::{Wanted, interface_mtu};
 use crate::lab::{Role, Topology};
 use crate::link::PathSpec;
+use crate::toml_reader::{At, Section, Value};
 
 /// A link as the file has it.
 pub(super) struct Draft<'a> {
@@ -160,7 +160,7 @@ impl<'a> Maker<'a, '_> {
             (None, Some(prefix), Some(count)) => (1..=count.value)
                 .map(|number| self.make(prefix.value, number, Role::Host))
                 .collect(),
-            (None, _, _) => Err(self.section.missing("hosts", hint)),
+            (None, _, _) => Err(self.section.missing("hosts", hint).into()),
             (Some(_), _, _) => Fault::contradiction(self.offset_of("hosts"), "`hosts`", hint),
         }
     }

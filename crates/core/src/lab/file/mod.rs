@@ -4,20 +4,17 @@ mod addresses;
 mod error;
 mod links;
 mod nodes;
-mod reader;
 mod routes;
 
 use std::collections::BTreeSet;
 
-use toml::de::DeTable;
-
 pub use error::{TopologyError, TopologyProblem};
 
 use super::topology::Topology;
+use crate::toml_reader::{self, Section};
 use error::Fault;
 use links::Draft;
 use nodes::Nodes;
-use reader::Section;
 
 impl Topology {
     /// Reads a topology from the text of a file.
@@ -82,15 +79,7 @@ impl Topology {
 }
 
 fn read(text: &str) -> Result<Topology, Fault> {
-    if text.len() > MOST_BYTES {
-        let bytes = text.len();
-        return Err(Fault::new(0, TopologyProblem::TooLong { bytes }));
-    }
-    let table = DeTable::parse(text).map_err(|error| {
-        let offset = error.span().map_or(0, |span| span.start);
-        let message = error.message().to_owned();
-        Fault::new(offset, TopologyProblem::Toml { message })
-    })?;
+    let table = toml_reader::parse(text)?;
     let root = Section::new("the file", 0, table.get_ref(), KEYS)?;
     let mut topology = Topology::default();
     let mut nodes = Nodes::read(&root, &mut topology)?;
@@ -140,6 +129,3 @@ fn add_link(topology: &mut Topology, draft: Draft<'_>) -> Result<(), Fault> {
 }
 
 const KEYS: &[&str] = &["host", "router", "link", "chain", "star", "mesh", "route"];
-
-/// More than a person writes, and less than it takes to keep a parser busy.
-const MOST_BYTES: usize = 1 << 20;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::DeValue;
 
-use super::error::{Fault, TopologyProblem, shortened};
-use super::reader::{At, Section, Value, suggestion, wrong_type};
+use super::error::{Fault, TopologyProblem};
 use crate::lab::{Role, Topology};
+use crate::toml_reader::{At, Section, Value, shortened, suggestion, wrong_type};
 
 /// The nodes so far: their names, and those that get no computed routes.
 #[derive(Default)]
@@ -116,7 +116,7 @@ fn read_sysctls(
 ) -> Result<(), Fault> {
     let DeValue::Table(table) = value.get_ref() else {
         let hint = "a table such as { \"net.ipv4.tcp_sack\" = 0 }";
-        return Err(wrong_type("sysctl", value, hint));
+        return Err(wrong_type("sysctl", value, hint).into());
     };
     for (name, value) in table.iter() {
         let key = format!("{prefix}{}", name.get_ref());
@@ -129,11 +129,8 @@ fn read_sysctls(
             DeValue::String(text) => text.to_string(),
             DeValue::Integer(number) => number.as_str().to_owned(),
             _ => {
-                return Err(wrong_type(
-                    &key,
-                    value,
-                    "a text in quotes or a whole number",
-                ));
+                let hint = "a text in quotes or a whole number";
+                return Err(wrong_type(&key, value, hint).into());
             }
         };
         if let Some(hint) = refusal_of_key(&key) {

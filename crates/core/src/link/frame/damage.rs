@@ -30,10 +30,10 @@ pub fn mark_ce(frame: &mut [u8]) -> bool {
 /// Flips one bit.
 ///
 /// On the wire any bit from the IP header on may flip, after the checksums were completed, and they can tell. In
-/// the host a bit of the payload of TCP or UDP flips, and the checksums are made right again, so that nothing can
-/// tell. A bit of the headers stands for one of the payload there, modulo its length: a wrong address or port would
-/// be noticed without a checksum. A packet without such a payload, or a fragment, stays as it is. A bit past the
-/// packet's end counts modulo its length.
+/// the payload a bit of TCP's or UDP's flips, and their checksum alone can tell. In the host such a bit flips, too,
+/// and the checksums are made right again, so that nothing can tell. A bit of the headers stands for one of the
+/// payload in these two, modulo its length: a wrong address or port would be noticed without a checksum. A packet
+/// without such a payload, or a fragment, stays as it is. A bit past the packet's end counts modulo its length.
 pub fn corrupt(frame: &mut [u8], offload: &mut Offload, corruption: Corruption) {
     checksum::complete_checksum(frame, offload);
     let Some(layout) = layout(frame) else { return };
@@ -46,23 +46,32 @@ pub fn corrupt(frame: &mut [u8], offload: &mut Offload, corruption: Corruption) 
                 corruption.bit,
             );
         }
-        CorruptionPlace::Host => corrupt_payload(frame, &layout, corruption.bit),
+        CorruptionPlace::Payload => {
+            corrupt_payload(frame, &layout, corruption.bit);
+        }
+        CorruptionPlace::Host => {
+            if corrupt_payload(frame, &layout, corruption.bit) {
+                checksum::write_transport(frame, &layout);
+            }
+        }
     }
 }
 
-fn corrupt_payload(frame: &mut [u8], layout: &Layout, bit: u32) {
+/// False where there is no payload to damage.
+fn corrupt_payload(frame: &mut [u8], layout: &Layout, bit: u32) -> bool {
     let Some(payload) = layout.payload(frame) else {
-        return;
+        return false;
     };
     let headers = payload - layout.ip;
     let length = layout.end() - payload;
     let byte = (bit / 8) as usize;
     // What lies in the payload stays where it is.
     let byte = byte.checked_sub(headers).unwrap_or(byte);
-    if let Some(byte) = byte.checked_rem(length) {
+    let byte = byte.checked_rem(length);
+    if let Some(byte) = byte {
         flip(frame, payload + byte, bit);
-        checksum::write_transport(frame, layout);
     }
+    byte.is_some()
 }
 
 /// Flips the bit of the byte at `at` that `bit` counts from the most significant one.

@@ -4,7 +4,7 @@ use crate::plan::{Test, Traffic};
 use crate::record::{GapSummary, TcpEvidence, UdpEvidence};
 use crate::stats::LatencyBuckets;
 use crate::units::BitRate;
-use crate::wire::message::FlowHalf;
+use crate::wire::message::{FlowHalf, Train};
 
 /// The sender's evidence with what only the receiver knows.
 pub(super) fn flow_tcp(
@@ -58,12 +58,19 @@ pub(super) fn flow_udp(
         evidence.reordered = received.reordered;
         evidence.jitter_us = received.jitter_ns / 1000.0;
         evidence.malformed = received.malformed;
+        evidence.train_bps = received.train.and_then(|train| train_bps(train, message));
         evidence.lost = evidence.sent.saturating_sub(received.received);
         // The socket's count is of the whole flow, warm-up included, and with offload an estimate.
         evidence.socket_drops = received.socket_drops.min(evidence.lost);
     }
     evidence.path_loss_percent = path_loss(&evidence);
     Some(evidence)
+}
+
+/// What a stranger counted makes no rate without bound.
+fn train_bps(train: Train, message_bytes: u64) -> Option<f64> {
+    let bits = train.datagrams as f64 * message_bytes as f64 * 8.0;
+    (train.datagrams > 0 && train.nanoseconds > 0).then(|| bits / train.nanoseconds as f64 * 1e9)
 }
 
 /// Lost on the way, without what the receiver's own socket dropped.

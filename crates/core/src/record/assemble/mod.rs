@@ -94,6 +94,7 @@ impl Run {
             requests_not_sent: None,
             failed: None,
             corrupted_bytes: None,
+            path_train: None,
             sender: None,
             receiver: None,
             tcp: None,

@@ -20,6 +20,7 @@ fn test(protocol: Protocol, direction: Direction) -> Test {
             read_rate_bps: None,
             rate_bps: Some(BitRate(8_000_000)).filter(|_| protocol == Protocol::Udp),
             offload: false,
+            train: false,
         }),
         protocol,
         direction,

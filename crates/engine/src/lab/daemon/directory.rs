@@ -3,9 +3,9 @@
 //! A lab has a state file, a hosts file and a socket. The process that holds it has a lock on the state file for as
 //! long as it lives, however it ends: a state file without lock is left over from one that was killed.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use linerate_sys::process::effective_user;
 
 use super::error::DaemonError;
 use super::state::LabState;
+use crate::own_directory;
 
 /// The directory of this user's labs.
 #[derive(Debug, Clone)]
@@ -47,23 +48,10 @@ impl LabDirectory {
     }
 
     fn at(path: PathBuf, user: u32) -> Result<Self, DaemonError> {
-        let fault = |reason: String| DaemonError::Directory {
+        own_directory::make(&path, user).map_err(|reason| DaemonError::Directory {
             path: path.clone(),
             reason,
-        };
-        match DirBuilder::new().mode(0o700).create(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                let hint = "set XDG_RUNTIME_DIR to a directory of this user's";
-                return Err(fault(format!("cannot make it: {error}; {hint}")));
-            }
-            _ => {}
-        }
-        // Not through a link: in /tmp anybody may have put one there.
-        let metadata = fs::symlink_metadata(&path).map_err(|error| fault(error.to_string()))?;
-        if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o077 != 0 {
-            let hint = "it is to be this user's own directory with mode 0700; remove or mend it";
-            return Err(fault(hint.to_owned()));
-        }
+        })?;
         Ok(Self { path })
     }
 

@@ -7,14 +7,18 @@ use std::time::{Duration, Instant};
 
 use linerate_core::lab::Topology;
 use linerate_sys::poll::wait_readable;
-use linerate_sys::process::{effective_user, new_session, peer_user, start_time};
+use linerate_sys::process::{effective_user, new_session, peer_user, set_session_nice, start_time};
 
 use super::directory::LabDirectory;
 use super::error::DaemonError;
 use super::state::{HostState, LabState, LabStatus, hosts_file, is_router};
+use crate::lab::pump::come_first;
 use crate::lab::{Lab, LabError, LabOptions, prepare};
 use crate::signal::stop_on_signal;
 
+/// The least weight that a session can have, and the usual one.
+const LIGHT: i32 = 19;
+const ORDINARY: i32 = 0;
 /// What is said on standard output once the lab is up.
 pub(super) const READY: &str = "ready\n";
 /// The questions, each one line.
@@ -29,7 +33,7 @@ pub(super) const DOWN: &str = "down\n";
 /// [`DaemonError`]; nothing is left behind then.
 pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<(), DaemonError> {
     // A leader of its group already: nothing that is typed reaches it, then.
-    let _ = new_session();
+    let is_own_session = new_session().is_ok();
     let _ = std::env::set_current_dir("/");
     let mut claim = LabDirectory::open()?.claim(name)?;
     prepare()?;
@@ -43,6 +47,10 @@ pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<
     let lab = Lab::build(topology, options)?;
     claim.publish(&state(name, &lab)?, &hosts_file(lab.topology()))?;
     announce().map_err(process("say that the lab is up"))?;
+    let steps_back = is_own_session && std::thread::spawn(come_first).join().unwrap_or(false);
+    if steps_back {
+        weigh(LIGHT);
+    }
     while !stop.is_requested() {
         // A wait that fails is one that was too short.
         if !wait_readable(&listener, LOOK_AGAIN).unwrap_or(false) {
@@ -54,7 +62,18 @@ pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<
             break;
         }
     }
+    if steps_back {
+        // Taking it down is work as any other.
+        weigh(ORDINARY);
+    }
     Ok(())
+}
+
+/// As a session, the threads that keep CPUs awake would weigh as much as one of the programs in the lab (autogroup,
+/// sched(7)), and there is little else in it while the lab is up. Where pumps are ordinary threads they need that weight.
+fn weigh(nice: i32) {
+    // A kernel without automatic groups needs no such thing.
+    let _ = set_session_nice(nice);
 }
 
 /// The one before may have been killed; its lock on the state is gone, so its socket is nobody's.

@@ -32,6 +32,8 @@ pub(super) struct Lane {
     link: Link,
     /// Every packet fares alike: frames of segmentation offload stay whole.
     is_whole: bool,
+    /// Frames leave as already verified.
+    is_verified: bool,
     router: RouterAddresses,
     store: Store,
     /// To the far end, in the order in which they are due.
@@ -51,6 +53,7 @@ impl Lane {
         Self {
             link,
             is_whole: setup.spec.treats_packets_alike(),
+            is_verified: setup.spec.is_verified,
             router: addresses(&setup.router),
             store: Store::default(),
             departures: Vec::new(),
@@ -161,6 +164,9 @@ impl Lane {
             }
             if let Some(corruption) = corruption {
                 frame::corrupt(&mut frame.bytes, &mut frame.offload, corruption);
+            }
+            if self.is_verified {
+                frame::mark_verified(&mut frame.bytes, &mut frame.offload);
             }
             self.departures.push(Departure {
                 frame,

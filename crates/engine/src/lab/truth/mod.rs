@@ -1,10 +1,5 @@
 //! Runs a scenario of the truth test in a lab of its own.
 
-mod cpu;
-
-use std::io;
-use std::thread;
-
 use linerate_core::link::PathSpec;
 use linerate_core::record::{Caveat, Record};
 use linerate_core::truth::{Answer, HostSetup, Scenario, Trial};
@@ -12,12 +7,12 @@ use linerate_sys::ethtool::{Ethtool, EthtoolError, Offload};
 use linerate_sys::netns::NamespaceError;
 use thiserror::Error;
 
+use super::cpu::{Allotment, CpuError};
 use super::path::LabPath;
 use super::{LabError, LabOptions};
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::stop::Stop;
-use cpu::Allotment;
 
 /// The hosts, as [`Scenario::topology`] names them.
 const CLIENT: &str = "client";
@@ -37,24 +32,23 @@ pub enum TruthError {
     #[error("cannot enter a host of the lab")]
     Namespace(#[from] NamespaceError),
     /// A CPU could not be shared out.
-    #[error("cannot {what}")]
-    Cpu {
-        /// What was tried.
-        what: &'static str,
-        /// From the kernel.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
     /// The run failed.
     #[error("the run failed")]
     Measure(#[from] MeasureError),
 }
 
 /// Runs a scenario in a fresh lab and takes that away again. The record has its verdict, which was found before
-/// the record was told of the lab.
+/// the record was told of the lab. If it is to see the narrowest link, packet trains come before the run.
 ///
 /// # Errors
 /// [`TruthError`]: it could not be run to its end as it was drawn; or `stop` was requested.
-pub fn run_scenario(scenario: &Scenario, stop: &Stop) -> Result<Record, TruthError> {
+pub fn run_scenario(
+    scenario: &Scenario,
+    sees_link: bool,
+    stop: &Stop,
+) -> Result<Record, TruthError> {
     let server = Allotment::of(scenario.server.cpu)?;
     let client = Allotment::of(scenario.client.cpu)?;
     // The endpoint's threads inherit the CPUs of the one that starts it.
@@ -62,7 +56,7 @@ pub fn run_scenario(scenario: &Scenario, stop: &Stop) -> Result<Record, TruthErr
     for (name, setup) in [(CLIENT, &scenario.client), (SERVER, &scenario.server)] {
         set_up_device(&path, name, setup)?;
     }
-    let mut record = client.run(|| measure(scenario, &path, stop))??;
+    let mut record = client.run(|| measure(scenario, &path, sees_link, stop))??;
     record.environment.lab = Some(path.facts());
     record.caveats.extend(path.caveats());
     record.caveats.extend(
@@ -74,8 +68,8 @@ pub fn run_scenario(scenario: &Scenario, stop: &Stop) -> Result<Record, TruthErr
 }
 
 /// Runs a scenario and judges its verdict. The record is there if it ran to its end.
-pub fn try_scenario(scenario: &Scenario, stop: &Stop) -> (Trial, Option<Record>) {
-    let record = run_scenario(scenario, stop);
+pub fn try_scenario(scenario: &Scenario, sees_link: bool, stop: &Stop) -> (Trial, Option<Record>) {
+    let record = run_scenario(scenario, sees_link, stop);
     let verdict = record
         .as_ref()
         .ok()
@@ -130,9 +124,17 @@ fn set_up_device(path: &LabPath, host: &str, setup: &HostSetup) -> Result<(), Tr
     })??)
 }
 
-fn measure(scenario: &Scenario, path: &LabPath, stop: &Stop) -> Result<Record, TruthError> {
+fn measure(
+    scenario: &Scenario,
+    path: &LabPath,
+    sees_link: bool,
+    stop: &Stop,
+) -> Result<Record, TruthError> {
     path.enter()?;
     let mut client = Client::connect(path.target(), stop.clone())?;
+    if sees_link {
+        client.find_link_rate(scenario.test.direction, scenario.test.seed);
+    }
     let outcome = client.run(&scenario.test, &mut |_| true)?;
     match outcome.error {
         None => Ok(outcome.record),
@@ -145,9 +147,4 @@ fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let causes: Vec<String> = causes.map(ToString::to_string).collect();
     causes.join(": ")
-}
-
-/// A thread's result; its panic goes on here.
-fn joined<T>(result: thread::Result<T>) -> T {
-    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

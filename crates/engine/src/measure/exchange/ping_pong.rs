@@ -8,6 +8,7 @@ use linerate_core::plan::ExchangeTest;
 use super::tag::{Patience, SLICE, Tag};
 use super::tally::Tally;
 use crate::clock::now_ns;
+use crate::measure::quickack::QuickAck;
 use crate::measure::transfer::{Mover, buffer, stopped};
 use crate::stop::Stop;
 
@@ -17,6 +18,7 @@ pub(super) fn tcp(
     test: &ExchangeTest,
     socket: &TcpStream,
     stop: &Stop,
+    quickack: QuickAck,
 ) -> io::Result<()> {
     socket.set_nonblocking(test.spin)?;
     let mover = Mover {
@@ -24,6 +26,7 @@ pub(super) fn tcp(
         spin: test.spin,
         // Blocked until the stop shuts the socket down.
         patience: None,
+        quickack,
     };
     let payload = buffer(test.request_bytes);
     let mut response = buffer(test.response_bytes);

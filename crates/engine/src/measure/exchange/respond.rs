@@ -9,6 +9,7 @@ use super::tag::{SLICE, Tag};
 use super::udp::is_passing;
 use crate::clock::now_ns;
 use crate::measure::flow::{Counters, FlowSocket};
+use crate::measure::quickack::QuickAck;
 use crate::measure::shared::{FlowState, Shared, WorkerEnd};
 use crate::measure::transfer::{Mover, PIECE, buffer};
 use crate::stop::Stop;
@@ -25,7 +26,9 @@ pub(crate) fn respond(
 ) -> io::Result<WorkerEnd> {
     let (counters, stop) = (&flow.counters, &shared.stop);
     let result = match socket {
-        FlowSocket::Tcp(stream) => respond_tcp(test, stream, counters, stop),
+        FlowSocket::Tcp(stream) => {
+            respond_tcp(test, stream, counters, stop, QuickAck::of(&shared.test))
+        }
         FlowSocket::Udp(socket) => respond_udp(test, socket, counters, stop),
     };
     counters.set_done(now_ns());
@@ -40,17 +43,20 @@ fn respond_tcp(
     mut socket: &TcpStream,
     counters: &Counters,
     stop: &Stop,
+    quickack: QuickAck,
 ) -> io::Result<()> {
     socket.set_nonblocking(test.spin)?;
     let mover = Mover {
         stop,
         spin: test.spin,
         patience: None,
+        quickack,
     };
     let mut requests = buffer(PIECE);
     let responses = buffer(PIECE);
     let (mut bytes, mut answered, mut partial) = (0, 0, 0);
     while !stop.is_requested() {
+        quickack.renew(socket);
         let n = match socket.read(&mut requests) {
             Ok(0) => break,
             Ok(n) => n as u64,

@@ -11,6 +11,7 @@ use linerate_sys::poll::{self, Interest};
 use super::pipeline::Requests;
 use super::tally::Tally;
 use crate::clock::now_ns;
+use crate::measure::quickack::QuickAck;
 use crate::measure::transfer::{PIECE, buffer};
 
 pub(super) struct TcpRequests<'a> {
@@ -25,10 +26,15 @@ pub(super) struct TcpRequests<'a> {
     unsent: u64,
     /// Bytes of the oldest request's response.
     received: u64,
+    quickack: QuickAck,
 }
 
 impl<'a> TcpRequests<'a> {
-    pub(super) fn new(socket: &'a TcpStream, test: &ExchangeTest) -> io::Result<Self> {
+    pub(super) fn new(
+        socket: &'a TcpStream,
+        test: &ExchangeTest,
+        quickack: QuickAck,
+    ) -> io::Result<Self> {
         // Two ends that block in sending to each other wait for ever.
         socket.set_nonblocking(true)?;
         Ok(Self {
@@ -40,6 +46,7 @@ impl<'a> TcpRequests<'a> {
             starts: VecDeque::with_capacity(MAX_DEPTH as usize),
             unsent: 0,
             received: 0,
+            quickack,
         })
     }
 }
@@ -73,6 +80,7 @@ impl Requests for TcpRequests<'_> {
     }
 
     fn receive(&mut self, tally: &mut Tally<'_>) -> io::Result<bool> {
+        self.quickack.renew(self.socket);
         let n = match self.socket.read(&mut self.buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => n,

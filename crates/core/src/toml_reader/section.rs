@@ -5,18 +5,22 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{Fault, TopologyProblem, shortened};
+use super::problem::{ReadProblem, shortened};
 use crate::link::edit_distance;
+
+use super::Value;
+
+type Fault = super::problem::Fault<ReadProblem>;
 
 /// A value, and the byte at which it begins.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct At<T> {
-    pub(super) offset: usize,
-    pub(super) value: T,
+pub(crate) struct At<T> {
+    pub(crate) offset: usize,
+    pub(crate) value: T,
 }
 
 impl<T> At<T> {
-    pub(super) fn map<U>(self, function: impl FnOnce(T) -> U) -> At<U> {
+    pub(crate) fn map<U>(self, function: impl FnOnce(T) -> U) -> At<U> {
         At {
             offset: self.offset,
             value: function(self.value),
@@ -24,20 +28,18 @@ impl<T> At<T> {
     }
 }
 
-pub(super) type Value<'a> = Spanned<DeValue<'a>>;
-
 /// A table of which all keys are known.
-pub(super) struct Section<'a> {
+pub(crate) struct Section<'a> {
     /// As in messages, such as `[[link]]`.
-    pub(super) place: &'static str,
+    pub(crate) place: &'static str,
     /// Where it begins.
-    pub(super) offset: usize,
+    pub(crate) offset: usize,
     table: &'a DeTable<'a>,
 }
 
 impl<'a> Section<'a> {
     /// The table, if it has no other keys than these.
-    pub(super) fn new(
+    pub(crate) fn new(
         place: &'static str,
         offset: usize,
         table: &'a DeTable<'a>,
@@ -49,7 +51,7 @@ impl<'a> Section<'a> {
             .filter(|key| !is_known(key.get_ref()))
             .min_by_key(|key| key.span().start);
         if let Some(key) = first {
-            let problem = TopologyProblem::UnknownKey {
+            let problem = ReadProblem::UnknownKey {
                 place,
                 key: shortened(key.get_ref()),
                 hint: suggestion(key.get_ref(), keys)
@@ -65,7 +67,7 @@ impl<'a> Section<'a> {
     }
 
     /// The tables of `[[key]]`, each with those keys.
-    pub(super) fn sections(
+    pub(crate) fn sections(
         &self,
         key: &str,
         place: &'static str,
@@ -86,7 +88,7 @@ impl<'a> Section<'a> {
     }
 
     /// The tables of `[key.name]` and their names, each with those keys.
-    pub(super) fn named_sections(
+    pub(crate) fn named_sections(
         &self,
         key: &str,
         place: &'static str,
@@ -112,15 +114,15 @@ impl<'a> Section<'a> {
         tables.iter().map(section).collect()
     }
 
-    pub(super) fn value(&self, key: &str) -> Option<&'a Value<'a>> {
+    pub(crate) fn value(&self, key: &str) -> Option<&'a Value<'a>> {
         self.table.get(key)
     }
 
-    pub(super) fn string(&self, key: &'static str) -> Result<Option<At<&'a str>>, Fault> {
+    pub(crate) fn string(&self, key: &'static str) -> Result<Option<At<&'a str>>, Fault> {
         self.value(key).map(|value| string(key, value)).transpose()
     }
 
-    pub(super) fn required(
+    pub(crate) fn required(
         &self,
         key: &'static str,
         hint: &'static str,
@@ -129,7 +131,7 @@ impl<'a> Section<'a> {
     }
 
     /// A list of strings.
-    pub(super) fn strings(&self, key: &'static str) -> Result<Option<Vec<At<&'a str>>>, Fault> {
+    pub(crate) fn strings(&self, key: &'static str) -> Result<Option<Vec<At<&'a str>>>, Fault> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
@@ -140,7 +142,7 @@ impl<'a> Section<'a> {
         .map(Some)
     }
 
-    pub(super) fn number(
+    pub(crate) fn number(
         &self,
         key: &'static str,
         range: RangeInclusive<u32>,
@@ -158,13 +160,13 @@ impl<'a> Section<'a> {
             Some(value) => Ok(Some(At { offset, value })),
             None => {
                 let value = shortened(&integer.to_string());
-                let problem = TopologyProblem::OutOfRange { key, value, range };
+                let problem = ReadProblem::OutOfRange { key, value, range };
                 Err(Fault::new(offset, problem))
             }
         }
     }
 
-    pub(super) fn boolean(&self, key: &'static str) -> Result<Option<bool>, Fault> {
+    pub(crate) fn boolean(&self, key: &'static str) -> Result<Option<bool>, Fault> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
@@ -174,15 +176,68 @@ impl<'a> Section<'a> {
         }
     }
 
-    pub(super) fn missing(&self, key: &'static str, hint: &'static str) -> Fault {
+    /// The table of `[key]`, with those keys.
+    pub(crate) fn section(
+        &self,
+        key: &str,
+        place: &'static str,
+        keys: &[&str],
+    ) -> Result<Option<Section<'a>>, Fault> {
+        let Some(value) = self.table.get(key) else {
+            return Ok(None);
+        };
+        match value.get_ref() {
+            DeValue::Table(table) => Section::new(place, value.span().start, table, keys).map(Some),
+            _ => Err(wrong_type(key, value, "it as a table")),
+        }
+    }
+
+    /// The keys and values of a table whose keys are not known beforehand, in the order of the file.
+    pub(crate) fn entries(&self, key: &str) -> Result<Vec<(At<&'a str>, &'a Value<'a>)>, Fault> {
+        let Some(value) = self.table.get(key) else {
+            return Ok(Vec::new());
+        };
+        let DeValue::Table(table) = value.get_ref() else {
+            return Err(wrong_type(key, value, "it as a table, such as { a = 1 }"));
+        };
+        let entry = |(name, value): (&'a Spanned<std::borrow::Cow<'a, str>>, &'a Value<'a>)| {
+            let at = At {
+                offset: name.span().start,
+                value: name.get_ref().as_ref(),
+            };
+            (at, value)
+        };
+        let mut entries: Vec<_> = table.iter().map(entry).collect();
+        entries.sort_by_key(|(name, _)| name.offset);
+        Ok(entries)
+    }
+
+    /// A number with or without a point.
+    pub(crate) fn float(&self, key: &'static str) -> Result<Option<At<f64>>, Fault> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let text = match value.get_ref() {
+            DeValue::Integer(integer) => integer.as_str(),
+            DeValue::Float(float) => float.as_str(),
+            _ => return Err(wrong_type(key, value, "a number")),
+        };
+        let offset = value.span().start;
+        match text.replace('_', "").parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(Some(At { offset, value })),
+            _ => Err(wrong_type(key, value, "a finite number")),
+        }
+    }
+
+    pub(crate) fn missing(&self, key: &'static str, hint: &'static str) -> Fault {
         let place = self.place;
-        let problem = TopologyProblem::Missing { place, key, hint };
+        let problem = ReadProblem::Missing { place, key, hint };
         Fault::new(self.offset, problem)
     }
 }
 
 /// A text, and the byte at which its quotes begin.
-pub(super) fn string<'a>(key: &str, value: &'a Value<'a>) -> Result<At<&'a str>, Fault> {
+pub(crate) fn string<'a>(key: &str, value: &'a Value<'a>) -> Result<At<&'a str>, Fault> {
     let offset = value.span().start;
     match value.get_ref() {
         DeValue::String(value) => Ok(At { offset, value }),
@@ -190,8 +245,8 @@ pub(super) fn string<'a>(key: &str, value: &'a Value<'a>) -> Result<At<&'a str>,
     }
 }
 
-pub(super) fn wrong_type(key: &str, value: &Value<'_>, hint: &'static str) -> Fault {
-    let problem = TopologyProblem::WrongType {
+pub(crate) fn wrong_type(key: &str, value: &Value<'_>, hint: &'static str) -> Fault {
+    let problem = ReadProblem::WrongType {
         key: shortened(key),
         found: match value.get_ref() {
             DeValue::String(_) => "a text",
@@ -208,7 +263,7 @@ pub(super) fn wrong_type(key: &str, value: &Value<'_>, hint: &'static str) -> Fa
 }
 
 /// The word that looks like `text`, if one does.
-pub(super) fn suggestion<'a>(
+pub(crate) fn suggestion<'a>(
     text: &str,
     words: impl IntoIterator<Item = impl AsRef<str> + Ord + 'a>,
 ) -> Option<String> {

@@ -1,4 +1,5 @@
-//! What a host's data threads get of a CPU: affinity, busy neighbours, a control group's quota.
+//! What a host's threads get of a CPU: affinity, busy neighbours, a control group's quota. A host of the lab has no
+//! CPUs of its own: its share is that of the threads that serve or measure there.
 
 use std::fs;
 use std::hint::black_box;
@@ -13,11 +14,18 @@ use std::time::Duration;
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::truth::CpuShare;
 use linerate_sys::thread::{affinity, set_affinity};
+use thiserror::Error;
 
-use super::{TruthError, joined};
+/// A CPU could not be shared out.
+#[derive(Debug, Error)]
+#[error("cannot {what}")]
+pub struct CpuError {
+    what: &'static str,
+    source: io::Error,
+}
 
 /// A share of a CPU, held until it is dropped.
-pub(super) struct Allotment {
+pub(crate) struct Allotment {
     cpus: Option<Vec<u32>>,
     quota: Option<QuotaGroup>,
     _neighbours: Neighbours,
@@ -26,7 +34,7 @@ pub(super) struct Allotment {
 
 impl Allotment {
     /// Takes a share. Where no control group can be made, neighbours take the rest of the CPU instead.
-    pub(super) fn of(share: CpuShare) -> Result<Self, TruthError> {
+    pub(crate) fn of(share: CpuShare) -> Result<Self, CpuError> {
         match share {
             CpuShare::Any => Ok(Self::held(None, Neighbours::none())),
             CpuShare::Own { cpu } => Ok(Self::held(Some(number(cpu)?), Neighbours::none())),
@@ -57,7 +65,7 @@ impl Allotment {
     }
 
     /// Runs `work` on a thread with this share; threads that it starts have it, too.
-    pub(super) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TruthError> {
+    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, CpuError> {
         thread::scope(|scope| {
             let helper = scope.spawn(|| {
                 if let Some(cpus) = &self.cpus {
@@ -70,17 +78,18 @@ impl Allotment {
                 }
                 Ok(work())
             });
-            joined(helper.join())
+            // Its panic goes on here.
+            (helper.join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
-    /// What is other than it was drawn.
-    pub(super) fn caveat(&self) -> Option<Caveat> {
+    /// What is other than it was asked for.
+    pub(crate) fn caveat(&self) -> Option<Caveat> {
         self.caveat.clone()
     }
 }
 
-fn shared(cpu: u32, neighbours: u32) -> Result<Allotment, TruthError> {
+fn shared(cpu: u32, neighbours: u32) -> Result<Allotment, CpuError> {
     let cpu = number(cpu)?;
     let busy = Neighbours::start(cpu, neighbours).map_err(cannot("start a busy neighbour"))?;
     Ok(Allotment::held(Some(cpu), busy))
@@ -95,7 +104,7 @@ fn instead(neighbours: u32, why: &io::Error) -> Caveat {
 }
 
 /// The number of the `index`th CPU that this process may use, counted around.
-fn number(index: u32) -> Result<u32, TruthError> {
+fn number(index: u32) -> Result<u32, CpuError> {
     let allowed = affinity().map_err(cannot("read the CPUs of this process"))?;
     match allowed.len() {
         0 => Ok(index),
@@ -105,8 +114,8 @@ fn number(index: u32) -> Result<u32, TruthError> {
 
 fn cannot<E: std::error::Error + Send + Sync + 'static>(
     what: &'static str,
-) -> impl FnOnce(E) -> TruthError {
-    move |error| TruthError::Cpu {
+) -> impl FnOnce(E) -> CpuError {
+    move |error| CpuError {
         what,
         source: io::Error::other(error),
     }
@@ -256,6 +265,24 @@ mod tests {
         assert_eq!(cpu_mount("29 24 0:26 / /a rw - cgroup2 cgroup2 rw"), None);
         let member = "3:cpuset:/\n1:cpu,cpuacct:/user/1\n0::/x";
         assert_eq!(own_group(member), Some("user/1"));
+    }
+
+    #[test]
+    fn a_quota_holds_back_a_thread_that_never_rests() {
+        let allotment = Allotment::of(CpuShare::Quota { percent: 20 }).unwrap();
+        if let Some(caveat) = allotment.caveat() {
+            eprintln!("SKIPPED: {}", caveat.message);
+            return;
+        }
+        let used = allotment.run(|| {
+            let begin = std::time::Instant::now();
+            while begin.elapsed() < Duration::from_secs(1) {
+                black_box(0);
+            }
+            linerate_sys::thread::CpuUsage::of_thread().user
+        });
+        // A fifth of a second, and up to a period of 100 ms more where it began.
+        assert!(used.unwrap() < Duration::from_millis(400));
     }
 
     #[test]

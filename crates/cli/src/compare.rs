@@ -1,0 +1,397 @@
+//! `compare`: two treatments against each other.
+
+use anyhow::{anyhow, ensure};
+use linerate_core::compare::{Design, MAX_PAIRS, Metric, Standing};
+use linerate_core::plan::{Plan, Test, Workload};
+use linerate_core::record::Interval;
+use linerate_core::treatment::{End, pair};
+use linerate_core::units::{BitRate, Sizes, Span};
+use linerate_engine::{Client, CompareObserver, CompareOptions, Observer, compare};
+use linerate_report::text;
+
+use crate::args::{
+    CompareArgs, CompareExtent, CompareTraffic, CrrArgs, ExchangeOptions, ExtentOptions, RrArgs,
+    RunOptions, StreamArgs, StreamOptions, TableOptions,
+};
+use crate::commands::{conclude, place};
+use crate::document::Document;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::render::Format;
+use crate::{plan, run, watch};
+
+/// Measured time of each run, if none is given: long enough for slow start, short enough for thirty pairs.
+const DEFAULT_TIME: Span = Span(std::time::Duration::from_secs(3));
+/// Fewer pairs cannot reach 5 %, whatever they show.
+const FEWEST_PAIRS: u32 = 6;
+
+/// Compares, prints what came of it.
+///
+/// # Errors
+/// The command line is wrong, a treatment cannot be applied, or the runs failed; nothing is left changed.
+pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
+    let (mut options, run) = resolve(args).map_err(Failure::usage)?;
+    let format = match run.document.json {
+        true => Format::Json,
+        false => Format::Text,
+    };
+    let mut progress = Progress::new(format, run.document.quiet);
+    if treats_hosts(&options) {
+        // In this host's own namespace: that is where a command before this one can have left something.
+        let notes = watch::before_treating();
+        notes.iter().for_each(|note| progress.warn(note));
+        options.notes.extend(notes);
+    }
+    let (site, target) = place(run.host, &run.path, options.design.seed, &mut progress)?;
+    target.check_sizes(&plan_of(&options.test))?;
+    let output = Output::open(&run.document, format)?;
+    let mut client = Client::connect(target.to_engine(), run::signals()?).map_err(run::failure)?;
+    let mut shown = Shown(progress);
+    let (comparison, error) = compare(&mut client, &options, &mut shown).map_err(run::failure)?;
+    // The endpoint is told, and undoes what it still holds, before the lab goes.
+    drop(client);
+    drop(shown);
+    let mut document = Document::Comparison(Box::new(comparison));
+    site.iter().for_each(|site| site.describe(&mut document));
+    conclude(&document, error.map(run::failure), output, None)
+}
+
+/// Whether anything but sockets is treated.
+fn treats_hosts(options: &CompareOptions) -> bool {
+    let changes = |end| [&options.a, &options.b].map(|treatments| treatments.host_changes(end));
+    let changes = [changes(End::Client), changes(End::Server)];
+    !changes
+        .into_iter()
+        .flatten()
+        .all(|changes| changes.is_empty())
+}
+
+/// Shows pairs as they come.
+struct Shown(Progress);
+
+impl Observer for Shown {
+    fn phase(&mut self, text: &str) {
+        self.0.live(text);
+    }
+
+    fn interval(&mut self, _: &Interval) -> bool {
+        true
+    }
+}
+
+impl CompareObserver for Shown {
+    fn pair(&mut self, standing: &Standing<'_>) {
+        self.0.line(&text::pair_line(standing));
+    }
+}
+
+/// What to compare, everything filled in and checked; and where.
+fn resolve(args: CompareArgs) -> anyhow::Result<(CompareOptions, RunOptions)> {
+    let seed = args.design.seed.unwrap_or_else(plan::fresh_seed);
+    let (a, b) = (args.a.unwrap_or_default(), args.b.unwrap_or_default());
+    let pair = pair(&a, &b)?;
+    let run = RunOptions {
+        host: args.host,
+        extent: extent(&args.extent, seed),
+        transport: args.transport,
+        sockets: args.sockets,
+        path: args.path,
+        document: args.document,
+        table: TableOptions {
+            csv: false,
+            json_stream: false,
+        },
+    };
+    let (test, run) = test(&args.traffic, &args.extent, run)?;
+    for (option, treatments) in [("--a", &pair.a), ("--b", &pair.b)] {
+        let treated = treatments.apply_to(&mut test.clone());
+        treated.map_err(|error| anyhow!("{option}: {error}"))?;
+    }
+    let metrics = metrics(args.design.metric, &test)?;
+    ensure!(
+        (FEWEST_PAIRS..=MAX_PAIRS).contains(&args.design.pairs),
+        "--pairs is {}: it must be {FEWEST_PAIRS} to {MAX_PAIRS}",
+        args.design.pairs
+    );
+    if let Some(margin) = args.design.margin {
+        ensure!(
+            margin.0 > 0.0 && margin.0 < 100.0,
+            "--margin is {margin}: it must be above 0 % and below 100 %"
+        );
+    }
+    let options = CompareOptions {
+        a: pair.a,
+        b: pair.b,
+        design: Design {
+            margin_percent: args.design.margin.map(|margin| margin.0),
+            metrics: metrics.len(),
+            max_pairs: args.design.pairs,
+            seed,
+        },
+        test,
+        metrics,
+        forbidden: args.design.forbid,
+        notes: pair.notes,
+    };
+    // Whether so many metrics can be decided by so many pairs.
+    linerate_core::compare::Sequential::new(&options.design)?;
+    Ok((options, run))
+}
+
+/// The test that both treatments are applied to. The options of another workload are refused.
+fn test(
+    traffic: &CompareTraffic,
+    limits: &CompareExtent,
+    run: RunOptions,
+) -> anyhow::Result<(Test, RunOptions)> {
+    let workload = traffic.workload.unwrap_or(Workload::Stream);
+    refuse_others(traffic, limits, workload)?;
+    let (plan, run) = match workload {
+        Workload::Stream => {
+            let args = StreamArgs {
+                traffic: stream_options(traffic, limits)?,
+                run,
+            };
+            (plan::stream(&args, 0)?, args.run)
+        }
+        Workload::Rr => {
+            let exchange = exchange_options(traffic)?;
+            ensure!(
+                traffic.depth.is_none() || exchange.rate.is_none(),
+                "--depth cannot be used with --rate: in an open loop the rate decides"
+            );
+            let depth = traffic.depth;
+            let args = RrArgs {
+                exchange,
+                depth,
+                run,
+            };
+            (plan::rr(&args, 0)?, args.run)
+        }
+        Workload::Crr => {
+            let args = CrrArgs {
+                exchange: exchange_options(traffic)?,
+                close: traffic.close,
+                reset: false,
+                run,
+            };
+            (plan::crr(&args, 0)?, args.run)
+        }
+    };
+    let mut tests = plan.tests.into_iter();
+    let test = tests.next().ok_or_else(|| anyhow!("no size to run"))?;
+    Ok((test, run))
+}
+
+fn extent(options: &CompareExtent, seed: u64) -> ExtentOptions {
+    let is_counted = options.count.is_some() || options.bytes.is_some();
+    ExtentOptions {
+        time: options.time.or((!is_counted).then_some(DEFAULT_TIME)),
+        count: options.count,
+        warm_up: options.warm_up,
+        interval: None,
+        repeat: None,
+        precision: None,
+        seed: Some(seed),
+    }
+}
+
+fn stream_options(
+    traffic: &CompareTraffic,
+    limits: &CompareExtent,
+) -> anyhow::Result<StreamOptions> {
+    let rate = traffic.rate.as_deref().map(|text| {
+        let rate = text.parse::<BitRate>();
+        rate.map_err(|error| anyhow!("--rate: {error}"))
+    });
+    Ok(StreamOptions {
+        size: traffic.size.map(|size| Sizes::one(size.0)),
+        bytes: limits.bytes,
+        direction: traffic.direction,
+        reverse: traffic.reverse,
+        bidir: false,
+        rate: rate.transpose()?,
+        offload: false,
+        no_offload: false,
+        zerocopy: traffic.zerocopy,
+        discard: false,
+        verify: false,
+        whole: false,
+        write_rate: traffic.write_rate,
+        read_rate: traffic.read_rate,
+        fail_below: None,
+    })
+}
+
+fn exchange_options(traffic: &CompareTraffic) -> anyhow::Result<ExchangeOptions> {
+    let rate = traffic.rate.as_deref().map(|text| {
+        let rate = text.parse();
+        rate.map_err(|error| anyhow!("--rate: {error}"))
+    });
+    Ok(ExchangeOptions {
+        request: traffic.request.map(|size| Sizes::one(size.0)),
+        response: traffic.response,
+        rate: rate.transpose()?,
+        spin: traffic.spin,
+    })
+}
+
+/// Options that belong to another workload than the one that is run.
+fn refuse_others(
+    traffic: &CompareTraffic,
+    limits: &CompareExtent,
+    workload: Workload,
+) -> anyhow::Result<()> {
+    use Workload::{Crr, Rr, Stream};
+    let given: [(&str, bool, &[Workload]); 12] = [
+        ("--size", traffic.size.is_some(), &[Stream]),
+        ("--direction", traffic.direction.is_some(), &[Stream]),
+        ("-R", traffic.reverse, &[Stream]),
+        ("--bytes", limits.bytes.is_some(), &[Stream]),
+        ("--zerocopy", traffic.zerocopy, &[Stream]),
+        ("--write-rate", traffic.write_rate.is_some(), &[Stream]),
+        ("--read-rate", traffic.read_rate.is_some(), &[Stream]),
+        ("--request", traffic.request.is_some(), &[Rr, Crr]),
+        ("--response", traffic.response.is_some(), &[Rr, Crr]),
+        ("--depth", traffic.depth.is_some(), &[Rr]),
+        ("--spin", traffic.spin, &[Rr, Crr]),
+        ("--close", traffic.close.is_some(), &[Crr]),
+    ];
+    let names = |workloads: &[Workload]| {
+        workloads
+            .iter()
+            .map(|w| name(*w))
+            .collect::<Vec<_>>()
+            .join(" or ")
+    };
+    for (option, is_given, of) in given {
+        ensure!(
+            !is_given || of.contains(&workload),
+            "{option} cannot be used with --workload {}: it is an option of {}",
+            name(workload),
+            names(of)
+        );
+    }
+    Ok(())
+}
+
+fn name(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Stream => "stream",
+        Workload::Rr => "rr",
+        Workload::Crr => "crr",
+    }
+}
+
+/// The figures asked for, or the one that the test is run for.
+fn metrics(asked: Vec<Metric>, test: &Test) -> anyhow::Result<Vec<Metric>> {
+    if asked.is_empty() {
+        return Ok(vec![Metric::headline(test)]);
+    }
+    for (index, metric) in asked.iter().enumerate() {
+        ensure!(
+            !asked[..index].contains(metric),
+            "--metric {metric} is given twice"
+        );
+    }
+    Ok(asked)
+}
+
+fn plan_of(test: &Test) -> Plan {
+    Plan {
+        tests: vec![test.clone()],
+        repeats: linerate_core::plan::Repeats::Times(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use linerate_core::plan::{Extent, Traffic};
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    /// What these options compare, or all that is said of them.
+    fn resolved(options: &str) -> Result<CompareOptions, String> {
+        let words = ["linerate", "compare", "pit"];
+        let words = words.into_iter().chain(options.split_whitespace());
+        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+        let Command::Compare(args) = cli.command else {
+            panic!("compare was asked for");
+        };
+        let resolved = resolve(args).map_err(|error| error.to_string())?;
+        Ok(resolved.0)
+    }
+
+    #[test]
+    fn a_stream_of_three_seconds_is_compared_by_its_rate() {
+        let options = resolved("--a none --b mss=536").unwrap();
+        assert!(matches!(options.test.traffic, Traffic::Stream(_)));
+        assert_eq!(options.test.extent, Extent::Time(DEFAULT_TIME));
+        assert_eq!(options.metrics[0].as_str(), "throughput_bps");
+        assert_eq!(options.design.max_pairs, 30);
+        assert_eq!(options.test.seed, options.design.seed);
+        assert!(options.a.is_empty() && options.b.to_string() == "mss=536");
+    }
+
+    #[test]
+    fn each_workload_has_its_own_headline() {
+        for (options, metric) in [
+            ("--workload rr", "transactions_per_s"),
+            ("--workload rr --rate 100", "latency_us.p50"),
+            ("--workload crr", "connections_per_s"),
+            ("--workload stream -u --rate 10mbit", "throughput_bps"),
+        ] {
+            let options = resolved(&format!("--a none --b none {options}")).unwrap();
+            assert_eq!(options.metrics[0].as_str(), metric);
+        }
+    }
+
+    #[test]
+    fn several_metrics_keep_their_order() {
+        let line = "--a none --b none --metric latency_us.p99,transactions_per_s --workload rr";
+        let options = resolved(line).unwrap();
+        assert_eq!(options.design.metrics, 2);
+        assert_eq!(options.metrics[0].as_str(), "latency_us.p99");
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_refused() {
+        for (line, words) in [
+            ("--a none", ["--b", "required"]),
+            ("--a none --b mas=536", ["--b", "`mss`"]),
+            ("--a mss=7 --b none", ["--a", "88"]),
+            ("--a none --b mss=536 --mss 1000", ["--b", "mss"]),
+            (
+                "--a none --b none --metric speed",
+                ["speed", "throughput_bps"],
+            ),
+            ("--a none --b none --metric bytes,bytes", ["bytes", "twice"]),
+            ("--a none --b none --pairs 5", ["--pairs", "6 to 30"]),
+            ("--a none --b none --pairs 31", ["--pairs", "6 to 30"]),
+            ("--a none --b none --margin 0", ["--margin", "above 0 %"]),
+            (
+                "--a none --b none --forbid rain",
+                ["rain", "retransmissions"],
+            ),
+            ("--a none --b none --request 9", ["--request", "rr or crr"]),
+            (
+                "--a none --b none --workload rr --size 9",
+                ["--size", "stream"],
+            ),
+            (
+                "--a none --b none --workload rr --rate 10mbit",
+                ["--rate", "1000"],
+            ),
+            ("--a none --b none --rate 10mbit", ["--rate", "--pacing"]),
+            ("--a none --b none -u --rate 10", ["rate", "80"]),
+        ] {
+            let message = resolved(line).expect_err(line);
+            for word in words {
+                assert!(message.contains(word), "{line}: {message}");
+            }
+        }
+    }
+}

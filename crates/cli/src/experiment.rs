@@ -1,0 +1,446 @@
+//! `run`: an experiment's file, run to its end or on from where it stopped.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use linerate_core::experiment::{
+    Choice, Experiment, ExperimentDocument, ExperimentPath, Run, Work,
+};
+use linerate_core::link::RateTrace;
+use linerate_core::plan::{Family, Plan, Repeats};
+use linerate_core::record::Interval;
+use linerate_core::treatment::End;
+use linerate_core::units::EndpointName;
+use linerate_engine::{
+    ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile,
+    prepare_for_lab, run_experiment,
+};
+use linerate_report::{json, text};
+
+use crate::args::ExperimentArgs;
+use crate::failure::Failure;
+use crate::files::{self, OutputFile};
+use crate::output;
+use crate::progress::Progress;
+use crate::render::Format;
+use crate::run::{self, failure_of};
+use crate::target::Target;
+use crate::{site, watch};
+
+/// Reads the experiment, runs what is left of it, and prints its document.
+///
+/// # Errors
+/// The file is wrong, its path cannot be had, a run failed for good, or it was interrupted; what there is by then is
+/// printed.
+pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
+    let experiment = read(args)?;
+    if args.list {
+        return output::print(&list(&experiment));
+    }
+    let directory = args.file.parent().unwrap_or(Path::new(""));
+    let traces = traces(&experiment, directory)?;
+    let mut progress = Progress::new(Format::Text, args.document.quiet);
+    prepare(&experiment, &mut progress)?;
+    let target = target(args, &experiment, &mut progress)?;
+    let target = target.as_ref().map(Target::to_engine);
+    let stop = run::signals()?;
+    let file = args.document.output.as_deref();
+    let file = file.map(OutputFile::open).transpose()?;
+    let mut records = records(args, &experiment, &mut progress)?;
+    let site = ExperimentSite {
+        directory,
+        traces: &traces,
+        target: target.as_ref(),
+    };
+    let mut shown = Shown { progress };
+    let outcome = run_experiment(&experiment, &site, &mut records, &stop, &mut shown);
+    drop(shown);
+    let (document, error) = outcome.map_err(failure)?;
+    write(&document, args, file)?;
+    error.map_or(Ok(()), |error| Err(failure(error)))
+}
+
+/// Undoes what commands before this one have left, and makes this process fit to have a lab.
+fn prepare(experiment: &Experiment, progress: &mut Progress) -> Result<(), Failure> {
+    if treats_hosts(experiment) {
+        // In this host's own namespace: that is where a command before this one can have left something.
+        let notes = watch::before_treating();
+        notes.iter().for_each(|note| progress.warn(note));
+    }
+    if experiment.cells.iter().any(is_emulated) {
+        // Before any thread: the process may have to enter a user namespace.
+        prepare_for_lab().map_err(|error| failure_of(error.category(), anyhow!(error)))?;
+    }
+    Ok(())
+}
+
+/// The file that keeps the runs, and a word on those that are in it.
+fn records(
+    args: &ExperimentArgs,
+    experiment: &Experiment,
+    progress: &mut Progress,
+) -> Result<RecordsFile, Failure> {
+    let path = records_path(args);
+    let records = RecordsFile::open(&path, experiment, args.fresh);
+    let records = records.map_err(|error| failure(error.into()))?;
+    if !records.is_empty() {
+        let count = records.len();
+        progress.phase(&format!("{count} runs are in {} already", path.display()));
+    }
+    Ok(records)
+}
+
+fn read(args: &ExperimentArgs) -> Result<Experiment, Failure> {
+    let place = || args.file.display().to_string();
+    let bytes = files::read_at_most(&args.file, MOST_FILE).map_err(Failure::usage)?;
+    let text = String::from_utf8(bytes)
+        .with_context(place)
+        .map_err(Failure::usage)?;
+    let directory = args.file.parent().unwrap_or(Path::new(""));
+    let beside = |name: &str| {
+        let bytes = files::read_at_most(&directory.join(name), MOST_FILE);
+        let bytes = bytes.map_err(|error| error.root_cause().to_string())?;
+        String::from_utf8(bytes).map_err(|error| error.to_string())
+    };
+    let choice = Choice {
+        quick: args.quick,
+        seed: args.seed,
+        host: args.host.clone(),
+        lab: args.path.lab.as_ref().map(ToString::to_string),
+        family: args.path.family(),
+    };
+    Experiment::from_toml(&text, &choice, &beside)
+        .with_context(place)
+        .map_err(Failure::usage)
+}
+
+fn is_emulated(cell: &linerate_core::experiment::Cell) -> bool {
+    let is_test = matches!(cell.work, Work::Test(_));
+    is_test && cell.lacks.is_none() && matches!(cell.place.path, ExperimentPath::Lab { .. })
+}
+
+/// Whether anything but sockets is treated.
+fn treats_hosts(experiment: &Experiment) -> bool {
+    let treatments = experiment.cells.iter().map(|cell| &cell.treatments);
+    let mut changes = treatments
+        .flat_map(|treatments| [End::Client, End::Server].map(|end| treatments.host_changes(end)));
+    changes.any(|changes| !changes.is_empty())
+}
+
+/// The recorded rates of all links.
+fn traces(experiment: &Experiment, directory: &Path) -> Result<Vec<(String, RateTrace)>, Failure> {
+    let topologies = experiment
+        .cells
+        .iter()
+        .filter_map(|cell| match &cell.place.path {
+            ExperimentPath::Lab { topology, .. } => Some(topology),
+            ExperimentPath::Host(_) => None,
+        });
+    let links = topologies.flat_map(|topology| &topology.links);
+    site::traces(links.flat_map(|link| [&link.up, &link.down]), directory)
+}
+
+/// The endpoint of a real path. Levels do not change it, so all cells have the same.
+fn target(
+    args: &ExperimentArgs,
+    experiment: &Experiment,
+    progress: &mut Progress,
+) -> Result<Option<Target>, Failure> {
+    let host = experiment
+        .cells
+        .iter()
+        .find_map(|cell| match &cell.place.path {
+            ExperimentPath::Host(name) => Some((name.clone(), cell.place.family)),
+            ExperimentPath::Lab { .. } => None,
+        });
+    let Some((name, family)) = host else {
+        return Ok(None);
+    };
+    let target = resolve(args, name, family, progress)?;
+    let tests = experiment.cells.iter().filter_map(|cell| match &cell.work {
+        Work::Test(test) => Some(test.as_ref().clone()),
+        Work::Special(_) => None,
+    });
+    target.check_sizes(&Plan {
+        tests: tests.collect(),
+        repeats: Repeats::Times(1),
+    })?;
+    Ok(Some(target))
+}
+
+fn resolve(
+    args: &ExperimentArgs,
+    name: EndpointName,
+    family: Option<Family>,
+    progress: &mut Progress,
+) -> Result<Target, Failure> {
+    let options = args.path.with_family(family);
+    Target::resolve(name, &options, progress)
+}
+
+/// `FILE.records.jsonl`, of the quick form `FILE.quick.records.jsonl`.
+fn records_path(args: &ExperimentArgs) -> PathBuf {
+    let beside = || {
+        let mut name = OsString::from(args.file.as_os_str());
+        name.push(if args.quick { ".quick" } else { "" });
+        name.push(".records.jsonl");
+        PathBuf::from(name)
+    };
+    args.records.clone().unwrap_or_else(beside)
+}
+
+fn write(
+    document: &ExperimentDocument,
+    args: &ExperimentArgs,
+    file: Option<OutputFile>,
+) -> Result<(), Failure> {
+    // The file first: it is the copy that the user keeps.
+    if let Some(file) = file {
+        file.write(&json::document(document))?;
+    }
+    let printed = output::print(&match args.document.json {
+        true => json::document(document),
+        false => text::experiment(document, output::style()),
+    });
+    match printed {
+        Err(failure) if failure.is_reader_gone() => Ok(()),
+        other => other,
+    }
+}
+
+/// The cells, each with what it is run on, and how often.
+fn list(experiment: &Experiment) -> String {
+    let mut paths: BTreeMap<String, usize> = BTreeMap::new();
+    let mut lines = String::new();
+    for cell in 0..experiment.cells.len() {
+        let own = &experiment.cells[cell];
+        let name = match &own.place.path {
+            ExperimentPath::Lab { name, .. } if name.is_empty() => {
+                "a lab that emulates nothing".to_owned()
+            }
+            ExperimentPath::Lab { name, .. } => format!("lab {name}"),
+            ExperimentPath::Host(name) => name.to_string(),
+        };
+        *paths.entry(name).or_default() += 1;
+        let title = match experiment.cell_title(cell) {
+            title if title.is_empty() => "all runs".to_owned(),
+            title => title,
+        };
+        let treatments = match own.treatments.is_empty() {
+            true => String::new(),
+            false => format!(", {}", own.treatments),
+        };
+        let lacks = own
+            .lacks
+            .as_ref()
+            .map_or(String::new(), |why| format!(", not run: {why}"));
+        lines.push_str(&format!("{title}{treatments}{lacks}\n"));
+    }
+    for (path, cells) in paths {
+        let plural = if cells == 1 { "" } else { "s" };
+        lines.push_str(&format!("{cells} cell{plural} on {path}\n"));
+    }
+    let remaining = experiment.remaining(&[], &[]);
+    let seconds = linerate_core::experiment::Estimate::new().remaining_s(experiment, &remaining);
+    let time = seconds.map_or(String::new(), |seconds| {
+        format!(", about {}", minutes(seconds))
+    });
+    let runs: usize = remaining.iter().sum();
+    lines.push_str(&format!("{runs} runs{time}\n"));
+    lines
+}
+
+/// `40 s`, `12 min`, `3.5 h`.
+fn minutes(seconds: f64) -> String {
+    match seconds {
+        ..100.0 => format!("{seconds:.0} s"),
+        ..6000.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+fn failure(error: ExperimentError) -> Failure {
+    failure_of(error.category(), anyhow!(error))
+}
+
+/// The looker-on: a line for each run as it begins, and why if it does not count.
+struct Shown {
+    progress: Progress,
+}
+
+impl ExperimentObserver for Shown {
+    fn begins(&mut self, progress: &ExperimentProgress) {
+        let again = match progress.slot.attempt {
+            1 => String::new(),
+            attempt => format!(", attempt {attempt}"),
+        };
+        let left = progress.left_s.map_or(String::new(), |seconds| {
+            format!(", about {} left", minutes(seconds))
+        });
+        let cell = match progress.cell.is_empty() {
+            true => String::new(),
+            false => format!(": {}", progress.cell),
+        };
+        self.progress.phase(&format!(
+            "run {} of {}{left}{cell}, repeat {}{again}",
+            progress.done + 1,
+            progress.done + progress.left,
+            progress.slot.repeat
+        ));
+    }
+
+    fn interval(&mut self, _: &Interval) -> bool {
+        true
+    }
+
+    fn made(&mut self, run: &Run) {
+        let why = run.error.iter().chain(&run.faults).next();
+        if let Some(why) = why {
+            self.progress
+                .warn(&format!("the run does not count: {why}"));
+        }
+    }
+}
+
+/// Largest experiment, topology or table of figures, bytes.
+const MOST_FILE: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+    use crate::plan;
+
+    /// The test that a command line makes.
+    fn of_command(arguments: &[&str]) -> linerate_core::plan::Test {
+        let line = ["linerate"]
+            .iter()
+            .chain(arguments)
+            .chain(&["pit", "--seed", "1"]);
+        let cli = Cli::try_parse_from(line).unwrap();
+        let plan = match cli.command {
+            Command::Stream(args) => plan::stream(&args, 1),
+            Command::Rr(args) => plan::rr(&args, 1),
+            Command::Crr(args) => plan::crr(&args, 1),
+            other => panic!("{other:?}"),
+        };
+        plan.unwrap().tests.remove(0)
+    }
+
+    /// The test that the same words make in a file.
+    fn of_file(arguments: &[&str]) -> linerate_core::plan::Test {
+        let mut workload = format!("command = \"{}\"\n", arguments[0]);
+        let mut words = arguments[1..].iter().peekable();
+        while let Some(option) = words.next() {
+            let value = words.next_if(|word| !word.starts_with("--"));
+            let value = value.map_or("true".to_owned(), |value| format!("{value:?}"));
+            workload.push_str(&format!("{} = {value}\n", &option[2..]));
+        }
+        let text =
+            format!("title = \"x\"\n[workload]\n{workload}[[column]]\nmetric = \"seconds\"\n");
+        let none = |_: &str| Err("no files".to_owned());
+        let experiment = Experiment::from_toml(&text, &Choice::default(), &none).unwrap();
+        match &experiment.cells[0].work {
+            Work::Test(test) => test.as_ref().clone(),
+            Work::Special(special) => panic!("{special:?}"),
+        }
+    }
+
+    #[test]
+    fn the_keys_of_a_workload_mean_what_the_options_mean() {
+        let lines: &[&[&str]] = &[
+            &["stream"],
+            &["stream", "--size", "1408", "--time", "2s", "--streams", "3"],
+            &[
+                "stream",
+                "--bytes",
+                "4MiB",
+                "--whole",
+                "--verify",
+                "--zerocopy",
+            ],
+            &[
+                "stream",
+                "--count",
+                "100",
+                "--direction",
+                "both",
+                "--discard",
+            ],
+            &[
+                "stream",
+                "--time",
+                "300ms",
+                "--warm-up",
+                "20ms",
+                "--interval",
+                "100ms",
+            ],
+            &[
+                "stream",
+                "--whole",
+                "--write-rate",
+                "1mbit",
+                "--read-rate",
+                "2mbit",
+            ],
+            &[
+                "stream",
+                "--protocol",
+                "udp",
+                "--rate",
+                "10mbit",
+                "--dscp",
+                "EF",
+            ],
+            &["stream", "--protocol", "udp", "--rate", "1gbit"],
+            &["stream", "--protocol", "udp", "--offload"],
+            &[
+                "stream",
+                "--receive-window",
+                "8KiB",
+                "--send-buffer",
+                "16KiB",
+                "--mss",
+                "536",
+            ],
+            &[
+                "stream",
+                "--protocol",
+                "mptcp",
+                "--congestion",
+                "reno",
+                "--nodelay",
+            ],
+            &["stream", "--pacing", "20mbit"],
+            &["rr"],
+            &[
+                "rr",
+                "--request",
+                "64",
+                "--response",
+                "1KiB",
+                "--depth",
+                "4",
+                "--spin",
+            ],
+            &["rr", "--protocol", "udp", "--rate", "2.5k"],
+            &["crr"],
+            &["crr", "--close", "client", "--reset", "--time", "5s"],
+        ];
+        for line in lines {
+            assert_eq!(of_file(line), of_command(line), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_written_in_the_unit_that_a_person_would_use() {
+        assert_eq!(minutes(42.4), "42 s");
+        assert_eq!(minutes(720.0), "12 min");
+        assert_eq!(minutes(12_600.0), "3.5 h");
+    }
+}

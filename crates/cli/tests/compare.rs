@@ -1,0 +1,266 @@
+//! `compare` in real namespaces and against endpoints on loopback.
+//!
+//! Where this host allows no network namespaces each test of a lab says SKIPPED.
+
+#![allow(clippy::unwrap_used, reason = "a test, and its helpers too")]
+
+use std::io::{BufRead, BufReader, Write as _};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn program(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    command.args(line.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+fn output(line: &str) -> Output {
+    program(line)
+        .output()
+        .expect("the program was built for this test")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The document of a comparison in a lab, or `None` and a message where this host allows no lab.
+fn compared(line: &str) -> Option<Value> {
+    // By a command that treats nothing: what a treatment lacks is no reason to skip.
+    let probe = output("stream --lab rate=10mbit -t 10ms --json --quiet");
+    if probe.status.code() == Some(3) {
+        writeln!(std::io::stderr(), "SKIPPED: {}", stderr(&probe)).expect("stderr is open");
+        return None;
+    }
+    let output = output(&format!("compare {line} --json --quiet"));
+    assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("stdout is one document");
+    assert_eq!(document["schema"], "linerate.comparison/1");
+    Some(document)
+}
+
+/// `linerate serve` on loopback, ended when it is dropped.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(options: &str) -> Self {
+        let line = format!("serve --bind 127.0.0.1 --port 0 --quiet --json-stream {options}");
+        let mut child = program(&line)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program was built for this test");
+        let mut first = String::new();
+        let stdout = child.stdout.as_mut().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut first).unwrap();
+        let listening: Value = serde_json::from_str(&first).expect("a JSON line");
+        let address = listening["addresses"][0].as_str().unwrap().to_owned();
+        Self { child, address }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Gone already, in some tests.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_pacing_that_is_a_tenth_higher_is_found_with_its_effect() {
+    let line = "--lab rate=50mbit,rtt=4ms --a pacing=20mbit --b pacing=22mbit -t 300ms --seed 1";
+    let Some(document) = compared(line) else {
+        return;
+    };
+    assert_eq!(document["verdict"], "DIFFERENT", "{document}");
+    let effect = document["effect_percent"].as_f64().unwrap();
+    assert!((8.0..12.0).contains(&effect), "{effect}");
+    assert_eq!(document["a"], "pacing=20mbit");
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!(runs.len() as u64, document["pairs"].as_u64().unwrap());
+    let first_pair = &runs[0];
+    assert!(
+        first_pair["b"]["throughput_bps"].as_f64() > first_pair["a"]["throughput_bps"].as_f64()
+    );
+    let firsts: Vec<_> = runs.iter().map(|pair| pair["first"].as_str()).collect();
+    assert!(
+        firsts.contains(&Some("a")) && firsts.contains(&Some("b")),
+        "{firsts:?}"
+    );
+    let kinds: Vec<_> = document["caveats"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["kind"].clone())
+        .collect();
+    assert!(kinds.contains(&"early_stop".into()), "{kinds:?}");
+}
+
+#[test]
+fn nothing_against_nothing_with_a_margin_is_equivalent_or_not_decided() {
+    let line = "--lab rate=20mbit,rtt=4ms --a none --b none --margin 20% -t 200ms --seed 2 --pairs 10 \
+                --metric throughput_bps,receiver.cpu_seconds";
+    let Some(document) = compared(line) else {
+        return;
+    };
+    let verdict = document["verdict"].as_str().unwrap();
+    assert!(
+        ["EQUIVALENT", "INCONCLUSIVE"].contains(&verdict),
+        "{document}"
+    );
+    assert_eq!(document["metrics"].as_array().unwrap().len(), 2);
+    assert_eq!(document["margin_percent"], 20.0);
+}
+
+#[test]
+fn a_fault_that_is_forbidden_excludes_and_one_sided_is_an_outcome() {
+    let line = "--lab rate=20mbit,rtt=10ms,queue=10p --a pacing=10mbit --b none -t 500ms \
+                --forbid retransmissions --seed 3";
+    let Some(document) = compared(line) else {
+        return;
+    };
+    let outcome = &document["one_sided_faults"][0];
+    assert_eq!(
+        (&outcome["fault"], &outcome["side"]),
+        (&"retransmissions".into(), &"b".into()),
+        "{document}"
+    );
+    assert_eq!(document["runs"].as_array().unwrap().len(), 10);
+    assert_eq!(
+        (&document["verdict"], &document["pairs"]),
+        (&"INCONCLUSIVE".into(), &0.into())
+    );
+}
+
+#[test]
+fn a_setting_of_both_hosts_of_a_lab_is_applied_and_told() {
+    let line = "--lab rate=20mbit,rtt=4ms --a none --b server.sysctl:net.ipv4.tcp_sack=0,gro=off \
+                -t 200ms --pairs 6 --seed 4";
+    let Some(document) = compared(line) else {
+        return;
+    };
+    let told = document["read_back"]["b"].to_string();
+    assert!(
+        told.contains("tcp_sack") && told.contains("gro") || told.contains("generic-receive"),
+        "{told}"
+    );
+    assert_eq!(document["read_back"]["a"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn requests_are_compared_by_their_latency() {
+    let line = "--lab rtt=4ms --a none --b quickack=on --workload rr -t 200ms --pairs 6 --metric latency_us.p50";
+    let Some(document) = compared(line) else {
+        return;
+    };
+    let p50 = document["runs"][0]["a"]["latency_us.p50"].as_f64().unwrap();
+    assert!((3_900.0..8_000.0).contains(&p50), "{p50}");
+}
+
+#[test]
+fn a_figure_that_the_test_does_not_have_is_named_with_those_that_it_has() {
+    let served = Served::start("");
+    let line = format!(
+        "compare {} --a none --b none -t 50ms --metric latency_us.p99 --quiet",
+        served.address
+    );
+    let output = output(&line);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let message = stderr(&output);
+    assert!(
+        message.contains("latency_us.p99") && message.contains("throughput_bps"),
+        "{message}"
+    );
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn an_endpoint_without_permission_is_asked_for_nothing() {
+    let served = Served::start("");
+    let line = format!(
+        "compare {} --a none --b server.sysctl:net.ipv4.tcp_sack=0 -t 50ms --quiet",
+        served.address
+    );
+    let output = output(&line);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("--allow-treatments"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn ctrl_c_prints_the_pairs_that_ran() {
+    let served = Served::start("");
+    let line = format!(
+        "compare {} --a none --b nodelay=on -t 200ms --json",
+        served.address
+    );
+    let mut child = program(&line)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    await_pair(&mut child);
+    let pid = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-s", "INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = child.wait_with_output().unwrap();
+    assert_partial(&output, "interrupted");
+}
+
+#[test]
+fn a_peer_that_is_lost_leaves_the_pairs_that_ran() {
+    let mut served = Served::start("");
+    let line = format!(
+        "compare {} --a none --b nodelay=on -t 200ms --json",
+        served.address
+    );
+    let mut child = program(&line)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    await_pair(&mut child);
+    served.child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_partial(&output, "");
+}
+
+/// Until a pair has been told on stderr; what follows there is thrown away.
+fn await_pair(child: &mut Child) {
+    let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let until = Instant::now() + Duration::from_secs(60);
+    let told = lines.by_ref().find(|line| {
+        let line = line.as_ref().unwrap();
+        line.starts_with("pair  1") || Instant::now() > until
+    });
+    assert!(told.is_some_and(|line| line.unwrap().starts_with("pair  1")));
+    thread::spawn(move || lines.for_each(drop));
+}
+
+fn assert_partial(output: &Output, words: &str) {
+    assert_eq!(output.status.code(), Some(1));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!(document["status"], "partial");
+    assert_eq!(document["verdict"], "INCONCLUSIVE");
+    assert!(!document["runs"].as_array().unwrap().is_empty());
+    let caveats = document["caveats"].to_string();
+    assert!(
+        caveats.contains("partial") && caveats.contains(words),
+        "{caveats}"
+    );
+}

@@ -1,0 +1,196 @@
+//! `run` as a command, on paths in real namespaces.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const TEXT: &str = include_str!("data/experiment.toml");
+const FIGURES: &str = include_str!("data/experiment.csv");
+
+struct Bench {
+    directory: TempDir,
+}
+
+impl Bench {
+    fn new(text: &str) -> Self {
+        let directory = tempfile::tempdir().expect("there is room");
+        fs::write(directory.path().join("pace.toml"), text).expect("it can be written");
+        fs::write(directory.path().join("experiment.csv"), FIGURES).expect("it can be written");
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+        command
+            .arg("run")
+            .arg(self.path("pace.toml"))
+            .args(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments)
+            .output()
+            .expect("linerate can be started")
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether this host allows labs; if not, that is said.
+fn is_skipped(output: &Output) -> bool {
+    let is_missing = output.status.code() == Some(3);
+    if is_missing {
+        let line = format!("SKIPPED: no lab here: {}\n", text(&output.stderr));
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+    is_missing
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_experiment_is_run_kept_and_judged() {
+    let bench = Bench::new(TEXT);
+    let output = bench.run(&["--json"]);
+    if is_skipped(&output) {
+        return;
+    }
+    assert!(output.status.success(), "{output:?}");
+    let document = json(&output);
+    assert_eq!(document["schema"], "linerate.experiment/1");
+    assert_eq!(document["status"], "complete");
+    assert_eq!(document["runs"].as_array().unwrap().len(), 4);
+    let agreements: Vec<&str> = (document["findings"].as_array().unwrap().iter())
+        .map(|finding| finding["agreement"].as_str().unwrap())
+        .collect();
+    assert_eq!(agreements, ["agrees", "disagrees", "not_known"]);
+    let of_report = |finding: usize| &document["findings"][finding]["report_agreement"];
+    assert_eq!(
+        (of_report(0), of_report(1), of_report(2)),
+        (&"agrees".into(), &"disagrees".into(), &"agrees".into())
+    );
+    assert_eq!(lines(&bench.path("pace.toml.records.jsonl")).len(), 1 + 4);
+
+    // All of it is there: the same document again, at once.
+    let again = bench.run(&["--json"]);
+    assert_eq!(json(&again), document);
+    assert!(text(&again.stderr).contains("4 runs are in "), "{again:?}");
+    let table = text(&bench.run(&[]).stdout);
+    assert!(
+        table.contains("DISAGREES") && table.contains("not run"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_killed_experiment_goes_on_where_it_was() {
+    let bench = Bench::new(TEXT);
+    let records = bench.path("pace.toml.records.jsonl");
+    let mut child = bench.command(&["--quiet"]).spawn().unwrap();
+    let killed = kill_after_first_run(&mut child, &records);
+    if !killed {
+        eprintln!("SKIPPED: no lab here, or it was over too soon");
+        return;
+    }
+    let before = lines(&records);
+    let output = bench.run(&["--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let after = lines(&records);
+    assert_eq!(after.len(), 1 + 4);
+    let whole = before.len().min(2);
+    assert_eq!(after[..whole], before[..whole]);
+    assert_eq!(json(&output)["runs"].as_array().unwrap().len(), 4);
+}
+
+/// With SIGKILL, as soon as the first run is in the file; false if it ended by itself.
+fn kill_after_first_run(child: &mut Child, records: &Path) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        if child.try_wait().expect("it is a child").is_some() {
+            return false;
+        }
+        if lines(records).len() > 1 {
+            child.kill().expect("it can be killed");
+            child.wait().expect("it is a child");
+            return true;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().expect("it can be killed");
+    panic!("no run within a minute");
+}
+
+#[test]
+fn a_changed_file_is_refused_with_what_to_do() {
+    let bench = Bench::new(TEXT);
+    let records = bench.path("kept.jsonl");
+    let kept = ["--quick", "--records", records.to_str().unwrap()];
+    let output = bench.run(&kept);
+    if is_skipped(&output) {
+        return;
+    }
+    assert!(output.status.success(), "{output:?}");
+    let before = fs::read(&records).unwrap();
+    fs::write(bench.path("pace.toml"), TEXT.replace("5mbit", "6mbit")).unwrap();
+    let refused = bench.run(&kept);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(text(&refused.stderr).contains("--fresh"), "{refused:?}");
+    assert_eq!(fs::read(&records).unwrap(), before);
+    let fresh = bench.run(&[&kept[..], &["--fresh"]].concat());
+    assert!(fresh.status.success(), "{fresh:?}");
+    assert_ne!(fs::read(&records).unwrap(), before);
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_place_and_nothing_is_run() {
+    for (from, to, place) in [
+        ("time = \"300ms\"", "tmie = \"300ms\"", "line 10, column 1"),
+        (
+            "of = { pacing = \"fast\" }",
+            "of = { pace = \"fast\" }",
+            "line 47, column 8",
+        ),
+        ("rtt=2ms", "rtt=2parsec", "line 7, column 7"),
+    ] {
+        let bench = Bench::new(&TEXT.replacen(from, to, 1));
+        let output = bench.run(&[]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains(place), "{place}: {output:?}");
+        assert!(!bench.path("pace.toml.records.jsonl").exists());
+    }
+}
+
+#[test]
+fn a_list_runs_nothing_and_needs_no_lab() {
+    let bench = Bench::new(TEXT);
+    let output = bench.run(&["--list"]);
+    assert!(output.status.success(), "{output:?}");
+    let listed = text(&output.stdout);
+    assert!(
+        listed.contains("pacing policy, not run: a policy"),
+        "{listed}"
+    );
+    assert!(listed.ends_with("4 runs, about 6 s\n"), "{listed}");
+    assert!(!bench.path("pace.toml.records.jsonl").exists());
+}

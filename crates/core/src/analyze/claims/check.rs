@@ -1,0 +1,293 @@
+//! One claim against the rows that it is about.
+
+use super::super::document::{ClaimResult, ClaimRow, ClaimVerdict, Unit};
+use super::super::grouping::{Grouping, Rows, Split};
+use super::super::table::{Column, Table};
+use super::super::words::{digits, listed, settings, signed};
+use super::{Average, Claim, Stated, Written};
+
+/// The claim's figure of each group, and what they say of it.
+///
+/// # Errors
+/// A message: a column, level or figure that the rows do not have.
+pub(super) fn check(claim: &Claim, table: &Table) -> Result<ClaimResult, String> {
+    let rows = figures(claim, table)?;
+    let (verdict, explanation) = judge(claim, &rows);
+    Ok(ClaimResult {
+        says: claim.entry.says.clone(),
+        metric: claim.entry.metric.clone(),
+        claimed: claimed(claim),
+        unit: claim.entry.unit,
+        verdict,
+        explanation,
+        rows,
+    })
+}
+
+fn claimed(claim: &Claim) -> String {
+    let text = match &claim.stated {
+        Stated::Value(value) => value.text.clone(),
+        Stated::Between(low, high) => format!("{} to {}", low.text, high.text),
+    };
+    match claim.entry.unit {
+        Unit::Percent => format!("{text} %"),
+        Unit::Difference | Unit::Ratio => text,
+    }
+    .replace('-', "−")
+}
+
+fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, String> {
+    let entry = &claim.entry;
+    let column = |name: &str| table.column(name).map_err(|error| error.to_string());
+    let metric = column(&entry.metric)?;
+    let split = Split {
+        by: entry
+            .by
+            .iter()
+            .map(|name| column(name))
+            .collect::<Result<_, _>>()?,
+        factor: Some(column(&entry.factor)?),
+    };
+    let only = entry
+        .only
+        .iter()
+        .map(|(name, word)| Ok((column(name)?, word.text())));
+    let only: Vec<(Column, String)> = only.collect::<Result<_, String>>()?;
+    let is_meant = |row: &usize| {
+        only.iter()
+            .all(|(column, text)| table.text(*row, *column) == Some(text.as_str()))
+    };
+    let rows = (0..table.len()).filter(is_meant);
+    let mut grouping = Grouping::of(table, rows, &split).map_err(|error| error.to_string())?;
+    if grouping.groups.is_empty() {
+        return Err("no row is what its `where` says".to_owned());
+    }
+    let level = |word: &super::Word| {
+        let level = grouping.level(&entry.factor, &word.text());
+        level.map_err(|error| error.to_string())
+    };
+    let chosen = [level(&entry.a)?, level(&entry.b)?];
+    grouping.choose(&chosen);
+    let mut found = Vec::new();
+    for group in &grouping.groups {
+        let sides = [
+            average(claim, table, metric, group, 0)?,
+            average(claim, table, metric, group, 1)?,
+        ];
+        if let [Some(a), Some(b)] = sides {
+            let figure = figure(entry.unit, a, b);
+            found.push(ClaimRow {
+                settings: group.settings(table, &split.by),
+                a,
+                b,
+                figure,
+                agrees: agrees(&claim.stated, figure),
+            });
+        }
+    }
+    match found.is_empty() {
+        true => Err(format!(
+            "no group has figures of both sides in `{}`",
+            entry.metric
+        )),
+        false => Ok(found),
+    }
+}
+
+fn average(
+    claim: &Claim,
+    table: &Table,
+    metric: Column,
+    group: &Rows<'_>,
+    side: usize,
+) -> Result<Option<f64>, String> {
+    let mut figures = Vec::new();
+    for &row in &group.of_level[side] {
+        figures.extend(
+            table
+                .number(row, metric)
+                .map_err(|error| error.to_string())?,
+        );
+    }
+    if figures.is_empty() {
+        return Ok(None);
+    }
+    figures.sort_by(f64::total_cmp);
+    let n = figures.len();
+    Ok(Some(match claim.entry.of {
+        Average::Mean => figures.iter().sum::<f64>() / n as f64,
+        Average::Median => f64::midpoint(figures[(n - 1) / 2], figures[n / 2]),
+    }))
+}
+
+fn figure(unit: Unit, a: f64, b: f64) -> f64 {
+    match unit {
+        Unit::Percent => 100.0 * (b - a) / a,
+        Unit::Difference => b - a,
+        Unit::Ratio => b / a,
+    }
+}
+
+/// Whether a figure, rounded as the claim is, is what it states.
+fn agrees(stated: &Stated, figure: f64) -> bool {
+    match stated {
+        Stated::Value(value) => (figure - value.value).abs() <= rounding(value),
+        Stated::Between(low, high) => {
+            figure >= low.value - rounding(low) && figure <= high.value + rounding(high)
+        }
+    }
+}
+
+/// Half a unit of the last digit, and what a float may be off.
+fn rounding(value: &Written) -> f64 {
+    0.5 * 10_f64.powi(-(value.decimals as i32)) + 1e-9 * value.value.abs().max(1.0)
+}
+
+fn judge(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
+    match &claim.stated {
+        Stated::Value(_) if rows.len() == 1 => judge_one(claim, &rows[0]),
+        _ => judge_all(claim, rows),
+    }
+}
+
+/// A figure of one group: if it is not what the rows give, then perhaps over the other base, or with the other sign.
+fn judge_one(claim: &Claim, row: &ClaimRow) -> (ClaimVerdict, String) {
+    let (a, b) = (row.a, row.b);
+    let unit = claim.entry.unit;
+    let told = told(claim, row.figure);
+    let over = match unit {
+        Unit::Percent => format!("over {} (`{}`)", digits(a, 5), claim.entry.a.text()),
+        Unit::Difference | Unit::Ratio => {
+            format!("({} against {})", digits(b, 5), digits(a, 5))
+        }
+    };
+    let printed = claim.printed.as_ref().map(|[a, b]| [a.value, b.value]);
+    let sides = [
+        Some(([a, b], average_of(claim))),
+        printed.map(|sides| (sides, "as printed")),
+    ];
+    let fits = |of: fn(Unit, f64, f64) -> f64| {
+        let mut sides = sides.into_iter().flatten();
+        sides.find(|([a, b], _)| agrees(&claim.stated, of(unit, *a, *b)))
+    };
+    let (verdict, mut why) = if row.agrees {
+        (ClaimVerdict::Agrees, format!("{told} {over}"))
+    } else if let Some(([_, base], whose)) = fits(other_base) {
+        let wrong = match unit {
+            Unit::Ratio => "a over b".to_owned(),
+            _ => format!(
+                "over {} (`{}`, {whose})",
+                digits(base, 5),
+                claim.entry.b.text()
+            ),
+        };
+        let why = format!("{} is {wrong}; it is {told} {over}", claimed(claim));
+        (ClaimVerdict::OtherBase, why)
+    } else if fits(other_sign).is_some() {
+        (
+            ClaimVerdict::WrongSign,
+            format!("the sign is wrong: {told} {over}"),
+        )
+    } else {
+        (ClaimVerdict::Disagrees, format!("{told} {over}"))
+    };
+    why.push_str(&misprinted(claim, row));
+    (verdict, why)
+}
+
+fn average_of(claim: &Claim) -> &'static str {
+    match claim.entry.of {
+        Average::Mean => "the mean of its rows",
+        Average::Median => "the median of its rows",
+    }
+}
+
+/// The same change, divided by where it ends.
+fn other_base(unit: Unit, a: f64, b: f64) -> f64 {
+    match unit {
+        Unit::Percent => 100.0 * (b - a) / b,
+        Unit::Ratio => a / b,
+        // It has no base.
+        Unit::Difference => f64::NAN,
+    }
+}
+
+fn other_sign(unit: Unit, a: f64, b: f64) -> f64 {
+    match unit {
+        Unit::Percent | Unit::Difference => -figure(unit, a, b),
+        Unit::Ratio => f64::NAN,
+    }
+}
+
+/// Where the report prints another figure for a side than its rows give.
+fn misprinted(claim: &Claim, row: &ClaimRow) -> String {
+    let Some(printed) = &claim.printed else {
+        return String::new();
+    };
+    let sides = printed.iter().zip([row.a, row.b]);
+    let wrong = sides.filter(|(written, rows)| (written.value - rows).abs() > rounding(written));
+    let each = wrong.map(|(written, rows)| {
+        format!(
+            "; the report prints {} where its rows give {rows:.*}",
+            written.text, written.decimals
+        )
+    });
+    each.collect()
+}
+
+/// A range, or a figure of several groups: all of them must be what is stated.
+fn judge_all(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
+    const MOST_NAMED: usize = 3;
+    let by_figure = |a: &&ClaimRow, b: &&ClaimRow| a.figure.total_cmp(&b.figure);
+    let extremes = [rows.iter().min_by(by_figure), rows.iter().max_by(by_figure)];
+    let [Some(least), Some(most)] = extremes else {
+        return (ClaimVerdict::Disagrees, "no figures".to_owned());
+    };
+    let range = match rows.len() {
+        1 => told(claim, least.figure),
+        n => format!(
+            "{} to {} in {n} groups",
+            told(claim, least.figure),
+            told(claim, most.figure)
+        ),
+    };
+    let mut outside: Vec<&ClaimRow> = rows.iter().filter(|row| !row.agrees).collect();
+    if outside.is_empty() {
+        return (ClaimVerdict::Agrees, range);
+    }
+    outside.sort_by(|a, b| beyond(claim, b.figure).total_cmp(&beyond(claim, a.figure)));
+    let named: Vec<String> = outside
+        .iter()
+        .map(|row| match row.settings.is_empty() {
+            true => told(claim, row.figure),
+            false => format!("{} at {}", told(claim, row.figure), settings(&row.settings)),
+        })
+        .collect();
+    let why = format!(
+        "{range}; {} outside: {}",
+        outside.len(),
+        listed(&named, MOST_NAMED)
+    );
+    (ClaimVerdict::Disagrees, why)
+}
+
+/// How far a figure is from what is stated.
+fn beyond(claim: &Claim, figure: f64) -> f64 {
+    match &claim.stated {
+        Stated::Value(value) => (figure - value.value).abs(),
+        Stated::Between(low, high) => (low.value - figure).max(figure - high.value),
+    }
+}
+
+/// A figure with one digit more than the claim has where that is a range, as many where it is a figure.
+fn told(claim: &Claim, figure: f64) -> String {
+    let decimals = match &claim.stated {
+        Stated::Value(value) => value.decimals,
+        Stated::Between(low, high) => low.decimals.max(high.decimals) + 1,
+    };
+    match claim.entry.unit {
+        Unit::Percent => format!("{} %", signed(figure, decimals)),
+        Unit::Difference => signed(figure, decimals),
+        Unit::Ratio => format!("{figure:.decimals$}"),
+    }
+}

@@ -1,0 +1,259 @@
+//! What a report says of its figures, as a file; and whether its own rows say so.
+//!
+//! ```toml
+//! [[claim]]
+//! says = "with the checksum on, 917LX sends 7.4 % less"
+//! table = "mpeix_tcp_checksum.csv"                      # the file's name; without it, any table
+//! where = { path = "ector 917LX -> lance 937SX" }       # rows to take at all
+//! metric = "kbyte_per_s"
+//! factor = "checksum"
+//! a = "off"
+//! b = "on"
+//! by = ["message_bytes"]                                # a figure for each group, of which all must agree
+//! of = "mean"                                           # how the runs of a side are put together; or "median"
+//! unit = "percent"                                      # of b against a; or "difference", "ratio"
+//! value = -7.4                                          # as many digits as the report has; or:
+//! # between = [1, 10]                                   # a range
+//! printed = [792.53, 737.62]                            # what the report prints for a and b
+//! ```
+//!
+//! Nothing in such a file decides what agrees: that is computed from the rows.
+
+mod check;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::document::{ClaimResult, Unit};
+use super::error::{ClaimsError, ClaimsProblem, Place};
+use super::table::Table;
+
+/// A file of claims is no longer, bytes.
+const MAX_CLAIMS: usize = 1 << 20;
+
+/// The claims of a file.
+#[derive(Debug, Clone)]
+pub struct Claims {
+    file: String,
+    claims: Vec<Claim>,
+}
+
+/// One of them.
+#[derive(Debug, Clone)]
+struct Claim {
+    place: Place,
+    entry: Entry,
+    stated: Stated,
+    printed: Option<[Written; 2]>,
+}
+
+/// A figure as it is written, with its digits.
+#[derive(Debug, Clone)]
+struct Written {
+    text: String,
+    value: f64,
+    decimals: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Stated {
+    Value(Written),
+    Between(Written, Written),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    claim: Vec<Spanned<Entry>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    says: String,
+    table: Option<String>,
+    #[serde(default, rename = "where")]
+    only: BTreeMap<String, Word>,
+    metric: String,
+    factor: String,
+    a: Word,
+    b: Word,
+    #[serde(default)]
+    by: Vec<String>,
+    #[serde(default)]
+    of: Average,
+    unit: Unit,
+    value: Option<Spanned<f64>>,
+    between: Option<[Spanned<f64>; 2]>,
+    printed: Option<[Spanned<f64>; 2]>,
+}
+
+/// How the runs of a side are put together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Average {
+    #[default]
+    Mean,
+    Median,
+}
+
+/// A level or setting, which may be written as a number.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Word {
+    Text(String),
+    Whole(i64),
+    Figure(f64),
+}
+
+impl Word {
+    fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Whole(number) => number.to_string(),
+            Self::Figure(number) => number.to_string(),
+        }
+    }
+}
+
+impl Claims {
+    /// Reads a file of claims.
+    ///
+    /// # Errors
+    /// [`ClaimsError`] with the place: no TOML, an unknown key, a claim without a figure.
+    pub fn from_toml(file: &str, text: &str) -> Result<Self, ClaimsError> {
+        let fault = |offset: usize, problem| ClaimsError {
+            file: file.to_owned(),
+            place: place(text, offset),
+            problem,
+        };
+        if text.len() > MAX_CLAIMS {
+            let bytes = text.len();
+            return Err(fault(0, ClaimsProblem::TooLong { bytes }));
+        }
+        let read: File = toml::from_str(text).map_err(|error| {
+            let message = error.message().to_owned();
+            let offset = error.span().map_or(0, |span| span.start);
+            fault(offset, ClaimsProblem::Toml { message })
+        })?;
+        let claims = read.claim.into_iter().map(|spanned| {
+            let offset = spanned.span().start;
+            claim(spanned.into_inner(), text, offset).map_err(|(at, problem)| fault(at, problem))
+        });
+        Ok(Self {
+            file: file.to_owned(),
+            claims: claims.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Holds the claims that are about these files against their rows.
+    ///
+    /// # Errors
+    /// None is, or one names a column, level or group that the rows do not have.
+    pub(super) fn check(&self, table: &Table) -> Result<Vec<ClaimResult>, ClaimsError> {
+        let files: Vec<&str> = table.sources().iter().map(|s| base_name(&s.file)).collect();
+        let is_about = |claim: &&Claim| {
+            let named = claim.entry.table.as_deref();
+            named.is_none_or(|name| files.contains(&base_name(name)))
+        };
+        let about: Vec<&Claim> = self.claims.iter().filter(is_about).collect();
+        if about.is_empty() {
+            return Err(self.none_applies(&files));
+        }
+        about
+            .into_iter()
+            .map(|claim| {
+                check::check(claim, table).map_err(|message| ClaimsError {
+                    file: self.file.clone(),
+                    place: claim.place,
+                    problem: ClaimsProblem::Table { message },
+                })
+            })
+            .collect()
+    }
+
+    fn none_applies(&self, files: &[&str]) -> ClaimsError {
+        let mut tables: Vec<&str> = self
+            .claims
+            .iter()
+            .filter_map(|claim| claim.entry.table.as_deref())
+            .collect();
+        tables.sort_unstable();
+        tables.dedup();
+        let problem = ClaimsProblem::NoneApplies {
+            files: files.join(", "),
+            tables: tables.join(", "),
+        };
+        ClaimsError {
+            file: self.file.clone(),
+            place: Place {
+                line: 1,
+                column: None,
+            },
+            problem,
+        }
+    }
+}
+
+fn claim(entry: Entry, text: &str, offset: usize) -> Result<Claim, (usize, ClaimsProblem)> {
+    let stated = match (&entry.value, &entry.between) {
+        (Some(value), None) => Stated::Value(stated(value, text)?),
+        (None, Some([low, high])) => {
+            let [low, high] = [stated(low, text)?, stated(high, text)?];
+            if low.value > high.value {
+                return Err((offset, ClaimsProblem::Order));
+            }
+            Stated::Between(low, high)
+        }
+        _ => return Err((offset, ClaimsProblem::OneFigure)),
+    };
+    let printed = match &entry.printed {
+        Some([a, b]) => Some([self::stated(a, text)?, self::stated(b, text)?]),
+        None => None,
+    };
+    Ok(Claim {
+        place: place(text, offset),
+        entry,
+        stated,
+        printed,
+    })
+}
+
+/// The figure with the digits that it has in the file.
+fn stated(figure: &Spanned<f64>, text: &str) -> Result<Written, (usize, ClaimsProblem)> {
+    let span = figure.span();
+    let written = text.get(span.clone()).unwrap_or_default().trim().to_owned();
+    let value = *figure.get_ref();
+    if !value.is_finite() {
+        let problem = ClaimsProblem::NotFinite { text: written };
+        return Err((span.start, problem));
+    }
+    let digits = |after: &str| after.bytes().take_while(u8::is_ascii_digit).count();
+    let decimals = written
+        .split_once('.')
+        .map_or(0, |(_, after)| digits(after));
+    Ok(Written {
+        text: written,
+        value,
+        decimals,
+    })
+}
+
+/// Line and column of a byte of a text.
+fn place(text: &str, offset: usize) -> Place {
+    let before = text.get(..offset).unwrap_or(text);
+    let begin = before.rfind('\n').map_or(0, |newline| newline + 1);
+    Place {
+        line: before.matches('\n').count() + 1,
+        column: Some(before[begin..].chars().count() + 1),
+    }
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! The document of an analysis: `linerate.analysis/1`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::table::Source;
+use crate::ceilings::{Cause, Ceiling};
+use crate::stats::MedianInterval;
+
+/// Schema of [`Analysis`].
+pub const ANALYSIS_SCHEMA: &str = "linerate.analysis/1";
+
+/// What figures that were measured elsewhere can say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Analysis {
+    /// [`ANALYSIS_SCHEMA`].
+    pub schema: String,
+    /// The files.
+    pub sources: Vec<Source>,
+    /// Columns whose figures are looked at.
+    pub metrics: Vec<String>,
+    /// The column whose levels are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factor: Option<String>,
+    /// The columns that make the groups.
+    #[serde(default)]
+    pub by: Vec<String>,
+    /// Of each metric and group: its levels, and how they differ.
+    #[serde(default)]
+    pub groups: Vec<Group>,
+    /// Of each metric and level: how it differs over all groups.
+    #[serde(default)]
+    pub overall: Vec<Overall>,
+    /// What the columns of each row explain; at most 1,000 rows.
+    #[serde(default)]
+    pub ceilings: Vec<RowCeilings>,
+    /// What the reports said, against the rows.
+    #[serde(default)]
+    pub claims: Vec<ClaimResult>,
+    /// What is doubtful in the figures themselves.
+    #[serde(default)]
+    pub doubts: Vec<Doubt>,
+    /// What was left out, and why.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// What a column is in a group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Setting {
+    /// The column.
+    pub column: String,
+    /// Its text in all rows of the group.
+    pub value: String,
+}
+
+/// The figures of one metric in one group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Group {
+    /// Which metric.
+    pub metric: String,
+    /// What the rows have in common.
+    pub settings: Vec<Setting>,
+    /// The levels, those to compare with first.
+    pub levels: Vec<Level>,
+    /// Each other level against the first.
+    #[serde(default)]
+    pub comparisons: Vec<Contrast>,
+}
+
+/// The figures of one level.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Level {
+    /// Its text; absent where nothing is compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+    /// The runs' mean.
+    pub mean: f64,
+    /// The runs' median with the distribution-free interval of it.
+    pub median: MedianInterval,
+}
+
+/// One level against the first: effect and interval, never a verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Contrast {
+    /// The level compared with.
+    pub a: String,
+    /// The level compared.
+    pub b: String,
+    /// Runs of `a`.
+    pub n_a: usize,
+    /// Runs of `b`.
+    pub n_b: usize,
+    /// Median of `b` minus median of `a`, in the metric's unit.
+    pub difference: f64,
+    /// Median of `b` over median of `a`; absent where `a`'s is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// The shift of `b` against `a` (Hodges and Lehmann, of logarithms), percent; absent where figures are not positive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect_percent: Option<f64>,
+    /// Its interval, percent; absent for one run against one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_percent: Option<[f64; 2]>,
+    /// Confidence of the interval, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence_percent: Option<f64>,
+    /// The smallest p-value that a test of ranks can give for so many runs, whatever they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smallest_p_value: Option<f64>,
+    /// The fewest runs of each level with which a test of ranks can reach 5 % at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs_to_reach_5_percent: Option<usize>,
+    /// Runs of each level that would have shown a difference of this size in four of five cases, at the spread seen
+    /// here; absent where no spread is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs_needed: Option<usize>,
+    /// Where the time was read from a clock of whole seconds: between what the ratio of two single runs may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_by_clock: Option<[f64; 2]>,
+    /// What so many runs show and cannot show, in sentences.
+    pub shows: Vec<String>,
+}
+
+/// One level against the first over all groups of a metric.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Overall {
+    /// Which metric.
+    pub metric: String,
+    /// The level compared with.
+    pub a: String,
+    /// The level compared.
+    pub b: String,
+    /// Groups that have both.
+    pub groups: usize,
+    /// Groups in which `b`'s median is the larger.
+    pub larger: usize,
+    /// Groups in which it is the smaller.
+    pub smaller: usize,
+    /// Median over the groups of the ratio `b` over `a`.
+    pub median_ratio: f64,
+    /// Smallest ratio, and the group that has it.
+    pub smallest: GroupRatio,
+    /// Largest ratio, and the group that has it.
+    pub largest: GroupRatio,
+}
+
+/// The ratio of one group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupRatio {
+    /// Median of `b` over median of `a`.
+    pub ratio: f64,
+    /// The group.
+    pub settings: Vec<Setting>,
+}
+
+/// What the columns of one row explain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RowCeilings {
+    /// Where the row is.
+    pub row: String,
+    /// Measured, payload bits per second.
+    pub throughput_bps: f64,
+    /// What each cause would let through, lowest first.
+    pub ceilings: Vec<Ceiling>,
+    /// The lowest, if the measured rate agrees with it; else `unexplained`.
+    pub explained_by: Cause,
+}
+
+/// A doubt about the figures themselves, which no statistics can lift.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Doubt {
+    /// Which kind.
+    pub kind: DoubtKind,
+    /// What was seen, and where.
+    pub message: String,
+}
+
+/// Kinds of doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DoubtKind {
+    /// Times were read from a clock of whole seconds.
+    WholeSeconds,
+    /// Two rows of different settings share figures that so many digits do not repeat by chance.
+    SharedFigures,
+    /// A column of percentages was taken over the other base, or has the other sign.
+    OtherBase,
+    /// Each level has the same several values of a column that makes no group.
+    MixedSettings,
+    /// Another column changes together with the factor.
+    Confounded,
+    /// All runs of one level stand before all of the other: a drift between them looks like a difference.
+    NotInterleaved,
+    /// A row is faster than one of its ceilings.
+    AboveCeiling,
+}
+
+/// A claim of a report, against the rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClaimResult {
+    /// What the report says.
+    pub says: String,
+    /// The column that it is about.
+    pub metric: String,
+    /// The figure or range that it states, as written.
+    pub claimed: String,
+    /// What kind of figure that is.
+    pub unit: Unit,
+    /// What the rows say of it.
+    pub verdict: ClaimVerdict,
+    /// Why, with figures.
+    pub explanation: String,
+    /// The figure of each group.
+    pub rows: Vec<ClaimRow>,
+}
+
+/// What kind of figure a claim states of `b` against `a`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// 100 · (b − a) ÷ a.
+    Percent,
+    /// b − a in the metric's unit; of a percentage its points.
+    Difference,
+    /// b ÷ a.
+    Ratio,
+}
+
+/// What the rows say of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClaimVerdict {
+    /// The rows give the figure that it states, rounded as it is.
+    Agrees,
+    /// They do not.
+    Disagrees,
+    /// They give it only over the other base.
+    OtherBase,
+    /// They give it with the other sign.
+    WrongSign,
+}
+
+/// A claim's figure in one group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClaimRow {
+    /// What the rows have in common.
+    pub settings: Vec<Setting>,
+    /// `a`'s runs, put together.
+    pub a: f64,
+    /// `b`'s.
+    pub b: f64,
+    /// The figure, in the claim's unit.
+    pub figure: f64,
+    /// Whether it is the one that the claim states.
+    pub agrees: bool,
+}

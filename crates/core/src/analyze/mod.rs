@@ -1,0 +1,347 @@
+//! The same statistics, and where the columns allow the same ceilings, on figures that were measured elsewhere.
+//!
+//! Figures of another tool, of a report or of an old spreadsheet come as rows of named columns ([`Table`], read by
+//! [`read`]). [`analyze`] compares the levels of one column and says what so many runs can show and what they cannot.
+//! It refuses one thing: a verdict. Runs that were not paired and interleaved are an observation, whatever their
+//! number; they have an effect and an interval, and never DIFFERENT. For that, there is [`crate::compare`].
+//!
+//! It also looks for what no statistics can mend: clocks of whole seconds, figures copied from one row to another,
+//! percentages over the wrong base, columns that change together with the factor. And it holds what a report says
+//! against the report's own rows ([`Claims`]).
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `source` | CSV, linerate's documents, iperf3's JSON, netperf's output → one [`Table`] |
+//! | `table` | rows and named columns |
+//! | `columns` | which column is the throughput, the window, the round-trip time … |
+//! | `grouping`, `groups` | rows → groups → levels, with their medians |
+//! | `contrast` | one level against another |
+//! | `clock` | times of whole seconds, and what they leave of a ratio |
+//! | `ceilings` | what the columns of a row explain |
+//! | `doubts` | what is doubtful in the figures themselves |
+//! | `claims` | what a report says, against its rows |
+//! | `document` | the document `linerate.analysis/1` |
+
+mod ceilings;
+mod claims;
+mod clock;
+mod columns;
+mod contrast;
+mod document;
+mod doubts;
+mod error;
+mod grouping;
+mod groups;
+mod source;
+mod table;
+mod words;
+
+use crate::link::Framing;
+
+pub use claims::Claims;
+pub use document::{
+    ANALYSIS_SCHEMA, Analysis, ClaimResult, ClaimRow, ClaimVerdict, Contrast, Doubt, DoubtKind,
+    Group, GroupRatio, Level, Overall, RowCeilings, Setting, Unit,
+};
+pub use error::{AnalyzeError, ClaimsError, ClaimsProblem, Place, ReadError, ReadProblem};
+pub use source::{Input, read};
+pub use table::{FILE_COLUMN, Format, MAX_ROWS, Source, Table};
+
+use clock::Clock;
+use columns::{Columns, Quantity};
+use grouping::{Grouping, Split};
+use groups::View;
+use table::Column;
+
+/// All files together are no longer, bytes.
+pub const MAX_BYTES: usize = 64 << 20;
+
+/// Of a comparison's runs: the number of the pair, and `a` or `b`.
+const PAIR_COLUMN: &str = "pair";
+const SIDE_COLUMN: &str = "side";
+
+/// What is asked of a table.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Columns of figures; without one, the throughput, unless there are claims.
+    pub metrics: Vec<String>,
+    /// The column whose levels are compared; without one it is [`FILE_COLUMN`] where that has several.
+    pub factor: Option<String>,
+    /// Columns whose values make the groups.
+    pub by: Vec<String>,
+    /// The level to compare with; default: the first of the file.
+    pub a: Option<String>,
+    /// The level to compare; default: each other one.
+    pub b: Option<String>,
+    /// Pairs of a quantity's well-known name with its unit, such as `rtt_ms`, and the table's own name for it.
+    pub columns: Vec<(String, String)>,
+    /// What a link's or a pacing's rate counts; without it, IP packets.
+    pub framing: Option<Framing>,
+    /// What the report says of these figures.
+    pub claims: Option<Claims>,
+}
+
+/// Says what the figures of a table can say.
+///
+/// # Errors
+/// [`AnalyzeError`]: an option names a column or level that there is not, or a cell is no number.
+pub fn analyze(table: &Table, options: &Options) -> Result<Analysis, AnalyzeError> {
+    let columns = Columns::of(table, &options.columns)?;
+    let asked = Asked::of(table, &columns, options)?;
+    let mut analysis = Analysis {
+        schema: ANALYSIS_SCHEMA.to_owned(),
+        sources: table.sources().to_vec(),
+        metrics: names(table, &asked.metrics),
+        factor: asked
+            .split
+            .factor
+            .map(|column| table.name(column).to_owned()),
+        by: names(table, &asked.split.by),
+        groups: Vec::new(),
+        overall: Vec::new(),
+        ceilings: Vec::new(),
+        claims: Vec::new(),
+        doubts: Vec::new(),
+        notes: Vec::new(),
+    };
+    let clock = Clock::of(table, &columns);
+    let grouping = asked.grouping(table, options)?;
+    compare(&mut analysis, table, &asked, &grouping, &clock)?;
+    explain(&mut analysis, table, &columns, options)?;
+    doubt(&mut analysis, table, &columns, &asked, &grouping, &clock)?;
+    if let Some(claims) = &options.claims {
+        analysis.claims = claims.check(table)?;
+    }
+    Ok(analysis)
+}
+
+/// The options, with columns for names.
+struct Asked {
+    metrics: Vec<Column>,
+    split: Split,
+}
+
+impl Asked {
+    fn of(table: &Table, columns: &Columns, options: &Options) -> Result<Self, AnalyzeError> {
+        let all = |names: &[String]| -> Result<Vec<Column>, AnalyzeError> {
+            names.iter().map(|name| table.column(name)).collect()
+        };
+        let mut metrics: Vec<Column> = all(&options.metrics)?;
+        if metrics.is_empty() && options.claims.is_none() {
+            let throughput = columns.measure(Quantity::Throughput);
+            let measure = throughput.ok_or_else(|| AnalyzeError::NoMetric {
+                hint: table.column_hint(""),
+            })?;
+            metrics.push(measure.column);
+        }
+        let factor = match &options.factor {
+            Some(name) => Some(table.column(name)?),
+            None => default_factor(table),
+        };
+        let split = Split {
+            by: all(&options.by)?,
+            factor,
+        };
+        let asked = Self { metrics, split };
+        asked.check(table, options)?;
+        Ok(asked)
+    }
+
+    /// Each column has one part to play.
+    fn check(&self, table: &Table, options: &Options) -> Result<(), AnalyzeError> {
+        let twice = |column: Column, one, other| AnalyzeError::TwoParts {
+            column: table.name(column).to_owned(),
+            one,
+            other,
+        };
+        for (position, &column) in self.split.by.iter().enumerate() {
+            if self.split.by[..position].contains(&column) {
+                return Err(twice(column, "in --by", "in it again"));
+            }
+            if Some(column) == self.split.factor {
+                return Err(twice(column, "in --by", "the factor"));
+            }
+        }
+        for (position, &column) in self.metrics.iter().enumerate() {
+            if self.metrics[..position].contains(&column) {
+                return Err(twice(column, "a metric", "one again"));
+            }
+            if Some(column) == self.split.factor {
+                return Err(twice(column, "a metric", "the factor"));
+            }
+        }
+        match (self.split.factor, &options.a, &options.b) {
+            (None, Some(_), _) => Err(AnalyzeError::NoFactor { option: "a" }),
+            (None, _, Some(_)) => Err(AnalyzeError::NoFactor { option: "b" }),
+            (_, Some(a), Some(b)) if a == b => Err(AnalyzeError::SameLevel { level: a.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The rows in their groups, with the levels asked for.
+    fn grouping<'t>(
+        &self,
+        table: &'t Table,
+        options: &Options,
+    ) -> Result<Grouping<'t>, AnalyzeError> {
+        let mut grouping = Grouping::of(table, 0..table.len(), &self.split)?;
+        let Some(factor) = self.split.factor else {
+            return Ok(grouping);
+        };
+        let factor = table.name(factor);
+        match &grouping.levels[..] {
+            // Nothing is left to choose from; that no metric has a figure is said later.
+            [] => return Ok(grouping),
+            [level] => {
+                return Err(AnalyzeError::OneLevel {
+                    factor: factor.to_owned(),
+                    level: (*level).to_owned(),
+                });
+            }
+            _ => {}
+        }
+        let position = |level: &Option<String>| match level {
+            Some(level) => grouping.level(factor, level).map(Some),
+            None => Ok(None),
+        };
+        let (a, b) = (position(&options.a)?, position(&options.b)?);
+        // The first that is not the other one.
+        let a = a.unwrap_or(usize::from(b == Some(0)));
+        let others = (0..grouping.levels.len()).filter(|&level| level != a);
+        let chosen = others.filter(|&level| b.is_none_or(|b| b == level));
+        let chosen: Vec<usize> = [a].into_iter().chain(chosen).collect();
+        grouping.choose(&chosen);
+        Ok(grouping)
+    }
+}
+
+/// Several files are compared with each other; the runs of a paired comparison by their side.
+fn default_factor(table: &Table) -> Option<Column> {
+    if let (Some(side), Some(_)) = (table.find(SIDE_COLUMN), table.find(PAIR_COLUMN)) {
+        return Some(side);
+    }
+    let mut labels = table.sources().iter().map(|source| &source.label);
+    let first = labels.next()?;
+    let has_several = labels.any(|label| label != first);
+    has_several.then_some(Column::Label)
+}
+
+fn compare(
+    analysis: &mut Analysis,
+    table: &Table,
+    asked: &Asked,
+    grouping: &Grouping<'_>,
+    clock: &Clock<'_>,
+) -> Result<(), AnalyzeError> {
+    let view = View {
+        table,
+        by: &asked.split.by,
+        grouping,
+        clock,
+    };
+    if grouping.left_out > 0 {
+        let left_out = grouping.left_out;
+        analysis.notes.push(format!(
+            "{left_out} rows have no value in the columns of the factor or the groups and are left out"
+        ));
+    }
+    let is_paired = [PAIR_COLUMN, SIDE_COLUMN]
+        .iter()
+        .all(|name| table.find(name).is_some());
+    if is_paired {
+        analysis.notes.push(
+            "these runs were paired, and the comparison's own document has the verdict that uses it; here they are \
+             taken as single runs"
+                .to_owned(),
+        );
+    }
+    for &metric in &asked.metrics {
+        let (groups, without) = view.of_metric(metric)?;
+        if groups.is_empty() {
+            return Err(AnalyzeError::NoRows {
+                metric: table.name(metric).to_owned(),
+                factor: analysis.factor.clone(),
+            });
+        }
+        if without > 0 {
+            let name = table.name(metric);
+            analysis.notes.push(format!(
+                "{without} rows have no figure in `{name}` and are left out"
+            ));
+        }
+        analysis
+            .overall
+            .extend(groups::overall(&groups, &grouping.levels));
+        analysis.groups.extend(groups);
+    }
+    Ok(())
+}
+
+fn explain(
+    analysis: &mut Analysis,
+    table: &Table,
+    columns: &Columns,
+    options: &Options,
+) -> Result<(), AnalyzeError> {
+    let (rows, left_out) = ceilings::of_rows(table, columns, options.framing)?;
+    if left_out > 0 {
+        let most = ceilings::MOST_ROWS;
+        analysis.notes.push(format!(
+            "ceilings are given for the first {most} rows that have any; {left_out} more have some"
+        ));
+    }
+    analysis.doubts.extend(ceilings::doubts(&rows));
+    analysis.ceilings = rows;
+    Ok(())
+}
+
+fn doubt(
+    analysis: &mut Analysis,
+    table: &Table,
+    columns: &Columns,
+    asked: &Asked,
+    grouping: &Grouping<'_>,
+    clock: &Clock<'_>,
+) -> Result<(), AnalyzeError> {
+    let settings = settings(table, asked);
+    let elapsed = columns
+        .measure(Quantity::Elapsed)
+        .map(|measure| measure.column);
+    let is_other = |column: &Column| {
+        let split = &asked.split;
+        let is_named = split.by.contains(column) || split.factor == Some(*column);
+        !is_named && !asked.metrics.contains(column) && elapsed != Some(*column)
+    };
+    let others: Vec<Column> = table.all_columns().filter(is_other).collect();
+    let doubts = &mut analysis.doubts;
+    doubts.extend(clock.doubts(&asked.metrics, grouping)?);
+    doubts.extend(doubts::shared_figures(table, &settings));
+    doubts.extend(doubts::other_base(table));
+    if grouping.levels.len() > 1 && !asked.metrics.is_empty() {
+        doubts.extend(doubts::mixed(table, grouping, &others));
+        doubts.extend(doubts::confounded(table, grouping, &others));
+        doubts.extend(doubts::not_interleaved(table, grouping));
+    }
+    Ok(())
+}
+
+/// Columns that say what a run was, and not what it gave: those with words, the factor and those of the groups.
+fn settings(table: &Table, asked: &Asked) -> Vec<Column> {
+    let has_words = |column: &Column| {
+        let mut texts = (0..table.len()).filter_map(|row| table.text(row, *column));
+        texts.any(|text| table::number(text).is_none())
+    };
+    let is_chosen =
+        |column: &Column| asked.split.by.contains(column) || asked.split.factor == Some(*column);
+    let columns = table.all_columns();
+    columns
+        .filter(|column| is_chosen(column) || has_words(column))
+        .collect()
+}
+
+fn names(table: &Table, columns: &[Column]) -> Vec<String> {
+    columns
+        .iter()
+        .map(|&column| table.name(column).to_owned())
+        .collect()
+}

@@ -1,0 +1,567 @@
+//! The book of a comparison under way: every pair that ran, which of them count, and what they amount to.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Conclusion, Design, Fault, Metric, MetricConclusion, Order, Sequential};
+use crate::record::{Caveat, CaveatKind, Record};
+use crate::stats::{Figure, StatsError, figure};
+
+/// One of the two treatments.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The one that the other is compared with.
+    A,
+    /// The one whose effect is told.
+    B,
+}
+
+impl Side {
+    /// `A` or `B`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+        }
+    }
+}
+
+impl Order {
+    /// Who runs first and who second.
+    pub fn sides(self) -> [Side; 2] {
+        match self {
+            Self::AFirst => [Side::A, Side::B],
+            Self::BFirst => [Side::B, Side::A],
+        }
+    }
+}
+
+/// A fault that was seen in a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SeenFault {
+    /// Which.
+    pub fault: Fault,
+    /// In whose run.
+    pub side: Side,
+    /// With its figure.
+    pub message: String,
+}
+
+/// Two runs, one under each treatment, one right after the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedPair {
+    /// Its number, from 1, in the order in which the pairs ran.
+    pub pair: u32,
+    /// Which of the two ran first.
+    pub first: Side,
+    /// The figures under A by their paths, each in the unit that its key names.
+    pub a: BTreeMap<String, f64>,
+    /// The figures under B.
+    pub b: BTreeMap<String, f64>,
+    /// Why it does not count; empty if it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded: Vec<SeenFault>,
+}
+
+impl ComparedPair {
+    /// Whether it counts.
+    pub fn counts(&self) -> bool {
+        self.excluded.is_empty()
+    }
+
+    /// By how much B's figure differs from A's, percent of A's; `None` where there is no ratio.
+    pub fn change_percent(&self, metric: &str) -> Option<f64> {
+        let ratio = log_ratio(*self.a.get(metric)?, *self.b.get(metric)?)?;
+        Some(100.0 * ratio.exp_m1())
+    }
+}
+
+/// What a metric amounts to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedMetric {
+    /// The figure's path.
+    pub metric: Metric,
+    /// The runs under A that count: one figure with its interval, modes, or a drift.
+    pub a: Figure,
+    /// The runs under B.
+    pub b: Figure,
+    /// B against A, pair by pair.
+    pub conclusion: MetricConclusion,
+}
+
+/// A fault that was seen again and again under one treatment and never under the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OneSidedFault {
+    /// Which.
+    pub fault: Fault,
+    /// Under which treatment.
+    pub side: Side,
+    /// In so many pairs.
+    pub pairs: u32,
+    /// In words, with how probable it would be by chance.
+    pub message: String,
+}
+
+/// How far a comparison is.
+#[derive(Debug)]
+pub struct Standing<'a> {
+    /// The pair that has just ended.
+    pub pair: &'a ComparedPair,
+    /// The metric that decides.
+    pub metric: &'a Metric,
+    /// What there is so far, if a pair counts.
+    pub conclusion: Option<Conclusion>,
+    /// Pairs that count.
+    pub counted: u32,
+    /// After so many pairs that count an answer is to be expected, as far as that can be told.
+    pub expected_pairs: Option<u32>,
+    /// Pairs that count at most.
+    pub max_pairs: u32,
+}
+
+/// The book.
+#[derive(Debug)]
+pub struct Ledger {
+    metrics: Vec<Metric>,
+    forbidden: Vec<Fault>,
+    max_pairs: u32,
+    sequential: Sequential,
+    pairs: Vec<ComparedPair>,
+    conclusion: Option<Conclusion>,
+}
+
+/// Pairs that may be excluded before the comparison is given up.
+pub const MAX_EXCLUDED: u32 = 10;
+/// A fault that was seen so often under one treatment alone is said to be of the treatment.
+const ONE_SIDED: u32 = 3;
+
+impl Ledger {
+    /// An empty book for a test of `design` on these figures, which leaves out pairs with one of the forbidden faults.
+    ///
+    /// # Errors
+    /// The design cannot be: [`Sequential::new`].
+    pub fn new(
+        metrics: Vec<Metric>,
+        forbidden: &[Fault],
+        design: &Design,
+    ) -> Result<Self, StatsError> {
+        let always = [Fault::Incomplete];
+        Ok(Self {
+            sequential: Sequential::new(design)?,
+            max_pairs: design.max_pairs,
+            forbidden: always.iter().chain(forbidden).copied().collect(),
+            metrics,
+            pairs: Vec::new(),
+            conclusion: None,
+        })
+    }
+
+    /// Enters a pair, and tests if it counts.
+    ///
+    /// # Errors
+    /// The test refuses its ratios.
+    pub fn enter(&mut self, order: Order, a: &Record, b: &Record) -> Result<(), StatsError> {
+        let mut pair = ComparedPair {
+            pair: self.pairs.len() as u32 + 1,
+            first: order.sides()[0],
+            a: self.figures(a),
+            b: self.figures(b),
+            excluded: self.faults(Side::A, a),
+        };
+        pair.excluded.extend(self.faults(Side::B, b));
+        pair.excluded.extend(self.without_ratio(&pair));
+        if pair.counts() {
+            let ratios: Vec<f64> = self
+                .metrics
+                .iter()
+                .filter_map(|m| ratio(&pair, m))
+                .collect();
+            self.conclusion = self.sequential.push(&ratios)?;
+        }
+        self.pairs.push(pair);
+        Ok(())
+    }
+
+    /// Every pair, in the order in which they ran.
+    pub fn pairs(&self) -> &[ComparedPair] {
+        &self.pairs
+    }
+
+    /// Pairs that count.
+    pub fn counted(&self) -> u32 {
+        self.pairs.iter().filter(|pair| pair.counts()).count() as u32
+    }
+
+    /// Pairs that were excluded.
+    pub fn excluded(&self) -> u32 {
+        self.pairs.len() as u32 - self.counted()
+    }
+
+    /// Whether no further pair is to run: there is an answer, or there are as many pairs as allowed.
+    pub fn is_over(&self) -> bool {
+        self.conclusion.is_some()
+            || self.counted() >= self.max_pairs
+            || self.excluded() >= MAX_EXCLUDED
+    }
+
+    /// The answer, or what there is so far; `None` before the first pair that counts.
+    pub fn conclusion(&self) -> Option<Conclusion> {
+        if self.counted() == 0 {
+            return None;
+        }
+        let found = self.conclusion.clone();
+        found.or_else(|| self.sequential.conclude())
+    }
+
+    /// What to show after a pair; `None` before the first one.
+    pub fn standing(&self) -> Option<Standing<'_>> {
+        Some(Standing {
+            pair: self.pairs.last()?,
+            metric: self.metrics.first()?,
+            conclusion: self.conclusion(),
+            counted: self.counted(),
+            expected_pairs: self.sequential.expected_pairs(),
+            max_pairs: self.max_pairs,
+        })
+    }
+
+    /// What each metric amounts to; empty before the first pair that counts.
+    ///
+    /// # Errors
+    /// A figure is not finite.
+    pub fn metrics(&self) -> Result<Vec<ComparedMetric>, StatsError> {
+        let Some(conclusion) = self.conclusion() else {
+            return Ok(Vec::new());
+        };
+        let found = self.metrics.iter().zip(conclusion.metrics);
+        found
+            .map(|(metric, conclusion)| {
+                Ok(ComparedMetric {
+                    a: figure(&self.counted_values(metric, |pair| &pair.a))?,
+                    b: figure(&self.counted_values(metric, |pair| &pair.b))?,
+                    metric: metric.clone(),
+                    conclusion,
+                })
+            })
+            .collect()
+    }
+
+    /// Faults that one treatment brings about: an outcome, not an accident.
+    pub fn one_sided(&self) -> Vec<OneSidedFault> {
+        let mut sides: BTreeMap<Fault, [u32; 2]> = BTreeMap::new();
+        for pair in &self.pairs {
+            for side in [Side::A, Side::B] {
+                let mut seen: Vec<Fault> = pair
+                    .excluded
+                    .iter()
+                    .filter(|s| s.side == side)
+                    .map(|s| s.fault)
+                    .collect();
+                seen.sort_unstable();
+                seen.dedup();
+                for fault in seen {
+                    sides.entry(fault).or_default()[usize::from(side == Side::B)] += 1;
+                }
+            }
+        }
+        let found = sides.into_iter().filter_map(|(fault, count)| match count {
+            [pairs, 0] if pairs >= ONE_SIDED => Some((fault, Side::A, pairs)),
+            [0, pairs] if pairs >= ONE_SIDED => Some((fault, Side::B, pairs)),
+            _ => None,
+        });
+        found
+            .map(|(fault, side, pairs)| OneSidedFault {
+                fault,
+                side,
+                pairs,
+                message: self.one_sided_words(fault, side, pairs),
+            })
+            .collect()
+    }
+
+    /// What to keep in mind of the answer.
+    pub fn caveats(&self) -> Vec<Caveat> {
+        let mut caveats = Vec::new();
+        caveats.extend(self.stopped_early());
+        caveats.extend(self.gave_up());
+        caveats
+    }
+
+    fn figures(&self, record: &Record) -> BTreeMap<String, f64> {
+        let values = self.metrics.iter().filter_map(|metric| {
+            let value = metric.of(record)?;
+            Some((metric.to_string(), value))
+        });
+        values.collect()
+    }
+
+    fn faults(&self, side: Side, record: &Record) -> Vec<SeenFault> {
+        let seen = self.forbidden.iter().filter_map(|fault| {
+            Some(SeenFault {
+                fault: *fault,
+                side,
+                message: fault.seen_in(record)?,
+            })
+        });
+        seen.collect()
+    }
+
+    /// Figures of which there is no ratio, on the side that spoils it.
+    fn without_ratio(&self, pair: &ComparedPair) -> Vec<SeenFault> {
+        let spoiled = self
+            .metrics
+            .iter()
+            .filter(|metric| ratio(pair, metric).is_none());
+        spoiled
+            .flat_map(|metric| {
+                [(Side::A, &pair.a), (Side::B, &pair.b)]
+                    .into_iter()
+                    .filter_map(move |(side, values)| {
+                        let why = match values.get(metric.as_str()) {
+                            None => "is missing".to_owned(),
+                            Some(value) if *value > 0.0 && value.is_finite() => return None,
+                            Some(value) => format!("is {value}"),
+                        };
+                        let message = format!("{metric} {why}: there is no ratio");
+                        Some(SeenFault {
+                            fault: Fault::NoRatio,
+                            side,
+                            message,
+                        })
+                    })
+            })
+            .collect()
+    }
+
+    fn counted_values(
+        &self,
+        metric: &Metric,
+        side: impl Fn(&ComparedPair) -> &BTreeMap<String, f64>,
+    ) -> Vec<f64> {
+        let counted = self.pairs.iter().filter(|pair| pair.counts());
+        counted
+            .filter_map(|pair| side(pair).get(metric.as_str()).copied())
+            .collect()
+    }
+
+    fn one_sided_words(&self, fault: Fault, side: Side, pairs: u32) -> String {
+        let ran = self.pairs.len();
+        let example = self.pairs.iter().flat_map(|pair| &pair.excluded);
+        let mut example = example.filter(|seen| seen.fault == fault && seen.side == side);
+        let example = example.next().map_or("", |seen| seen.message.as_str());
+        // As likely as a coin that falls on one side `pairs` times, either side.
+        let chance = 100.0 * 0.5_f64.powi(pairs as i32 - 1);
+        format!(
+            "{fault} came under {} alone, in {pairs} of {ran} pairs (such as: {example}); by chance on one side \
+             alone that comes about in {chance:.1} % of comparisons: take it as an effect of {}, which the pairs \
+             that count do not show",
+            side.name(),
+            side.name()
+        )
+    }
+
+    fn stopped_early(&self) -> Option<Caveat> {
+        let conclusion = self.conclusion.as_ref()?;
+        let mut early = conclusion.metrics.iter();
+        let early = early.find(|metric| metric.different && metric.pairs < self.max_pairs)?;
+        Some(Caveat::new(
+            CaveatKind::EarlyStop,
+            format!(
+                "a difference was certain after {} pairs, and its effect is told as of there: an effect that is taken as \
+                 soon as it is certain is, on average, overstated",
+                early.pairs
+            ),
+            "",
+        ))
+    }
+
+    fn gave_up(&self) -> Option<Caveat> {
+        let excluded = self.excluded();
+        (excluded > 0).then(|| {
+            let given_up = match excluded >= MAX_EXCLUDED && self.conclusion.is_none() {
+                true => ", and the comparison was given up",
+                false => "",
+            };
+            Caveat::new(
+                CaveatKind::ExcludedPairs,
+                format!(
+                    "{excluded} of {} pairs were excluded for a fault{given_up}; the document's `runs` say which",
+                    self.pairs.len()
+                ),
+                "",
+            )
+        })
+    }
+}
+
+/// `ln(b/a)` of a pair's metric.
+fn ratio(pair: &ComparedPair, metric: &Metric) -> Option<f64> {
+    log_ratio(*pair.a.get(metric.as_str())?, *pair.b.get(metric.as_str())?)
+}
+
+/// `ln(b/a)`; 0 where both are 0: a counter that rose in neither run did not differ.
+fn log_ratio(a: f64, b: f64) -> Option<f64> {
+    if a == 0.0 && b == 0.0 {
+        return Some(0.0);
+    }
+    let ratio = (b / a).ln();
+    (a > 0.0 && ratio.is_finite()).then_some(ratio)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::samples::record;
+    use crate::record::{Status, TcpEvidence};
+
+    fn design(max_pairs: u32) -> Design {
+        Design {
+            margin_percent: None,
+            metrics: 1,
+            max_pairs,
+            seed: 7,
+        }
+    }
+
+    fn ledger(metric: &str, forbidden: &[Fault]) -> Ledger {
+        Ledger::new(vec![metric.parse().unwrap()], forbidden, &design(30)).unwrap()
+    }
+
+    fn with_retransmissions(count: u64) -> Record {
+        let mut sample = record(1e6);
+        sample.tcp = Some(TcpEvidence {
+            retransmitted_segments: count,
+            ..TcpEvidence::default()
+        });
+        sample
+    }
+
+    #[test]
+    fn a_clear_difference_ends_the_comparison() {
+        let mut ledger = ledger("throughput_bps", &[]);
+        while !ledger.is_over() {
+            let noise = 1.0 + 1e-3 * f64::from(ledger.counted());
+            ledger
+                .enter(Order::AFirst, &record(1e6 * noise), &record(1.1e6))
+                .unwrap();
+        }
+        assert!((6..=10).contains(&ledger.counted()), "{}", ledger.counted());
+        assert_eq!(ledger.standing().unwrap().counted, ledger.counted());
+        let metrics = ledger.metrics().unwrap();
+        assert!(metrics[0].conclusion.different);
+        assert!((metrics[0].conclusion.effect_percent - 10.0).abs() < 0.8);
+        assert!(matches!(metrics[0].b, Figure::One(one) if one.median == 1.1e6));
+        assert_eq!(ledger.caveats()[0].kind, CaveatKind::EarlyStop);
+    }
+
+    #[test]
+    fn a_pair_with_a_forbidden_fault_is_excluded_whole() {
+        let mut ledger = ledger("throughput_bps", &[Fault::Retransmissions]);
+        ledger
+            .enter(Order::BFirst, &record(1e6), &with_retransmissions(2))
+            .unwrap();
+        let pair = &ledger.pairs()[0];
+        assert_eq!((pair.first, pair.counts()), (Side::B, false));
+        assert_eq!(pair.excluded[0].side, Side::B);
+        assert_eq!(pair.excluded[0].message, "2 segments sent again");
+        assert_eq!((ledger.counted(), ledger.excluded()), (0, 1));
+        assert!(ledger.conclusion().is_none() && ledger.metrics().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_run_that_ended_early_never_counts() {
+        let mut ledger = ledger("throughput_bps", &[]);
+        let mut short = record(1e6);
+        short.status = Status::Partial;
+        ledger.enter(Order::AFirst, &short, &record(1e6)).unwrap();
+        assert_eq!(ledger.pairs()[0].excluded[0].fault, Fault::Incomplete);
+    }
+
+    #[test]
+    fn a_fault_of_one_treatment_alone_is_an_outcome() {
+        let mut one_sided = ledger("throughput_bps", &[Fault::Retransmissions]);
+        let mut both_sided = ledger("throughput_bps", &[Fault::Retransmissions]);
+        for pair in 0..4 {
+            let (clean, lossy) = (record(1e6), with_retransmissions(5));
+            one_sided.enter(Order::AFirst, &clean, &lossy).unwrap();
+            let (a, b) = if pair == 0 {
+                (&lossy, &clean)
+            } else {
+                (&clean, &lossy)
+            };
+            both_sided.enter(Order::AFirst, a, b).unwrap();
+        }
+        let found = one_sided.one_sided();
+        assert_eq!(
+            (found[0].fault, found[0].side, found[0].pairs),
+            (Fault::Retransmissions, Side::B, 4)
+        );
+        assert!(
+            found[0].message.contains("in 12.5 % of comparisons"),
+            "{}",
+            found[0].message
+        );
+        assert!(both_sided.one_sided().is_empty());
+    }
+
+    #[test]
+    fn exclusions_are_bounded() {
+        let mut ledger = ledger("throughput_bps", &[Fault::Retransmissions]);
+        while !ledger.is_over() {
+            ledger
+                .enter(
+                    Order::AFirst,
+                    &with_retransmissions(1),
+                    &with_retransmissions(1),
+                )
+                .unwrap();
+        }
+        assert_eq!(ledger.excluded(), MAX_EXCLUDED);
+        assert!(ledger.caveats()[0].message.contains("given up"));
+    }
+
+    #[test]
+    fn two_zeros_do_not_differ_and_one_zero_has_no_ratio() {
+        let mut ledger = ledger("tcp.retransmitted_segments", &[]);
+        let [none, some] = [0, 4].map(with_retransmissions);
+        ledger.enter(Order::AFirst, &none, &none).unwrap();
+        ledger.enter(Order::AFirst, &none, &some).unwrap();
+        ledger.enter(Order::AFirst, &record(1e6), &some).unwrap();
+        assert_eq!(
+            ledger.pairs()[0].change_percent("tcp.retransmitted_segments"),
+            Some(0.0)
+        );
+        let words = |index: usize| ledger.pairs()[index].excluded[0].message.clone();
+        assert_eq!(
+            words(1),
+            "tcp.retransmitted_segments is 0: there is no ratio"
+        );
+        assert_eq!(
+            words(2),
+            "tcp.retransmitted_segments is missing: there is no ratio"
+        );
+        assert_eq!(ledger.pairs()[2].excluded[0].side, Side::A);
+    }
+
+    #[test]
+    fn the_last_pair_allowed_ends_it_without_an_answer() {
+        let metrics = vec!["throughput_bps".parse().unwrap()];
+        let mut ledger = Ledger::new(metrics, &[], &design(8)).unwrap();
+        let mut up = true;
+        while !ledger.is_over() {
+            let b = if up { 1.02e6 } else { 0.98e6 };
+            up = !up;
+            ledger
+                .enter(Order::AFirst, &record(1e6), &record(b))
+                .unwrap();
+        }
+        assert_eq!(ledger.counted(), 8);
+        let metrics = ledger.metrics().unwrap();
+        assert!(!metrics[0].conclusion.different && !metrics[0].conclusion.equivalent);
+    }
+}

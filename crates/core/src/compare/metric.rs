@@ -1,0 +1,338 @@
+//! Which figure of a record is compared.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use schemars::{JsonSchema, schema_for};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::link::edit_distance;
+use crate::plan::{Test, Traffic};
+use crate::record::Record;
+
+/// A figure of a [`Record`], by its path: `throughput_bps`, `latency_us.p99`, `receiver.cpu_seconds`,
+/// `directions.up.tcp.retransmitted_segments`, `sender.counters.TcpExtTCPTimeouts`.
+///
+/// Every number that a run measured is one, in the unit that its key names. What was asked for (`plan`, `seed`), what the
+/// hosts are (`environment`) and what was concluded (`verdict`) are none. The two halves of a CPU time are
+/// figures, and so is their sum, by the name of the whole.
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct Metric(String);
+
+/// A path that leads to no figure.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{path}` is no figure of a record: {hint}")]
+pub struct MetricError {
+    path: String,
+    hint: String,
+}
+
+impl Metric {
+    /// Its value in a record, in the unit that its key names; `None` where the run has no such figure. A counter of the
+    /// kernel that is not there did not change: 0, if the end has been heard at all.
+    pub fn of(&self, record: &Record) -> Option<f64> {
+        let record = serde_json::to_value(record).ok()?;
+        let mut place = &record;
+        let mut was_counters = false;
+        for key in self.0.split('.') {
+            match place.get(key) {
+                Some(next) => place = next,
+                None if was_counters => return Some(0.0),
+                // A map without entries is left out of the document.
+                None if key == COUNTERS => {
+                    was_counters = true;
+                    continue;
+                }
+                None => return None,
+            }
+            was_counters = key == COUNTERS;
+        }
+        number(place)
+    }
+
+    /// Its path.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What a test is run for, unless something else is asked: the rate of a transfer, the transactions or
+    /// connections of a closed loop, and of an open one, whose rate is given, the median latency.
+    pub fn headline(test: &Test) -> Self {
+        let path = match &test.traffic {
+            Traffic::Stream(_) => "throughput_bps",
+            Traffic::Rr(exchange) | Traffic::Crr(exchange) if exchange.rate_per_s.is_some() => {
+                "latency_us.p50"
+            }
+            Traffic::Rr(_) => "transactions_per_s",
+            Traffic::Crr(_) => "connections_per_s",
+        };
+        Self(path.to_owned())
+    }
+
+    /// The paths of all figures, in alphabetical order; `*` stands for any name.
+    pub fn known() -> &'static [String] {
+        static KNOWN: OnceLock<Vec<String>> = OnceLock::new();
+        KNOWN.get_or_init(|| {
+            let schema = schema_for!(Record).to_value();
+            let mut paths = Vec::new();
+            collect(&schema, &schema, "", &mut paths);
+            paths.sort();
+            paths
+        })
+    }
+}
+
+impl FromStr for Metric {
+    type Err = MetricError;
+
+    fn from_str(text: &str) -> Result<Self, MetricError> {
+        if Self::known().iter().any(|known| matches(known, text)) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(MetricError {
+            path: text.chars().take(MAX_SHOWN).collect(),
+            hint: suggestion(text),
+        })
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Metric {
+    type Error = MetricError;
+
+    fn try_from(text: String) -> Result<Self, MetricError> {
+        text.parse()
+    }
+}
+
+impl From<Metric> for String {
+    fn from(metric: Metric) -> Self {
+        metric.0
+    }
+}
+
+/// Parts of a record that nobody measured, or that follow from what was measured.
+const NOT_MEASURED: [&str; 4] = ["plan", "seed", "environment", "verdict"];
+/// The kernel's counters, by their own names.
+const COUNTERS: &str = "counters";
+/// A path is named in an error up to so many characters.
+const MAX_SHOWN: usize = 60;
+
+/// A number, or the sum of the two halves of a CPU time.
+fn number(value: &Value) -> Option<f64> {
+    if let Some(number) = value.as_f64() {
+        return Some(number);
+    }
+    Some(value.get("user")?.as_f64()? + value.get("system")?.as_f64()?)
+}
+
+/// Adds the paths of all numbers below a node of the schema. Lists are not entered: their entries have no names.
+fn collect(root: &Value, node: &Value, path: &str, paths: &mut Vec<String>) {
+    let node = resolved(root, node);
+    if is_number(node) {
+        paths.push(path.to_owned());
+    }
+    let properties = node.get("properties").and_then(Value::as_object);
+    if let Some(properties) = properties {
+        if properties.contains_key("user") && properties.contains_key("system") {
+            paths.push(path.to_owned());
+        }
+        for (key, property) in properties {
+            if !NOT_MEASURED.contains(&key.as_str()) {
+                collect(root, property, &below(path, key), paths);
+            }
+        }
+    }
+    if let Some(entry) = node.get("additionalProperties").filter(|e| e.is_object()) {
+        let keys: &[&str] = match path {
+            "directions" => &["up", "down"],
+            _ => &["*"],
+        };
+        for key in keys {
+            collect(root, entry, &below(path, key), paths);
+        }
+    }
+}
+
+fn below(path: &str, key: &str) -> String {
+    match path {
+        "" => key.to_owned(),
+        _ => format!("{path}.{key}"),
+    }
+}
+
+/// The definition behind a reference, be it one that may be absent.
+fn resolved<'a>(root: &'a Value, node: &'a Value) -> &'a Value {
+    let alternatives = node.get("anyOf").and_then(Value::as_array);
+    let alternative = alternatives.and_then(|all| all.iter().find(|one| one.get("$ref").is_some()));
+    let node = alternative.unwrap_or(node);
+    let pointer = node.get("$ref").and_then(Value::as_str);
+    pointer
+        .and_then(|pointer| root.pointer(pointer.trim_start_matches('#')))
+        .unwrap_or(node)
+}
+
+fn is_number(node: &Value) -> bool {
+    let is = |kind: &Value| kind == "number" || kind == "integer";
+    match node.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().any(is),
+        Some(kind) => is(kind),
+        None => false,
+    }
+}
+
+fn matches(known: &str, text: &str) -> bool {
+    match known.strip_suffix('*') {
+        Some(prefix) => text.strip_prefix(prefix).is_some_and(is_counter),
+        None => known == text,
+    }
+}
+
+/// Whether it can be the name of a counter, such as `TcpExtTCPTimeouts`.
+fn is_counter(name: &str) -> bool {
+    (1..=MAX_SHOWN).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// The nearest path; for a last word alone, such as `p99`, the paths that end with it; else the usual ones.
+fn suggestion(text: &str) -> String {
+    let text: String = text.chars().take(MAX_SHOWN).collect();
+    let ending = format!(".{text}");
+    let ends: Vec<&str> = Metric::known()
+        .iter()
+        .filter(|known| known.ends_with(&ending) && !known.starts_with("directions."))
+        .map(String::as_str)
+        .collect();
+    if !ends.is_empty() {
+        return format!("did you mean `{}`?", ends.join("` or `"));
+    }
+    let distance = |known: &&String| edit_distance(&text, known);
+    let nearest = Metric::known().iter().min_by_key(distance);
+    match nearest {
+        Some(known) if distance(&known) <= 3 => format!("did you mean `{known}`?"),
+        _ => "such are throughput_bps, transactions_per_s, latency_us.p99, \
+              sender.cpu_seconds, tcp.retransmitted_segments, udp.lost"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::compare::samples::record;
+    use crate::record::{CpuSeconds, EndReport};
+
+    fn metric(path: &str) -> Metric {
+        path.parse().unwrap()
+    }
+
+    #[test]
+    fn every_part_of_a_record_that_was_measured_has_figures() {
+        for path in [
+            "throughput_bps",
+            "seconds",
+            "latency_us.p99",
+            "send_lag_us.max",
+            "sender.cpu_seconds",
+            "sender.cpu_seconds.user",
+            "receiver.host_cpu_percent",
+            "receiver.counters.TcpExtTCPTimeouts",
+            "tcp.retransmitted_segments",
+            "udp.gaps_us.p50",
+            "directions.down.tcp.rtt_mean_us",
+            "directions.up.sender.counters.TcpRetransSegs",
+        ] {
+            assert_eq!(metric(path).as_str(), path);
+        }
+        assert!(Metric::known().len() > 200, "{:?}", Metric::known());
+    }
+
+    #[test]
+    fn what_was_not_measured_is_no_figure() {
+        for path in [
+            "",
+            ".",
+            "seed",
+            "plan.streams",
+            "environment.client.cpu.count",
+            "verdict.predicted_bps",
+            "intervals",
+            "tcp",
+            "tcp.options",
+            "sender.method",
+            "sender.counters",
+            "sender.counters.*",
+            "sender.counters.a.b",
+            "directions.throughput_bps",
+        ] {
+            assert!(path.parse::<Metric>().is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_figure_is_answered_by_the_nearest() {
+        for (text, hint) in [
+            ("throughput_bp", "did you mean `throughput_bps`?"),
+            (
+                "p99",
+                "did you mean `latency_us.p99` or `send_lag_us.p99` or `udp.gaps_us.p99`?",
+            ),
+            ("latency_ms.p99", "did you mean `latency_us.p99`?"),
+            ("speed", "such are throughput_bps"),
+        ] {
+            let message = text.parse::<Metric>().unwrap_err().to_string();
+            assert!(message.contains(hint), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_value_is_the_records_and_absent_where_the_record_has_none() {
+        let mut sample = record(5e6);
+        sample.sender = Some(EndReport {
+            cpu_seconds: CpuSeconds {
+                user: 0.25,
+                system: 1.5,
+            },
+            counters: [("TcpRetransSegs".to_owned(), 7)].into(),
+            ..EndReport::default()
+        });
+        let value = |path: &str| metric(path).of(&sample);
+        assert_eq!(value("throughput_bps"), Some(5e6));
+        assert_eq!(value("sender.cpu_seconds"), Some(1.75));
+        assert_eq!(value("sender.cpu_seconds.system"), Some(1.5));
+        assert_eq!(value("sender.counters.TcpRetransSegs"), Some(7.0));
+        assert_eq!(value("sender.counters.TcpExtTCPTimeouts"), Some(0.0));
+        assert_eq!(value("receiver.counters.TcpRetransSegs"), None);
+        assert_eq!(value("latency_us.p99"), None);
+    }
+
+    #[test]
+    fn a_host_without_changed_counters_counts_zero() {
+        let mut sample = record(5e6);
+        sample.receiver = Some(EndReport::default());
+        let value = metric("receiver.counters.TcpRetransSegs").of(&sample);
+        assert_eq!(value, Some(0.0));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_too_much_for_the_parser(text in "\\PC{0,80}") {
+            if let Err(error) = text.parse::<Metric>() {
+                prop_assert!(error.to_string().len() < 600);
+            }
+        }
+    }
+}

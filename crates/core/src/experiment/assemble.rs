@@ -1,0 +1,141 @@
+//! The document of an experiment, from its runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::document::{DocumentFactor, EXPERIMENT_SCHEMA, ExperimentDocument};
+use super::model::Experiment;
+use super::run::Run;
+use super::{findings, table};
+use crate::record::{Caveat, CaveatKind, Status};
+
+/// How an experiment ended.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ending {
+    /// Why not all runs were made that were to be; `None` if they were.
+    pub partial: Option<String>,
+    /// Cells that could not be run here, and why.
+    pub unavailable: Vec<(usize, String)>,
+}
+
+impl Experiment {
+    /// The document of the runs that were made; those of other experiments are left out.
+    pub fn assemble(&self, runs: Vec<Run>, ending: &Ending) -> ExperimentDocument {
+        let runs: Vec<Run> = runs
+            .into_iter()
+            .filter(|run| self.cell_of(run).is_some())
+            .collect();
+        let by_cell = self.by_cell(&runs);
+        ExperimentDocument {
+            schema: EXPERIMENT_SCHEMA.to_owned(),
+            status: match ending.partial {
+                None => Status::Complete,
+                Some(_) => Status::Partial,
+            },
+            started_at: (runs.iter())
+                .find_map(|run| run.record.as_ref().map(|record| record.started_at.clone())),
+            title: self.title.clone(),
+            report: self.report.clone(),
+            about: self.about.clone(),
+            seed: self.seed,
+            quick: self.quick,
+            repeats: self.repeats,
+            forbid: self.forbid.iter().map(ToString::to_string).collect(),
+            factors: (self.factors.iter())
+                .map(|factor| DocumentFactor {
+                    name: factor.name.clone(),
+                    levels: factor.levels.clone(),
+                })
+                .collect(),
+            table: table::table(self, &by_cell, &ending.unavailable),
+            findings: findings::outcomes(self, &by_cell),
+            notes: self.all_notes(&by_cell, ending),
+            caveats: caveats(&runs, ending),
+            runs,
+        }
+    }
+
+    fn all_notes(&self, runs: &[Vec<&Run>], ending: &Ending) -> Vec<String> {
+        let lacking: BTreeSet<String> = (self.cells.iter())
+            .filter_map(|cell| cell.lacks.clone())
+            .collect();
+        let mut notes = self.notes.clone();
+        notes.extend(lacking.into_iter().map(|lacks| format!("not run: {lacks}")));
+        let unavailable: BTreeSet<&String> =
+            ending.unavailable.iter().map(|(_, why)| why).collect();
+        notes.extend(unavailable.into_iter().map(|why| format!("not run: {why}")));
+        notes.extend(self.exclusions(runs));
+        notes.extend(self.one_sided(runs));
+        notes
+    }
+
+    /// For each cell the runs that do not count.
+    fn exclusions(&self, runs: &[Vec<&Run>]) -> Vec<String> {
+        let note = |(cell, runs): (usize, &Vec<&Run>)| {
+            let excluded: Vec<_> = runs.iter().filter(|run| !run.counts()).collect();
+            let last = excluded.last()?;
+            let why = last.error.as_ref().or_else(|| last.faults.first())?;
+            let title = match self.cell_title(cell) {
+                title if title.is_empty() => String::new(),
+                title => format!("{title}: "),
+            };
+            Some(format!(
+                "{title}{} of {} runs excluded, the last because: {why}",
+                excluded.len(),
+                runs.len()
+            ))
+        };
+        runs.iter().enumerate().filter_map(note).collect()
+    }
+
+    /// Faults of one level of a factor alone: then they are an outcome.
+    fn one_sided(&self, runs: &[Vec<&Run>]) -> Vec<String> {
+        let excluded: Vec<usize> = (runs.iter().enumerate())
+            .flat_map(|(cell, runs)| runs.iter().filter(|run| !run.counts()).map(move |_| cell))
+            .collect();
+        // Of a single cell they have been said.
+        let is_of_one_cell = excluded.iter().all(|cell| *cell == excluded[0]);
+        if excluded.len() < FEWEST_TO_TELL || is_of_one_cell {
+            return Vec::new();
+        }
+        let note = |(index, factor): (usize, &super::Factor)| {
+            let levels: BTreeSet<usize> = (excluded.iter())
+                .map(|cell| self.cells[*cell].levels[index])
+                .collect();
+            let level = levels
+                .first()
+                .filter(|_| levels.len() == 1 && factor.levels.len() > 1)?;
+            Some(format!(
+                "all {} excluded runs are of {} {}: a fault that it causes itself is an outcome",
+                excluded.len(),
+                factor.name,
+                factor.levels[*level]
+            ))
+        };
+        self.factors.iter().enumerate().filter_map(note).collect()
+    }
+}
+
+/// Those of the runs, each kind once with the number of runs that have it.
+fn caveats(runs: &[Run], ending: &Ending) -> Vec<Caveat> {
+    let mut kinds: BTreeMap<String, (usize, Caveat)> = BTreeMap::new();
+    let records = runs.iter().filter_map(|run| run.record.as_ref());
+    for caveat in records.flat_map(|record| &record.caveats) {
+        let kind = format!("{:?}", caveat.kind);
+        kinds.entry(kind).or_insert_with(|| (0, caveat.clone())).0 += 1;
+    }
+    let of_runs = kinds.into_values().map(|(count, caveat)| Caveat {
+        message: match count {
+            _ if runs.len() == 1 => caveat.message,
+            count => format!("{count} of {} runs: {}", runs.len(), caveat.message),
+        },
+        ..caveat
+    });
+    let partial = ending.partial.iter().map(|why| {
+        let remedy = "the same command goes on where it was";
+        Caveat::new(CaveatKind::Partial, why.clone(), remedy)
+    });
+    partial.chain(of_runs).collect()
+}
+
+/// Fewer exclusions may all be of one level by chance.
+const FEWEST_TO_TELL: usize = 3;

@@ -1,0 +1,167 @@
+//! The one document of an experiment.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::run::Run;
+use crate::plan::Repeats;
+use crate::record::{Caveat, Status};
+use crate::stats::MedianInterval;
+
+/// Schema of [`ExperimentDocument`].
+pub const EXPERIMENT_SCHEMA: &str = "linerate.experiment/1";
+
+/// An experiment that was run: its table, what of the report's findings agrees, and every run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExperimentDocument {
+    /// [`EXPERIMENT_SCHEMA`].
+    pub schema: String,
+    /// Whether every run was made.
+    pub status: Status,
+    /// When the first run began, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// What it is about.
+    pub title: String,
+    /// The report that it runs again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<String>,
+    /// What to know beforehand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// The quick form.
+    pub quick: bool,
+    /// How often each cell was to be run.
+    pub repeats: Repeats,
+    /// Validity faults that were declared beforehand.
+    #[serde(default)]
+    pub forbid: Vec<String>,
+    /// What was varied.
+    pub factors: Vec<DocumentFactor>,
+    /// The figures in the report's own shape.
+    pub table: DocumentTable,
+    /// The report's findings, held against these runs and against the report's own figures.
+    #[serde(default)]
+    pub findings: Vec<DocumentFinding>,
+    /// What was added, left out or could not be run.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// What to keep in mind.
+    #[serde(default)]
+    pub caveats: Vec<Caveat>,
+    /// Every run, in the order in which they were made.
+    pub runs: Vec<Run>,
+}
+
+/// Something that was varied.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DocumentFactor {
+    /// Its name.
+    pub name: String,
+    /// Its levels.
+    pub levels: Vec<String>,
+}
+
+/// Figures by the levels of the factors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DocumentTable {
+    /// The factors whose levels make the rows.
+    pub row_factors: Vec<String>,
+    /// Its columns.
+    pub columns: Vec<DocumentColumn>,
+    /// Its rows.
+    pub rows: Vec<DocumentRow>,
+}
+
+/// A column.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DocumentColumn {
+    /// Its head.
+    pub title: String,
+    /// The level of the factor across.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+    /// The figure, in the unit that its name says.
+    pub metric: String,
+    /// In place of the figure its ratio to that of this level.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio_to: Option<String>,
+    /// The unit that is printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// What is printed is the figure times this.
+    pub scale: f64,
+    /// Digits behind the point; absent: three significant ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decimals: Option<u32>,
+}
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DocumentRow {
+    /// The level of each row factor.
+    pub levels: Vec<String>,
+    /// A figure for each column.
+    pub figures: Vec<CellFigure>,
+}
+
+/// A figure of the table.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CellFigure {
+    /// The median over the runs that count, with its interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ours: Option<MedianInterval>,
+    /// The report's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<f64>,
+    /// Why there is none of ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_run: Option<String>,
+}
+
+/// A finding, and what speaks for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DocumentFinding {
+    /// What was found.
+    pub text: String,
+    /// Of which figure.
+    pub metric: String,
+    /// Whether it is claimed of a ratio, or else of the figure itself.
+    pub is_ratio: bool,
+    /// The least that is accepted; absent: anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least: Option<f64>,
+    /// The most that is accepted; absent: anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most: Option<f64>,
+    /// The median over the repeats, with its interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ours: Option<MedianInterval>,
+    /// Whether our runs agree.
+    pub agreement: Agreement,
+    /// What the report's own figures give.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<f64>,
+    /// Whether the report's own figures agree.
+    pub report_agreement: Agreement,
+    /// Why it is not known of ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// Whether figures bear a claim out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Agreement {
+    /// All of the interval is in what the claim accepts.
+    Agrees,
+    /// All of the interval is outside.
+    Disagrees,
+    /// The interval is partly in and partly outside: the runs do not decide it.
+    Undecided,
+    /// There is no figure.
+    NotKnown,
+}

@@ -1,0 +1,235 @@
+//! Puts the cells together: base, one level of each factor, and the quick form over them.
+
+use super::super::cell::Cell;
+use super::super::error::{ExperimentProblem, Fault};
+use super::super::workload::{COMMANDS, Command, Draft, EXTENTS, Work};
+use super::Files;
+use super::factors::FileFactor;
+use super::setting::Setting;
+use crate::plan::Family;
+use crate::toml_reader::{At, ReadProblem, shortened, suggestion};
+use crate::treatment::Treatments;
+
+/// What cells are made of.
+pub(super) struct Resolver<'a> {
+    pub(super) base: Setting<'a>,
+    pub(super) quick: Option<Setting<'a>>,
+    pub(super) factors: &'a [FileFactor<'a>],
+    /// The user's choice in place of the file's.
+    pub(super) family: Option<Family>,
+    pub(super) seed: u64,
+    pub(super) files: Files<'a>,
+}
+
+/// Whose a key is: a level's key must fit its cell's command, others' are for the cells that they fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    All,
+    Level(usize),
+}
+
+struct Entry<'a> {
+    owner: Owner,
+    key: At<&'a str>,
+    text: At<String>,
+}
+
+impl<'a> Resolver<'a> {
+    /// All cells, the last factor's levels changing first.
+    pub(super) fn cells(&self) -> Result<Vec<Cell>, Fault> {
+        let count = self
+            .factors
+            .iter()
+            .map(|factor| factor.levels.len())
+            .product();
+        (0..count)
+            .map(|number| self.cell(&self.levels_of(number)))
+            .collect()
+    }
+
+    fn levels_of(&self, number: usize) -> Vec<usize> {
+        let mut rest = number;
+        let mut levels: Vec<usize> = (self.factors.iter().rev())
+            .map(|factor| {
+                let level = rest % factor.levels.len();
+                rest /= factor.levels.len();
+                level
+            })
+            .collect();
+        levels.reverse();
+        levels
+    }
+
+    fn cell(&self, levels: &[usize]) -> Result<Cell, Fault> {
+        let chosen: Vec<_> = (self.factors.iter().zip(levels))
+            .map(|(factor, level)| &factor.levels[*level])
+            .collect();
+        let settings: Vec<&Setting<'a>> = chosen.iter().map(|level| &level.setting).collect();
+        let work = self.work(&settings, levels)?;
+        let treatments = self.treatments(&settings)?;
+        if let (Work::Test(test), Some((at, treatments))) = (&work, &treatments) {
+            let mut test = test.as_ref().clone();
+            treatments
+                .apply_to(&mut test)
+                .map_err(|error| Fault::new(*at, ExperimentProblem::Treatment(error)))?;
+        }
+        Ok(Cell {
+            levels: levels.to_vec(),
+            place: self.place(&settings)?,
+            work,
+            treatments: treatments.map_or_else(Treatments::default, |(_, treatments)| treatments),
+            lacks: chosen
+                .iter()
+                .find_map(|level| level.lacks.map(str::to_owned)),
+        })
+    }
+
+    /// The levels in words, to begin a sentence with.
+    fn title(&self, levels: &[usize]) -> String {
+        let names = self.factors.iter().zip(levels);
+        let names: Vec<String> = names
+            .map(|(factor, level)| format!("{} {}", factor.name, factor.levels[*level].name))
+            .collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => shortened(&names.join(", ")) + ": ",
+        }
+    }
+
+    fn work(&self, settings: &[&Setting<'a>], levels: &[usize]) -> Result<Work, Fault> {
+        let all = self.base.workload.iter().map(|entry| (Owner::All, entry));
+        let of_levels = settings.iter().enumerate().flat_map(|(index, setting)| {
+            let entries = setting.workload.iter();
+            entries.map(move |entry| (Owner::Level(index), entry))
+        });
+        let quick = self.quick.iter().flat_map(|quick| &quick.workload);
+        let entries = all
+            .chain(of_levels)
+            .chain(quick.map(|entry| (Owner::All, entry)));
+        let (commands, entries): (Vec<Entry>, Vec<Entry>) = entries
+            .map(|(owner, (key, text))| Entry {
+                owner,
+                key: *key,
+                text: text.clone(),
+            })
+            .partition(|entry| entry.key.value == "command");
+        let mut own = commands.iter().filter(|entry| entry.owner == Owner::All);
+        let base = own.next_back().map_or(Ok(Command::Stream), command)?;
+        let command = commands.last().map_or(Ok(Command::Stream), command)?;
+        let entries = fitting(entries, command, base != command)?;
+        let mut draft = Draft::new(command);
+        for entry in &entries {
+            let Some(key) = command.key(entry.key.value) else {
+                continue;
+            };
+            draft.set(key, &entry.text.value).map_err(|why| {
+                let key = entry.key.value.to_owned();
+                Fault::new(entry.text.offset, ExperimentProblem::Workload { key, why })
+            })?;
+        }
+        draft.finish(self.seed).map_err(|why| {
+            let named = entries.iter().find(|entry| is_about(&why, entry.key.value));
+            // Else where it is that makes the cell what it is.
+            let last = settings.last().map_or(self.base.offset, |last| last.offset);
+            let offset = named.map_or(last, |entry| entry.text.offset);
+            let cell = self.title(levels);
+            Fault::new(offset, ExperimentProblem::Test { cell, why })
+        })
+    }
+
+    /// All treatments of a cell, and where the last of them is.
+    fn treatments(&self, settings: &[&Setting<'a>]) -> Result<Option<(usize, Treatments)>, Fault> {
+        let own = self.base.treatments.iter();
+        let given: Vec<&At<&str>> = own
+            .chain(
+                settings
+                    .iter()
+                    .filter_map(|setting| setting.treatments.as_ref()),
+            )
+            .filter(|at| at.value.trim() != "none")
+            .collect();
+        let Some(last) = given.last() else {
+            return Ok(None);
+        };
+        let texts: Vec<&str> = given.iter().map(|at| at.value).collect();
+        let treatments = texts.join(",").parse::<Treatments>();
+        treatments
+            .map(|treatments| Some((last.offset, treatments)))
+            .map_err(|error| Fault::new(last.offset, ExperimentProblem::Treatment(error)))
+    }
+}
+
+/// The keys that the command has, each once. Keys that are meant for all cells are left out where they do not fit;
+/// of keys that exclude each other, the later ones count.
+fn fitting(
+    entries: Vec<Entry<'_>>,
+    command: Command,
+    is_other: bool,
+) -> Result<Vec<Entry<'_>>, Fault> {
+    let mut kept: Vec<Entry> = Vec::new();
+    for entry in entries {
+        if command.key(entry.key.value).is_none() {
+            let is_known = COMMANDS
+                .iter()
+                .any(|(_, other)| other.key(entry.key.value).is_some());
+            if entry.owner == Owner::All && is_other && is_known {
+                continue;
+            }
+            return Err(unknown_key(entry.key, command));
+        }
+        let is_extent = |key: &str| EXTENTS.contains(&key);
+        let rival = kept.iter().find(|other| {
+            let differs = other.key.value != entry.key.value && other.owner == entry.owner;
+            differs && is_extent(other.key.value) && is_extent(entry.key.value)
+        });
+        if let Some(rival) = rival
+            && entry.owner != Owner::All
+        {
+            let what = format!("`{}` and `{}`", rival.key.value, entry.key.value);
+            return Fault::contradiction(entry.key.offset, what, "a run ends by one of them");
+        }
+        kept.retain(|other| {
+            let both_extents = is_extent(other.key.value) && is_extent(entry.key.value);
+            other.key.value != entry.key.value && !both_extents
+        });
+        kept.push(entry);
+    }
+    let by_time = !kept
+        .iter()
+        .any(|entry| ["bytes", "count"].contains(&entry.key.value));
+    kept.retain(|entry| by_time || entry.owner != Owner::All || entry.key.value != "warm-up");
+    Ok(kept)
+}
+
+/// Whether a message on a whole test begins with a key: as it is, or in words.
+fn is_about(why: &str, key: &str) -> bool {
+    let why = why.trim_start_matches('`');
+    [key, &key.replace('-', " ")].into_iter().any(|name| {
+        let rest = why.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with([' ', '`']))
+    })
+}
+
+fn command(entry: &Entry<'_>) -> Result<Command, Fault> {
+    let text = entry.text.value.as_str();
+    let found = COMMANDS.iter().find(|(name, _)| *name == text);
+    found.map(|(_, command)| *command).ok_or_else(|| {
+        let names = COMMANDS.map(|(name, _)| name);
+        let at = At {
+            offset: entry.text.offset,
+            value: text,
+        };
+        Fault::unknown(at, "command", &names)
+    })
+}
+
+fn unknown_key(key: At<&str>, command: Command) -> Fault {
+    let keys = command.keys();
+    let hint = suggestion(key.value, keys.iter().copied());
+    let problem = ReadProblem::UnknownKey {
+        place: "the workload",
+        key: shortened(key.value),
+        hint: hint.unwrap_or_else(|| format!("its keys are {}", keys.join(", "))),
+    };
+    Fault::new(key.offset, problem.into())
+}

@@ -1,0 +1,228 @@
+//! `[[factor]]` and `[[factor.level]]`.
+
+use toml::de::DeValue;
+
+use super::super::error::{ExperimentProblem, Fault};
+use super::super::model::Factor;
+use super::setting::{Setting, text};
+use crate::toml_reader::{At, Section, Value, wrong_type};
+use crate::units::Sizes;
+
+/// The factors as they are, and with the levels that the quick form leaves.
+pub(super) struct Factors<'a> {
+    pub(super) full: Vec<FileFactor<'a>>,
+    pub(super) quick: Vec<FileFactor<'a>>,
+}
+
+/// Something that is varied.
+#[derive(Debug, Clone)]
+pub(super) struct FileFactor<'a> {
+    pub(super) name: &'a str,
+    pub(super) levels: Vec<Level<'a>>,
+}
+
+/// One of the things that it is varied between.
+#[derive(Debug, Clone)]
+pub(super) struct Level<'a> {
+    pub(super) name: String,
+    /// How the figures' file calls it, one text for each of the factor's columns there.
+    pub(super) figure: Vec<String>,
+    pub(super) setting: Setting<'a>,
+    pub(super) lacks: Option<&'a str>,
+}
+
+impl<'a> Factors<'a> {
+    pub(super) fn read(root: &Section<'a>, quick: Option<&Section<'a>>) -> Result<Self, Fault> {
+        let mut full: Vec<FileFactor> = Vec::new();
+        for section in root.sections("factor", "[[factor]]", FACTOR_KEYS)? {
+            let name = section.required("name", "what is varied")?;
+            if full.iter().any(|other| other.name == name.value) {
+                return Fault::repeated(name.offset, "factors", name.value);
+            }
+            full.push(FileFactor {
+                name: name.value,
+                levels: levels(&section)?,
+            });
+        }
+        let count = full.iter().map(|factor| factor.levels.len());
+        let count = count.fold(1, usize::saturating_mul);
+        if count > MOST_CELLS {
+            let problem = ExperimentProblem::TooMany {
+                what: "combinations of levels",
+                found: count,
+                most: MOST_CELLS,
+            };
+            return Err(Fault::new(0, problem));
+        }
+        let quick = match quick {
+            Some(section) => narrowed(&full, section)?,
+            None => full.clone(),
+        };
+        Ok(Self { full, quick })
+    }
+}
+
+impl FileFactor<'_> {
+    pub(super) fn model(&self) -> Factor {
+        Factor {
+            name: self.name.to_owned(),
+            levels: self.levels.iter().map(|level| level.name.clone()).collect(),
+        }
+    }
+}
+
+/// The levels of a factor: `[[factor.level]]`, or `key` and `values`.
+fn levels<'a>(section: &Section<'a>) -> Result<Vec<Level<'a>>, Fault> {
+    let tables = section.sections("level", "[[factor.level]]", LEVEL_KEYS)?;
+    let key = section.string("key")?;
+    let values = section.value("values");
+    let levels = match (tables.is_empty(), key, values) {
+        (false, None, None) => tables.iter().map(level).collect::<Result<Vec<_>, _>>()?,
+        (true, Some(key), Some(values)) => of_values(key, values)?,
+        (false, _, _) => {
+            let hint = "either [[factor.level]], or `key` and `values`";
+            return Fault::contradiction(section.offset, "[[factor]]", hint);
+        }
+        (true, _, _) => {
+            let hint = "and `values`: or [[factor.level]] for each level";
+            return Err(section.missing("key", hint).into());
+        }
+    };
+    for (index, level) in levels.iter().enumerate() {
+        if levels[..index].iter().any(|other| other.name == level.name) {
+            return Fault::repeated(level.setting.offset, "levels of the factor", &level.name);
+        }
+    }
+    Ok(levels)
+}
+
+fn level<'a>(section: &Section<'a>) -> Result<Level<'a>, Fault> {
+    let name = section.required("name", "what the level is called")?;
+    let figure = match section.value("figure") {
+        None => vec![name.value.to_owned()],
+        Some(value) => texts("figure", value)?
+            .into_iter()
+            .map(|at| at.value)
+            .collect(),
+    };
+    Ok(Level {
+        name: name.value.to_owned(),
+        figure,
+        setting: Setting::of_level(section)?,
+        lacks: section.string("lacks")?.map(|at| at.value),
+    })
+}
+
+/// A level for each value of one key.
+fn of_values<'a>(key: At<&'a str>, values: &Value<'a>) -> Result<Vec<Level<'a>>, Fault> {
+    let offset = values.span().start;
+    let texts = match values.get_ref() {
+        DeValue::String(range) => {
+            let Ok(sizes) = range.parse::<Sizes>() else {
+                let at = At {
+                    offset,
+                    value: range.as_ref(),
+                };
+                let hint = "write a list, or sizes such as \"100..9100/500\"";
+                return Fault::malformed(at, "list of values", hint);
+            };
+            let sizes = sizes.as_slice().iter();
+            sizes
+                .map(|size| At {
+                    offset,
+                    value: size.to_string(),
+                })
+                .collect()
+        }
+        _ => self::texts("values", values)?,
+    };
+    if texts.is_empty() {
+        return Fault::contradiction(offset, "`values`", "a factor has at least one level");
+    }
+    let level = |value: At<String>| Level {
+        name: value.value.clone(),
+        figure: vec![value.value.clone()],
+        setting: Setting {
+            offset: value.offset,
+            workload: vec![(key, value)],
+            ..Setting::default()
+        },
+        lacks: None,
+    };
+    Ok(texts.into_iter().map(level).collect())
+}
+
+/// One value, or a list of them, as texts.
+pub(super) fn texts(key: &str, value: &Value<'_>) -> Result<Vec<At<String>>, Fault> {
+    match value.get_ref() {
+        DeValue::Array(items) => items.iter().map(|item| text(key, item)).collect(),
+        DeValue::Table(_) => Err(wrong_type(key, value, "a text, or a list of texts").into()),
+        _ => Ok(vec![text(key, value)?]),
+    }
+}
+
+/// With the levels alone that `[quick]` leaves.
+fn narrowed<'a>(
+    full: &[FileFactor<'a>],
+    quick: &Section<'a>,
+) -> Result<Vec<FileFactor<'a>>, Fault> {
+    let mut factors = full.to_vec();
+    for (name, value) in quick.entries("levels")? {
+        let Some(factor) = factors.iter_mut().find(|factor| factor.name == name.value) else {
+            let names: Vec<&str> = full.iter().map(|factor| factor.name).collect();
+            return Err(Fault::unknown(name, "factor", &names));
+        };
+        let wanted = texts(name.value, value)?;
+        for at in &wanted {
+            level_index(factor, at.offset, &at.value)?;
+        }
+        let is_wanted = |level: &Level| wanted.iter().any(|at| at.value == level.name);
+        factor.levels.retain(is_wanted);
+        if factor.levels.is_empty() {
+            return Fault::contradiction(name.offset, "`levels`", "name at least one");
+        }
+    }
+    Ok(factors)
+}
+
+/// The number of the level of that name.
+pub(super) fn level_index(
+    factor: &FileFactor<'_>,
+    offset: usize,
+    name: &str,
+) -> Result<usize, Fault> {
+    let found = factor.levels.iter().position(|level| level.name == name);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = factor
+            .levels
+            .iter()
+            .map(|level| level.name.as_str())
+            .collect();
+        let at = At {
+            offset,
+            value: name,
+        };
+        Fault::unknown(at, "level", &names)
+    })
+}
+
+const FACTOR_KEYS: &[&str] = &["name", "level", "key", "values"];
+
+const LEVEL_KEYS: &[&str] = &[
+    "name",
+    "figure",
+    "workload",
+    "treatments",
+    "lab",
+    "topology",
+    "client",
+    "server",
+    "address",
+    "family",
+    "client_cpu",
+    "server_cpu",
+    "lacks",
+];
+
+/// More than a table holds that somebody reads.
+const MOST_CELLS: usize = 1000;

@@ -1,0 +1,226 @@
+//! `[figures]`: the report's own figures, from a file of comma-separated values.
+
+use std::collections::BTreeMap;
+
+use super::super::error::{ExperimentProblem, Fault};
+use super::Files;
+use super::columns::{factor_index, measure};
+use super::factors::{FileFactor, texts};
+use super::setting::text;
+use crate::stats::Summary;
+use crate::toml_reader::{At, Section, shortened};
+
+/// Of each cell the report's figures by the name of the measure: the median of the rows that are the cell's.
+pub(super) fn read(
+    root: &Section<'_>,
+    factors: &[FileFactor<'_>],
+    cells: usize,
+    files: Files<'_>,
+) -> Result<Vec<BTreeMap<String, f64>>, Fault> {
+    let Some(section) = root.section("figures", "[figures]", KEYS)? else {
+        return Ok(vec![BTreeMap::new(); cells]);
+    };
+    let file = section.required("file", "a CSV file beside this one")?;
+    let table = Table::read(file, files)?;
+    let keys = keys(&section, factors, &table)?;
+    let filters = filters(&section, &table)?;
+    let values = values(&section, &table)?;
+    let rows: Vec<&csv::StringRecord> = (table.rows.iter())
+        .filter(|row| {
+            filters
+                .iter()
+                .all(|(column, wanted)| is_same(&row[*column], wanted))
+        })
+        .collect();
+    let figures_of = |number: usize| {
+        let wanted = wanted(factors, &keys, number);
+        let own: Vec<&&csv::StringRecord> = rows
+            .iter()
+            .filter(|row| {
+                wanted
+                    .iter()
+                    .all(|(column, text)| is_same(&row[*column], text))
+            })
+            .collect();
+        let figure = |value: &Value| {
+            let samples = own.iter().filter_map(|row| number_of(&row[value.column]));
+            let samples: Vec<f64> = samples.map(|sample| sample * value.scale).collect();
+            let median = Summary::of(&samples).ok()?.median();
+            Some((value.name.clone(), median))
+        };
+        values.iter().filter_map(figure).collect()
+    };
+    Ok((0..cells).map(figures_of).collect())
+}
+
+struct Table {
+    offset: usize,
+    name: String,
+    head: csv::StringRecord,
+    rows: Vec<csv::StringRecord>,
+}
+
+/// A figure: its name, its column, and what makes it the figure's own unit.
+struct Value {
+    name: String,
+    column: usize,
+    scale: f64,
+}
+
+/// A factor, and its columns in the file.
+struct Key {
+    factor: usize,
+    columns: Vec<usize>,
+}
+
+impl Table {
+    fn read(file: At<&str>, files: Files<'_>) -> Result<Self, Fault> {
+        let fault = |why: String| {
+            let name = shortened(file.value);
+            Fault::new(file.offset, ExperimentProblem::File { name, why })
+        };
+        let text = files(file.value).map_err(fault)?;
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let head = reader
+            .headers()
+            .map_err(|error| fault(error.to_string()))?
+            .clone();
+        let rows = reader.records().collect::<Result<Vec<_>, _>>();
+        Ok(Self {
+            offset: file.offset,
+            name: file.value.to_owned(),
+            head,
+            rows: rows.map_err(|error| fault(error.to_string()))?,
+        })
+    }
+
+    fn column(&self, name: At<&str>) -> Result<usize, Fault> {
+        let found = self.head.iter().position(|head| head == name.value);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.head.iter().collect();
+            Fault::unknown(name, "column", &names)
+        })
+    }
+}
+
+/// `keys = { window = "treatment", transfer = ["source", "destination"] }`
+fn keys(
+    section: &Section<'_>,
+    factors: &[FileFactor<'_>],
+    table: &Table,
+) -> Result<Vec<Key>, Fault> {
+    let mut keys = Vec::new();
+    for (name, value) in section.entries("keys")? {
+        let factor = factor_index(factors, name)?;
+        let columns = texts(name.value, value)?;
+        let column = |at: &At<String>| {
+            table.column(At {
+                offset: at.offset,
+                value: at.value.as_str(),
+            })
+        };
+        let columns = columns.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+        let levels = &factors[factor].levels;
+        if let Some(level) = levels
+            .iter()
+            .find(|level| level.figure.len() != columns.len())
+        {
+            let what = format!("`figure` of the level {}", shortened(&level.name));
+            let hint = "it has one text for each column of the factor in [figures] keys";
+            return Fault::contradiction(level.setting.offset, what, hint);
+        }
+        keys.push(Key { factor, columns });
+    }
+    if keys.is_empty() {
+        let hint = "which column has the level of which factor";
+        return Err(section.missing("keys", hint).into());
+    }
+    Ok(keys)
+}
+
+fn filters(section: &Section<'_>, table: &Table) -> Result<Vec<(usize, String)>, Fault> {
+    let mut filters = Vec::new();
+    for (name, value) in section.entries("where")? {
+        filters.push((table.column(name)?, text(name.value, value)?.value));
+    }
+    Ok(filters)
+}
+
+/// `values = { throughput_bps = "mbit_per_s * 1e6" }`
+fn values(section: &Section<'_>, table: &Table) -> Result<Vec<Value>, Fault> {
+    let mut values = Vec::new();
+    for (name, value) in section.entries("values")? {
+        let formula = text(name.value, value)?;
+        let (column, scale) = column_and_scale(table, &formula)?;
+        values.push(Value {
+            name: measure(name)?.to_string(),
+            column,
+            scale,
+        });
+    }
+    if values.is_empty() {
+        let hint = "which column has which figure";
+        return Err(section.missing("values", hint).into());
+    }
+    Ok(values)
+}
+
+/// `column`, or `column * 1e6`.
+fn column_and_scale(table: &Table, formula: &At<String>) -> Result<(usize, f64), Fault> {
+    let at = |value| At {
+        offset: formula.offset,
+        value,
+    };
+    let (column, scale) = match formula.value.split_once('*') {
+        None => (formula.value.trim(), Some(1.0)),
+        Some((column, scale)) => (column.trim(), number_of(scale.trim())),
+    };
+    let Some(scale) = scale else {
+        let hint = "write \"column\" or \"column * 1e6\"";
+        return Fault::malformed(at(formula.value.as_str()), "figure", hint);
+    };
+    let column = table.column(at(column))?;
+    if !(table.rows.iter()).any(|row| number_of(&row[column]).is_some()) {
+        let name = table.name.clone();
+        let why = format!("its column {} has no number", &table.head[column]);
+        let problem = ExperimentProblem::File { name, why };
+        return Err(Fault::new(table.offset, problem));
+    }
+    Ok((column, scale))
+}
+
+/// The columns that tell a cell's rows, with what they hold there.
+fn wanted<'f>(
+    factors: &'f [FileFactor<'_>],
+    keys: &[Key],
+    number: usize,
+) -> Vec<(usize, &'f String)> {
+    let mut wanted = Vec::new();
+    for key in keys {
+        let faster = factors[key.factor + 1..]
+            .iter()
+            .map(|factor| factor.levels.len());
+        let stride: usize = faster.product();
+        let levels = &factors[key.factor].levels;
+        let level = &levels[number / stride % levels.len()];
+        wanted.extend(key.columns.iter().copied().zip(&level.figure));
+    }
+    wanted
+}
+
+/// As numbers where both are numbers: 100 is 100.0.
+fn is_same(cell: &str, wanted: &str) -> bool {
+    match (number_of(cell), number_of(wanted)) {
+        (Some(cell), Some(wanted)) => cell == wanted,
+        _ => cell.trim() == wanted.trim(),
+    }
+}
+
+fn number_of(text: &str) -> Option<f64> {
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite())
+}
+
+const KEYS: &[&str] = &["file", "keys", "where", "values"];

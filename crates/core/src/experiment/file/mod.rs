@@ -1,0 +1,200 @@
+//! Reads an experiment's file. The format is at [`Experiment::from_toml`].
+
+mod cells;
+mod columns;
+mod controls;
+mod factors;
+mod figures;
+mod findings;
+mod paths;
+mod setting;
+
+use super::error::{ExperimentFileError, ExperimentProblem, Fault};
+use super::model::Experiment;
+use crate::plan::{Family, MAX_REPEATS, Repeats};
+use crate::toml_reader::{self, At, Section};
+use crate::units::{EndpointName, Percent};
+use factors::Factors;
+use setting::Setting;
+
+/// How the texts of the files are had that an experiment names: by name as it is written, with the reason if it cannot
+/// be read.
+pub type Files<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
+/// What a user chooses when an experiment is run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Choice {
+    /// The quick form.
+    pub quick: bool,
+    /// In place of the file's seed.
+    pub seed: Option<u64>,
+    /// An endpoint in place of the file's path.
+    pub host: Option<EndpointName>,
+    /// A spec of an emulated path in place of the file's path.
+    pub lab: Option<String>,
+    /// In place of the file's family.
+    pub family: Option<Family>,
+}
+
+impl Experiment {
+    /// Reads an experiment from the text of a file; `files` gives those that it names.
+    ///
+    /// | table | key | value |
+    /// |---|---|---|
+    /// | the file | `title` | what it is about; required |
+    /// | | `report`, `about` | the report that it runs again; what to know beforehand |
+    /// | | `seed` | of every random choice; default 1 |
+    /// | | `repeats`, or `precision` | 1 to 100 runs of each cell, default 3; or until the median of the first column is known to `"2%"` |
+    /// | | `forbid` | validity faults ([`Fault`](crate::compare::Fault)): a run that has one is made again |
+    /// | | `treatments` | of all cells |
+    /// | `[path]` | `lab` | a [`PathSpec`](crate::link::PathSpec) |
+    /// | | `topology`, `client`, `server`, `address` | or a lab's file, its two hosts, and the server's address |
+    /// | | `host` | or an endpoint |
+    /// | | `family` | `ipv4` or `ipv6` |
+    /// | | `client_cpu`, `server_cpu` | share of one CPU, such as `"25%"` |
+    /// | `[workload]` | `command` | `stream` (default), `rr`, `crr`, `file_write`, `file_read` |
+    /// | | | the command's long options, without the hyphens before them |
+    /// | `[[factor]]` | `name` | the cells are all combinations of all factors' levels |
+    /// | | `key`, `values` | a key of the workload and its values, as a list or a range of sizes |
+    /// | `[[factor.level]]` | `name`, `figure` | its name, and how the figures' file calls it |
+    /// | | `workload`, `treatments` | keys in place of those of `[workload]`, and treatments |
+    /// | | `lab` | keys in place of, or besides those of the path's spec |
+    /// | | `topology`, `client`, … | in place of those of `[path]` |
+    /// | | `lacks` | why its cells cannot be run |
+    /// | `[quick]` | `repeats`, `workload`, `lab`, `levels` | what is other in the quick form; `levels` are those that are left, by factor |
+    /// | `[figures]` | `file`, `keys`, `where`, `values` | the report's figures: CSV, factor = column, column = value, figure = `"column * 1e6"` |
+    /// | `[table]` | `across` | the factor whose levels stand side by side |
+    /// | `[[column]]` | `metric`, `title`, `unit`, `scale`, `decimals`, `ratio_to` | see [`Column`](super::Column) |
+    /// | `[[finding]]` | `text`, `metric`, `over_metric` | a claim on a figure |
+    /// | | `of`, `over`, `where` | levels by factor: of which cells, over which, and what both have in common |
+    /// | | `about` with `within`, `at_least`, `at_most`, `no_difference` | one of them |
+    /// | | `report` | the report's value where no table of it has one |
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line and column.
+    pub fn from_toml(
+        text: &str,
+        choice: &Choice,
+        files: Files<'_>,
+    ) -> Result<Self, ExperimentFileError> {
+        read(text, choice, files).map_err(|fault| fault.located(text))
+    }
+}
+
+fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fault> {
+    let table = toml_reader::parse(text)?;
+    let root = Section::new("the file", 0, table.get_ref(), KEYS)?;
+    let quick = root.section("quick", "[quick]", QUICK_KEYS)?;
+    let mut experiment = described(&root, quick.as_ref(), choice)?;
+    // The quick form is read all the same: what is wrong with it is wrong today.
+    let factors = Factors::read(&root, quick.as_ref())?;
+    let used = match choice.quick {
+        true => &factors.quick,
+        false => &factors.full,
+    };
+    let quick_setting = Setting::of_quick(quick.as_ref())?;
+    let resolver = cells::Resolver {
+        base: Setting::of_file(&root, choice)?,
+        quick: quick_setting.filter(|_| choice.quick),
+        factors: used,
+        family: choice.family,
+        seed: experiment.seed,
+        files,
+    };
+    experiment.cells = resolver.cells()?;
+    experiment.factors = used.iter().map(factors::FileFactor::model).collect();
+    experiment.figures = figures::read(&root, used, experiment.cells.len(), files)?;
+    (experiment.across, experiment.columns) = columns::read(&root, &factors.full, used)?;
+    experiment.findings = findings::read(&root, &factors.full, used)?;
+    controls::add(&mut experiment)?;
+    Ok(experiment)
+}
+
+/// What the file says of the whole, without a cell yet.
+fn described(
+    root: &Section<'_>,
+    quick: Option<&Section<'_>>,
+    choice: &Choice,
+) -> Result<Experiment, Fault> {
+    let title = root.required("title", "what the experiment is about")?;
+    let quick_repeats = quick.map(repeats).transpose()?.flatten();
+    let repeats = repeats(root)?;
+    Ok(Experiment {
+        title: title.value.to_owned(),
+        report: root.string("report")?.map(|at| at.value.to_owned()),
+        about: root.string("about")?.map(|at| at.value.trim().to_owned()),
+        seed: choice.seed.or(seed(root)?).unwrap_or(DEFAULT_SEED),
+        quick: choice.quick,
+        repeats: (quick_repeats.filter(|_| choice.quick))
+            .or(repeats)
+            .unwrap_or(DEFAULT_REPEATS),
+        forbid: forbidden(root)?,
+        factors: Vec::new(),
+        cells: Vec::new(),
+        notes: Vec::new(),
+        across: None,
+        columns: Vec::new(),
+        findings: Vec::new(),
+        figures: Vec::new(),
+    })
+}
+
+fn seed(root: &Section<'_>) -> Result<Option<u64>, Fault> {
+    let seed = root.number("seed", 0..=u32::MAX)?;
+    Ok(seed.map(|at| u64::from(at.value)))
+}
+
+/// `repeats = 5` or `precision = "2%"`.
+fn repeats(section: &Section<'_>) -> Result<Option<Repeats>, Fault> {
+    let times = section.number("repeats", 1..=MAX_REPEATS)?;
+    let precision = section.string("precision")?;
+    match (times, precision) {
+        (Some(at), Some(_)) => {
+            Fault::contradiction(at.offset, "`repeats` and `precision`", "give one of them")
+        }
+        (Some(at), None) => Ok(Some(Repeats::Times(at.value))),
+        (None, Some(at)) => match at.value.parse::<Percent>() {
+            Ok(percent) if percent.0 > 0.0 && percent.0 <= 100.0 => {
+                Ok(Some(Repeats::Precision(percent)))
+            }
+            _ => Fault::malformed(at, "precision", "write \"2%\", above 0 % and at most 100 %"),
+        },
+        (None, None) => Ok(None),
+    }
+}
+
+fn forbidden(root: &Section<'_>) -> Result<Vec<crate::compare::Fault>, Fault> {
+    let words: Vec<At<&str>> = root.strings("forbid")?.unwrap_or_default();
+    let parse = |at: &At<&str>| {
+        let parsed = at.value.parse::<crate::compare::Fault>();
+        parsed.map_err(|error| Fault::new(at.offset, ExperimentProblem::Fault(error)))
+    };
+    words.iter().map(parse).collect()
+}
+
+const KEYS: &[&str] = &[
+    "title",
+    "report",
+    "about",
+    "seed",
+    "repeats",
+    "precision",
+    "forbid",
+    "treatments",
+    "path",
+    "workload",
+    "factor",
+    "quick",
+    "figures",
+    "table",
+    "column",
+    "finding",
+];
+
+const QUICK_KEYS: &[&str] = &["repeats", "precision", "workload", "lab", "levels"];
+
+/// Enough to see a spread, and few enough to wait for.
+const DEFAULT_REPEATS: Repeats = Repeats::Times(3);
+
+/// A file says the same each time unless it is told otherwise.
+const DEFAULT_SEED: u64 = 1;

@@ -1,0 +1,221 @@
+//! The path of a cell: a spec put together from fragments, a topology's file, or an endpoint.
+
+use std::net::IpAddr;
+
+use super::super::cell::{ExperimentPath, Place};
+use super::super::error::{ExperimentProblem, Fault};
+use super::cells::Resolver;
+use super::setting::{PathSetting, Setting};
+use crate::lab::Topology;
+use crate::link::PathSpec;
+use crate::plan::Family;
+use crate::toml_reader::{At, shortened};
+use crate::units::EndpointName;
+
+impl<'a> Resolver<'a> {
+    pub(super) fn place(&self, settings: &[&Setting<'a>]) -> Result<Place, Fault> {
+        let mut path = self.base.path.clone();
+        for setting in settings.iter().copied().chain(&self.quick) {
+            let is_real = path.host.is_some();
+            let other = &setting.path;
+            if is_real && (!other.lab.is_empty() || other.topology.is_some()) {
+                let hint = "a real path is as it is: leave the key out, or give a lab";
+                return Fault::contradiction(setting.offset, "`lab` or `topology`", hint);
+            }
+            path = path.merged(other);
+        }
+        Ok(Place {
+            family: self.family.or(path.family.map(family).transpose()?),
+            client_cpu: path.client_cpu.map(share).transpose()?,
+            server_cpu: path.server_cpu.map(share).transpose()?,
+            path: self.path(&path)?,
+        })
+    }
+
+    fn path(&self, path: &PathSetting<'a>) -> Result<ExperimentPath, Fault> {
+        if let Some(host) = &path.host {
+            let name = host.value.parse::<EndpointName>().map_err(|error| {
+                let why = error.to_string();
+                let name = "host".to_owned();
+                Fault::new(host.offset, ExperimentProblem::File { name, why })
+            })?;
+            return Ok(ExperimentPath::Host(name));
+        }
+        if let Some(topology) = path.topology {
+            return self.topology(path, topology);
+        }
+        let (text, offset) = joined(&path.lab, self.base.offset);
+        let spec = match text.is_empty() {
+            true => Ok(PathSpec::default()),
+            false => text.parse(),
+        };
+        let spec: PathSpec = spec.map_err(|error| {
+            let spec = shortened(&text);
+            Fault::new(offset, ExperimentProblem::Spec { spec, error })
+        })?;
+        if let Some(at) = path.client.or(path.server).or(path.address) {
+            let hint = "a path's hosts are client and server; give a `topology`";
+            return Fault::contradiction(at.offset, "`client`, `server` and `address`", hint);
+        }
+        Ok(ExperimentPath::Lab {
+            topology: Box::new(Topology::of_path(&spec)),
+            name: spec.to_string(),
+            spec: Some(Box::new(spec)),
+            client: "client".to_owned(),
+            server: "server".to_owned(),
+            address: None,
+        })
+    }
+
+    fn topology(&self, path: &PathSetting<'a>, file: At<&'a str>) -> Result<ExperimentPath, Fault> {
+        if let Some(fragment) = path.lab.first() {
+            let hint = "a topology has a `spec` for each of its links";
+            return Fault::contradiction(fragment.offset, "`lab`", hint);
+        }
+        let text = (self.files)(file.value).map_err(|why| {
+            let name = shortened(file.value);
+            Fault::new(file.offset, ExperimentProblem::File { name, why })
+        })?;
+        let topology = Topology::from_toml(&text)
+            .map_err(|error| Fault::new(file.offset, Box::new(error).into()))?;
+        let host = |at: Option<At<&str>>, default: &str| {
+            let name = at.map_or(default, |at| at.value);
+            if topology.node(name).is_some() {
+                return Ok(name.to_owned());
+            }
+            let names: Vec<&str> = topology
+                .nodes
+                .iter()
+                .map(|node| node.name.as_str())
+                .collect();
+            let at = At {
+                offset: at.map_or(file.offset, |at| at.offset),
+                value: name,
+            };
+            Err(Fault::unknown(at, "host", &names))
+        };
+        let client = host(path.client, "client")?;
+        let server = host(path.server, "server")?;
+        let address = path
+            .address
+            .map(|at| address(&topology, &server, at))
+            .transpose()?;
+        Ok(ExperimentPath::Lab {
+            name: file.value.to_owned(),
+            spec: None,
+            topology: Box::new(topology),
+            client,
+            server,
+            address,
+        })
+    }
+}
+
+/// The spec that fragments make together, and where the last of them is. A key takes the place of the same key before
+/// it, and one for both directions that of those for one.
+fn joined(fragments: &[At<String>], base: usize) -> (String, usize) {
+    let mut entries: Vec<(&str, &str)> = Vec::new();
+    for fragment in fragments {
+        let of_fragment: Vec<(&str, &str)> = entries_of(&fragment.value)
+            .into_iter()
+            .map(|entry| (entry.split('=').next().unwrap_or(entry).trim(), entry))
+            .collect();
+        entries.retain(|(key, _)| {
+            let bare = key.trim_start_matches("up.").trim_start_matches("down.");
+            !of_fragment
+                .iter()
+                .any(|(other, _)| other == key || *other == bare)
+        });
+        entries.extend(of_fragment);
+    }
+    let texts: Vec<&str> = entries.iter().map(|(_, entry)| *entry).collect();
+    let offset = fragments.last().map_or(base, |last| last.offset);
+    (texts.join(","), offset)
+}
+
+/// `a=1,loss=ge(1%,2%)` at the commas that are not within parentheses.
+fn entries_of(spec: &str) -> Vec<&str> {
+    let mut depth = 0_usize;
+    let parts = spec.split(|c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    parts.filter(|part| !part.trim().is_empty()).collect()
+}
+
+fn family(at: At<&str>) -> Result<Family, Fault> {
+    match at.value {
+        "ipv4" => Ok(Family::Ipv4),
+        "ipv6" => Ok(Family::Ipv6),
+        _ => Fault::malformed(at, "family", "write \"ipv4\" or \"ipv6\""),
+    }
+}
+
+/// `"25%"` of one CPU.
+fn share(at: At<&str>) -> Result<u32, Fault> {
+    let digits = at.value.strip_suffix('%').unwrap_or(at.value);
+    match digits.trim().parse::<u32>() {
+        Ok(percent @ 1..=100) => Ok(percent),
+        _ => Fault::malformed(at, "share of a CPU", "write \"1%\" to \"100%\""),
+    }
+}
+
+fn address(topology: &Topology, server: &str, at: At<&str>) -> Result<IpAddr, Fault> {
+    let Ok(address) = at.value.parse::<IpAddr>() else {
+        return Fault::malformed(at, "address", "write 198.18.5.1 or 2001:2::1");
+    };
+    let interfaces = topology.node(server).map(|node| node.interfaces.iter());
+    let mut own = interfaces
+        .into_iter()
+        .flatten()
+        .flat_map(|interface| &interface.addresses);
+    match own.any(|own| own.address == address) {
+        true => Ok(address),
+        false => {
+            let what = format!("`{}`", at.value);
+            Fault::contradiction(at.offset, what, "the server does not have it")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(fragments: &[&str]) -> String {
+        let fragments: Vec<At<String>> = (fragments.iter())
+            .map(|text| At {
+                offset: 0,
+                value: (*text).to_owned(),
+            })
+            .collect();
+        joined(&fragments, 0).0
+    }
+
+    #[test]
+    fn a_fragment_replaces_its_own_keys_and_adds_the_others() {
+        let base = "rate=10mbit,rtt=29ms,loss=ge(1%,20%)";
+        assert_eq!(spec(&[base]), base);
+        assert_eq!(
+            spec(&[base, "loss=0.5%,hops=1"]),
+            "rate=10mbit,rtt=29ms,loss=0.5%,hops=1"
+        );
+        assert_eq!(
+            spec(&[base, "", "rtt=1ms"]),
+            "rate=10mbit,loss=ge(1%,20%),rtt=1ms"
+        );
+    }
+
+    #[test]
+    fn what_is_said_for_both_directions_replaces_what_was_said_for_one() {
+        assert_eq!(
+            spec(&["up.loss=1%,down.rate=1mbit", "loss=2%"]),
+            "down.rate=1mbit,loss=2%"
+        );
+        assert_eq!(spec(&["loss=2%", "up.loss=1%"]), "loss=2%,up.loss=1%");
+    }
+}

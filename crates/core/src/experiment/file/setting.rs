@@ -1,0 +1,195 @@
+//! What `[path]`, `[workload]`, a level and `[quick]` set: the parts that a cell is put together from.
+
+use toml::de::DeValue;
+
+use super::super::error::{ExperimentProblem, Fault};
+use super::Choice;
+use crate::toml_reader::{At, Section, Value, wrong_type};
+use crate::treatment::Treatments;
+
+/// A key, and the text of its value.
+pub(super) type KeyText<'a> = (At<&'a str>, At<String>);
+
+/// Keys of a path and a workload, not yet put together with others'.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Setting<'a> {
+    /// Where it is in the file.
+    pub(super) offset: usize,
+    pub(super) workload: Vec<KeyText<'a>>,
+    pub(super) path: PathSetting<'a>,
+    pub(super) treatments: Option<At<&'a str>>,
+}
+
+/// Keys of a path.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PathSetting<'a> {
+    /// A spec, and what is put in its place or added.
+    pub(super) lab: Vec<At<String>>,
+    pub(super) topology: Option<At<&'a str>>,
+    pub(super) client: Option<At<&'a str>>,
+    pub(super) server: Option<At<&'a str>>,
+    pub(super) address: Option<At<&'a str>>,
+    pub(super) host: Option<At<String>>,
+    pub(super) family: Option<At<&'a str>>,
+    pub(super) client_cpu: Option<At<&'a str>>,
+    pub(super) server_cpu: Option<At<&'a str>>,
+}
+
+impl<'a> Setting<'a> {
+    /// What the file sets for all cells, with the path that the user chose in its place.
+    pub(super) fn of_file(root: &Section<'a>, choice: &Choice) -> Result<Self, Fault> {
+        let path = root.section("path", "[path]", PATH_KEYS)?;
+        let offset = path.as_ref().map_or(0, |path| path.offset);
+        let mut path = path.map_or(Ok(PathSetting::default()), |section| {
+            let host = section.string("host")?;
+            Ok::<_, Fault>(PathSetting {
+                host: host.map(|at| at.map(str::to_owned)),
+                ..PathSetting::read(&section)?
+            })
+        })?;
+        if choice.host.is_some() || choice.lab.is_some() {
+            let at = |text: &String| At {
+                offset,
+                value: text.clone(),
+            };
+            path = PathSetting {
+                lab: choice.lab.iter().map(at).collect(),
+                host: choice.host.as_ref().map(|host| at(&host.to_string())),
+                family: path.family,
+                ..PathSetting::default()
+            };
+        }
+        path.check_kind(offset)?;
+        Ok(Self {
+            offset,
+            workload: workload(root)?,
+            path,
+            treatments: treatments(root)?,
+        })
+    }
+
+    /// What `[[factor.level]]` sets.
+    pub(super) fn of_level(section: &Section<'a>) -> Result<Self, Fault> {
+        Ok(Self {
+            offset: section.offset,
+            workload: workload(section)?,
+            path: PathSetting::read(section)?,
+            treatments: treatments(section)?,
+        })
+    }
+
+    /// What `[quick]` sets.
+    pub(super) fn of_quick(section: Option<&Section<'a>>) -> Result<Option<Self>, Fault> {
+        let Some(section) = section else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            offset: section.offset,
+            workload: workload(section)?,
+            path: PathSetting {
+                lab: fragments(section)?,
+                ..PathSetting::default()
+            },
+            treatments: None,
+        }))
+    }
+}
+
+impl<'a> PathSetting<'a> {
+    fn read(section: &Section<'a>) -> Result<Self, Fault> {
+        Ok(Self {
+            lab: fragments(section)?,
+            topology: section.string("topology")?,
+            client: section.string("client")?,
+            server: section.string("server")?,
+            address: section.string("address")?,
+            host: None,
+            family: section.string("family")?,
+            client_cpu: section.string("client_cpu")?,
+            server_cpu: section.string("server_cpu")?,
+        })
+    }
+
+    /// A path is a lab's, a topology's or a host's.
+    fn check_kind(&self, offset: usize) -> Result<(), Fault> {
+        let kinds = [
+            !self.lab.is_empty(),
+            self.topology.is_some(),
+            self.host.is_some(),
+        ];
+        match kinds.into_iter().filter(|is_given| *is_given).count() {
+            0 | 1 => Ok(()),
+            _ => Fault::contradiction(offset, "[path]", "give one of `lab`, `topology` and `host`"),
+        }
+    }
+
+    /// These keys, and those of `over` in their place.
+    pub(super) fn merged(&self, over: &Self) -> Self {
+        let mut lab = match over.topology {
+            Some(_) => Vec::new(),
+            None => self.lab.clone(),
+        };
+        lab.extend(over.lab.iter().cloned());
+        Self {
+            lab,
+            topology: over.topology.or(self.topology),
+            client: over.client.or(self.client),
+            server: over.server.or(self.server),
+            address: over.address.or(self.address),
+            host: over.host.clone().or_else(|| self.host.clone()),
+            family: over.family.or(self.family),
+            client_cpu: over.client_cpu.or(self.client_cpu),
+            server_cpu: over.server_cpu.or(self.server_cpu),
+        }
+    }
+}
+
+fn fragments(section: &Section<'_>) -> Result<Vec<At<String>>, Fault> {
+    let lab = section.string("lab")?;
+    Ok(lab.map(|at| at.map(str::to_owned)).into_iter().collect())
+}
+
+/// The keys of a workload with the texts of their values, in the order of the file.
+fn workload<'a>(section: &Section<'a>) -> Result<Vec<KeyText<'a>>, Fault> {
+    let entries = section.entries("workload")?;
+    let entry = |(key, value): (At<&'a str>, &Value<'a>)| Ok((key, text(key.value, value)?));
+    entries.into_iter().map(entry).collect()
+}
+
+/// A value as it would be written on the command line.
+pub(super) fn text(key: &str, value: &Value<'_>) -> Result<At<String>, Fault> {
+    let text = match value.get_ref() {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.as_str().to_owned(),
+        DeValue::Float(number) => number.as_str().to_owned(),
+        DeValue::Boolean(flag) => flag.to_string(),
+        _ => return Err(wrong_type(key, value, "a text, a number, true or false").into()),
+    };
+    Ok(At {
+        offset: value.span().start,
+        value: text,
+    })
+}
+
+/// Checked at once, where they have a place.
+fn treatments<'a>(section: &Section<'a>) -> Result<Option<At<&'a str>>, Fault> {
+    let Some(at) = section.string("treatments")? else {
+        return Ok(None);
+    };
+    match at.value.parse::<Treatments>() {
+        Ok(_) => Ok(Some(at)),
+        Err(error) => Err(Fault::new(at.offset, ExperimentProblem::Treatment(error))),
+    }
+}
+
+const PATH_KEYS: &[&str] = &[
+    "lab",
+    "topology",
+    "client",
+    "server",
+    "address",
+    "host",
+    "family",
+    "client_cpu",
+    "server_cpu",
+];

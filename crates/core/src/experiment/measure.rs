@@ -1,0 +1,92 @@
+//! Which figure of a run a column or a finding is of.
+
+use std::fmt;
+
+use schemars::schema_for;
+
+use super::run::Run;
+use super::special::SPECIAL_FIGURES;
+use crate::compare::{Metric, MetricError};
+use crate::record::{LabDirection, Record};
+
+/// A figure of a run: of its record ([`Metric`]), of the emulated links, or of a workload that is no network test.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Measure {
+    /// A figure of a record; a special workload's of the same name stands beside it.
+    Record(Metric),
+    /// `lab.up.corrupted`: a counter of the emulated links, one direction of each, summed.
+    Lab {
+        /// The direction: `up` or `down`.
+        direction: &'static str,
+        /// The counter, a key of [`LabDirection`].
+        key: String,
+    },
+    /// A figure that only special workloads have.
+    Special(&'static str),
+}
+
+impl Measure {
+    /// Reads the path of a figure.
+    ///
+    /// # Errors
+    /// There is no such figure; the message names one that looks like it.
+    pub fn parse(text: &str) -> Result<Self, MetricError> {
+        if let Some(counter) = lab_counter(text) {
+            return Ok(counter);
+        }
+        match (
+            text.parse(),
+            SPECIAL_FIGURES.iter().find(|name| **name == text),
+        ) {
+            (Ok(metric), _) => Ok(Self::Record(metric)),
+            (Err(_), Some(name)) => Ok(Self::Special(name)),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// Its value in a run, in the unit that its name says; `None` where the run has no such figure.
+    pub fn of(&self, run: &Run) -> Option<f64> {
+        let own = run.figures.get(&self.to_string()).copied();
+        own.or_else(|| match (self, &run.record) {
+            (Self::Record(metric), Some(record)) => metric.of(record),
+            (Self::Lab { direction, key }, Some(record)) => lab_sum(record, direction, key),
+            (Self::Special(_), _) | (_, None) => None,
+        })
+        .filter(|value| value.is_finite())
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(metric) => metric.fmt(f),
+            Self::Lab { direction, key } => write!(f, "lab.{direction}.{key}"),
+            Self::Special(name) => f.write_str(name),
+        }
+    }
+}
+
+fn lab_counter(text: &str) -> Option<Measure> {
+    let (direction, key) = text.strip_prefix("lab.")?.split_once('.')?;
+    let direction = ["up", "down"].into_iter().find(|d| *d == direction)?;
+    let schema = schema_for!(LabDirection).to_value();
+    schema.get("properties")?.get(key)?;
+    Some(Measure::Lab {
+        direction,
+        key: key.to_owned(),
+    })
+}
+
+fn lab_sum(record: &Record, direction: &str, key: &str) -> Option<f64> {
+    let links = &record.environment.lab.as_ref()?.links;
+    let counts = links.iter().filter_map(|link| {
+        let end = if direction == "up" {
+            &link.up
+        } else {
+            &link.down
+        };
+        serde_json::to_value(end).ok()?.get(key)?.as_f64()
+    });
+    let counts: Vec<f64> = counts.collect();
+    (!counts.is_empty()).then(|| counts.iter().sum())
+}

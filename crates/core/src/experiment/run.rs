@@ -1,0 +1,40 @@
+//! One run of a cell, as it is kept in the file of records and in the document.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::record::Record;
+
+/// What a run of a cell left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// Of each factor the level, by their names.
+    pub levels: BTreeMap<String, String>,
+    /// Which repeat of the cell it is, from 1.
+    pub repeat: u32,
+    /// Which attempt at that repeat it is, from 1: a run with a validity fault is made again.
+    pub attempt: u32,
+    /// The treatments that it ran under; `none` for nothing.
+    pub treatments: String,
+    /// Validity faults, in words with their figures. A run with one counts for nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
+    /// Why it failed. A run that failed counts for nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Figures of a workload that is no network test, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+    /// The record of a network test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Box<Record>>,
+}
+
+impl Run {
+    /// Whether its figures count.
+    pub fn counts(&self) -> bool {
+        self.faults.is_empty() && self.error.is_none()
+    }
+}

@@ -1,0 +1,144 @@
+//! Which run is next.
+//!
+//! Every repeat runs all cells, in an order drawn from the seed, so that a drift of the hosts or the path falls on
+//! all cells alike. The next run follows from the runs that there are: an experiment that was stopped goes on where
+//! it was.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use super::{Experiment, Run};
+use crate::plan::{MAX_REPEATS, Repeats};
+use crate::stats::{Precision, precision_reached};
+
+/// A run that is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    /// Index of the cell in [`Experiment::cells`].
+    pub cell: usize,
+    /// Which repeat it is, from 1.
+    pub repeat: u32,
+    /// Which attempt at that repeat it is, from 1.
+    pub attempt: u32,
+}
+
+/// Attempts at one repeat of a cell, at most: what goes wrong each time is an outcome.
+pub const MAX_ATTEMPTS: u32 = 3;
+
+impl Experiment {
+    /// The next run, after those in `runs`; `None` when the experiment is done. The cells in `unavailable` are left
+    /// out: something that they need is not there.
+    pub fn next(&self, runs: &[Run], unavailable: &[usize]) -> Option<Slot> {
+        let runs = self.by_cell(runs);
+        for repeat in 1..=self.most_repeats() {
+            let mut cells = (self.order(repeat).into_iter())
+                .filter(|cell| self.is_runnable(*cell) && !unavailable.contains(cell))
+                .filter(|cell| self.wants(&runs[*cell], repeat));
+            let slot = cells.find_map(|cell| attempt_after(&runs[cell], cell, repeat));
+            if slot.is_some() {
+                return slot;
+            }
+        }
+        None
+    }
+
+    /// Runs that are still to be made for each cell, as far as is known: with a precision to reach it is one more for
+    /// each cell that has not reached it.
+    pub fn remaining(&self, runs: &[Run], unavailable: &[usize]) -> Vec<usize> {
+        let runs = self.by_cell(runs);
+        let left = |cell: usize| {
+            if !self.is_runnable(cell) || unavailable.contains(&cell) {
+                return 0;
+            }
+            let done = (1..=self.most_repeats())
+                .take_while(|repeat| attempt_after(&runs[cell], cell, *repeat).is_none())
+                .count();
+            match self.repeats {
+                Repeats::Times(times) => (times as usize).saturating_sub(done),
+                Repeats::Precision(_) => usize::from(self.wants(&runs[cell], done as u32 + 1)),
+            }
+        };
+        (0..self.cells.len()).map(left).collect()
+    }
+
+    /// The seed of a run: all cells of a repeat have the same, so that they meet with the same chances; a run that is made
+    /// again has another.
+    pub fn seed_of(&self, slot: Slot) -> u64 {
+        let number = u64::from(slot.repeat - 1) * u64::from(MAX_ATTEMPTS) + u64::from(slot.attempt);
+        self.seed.wrapping_add(number - 1)
+    }
+
+    /// The index of a run's cell.
+    pub fn cell_of(&self, run: &Run) -> Option<usize> {
+        if run.levels.len() != self.factors.len() {
+            return None;
+        }
+        self.factors.iter().try_fold(0, |cell, factor| {
+            let level = run.levels.get(&factor.name)?;
+            let level = factor.levels.iter().position(|name| name == level)?;
+            Some(cell * factor.levels.len() + level)
+        })
+    }
+
+    /// Whether this version can run the cell.
+    pub fn is_runnable(&self, cell: usize) -> bool {
+        self.cells[cell].lacks.is_none()
+    }
+
+    pub(super) fn by_cell<'a>(&self, runs: &'a [Run]) -> Vec<Vec<&'a Run>> {
+        let mut by_cell = vec![Vec::new(); self.cells.len()];
+        for run in runs {
+            if let Some(cell) = self.cell_of(run) {
+                by_cell[cell].push(run);
+            }
+        }
+        by_cell
+    }
+
+    fn most_repeats(&self) -> u32 {
+        match self.repeats {
+            Repeats::Times(times) => times,
+            Repeats::Precision(_) => MAX_REPEATS,
+        }
+    }
+
+    /// Whether a cell is to have this repeat: by what is known from those before it.
+    fn wants(&self, runs: &[&Run], repeat: u32) -> bool {
+        let Repeats::Precision(percent) = self.repeats else {
+            return true;
+        };
+        let before = runs
+            .iter()
+            .filter(|run| run.counts() && run.repeat < repeat);
+        let measure = &self.columns[0].measure;
+        let samples: Vec<f64> = before.filter_map(|run| measure.of(run)).collect();
+        !matches!(
+            precision_reached(&samples, percent.0),
+            Ok(Precision::Reached { .. } | Precision::NotRelative)
+        )
+    }
+
+    /// The order of the cells in a repeat (Fisher and Yates 1938).
+    fn order(&self, repeat: u32) -> Vec<usize> {
+        let mut dice = ChaCha8Rng::seed_from_u64(self.seed);
+        dice.set_stream(u64::from(repeat));
+        let mut order: Vec<usize> = (0..self.cells.len()).collect();
+        for last in (1..order.len()).rev() {
+            let other = (u128::from(dice.next_u64()) * (last as u128 + 1)) >> 64;
+            order.swap(last, other as usize);
+        }
+        order
+    }
+}
+
+/// The next attempt at a repeat, if there is to be one.
+fn attempt_after(runs: &[&Run], cell: usize, repeat: u32) -> Option<Slot> {
+    let attempts: Vec<_> = runs.iter().filter(|run| run.repeat == repeat).collect();
+    let is_over = attempts.iter().any(|run| run.counts());
+    let attempt = attempts.len() as u32 + 1;
+    (!is_over && attempt <= MAX_ATTEMPTS).then_some(Slot {
+        cell,
+        repeat,
+        attempt,
+    })
+}

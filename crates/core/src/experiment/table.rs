@@ -1,0 +1,148 @@
+//! The figures in the report's own shape: rows by levels, the levels of one factor across.
+
+use super::document::{CellFigure, DocumentColumn, DocumentRow, DocumentTable};
+use super::findings::{counted, ratio};
+use super::model::{Column, Experiment};
+use super::run::Run;
+use crate::stats::median_interval;
+
+/// The table of all cells, each with its runs; `unavailable` are cells that could not be run, and why.
+pub(super) fn table(
+    experiment: &Experiment,
+    runs: &[Vec<&Run>],
+    unavailable: &[(usize, String)],
+) -> DocumentTable {
+    let shape = Shape {
+        experiment,
+        runs,
+        unavailable,
+    };
+    let columns = shape.columns();
+    let rows = shape.rows().into_iter().map(|levels| DocumentRow {
+        figures: (columns.iter())
+            .map(|(across, column)| shape.figure(&levels, *across, column))
+            .collect(),
+        levels: shape.row_names(&levels),
+    });
+    DocumentTable {
+        row_factors: (shape.row_factors())
+            .map(|factor| experiment.factors[factor].name.clone())
+            .collect(),
+        rows: rows.collect(),
+        columns: (columns.iter())
+            .map(|(across, column)| shape.head(*across, column))
+            .collect(),
+    }
+}
+
+struct Shape<'a> {
+    experiment: &'a Experiment,
+    runs: &'a [Vec<&'a Run>],
+    unavailable: &'a [(usize, String)],
+}
+
+impl<'a> Shape<'a> {
+    fn row_factors(&self) -> impl Iterator<Item = usize> + '_ {
+        let factors = 0..self.experiment.factors.len();
+        factors.filter(|factor| Some(*factor) != self.experiment.across)
+    }
+
+    /// The level across, and what is shown of it. A level has no ratio to itself.
+    fn columns(&self) -> Vec<(Option<usize>, &'a Column)> {
+        let Some(factor) = self.experiment.across else {
+            let columns = self.experiment.columns.iter();
+            return columns.map(|column| (None, column)).collect();
+        };
+        let levels = 0..self.experiment.factors[factor].levels.len();
+        levels
+            .flat_map(|level| {
+                let columns = self.experiment.columns.iter();
+                let shown = columns.filter(move |column| column.ratio_to != Some(level));
+                shown.map(move |column| (Some(level), column))
+            })
+            .collect()
+    }
+
+    /// The levels of each row, that of the factor across 0.
+    fn rows(&self) -> Vec<Vec<usize>> {
+        let cells = self.experiment.cells.iter().map(|cell| &cell.levels);
+        let is_row = |levels: &&Vec<usize>| {
+            let across = self.experiment.across;
+            across.is_none_or(|factor| levels[factor] == 0)
+        };
+        cells.filter(is_row).cloned().collect()
+    }
+
+    fn row_names(&self, levels: &[usize]) -> Vec<String> {
+        let name = |factor: usize| self.experiment.factors[factor].levels[levels[factor]].clone();
+        self.row_factors().map(name).collect()
+    }
+
+    fn head(&self, across: Option<usize>, column: &Column) -> DocumentColumn {
+        let level = |level: usize| {
+            let factor = &self.experiment.factors[self.experiment.across?];
+            Some(factor.levels[level].clone())
+        };
+        DocumentColumn {
+            title: column.title.clone(),
+            level: across.and_then(level),
+            metric: column.measure.to_string(),
+            ratio_to: column.ratio_to.and_then(level),
+            unit: column.unit.clone(),
+            scale: column.scale,
+            decimals: column.decimals,
+        }
+    }
+
+    fn cell(&self, row: &[usize], across: Option<usize>) -> usize {
+        let factors = self.experiment.factors.iter().zip(row).enumerate();
+        factors.fold(0, |number, (index, (factor, level))| {
+            let level = match (self.experiment.across == Some(index), across) {
+                (true, Some(across)) => across,
+                _ => *level,
+            };
+            number * factor.levels.len() + level
+        })
+    }
+
+    fn figure(&self, row: &[usize], across: Option<usize>, column: &Column) -> CellFigure {
+        let cell = self.cell(row, across);
+        let base = column.ratio_to.map(|level| self.cell(row, Some(level)));
+        let samples = self.samples(cell, base, column);
+        let name = column.measure.to_string();
+        let figure_of = |cell: usize| self.experiment.figures[cell].get(&name).copied();
+        let report = match base {
+            None => figure_of(cell),
+            Some(base) => ratio(figure_of(cell), figure_of(base)),
+        };
+        let ours = median_interval(&samples).ok();
+        CellFigure {
+            not_run: ours.is_none().then(|| self.why_not(cell)).flatten(),
+            ours,
+            report,
+        }
+    }
+
+    fn samples(&self, cell: usize, base: Option<usize>, column: &Column) -> Vec<f64> {
+        let own = self.runs[cell].iter().filter(|run| run.counts());
+        let sample = |run: &&&Run| match base {
+            None => column.measure.of(run),
+            Some(base) => {
+                let other = counted(&self.runs[base], run.repeat)?;
+                ratio(column.measure.of(run), column.measure.of(other))
+            }
+        };
+        own.filter_map(|run| sample(&run)).collect()
+    }
+
+    fn why_not(&self, cell: usize) -> Option<String> {
+        if let Some(lacks) = &self.experiment.cells[cell].lacks {
+            return Some(lacks.clone());
+        }
+        if let Some((_, why)) = self.unavailable.iter().find(|(other, _)| *other == cell) {
+            return Some(why.clone());
+        }
+        let last = self.runs[cell].last()?;
+        last.error.clone().or_else(|| last.faults.first().cloned())
+    }
+}

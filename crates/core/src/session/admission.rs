@@ -1,0 +1,105 @@
+//! What an endpoint refuses before it tries anything: the same for every host.
+
+use crate::plan::{Test, Traffic, Workload};
+use crate::treatment::HostChange;
+use crate::units::ByteCount;
+use crate::wire::message::{Limits, MAX_CHANGES, Refusal, RefusalReason, TREATMENTS};
+
+/// Memory for the messages of a test, each flow holding one, bytes: a stranger must not fill the host.
+const MAX_BUFFERS: u64 = 256 << 20;
+
+/// Whether a test makes sense, is of an operation that the endpoint has, and within what its owner allows.
+pub(super) fn test(test: &Test, limits: &Limits, operations: &[String]) -> Result<(), Refusal> {
+    if let Err(error) = test.check() {
+        return refuse(RefusalReason::Test, error.to_string());
+    }
+    let operation = match test.workload() {
+        Workload::Stream => "stream",
+        Workload::Rr => "rr",
+        Workload::Crr => "crr",
+    };
+    if !has(operations, operation) {
+        return refuse(
+            RefusalReason::Test,
+            format!("the endpoint does not have the operation {operation}"),
+        );
+    }
+    within_limits(test, limits)
+}
+
+fn within_limits(test: &Test, limits: &Limits) -> Result<(), Refusal> {
+    if test.flows() > limits.streams {
+        return refuse(
+            RefusalReason::Limit,
+            format!(
+                "the endpoint allows {} streams in all, {} were asked for",
+                limits.streams,
+                test.flows()
+            ),
+        );
+    }
+    let buffers = u64::from(test.flows()).saturating_mul(message_bytes(test));
+    if buffers > MAX_BUFFERS {
+        return refuse(
+            RefusalReason::Limit,
+            format!(
+                "the endpoint holds {} of messages at most, {} flows of {} were asked for",
+                ByteCount(MAX_BUFFERS),
+                test.flows(),
+                ByteCount(message_bytes(test))
+            ),
+        );
+    }
+    match test.seconds() {
+        Some(seconds) if seconds > limits.seconds => refuse(
+            RefusalReason::Limit,
+            format!(
+                "the endpoint allows {} s, {seconds} s were asked for",
+                limits.seconds
+            ),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Longest message that a flow of the test holds in memory; requests and responses go in pieces.
+fn message_bytes(test: &Test) -> u64 {
+    match &test.traffic {
+        Traffic::Stream(stream) => stream.message_bytes,
+        Traffic::Rr(_) | Traffic::Crr(_) => 0,
+    }
+}
+
+/// Whether the owner allows treatments at all, and each of these is in the table of treatments and in its
+/// range: what a client with the key asks for is no reason to touch anything else.
+pub(super) fn changes(changes: &[HostChange], operations: &[String]) -> Result<(), Refusal> {
+    if !has(operations, TREATMENTS) {
+        return refuse(
+            RefusalReason::Treatment,
+            "the endpoint applies no treatments: start it with --allow-treatments and --key-file"
+                .to_owned(),
+        );
+    }
+    if !(1..=MAX_CHANGES).contains(&changes.len()) {
+        return refuse(
+            RefusalReason::Limit,
+            format!(
+                "the endpoint makes 1 to {MAX_CHANGES} changes at once, {} were asked for",
+                changes.len()
+            ),
+        );
+    }
+    changes.iter().try_for_each(|change| {
+        change
+            .check()
+            .or_else(|error| refuse(RefusalReason::Treatment, error.to_string()))
+    })
+}
+
+fn has(operations: &[String], operation: &str) -> bool {
+    operations.iter().any(|name| name == operation)
+}
+
+fn refuse(reason: RefusalReason, message: String) -> Result<(), Refusal> {
+    Err(Refusal { reason, message })
+}

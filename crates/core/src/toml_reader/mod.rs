@@ -1,0 +1,33 @@
+//! Reads TOML files of ours: tables of which all keys are known, and values with their place in the text.
+//!
+//! Each kind of file has a problem of its own that can hold a [`ReadProblem`]; a [`Fault`] is one with the byte at
+//! which it is, and [`place`] makes line and column of that.
+
+mod problem;
+mod section;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+pub use problem::ReadProblem;
+pub(crate) use problem::{Fault, place, shortened};
+pub(crate) use section::{At, Section, string, suggestion, wrong_type};
+
+/// A value with its place.
+pub(crate) type Value<'a> = Spanned<DeValue<'a>>;
+
+/// More than a person writes, and less than it takes to keep a parser busy.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The whole file as a table.
+pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Fault<ReadProblem>> {
+    if text.len() > MOST_BYTES {
+        let bytes = text.len();
+        return Err(Fault::new(0, ReadProblem::TooLong { bytes }));
+    }
+    DeTable::parse(text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        let message = error.message().to_owned();
+        Fault::new(offset, ReadProblem::Toml { message })
+    })
+}

@@ -1,0 +1,132 @@
+//! One change of a host: what travels to an endpoint, and what the engine applies.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{TreatmentError, shortened};
+use super::sysctl;
+use super::table::{Setting, entry_of};
+use super::value::Value;
+
+/// A setting of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceSetting {
+    /// Checksums of what it sends, and of what it receives where that can be told.
+    ChecksumOffload,
+    /// Segmentation of TCP data by the device.
+    Tso,
+    /// Segmentation of UDP data by the device.
+    Uso,
+    /// Segmentation by the stack.
+    Gso,
+    /// Merging of received segments by the stack.
+    Gro,
+    /// The largest IP packet.
+    Mtu,
+}
+
+/// A setting of the route to the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteSetting {
+    /// The largest IP packet.
+    Mtu,
+    /// The MSS to advertise.
+    Advmss,
+    /// Acknowledging every segment at once.
+    Quickack,
+    /// The source address.
+    Source,
+}
+
+/// One change of a host; it travels on the wire and stands in the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "scope", rename_all = "snake_case")]
+pub enum HostChange {
+    /// Of the device that leads to the peer.
+    Device {
+        /// Which.
+        setting: DeviceSetting,
+        /// `on`, `off` or a number.
+        value: String,
+    },
+    /// Of the route to the peer.
+    Route {
+        /// Which.
+        setting: RouteSetting,
+        /// `on`, `off`, a number or an address.
+        value: String,
+    },
+    /// Of the kernel's settings.
+    Sysctl {
+        /// Its key, as sysctl(8) writes it.
+        key: String,
+        /// As the kernel has it.
+        value: String,
+    },
+}
+
+impl HostChange {
+    /// Whether the table has it, with that value. An endpoint calls it on what a stranger sent.
+    ///
+    /// # Errors
+    /// The key is not in the list; the value is of another kind or out of range.
+    pub fn check(&self) -> Result<(), TreatmentError> {
+        self.value().map(drop)
+    }
+
+    /// The value, read.
+    ///
+    /// # Errors
+    /// As [`HostChange::check`].
+    pub fn value(&self) -> Result<Value, TreatmentError> {
+        let (setting, text) = match self {
+            Self::Sysctl { key, value } => return sysctl::read(key, value).map(|(_, value)| value),
+            Self::Device { setting, value } => (Setting::Device(*setting), value),
+            Self::Route { setting, value } => (Setting::Route(*setting), value),
+        };
+        let entry = entry_of(setting);
+        entry.value.read(text).ok_or_else(|| TreatmentError::Value {
+            name: entry.name.to_owned(),
+            value: shortened(text),
+            wanted: entry.value.to_string(),
+        })
+    }
+}
+
+impl fmt::Display for HostChange {
+    /// As a treatment is written: `tso=off`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device { setting, value } => write!(f, "{setting}={value}"),
+            Self::Route { setting, value } => write!(f, "{setting}={value}"),
+            Self::Sysctl { key, value } => write!(f, "sysctl:{key}={value}"),
+        }
+    }
+}
+
+impl fmt::Display for DeviceSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(entry_of(Setting::Device(*self)).name)
+    }
+}
+
+impl fmt::Display for RouteSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(entry_of(Setting::Route(*self)).name)
+    }
+}
+
+/// The address of a [`RouteSetting::Source`], if the change is one.
+pub(super) fn source_of(change: &HostChange) -> Option<IpAddr> {
+    match change {
+        HostChange::Route {
+            setting: RouteSetting::Source,
+            value,
+        } => value.parse().ok(),
+        _ => None,
+    }
+}

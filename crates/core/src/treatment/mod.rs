@@ -1,0 +1,47 @@
+//! Treatments: the named, reversible changes that a comparison holds against each other.
+//!
+//! There is one [`table`] of them. An [`Entry`] says what a treatment changes (a [`Scope`]), which values it takes, what
+//! it needs, how it is read back, and what else it changes. A treatment of a socket becomes an option of the plan
+//! ([`Treatments::apply_to`]); those of a device, a route or a host become [`HostChange`]s, which the engine applies,
+//! journals and undoes, here or at the endpoint.
+//!
+//! They are written `NAME=VALUE`, several with commas between them, `none` for nothing:
+//! `mss=536,server.checksum_offload=off,sysctl:net.ipv4.tcp_sack=0`. Before a name may stand whose it is: `client.` for
+//! this host, `server.` for the endpoint's. Without it a treatment of a socket is at both ends, every other one at the
+//! client.
+//!
+//! [`pair`] checks the two sides of a comparison and gives a treatment that changes more than its name says its control:
+//! without checksum offload Linux switches segmentation offload off as well, so it is off on both sides.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `table`, `sysctl` | the treatments, and the kernel settings among them |
+//! | `value` | kinds of values with their ranges |
+//! | `list` | [`Treatments`]: reading and writing them |
+//! | `change` | [`HostChange`]: what is changed on a host |
+//! | `apply` | treatments of sockets, put into a plan |
+//! | `effect` | whether a treatment shows in the record of a run |
+//! | `exclusions`, `pair` | what does not go together; two sides and their control |
+//! | `error` | what can be wrong with them |
+
+mod apply;
+mod change;
+mod effect;
+mod error;
+mod exclusions;
+mod list;
+mod pair;
+mod sysctl;
+mod table;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use change::{DeviceSetting, HostChange, RouteSetting};
+pub use error::TreatmentError;
+pub use list::{MAX_TREATMENTS, Treatment, Treatments};
+pub use pair::{Pair, pair};
+pub use sysctl::{Sysctl, sysctls};
+pub use table::{End, Entry, Scope, SocketSetting, table};
+pub use value::{Value, ValueKind};

@@ -1,0 +1,180 @@
+//! Kinds of values that treatments take, with their ranges.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::units::{BitRate, ByteCount, Dscp};
+
+/// Which values a treatment takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueKind {
+    /// `on` or `off`.
+    Switch,
+    /// Bytes, such as `64KiB`.
+    Bytes {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+    /// A rate such as `20mbit`, bits per second.
+    Rate {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+    /// A whole number.
+    Number {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+        /// What is counted, such as `µs`; empty for a plain number.
+        unit: &'static str,
+    },
+    /// So many whole numbers with blanks between them.
+    Numbers {
+        /// How many.
+        count: usize,
+        /// The least of each.
+        least: u64,
+        /// The most of each.
+        most: u64,
+        /// What is counted.
+        unit: &'static str,
+    },
+    /// The name of a kernel module, such as that of a congestion control.
+    Name,
+    /// A code point such as `EF` or `46`.
+    Dscp,
+    /// An address of the host.
+    Address,
+}
+
+/// A value, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// On or off.
+    Switch(bool),
+    /// Bytes, bits per second, or what else is counted.
+    Number(u64),
+    /// Several of them.
+    Numbers(Vec<u64>),
+    /// A name.
+    Name(String),
+    /// A code point.
+    Dscp(Dscp),
+    /// An address.
+    Address(IpAddr),
+}
+
+impl ValueKind {
+    /// The value that `text` is; none if it is of another kind or out of range.
+    pub fn read(&self, text: &str) -> Option<Value> {
+        let text = text.trim();
+        match *self {
+            Self::Switch => switch(text).map(Value::Switch),
+            Self::Bytes { least, most } => {
+                let ByteCount(bytes) = text.parse().ok()?;
+                number(bytes, least, most)
+            }
+            Self::Rate { least, most } => {
+                let BitRate(bits) = text.parse().ok()?;
+                number(bits, least, most)
+            }
+            Self::Number { least, most, .. } => number(digits(text)?, least, most),
+            Self::Numbers {
+                count, least, most, ..
+            } => {
+                let numbers: Option<Vec<u64>> = text.split_ascii_whitespace().map(digits).collect();
+                numbers
+                    .filter(|numbers| numbers.len() == count)
+                    .filter(|numbers| numbers.iter().all(|n| (least..=most).contains(n)))
+                    .map(Value::Numbers)
+            }
+            Self::Name => is_name(text).then(|| Value::Name(text.to_owned())),
+            Self::Dscp => text.parse().ok().map(Value::Dscp),
+            Self::Address => text.parse().ok().map(Value::Address),
+        }
+    }
+}
+
+impl fmt::Display for ValueKind {
+    /// Kind and range in words: `88 to 32767 bytes`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let with_blank = |unit: &str| match unit {
+            "" => String::new(),
+            unit => format!(" {unit}"),
+        };
+        match *self {
+            Self::Switch => f.write_str("on or off"),
+            Self::Bytes { least, most } => {
+                write!(f, "{least} to {most} bytes, written as 1460 or 64KiB")
+            }
+            Self::Rate { least, most } => {
+                let (least, most) = (BitRate(least), BitRate(most));
+                write!(f, "a rate such as 20mbit, {least} to {most}")
+            }
+            Self::Number { least, most, unit } => {
+                write!(f, "a number, {least} to {most}{}", with_blank(unit))
+            }
+            Self::Numbers {
+                count,
+                least,
+                most,
+                unit,
+            } => write!(
+                f,
+                "{count} numbers with blanks between them, each {least} to {most}{}",
+                with_blank(unit)
+            ),
+            Self::Name => f.write_str("a name of 1 to 15 letters, digits, _ and -"),
+            Self::Dscp => f.write_str("a code point, 0 to 63 or a name such as EF, AF41, LE"),
+            Self::Address => f.write_str("an IPv4 or IPv6 address of the host"),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    /// As the kernel and the wire have it: plain numbers, `on` and `off`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch(on) => f.write_str(if *on { "on" } else { "off" }),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Numbers(numbers) => {
+                let words: Vec<_> = numbers.iter().map(u64::to_string).collect();
+                f.write_str(&words.join(" "))
+            }
+            Self::Name(name) => f.write_str(name),
+            Self::Dscp(dscp) => write!(f, "{dscp}"),
+            Self::Address(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn number(value: u64, least: u64, most: u64) -> Option<Value> {
+    (least..=most)
+        .contains(&value)
+        .then_some(Value::Number(value))
+}
+
+/// Digits alone: `parse` would take a sign too.
+fn digits(text: &str) -> Option<u64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+/// TCP_CA_NAME_MAX is 16 with the terminating zero (include/net/tcp.h).
+fn is_name(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..16).contains(&text.len()) && text.bytes().all(allowed)
+}

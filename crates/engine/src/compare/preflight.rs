@@ -1,0 +1,181 @@
+//! Before the first pair: may and can it be done, are both ends quiet, has the run the figures.
+
+use std::time::{Duration, SystemTime};
+
+use linerate_core::compare::Metric;
+use linerate_core::plan::{
+    Closer, Direction, ExchangeTest, Extent, Protocol, SocketOptions, Test, Traffic,
+};
+use linerate_core::record::{Caveat, CaveatKind, Environment, IdleLoad, Record};
+use linerate_core::treatment::Treatments;
+use linerate_core::units::Span;
+use linerate_sys::clock::format_rfc3339;
+
+use super::{CompareObserver, CompareOptions};
+use crate::client::Client;
+use crate::error::MeasureError;
+use crate::treated;
+
+/// How long both hosts are watched while next to nothing is sent.
+const WATCHED: Duration = Duration::from_secs(1);
+/// Requests per second meanwhile: what tells the load of both ends, and next to nothing.
+const REQUESTS: f64 = 2.0;
+/// A host that is busier than this while nothing is sent is not quiet, percent of all its CPUs.
+const QUIET: f64 = 10.0;
+/// Longest warm-up run: it is to wake up what sleeps, not to measure.
+const MAX_WARM_UP: Duration = Duration::from_secs(2);
+/// Figures that are named to who asked for another.
+const USUAL: [&str; 8] = [
+    "throughput_bps",
+    "transactions_per_s",
+    "connections_per_s",
+    "latency_us.p50",
+    "sender.cpu_seconds",
+    "receiver.cpu_seconds",
+    "tcp.retransmitted_segments",
+    "udp.lost",
+];
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Preflight {
+    pub(super) started_at: String,
+    pub(super) idle: IdleLoad,
+    pub(super) environment: Environment,
+    pub(super) caveats: Vec<Caveat>,
+}
+
+/// Looks at both ends, then runs once under each treatment and throws the runs away.
+///
+/// # Errors
+/// The endpoint applies no treatments and is to; a treatment cannot be applied; a figure is not there; a run failed.
+pub(super) fn examine(
+    client: &mut Client,
+    options: &CompareOptions,
+    observer: &mut dyn CompareObserver,
+) -> Result<Preflight, MeasureError> {
+    let started_at = format_rfc3339(SystemTime::now());
+    for treatments in [&options.a, &options.b] {
+        treated::check_permission(client, treatments)?;
+    }
+    observer.phase("looking whether both ends are quiet");
+    let none = Treatments::default();
+    let watched = treated::run(client, &idle_test(options.test.seed), &none, &mut ())?.record;
+    let idle = idle_load(&watched);
+    let mut caveats = Vec::new();
+    caveats.extend(metrics_kept(client, options));
+    caveats.extend(not_quiet(&idle, watched.environment.shared_kernel));
+    let warm_up = shortened(&options.test);
+    for (name, treatments) in [("A", &options.a), ("B", &options.b)] {
+        observer.phase(&format!("warming up, {name}"));
+        let record = treated::run(client, &warm_up, treatments, observer)?.record;
+        has_figures(&record, &options.metrics)?;
+    }
+    Ok(Preflight {
+        started_at,
+        idle,
+        environment: watched.environment,
+        caveats,
+    })
+}
+
+/// Two requests of a byte in a second: the endpoint tells its load of it.
+fn idle_test(seed: u64) -> Test {
+    Test {
+        traffic: Traffic::Rr(ExchangeTest {
+            request_bytes: 1,
+            response_bytes: 1,
+            depth: 1,
+            rate_per_s: Some(REQUESTS),
+            spin: false,
+            closer: Closer::Client,
+            reset: false,
+        }),
+        protocol: Protocol::Tcp,
+        direction: Direction::Up,
+        streams: 1,
+        extent: Extent::Time(Span(WATCHED)),
+        warm_up: Span(Duration::ZERO),
+        interval: Span(WATCHED),
+        options: SocketOptions {
+            nodelay: true,
+            ..SocketOptions::default()
+        },
+        seed,
+    }
+}
+
+fn idle_load(watched: &Record) -> IdleLoad {
+    let busy = |end: &Option<linerate_core::record::EndReport>| end.as_ref()?.host_cpu_percent;
+    IdleLoad {
+        // The client sends the requests.
+        client_cpu_percent: busy(&watched.sender),
+        server_cpu_percent: busy(&watched.receiver),
+    }
+}
+
+fn not_quiet(idle: &IdleLoad, shared: bool) -> Option<Caveat> {
+    let ends = match shared {
+        true => vec![("this host", idle.client_cpu_percent)],
+        false => vec![
+            ("this host", idle.client_cpu_percent),
+            ("the endpoint's host", idle.server_cpu_percent),
+        ],
+    };
+    let busy: Vec<String> = ends
+        .into_iter()
+        .filter_map(|(name, percent)| Some((name, percent.filter(|p| *p > QUIET)?)))
+        .map(|(name, percent)| format!("{name} was {percent:.0} % busy"))
+        .collect();
+    (!busy.is_empty()).then(|| {
+        Caveat::new(
+            CaveatKind::BusyHost,
+            format!(
+                "before the first run {}: the runs scatter more",
+                busy.join(" and ")
+            ),
+            "end what else runs there, or --forbid busy_host",
+        )
+    })
+}
+
+/// Where the kernel's memory of the peer cannot be cleared, a run starts with what the one before has learnt.
+fn metrics_kept(client: &Client, options: &CompareOptions) -> Option<Caveat> {
+    if options.test.protocol == Protocol::Udp {
+        return None;
+    }
+    let error = treated::forget(client.peer().ip()).err()?;
+    Some(Caveat::new(
+        CaveatKind::NotReadable,
+        format!(
+            "{error}: a run may start with the round-trip time and window of the one before it; the random order keeps \
+             that from favouring either"
+        ),
+        "run it as root, or with CAP_NET_ADMIN",
+    ))
+}
+
+fn shortened(test: &Test) -> Test {
+    let extent = match test.extent {
+        Extent::Time(time) => Extent::Time(time.min(Span(MAX_WARM_UP))),
+        other => other,
+    };
+    Test {
+        extent,
+        ..test.clone()
+    }
+}
+
+fn has_figures(record: &Record, metrics: &[Metric]) -> Result<(), MeasureError> {
+    let Some(missing) = metrics.iter().find(|metric| metric.of(record).is_none()) else {
+        return Ok(());
+    };
+    let usual = USUAL.iter().filter(|path| {
+        let metric = path.parse::<Metric>();
+        metric.is_ok_and(|metric| metric.of(record).is_some())
+    });
+    Err(MeasureError::NoFigure {
+        metric: missing.to_string(),
+        has: usual.copied().collect::<Vec<_>>().join(", "),
+    })
+}

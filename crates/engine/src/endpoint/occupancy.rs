@@ -1,0 +1,198 @@
+//! Who uses this host: any number of clients measure on it as it is, or one has changed it for itself.
+//!
+//! A change of a device, a route or a sysctl is every client's: it would spoil the tests of all others.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use linerate_core::wire::Token;
+
+/// How long a session waits for its turn: whoever has just said goodbye is still undoing what it changed, and
+/// the next client is often the same program. More than this is for the client to decide.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The sessions that use the host, by token.
+#[derive(Clone)]
+pub(super) struct Occupancy {
+    shared: Arc<Shared>,
+    patience: Duration,
+}
+
+#[derive(Default)]
+struct Shared {
+    users: Mutex<Users>,
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct Users {
+    testing: HashSet<Token>,
+    treating: Option<Token>,
+}
+
+/// One session's place; dropped, it stands in nobody's way.
+pub(super) struct Place {
+    occupancy: Occupancy,
+    token: Token,
+}
+
+impl Occupancy {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self {
+            shared: Arc::default(),
+            patience,
+        }
+    }
+
+    pub(super) fn place(&self, token: Token) -> Place {
+        Place {
+            occupancy: self.clone(),
+            token,
+        }
+    }
+
+    fn users(&self) -> MutexGuard<'_, Users> {
+        // Users come and go whole: a panic elsewhere cannot leave one half done.
+        let users = self.shared.users.lock();
+        users.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The users when nothing is `in_the_way` any more, or when patience is at its end.
+    fn users_without(&self, in_the_way: impl Fn(&Users) -> bool) -> MutexGuard<'_, Users> {
+        let waited = self
+            .shared
+            .left
+            .wait_timeout_while(self.users(), self.patience, |users| in_the_way(users));
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Users {
+    fn treating_besides(&self, token: Token) -> bool {
+        self.treating.is_some_and(|other| other != token)
+    }
+
+    fn testing_besides(&self, token: Token) -> usize {
+        let others = self.testing.iter().filter(|other| **other != token);
+        others.count()
+    }
+}
+
+impl Place {
+    /// From now on this session measures, unless another one has changed the host.
+    pub(super) fn begin_test(&self) -> Result<(), String> {
+        let occupancy = &self.occupancy;
+        let mut users = occupancy.users_without(|users| users.treating_besides(self.token));
+        if users.treating_besides(self.token) {
+            return Err(CHANGED.to_owned());
+        }
+        users.testing.insert(self.token);
+        Ok(())
+    }
+
+    pub(super) fn end_test(&self) {
+        self.occupancy.users().testing.remove(&self.token);
+        self.occupancy.shared.left.notify_all();
+    }
+
+    /// From now on the host is this session's to change, unless another one has changed it or measures.
+    pub(super) fn begin_treatment(&self) -> Result<(), String> {
+        let mut users = self.occupancy.users_without(|users| {
+            users.treating_besides(self.token) || users.testing_besides(self.token) > 0
+        });
+        if users.treating_besides(self.token) {
+            return Err(CHANGED.to_owned());
+        }
+        match users.testing_besides(self.token) {
+            0 => {
+                users.treating = Some(self.token);
+                Ok(())
+            }
+            tests => Err(format!(
+                "the endpoint is busy: tests of other clients ({tests}) run there, which a treatment would spoil"
+            )),
+        }
+    }
+
+    pub(super) fn end_treatment(&self) {
+        let mut users = self.occupancy.users();
+        if users.treating == Some(self.token) {
+            users.treating = None;
+            self.occupancy.shared.left.notify_all();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.end_test();
+        self.end_treatment();
+    }
+}
+
+const CHANGED: &str = "the endpoint is busy: another client's treatments are in force there; try again when it is done";
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+
+    fn places(patience: Duration) -> [Place; 3] {
+        let occupancy = Occupancy::new(patience);
+        [1, 2, 3].map(|n| occupancy.place(Token([n; 16])))
+    }
+
+    #[test]
+    fn many_measure_or_one_treats() {
+        let [a, b, c] = places(Duration::ZERO);
+        assert!(a.begin_test().is_ok() && b.begin_test().is_ok());
+        let refused = c.begin_treatment().expect_err("two measure");
+        assert!(refused.contains("other clients (2)"), "{refused}");
+        a.end_test();
+        assert!(c.begin_treatment().is_err());
+        b.end_test();
+        assert!(c.begin_treatment().is_ok());
+        for other in [&a, &b] {
+            assert!(other.begin_test().is_err() && other.begin_treatment().is_err());
+        }
+        assert!(c.begin_test().is_ok() && c.begin_treatment().is_ok());
+        c.end_test();
+        assert!(a.begin_test().is_err());
+        c.end_treatment();
+        assert!(a.begin_test().is_ok());
+    }
+
+    #[test]
+    fn a_session_that_ends_leaves_no_place_taken() {
+        let [a, b, c] = places(Duration::ZERO);
+        assert!(a.begin_test().is_ok());
+        drop(a);
+        assert!(b.begin_treatment().is_ok());
+        // Whoever holds nothing gives nothing of another's up.
+        c.end_treatment();
+        assert!(c.begin_test().is_err());
+        drop(b);
+        assert!(c.begin_test().is_ok());
+    }
+
+    #[test]
+    fn who_comes_just_before_another_leaves_waits_for_it() {
+        let [a, b, c] = places(Duration::from_secs(60));
+        assert!(a.begin_treatment().is_ok());
+        let began = Instant::now();
+        thread::scope(|scope| {
+            let next = scope.spawn(|| b.begin_test());
+            thread::sleep(Duration::from_millis(20));
+            a.end_treatment();
+            assert_eq!(next.join().ok(), Some(Ok(())));
+            let next = scope.spawn(|| c.begin_treatment());
+            thread::sleep(Duration::from_millis(20));
+            b.end_test();
+            assert_eq!(next.join().ok(), Some(Ok(())));
+        });
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
+}

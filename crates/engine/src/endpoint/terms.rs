@@ -1,0 +1,79 @@
+//! What a test may do at this endpoint, and whether its host can do it.
+
+use std::net::SocketAddr;
+
+use linerate_core::plan::{Protocol, Test, Traffic};
+use linerate_core::record::{Caveat, CaveatKind};
+use linerate_core::units::BitRate;
+use linerate_sys::socket::{self, Mptcp, OptionError};
+
+use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
+use crate::{options, words};
+
+/// Holds a test to the owner's rate, bits per second: what this end sends or reads is slowed to it, and what it
+/// cannot slow must not ask for more.
+pub(super) fn within_rate(mut test: Box<Test>, limit: Option<u64>) -> Result<Box<Test>, String> {
+    let Some(limit) = limit else {
+        return Ok(test);
+    };
+    let share = BitRate((limit / u64::from(test.flows())).max(1));
+    let slower = |rate: Option<BitRate>| Some(rate.map_or(share, |rate| rate.min(share)));
+    let protocol = test.protocol;
+    test.options.pacing_bps = slower(test.options.pacing_bps);
+    if let Traffic::Stream(stream) = &mut test.traffic {
+        if protocol == Protocol::Udp {
+            if stream.rate_bps.is_none_or(|rate| rate > share) {
+                return Err(format!(
+                    "the endpoint allows {} in all: give --rate {} or less for each stream",
+                    BitRate(limit),
+                    share.0
+                ));
+            }
+        } else {
+            stream.read_rate_bps = slower(stream.read_rate_bps);
+        }
+    }
+    Ok(test)
+}
+
+/// What the client's record says of a rate that the owner has set.
+pub(super) fn owners_limit(rate_bps: u64) -> Caveat {
+    Caveat::new(
+        CaveatKind::SettingNotTaken,
+        format!(
+            "the endpoint's owner allows {} in all: it paces and reads no faster",
+            BitRate(rate_bps)
+        ),
+        "on that host: linerate serve with another --max-rate, or without",
+    )
+}
+
+/// Tries the test's options on a socket that is thrown away, so that a refusal comes before the flows.
+pub(super) fn can_do(test: &Test) -> Result<(), String> {
+    let here = SocketAddr::from(([127, 0, 0, 1], 0));
+    let fail = |what: String| format!("the endpoint's host cannot do this test: {what}");
+    if test.protocol == Protocol::Udp {
+        let socket = socket::udp_socket(here, None, false).map_err(|e| fail(e.to_string()))?;
+        return [true, false].into_iter().try_for_each(|sends| {
+            options::apply_udp(&socket, &test.options, sends).map_err(|e| fail(e.to_string()))
+        });
+    }
+    let socket =
+        socket::tcp_socket(here, None, Mptcp::Off).map_err(|error| fail(error.to_string()))?;
+    let parts = test.direction.parts().iter();
+    parts
+        .map(|direction| sends(Side::Server, *direction))
+        .try_for_each(|sends| {
+            options::apply_tcp(&socket, &test.options, Side::Server, sends)
+                .map_err(|error| fail(words::chain(&error)))
+        })
+}
+
+/// Sets the test's options on a flow that has come.
+pub(super) fn prepare(test: &Test, flow: &Flow) -> Result<(), OptionError> {
+    let sends = sends(Side::Server, flow_direction(test, flow.id));
+    match &flow.socket {
+        FlowSocket::Tcp(stream) => options::apply_tcp(stream, &test.options, Side::Server, sends),
+        FlowSocket::Udp(socket) => options::apply_udp(socket, &test.options, sends),
+    }
+}

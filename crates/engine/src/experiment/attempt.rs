@@ -1,0 +1,161 @@
+//! One run of a cell: its path, its shares of a CPU, its treatments.
+
+use std::collections::BTreeMap;
+
+use linerate_core::ceilings;
+use linerate_core::compare::Fault;
+use linerate_core::experiment::{Cell, Experiment, ExperimentPath, Place, Run, Slot, Work};
+use linerate_core::plan::Test;
+use linerate_core::record::{Interval, Record};
+use linerate_core::treatment::Treatments;
+use linerate_core::truth::CpuShare;
+
+use super::error::ExperimentError;
+use super::{ExperimentObserver, ExperimentSite, special};
+use crate::campaign::Observer;
+use crate::client::{Client, Target};
+use crate::lab::{Allotment, Ends, LabOptions, LabPath};
+use crate::stop::Stop;
+use crate::treated::run_treated;
+
+/// Makes the run; one with a validity fault says so.
+///
+/// # Errors
+/// It could not be made, or not to its end.
+pub(super) fn run(
+    experiment: &Experiment,
+    slot: Slot,
+    site: &ExperimentSite<'_>,
+    stop: &Stop,
+    observer: &mut dyn ExperimentObserver,
+) -> Result<Run, ExperimentError> {
+    let cell = &experiment.cells[slot.cell];
+    let mut run = empty(experiment, slot);
+    match &cell.work {
+        Work::Special(special) => run.figures = special::run(special, site.directory, stop)?,
+        Work::Test(test) => {
+            let test = Test {
+                seed: experiment.seed_of(slot),
+                ..test.as_ref().clone()
+            };
+            let record = measure(cell, &test, site, stop, observer)?;
+            run.faults = faults(experiment, &record);
+            run.record = Some(Box::new(record));
+        }
+    }
+    Ok(run)
+}
+
+/// A run that has left nothing yet.
+pub(super) fn empty(experiment: &Experiment, slot: Slot) -> Run {
+    let treatments = &experiment.cells[slot.cell].treatments;
+    Run {
+        levels: experiment.level_names(slot.cell),
+        repeat: slot.repeat,
+        attempt: slot.attempt,
+        treatments: match treatments.is_empty() {
+            true => "none".to_owned(),
+            false => treatments.to_string(),
+        },
+        faults: Vec::new(),
+        error: None,
+        figures: BTreeMap::new(),
+        record: None,
+    }
+}
+
+fn faults(experiment: &Experiment, record: &Record) -> Vec<String> {
+    let declared = experiment.forbid.iter().copied().chain([Fault::Incomplete]);
+    declared.filter_map(|fault| fault.seen_in(record)).collect()
+}
+
+fn measure(
+    cell: &Cell,
+    test: &Test,
+    site: &ExperimentSite<'_>,
+    stop: &Stop,
+    observer: &mut dyn ExperimentObserver,
+) -> Result<Record, ExperimentError> {
+    let client = Allotment::of(share(cell.place.client_cpu))?;
+    let ExperimentPath::Lab { .. } = &cell.place.path else {
+        let target = site.target.ok_or(ExperimentError::NoTarget)?;
+        let record = client.run(|| exchange(target, test, &cell.treatments, stop, observer))??;
+        return Ok(with_caveats(record, &[&client]));
+    };
+    let server = Allotment::of(share(cell.place.server_cpu))?;
+    // The endpoint's threads inherit the share of the one that starts it.
+    let path = server.run(|| build(&cell.place, test.seed, site))??;
+    let mut record = client.run(|| {
+        path.enter()?;
+        exchange(&path.target(), test, &cell.treatments, stop, observer)
+    })??;
+    record.environment.lab = Some(path.facts());
+    record.caveats.extend(path.caveats());
+    // Once more: the remedies are to name the path, not a host that is gone with it.
+    ceilings::annotate(&mut record);
+    Ok(with_caveats(record, &[&client, &server]))
+}
+
+fn share(percent: Option<u32>) -> CpuShare {
+    percent.map_or(CpuShare::Any, |percent| CpuShare::Quota { percent })
+}
+
+fn with_caveats(mut record: Record, shares: &[&Allotment]) -> Record {
+    let caveats = shares.iter().filter_map(|share| share.caveat());
+    record.caveats.extend(caveats);
+    record
+}
+
+fn build(place: &Place, seed: u64, site: &ExperimentSite<'_>) -> Result<LabPath, ExperimentError> {
+    let ExperimentPath::Lab {
+        topology,
+        name,
+        spec: _,
+        client,
+        server,
+        address,
+    } = &place.path
+    else {
+        return Err(ExperimentError::NoTarget);
+    };
+    let options = LabOptions {
+        seed,
+        traces: site.traces.to_vec(),
+    };
+    let ends = Ends {
+        client,
+        server,
+        address: *address,
+    };
+    let topology = topology.as_ref().clone();
+    Ok(LabPath::between(
+        topology,
+        name.clone(),
+        ends,
+        place.family,
+        &options,
+    )?)
+}
+
+fn exchange(
+    target: &Target,
+    test: &Test,
+    treatments: &Treatments,
+    stop: &Stop,
+    observer: &mut dyn ExperimentObserver,
+) -> Result<Record, ExperimentError> {
+    let mut client = Client::connect(target.clone(), stop.clone())?;
+    let mut observer = Intervals(observer);
+    Ok(run_treated(&mut client, test, treatments, &mut observer)?)
+}
+
+/// Of a run only its intervals are news: what it is was said as it began.
+struct Intervals<'a>(&'a mut dyn ExperimentObserver);
+
+impl Observer for Intervals<'_> {
+    fn phase(&mut self, _: &str) {}
+
+    fn interval(&mut self, interval: &Interval) -> bool {
+        self.0.interval(interval)
+    }
+}

@@ -1,0 +1,205 @@
+//! Runs experiments: each run on a path of its own, kept as it comes.
+//!
+//! [`run_experiment`] makes the runs that [`Experiment::next`] asks for and appends each to a [`RecordsFile`]; what is in
+//! that file already is not run again. A lab is made for each run and taken away after it, so that nothing is left of one
+//! run for the next: no queue, no cached metrics of TCP, no counter.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `attempt` | one run of a cell: its path, its shares of a CPU, its treatments |
+//! | `records` | the file of runs |
+//! | `special` | workloads that are no network test |
+//! | `error` | what can go wrong |
+
+mod attempt;
+mod error;
+mod records;
+pub(crate) mod special;
+
+use std::path::Path;
+use std::time::Instant;
+
+use linerate_core::experiment::{Ending, Estimate, Experiment, ExperimentDocument, Run, Slot};
+use linerate_core::link::RateTrace;
+use linerate_core::record::Interval;
+
+pub use error::ExperimentError;
+pub use records::{RecordsError, RecordsFile};
+
+use crate::client::Target;
+use crate::error::Category;
+use crate::stop::Stop;
+use crate::words::chain;
+
+/// What an experiment finds around it.
+#[derive(Debug, Clone)]
+pub struct ExperimentSite<'a> {
+    /// Where its file is.
+    pub directory: &'a Path,
+    /// Recorded rates by the name that the links' specs give them.
+    pub traces: &'a [(String, RateTrace)],
+    /// The endpoint, where its path is a real one.
+    pub target: Option<&'a Target>,
+}
+
+/// How far an experiment is, as a run begins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExperimentProgress {
+    /// The run that begins.
+    pub slot: Slot,
+    /// Its cell in words; empty where there are no factors.
+    pub cell: String,
+    /// Runs that were made and count.
+    pub done: usize,
+    /// Runs that are left, this one included; with a precision to reach, at least.
+    pub left: usize,
+    /// Seconds that they take, as far as is known.
+    pub left_s: Option<f64>,
+}
+
+/// Who looks on while an experiment runs.
+pub trait ExperimentObserver: Send {
+    /// A run begins.
+    fn begins(&mut self, progress: &ExperimentProgress);
+
+    /// An interval of it has passed; false ends the experiment.
+    fn interval(&mut self, interval: &Interval) -> bool;
+
+    /// A run was made; one that does not count says why.
+    fn made(&mut self, run: &Run);
+}
+
+/// Runs what is left of an experiment. What ends it early is in the document as a caveat, and is the error beside it.
+///
+/// # Errors
+/// Nothing was run, or a run could not be kept.
+pub fn run_experiment(
+    experiment: &Experiment,
+    site: &ExperimentSite<'_>,
+    records: &mut RecordsFile,
+    stop: &Stop,
+    observer: &mut dyn ExperimentObserver,
+) -> Result<(ExperimentDocument, Option<ExperimentError>), ExperimentError> {
+    let mut course = Course {
+        experiment,
+        runs: records.take_runs(),
+        ending: Ending::default(),
+        estimate: Estimate::new(),
+        failures: 0,
+    };
+    let mut error = None;
+    while let Some(slot) = course.next() {
+        if stop.is_requested() {
+            error = Some(ExperimentError::Interrupted);
+            break;
+        }
+        observer.begins(&course.progress(slot));
+        let began = Instant::now();
+        let attempt = attempt::run(experiment, slot, site, stop, observer);
+        match course.take(slot, attempt) {
+            Ok(None) => {}
+            Ok(Some(run)) => {
+                course
+                    .estimate
+                    .add(slot.cell, began.elapsed().as_secs_f64());
+                records.append(&run)?;
+                observer.made(&run);
+                course.runs.push(run);
+            }
+            Err(reason) => {
+                error = Some(reason);
+                break;
+            }
+        }
+    }
+    course.finish(error)
+}
+
+/// An experiment under way.
+struct Course<'a> {
+    experiment: &'a Experiment,
+    runs: Vec<Run>,
+    ending: Ending,
+    estimate: Estimate,
+    /// Runs that failed, one after the other.
+    failures: u32,
+}
+
+impl Course<'_> {
+    fn next(&self) -> Option<Slot> {
+        self.experiment.next(&self.runs, &self.unavailable())
+    }
+
+    fn unavailable(&self) -> Vec<usize> {
+        self.ending
+            .unavailable
+            .iter()
+            .map(|(cell, _)| *cell)
+            .collect()
+    }
+
+    fn progress(&self, slot: Slot) -> ExperimentProgress {
+        let remaining = self.experiment.remaining(&self.runs, &self.unavailable());
+        ExperimentProgress {
+            slot,
+            cell: self.experiment.cell_title(slot.cell),
+            done: self.runs.iter().filter(|run| run.counts()).count(),
+            left: remaining.iter().sum(),
+            left_s: self.estimate.remaining_s(self.experiment, &remaining),
+        }
+    }
+
+    /// What becomes of an attempt: a run to be kept, or nothing where its cell cannot be run here.
+    fn take(
+        &mut self,
+        slot: Slot,
+        attempt: Result<Run, ExperimentError>,
+    ) -> Result<Option<Run>, ExperimentError> {
+        let error = match attempt {
+            Ok(run) => {
+                self.failures = 0;
+                return Ok(Some(run));
+            }
+            Err(error) => error,
+        };
+        if error.is_interruption() {
+            return Err(error);
+        }
+        if error.category() != Category::Failed {
+            self.ending.unavailable.push((slot.cell, chain(&error)));
+            // Where none can be run it is not the cell's fault.
+            let runnable =
+                (0..self.experiment.cells.len()).filter(|cell| self.experiment.is_runnable(*cell));
+            return match self.runs.is_empty() && runnable.count() == self.ending.unavailable.len() {
+                true => Err(error),
+                false => Ok(None),
+            };
+        }
+        self.failures += 1;
+        if self.failures == MOST_FAILURES {
+            return Err(error);
+        }
+        let mut run = attempt::empty(self.experiment, slot);
+        run.error = Some(chain(&error));
+        Ok(Some(run))
+    }
+
+    fn finish(
+        mut self,
+        error: Option<ExperimentError>,
+    ) -> Result<(ExperimentDocument, Option<ExperimentError>), ExperimentError> {
+        match error {
+            Some(error) if !self.runs.iter().any(Run::counts) => Err(error),
+            error => {
+                self.ending.partial = error.as_ref().map(|error| chain(error));
+                Ok((self.experiment.assemble(self.runs, &self.ending), error))
+            }
+        }
+    }
+}
+
+/// So many runs that fail one after the other are no accident.
+const MOST_FAILURES: u32 = 3;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! The file of an experiment's runs: one JSON line for each, appended as it comes.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use linerate_core::experiment::{Experiment, Run};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::error::Category;
+
+/// Schema of the file's first line.
+const SCHEMA: &str = "linerate.experiment-records/1";
+
+/// A file of runs that cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RecordsError {
+    /// The file system refused something.
+    #[error("cannot {what} {}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// From the kernel.
+        source: io::Error,
+    },
+    /// Somebody else appends to it.
+    #[error("{}: another run of this experiment is under way", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Its runs are not this experiment's.
+    #[error(
+        "{}: it holds runs of another experiment, or of this one before its file, seed or path was changed; \
+         --fresh throws them away, --records FILE keeps them", path.display()
+    )]
+    Other {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is no file of runs.
+    #[error("{}: line {line} is no run of an experiment: {why}; --records FILE takes another file", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// Why.
+        why: String,
+    },
+}
+
+impl RecordsError {
+    /// Which exit status it deserves.
+    pub fn category(&self) -> Category {
+        match self {
+            Self::File { what, .. } if *what == WRITE => Category::Failed,
+            Self::File { .. } | Self::InUse { .. } => Category::Usage,
+            Self::Other { .. } | Self::Malformed { .. } => Category::Usage,
+        }
+    }
+}
+
+/// The runs of an experiment on a disk, for one process at a time.
+#[derive(Debug)]
+pub struct RecordsFile {
+    path: PathBuf,
+    file: File,
+    runs: Vec<Run>,
+}
+
+/// The first line.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Head {
+    schema: String,
+    title: String,
+    identity: String,
+}
+
+impl RecordsFile {
+    /// Opens or makes the file, and reads what is in it. A last line that was cut off, as by a power failure, is cut off
+    /// whole. `fresh` throws away what there is.
+    ///
+    /// # Errors
+    /// It cannot be opened, is in use, or holds something else; its content is as it was then.
+    pub fn open(path: &Path, experiment: &Experiment, fresh: bool) -> Result<Self, RecordsError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(file_error("open", path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(RecordsError::InUse {
+                    path: path.to_owned(),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(file_error("lock", path)(source)),
+        }
+        let mut records = Self {
+            path: path.to_owned(),
+            file,
+            runs: Vec::new(),
+        };
+        let head = Head {
+            schema: SCHEMA.to_owned(),
+            title: experiment.title.clone(),
+            identity: experiment.identity(),
+        };
+        let end = match fresh {
+            true => 0,
+            false => records.read(&head)?,
+        };
+        records.cut(end)?;
+        if end == 0 {
+            records.write_line(&head)?;
+        }
+        Ok(records)
+    }
+
+    /// How many runs are in it.
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// The runs that were in it when it was opened; they are not kept here.
+    pub(super) fn take_runs(&mut self) -> Vec<Run> {
+        std::mem::take(&mut self.runs)
+    }
+
+    /// Adds a run, and waits until it is on the disk.
+    ///
+    /// # Errors
+    /// The disk is full or failing.
+    pub(super) fn append(&mut self, run: &Run) -> Result<(), RecordsError> {
+        self.write_line(run)
+    }
+
+    fn write_line(&mut self, line: &impl Serialize) -> Result<(), RecordsError> {
+        let mut line = serde_json::to_vec(line).expect("runs have string keys");
+        line.push(b'\n');
+        self.file
+            .write_all(&line)
+            .and_then(|()| self.file.sync_data())
+            .map_err(file_error(WRITE, &self.path))
+    }
+
+    /// Reads head and runs; the byte at which the last whole line ends.
+    fn read(&mut self, head: &Head) -> Result<u64, RecordsError> {
+        let mut reader = BufReader::new(&self.file);
+        let mut end = 0;
+        let mut line = Vec::new();
+        for number in 1.. {
+            line.clear();
+            let length = reader
+                .read_until(b'\n', &mut line)
+                .map_err(file_error("read", &self.path))?;
+            if length == 0 || !line.ends_with(b"\n") {
+                break;
+            }
+            let malformed = |error: serde_json::Error| RecordsError::Malformed {
+                path: self.path.clone(),
+                line: number,
+                why: error.to_string(),
+            };
+            match number {
+                1 => {
+                    let found: Head = serde_json::from_slice(&line).map_err(malformed)?;
+                    if (&found.schema, &found.identity) != (&head.schema, &head.identity) {
+                        return Err(RecordsError::Other {
+                            path: self.path.clone(),
+                        });
+                    }
+                }
+                _ => self
+                    .runs
+                    .push(serde_json::from_slice(&line).map_err(malformed)?),
+            }
+            end += length as u64;
+        }
+        // Nothing but half a head: somebody else's file would have a line end somewhere, or be long.
+        if end == 0 && line.len() > MOST_HEAD {
+            return Err(RecordsError::Malformed {
+                path: self.path.clone(),
+                line: 1,
+                why: "it has no end".to_owned(),
+            });
+        }
+        Ok(end)
+    }
+
+    fn cut(&mut self, end: u64) -> Result<(), RecordsError> {
+        self.file
+            .set_len(end)
+            .and_then(|()| self.file.seek(SeekFrom::Start(end)))
+            .map(drop)
+            .map_err(file_error(WRITE, &self.path))
+    }
+}
+
+fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordsError {
+    let path = path.to_owned();
+    move |source| RecordsError::File { what, path, source }
+}
+
+const WRITE: &str = "write";
+
+/// A head is shorter than this, bytes.
+const MOST_HEAD: usize = 4096;

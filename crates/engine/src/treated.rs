@@ -1,0 +1,119 @@
+//! One run under a treatment: applied to both hosts, run, undone.
+
+use std::net::IpAddr;
+
+use linerate_core::plan::Test;
+use linerate_core::record::Record;
+use linerate_core::treatment::{End, HostChange, Treatments};
+use linerate_core::wire::message::{Refusal, RefusalReason, TREATMENTS};
+use linerate_sys::netlink::{NetlinkError, TcpMetrics};
+
+use crate::campaign::Observer;
+use crate::client::Client;
+use crate::error::MeasureError;
+use crate::treatment::{Applied, TreatError};
+
+/// Runs a test once under treatments: what they change on this host and on the endpoint's is changed before and changed
+/// back afterwards, whatever comes of the run. What this host's TCP remembers of the peer from earlier runs is forgotten
+/// first, where that is allowed.
+///
+/// # Errors
+/// A treatment contradicts the test, could not be applied, did not take or could not be undone; the run could not be made,
+/// or not to its end.
+pub fn run_treated(
+    client: &mut Client,
+    test: &Test,
+    treatments: &Treatments,
+    observer: &mut dyn Observer,
+) -> Result<Record, MeasureError> {
+    run(client, test, treatments, observer).map(|treated| treated.record)
+}
+
+/// A run and what it was made under.
+#[derive(Debug)]
+pub(crate) struct Treated {
+    pub(crate) record: Record,
+    /// The settings of both hosts, as they read them back.
+    pub(crate) read_back: Vec<String>,
+}
+
+/// [`run_treated`], with what the hosts read back.
+pub(crate) fn run(
+    client: &mut Client,
+    asked: &Test,
+    treatments: &Treatments,
+    observer: &mut dyn Observer,
+) -> Result<Treated, MeasureError> {
+    let mut test = asked.clone();
+    treatments.apply_to(&mut test).map_err(TreatError::from)?;
+    check_permission(client, treatments)?;
+    let peer = client.peer().ip();
+    let here = Applied::apply(&treatments.host_changes(End::Client), peer)?;
+    let mut read_back: Vec<String> = here
+        .read_back()
+        .into_iter()
+        .map(|line| format!("client: {line}"))
+        .collect();
+    let changes = treatments.host_changes(End::Server);
+    let record = under(client, &changes, &mut read_back, |client| {
+        // Not being allowed to is said once, by who compares.
+        let _ = forget(peer);
+        match client.run_once(&test, observer)? {
+            (record, None) => Ok(record),
+            (_, Some(error)) => Err(error),
+        }
+    });
+    let undone = here.undo();
+    let record = record?;
+    undone?;
+    // What can be granted and yet not hold, only the run shows: the window that the peer saw, the segments on the wire.
+    treatments.took(&record).map_err(TreatError::from)?;
+    Ok(Treated { record, read_back })
+}
+
+/// Before anything is sent or changed: whether the endpoint applies what it is to.
+pub(crate) fn check_permission(
+    client: &Client,
+    treatments: &Treatments,
+) -> Result<(), MeasureError> {
+    let operations = &client.welcome().operations;
+    let is_needed = !treatments.host_changes(End::Server).is_empty();
+    match is_needed && !operations.iter().any(|name| name == TREATMENTS) {
+        true => Err(MeasureError::Refused {
+            peer: client.peer(),
+            refusal: Refusal {
+                reason: RefusalReason::Treatment,
+                message: "it applies no treatments; its owner allows them by `linerate serve --allow-treatments` with a \
+                          key, which the client gives by --key-file"
+                    .to_owned(),
+            },
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Makes this host's TCP forget what it learnt of the peer: the next connection would start with the window and the
+/// round-trip time of the last.
+pub(crate) fn forget(peer: IpAddr) -> Result<(), NetlinkError> {
+    TcpMetrics::open()?.forget(peer)
+}
+
+/// Does something while the endpoint's host is changed.
+fn under<T>(
+    client: &mut Client,
+    changes: &[HostChange],
+    read_back: &mut Vec<String>,
+    act: impl FnOnce(&mut Client) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
+    if changes.is_empty() {
+        return act(client);
+    }
+    let there = client.treat(changes)?;
+    read_back.extend(there.into_iter().map(|line| format!("server: {line}")));
+    let done = act(client);
+    // Where the run failed, its error says more; the endpoint's lease undoes what this cannot.
+    let undone = client.untreat();
+    let done = done?;
+    undone?;
+    Ok(done)
+}

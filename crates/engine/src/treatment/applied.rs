@@ -1,0 +1,150 @@
+//! Treatments of this host, in force until this is dropped.
+
+use std::net::IpAddr;
+
+use linerate_core::treatment::HostChange;
+use linerate_sys::netns::Namespace;
+
+use super::error::TreatError;
+use super::journal::{Directory, Held, Journal};
+use super::leftovers;
+use super::place::Place;
+use super::step::{Planned, Step, Undone, plan};
+
+/// Treatments that are in force. They are of the network namespace of the thread that applied them, whichever thread
+/// drops this. Whatever cannot be undone stays in the journal, and the next start tries again.
+#[derive(Debug)]
+#[must_use = "dropped at once, it undoes what it applied"]
+pub struct Applied {
+    namespace: Option<Namespace>,
+    journal: Option<Journal>,
+    /// In the order in which they were set.
+    steps: Vec<Step>,
+    read_back: Vec<String>,
+}
+
+impl Applied {
+    /// Applies changes on this host, in the calling thread's network namespace: all of them or none. `peer` is the address
+    /// that devices and routes are of. Each is written to the journal before it is set, and read back when all are.
+    ///
+    /// # Errors
+    /// Not in the table; not permitted; this host, device or route does not have it; it did not take; another process
+    /// treats the same thing. Nothing is changed then.
+    pub fn apply(changes: &[HostChange], peer: IpAddr) -> Result<Self, TreatError> {
+        let planned = plan(changes)?;
+        match planned.is_empty() {
+            true => Ok(Self::nothing()),
+            false => Self::apply_in(&Directory::open()?, &planned, peer),
+        }
+    }
+
+    fn nothing() -> Self {
+        Self {
+            namespace: None,
+            journal: None,
+            steps: Vec::new(),
+            read_back: Vec::new(),
+        }
+    }
+
+    pub(super) fn apply_in(
+        directory: &Directory,
+        planned: &[Planned],
+        peer: IpAddr,
+    ) -> Result<Self, TreatError> {
+        let place = Place::here()?;
+        let mut applied = Self::nothing();
+        applied.namespace = Some(Namespace::current()?);
+        let held = directory.hold()?;
+        leftovers::undo_in(&held)?;
+        for one in planned {
+            let step = one.prepare(peer)?;
+            if !step.changes() {
+                applied.steps.push(step);
+                continue;
+            }
+            check_free(&held, &step, &place)?;
+            let journal = match &mut applied.journal {
+                Some(journal) => journal,
+                none => none.insert(held.begin(place.clone())?),
+            };
+            journal.add(&step)?;
+            // One that fails half way is undone as well, as far as it went.
+            applied.steps.push(step.clone());
+            step.set()?;
+        }
+        // Only now: one step may take away what an earlier one set.
+        for step in &applied.steps {
+            applied.read_back.push(step.check()?);
+        }
+        Ok(applied)
+    }
+
+    /// What is in force, for the record: `eth0: tso off`.
+    pub fn read_back(&self) -> Vec<String> {
+        self.read_back.clone()
+    }
+
+    /// Puts back what was changed, in reverse order, where nobody else has changed it since.
+    ///
+    /// # Errors
+    /// [`TreatError::Undo`] with the first thing that could not be put back; the others are.
+    pub fn undo(mut self) -> Result<(), TreatError> {
+        self.undo_all()
+    }
+
+    fn undo_all(&mut self) -> Result<(), TreatError> {
+        let Some(namespace) = self.namespace.take() else {
+            return Ok(());
+        };
+        let steps = std::mem::take(&mut self.steps);
+        let undo = || {
+            let changed = steps.iter().rev().filter(|step| step.changes());
+            let failures = changed.filter_map(|step| undo_step(step).err());
+            failures.reduce(|first, _| first).map_or(Ok(()), Err)
+        };
+        let is_here = Namespace::current()?.inode()? == namespace.inode()?;
+        match is_here {
+            true => undo()?,
+            false => namespace.run(undo)??,
+        }
+        if let Some(journal) = self.journal.take() {
+            journal.remove();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Applied {
+    fn drop(&mut self) {
+        // Who wants to know calls `undo`; what is left stands in the journal.
+        let _ = self.undo_all();
+    }
+}
+
+/// # Errors
+/// [`TreatError::Undo`].
+pub(super) fn undo_step(step: &Step) -> Result<Undone, TreatError> {
+    step.undo().map_err(|source| TreatError::Undo {
+        what: step.what(),
+        source: Box::new(source),
+    })
+}
+
+/// Another's undoing would bring back its old value over ours, and ours that of the other.
+fn check_free(held: &Held<'_>, step: &Step, place: &Place) -> Result<(), TreatError> {
+    let others = held.entries()?;
+    let busy = others.iter().find_map(|entry| {
+        let header = entry.header.as_ref()?;
+        let is_near = entry.is_held && header.place == *place;
+        let meets = is_near && entry.steps.iter().any(|other| other.meets(step));
+        meets.then_some(header.pid)
+    });
+    match busy {
+        Some(pid) => Err(TreatError::Busy {
+            what: step.what(),
+            pid,
+        }),
+        None => Ok(()),
+    }
+}

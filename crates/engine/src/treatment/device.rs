@@ -1,0 +1,291 @@
+//! Offloads and the MTU of the device that leads to the peer.
+
+use std::net::IpAddr;
+
+use linerate_core::treatment::DeviceSetting;
+use linerate_sys::errno::{EINVAL, ENODEV};
+use linerate_sys::ethtool::{Ethtool, EthtoolError, Feature, Offload};
+use linerate_sys::netlink::{Link, LinkChange, Netlink, NetlinkError};
+use serde::{Deserialize, Serialize};
+
+use super::error::TreatError;
+use super::step::Undone;
+
+/// The device that a packet to the peer leaves by.
+pub(super) fn towards(netlink: &mut Netlink, peer: IpAddr) -> Result<Link, TreatError> {
+    let operation = || format!("find the device that leads to {peer}");
+    let route = netlink
+        .route_to(peer)
+        .map_err(|error| TreatError::kernel(operation(), error))?;
+    let index = route
+        .link
+        .ok_or_else(|| TreatError::unfit("a device", format!("no route leads to {peer}")))?;
+    netlink
+        .link_by_index(index)
+        .map_err(|error| TreatError::kernel(operation(), error))
+}
+
+pub(super) fn open_netlink() -> Result<Netlink, TreatError> {
+    Netlink::open().map_err(|error| TreatError::kernel("ask for links and routes", error))
+}
+
+/// The device with that index, whatever it is called by now; none if it is gone.
+fn by_index(netlink: &mut Netlink, index: u32) -> Result<Option<Link>, TreatError> {
+    match netlink.link_by_index(index) {
+        Ok(link) => Ok(Some(link)),
+        Err(error) if error.errno() == Some(ENODEV) => Ok(None),
+        Err(error) => Err(TreatError::kernel(format!("read device {index}"), error)),
+    }
+}
+
+/// An offload of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct OffloadStep {
+    index: u32,
+    device: String,
+    setting: DeviceSetting,
+    on: bool,
+    /// The kernel's names of the features that are asked for now and were not, or the other way round.
+    features: Vec<String>,
+}
+
+impl OffloadStep {
+    pub(super) fn prepare(
+        setting: DeviceSetting,
+        on: bool,
+        peer: IpAddr,
+    ) -> Result<Self, TreatError> {
+        let device = towards(&mut open_netlink()?, peer)?;
+        let ethtool = open(&device.name)?;
+        let mut features = Vec::new();
+        for offload in offloads(setting) {
+            let all = read(&ethtool, &device.name, *offload)?;
+            let mut free = all.into_iter().filter(|feature| !feature.fixed).peekable();
+            // Of those that few devices are asked for, none is asked for beside one that is on.
+            if on && free.peek().is_some_and(|main| main.requested) {
+                continue;
+            }
+            let other = free.filter(|feature| feature.requested != on);
+            features.extend(other.map(|feature| feature.name));
+        }
+        Ok(Self {
+            index: device.index,
+            device: device.name,
+            setting,
+            on,
+            features,
+        })
+    }
+
+    pub(super) fn changes(&self) -> bool {
+        !self.features.is_empty()
+    }
+
+    pub(super) fn set(&self) -> Result<(), TreatError> {
+        let ethtool = open(&self.device)?;
+        self.ask(&ethtool, &self.features, self.on)
+    }
+
+    fn ask(&self, ethtool: &Ethtool, names: &[String], on: bool) -> Result<(), TreatError> {
+        let changes: Vec<_> = names.iter().map(|name| (name.as_str(), on)).collect();
+        ethtool
+            .set_features(&changes)
+            .map(drop)
+            .map_err(|error| TreatError::set(self.what(), error))
+    }
+
+    /// The first offload decides. The others, such as verifying received checksums, are those that devices often cannot
+    /// switch: then the state is said.
+    pub(super) fn check(&self) -> Result<String, TreatError> {
+        let ethtool = open(&self.device)?;
+        let mut states = Vec::new();
+        for (position, offload) in offloads(self.setting).iter().enumerate() {
+            let features = read(&ethtool, &self.device, *offload)?;
+            let is_on = is_on(&features, self.on);
+            let can_switch = features.iter().any(|feature| !feature.fixed);
+            if is_on != self.on && (position == 0 || can_switch) {
+                return Err(TreatError::NotTaken {
+                    what: format!("{}={}", self.setting, word(self.on)),
+                    found: format!("{} on {}", word(is_on), self.device),
+                    why: "the device cannot switch it, or another offload that it needs is off",
+                });
+            }
+            let fixed = if can_switch { "" } else { " (fixed)" };
+            states.push(format!("{} {}{fixed}", label(*offload), word(is_on)));
+        }
+        Ok(format!("{}: {}", self.device, states.join(", ")))
+    }
+
+    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
+        let Some(link) = by_index(&mut open_netlink()?, self.index)? else {
+            return Ok(Undone::Gone);
+        };
+        let ethtool = open(&link.name)?;
+        let now = ethtool
+            .features()
+            .map_err(|error| device_error(&link.name, error))?;
+        let is_ours = |name: &&String| {
+            now.iter()
+                .any(|feature| feature.name == **name && feature.requested == self.on)
+        };
+        let ours: Vec<String> = self.features.iter().filter(is_ours).cloned().collect();
+        if ours.is_empty() {
+            return Ok(Undone::NotOurs);
+        }
+        self.ask(&ethtool, &ours, !self.on)?;
+        Ok(Undone::Restored)
+    }
+
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        self.index == other.index && self.setting == other.setting
+    }
+
+    pub(super) fn what(&self) -> String {
+        format!("{} of {}", self.setting, self.device)
+    }
+}
+
+/// The MTU of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MtuStep {
+    pub(super) index: u32,
+    device: String,
+    was: u32,
+    set: u32,
+}
+
+/// Below it a device has no IPv6 (RFC 8200), and Linux takes its addresses away for good.
+const LEAST_FOR_IPV6: u32 = 1280;
+
+impl MtuStep {
+    pub(super) fn prepare(bytes: u32, peer: IpAddr) -> Result<Self, TreatError> {
+        let mut netlink = open_netlink()?;
+        let device = towards(&mut netlink, peer)?;
+        let what = format!("mtu of {}", device.name);
+        if device.loopback {
+            let why = format!("{peer} is this host itself, and loopback serves all its programs");
+            return Err(TreatError::unfit(what, why));
+        }
+        let addresses = netlink
+            .addresses()
+            .map_err(|error| TreatError::kernel(format!("read the addresses of {what}"), error))?;
+        let has_ipv6 = addresses
+            .iter()
+            .any(|address| address.link == device.index && address.prefix.address.is_ipv6());
+        if bytes < LEAST_FOR_IPV6 && has_ipv6 {
+            let why = "below 1280 Linux would take away the device's IPv6 addresses, for good";
+            return Err(TreatError::unfit(what, why));
+        }
+        Ok(Self {
+            index: device.index,
+            device: device.name,
+            was: device.mtu,
+            set: bytes,
+        })
+    }
+
+    pub(super) fn changes(&self) -> bool {
+        self.was != self.set
+    }
+
+    pub(super) fn set(&self) -> Result<(), TreatError> {
+        self.put(&mut open_netlink()?, &self.device, self.set)
+    }
+
+    fn put(&self, netlink: &mut Netlink, device: &str, bytes: u32) -> Result<(), TreatError> {
+        netlink
+            .change_link(device, &LinkChange::Mtu(bytes))
+            .map_err(|error| match error.errno() {
+                Some(EINVAL) => {
+                    TreatError::unfit(self.what(), format!("it does not take {bytes} bytes"))
+                }
+                _ => TreatError::set(self.what(), error),
+            })
+    }
+
+    pub(super) fn check(&self) -> Result<String, TreatError> {
+        let link = by_index(&mut open_netlink()?, self.index)?;
+        let found = link.map(|link| link.mtu);
+        if found != Some(self.set) {
+            return Err(TreatError::NotTaken {
+                what: format!("mtu={}", self.set),
+                found: found.map_or("gone".to_owned(), |mtu| mtu.to_string()),
+                why: "somebody else sets it",
+            });
+        }
+        Ok(format!("{}: mtu {}", self.device, self.set))
+    }
+
+    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
+        let mut netlink = open_netlink()?;
+        match by_index(&mut netlink, self.index)? {
+            None => Ok(Undone::Gone),
+            Some(link) if link.mtu != self.set => Ok(Undone::NotOurs),
+            Some(link) => {
+                self.put(&mut netlink, &link.name, self.was)?;
+                Ok(Undone::Restored)
+            }
+        }
+    }
+
+    pub(super) fn what(&self) -> String {
+        format!("mtu of {}", self.device)
+    }
+}
+
+fn open(device: &str) -> Result<Ethtool, TreatError> {
+    Ethtool::open(device).map_err(|error| device_error(device, error))
+}
+
+fn read(ethtool: &Ethtool, device: &str, offload: Offload) -> Result<Vec<Feature>, TreatError> {
+    ethtool
+        .offload(offload)
+        .map_err(|error| device_error(device, error))
+}
+
+fn device_error(device: &str, error: EthtoolError) -> TreatError {
+    TreatError::kernel(format!("read the offloads of {device}"), error)
+}
+
+/// On is what the kernel makes use of: the first feature that can be switched. Others may stay of which it makes none.
+fn is_on(features: &[Feature], wanted: bool) -> bool {
+    let main = features.iter().find(|feature| !feature.fixed);
+    match main {
+        Some(main) if wanted => main.active,
+        _ => features.iter().any(|feature| feature.active),
+    }
+}
+
+/// The offload that decides, and those that go with it where the device can.
+fn offloads(setting: DeviceSetting) -> &'static [Offload] {
+    match setting {
+        DeviceSetting::ChecksumOffload => &[Offload::TxChecksum, Offload::RxChecksum],
+        DeviceSetting::Tso => &[Offload::TcpSegmentation],
+        DeviceSetting::Uso => &[Offload::UdpSegmentation],
+        DeviceSetting::Gso => &[Offload::GenericSegmentation],
+        DeviceSetting::Gro => &[Offload::GenericReceive],
+        DeviceSetting::Mtu => &[],
+    }
+}
+
+fn label(offload: Offload) -> &'static str {
+    match offload {
+        Offload::TxChecksum => "tx-checksum",
+        Offload::RxChecksum => "rx-checksum",
+        Offload::ScatterGather => "sg",
+        Offload::TcpSegmentation => "tso",
+        Offload::UdpSegmentation => "uso",
+        Offload::GenericSegmentation => "gso",
+        Offload::GenericReceive => "gro",
+        Offload::LargeReceive => "lro",
+    }
+}
+
+fn word(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+/// A route or link that is not there any more.
+pub(super) fn is_gone(error: &NetlinkError) -> bool {
+    matches!(error.errno(), Some(ENODEV | linerate_sys::errno::ESRCH))
+}

@@ -1,0 +1,160 @@
+//! Why a host could not be treated, or not put back.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use linerate_core::treatment::TreatmentError;
+use linerate_sys::errno::EPERM;
+use linerate_sys::ethtool::EthtoolError;
+use linerate_sys::netlink::NetlinkError;
+use linerate_sys::netns::NamespaceError;
+use linerate_sys::proc::sysctl::SysctlError;
+use thiserror::Error;
+
+use crate::error::Category;
+
+/// A treatment that did not take, or could not be undone. After one of applying, nothing is changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TreatError {
+    /// The table does not have it, or not with that value.
+    #[error(transparent)]
+    Change(#[from] TreatmentError),
+    /// This process may not.
+    #[error("not permitted to set {what}: it needs {needs}")]
+    NotPermitted {
+        /// What was to be set.
+        what: String,
+        /// The privilege.
+        needs: &'static str,
+    },
+    /// This host, device or route does not have it.
+    #[error("cannot set {what}: {why}")]
+    Unfit {
+        /// What was to be set.
+        what: String,
+        /// Why.
+        why: String,
+    },
+    /// It was set, and what is in force is something else.
+    #[error("{what} did not take, it is {found}: {why}")]
+    NotTaken {
+        /// What was set.
+        what: String,
+        /// What is in force.
+        found: String,
+        /// What may be the reason.
+        why: &'static str,
+    },
+    /// Another treats the same thing.
+    #[error("process {pid} treats {what} just now")]
+    Busy {
+        /// The thing.
+        what: String,
+        /// The process; it may be this one.
+        pid: u32,
+    },
+    /// The kernel refused.
+    #[error("cannot {operation}")]
+    Kernel {
+        /// What was attempted, and on what.
+        operation: String,
+        /// From the kernel.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The journal could not be kept, so that nothing was set.
+    #[error("cannot {operation} the journal of treatments {}", path.display())]
+    Journal {
+        /// What was attempted.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// From the kernel.
+        source: io::Error,
+    },
+    /// There is no directory for the journal.
+    #[error("there is no directory for the journal of treatments: {reason}")]
+    NoDirectory {
+        /// For each place that was tried.
+        reason: String,
+    },
+    /// Something could not be put back; the next start tries again.
+    #[error("cannot undo {what}")]
+    Undo {
+        /// The thing.
+        what: String,
+        /// Why.
+        source: Box<TreatError>,
+    },
+}
+
+impl TreatError {
+    /// Which exit status it deserves.
+    pub fn category(&self) -> Category {
+        match self {
+            Self::Change(_) => Category::Usage,
+            Self::Busy { .. } | Self::Undo { .. } => Category::Failed,
+            _ => Category::Missing,
+        }
+    }
+
+    pub(super) fn kernel(
+        operation: impl Into<String>,
+        source: impl Error + Send + Sync + 'static,
+    ) -> Self {
+        Self::Kernel {
+            operation: operation.into(),
+            source: Box::new(source),
+        }
+    }
+
+    /// A setting that the kernel refused, `what` being as a treatment is written.
+    pub(super) fn set(what: impl Into<String>, source: impl Refusal) -> Self {
+        let what = what.into();
+        match source.is_for_privilege() {
+            true => Self::NotPermitted {
+                what,
+                needs: "root, or CAP_NET_ADMIN in the network namespace",
+            },
+            false => Self::kernel(format!("set {what}"), source),
+        }
+    }
+
+    pub(super) fn unfit(what: impl ToString, why: impl Into<String>) -> Self {
+        Self::Unfit {
+            what: what.to_string(),
+            why: why.into(),
+        }
+    }
+}
+
+/// What the kernel says no with.
+pub(super) trait Refusal: Error + Send + Sync + 'static {
+    /// Another process might have been allowed it.
+    fn is_for_privilege(&self) -> bool;
+}
+
+impl Refusal for NetlinkError {
+    fn is_for_privilege(&self) -> bool {
+        self.errno() == Some(EPERM)
+    }
+}
+
+impl Refusal for EthtoolError {
+    fn is_for_privilege(&self) -> bool {
+        self.errno() == Some(EPERM)
+    }
+}
+
+impl Refusal for SysctlError {
+    fn is_for_privilege(&self) -> bool {
+        matches!(self, Self::NotPermitted { .. })
+    }
+}
+
+impl From<NamespaceError> for TreatError {
+    fn from(source: NamespaceError) -> Self {
+        Self::kernel("enter the network namespace to be treated", source)
+    }
+}

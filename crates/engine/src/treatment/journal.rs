@@ -1,0 +1,253 @@
+//! The journals: for each [`Applied`](super::Applied) a file of JSON lines, the first of which says whose it is, the
+//! others what was set. It is locked for as long as its process lives, however that ends.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::thread;
+use std::time::Duration;
+
+use linerate_sys::file::open_no_follow;
+use linerate_sys::proc::privilege::in_user_namespace;
+use linerate_sys::process::{effective_user, start_time, user_outside};
+use serde::{Deserialize, Serialize};
+
+use super::error::TreatError;
+use super::place::Place;
+use super::step::Step;
+use crate::clock::now;
+use crate::own_directory;
+
+/// Whose a journal is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Header {
+    pub(super) pid: u32,
+    /// In clock ticks since boot.
+    pub(super) started: u64,
+    #[serde(flatten)]
+    pub(super) place: Place,
+}
+
+/// The directory of the journals.
+#[derive(Debug, Clone)]
+pub(super) struct Directory {
+    path: PathBuf,
+}
+
+/// Nobody else looks at the journals, makes one or takes one away as long as this is held.
+#[derive(Debug)]
+pub(super) struct Held<'a> {
+    directory: &'a Directory,
+    _lock: File,
+}
+
+/// This process's own journal; the lock on it goes with it.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    file: File,
+}
+
+/// A journal that somebody wrote.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) path: PathBuf,
+    /// None if the file has no header: its process was killed before it set anything.
+    pub(super) header: Option<Header>,
+    /// In the order in which they were set.
+    pub(super) steps: Vec<Step>,
+    /// Its process lives.
+    pub(super) is_held: bool,
+}
+
+impl Directory {
+    /// The first that can be had of `/run/linerate` for root, `$XDG_RUNTIME_DIR/linerate` and `/tmp/linerate-UID`.
+    pub(super) fn open() -> Result<Self, TreatError> {
+        let user = effective_user();
+        let mut reasons = Vec::new();
+        for path in candidates() {
+            match own_directory::make(&path, user) {
+                Ok(()) => return Ok(Self { path }),
+                Err(reason) => reasons.push(format!("{}: {reason}", path.display())),
+            }
+        }
+        Err(TreatError::NoDirectory {
+            reason: reasons.join("; "),
+        })
+    }
+
+    /// All of them that are there.
+    pub(super) fn all() -> Vec<Self> {
+        let user = effective_user();
+        let is_own = |path: &PathBuf| own_directory::is_own(path, user).is_ok();
+        candidates()
+            .into_iter()
+            .filter(is_own)
+            .map(|path| Self { path })
+            .collect()
+    }
+
+    /// For tests: any directory.
+    #[cfg(test)]
+    pub(super) fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Waits until it is this process's turn; others hold it for milliseconds.
+    pub(super) fn hold(&self) -> Result<Held<'_>, TreatError> {
+        let path = self.path.join("treatments.lock");
+        let fault = |source| TreatError::Journal {
+            operation: "wait for",
+            path: path.clone(),
+            source,
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(0o600);
+        let lock = open_no_follow(&path, &mut options).map_err(fault)?;
+        let until = now() + PATIENCE;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => {
+                    return Ok(Held {
+                        directory: self,
+                        _lock: lock,
+                    });
+                }
+                Err(TryLockError::WouldBlock) if now() < until => {
+                    thread::sleep(Duration::from_millis(2));
+                }
+                Err(TryLockError::WouldBlock) => return Err(fault(io::ErrorKind::TimedOut.into())),
+                Err(TryLockError::Error(error)) => return Err(fault(error)),
+            }
+        }
+    }
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let outer = user_outside().unwrap_or_else(|_| effective_user());
+    // Root of a user namespace is not root of the host.
+    let is_root = effective_user() == 0 && in_user_namespace().value() != Some(&true);
+    let run = is_root.then(|| PathBuf::from("/run/linerate"));
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtime = runtime
+        .filter(|path| path.is_absolute())
+        .map(|path| path.join("linerate"));
+    let temporary = PathBuf::from(format!("/tmp/linerate-{outer}"));
+    run.into_iter().chain(runtime).chain([temporary]).collect()
+}
+
+impl Held<'_> {
+    /// Begins a journal of this process.
+    pub(super) fn begin(&self, place: Place) -> Result<Journal, TreatError> {
+        let pid = process::id();
+        let fault = |source| TreatError::Journal {
+            operation: "begin",
+            path: self.directory.path.clone(),
+            source,
+        };
+        let started = start_time(pid).map_err(fault)?;
+        for number in 0..MOST_JOURNALS {
+            let name = format!("{PREFIX}{pid}-{number}{SUFFIX}");
+            let path = self.directory.path.join(name);
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600);
+            let file = match open_no_follow(&path, &mut options) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(fault(error)),
+            };
+            file.lock().map_err(fault)?;
+            let mut journal = Journal { path, file };
+            let header = Header {
+                pid,
+                started,
+                place,
+            };
+            return journal.write(&header).map(|()| journal);
+        }
+        Err(fault(io::ErrorKind::AlreadyExists.into()))
+    }
+
+    /// All journals that are there.
+    pub(super) fn entries(&self) -> Result<Vec<Entry>, TreatError> {
+        let path = &self.directory.path;
+        let fault = |source| TreatError::Journal {
+            operation: "look for",
+            path: path.clone(),
+            source,
+        };
+        let files = fs::read_dir(path).map_err(fault)?;
+        let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+        let mut own: Vec<_> = names
+            .filter(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX))
+            .collect();
+        own.sort();
+        Ok(own
+            .iter()
+            .filter_map(|name| read(&path.join(name)).ok())
+            .collect())
+    }
+
+    /// Takes a journal away of which everything is undone.
+    pub(super) fn remove(&self, entry: &Entry) {
+        // One that stays is found done by the next start.
+        let _ = fs::remove_file(&entry.path);
+    }
+}
+
+impl Journal {
+    /// Writes down what is about to be set; it is on its medium when this returns.
+    pub(super) fn add(&mut self, step: &Step) -> Result<(), TreatError> {
+        self.write(step)
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> Result<(), TreatError> {
+        let write = |file: &mut File| {
+            let mut text = serde_json::to_vec(line)?;
+            text.push(b'\n');
+            file.write_all(&text)?;
+            file.sync_data()
+        };
+        write(&mut self.file).map_err(|source| TreatError::Journal {
+            operation: "write",
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// All is undone.
+    pub(super) fn remove(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn read(path: &Path) -> io::Result<Entry> {
+    let file = open_no_follow(path, OpenOptions::new().read(true))?;
+    let is_held = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+    let mut lines = BufReader::new(file.take(MOST_BYTES)).split(b'\n');
+    let first = lines.next().transpose()?.unwrap_or_default();
+    let header = serde_json::from_slice(&first).ok();
+    // A line that is torn was being written when the process was killed: what it is about was not set yet. Others that
+    // cannot be read are no reason to leave the rest as it is.
+    let steps = lines
+        .map_while(Result::ok)
+        .filter_map(|line| serde_json::from_slice(&line).ok())
+        .collect();
+    Ok(Entry {
+        path: path.to_owned(),
+        header,
+        steps,
+        is_held,
+    })
+}
+
+const PREFIX: &str = "treatments-";
+const SUFFIX: &str = ".jsonl";
+/// Of one process at once.
+const MOST_JOURNALS: u32 = 1000;
+/// Thirty-two changes take a hundredth of it.
+const MOST_BYTES: u64 = 1 << 20;
+/// A device may take a second for an offload.
+const PATIENCE: Duration = Duration::from_secs(30);

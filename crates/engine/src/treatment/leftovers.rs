@@ -1,0 +1,124 @@
+//! What killed processes left: undone by the next start, or by a process that watches.
+
+use std::ffi::OsStr;
+use std::io;
+use std::process::{self, Command, Stdio};
+use std::time::Duration;
+
+use linerate_sys::process::{Process, new_session, start_time};
+
+use super::applied::undo_step;
+use super::error::TreatError;
+use super::journal::{Directory, Entry, Held};
+use super::place::Visit;
+use super::step::Undone;
+
+/// Undoes what processes of this user that were killed have left on this host: at the start of every command that treats.
+/// What is of a network namespace that is gone, or of an earlier boot, is forgotten; what somebody has changed since is
+/// left alone. Answers what was done, a line for each thing, and what could not be and will be tried again.
+pub fn undo_leftovers() -> Vec<String> {
+    Directory::all()
+        .iter()
+        .flat_map(undo_leftovers_in)
+        .collect()
+}
+
+/// Starts this program again with those arguments, followed by the number of this process and the time at which it began,
+/// as the process that is to call [`watch_treatments`] with the two.
+///
+/// # Errors
+/// It cannot be started.
+pub fn start_treatment_watch<A: AsRef<OsStr>>(
+    arguments: impl IntoIterator<Item = A>,
+) -> io::Result<()> {
+    let pid = process::id();
+    Command::new("/proc/self/exe")
+        .args(arguments)
+        .arg(pid.to_string())
+        .arg(start_time(pid)?.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map(drop)
+}
+
+/// Waits until the process `pid`, which began at `started` (clock ticks since boot), has ended, and undoes what it left if
+/// it was killed. It makes itself the leader of a session of its own first: what ends the other's group or terminal does
+/// not end the watch.
+pub fn watch_treatments(pid: u32, started: u64) -> Vec<String> {
+    // It may lead a group already, and then no terminal's signal reaches it either.
+    let _ = new_session();
+    wait_for_end(pid, started);
+    undo_leftovers()
+}
+
+pub(super) fn wait_for_end(pid: u32, started: u64) {
+    // One that cannot be opened has ended.
+    let Ok(process) = Process::open(pid, started) else {
+        return;
+    };
+    while matches!(process.ends_within(LOOK_EVERY), Ok(false)) {}
+}
+
+pub(super) fn undo_leftovers_in(directory: &Directory) -> Vec<String> {
+    let undone = directory.hold().and_then(|held| undo_in(&held));
+    undone.unwrap_or_else(|error| vec![with_sources(&error)])
+}
+
+/// # Errors
+/// The directory cannot be read.
+pub(super) fn undo_in(held: &Held<'_>) -> Result<Vec<String>, TreatError> {
+    let mut lines = Vec::new();
+    for entry in held.entries()?.iter().filter(|entry| !entry.is_held) {
+        lines.extend(undo_entry(held, entry));
+    }
+    Ok(lines)
+}
+
+fn undo_entry(held: &Held<'_>, entry: &Entry) -> Vec<String> {
+    let Some(header) = &entry.header else {
+        held.remove(entry);
+        return Vec::new();
+    };
+    let (pid, place) = (header.pid, &header.place);
+    if !place.is_of_this_boot() {
+        held.remove(entry);
+        return Vec::new();
+    }
+    let visit = place.run(|| {
+        let steps = entry.steps.iter().rev();
+        let undone = steps.map(|step| (step.what(), undo_step(step)));
+        undone.collect::<Vec<_>>()
+    });
+    let results = match visit {
+        Visit::Done(results) => results,
+        Visit::Gone => {
+            held.remove(entry);
+            return Vec::new();
+        }
+        Visit::Closed => {
+            let why = "its network namespace cannot be entered";
+            return vec![format!("cannot undo what process {pid} left: {why}")];
+        }
+    };
+    if results.iter().all(|(_, result)| result.is_ok()) {
+        held.remove(entry);
+    }
+    let line = |(what, result): (String, Result<Undone, TreatError>)| match result {
+        Ok(Undone::Restored) => Some(format!("{what}: put back after process {pid} was killed")),
+        Ok(Undone::NotOurs) => Some(format!(
+            "{what}: left alone, it is not what process {pid} made of it before it was killed"
+        )),
+        Ok(Undone::Gone) => None,
+        Err(error) => Some(with_sources(&error)),
+    };
+    results.into_iter().filter_map(line).collect()
+}
+
+fn with_sources(error: &TreatError) -> String {
+    crate::words::chain(error)
+}
+
+/// The kernel says it at once; this only bounds a wait that was interrupted.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);

@@ -1,0 +1,33 @@
+//! Treatments of this host: applied all or none, read back, and undone.
+//!
+//! [`Applied`] holds them. Before anything is set, its old and its new value are in a journal on the disk or in `/run`,
+//! locked by this process for as long as it lives. What a killed process left is undone by a [watch](watch_treatments)
+//! that was started beside it, or by the next start ([`undo_leftovers`]); and only where the value is still ours. Two
+//! processes cannot treat the same thing at once: the second one's undoing would bring back the first one's value.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `applied` | [`Applied`] |
+//! | `step` | one thing that is set: planned, set, checked, undone |
+//! | `device`, `route`, `sysctl` | the three kinds of things |
+//! | `journal` | the directory of journals, and their lines |
+//! | `place` | which boot and which network namespace a journal is of |
+//! | `leftovers` | what killed processes left; the watch |
+//! | `error` | what can go wrong |
+
+mod applied;
+mod device;
+mod error;
+mod journal;
+mod leftovers;
+mod place;
+mod route;
+mod step;
+mod sysctl;
+
+#[cfg(test)]
+mod tests;
+
+pub use applied::Applied;
+pub use error::TreatError;
+pub use leftovers::{start_treatment_watch, undo_leftovers, watch_treatments};

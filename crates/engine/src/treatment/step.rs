@@ -1,0 +1,195 @@
+//! One thing that is set: what it was, what it is to be, and the way back. A step is a line of the journal.
+
+use std::net::IpAddr;
+
+use linerate_core::treatment::{
+    DeviceSetting, HostChange, RouteSetting, TreatmentError, Value, ValueKind,
+};
+use serde::{Deserialize, Serialize};
+
+use super::device::{MtuStep, OffloadStep};
+use super::error::TreatError;
+use super::route::RouteStep;
+use super::sysctl::SysctlStep;
+
+/// One thing that is set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "object", rename_all = "snake_case")]
+pub(super) enum Step {
+    /// An offload of a device.
+    Offload(OffloadStep),
+    /// The MTU of a device.
+    Mtu(MtuStep),
+    /// The route to the peer.
+    Route(RouteStep),
+    /// A kernel setting.
+    Sysctl(SysctlStep),
+}
+
+/// What became of a step that was to be undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Undone {
+    /// It is as it was.
+    Restored,
+    /// Somebody has changed it since: it is left alone.
+    NotOurs,
+    /// What it was of is gone.
+    Gone,
+}
+
+/// A step to be, for which nothing was looked at yet.
+#[derive(Debug, Clone)]
+pub(super) enum Planned {
+    Device(DeviceSetting, Value),
+    Sysctl(String, String),
+    /// All changes of a route are one.
+    Route(Vec<(RouteSetting, Value)>),
+}
+
+/// The steps in the order in which they can be taken: checksums before the segmentation that needs them, the device's
+/// MTU before the route's.
+///
+/// # Errors
+/// A change is not of the table, or is there twice.
+pub(super) fn plan(changes: &[HostChange]) -> Result<Vec<Planned>, TreatError> {
+    let mut steps = Vec::new();
+    let mut route = Vec::new();
+    for (position, change) in changes.iter().enumerate() {
+        let value = change.value()?;
+        if changes[..position]
+            .iter()
+            .any(|earlier| is_same(earlier, change))
+        {
+            let name = change.to_string();
+            return Err(TreatmentError::Repeated { name }.into());
+        }
+        match change {
+            HostChange::Device { setting, .. } => steps.push(Planned::Device(*setting, value)),
+            HostChange::Sysctl { key, .. } => {
+                steps.push(Planned::Sysctl(key.clone(), value.to_string()));
+            }
+            HostChange::Route { setting, .. } => route.push((*setting, value)),
+        }
+    }
+    steps.sort_by_key(Planned::rank);
+    if !route.is_empty() {
+        steps.push(Planned::Route(route));
+    }
+    Ok(steps)
+}
+
+fn is_same(one: &HostChange, other: &HostChange) -> bool {
+    match (one, other) {
+        (HostChange::Device { setting: a, .. }, HostChange::Device { setting: b, .. }) => a == b,
+        (HostChange::Route { setting: a, .. }, HostChange::Route { setting: b, .. }) => a == b,
+        (HostChange::Sysctl { key: a, .. }, HostChange::Sysctl { key: b, .. }) => a == b,
+        _ => false,
+    }
+}
+
+impl Planned {
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Device(DeviceSetting::ChecksumOffload | DeviceSetting::Mtu, _) => 0,
+            Self::Device(..) => 1,
+            Self::Sysctl(..) => 2,
+            Self::Route(_) => 3,
+        }
+    }
+
+    /// Looks at what there is.
+    pub(super) fn prepare(&self, peer: IpAddr) -> Result<Step, TreatError> {
+        match self {
+            Self::Device(DeviceSetting::Mtu, value) => {
+                MtuStep::prepare(number(value), peer).map(Step::Mtu)
+            }
+            Self::Device(setting, value) => {
+                let on = *value == Value::Switch(true);
+                OffloadStep::prepare(*setting, on, peer).map(Step::Offload)
+            }
+            Self::Sysctl(key, value) => SysctlStep::prepare(key, value).map(Step::Sysctl),
+            Self::Route(fields) => RouteStep::prepare(fields, peer).map(Step::Route),
+        }
+    }
+}
+
+/// The ranges of the table are those of 32 bits.
+pub(super) fn number(value: &Value) -> u32 {
+    match value {
+        Value::Number(number) => u32::try_from(*number).unwrap_or(u32::MAX),
+        _ => 0,
+    }
+}
+
+impl Step {
+    /// False if all is already as it is to be: then there is nothing to undo either.
+    pub(super) fn changes(&self) -> bool {
+        match self {
+            Self::Offload(step) => step.changes(),
+            Self::Mtu(step) => step.changes(),
+            Self::Route(step) => step.changes(),
+            Self::Sysctl(step) => step.changes(),
+        }
+    }
+
+    /// Sets it.
+    pub(super) fn set(&self) -> Result<(), TreatError> {
+        match self {
+            Self::Offload(step) => step.set(),
+            Self::Mtu(step) => step.set(),
+            Self::Route(step) => step.set(),
+            Self::Sysctl(step) => step.set(),
+        }
+    }
+
+    /// Makes sure that it is in force, and says so.
+    pub(super) fn check(&self) -> Result<String, TreatError> {
+        match self {
+            Self::Offload(step) => step.check(),
+            Self::Mtu(step) => step.check(),
+            Self::Route(step) => step.check(),
+            Self::Sysctl(step) => step.check(),
+        }
+    }
+
+    /// Puts back what is still ours.
+    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
+        match self {
+            Self::Offload(step) => step.undo(),
+            Self::Mtu(step) => step.undo(),
+            Self::Route(step) => step.undo(),
+            Self::Sysctl(step) => step.undo(),
+        }
+    }
+
+    /// Whether both are of the same thing.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Offload(a), Self::Offload(b)) => a.meets(b),
+            (Self::Mtu(a), Self::Mtu(b)) => a.index == b.index,
+            (Self::Route(a), Self::Route(b)) => a.peer == b.peer,
+            (Self::Sysctl(a), Self::Sysctl(b)) => a.meets(b),
+            _ => false,
+        }
+    }
+
+    /// What it is of: `tso of eth0`.
+    pub(super) fn what(&self) -> String {
+        match self {
+            Self::Offload(step) => step.what(),
+            Self::Mtu(step) => step.what(),
+            Self::Route(step) => step.what(),
+            Self::Sysctl(step) => step.key.clone(),
+        }
+    }
+}
+
+/// Reads a number or an address that a journal has as text.
+pub(super) fn read_number(text: &str) -> Option<u32> {
+    let any = ValueKind::Number {
+        least: 0,
+        most: u32::MAX.into(),
+        unit: "",
+    };
+    any.read(text).as_ref().map(number)
+}

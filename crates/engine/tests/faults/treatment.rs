@@ -1,0 +1,384 @@
+//! Clients that change the endpoint's host: who may, what they may, and that it is as it was when they are gone.
+//!
+//! What is changed lies in network namespaces that the tests make. Where they cannot, they say SKIPPED.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_core::plan::{Direction, Test};
+use linerate_core::record::Record;
+use linerate_core::session::ClientEvent;
+use linerate_core::treatment::HostChange;
+use linerate_core::wire::Key;
+use linerate_core::wire::message::RefusalReason;
+use linerate_engine::{Category, Client, Endpoint, MeasureError, Stop};
+use linerate_sys::netns::Pair;
+
+use crate::bench::{Bench, SOON, limits, options, stream, target, turn};
+use crate::fake;
+use crate::server::meet;
+use crate::stranger::{Leave, Stage, Stranger, frame, is_closed, refusal};
+
+fn key() -> Key {
+    Key::from_text(&"a".repeat(64)).unwrap()
+}
+
+fn sysctl(key: &str, value: &str) -> HostChange {
+    HostChange::Sysctl {
+        key: key.into(),
+        value: value.into(),
+    }
+}
+
+/// No selective acknowledgements; a fresh namespace has them.
+fn no_sack() -> [HostChange; 1] {
+    [sysctl("net.ipv4.tcp_sack", "0")]
+}
+
+fn mtu(bytes: u32) -> HostChange {
+    let json = serde_json::json!({"scope": "device", "setting": "mtu", "value": bytes.to_string()});
+    serde_json::from_value(json).expect("a device has an MTU")
+}
+
+/// A setting of the calling thread's network namespace.
+fn value(key: &str) -> String {
+    let path = format!("/proc/sys/{}", key.replace('.', "/"));
+    fs::read_to_string(path).unwrap().trim().to_owned()
+}
+
+fn has_sack() -> bool {
+    value("net.ipv4.tcp_sack") == "1"
+}
+
+fn assert_sack_soon(what: &str) {
+    let until = Instant::now() + SOON;
+    while !has_sack() {
+        assert!(Instant::now() < until, "{what}: the host is still changed");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs `work` in a host of its own, which serves treatments to clients with the key there and on the other end
+/// of a link.
+fn on_a_host(work: impl FnOnce(&Pair, Bench) + Send) {
+    let _turn = turn();
+    let pair = match Pair::create() {
+        Ok(pair) => pair,
+        Err(error) => {
+            eprintln!("SKIPPED: needs network namespaces: {error}");
+            return;
+        }
+    };
+    let mut serve = options(limits(), Some(key()));
+    serve.bind = Some(pair.b.ipv4.into());
+    serve.allow_treatments = true;
+    let done = pair.b.namespace.run(|| {
+        assert!(has_sack(), "a fresh namespace has it");
+        work(&pair, Bench::serving(&serve, None));
+    });
+    done.unwrap();
+}
+
+fn connect(bench: &Bench) -> Client {
+    bench.connect(Some(key())).unwrap()
+}
+
+fn complete(client: &mut Client, test: &Test) -> Record {
+    let outcome = client.run(test, &mut |_| true).unwrap();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    outcome.record
+}
+
+fn refused(result: Result<Vec<String>, MeasureError>) -> (RefusalReason, String, Category) {
+    let error = result.unwrap_err();
+    let category = error.category();
+    match error {
+        MeasureError::Refused { refusal, .. } => (refusal.reason, refusal.message, category),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn an_endpoint_without_permission_is_asked_for_nothing_and_would_refuse() {
+    for key in [None, Some(key())] {
+        let bench = Bench::with(limits(), key.clone());
+        let mut client = bench.connect(key.clone()).unwrap();
+        let (reason, words, category) = refused(client.treat(&no_sack()));
+        assert_eq!(reason, RefusalReason::Treatment);
+        assert!(words.contains("--allow-treatments"), "{words}");
+        assert_eq!(category, Category::Missing);
+        // Nothing was changed, so there is nothing to undo, and the session goes on.
+        client.treat(&[]).unwrap();
+        client.untreat().unwrap();
+        complete(&mut client, &stream(100));
+        if key.is_none() {
+            let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
+            stranger.write(&treat_frame());
+            let refusal = refusal(&mut stranger.control);
+            assert_eq!(refusal.reason, RefusalReason::Treatment);
+        }
+    }
+    assert!(has_sack());
+}
+
+fn treat_frame() -> Vec<u8> {
+    let changes = no_sack();
+    let body = serde_json::json!({"say": "treat", "changes": changes}).to_string();
+    frame(body.as_bytes())
+}
+
+#[test]
+fn no_endpoint_gives_treatments_to_clients_without_a_key() {
+    let _turn = turn();
+    let mut serve = options(limits(), None);
+    serve.allow_treatments = true;
+    let error = Endpoint::bind(&serve).unwrap_err();
+    assert!(error.to_string().contains("needs a key"), "{error}");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    assert!(Endpoint::from_listener(listener, &serve).is_err());
+}
+
+#[test]
+fn treatments_hold_for_the_runs_between_and_are_undone() {
+    on_a_host(|pair, bench| {
+        let address = bench.address;
+        let there = &pair.a.namespace;
+        let client = there.run(|| Client::connect(target(address, Some(key())), Stop::new()));
+        let mut client = client.unwrap().unwrap();
+        let device_mtu = |client: &mut Client| {
+            let record = there.run(|| complete(client, &stream(200))).unwrap();
+            record.environment.server.unwrap().device.unwrap().mtu_bytes
+        };
+        assert_eq!(device_mtu(&mut client), 1500);
+        let read_back = client.treat(&[mtu(1400), no_sack()[0].clone()]).unwrap();
+        assert_eq!(read_back.len(), 2, "{read_back:?}");
+        let words = read_back.join(" ");
+        assert!(
+            words.contains("1400") && words.contains("tcp_sack"),
+            "{words}"
+        );
+        assert!(!has_sack());
+        assert_eq!(device_mtu(&mut client), 1400);
+        // Others take their place: the MTU is as it was.
+        client.treat(&no_sack()).unwrap();
+        assert!(!has_sack());
+        assert_eq!(device_mtu(&mut client), 1500);
+        client.untreat().unwrap();
+        assert!(has_sack());
+        assert_eq!(device_mtu(&mut client), 1500);
+    });
+}
+
+#[test]
+fn only_the_table_is_applied_and_all_of_it_or_nothing() {
+    on_a_host(|_, bench| {
+        let mut client = connect(&bench);
+        for (change, words) in [
+            (sysctl("kernel.core_pattern", "x"), "kernel.core_pattern"),
+            (sysctl("net.ipv4.no_such_key", "1"), "no_such_key"),
+            (sysctl("net.ipv4.tcp_sack", "7"), "tcp_sack"),
+            (sysctl("net/../kernel.hostname", "x"), "hostname"),
+            (mtu(1), "mtu"),
+            // In the table and in range, and the kernel has none of that name.
+            (
+                sysctl("net.ipv4.tcp_congestion_control", "nosuch"),
+                "tcp_congestion_control",
+            ),
+        ] {
+            let changes = [no_sack()[0].clone(), change];
+            let (reason, message, category) = refused(client.treat(&changes));
+            assert_eq!(reason, RefusalReason::Treatment, "{message}");
+            assert!(message.contains(words), "{message}");
+            assert_eq!(category, Category::Missing);
+            assert!(has_sack(), "{words}");
+        }
+        let many = vec![no_sack()[0].clone(); 33];
+        let (reason, message, _) = refused(client.treat(&many));
+        assert_eq!(reason, RefusalReason::Limit);
+        assert!(message.contains("33 were asked for"), "{message}");
+        // A refused treatment leaves nothing of the one before it.
+        client.treat(&no_sack()).unwrap();
+        let none = [sysctl("net.ipv4.tcp_congestion_control", "nosuch")];
+        refused(client.treat(&none));
+        assert!(has_sack());
+        complete(&mut client, &stream(100));
+        drop(client);
+        // And nobody else is kept out by it.
+        connect(&bench).treat(&no_sack()).unwrap();
+        assert_sack_soon("said goodbye");
+        bench.assert_clean_within(SOON, "refused treatments");
+    });
+}
+
+#[test]
+fn the_host_is_as_it_was_when_the_client_is_gone_in_whatever_way() {
+    on_a_host(|_, bench| {
+        let test = Test {
+            direction: Direction::Both,
+            ..stream(30_000)
+        };
+        for stage in [Stage::Welcomed, Stage::Opened, Stage::Ready, Stage::Running] {
+            for how in [Leave::Close, Leave::Reset] {
+                let treated = Stranger::treated(bench.address, &key(), &no_sack(), &test, stage);
+                assert!(!has_sack());
+                treated.leave(how);
+                assert_sack_soon(&format!("{stage:?}, {how:?}"));
+            }
+        }
+        let mut rude = Stranger::treated(bench.address, &key(), &no_sack(), &test, Stage::Running);
+        rude.write(b"none of linerate's bytes");
+        assert_sack_soon("rubbish");
+        drop(rude);
+        bench.assert_clean_within(SOON, "treated clients");
+        // A session that waits for nothing but its client, and one with a run, when the endpoint is stopped.
+        let mut waiting = connect(&bench);
+        waiting.treat(&no_sack()).unwrap();
+        assert!(!has_sack());
+        let took = bench.end();
+        assert!(has_sack(), "the endpoint ended before it had undone it");
+        assert!(took < SOON, "{took:?}");
+        assert!(waiting.untreat().is_err());
+    });
+}
+
+#[test]
+fn a_stopped_endpoint_undoes_what_a_running_test_needed() {
+    on_a_host(|_, bench| {
+        let test = stream(30_000);
+        let treated = Stranger::treated(bench.address, &key(), &no_sack(), &test, Stage::Running);
+        assert!(!has_sack());
+        let took = bench.end();
+        assert!(has_sack() && took < SOON, "{took:?}");
+        drop(treated);
+    });
+}
+
+#[test]
+fn treatments_within_a_run_are_out_of_turn() {
+    let bench = Bench::start();
+    for stage in [Stage::Opened, Stage::Ready, Stage::Running] {
+        let mut stranger = Stranger::at(bench.address, &stream(30_000), stage);
+        stranger.write(&treat_frame());
+        let words = loop {
+            if let ClientEvent::Failed(error) = stranger.event() {
+                break error.to_string();
+            }
+        };
+        assert!(words.contains("has no place here"), "{stage:?}: {words}");
+        assert!(is_closed(&mut stranger.control), "{stage:?}");
+    }
+    bench.assert_clean_within(SOON, "out of turn");
+    bench.assert_serves();
+}
+
+#[test]
+fn one_client_treats_while_no_other_measures() {
+    on_a_host(|_, bench| {
+        let (mut first, mut second) = (connect(&bench), connect(&bench));
+        first.treat(&no_sack()).unwrap();
+        let (reason, message, category) = refused(second.treat(&no_sack()));
+        assert_eq!((reason, category), (RefusalReason::Busy, Category::Failed));
+        assert!(message.contains("another client's treatments"), "{message}");
+        let error = second.run(&stream(100), &mut |_| true).unwrap_err();
+        assert!(error.is_busy(), "{error}");
+        assert!(!has_sack());
+        complete(&mut first, &stream(100));
+        first.untreat().unwrap();
+        // The sessions of both go on, and the turn is the other's.
+        second.treat(&no_sack()).unwrap();
+        assert!(
+            first
+                .run(&stream(100), &mut |_| true)
+                .unwrap_err()
+                .is_busy()
+        );
+        drop(second);
+        complete(&mut first, &stream(100));
+        assert!(has_sack());
+        let test = stream(30_000);
+        let treated = Stranger::treated(bench.address, &key(), &no_sack(), &test, Stage::Ready);
+        assert!(first.treat(&no_sack()).unwrap_err().is_busy());
+        treated.leave(Leave::Close);
+        first.treat(&no_sack()).unwrap();
+        drop(first);
+        assert_sack_soon("the last one");
+        bench.assert_clean_within(SOON, "two clients");
+    });
+}
+
+#[test]
+fn a_client_does_not_treat_under_another_clients_test() {
+    on_a_host(|_, bench| {
+        let (mut measures, mut treats) = (connect(&bench), connect(&bench));
+        let mut tried = false;
+        let outcome = measures.run(&stream(2_500), &mut |live| {
+            if live.at_s > 0.2 && !tried {
+                tried = true;
+                let (reason, message, _) = refused(treats.treat(&no_sack()));
+                assert_eq!(reason, RefusalReason::Busy);
+                assert!(message.contains("other clients (1)"), "{message}");
+                assert!(has_sack());
+            }
+            true
+        });
+        assert!(tried && outcome.unwrap().error.is_none());
+        treats.treat(&no_sack()).unwrap();
+    });
+}
+
+/// An endpoint that allows treatments and then goes wrong.
+#[test]
+fn an_endpoint_that_dies_when_asked_to_treat_ends_the_client() {
+    let welcome = || {
+        let mut welcome = fake::welcome();
+        welcome.operations.push("treatments".into());
+        welcome
+    };
+    let _turn = turn();
+    for (answer, words) in [
+        (None, "the peer closed the connection"),
+        (
+            Some(&br#"{"say":"opened"}"#[..]),
+            "has no place here: from the endpoint",
+        ),
+        (
+            Some(br#"{"say":"untreated"}"#),
+            "has no place here: from the endpoint",
+        ),
+        (
+            Some(br#"{"say":"refuse","reason":"failed","message":"the disk is full"}"#),
+            "the disk is full",
+        ),
+    ] {
+        let (address, thread) = fake::endpoint(fake::Stage::Welcomed, welcome(), move |fake| {
+            let mut bytes = [0; 4096];
+            let asked = fake.control.read(&mut bytes).unwrap();
+            assert!(String::from_utf8_lossy(&bytes[..asked]).contains("\"treat\""));
+            if let Some(answer) = answer {
+                let _ = fake.control.write_all(&frame(answer));
+            }
+        });
+        let mut client = Client::connect(target(address, None), Stop::new()).unwrap();
+        let error = client.treat(&no_sack()).unwrap_err();
+        thread.join().unwrap();
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(error.category(), Category::Failed);
+    }
+}
+
+/// The refusal of a busy endpoint belongs to the test and not to the session.
+#[test]
+fn a_test_refused_as_busy_is_told_in_the_endpoints_words() {
+    let _turn = turn();
+    let busy = frame(br#"{"say":"refuse","reason":"busy","message":"treated by another"}"#);
+    let end = meet(
+        fake::Stage::Asked,
+        fake::welcome(),
+        100,
+        Stop::new(),
+        move |fake| fake.say(&busy),
+    );
+    assert_eq!(end.words, "PEER refuses: treated by another");
+}

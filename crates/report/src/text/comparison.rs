@@ -1,0 +1,400 @@
+//! Two treatments side by side.
+
+use linerate_core::compare::{ComparedMetric, ComparedPair, MetricConclusion, SeenFault, Standing};
+use linerate_core::plan::{Extent, Test};
+use linerate_core::record::{Comparison, IdleLoad, Status};
+use linerate_core::stats::Figure;
+
+use super::Style;
+use super::ceilings::caveats;
+use super::figure::figure;
+use super::number::{NBSP, bytes, digits, micros, percent, rate, seconds, with_unit};
+use super::page::{Emphasis, Page, clean};
+use super::record::{emulated, protocol_name, towards, workload_name};
+use super::table::{Align, Table};
+
+/// A comparison as a screen: the answer, what was compared, both treatments side by side, what to keep in mind.
+pub fn comparison(comparison: &Comparison, style: Style) -> String {
+    let mut page = Page::new(style);
+    page.paragraph(Emphasis::Strong, "", 0, &headline(comparison));
+    page.gap();
+    page.facts(
+        "A",
+        &treatment(&comparison.a.to_string(), &comparison.read_back.a),
+    );
+    page.facts(
+        "B",
+        &treatment(&comparison.b.to_string(), &comparison.read_back.b),
+    );
+    page.facts("run", &run_facts(comparison));
+    emulated(&mut page, &comparison.environment);
+    page.facts("pairs", &pair_facts(comparison));
+    page.facts("before", &idle_facts(&comparison.idle));
+    if !comparison.metrics.is_empty() {
+        page.gap();
+        page.table(&metric_table(&comparison.metrics));
+        page.line(
+            Emphasis::None,
+            "  below each figure its interval; of A and B that of the median",
+        );
+    }
+    for metric in comparison.metrics.iter().skip(1) {
+        let words = answer(metric, comparison.margin_percent);
+        page.gap();
+        page.paragraph(Emphasis::None, "", 0, &words);
+    }
+    several_figures(&mut page, &comparison.metrics);
+    for fault in &comparison.one_sided_faults {
+        page.gap();
+        page.paragraph(Emphasis::Strong, "", 0, &fault.message);
+    }
+    excluded(&mut page, &comparison.runs);
+    for note in &comparison.notes {
+        page.gap();
+        page.paragraph(Emphasis::None, "  note", 8, note);
+    }
+    caveats(&mut page, &comparison.caveats);
+    page.finish()
+}
+
+/// A pair that has just ended, as a line without newline or colour: its figures of the metric that decides, what there is
+/// so far, and after how many pairs an answer is to be expected.
+pub fn pair_line(standing: &Standing<'_>) -> String {
+    let path = standing.metric.as_str();
+    let write = writer(path);
+    let pair = standing.pair;
+    let figures = match pair.excluded.first() {
+        Some(why) => format!("excluded: {}", seen(why)),
+        None => {
+            let side = |values: &std::collections::BTreeMap<String, f64>| {
+                values
+                    .get(path)
+                    .map_or_else(String::new, |value| write(*value))
+            };
+            let change = pair.change_percent(path).map_or_else(String::new, signed);
+            format!(
+                "A {:>12}  B {:>12}  {change:>8}",
+                side(&pair.a),
+                side(&pair.b)
+            )
+        }
+    };
+    let so_far = standing.conclusion.as_ref().and_then(|c| c.metrics.first());
+    let so_far = so_far.map_or_else(String::new, |metric| {
+        format!("  so far {:>8}", signed(metric.effect_percent))
+    });
+    let line = format!(
+        "pair {:>2}  {figures}{so_far}  {}",
+        pair.pair,
+        outlook(standing)
+    );
+    clean(&line).replace(NBSP, " ")
+}
+
+fn outlook(standing: &Standing<'_>) -> String {
+    match standing.expected_pairs {
+        Some(pairs) if pairs <= standing.counted => String::new(),
+        Some(pairs) => format!("answer expected after {pairs} pairs"),
+        None => format!(
+            "{} of at most {} pairs",
+            standing.counted, standing.max_pairs
+        ),
+    }
+}
+
+fn headline(comparison: &Comparison) -> String {
+    let words = match comparison.metrics.first() {
+        Some(metric) => answer(metric, comparison.margin_percent),
+        None => "INCONCLUSIVE: no pair counts".to_owned(),
+    };
+    match comparison.status {
+        Status::Complete => words,
+        Status::Partial => format!("{words} (STOPPED EARLY)"),
+    }
+}
+
+/// The verdict on a metric in words, with effect, interval and n.
+fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
+    let found = &metric.conclusion;
+    let path = &metric.metric;
+    let margin = margin_percent.map_or_else(String::new, |m| format!(" of {}", plain(m)));
+    match (found.different, found.equivalent) {
+        (true, small) => {
+            let way = if found.effect_percent < 0.0 {
+                "lower"
+            } else {
+                "higher"
+            };
+            let small = match small {
+                true => format!(" (real, and smaller than the margin{margin}: EQUIVALENT, too)"),
+                false => String::new(),
+            };
+            format!(
+                "DIFFERENT: {path} is {} {way} under B than under A{small}; {}",
+                change(found.effect_percent.abs()),
+                interval_and_n(found)
+            )
+        }
+        (false, true) => format!(
+            "EQUIVALENT: {path} differs by less than the margin{margin}: {}, {}",
+            signed(found.effect_percent),
+            interval_and_n(found)
+        ),
+        (false, false) => format!(
+            "INCONCLUSIVE: {} do not decide whether {path} differs: {}, interval {}",
+            counted(found.pairs),
+            signed(found.effect_percent),
+            interval(found)
+        ),
+    }
+}
+
+fn interval_and_n(found: &MetricConclusion) -> String {
+    format!("interval {}, {}", interval(found), counted(found.pairs))
+}
+
+/// `+9.80 % to +10.1 % at 97.6 %`
+fn interval(found: &MetricConclusion) -> String {
+    let [low, high] = found.interval_percent;
+    format!(
+        "{} to {} at {}",
+        signed(low),
+        signed(high),
+        plain(found.confidence_percent)
+    )
+}
+
+fn counted(pairs: u32) -> String {
+    match pairs {
+        1 => "1 pair".to_owned(),
+        n => format!("{n} pairs"),
+    }
+}
+
+fn treatment(text: &str, read_back: &[String]) -> Vec<String> {
+    match read_back.is_empty() {
+        true => vec![text.to_owned()],
+        false => vec![format!("{text} (read back: {})", read_back.join("; "))],
+    }
+}
+
+fn run_facts(comparison: &Comparison) -> Vec<String> {
+    let plan = &comparison.plan;
+    vec![
+        workload_name(plan.workload()).to_owned(),
+        protocol_name(plan.protocol).to_owned(),
+        extent(plan),
+        format!(
+            "{} {} ({})",
+            towards(plan.direction),
+            comparison.host,
+            comparison.peer
+        ),
+        format!("begun {}", comparison.started_at),
+    ]
+}
+
+fn extent(plan: &Test) -> String {
+    match plan.extent {
+        Extent::Time(time) => format!("{} each", seconds(time.as_secs_f64())),
+        Extent::Bytes(size) => format!("{} on each flow", bytes(size.0)),
+        Extent::Count(count) => format!("{count} messages on each flow"),
+    }
+}
+
+fn pair_facts(comparison: &Comparison) -> Vec<String> {
+    let counted = comparison.runs.iter().filter(|pair| pair.counts()).count();
+    let excluded = comparison.runs.len() - counted;
+    let mut facts = vec![format!(
+        "{counted} of at most {}, the order in each by a coin (seed {})",
+        comparison.max_pairs, comparison.seed
+    )];
+    if excluded > 0 {
+        facts.push(format!("{excluded} excluded"));
+    }
+    if !comparison.forbidden.is_empty() {
+        let names: Vec<&str> = comparison
+            .forbidden
+            .iter()
+            .map(|fault| fault.name())
+            .collect();
+        facts.push(format!("forbidden: {}", names.join(", ")));
+    }
+    facts
+}
+
+fn idle_facts(idle: &IdleLoad) -> Vec<String> {
+    [
+        ("this host", idle.client_cpu_percent),
+        ("endpoint's host", idle.server_cpu_percent),
+    ]
+    .into_iter()
+    .filter_map(|(name, busy)| Some(format!("{name} {:.1}{NBSP}% busy", busy?)))
+    .collect()
+}
+
+/// Two rows for each metric: the medians and the effect, and below them their intervals.
+fn metric_table(metrics: &[ComparedMetric]) -> Table {
+    let mut table = Table::new(&[
+        ("metric", Align::Left),
+        ("A", Align::Right),
+        ("B", Align::Right),
+        ("B against A", Align::Right),
+        ("pairs", Align::Right),
+    ]);
+    for metric in metrics {
+        let write = writer(metric.metric.as_str());
+        let [a, b] = [&metric.a, &metric.b].map(|side| median_and_spread(side, write));
+        let found = &metric.conclusion;
+        let [low, high] = found.interval_percent;
+        let blank = || Some(String::new());
+        table.row([
+            Some(metric.metric.to_string()),
+            Some(a.0),
+            Some(b.0),
+            Some(signed(found.effect_percent)),
+            Some(found.pairs.to_string()),
+        ]);
+        let effect = span(signed(low), signed(high), "to");
+        table.row([blank(), Some(a.1), Some(b.1), Some(effect), blank()]);
+    }
+    table
+}
+
+/// Of one figure; where there are several, they are told below the table.
+fn median_and_spread(figure: &Figure, write: fn(f64) -> String) -> (String, String) {
+    match figure {
+        Figure::One(one) => (
+            write(one.median),
+            span(write(one.low), write(one.high), "–"),
+        ),
+        Figure::Modes { .. } | Figure::Drift { .. } => {
+            ("not one figure,".to_owned(), "see below".to_owned())
+        }
+    }
+}
+
+/// `3.10 – 20.0 Mbit/s`: a unit that both ends have is written once.
+fn span(low: String, high: String, to: &str) -> String {
+    let unit = |text: &str| text.split_once(NBSP).map(|(_, unit)| unit.to_owned());
+    match (low.split_once(NBSP), unit(&high)) {
+        (Some((number, same)), Some(unit)) if same == unit => format!("{number} {to} {high}"),
+        _ => format!("{low} {to} {high}"),
+    }
+}
+
+fn several_figures(page: &mut Page, metrics: &[ComparedMetric]) {
+    for metric in metrics {
+        let write = writer(metric.metric.as_str());
+        for (name, side) in [("A", &metric.a), ("B", &metric.b)] {
+            if !matches!(side, Figure::One(_)) {
+                page.gap();
+                let words = format!("{} under {name}: {}", metric.metric, figure(side, write));
+                page.paragraph(Emphasis::None, "", 0, &words);
+            }
+        }
+    }
+}
+
+fn excluded(page: &mut Page, runs: &[ComparedPair]) {
+    let mut left_out = runs.iter().filter(|pair| !pair.counts()).peekable();
+    if left_out.peek().is_some() {
+        page.gap();
+    }
+    for pair in left_out {
+        let why: Vec<String> = pair.excluded.iter().map(seen).collect();
+        let first = format!("  pair {} excluded: ", pair.pair);
+        page.paragraph(
+            Emphasis::None,
+            &first,
+            first.chars().count(),
+            &why.join("; "),
+        );
+    }
+}
+
+/// `2 segments sent again (B)`
+fn seen(fault: &SeenFault) -> String {
+    format!("{} ({})", fault.message, fault.side.name())
+}
+
+fn signed(value: f64) -> String {
+    let sign = if value > 0.0 { "+" } else { "" };
+    format!("{sign}{}", change(value))
+}
+
+/// A change: three digits, and nothing below a hundredth of a percent.
+fn change(value: f64) -> String {
+    match value.abs() {
+        small if small < 9.995 => format!("{value:.2}{NBSP}%"),
+        _ => percent(value),
+    }
+}
+
+/// A figure that the user or the design chose, rounded to a hundredth.
+fn plain(value: f64) -> String {
+    format!("{}{NBSP}%", (100.0 * value).round() / 100.0)
+}
+
+/// How a figure of a record is written: its key names its unit.
+pub(super) fn writer(path: &str) -> fn(f64) -> String {
+    let last = path.rsplit('.').next().unwrap_or(path);
+    let is_count = last == "count";
+    if last.ends_with("_bps") {
+        rate
+    } else if last.ends_with("_us_per_kib") {
+        |value| with_unit(value, "µs/KiB")
+    } else if last.ends_with("_per_s") {
+        |value| with_unit(value, "/s")
+    } else if last.ends_with("_us") || path.contains("_us.") && !is_count {
+        micros
+    } else if last.ends_with("seconds") || path.contains("cpu_seconds.") {
+        seconds
+    } else if last.ends_with("_percent") {
+        percent
+    } else if last.ends_with("bytes") {
+        |value| bytes(value.max(0.0) as u64)
+    } else {
+        digits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_written_in_the_unit_of_their_key() {
+        for (path, value, text) in [
+            ("throughput_bps", 19.1e6, "19.1 Mbit/s"),
+            ("directions.up.throughput_bps", 1e3, "1.00 kbit/s"),
+            ("latency_us.p99", 250.0, "250 µs"),
+            ("latency_us.count", 250.0, "250"),
+            ("tcp.rtt_mean_us", 4100.0, "4.10 ms"),
+            ("sender.cpu_seconds", 0.25, "250 ms"),
+            ("sender.cpu_seconds.user", 0.25, "250 ms"),
+            ("receiver.host_cpu_percent", 12.0, "12.0 %"),
+            ("sender.service_demand_us_per_kib", 1.5, "1.50 µs/KiB"),
+            ("transactions_per_s", 1e4, "10,000 /s"),
+            ("bytes", 2048.0, "2.00 KiB"),
+            ("tcp.retransmitted_segments", 12.0, "12.0"),
+        ] {
+            let written = writer(path)(value).replace('\u{a0}', " ");
+            assert_eq!(written, text, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_unit_that_both_ends_have_is_written_once() {
+        let plain = |low: f64, high: f64| span(rate(low), rate(high), "–").replace(NBSP, " ");
+        assert_eq!(plain(3.1e6, 20e6), "3.10 – 20.0 Mbit/s");
+        assert_eq!(plain(3.1e5, 20e6), "310 kbit/s – 20.0 Mbit/s");
+        assert_eq!(span(digits(3.0), digits(9.0), "to"), "3.00 to 9.00");
+    }
+
+    #[test]
+    fn changes_carry_their_sign() {
+        let texts = [10.0, 0.0, -3.25, 0.0412].map(|value| signed(value).replace('\u{a0}', " "));
+        assert_eq!(texts, ["+10.0 %", "0.00 %", "-3.25 %", "+0.04 %"]);
+    }
+}

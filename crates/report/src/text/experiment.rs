@@ -1,0 +1,245 @@
+//! An experiment in the report's own shape: its table with the report's figures beside ours, and its findings.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use linerate_core::experiment::{
+    Agreement, CellFigure, DocumentColumn, DocumentFinding, DocumentTable, ExperimentDocument,
+};
+use linerate_core::plan::Repeats;
+use linerate_core::record::Status;
+use linerate_core::stats::MedianInterval;
+
+use super::Style;
+use super::ceilings::caveats;
+use super::number::{NBSP, digits};
+use super::page::{Emphasis, Page};
+use super::table::{Align, Table};
+
+/// Title, table, findings, notes, doubts.
+pub fn experiment(document: &ExperimentDocument, style: Style) -> String {
+    let mut page = Page::new(style);
+    page.paragraph(Emphasis::Strong, "", 0, &document.title);
+    if let Some(report) = &document.report {
+        page.paragraph(Emphasis::None, "  report", 13, report);
+    }
+    page.paragraph(Emphasis::None, "  runs", 13, &runs(document));
+    if let Some(about) = &document.about {
+        page.gap();
+        for paragraph in about.split("\n\n") {
+            page.paragraph(Emphasis::None, "", 0, &paragraph.replace('\n', " "));
+        }
+    }
+    page.gap();
+    page.table(&table(&document.table));
+    if let Some(line) = spread(&document.table) {
+        page.paragraph(Emphasis::None, "", 2, &line);
+    }
+    findings(&mut page, document);
+    for note in &document.notes {
+        page.gap();
+        page.paragraph(Emphasis::None, "  note", 13, note);
+    }
+    caveats(&mut page, &document.caveats);
+    page.finish()
+}
+
+fn runs(document: &ExperimentDocument) -> String {
+    let made = document.runs.len();
+    let counted = document.runs.iter().filter(|run| run.counts()).count();
+    let each = match document.repeats {
+        Repeats::Times(times) => format!("{times} of each cell"),
+        Repeats::Precision(percent) => format!("of each cell until ±{percent}"),
+    };
+    let mut words = vec![
+        format!("{made} made, {each}"),
+        format!("seed {}", document.seed),
+    ];
+    if counted < made {
+        words.insert(1, format!("{} do not count", made - counted));
+    }
+    if document.quick {
+        words.push("quick form".to_owned());
+    }
+    if document.status == Status::Partial {
+        words.push("STOPPED EARLY".to_owned());
+    }
+    words.join(", ")
+}
+
+/// The levels of the rows, then for each column ours, and the report's where it has any.
+fn table(table: &DocumentTable) -> Table {
+    let has_report: Vec<bool> = (0..table.columns.len())
+        .map(|column| {
+            table
+                .rows
+                .iter()
+                .any(|row| row.figures[column].report.is_some())
+        })
+        .collect();
+    let mut heads: Vec<(Cow<'static, str>, Align)> = (table.row_factors.iter().enumerate())
+        .map(|(factor, name)| {
+            let is_number = |level: &str| level.parse::<f64>().is_ok();
+            let numbers = table.rows.iter().all(|row| is_number(&row.levels[factor]));
+            let align = if numbers { Align::Right } else { Align::Left };
+            (name.clone().into(), align)
+        })
+        .collect();
+    for (column, has_report) in table.columns.iter().zip(&has_report) {
+        heads.push((head(column).into(), Align::Right));
+        if *has_report {
+            heads.push(("report".into(), Align::Right));
+        }
+    }
+    let mut shown = Table::with_heads(heads);
+    for row in &table.rows {
+        let mut cells: Vec<Option<String>> = row.levels.iter().cloned().map(Some).collect();
+        let figures = row.figures.iter().zip(&table.columns).zip(&has_report);
+        for ((figure, column), has_report) in figures {
+            cells.push(ours(figure, column));
+            if *has_report {
+                cells.push(figure.report.map(|value| scaled(value, column)));
+            }
+        }
+        shown.row(cells);
+    }
+    shown
+}
+
+fn head(column: &DocumentColumn) -> String {
+    let mut lines: Vec<&str> = column.level.iter().map(String::as_str).collect();
+    lines.push(&column.title);
+    if let Some(unit) = column.unit.as_deref().filter(|unit| *unit != column.title) {
+        lines.push(unit);
+    }
+    let over = column
+        .ratio_to
+        .as_ref()
+        .map(|level| format!("over {level}"));
+    lines.extend(over.as_deref());
+    lines.join("\n")
+}
+
+fn ours(figure: &CellFigure, column: &DocumentColumn) -> Option<String> {
+    let Some(ours) = figure.ours else {
+        return figure.not_run.as_ref().map(|_| "not run".to_owned());
+    };
+    let value = scaled(ours.median, column);
+    Some(match half_width_percent(&ours) {
+        Some(percent) => format!("{value}{NBSP}±{percent}%"),
+        None => value,
+    })
+}
+
+/// The farther end of the interval, in percent of the median: whole ones from 1 % on. None of a single run.
+fn half_width_percent(interval: &MedianInterval) -> Option<String> {
+    let percent = interval.half_width() / interval.median.abs() * 100.0;
+    if interval.n < 2 || !percent.is_finite() {
+        return None;
+    }
+    Some(match percent {
+        0.0 => "0".to_owned(),
+        ..1.0 => format!("{percent:.1}"),
+        _ => format!("{percent:.0}"),
+    })
+}
+
+fn scaled(value: f64, column: &DocumentColumn) -> String {
+    let value = value * column.scale;
+    match column.decimals {
+        Some(decimals) => format!("{value:.*}", decimals as usize),
+        None => digits(value),
+    }
+}
+
+/// What the ± of the table are.
+fn spread(table: &DocumentTable) -> Option<String> {
+    let figures = table.rows.iter().flat_map(|row| &row.figures);
+    let intervals: Vec<MedianInterval> = figures.filter_map(|figure| figure.ours).collect();
+    let counts: BTreeSet<usize> = intervals.iter().map(|interval| interval.n).collect();
+    let (least, most) = (*counts.first()?, *counts.last()?);
+    let runs = match least == most {
+        true => format!("{most}"),
+        false => format!("{least} to {most}"),
+    };
+    if most < 2 {
+        return Some("one run each: their spread is not known".to_owned());
+    }
+    let coverage = intervals
+        .iter()
+        .map(|interval| interval.coverage)
+        .fold(1.0, f64::min);
+    let level = match least < 2 {
+        true => String::new(),
+        false => format!(
+            ", which holds the true one with at least {:.1} %",
+            coverage * 100.0
+        ),
+    };
+    Some(format!(
+        "median of {runs} runs each; ± is the farther end of its interval{level}"
+    ))
+}
+
+fn findings(page: &mut Page, document: &ExperimentDocument) {
+    if document.findings.is_empty() {
+        return;
+    }
+    page.gap();
+    page.line(
+        Emphasis::Strong,
+        "findings of the report, held against these runs",
+    );
+    for finding in &document.findings {
+        let (word, emphasis) = match finding.agreement {
+            Agreement::Agrees => ("  agrees", Emphasis::None),
+            Agreement::Disagrees => ("  DISAGREES", Emphasis::Warning),
+            Agreement::Undecided => ("  undecided", Emphasis::None),
+            Agreement::NotKnown => ("  not known", Emphasis::None),
+        };
+        page.paragraph(emphasis, word, 13, &finding.text);
+        page.paragraph(Emphasis::None, "", 13, &evidence(finding));
+    }
+    if document.report.is_some() {
+        page.paragraph(Emphasis::None, "", 2, OTHER_MACHINES);
+    }
+}
+
+/// What speaks for or against it: our figure, what is expected, and what the report's own figures say.
+fn evidence(finding: &DocumentFinding) -> String {
+    let ours = match (&finding.ours, &finding.why) {
+        (Some(ours), _) if ours.n == 1 => format!("{} in one run", digits(ours.median)),
+        (Some(ours), _) => format!(
+            "{} [{} – {}] over {} repeats",
+            digits(ours.median),
+            digits(ours.low),
+            digits(ours.high),
+            ours.n
+        ),
+        (None, why) => why.clone().unwrap_or_default(),
+    };
+    let expected = match (finding.least, finding.most) {
+        (Some(least), Some(most)) => format!("{} to {}", digits(least), digits(most)),
+        (Some(least), None) => format!("{} or more", digits(least)),
+        (None, Some(most)) => format!("{} or less", digits(most)),
+        (None, None) => "anything".to_owned(),
+    };
+    let what = if finding.is_ratio { "ratio of " } else { "" };
+    let report = finding.report.map_or(String::new(), |value| {
+        let verdict = match finding.report_agreement {
+            Agreement::Agrees => "as claimed",
+            _ => "NOT as claimed",
+        };
+        format!(
+            "; the report's own figures give {}, {verdict}",
+            digits(value)
+        )
+    });
+    format!(
+        "{what}{}: {ours}; accepted: {expected}{report}",
+        finding.metric
+    )
+}
+
+const OTHER_MACHINES: &str = "Other machines, kernels and paths than the report's: what can agree is the kind, \
+                              not the figure.";

@@ -1,0 +1,78 @@
+//! Files: opened where somebody may have put a link in their place; what of them is in memory.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Opens a file by its last name and never through a symbolic link of that name.
+///
+/// # Errors
+/// `ELOOP` if it is a link; those of open(2).
+pub fn open_no_follow(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    options.custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
+/// Asks the kernel to forget what it holds of the file in memory (POSIX_FADV_DONTNEED), so that the next reader gets it
+/// from storage. What was not written back yet stays: [`File::sync_all`] first. A file system in memory keeps it all.
+///
+/// # Errors
+/// The descriptor is none of a file with pages (a pipe).
+pub fn drop_from_memory(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open as long as `file`; the call touches no memory of this process.
+    let error = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    match error {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Bytes that storage gave the calling thread since it began, in units of 512; what came from memory does not count,
+/// and what the kernel read ahead does. 0 where the kernel keeps no such account (CONFIG_TASK_IO_ACCOUNTING).
+pub fn bytes_from_storage() -> u64 {
+    // SAFETY: rusage is plain integers, for which zero is a value.
+    let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
+    // SAFETY: the pointer is to a live rusage that the call fills; where it fails, the zeros stay.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    u64::try_from(usage.ru_inblock).unwrap_or(0) * 512
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_a_file_is_not_followed() {
+        let path = std::env::temp_dir().join(format!("linerate-sys-link-{}", std::process::id()));
+        std::os::unix::fs::symlink("/proc/self/status", &path).unwrap();
+        let error = open_no_follow(&path, OpenOptions::new().read(true)).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+        let real = Path::new("/proc/self/status");
+        assert!(open_no_follow(real, OpenOptions::new().read(true)).is_ok());
+    }
+
+    #[test]
+    fn a_file_is_the_same_after_memory_has_forgotten_it() {
+        let path = std::env::temp_dir().join(format!("linerate-forgotten-{}", std::process::id()));
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&[7; 10_000]).unwrap();
+        file.sync_all().unwrap();
+        drop_from_memory(&file).unwrap();
+        let before = bytes_from_storage();
+        assert_eq!(std::fs::read(&path).unwrap(), [7; 10_000]);
+        assert!(bytes_from_storage() >= before);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_has_nothing_to_forget() {
+        let (reader, _writer) = io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(reader));
+        let error = drop_from_memory(&file).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ESPIPE));
+    }
+}
