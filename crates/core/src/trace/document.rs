@@ -18,6 +18,7 @@ use super::multipath::{Level, MultipathOutcome, PathLink, RoutedPath};
 use super::outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
 use super::probe::{AnswerKind, MplsLabel, ProbeKind, ecn_bits};
 use super::quote::unreachable_reason;
+use super::watch::WatchDocument;
 use crate::plan::Family;
 use crate::record::Caveat;
 use crate::units::Dscp;
@@ -96,6 +97,9 @@ pub struct TraceDocument {
     /// What fits through the path, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<MtuOutcome>,
+    /// The figures of all rounds, where there were several; `hops` are those of the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch: Option<WatchDocument>,
     /// Probes sent, past the end too.
     pub probes_sent: u32,
     /// Answers to them, the first ones alone.
@@ -232,6 +236,7 @@ impl TraceDocument {
             paths: None,
             link_rates: Vec::new(),
             mtu: None,
+            watch: None,
             probes_sent: outcome.sent,
             answers: outcome.answered,
             answers_late: outcome.late,

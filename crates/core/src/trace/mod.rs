@@ -89,4 +89,4 @@ pub use quote::{
     parse_message, unreachable_reason,
 };
 pub use tracer::Tracer;
-pub use watch::{PathChange, Watch, WatchRow, WatchRtt};
+pub use watch::{PathChange, Watch, WatchDocument, WatchRow, WatchRtt};

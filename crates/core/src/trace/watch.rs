@@ -37,6 +37,40 @@ pub struct PathChange {
     pub to: IpAddr,
 }
 
+/// Rounds of a trace, one after another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchDocument {
+    /// How many.
+    pub rounds: u64,
+    /// Each TTL, from the lowest on.
+    pub rows: Vec<WatchRow>,
+    /// The last changes of the path, the oldest first.
+    pub changes: Vec<PathChange>,
+    /// How many older changes are no longer kept.
+    pub forgotten_changes: u64,
+}
+
+impl WatchDocument {
+    /// What is known after the rounds so far.
+    pub fn new(watch: &Watch, names: &BTreeMap<IpAddr, String>) -> Self {
+        let mut document = Self {
+            rounds: watch.rounds(),
+            rows: watch.rows(),
+            changes: watch.changes().copied().collect(),
+            forgotten_changes: watch.forgotten_changes(),
+        };
+        document.set_names(names);
+        document
+    }
+
+    /// Writes names that were found later.
+    pub fn set_names(&mut self, names: &BTreeMap<IpAddr, String>) {
+        for row in &mut self.rows {
+            row.name = row.address.and_then(|address| names.get(&address).cloned());
+        }
+    }
+}
+
 /// One line of the report: the columns of mtr's, with jitter and quantiles.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WatchRow {
@@ -45,6 +79,9 @@ pub struct WatchRow {
     /// Who answered there last; absent for a silent hop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Share of probes without an answer, percent. At a hop that limits its answers this is no loss: look at those
     /// beyond.
     pub loss_percent: f64,
@@ -182,6 +219,7 @@ impl HopHistory {
         WatchRow {
             ttl,
             address: self.address,
+            name: None,
             loss_percent: 100.0 * (1.0 - answered / sent),
             sent: self.sent,
             rtt_us: self.answered.as_ref().and_then(Answered::figures),
