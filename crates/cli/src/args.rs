@@ -11,6 +11,7 @@ mod parsers;
 mod run;
 mod serve;
 mod shared;
+mod trace;
 mod traffic;
 mod truth;
 
@@ -27,6 +28,7 @@ pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
 };
+pub(crate) use trace::TraceArgs;
 pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs, StreamOptions};
 pub(crate) use truth::TruthArgs;
 
@@ -55,6 +57,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Run an experiment from its file, or go on with it
     Run(ExperimentArgs),
+    /// The route to a host: hops, where the delay is added, what changes packets
+    Trace(TraceArgs),
     /// Explain a stored document again
     Explain(ExplainArgs),
     /// Statistics and ceilings of figures measured elsewhere

@@ -370,7 +370,7 @@ impl<'a> Site<'a> {
     fn device_mtu(&self) -> Option<u16> {
         let mut netlink = Netlink::open().ok()?;
         let link = match &self.way.device {
-            Some(device) => netlink.link_by_name(device).ok()?,
+            Some(device) => netlink.link(device).ok()?,
             None => {
                 let index = netlink.route_to(self.way.target).ok()?.link?;
                 netlink.link_by_index(index).ok()?
