@@ -180,7 +180,7 @@ impl Channel {
     }
 
     fn open_udp(&mut self, way: &Way) -> Result<(), TraceError> {
-        self.listener = ProbeSocket::icmp(way.source).ok();
+        self.listener = if_allowed("ICMP", way, ProbeSocket::icmp(way.source))?;
         let has_raw = self.listener.is_some();
         let local = |port| SocketAddr::new(way.source, port);
         let before = way.local_port.map(|port| ProbeSocket::udp(local(port), !has_raw));
@@ -196,7 +196,7 @@ impl Channel {
     }
 
     fn open_icmp(&mut self, way: &Way) -> Result<(), TraceError> {
-        if let Ok(raw) = ProbeSocket::icmp(way.source) {
+        if let Some(raw) = if_allowed("ICMP", way, ProbeSocket::icmp(way.source))? {
             // The session's number will do as the identifier; core tells others' answers by the payload.
             self.codec.source_port = way.local_port.unwrap_or(self.codec.session);
             self.sender = Some(raw);
@@ -220,13 +220,13 @@ impl Channel {
         });
         let fresh = FIRST_TCP_PORT + self.codec.session % 2_048;
         self.codec.source_port = way.local_port.unwrap_or(fresh);
-        match raw {
-            Ok((tcp, icmp)) => {
+        match if_allowed("TCP", way, raw)? {
+            Some((tcp, icmp)) => {
                 self.sender = Some(tcp);
                 self.listener = Some(icmp);
                 self.method = Method::TcpRaw;
             }
-            Err(_) => {
+            None => {
                 self.knocks = Some(Knocks::new(way.clone(), self.codec.clone()));
                 self.method = Method::TcpConnect;
             }
@@ -310,6 +310,19 @@ fn local_port(socket: &ProbeSocket) -> Result<u16, TraceError> {
     let address = socket.local_address();
     let address = address.map_err(|source| kernel("read a socket's address", source))?;
     Ok(address.port())
+}
+
+/// `None` if it is for the privileged alone.
+fn if_allowed<T>(
+    what: &'static str,
+    way: &Way,
+    made: io::Result<T>,
+) -> Result<Option<T>, TraceError> {
+    match made {
+        Ok(made) => Ok(Some(made)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        Err(error) => Err(no_socket(what, way, "a raw socket on an address of this host", error)),
+    }
 }
 
 fn no_socket(what: &'static str, way: &Way, needs: &str, source: io::Error) -> TraceError {

@@ -80,6 +80,9 @@ impl ProbeSocket {
         let is_ipv6 = local.is_ipv6();
         let domain = Domain::for_address(SocketAddr::new(local, 0));
         let socket = Socket::new(domain, kind.nonblocking(), Some(protocol))?;
+        if is_ipv6 && kind == Type::DGRAM {
+            socket.set_only_v6(true)?;
+        }
         option::prepare(&socket, is_ipv6, errors)?;
         Ok(Self {
             socket,

@@ -20,7 +20,6 @@ pub(super) fn prepare(socket: &Socket, is_ipv6: bool, errors: bool) -> io::Resul
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)?;
     let errors = libc::c_int::from(errors);
     if is_ipv6 {
-        socket.set_only_v6(true)?;
         let level = libc::IPPROTO_IPV6;
         set(socket, level, libc::IPV6_RECVHOPLIMIT, &1)?;
         set(socket, level, libc::IPV6_RECVERR, &errors)?;
