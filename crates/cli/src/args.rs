@@ -57,7 +57,7 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Run an experiment from its file, or go on with it
     Run(ExperimentArgs),
-    /// The route to a host: hops, where the delay is added, what changes packets
+    /// The route to a host, its delays, and what happens to packets on it
     Trace(TraceArgs),
     /// Explain a stored document again
     Explain(ExplainArgs),
