@@ -36,6 +36,7 @@ pub(crate) use truth::TruthArgs;
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = BEGIN, arg_required_else_help = true)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
+#[command(help_template = OVERVIEW)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -110,6 +111,8 @@ pub(crate) struct ExplainArgs {
     pub(crate) csv: bool,
 }
 
+/// As clap has it, without the empty line before the usage.
+const OVERVIEW: &str = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}";
 /// Short, so that the commands and it fit a screen.
 const BEGIN: &str = "\
 Begin with `linerate serve` on the other host and `linerate check HOST` here

@@ -55,11 +55,19 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
 fn check(args: &TraceArgs) -> anyhow::Result<()> {
     let times = [
         ("--timeout", args.probes.timeout, TIMEOUTS, "1 ms to 1 min"),
-        ("--interval", args.rounds.interval, INTERVALS, "100 ms to 1 h"),
+        (
+            "--interval",
+            args.rounds.interval,
+            INTERVALS,
+            "100 ms to 1 h",
+        ),
     ];
     for (name, value, range, words) in times {
         if let Some(value) = value {
-            ensure!(range.contains(&value.0), "{name} is {value}: it must be {words}");
+            ensure!(
+                range.contains(&value.0),
+                "{name} is {value}: it must be {words}"
+            );
         }
     }
     let is_once = pace(args).is_none();
@@ -106,7 +114,9 @@ fn target(args: &TraceArgs, site: Option<&Site>) -> Result<(String, IpAddr), Fai
 }
 
 fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
-    let named = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let named = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
     let found = (named.unwrap_or(host), 0).to_socket_addrs();
     let found = found.with_context(|| format!("{host}: unknown host"))?;
     let of_source = args.way.source.map(|source| match source {
@@ -162,7 +172,9 @@ fn pace(args: &TraceArgs) -> Option<WatchPace> {
     let is_watch = rounds.watch || rounds.count.is_some();
     is_watch.then(|| WatchPace {
         count: rounds.count,
-        interval: rounds.interval.map_or(Duration::from_secs(1), |span| span.0),
+        interval: rounds
+            .interval
+            .map_or(Duration::from_secs(1), |span| span.0),
     })
 }
 
@@ -176,7 +188,9 @@ fn rounds(
     let mut screen = has_screen.then(Screen::open).transpose()?;
     let document = watch(options, pace, &stop, &mut |document| {
         if let Some(screen) = &mut screen
-            && screen.show(&text::watch(document, output::style())).is_err()
+            && screen
+                .show(&text::watch(document, output::style()))
+                .is_err()
         {
             stop.request();
         }

@@ -30,6 +30,7 @@ impl Labs {
         for path in [directory.path(), program.as_path()] {
             fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
         }
+        fs::create_dir(directory.path().join("run")).unwrap();
         let labs = Self { directory, program };
         let tried = labs.run(&["lab", "up", "--lab", "rtt=0s", "--name", "trial"]);
         if tried.status.code() == Some(3) {
@@ -43,7 +44,7 @@ impl Labs {
 
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.env("XDG_RUNTIME_DIR", self.directory.path());
+        command.env("XDG_RUNTIME_DIR", self.directory.path().join("run"));
         command.current_dir("/");
         command
     }
@@ -70,8 +71,16 @@ impl Labs {
     fn trace_as_nobody(&self, arguments: &[&str]) -> Output {
         let program = self.program.to_str().unwrap();
         let head = [
-            "lab", "exec", "client", "--", "setpriv", "--reuid=65534", "--regid=65534",
-            "--clear-groups", program, "trace",
+            "lab",
+            "exec",
+            "client",
+            "--",
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            program,
+            "trace",
         ];
         self.run(&[&head, arguments].concat())
     }
@@ -111,24 +120,35 @@ fn assert_whole(output: &Output, what: &str) -> Value {
     let mut addresses = addresses(&document);
     assert_eq!(addresses.len(), ROUTERS + 1, "{what}: {addresses:?}");
     assert_eq!(document["reached"], true, "{what}");
-    assert_eq!(addresses.last().map(String::as_str), document["target"].as_str());
+    assert_eq!(
+        addresses.last().map(String::as_str),
+        document["target"].as_str()
+    );
     addresses.sort();
     addresses.dedup();
     assert_eq!(addresses.len(), ROUTERS + 1, "{what}: {addresses:?}");
-    assert!(!addresses.contains(&"silent".to_owned()), "{what}: {addresses:?}");
+    assert!(
+        !addresses.contains(&"silent".to_owned()),
+        "{what}: {addresses:?}"
+    );
     document
 }
 
 #[test]
 fn every_router_answers_over_both_families_and_all_protocols() {
-    let Some(labs) = Labs::new("every_router_answers") else { return };
+    let Some(labs) = Labs::new("every_router_answers") else {
+        return;
+    };
     labs.up(&["--lab", &format!("hops={ROUTERS},rtt=4ms")]);
     for family in ["-4", "-6"] {
         for protocol in ["udp", "icmp", "tcp"] {
             let trace = labs.trace(&["server", family, "--protocol", protocol, "--json"]);
             let what = format!("{protocol} {family}");
             let document = assert_whole(&trace, &what);
-            assert!(document["method"].as_str().unwrap().contains("raw"), "{document}");
+            assert!(
+                document["method"].as_str().unwrap().contains("raw"),
+                "{document}"
+            );
             let hop = &document["hops"][ROUTERS / 2];
             assert_eq!(hop["dscp"], 0, "{what}: the quoted header is seen: {hop}");
             assert_eq!(hop["is_translated"], false, "{what}: {hop}");
@@ -138,7 +158,9 @@ fn every_router_answers_over_both_families_and_all_protocols() {
 
 #[test]
 fn nobody_sees_the_route_without_privilege() {
-    let Some(labs) = Labs::new("nobody_sees_the_route") else { return };
+    let Some(labs) = Labs::new("nobody_sees_the_route") else {
+        return;
+    };
     if !is_root() {
         println!("SKIPPED: nobody_sees_the_route: only root can become nobody");
         return;
@@ -155,7 +177,11 @@ fn nobody_sees_the_route_without_privilege() {
     }
     let denied = labs.trace_as_nobody(&["server", "--protocol", "icmp"]);
     if denied.status.code() == Some(3) {
-        assert!(errors(&denied).contains("ping_group_range"), "{}", errors(&denied));
+        assert!(
+            errors(&denied).contains("ping_group_range"),
+            "{}",
+            errors(&denied)
+        );
     } else {
         assert!(denied.status.success(), "{}", errors(&denied));
     }
@@ -163,7 +189,9 @@ fn nobody_sees_the_route_without_privilege() {
 
 #[test]
 fn what_cannot_be_reached_fails_and_says_where() {
-    let Some(labs) = Labs::new("what_cannot_be_reached") else { return };
+    let Some(labs) = Labs::new("what_cannot_be_reached") else {
+        return;
+    };
     labs.up(&["--lab", "hops=2,rtt=1ms"]);
     // More hops than the highest TTL allows.
     let short = labs.trace(&["server", "--hops", "2", "--json"]);
@@ -173,7 +201,11 @@ fn what_cannot_be_reached_fails_and_says_where() {
     // TEST-NET-1 (RFC 5737) is nowhere in the lab.
     let nowhere = labs.trace(&["192.0.2.1"]);
     assert_eq!(nowhere.status.code(), Some(3), "{}", errors(&nowhere));
-    assert!(errors(&nowhere).contains("no route"), "{}", errors(&nowhere));
+    assert!(
+        errors(&nowhere).contains("no route"),
+        "{}",
+        errors(&nowhere)
+    );
 }
 
 #[test]
@@ -186,22 +218,39 @@ fn what_is_wrong_on_the_command_line_is_named_with_its_range() {
         (&["127.0.0.1", "--size", "10"], "34 to 65535"),
         (&["127.0.0.1", "--source", "::1"], "no IPv6 address"),
         (&["127.0.0.1", "-6"], "no IPv6 address"),
-        (&["127.0.0.1", "--protocol", "icmp", "--port", "1"], "ICMP has no ports"),
+        (
+            &["127.0.0.1", "--protocol", "icmp", "--port", "1"],
+            "ICMP has no ports",
+        ),
         (&["no-such-host.invalid"], "unknown host"),
         (&["127.0.0.1", "--device", "no-such-link"], "no-such-link"),
     ];
     for (arguments, words) in cases {
         let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
-        let output = command.arg("trace").args(arguments).current_dir(labs.path());
+        let output = command
+            .arg("trace")
+            .args(arguments)
+            .current_dir(labs.path());
         let output = output.output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", errors(&output));
-        assert!(errors(&output).contains(words), "{arguments:?}: {}", errors(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            errors(&output)
+        );
+        assert!(
+            errors(&output).contains(words),
+            "{arguments:?}: {}",
+            errors(&output)
+        );
     }
 }
 
 #[test]
 fn rounds_are_counted_and_reported() {
-    let Some(labs) = Labs::new("rounds_are_counted") else { return };
+    let Some(labs) = Labs::new("rounds_are_counted") else {
+        return;
+    };
     labs.up(&["--lab", "hops=2,rtt=1ms"]);
     let report = labs.trace(&["server", "--count", "4", "--interval", "200ms", "--json"]);
     assert!(report.status.success(), "{}", errors(&report));

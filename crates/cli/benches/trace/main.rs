@@ -113,7 +113,9 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        let down = Command::new(linerate()).args(["lab", "down", "--name", NAME]).output();
+        let down = Command::new(linerate())
+            .args(["lab", "down", "--name", NAME])
+            .output();
         if let Err(error) = down {
             eprintln!("the lab {NAME} stays: {error}");
         }
@@ -138,9 +140,17 @@ struct Run {
 fn inside(scene: &str, options: &Options) -> anyhow::Result<ExitCode> {
     println!("{scene}: median of {} runs", options.runs);
     let programs: [(&str, PathBuf, &[&str]); 3] = [
-        ("linerate", linerate().into(), &["trace", "server", "-4", "-n", "--json"]),
+        (
+            "linerate",
+            linerate().into(),
+            &["trace", "server", "-4", "-n", "--json"],
+        ),
         ("traceroute", "traceroute".into(), &["-4", "-n", "server"]),
-        ("mtr -c1", "mtr".into(), &["-4", "-n", "-r", "-c", "1", "server"]),
+        (
+            "mtr -c1",
+            "mtr".into(),
+            &["-4", "-n", "-r", "-c", "1", "server"],
+        ),
     ];
     let mut is_met = true;
     for (name, program, arguments) in &programs {
@@ -154,7 +164,11 @@ fn inside(scene: &str, options: &Options) -> anyhow::Result<ExitCode> {
         }
         is_met &= report(name, scene, &mut runs)?;
     }
-    Ok(if is_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_met {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn run(program: &Path, arguments: &[&str]) -> anyhow::Result<Run> {
@@ -228,14 +242,17 @@ fn packets_sent() -> anyhow::Result<u64> {
     let lines = table.lines().filter_map(|line| line.split_once(':'));
     let links = lines.filter(|(name, _)| name.trim() != "lo");
     // proc(5): 8 columns of what was received; then bytes and packets sent.
-    let sent = links.filter_map(|(_, columns)| columns.split_whitespace().nth(9)?.parse::<u64>().ok());
+    let sent =
+        links.filter_map(|(_, columns)| columns.split_whitespace().nth(9)?.parse::<u64>().ok());
     Ok(sent.sum())
 }
 
 /// User and system time of all children that have ended.
 fn cpu_of_children() -> anyhow::Result<Duration> {
     let text = fs::read_to_string("/proc/self/stat")?;
-    let (_, fields) = text.rsplit_once(')').context("/proc/self/stat has no name")?;
+    let (_, fields) = text
+        .rsplit_once(')')
+        .context("/proc/self/stat has no name")?;
     // Fields 16 and 17 of proc(5), counted from the state, which is field 3.
     let times = fields.split_whitespace().skip(16 - 3).take(2);
     let ticks: u64 = times.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();

@@ -12,8 +12,8 @@ use linerate_core::trace::{
     Answer, AnswerKind, Probe, ProbeCodec, ProbeId, ProbeIdentity, ProbeKind, Quoted,
 };
 use linerate_sys::poll::Poller;
-use linerate_sys::probe::{ErrorOrigin, ExtendedError, ProbeSocket, ReceiveBuffer, Received};
 use linerate_sys::probe::source_for;
+use linerate_sys::probe::{ErrorOrigin, ExtendedError, ProbeSocket, ReceiveBuffer, Received};
 
 use super::error::TraceError;
 use super::knock::Knocks;
@@ -183,15 +183,22 @@ impl Channel {
         self.listener = if_allowed("ICMP", way, ProbeSocket::icmp(way.source))?;
         let has_raw = self.listener.is_some();
         let local = |port| SocketAddr::new(way.source, port);
-        let before = way.local_port.map(|port| ProbeSocket::udp(local(port), !has_raw));
+        let before = way
+            .local_port
+            .map(|port| ProbeSocket::udp(local(port), !has_raw));
         let sender = match before {
             Some(Ok(sender)) => Ok(sender),
             _ => ProbeSocket::udp(local(0), !has_raw),
         };
-        let sender = sender.map_err(|source| no_socket("UDP", way, "an address of this host", source))?;
+        let sender =
+            sender.map_err(|source| no_socket("UDP", way, "an address of this host", source))?;
         self.codec.source_port = local_port(&sender)?;
         self.sender = Some(sender);
-        self.method = if has_raw { Method::UdpRaw } else { Method::UdpErrors };
+        self.method = if has_raw {
+            Method::UdpRaw
+        } else {
+            Method::UdpErrors
+        };
         Ok(())
     }
 
@@ -271,7 +278,10 @@ impl Channel {
     }
 
     /// All answers that have come, with their times.
-    pub(super) fn receive(&mut self, answer: &mut dyn FnMut(Nanos, Answer)) -> Result<(), TraceError> {
+    pub(super) fn receive(
+        &mut self,
+        answer: &mut dyn FnMut(Nanos, Answer),
+    ) -> Result<(), TraceError> {
         if let Some(knocks) = &mut self.knocks {
             return knocks.receive(&mut self.poller, &mut self.buffer, answer);
         }
@@ -321,7 +331,12 @@ fn if_allowed<T>(
     match made {
         Ok(made) => Ok(Some(made)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
-        Err(error) => Err(no_socket(what, way, "a raw socket on an address of this host", error)),
+        Err(error) => Err(no_socket(
+            what,
+            way,
+            "a raw socket on an address of this host",
+            error,
+        )),
     }
 }
 
@@ -344,16 +359,23 @@ pub(super) fn kernel(what: &str, source: io::Error) -> TraceError {
 /// An ICMP error that waited on the socket.
 fn is_of_path(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
-    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
-        || [linerate_sys::errno::EPROTO, linerate_sys::errno::ENOPROTOOPT]
-            .map(Some)
-            .contains(&error.raw_os_error())
+    matches!(
+        error.kind(),
+        ConnectionRefused | HostUnreachable | NetworkUnreachable
+    ) || [
+        linerate_sys::errno::EPROTO,
+        linerate_sys::errno::ENOPROTOOPT,
+    ]
+    .map(Some)
+    .contains(&error.raw_os_error())
 }
 
 /// The probe is lost on this host: no room in a queue, a firewall.
 fn is_momentary(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied)
-        || error.raw_os_error() == Some(linerate_sys::errno::ENOBUFS)
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied
+    ) || error.raw_os_error() == Some(linerate_sys::errno::ENOBUFS)
 }
 
 fn drain(socket: &ProbeSocket, buffer: &mut ReceiveBuffer, mut read: impl FnMut(&Received<'_>)) {
@@ -377,7 +399,11 @@ fn drain_errors(
     }
 }
 
-fn read_message(codec: &ProbeCodec, received: &Received<'_>, answer: &mut dyn FnMut(Nanos, Answer)) {
+fn read_message(
+    codec: &ProbeCodec,
+    received: &Received<'_>,
+    answer: &mut dyn FnMut(Nanos, Answer),
+) {
     let Some(from) = received.from else { return };
     // What is not ours is another program's.
     if let Ok(found) = codec.read_icmp(from.ip(), received.ttl, received.bytes) {
@@ -385,7 +411,11 @@ fn read_message(codec: &ProbeCodec, received: &Received<'_>, answer: &mut dyn Fn
     }
 }
 
-fn read_segment(codec: &ProbeCodec, received: &Received<'_>, answer: &mut dyn FnMut(Nanos, Answer)) {
+fn read_segment(
+    codec: &ProbeCodec,
+    received: &Received<'_>,
+    answer: &mut dyn FnMut(Nanos, Answer),
+) {
     let Some(from) = received.from else { return };
     if let Ok(found) = codec.read_tcp(from.ip(), received.ttl, received.bytes) {
         answer(Nanos(received.at_ns), found);

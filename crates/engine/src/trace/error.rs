@@ -53,7 +53,9 @@ pub enum TraceError {
         source: io::Error,
     },
     /// A probe is larger than what the first link carries.
-    #[error("a probe of {size} bytes does not fit the interface it leaves by; give a smaller --size")]
+    #[error(
+        "a probe of {size} bytes does not fit the interface it leaves by; give a smaller --size"
+    )]
     TooLarge {
         /// Bytes from the IP header on.
         size: u16,

@@ -260,7 +260,9 @@ impl<'a> Site<'a> {
         let Some(names) = &mut self.names else { return };
         self.known = names.finish(wait);
         for hop in &mut document.hops {
-            hop.name = hop.address.and_then(|address| self.known.get(&address).cloned());
+            hop.name = hop
+                .address
+                .and_then(|address| self.known.get(&address).cloned());
         }
         if let Some(watch) = &mut document.watch {
             watch.set_names(&self.known);
@@ -269,7 +271,9 @@ impl<'a> Site<'a> {
 
     /// A watch does not ask again what lies far beyond the target in each round.
     fn shortened(&self, config: &TraceConfig) -> TraceConfig {
-        let hops = self.highest.map_or(config.hops, |highest| highest.min(config.hops));
+        let hops = self
+            .highest
+            .map_or(config.hops, |highest| highest.min(config.hops));
         TraceConfig {
             hops: hops.max(config.first),
             ..config.clone()
@@ -348,7 +352,9 @@ impl<'a> Site<'a> {
             pause_until(next, self.stop);
         }
         let hops = samples.into_iter();
-        let hops: Vec<_> = hops.map(|(ttl, samples)| SizedSamples { ttl, samples }).collect();
+        let hops: Vec<_> = hops
+            .map(|(ttl, samples)| SizedSamples { ttl, samples })
+            .collect();
         Ok(link_rates(&hops))
     }
 
@@ -356,14 +362,24 @@ impl<'a> Site<'a> {
     /// that a drift of the delay is no growth with the size.
     fn sizes(&self, options: &TraceOptions) -> Vec<u16> {
         let target = options.config.target;
-        let quoted = if target.is_ipv4() { QUOTED_V4 } else { QUOTED_V6 };
+        let quoted = if target.is_ipv4() {
+            QUOTED_V4
+        } else {
+            QUOTED_V6
+        };
         let most = self.device_mtu().unwrap_or(ETHERNET_MTU);
         let least = quoted.max(least_size(options.config.kind, target));
         if options.config.kind == ProbeKind::Tcp || most <= least {
             return Vec::new();
         }
-        let size = |step: u16| least + u16::try_from(u32::from(most - least) * u32::from(step) / u32::from(SIZES - 1)).unwrap_or(0);
-        (0..SIZES / 2).flat_map(|step| [size(step), size(SIZES - 1 - step)]).collect()
+        let size = |step: u16| {
+            least
+                + u16::try_from(u32::from(most - least) * u32::from(step) / u32::from(SIZES - 1))
+                    .unwrap_or(0)
+        };
+        (0..SIZES / 2)
+            .flat_map(|step| [size(step), size(SIZES - 1 - step)])
+            .collect()
     }
 
     /// MTU of the interface to the target, as far as a packet of IP can be long.

@@ -46,7 +46,9 @@ impl Names {
 
     fn start(&mut self) {
         while self.running < MOST_AT_ONCE {
-            let Some(address) = self.waiting.pop() else { return };
+            let Some(address) = self.waiting.pop() else {
+                return;
+            };
             let sender = self.sender.clone();
             let thread = thread::Builder::new().name("name".into()).stack_size(STACK);
             let spawned = thread.spawn(move || {

@@ -30,7 +30,11 @@ pub fn trace(trace: &TraceDocument, style: Style) -> String {
     }
     page.gap();
     let mut end = trace.end_words.clone();
-    if trace.hops.iter().any(|hop| hop.address == Some(trace.target)) {
+    if trace
+        .hops
+        .iter()
+        .any(|hop| hop.address == Some(trace.target))
+    {
         end = end.replacen(&trace.target.to_string(), &trace.host, 1);
     }
     page.paragraph(Emphasis::None, "", 0, &format!("{end}."));
@@ -128,10 +132,7 @@ fn router(hop: &HopDocument) -> String {
 }
 
 fn named(address: IpAddr, name: Option<&str>) -> String {
-    name.map_or_else(
-        || address.to_string(),
-        |name| format!("{name} ({address})"),
-    )
+    name.map_or_else(|| address.to_string(), |name| format!("{name} ({address})"))
 }
 
 /// What is worth knowing of a hop besides its times.
@@ -204,7 +205,10 @@ fn others(hop: &HopDocument) -> Option<String> {
 }
 
 fn is_first_translated(hop: &HopDocument, trace: &TraceDocument) -> bool {
-    let first = trace.hops.iter().find(|hop| hop.is_translated == Some(true));
+    let first = trace
+        .hops
+        .iter()
+        .find(|hop| hop.is_translated == Some(true));
     first.is_some_and(|first| first.ttl == hop.ttl)
 }
 
@@ -226,7 +230,10 @@ fn changed(trace: &TraceDocument) -> Vec<String> {
             before = Some(hop.ttl);
         }
     }
-    let translated = trace.hops.iter().find(|hop| hop.is_translated == Some(true));
+    let translated = trace
+        .hops
+        .iter()
+        .find(|hop| hop.is_translated == Some(true));
     if let Some(hop) = translated {
         sentences.push(format!(
             "A NAT before hop {} rewrites addresses, ports or checksums.",
@@ -280,7 +287,9 @@ fn rates(page: &mut Page, rates: &[LinkRate]) {
     ];
     let mut table = Table::new(&columns);
     for link in rates {
-        let from = link.after_ttl.map_or_else(|| "here".into(), |ttl| ttl.to_string());
+        let from = link
+            .after_ttl
+            .map_or_else(|| "here".into(), |ttl| ttl.to_string());
         table.row([
             Some(format!("{from} to {}", link.to_ttl)),
             link.rate_bps.map(rate),
@@ -303,7 +312,11 @@ fn all_paths(page: &mut Page, paths: &PathsDocument) {
         Emphasis::Strong,
         &format!(
             "{number} {}, none missed at a router with {sure}{complete}; {} probes in {}",
-            if number == 1 { "path" } else { "equal-cost paths" },
+            if number == 1 {
+                "path"
+            } else {
+                "equal-cost paths"
+            },
             paths.probes_sent,
             seconds(paths.seconds)
         ),
@@ -316,12 +329,19 @@ fn all_paths(page: &mut Page, paths: &PathsDocument) {
 /// The hops of a path at which the paths differ; all of them if there is one alone.
 fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocument) {
     let flows = path.flows.len();
-    let end = if path.is_whole { "" } else { ", not to the target" };
+    let end = if path.is_whole {
+        ""
+    } else {
+        ", not to the target"
+    };
     page.line(
         Emphasis::None,
         &format!("path {number}: {flows} of the flows{end}"),
     );
-    let first = paths.levels.first().map_or(1, |level| usize::from(level.ttl));
+    let first = paths
+        .levels
+        .first()
+        .map_or(1, |level| usize::from(level.ttl));
     for (place, address) in path.hops.iter().enumerate() {
         let differs = |other: &RoutedPath| other.hops.get(place) != Some(address);
         if paths.paths.len() > 1 && !paths.paths.iter().any(differs) {
@@ -340,7 +360,9 @@ fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocu
 
 /// The columns of mtr's report.
 fn figures(page: &mut Page, watch: &WatchDocument) {
-    let heads = ["Loss%", "Snt", "Last", "Avg", "Best", "Wrst", "StDev", "p50", "p99"];
+    let heads = [
+        "Loss%", "Snt", "Last", "Avg", "Best", "Wrst", "StDev", "p50", "p99",
+    ];
     let mut table = table_of(&heads, None);
     for row in &watch.rows {
         table.row(figures_of(row));
@@ -350,7 +372,9 @@ fn figures(page: &mut Page, watch: &WatchDocument) {
 }
 
 fn screen(page: &mut Page, watch: &WatchDocument) {
-    let heads = ["Loss%", "Snt", "Last", "Avg", "Best", "Wrst", "StDev", "p50", "p99", "Jttr"];
+    let heads = [
+        "Loss%", "Snt", "Last", "Avg", "Best", "Wrst", "StDev", "p50", "p99", "Jttr",
+    ];
     let mut table = table_of(&heads, Some("recent"));
     for row in &watch.rows {
         let mut cells = figures_of(row);
@@ -416,7 +440,10 @@ fn changes(page: &mut Page, watch: &WatchDocument) {
         page.gap();
     }
     if hidden > 0 {
-        page.line(Emphasis::None, &format!("{hidden} earlier changes of the path"));
+        page.line(
+            Emphasis::None,
+            &format!("{hidden} earlier changes of the path"),
+        );
     }
     let shown = watch.changes.len().saturating_sub(MOST_CHANGES);
     for change in &watch.changes[shown..] {
@@ -425,6 +452,11 @@ fn changes(page: &mut Page, watch: &WatchDocument) {
 }
 
 fn change_of(change: &PathChange) -> String {
-    let PathChange { at_s, ttl, from, to } = change;
+    let PathChange {
+        at_s,
+        ttl,
+        from,
+        to,
+    } = change;
     format!("after {at_s:.1} s: hop {ttl} was {from} and is {to}")
 }

@@ -46,23 +46,45 @@ fn document(value: Value) -> TraceDocument {
 }
 
 fn line<'a>(page: &'a str, start: &str) -> &'a str {
-    let found = page.lines().find(|line| line.trim_start().starts_with(start));
+    let found = page
+        .lines()
+        .find(|line| line.trim_start().starts_with(start));
     found.unwrap_or_else(|| panic!("no line begins with {start}:\n{page}"))
 }
 
 #[test]
 fn a_trace_has_a_line_for_each_hop_with_what_is_worth_knowing_of_it() {
-    let style = Style { width: 160, ..Style::default() };
+    let style = Style {
+        width: 160,
+        ..Style::default()
+    };
     let page = trace(&document(sample()), style);
     let first = line(&page, "1 ");
-    for words in ["near.example (192.0.2.1)", "1.00", "1.25", "limits its answers", "MPLS label 77", "DSCP 0"] {
+    for words in [
+        "near.example (192.0.2.1)",
+        "1.00",
+        "1.25",
+        "limits its answers",
+        "MPLS label 77",
+        "DSCP 0",
+    ] {
         assert!(first.contains(words), "{words}: {first}");
     }
-    assert_eq!(first.matches('*').count(), 1, "a later answer stands for a missing one: {first}");
-    assert!(!first.contains("answers over"), "as many hops back as there: {first}");
+    assert_eq!(
+        first.matches('*').count(),
+        1,
+        "a later answer stands for a missing one: {first}"
+    );
+    assert!(
+        !first.contains("answers over"),
+        "as many hops back as there: {first}"
+    );
     assert!(line(&page, "2 ").contains("silent"));
     let last = line(&page, "3 ");
-    assert!(last.contains("answers over 5 hops") && last.contains("NAT"), "{last}");
+    assert!(
+        last.contains("answers over 5 hops") && last.contains("NAT"),
+        "{last}"
+    );
 }
 
 #[test]
@@ -93,8 +115,17 @@ fn a_watch_has_the_columns_of_mtr_and_the_changes_of_the_path() {
     for head in ["Loss%", "Snt", "Last", "Avg", "Best", "Wrst", "StDev"] {
         assert!(report.contains(head), "{head}:\n{report}");
     }
-    assert!(report.contains("hop 1 was 192.0.2.7 and is 192.0.2.1"), "{report}");
-    let screen = watch(&document, Style { width: 160, ..Style::default() });
+    assert!(
+        report.contains("hop 1 was 192.0.2.7 and is 192.0.2.1"),
+        "{report}"
+    );
+    let screen = watch(
+        &document,
+        Style {
+            width: 160,
+            ..Style::default()
+        },
+    );
     assert!(screen.contains("▁?█"), "{screen}");
 }
 

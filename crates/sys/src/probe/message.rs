@@ -114,7 +114,11 @@ pub(super) fn send(
         true => (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, libc::IPV6_TCLASS),
         false => (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS),
     };
-    header.msg_controllen = put(&header, level, [(ttl_kind, ttl), (class_kind, traffic_class)]);
+    header.msg_controllen = put(
+        &header,
+        level,
+        [(ttl_kind, ttl), (class_kind, traffic_class)],
+    );
     // SAFETY: name, vector and control messages live and have the lengths that the header says; the kernel only reads.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, 0) };
     if sent < 0 {
@@ -135,7 +139,9 @@ fn put(header: &libc::msghdr, level: libc::c_int, values: [(libc::c_int, u8); 2]
             (*message).cmsg_type = kind;
             (*message).cmsg_len = libc::CMSG_LEN(INT) as _;
             let value = libc::c_int::from(value);
-            libc::CMSG_DATA(message).cast::<libc::c_int>().write_unaligned(value);
+            libc::CMSG_DATA(message)
+                .cast::<libc::c_int>()
+                .write_unaligned(value);
             message = libc::CMSG_NXTHDR(header, message);
         }
         2 * libc::CMSG_SPACE(INT) as usize
@@ -178,7 +184,9 @@ pub(super) fn receive<'a>(
     Ok(Some(Received {
         bytes: &buffer.bytes[..length.min(buffer.bytes.len())],
         from: name.as_socket(),
-        at_ns: facts.realtime_ns.map_or_else(monotonic_ns, |at| buffer.clock.monotonic_ns(at)),
+        at_ns: facts
+            .realtime_ns
+            .map_or_else(monotonic_ns, |at| buffer.clock.monotonic_ns(at)),
         ttl: facts.ttl,
         error: facts.error,
     }))
@@ -232,7 +240,9 @@ fn time(bytes: &[u8]) -> Option<u64> {
             _ => int(bytes, at).map(u64::from),
         }
     };
-    word(0)?.checked_mul(1_000_000_000)?.checked_add(word(WORD)?)
+    word(0)?
+        .checked_mul(1_000_000_000)?
+        .checked_add(word(WORD)?)
 }
 
 /// `struct sock_extended_err` and the offender's address behind it.

@@ -15,7 +15,7 @@ mod name;
 mod option;
 mod syn;
 
-pub use message::{ErrorOrigin, ExtendedError, Received, ReceiveBuffer};
+pub use message::{ErrorOrigin, ExtendedError, ReceiveBuffer, Received};
 pub use name::reverse_lookup;
 pub use syn::{SynAnswer, SynSocket};
 
@@ -129,10 +129,12 @@ impl ProbeSocket {
     pub fn receive<'a>(&self, buffer: &'a mut ReceiveBuffer) -> io::Result<Option<Received<'a>>> {
         let received = message::receive(&self.socket, buffer, false)?;
         // Those of IPv4 show the IP header, too.
-        Ok(received.and_then(|received| match self.is_raw && !self.is_ipv6 {
-            true => received.without_ip_header(),
-            false => Some(received),
-        }))
+        Ok(
+            received.and_then(|received| match self.is_raw && !self.is_ipv6 {
+                true => received.without_ip_header(),
+                false => Some(received),
+            }),
+        )
     }
 
     /// The next error of the error queue with the packet that caused it; `None` if there is none.
@@ -161,7 +163,11 @@ pub fn source_for(target: IpAddr, device: Option<&str>) -> io::Result<IpAddr> {
     // Any port will do: nothing is sent.
     const DISCARD: u16 = 9;
     let target = SocketAddr::new(target, DISCARD);
-    let socket = Socket::new(Domain::for_address(target), Type::DGRAM, Some(Protocol::UDP))?;
+    let socket = Socket::new(
+        Domain::for_address(target),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
     socket.bind_device(device.map(str::as_bytes))?;
     socket.connect(&target.into())?;
     let address = socket.local_addr()?.as_socket();

@@ -23,12 +23,22 @@ pub(super) fn prepare(socket: &Socket, is_ipv6: bool, errors: bool) -> io::Resul
         let level = libc::IPPROTO_IPV6;
         set(socket, level, libc::IPV6_RECVHOPLIMIT, &1)?;
         set(socket, level, libc::IPV6_RECVERR, &errors)?;
-        set(socket, level, libc::IPV6_MTU_DISCOVER, &libc::IPV6_PMTUDISC_PROBE)
+        set(
+            socket,
+            level,
+            libc::IPV6_MTU_DISCOVER,
+            &libc::IPV6_PMTUDISC_PROBE,
+        )
     } else {
         let level = libc::IPPROTO_IP;
         set(socket, level, libc::IP_RECVTTL, &1)?;
         set(socket, level, libc::IP_RECVERR, &errors)?;
-        set(socket, level, libc::IP_MTU_DISCOVER, &libc::IP_PMTUDISC_PROBE)
+        set(
+            socket,
+            level,
+            libc::IP_MTU_DISCOVER,
+            &libc::IP_PMTUDISC_PROBE,
+        )
     }
 }
 

@@ -50,7 +50,12 @@ impl SynSocket {
             false => (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS),
         };
         option::set(&socket, level, ttl_kind, &libc::c_int::from(ttl))?;
-        option::set(&socket, level, class_kind, &libc::c_int::from(traffic_class))?;
+        option::set(
+            &socket,
+            level,
+            class_kind,
+            &libc::c_int::from(traffic_class),
+        )?;
         option::set(&socket, libc::IPPROTO_TCP, libc::TCP_SYNCNT, &1)?;
         socket.set_linger(Some(std::time::Duration::ZERO))?;
         socket.bind_device(device.map(str::as_bytes))?;
@@ -70,7 +75,10 @@ impl SynSocket {
         if let Some(received) = message::receive(&self.socket, buffer, true)?
             && let Some(error) = received.error
         {
-            return Ok(Some((SynAnswer::Error(error, received.ttl), received.at_ns)));
+            return Ok(Some((
+                SynAnswer::Error(error, received.ttl),
+                received.at_ns,
+            )));
         }
         let now = monotonic_ns();
         match self.socket.take_error()? {

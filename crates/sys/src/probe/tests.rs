@@ -24,7 +24,10 @@ fn an_error_of_a_datagram_names_its_sender_its_port_and_its_payload() {
         let to = closed_port(host);
         let before = monotonic_ns();
         socket.send(to, 9, 0xb8, b"who is there").unwrap();
-        assert!(wait_readable(&socket, WAIT).unwrap(), "no answer from {host}");
+        assert!(
+            wait_readable(&socket, WAIT).unwrap(),
+            "no answer from {host}"
+        );
         let mut buffer = ReceiveBuffer::new();
         let received = socket.receive_error(&mut buffer).unwrap().unwrap();
         let error = received.error.unwrap();
@@ -61,7 +64,9 @@ fn a_raw_socket_sees_the_quoted_header_of_a_datagram() {
         // Other tests may cause messages, too.
         while quote.is_empty() {
             assert!(wait_readable(&raw, WAIT).unwrap(), "no answer from {host}");
-            let Some(received) = raw.receive(&mut buffer).unwrap() else { continue };
+            let Some(received) = raw.receive(&mut buffer).unwrap() else {
+                continue;
+            };
             assert!(received.ttl.is_some());
             let is_ours = match host {
                 IpAddr::V4(_) => received.bytes.get(9) == Some(&0xb8) && received.bytes[16] == 9,
