@@ -11,6 +11,7 @@ mod parsers;
 mod run;
 mod serve;
 mod shared;
+mod trace;
 mod traffic;
 mod truth;
 
@@ -27,6 +28,7 @@ pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
 };
+pub(crate) use trace::TraceArgs;
 pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs, StreamOptions};
 pub(crate) use truth::TruthArgs;
 
@@ -34,6 +36,7 @@ pub(crate) use truth::TruthArgs;
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = BEGIN, arg_required_else_help = true)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
+#[command(help_template = OVERVIEW)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -55,6 +58,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Run an experiment from its file, or go on with it
     Run(ExperimentArgs),
+    /// The route to a host, its delays, and what happens to packets on it
+    Trace(TraceArgs),
     /// Explain a stored document again
     Explain(ExplainArgs),
     /// Statistics and ceilings of figures measured elsewhere
@@ -106,6 +111,8 @@ pub(crate) struct ExplainArgs {
     pub(crate) csv: bool,
 }
 
+/// As clap has it, without the empty line before the usage.
+const OVERVIEW: &str = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}";
 /// Short, so that the commands and it fit a screen.
 const BEGIN: &str = "\
 Begin with `linerate serve` on the other host and `linerate check HOST` here

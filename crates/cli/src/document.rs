@@ -7,6 +7,7 @@ use linerate_core::record::{
     CHECK_SCHEMA, COMPARISON_SCHEMA, Caveat, CaveatKind, Check, Comparison, Environment,
     RECORD_SCHEMA, Record, SWEEP_SCHEMA, Status, Sweep,
 };
+use linerate_core::trace::{TRACE_SCHEMA, TraceDocument};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -27,6 +28,8 @@ pub(crate) enum Document {
     Check(Box<Check>),
     /// Two treatments against each other.
     Comparison(Box<Comparison>),
+    /// The route to a host.
+    Trace(Box<TraceDocument>),
 }
 
 impl Document {
@@ -47,7 +50,7 @@ impl Document {
             Self::Record(record) => Box::new(std::iter::once(record.as_mut())),
             Self::Sweep(sweep) => Box::new(sweep.rows.iter_mut()),
             Self::Check(check) => Box::new(check.up.iter_mut().chain(&mut check.down)),
-            Self::Comparison(_) => Box::new(std::iter::empty()),
+            Self::Comparison(_) | Self::Trace(_) => Box::new(std::iter::empty()),
         }
     }
 
@@ -69,6 +72,7 @@ impl Document {
                 &mut whole.environment,
                 &mut whole.caveats,
             ))),
+            Self::Trace(_) => Box::new(std::iter::empty()),
         }
     }
 
@@ -82,6 +86,8 @@ impl Document {
             }
             Self::Check(check) => why_partial(check.status, &check.caveats),
             Self::Comparison(whole) => why_partial(whole.status, &whole.caveats),
+            // Where it was stopped is said by its end.
+            Self::Trace(_) => None,
         }
     }
 
@@ -98,10 +104,11 @@ impl Document {
             SWEEP_SCHEMA => serde_json::from_slice(bytes).map(Self::Sweep),
             CHECK_SCHEMA => serde_json::from_slice(bytes).map(Self::Check),
             COMPARISON_SCHEMA => serde_json::from_slice(bytes).map(Self::Comparison),
+            TRACE_SCHEMA => serde_json::from_slice(bytes).map(Self::Trace),
             other => {
                 return Err(anyhow!(
                     "its schema is `{}`; this version explains {RECORD_SCHEMA}, {SWEEP_SCHEMA}, \
-                     {CHECK_SCHEMA} and {COMPARISON_SCHEMA}",
+                     {CHECK_SCHEMA}, {COMPARISON_SCHEMA} and {TRACE_SCHEMA}",
                     other.chars().take(60).collect::<String>()
                 ));
             }

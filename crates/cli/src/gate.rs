@@ -23,6 +23,7 @@ pub(crate) fn hold(document: &Document, floor: BitRate) -> anyhow::Result<()> {
                 .try_for_each(|row| hold_record(row, floor))
         }
         Document::Check(check) => hold_check(check, floor),
+        Document::Trace(_) => bail!("--fail-below {floor}: a trace has no rate of its own"),
         Document::Comparison(_) => {
             bail!("--fail-below {floor}: a comparison has no rate of its own")
         }

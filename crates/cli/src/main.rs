@@ -16,6 +16,7 @@
 //! | [`analyze`] | figures that were measured elsewhere |
 //! | [`run`] | the one door to the engine |
 //! | [`experiment`] | the experiments of `run` |
+//! | [`trace`] | the route to a host |
 //! | [`truth`] | the truth test of `lab truth` |
 //! | [`watch`] | what undoes treatments when their process is killed |
 //! | [`document`] | the documents that are printed, stored and read again |
@@ -44,6 +45,7 @@ mod render;
 mod run;
 mod site;
 mod target;
+mod trace;
 mod truth;
 mod watch;
 

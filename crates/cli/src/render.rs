@@ -35,6 +35,7 @@ pub(crate) fn document(
             Document::Sweep(sweep) => text::sweep(sweep, style),
             Document::Check(check) => text::check(check, style),
             Document::Comparison(comparison) => text::comparison(comparison, style),
+            Document::Trace(trace) => text::trace(trace, style),
         }),
         Format::Json => Ok(json::document(document)),
         Format::JsonStream => Ok(json::line(document)),
@@ -43,7 +44,7 @@ pub(crate) fn document(
             match document {
                 Document::Record(record) => csv::record(record, &mut bytes),
                 Document::Sweep(sweep) => csv::sweep(sweep, &mut bytes),
-                Document::Check(_) | Document::Comparison(_) => {
+                Document::Check(_) | Document::Comparison(_) | Document::Trace(_) => {
                     return Err(Failure::usage(anyhow!(
                         "--csv: only records and sweeps have rows; give --json"
                     )));

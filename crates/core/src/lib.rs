@@ -22,6 +22,7 @@
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
 //! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
 //! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
+//! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
 //! | [`truth`] | runs whose cause is known by construction, and how often the verdict names it |
 
 pub mod analyze;
@@ -38,6 +39,7 @@ pub mod record;
 pub mod session;
 pub mod stats;
 mod toml_reader;
+pub mod trace;
 pub mod treatment;
 pub mod truth;
 pub mod units;

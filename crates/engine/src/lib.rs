@@ -22,6 +22,7 @@
 //! | `treated`, `compare` | a run under a treatment; two treatments against each other |
 //! | `experiment` | the runs of an experiment, each on a path of its own, and the file that keeps them |
 //! | `check`, `path`, `train` | the examination of a path; what one end alone can see of it; its narrowest link |
+//! | `trace` | the route to a host: sockets for core's strategies, names looked up meanwhile |
 //! | `lab` | hosts, routers and links on this machine; the pump that emulates the links |
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
@@ -51,6 +52,7 @@ mod own_endpoint;
 mod path;
 mod signal;
 mod stop;
+mod trace;
 mod train;
 mod treated;
 mod treatment;
@@ -77,5 +79,6 @@ pub use lab::{TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use signal::stop_on_signal;
 pub use stop::Stop;
+pub use trace::{Method, TraceError, TraceOptions, WatchPace, trace, watch};
 pub use treated::run_treated;
 pub use treatment::{Applied, TreatError, start_treatment_watch, undo_leftovers, watch_treatments};

@@ -3,6 +3,7 @@
 use linerate_core::analyze::Analysis;
 use linerate_core::experiment::ExperimentDocument;
 use linerate_core::record::{Check, Comparison, Record, Sweep};
+use linerate_core::trace::TraceDocument;
 use linerate_core::truth::Score;
 use schemars::{Schema, schema_for};
 
@@ -16,5 +17,6 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("truth", schema_for!(Score)),
         ("experiment", schema_for!(ExperimentDocument)),
         ("analysis", schema_for!(Analysis)),
+        ("trace", schema_for!(TraceDocument)),
     ]
 }

@@ -1,3 +1,6 @@
 //! Error numbers that callers tell apart and [`std::io::ErrorKind`] does not.
 
-pub use libc::{EAFNOSUPPORT, EINVAL, ENODEV, ENOPROTOOPT, EPERM, EPROTONOSUPPORT, ESRCH};
+pub use libc::{
+    EAFNOSUPPORT, EINVAL, EMSGSIZE, ENOBUFS, ENODEV, ENOPROTOOPT, EPERM, EPROTO, EPROTONOSUPPORT,
+    ESRCH,
+};

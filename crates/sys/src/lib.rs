@@ -16,6 +16,7 @@
 //! | [`udp_batch`] | many datagrams for one call, with and without segmentation offload |
 //! | [`packet`] | whole Ethernet frames of one link, offload headers included |
 //! | [`splice`] | bulk TCP without copying, and receiving without looking |
+//! | [`probe`] | datagrams with a TTL of their own, error queues, raw ICMP: what a trace sends and gets |
 //! | [`poll`] | waiting for many sockets (epoll), and for one |
 //! | [`inherit`] | listening sockets from systemd or inetd |
 //! | [`netlink`] | links, addresses, routes, neighbours, qdiscs, TCP metrics |
@@ -40,6 +41,7 @@ pub mod netlink;
 pub mod netns;
 pub mod packet;
 pub mod poll;
+pub mod probe;
 pub mod proc;
 pub mod process;
 pub mod signal;

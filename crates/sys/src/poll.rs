@@ -34,8 +34,20 @@ impl Poller {
     /// # Errors
     /// The socket is watched already, or the kernel's limit is reached.
     pub fn add(&self, socket: &impl AsFd, number: u64) -> io::Result<()> {
+        self.watch(socket, number, libc::EPOLLIN | libc::EPOLLRDHUP)
+    }
+
+    /// Watches `socket` under `number` until it becomes writable or fails: the end of a connection attempt.
+    ///
+    /// # Errors
+    /// The socket is watched already, or the kernel's limit is reached.
+    pub fn add_writable(&self, socket: &impl AsFd, number: u64) -> io::Result<()> {
+        self.watch(socket, number, libc::EPOLLOUT)
+    }
+
+    fn watch(&self, socket: &impl AsFd, number: u64, events: libc::c_int) -> io::Result<()> {
         let mut event = libc::epoll_event {
-            events: (libc::EPOLLIN | libc::EPOLLRDHUP) as u32,
+            events: events as u32,
             u64: number,
         };
         self.control(libc::EPOLL_CTL_ADD, socket, &mut event)

@@ -17,6 +17,7 @@ mod page;
 mod record;
 mod sweep;
 mod table;
+mod trace;
 
 pub use analysis::analysis;
 pub use check::check;
@@ -25,6 +26,7 @@ pub use experiment::experiment;
 pub use live::{Progress, interval_line, progress};
 pub use record::record;
 pub use sweep::sweep;
+pub use trace::{trace, watch};
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,3 +6,4 @@ mod experiment;
 mod samples;
 mod schemas;
 mod text;
+mod trace;

@@ -5,7 +5,7 @@ use super::{TCP, UDP, read_u16, write_u16};
 use crate::plan::Family;
 
 /// The sum of 16-bit words in one's complement, not yet folded; a byte left over is the high half of a word.
-pub(super) fn sum(bytes: &[u8]) -> u64 {
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     // 2³² words of 32 bits fit into 64 bits; a frame has 2¹⁴.
     let mut total: u64 = words
@@ -19,7 +19,7 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// A sum as 16 bits.
-pub(super) fn fold(mut total: u64) -> u16 {
+pub(crate) fn fold(mut total: u64) -> u16 {
     while total > 0xffff {
         total = (total & 0xffff) + (total >> 16);
     }

@@ -17,6 +17,7 @@ mod router;
 mod segment;
 
 pub use checksum::{complete_checksum, mark_verified};
+pub(crate) use checksum::{fold, sum};
 pub use damage::{corrupt, mark_ce};
 pub use layout::{Gso, Layout, Offload, layout};
 pub use router::{RouterAddresses, fragments, too_big};

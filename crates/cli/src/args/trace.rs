@@ -1,0 +1,142 @@
+//! `linerate trace`.
+
+use std::net::IpAddr;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use linerate_core::link::PathSpec;
+use linerate_core::plan::Family;
+use linerate_core::trace::ProbeKind;
+use linerate_core::units::{Dscp, Span};
+
+use super::DocumentOptions;
+use super::shared::family;
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// Where to: a name or an address
+    #[arg(required_unless_present = "lab")]
+    pub(crate) host: Option<String>,
+    #[command(flatten)]
+    pub(crate) probes: ProbeOptions,
+    #[command(flatten)]
+    pub(crate) findings: FindingOptions,
+    #[command(flatten)]
+    pub(crate) rounds: RoundOptions,
+    #[command(flatten)]
+    pub(crate) way: WayOptions,
+    #[command(flatten)]
+    pub(crate) document: DocumentOptions,
+}
+
+/// What is sent.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Probes")]
+pub(crate) struct ProbeOptions {
+    /// udp, icmp or tcp (default udp)
+    #[arg(long, value_parser = kind(), hide_possible_values = true)]
+    pub(crate) protocol: Option<ProbeKind>,
+    /// Probes of each hop, 1 to 100 (default 3; 1 with --watch or --count)
+    #[arg(long, short = 'q', value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) queries: Option<u8>,
+    /// The highest TTL, 1 to 255 (default 30)
+    #[arg(long, short = 'm', value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) hops: Option<u8>,
+    /// The lowest TTL, 1 to 255 (default 1)
+    #[arg(long, short = 'f', value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) first: Option<u8>,
+    /// Target port of TCP (default 443), first one of UDP (default 33434)
+    #[arg(long, short, value_parser = clap::value_parser!(u16).range(1..=65_023))]
+    pub(crate) port: Option<u16>,
+    /// Length of each probe from the IP header on, bytes (default 60; 80 for IPv6)
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) size: Option<u16>,
+    /// Code point of the probes: 0 to 63, or EF, AF41, CS1, LE, …
+    #[arg(long, value_name = "DSCP")]
+    pub(crate) dscp: Option<Dscp>,
+    /// Longest wait for an answer, 1ms to 1min (default 1.4s)
+    #[arg(long, short = 'w', value_name = "TIME")]
+    pub(crate) timeout: Option<Span>,
+    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+/// What is to be found out besides.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Findings")]
+pub(crate) struct FindingOptions {
+    /// Addresses alone, no names
+    #[arg(short = 'n')]
+    pub(crate) numeric: bool,
+    /// Find all equal-cost paths, missing none at a router with 95 or 99 %
+    #[arg(long, value_name = "95|99", num_args = 0..=1, require_equals = true, default_missing_value = "95",
+          value_parser = confidence(), hide_possible_values = true)]
+    pub(crate) paths: Option<f64>,
+    /// Find what fits through the path, and where it gets narrower
+    #[arg(long)]
+    pub(crate) mtu: bool,
+    /// Estimate the rate of each link by probes of many sizes; takes about 20 s
+    #[arg(long)]
+    pub(crate) bandwidth: bool,
+}
+
+/// Again and again.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Rounds")]
+pub(crate) struct RoundOptions {
+    /// Trace again and again and show the figures, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["paths", "mtu", "bandwidth"])]
+    pub(crate) watch: bool,
+    /// So many rounds, 1 to 2^40, then the report; with --watch it is shown meanwhile
+    #[arg(long, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40),
+          conflicts_with_all = ["paths", "mtu", "bandwidth"])]
+    pub(crate) count: Option<u64>,
+    /// From one round to the next, 100ms to 1h (default 1s)
+    #[arg(long, short, value_name = "TIME")]
+    pub(crate) interval: Option<Span>,
+}
+
+/// Which way.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Path")]
+pub(crate) struct WayOptions {
+    /// Emulate the path, both ends here: hops=5,rtt=29ms
+    #[arg(long, value_name = "SPEC", conflicts_with = "host")]
+    pub(crate) lab: Option<PathSpec>,
+    /// Only IPv4
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    pub(crate) ipv4: bool,
+    /// Only IPv6
+    #[arg(short = '6')]
+    pub(crate) ipv6: bool,
+    /// Local address to send from
+    #[arg(long, short = 's', value_name = "ADDRESS", conflicts_with = "lab")]
+    pub(crate) source: Option<IpAddr>,
+    /// Interface to send through (SO_BINDTODEVICE)
+    #[arg(long, value_name = "NAME", conflicts_with = "lab")]
+    pub(crate) device: Option<String>,
+}
+
+impl WayOptions {
+    /// The family asked for, if one was.
+    pub(crate) fn family(&self) -> Option<Family> {
+        family(self.ipv4, self.ipv6)
+    }
+}
+
+fn kind() -> impl TypedValueParser<Value = ProbeKind> {
+    PossibleValuesParser::new(["udp", "icmp", "tcp"]).map(|word| match word.as_str() {
+        "icmp" => ProbeKind::Icmp,
+        "tcp" => ProbeKind::Tcp,
+        _ => ProbeKind::Udp,
+    })
+}
+
+/// As a probability.
+fn confidence() -> impl TypedValueParser<Value = f64> {
+    PossibleValuesParser::new(["95", "99"]).map(|word| match word.as_str() {
+        "99" => 0.99,
+        _ => 0.95,
+    })
+}

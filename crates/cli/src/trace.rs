@@ -1,0 +1,231 @@
+//! `trace`: the route to a host, once or again and again.
+
+use std::io::{self, IsTerminal};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use linerate_core::link::Nanos;
+use linerate_core::plan::Family;
+use linerate_core::trace::{PathEnd, ProbeKind, TraceConfig, TraceDocument};
+use linerate_engine::{TraceError, TraceOptions, WatchPace, stop_on_signal, trace, watch};
+use linerate_report::text;
+
+use crate::args::TraceArgs;
+use crate::document::Document;
+use crate::failure::Failure;
+use crate::output::{self, Output};
+use crate::progress::Progress;
+use crate::render::Format;
+use crate::site::Site;
+use crate::{plan, run};
+
+/// Traces and prints; fails if the target was not reached.
+///
+/// # Errors
+/// An option or the name is wrong, this host cannot send such probes, or the target did not answer.
+pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
+    let format = match args.document.json {
+        true => Format::Json,
+        false => Format::Text,
+    };
+    check(args).map_err(Failure::usage)?;
+    let seed = args.probes.seed.unwrap_or_else(plan::fresh_seed);
+    // The lab first: it needs a process of one thread.
+    let site = lab(args, seed, format)?;
+    let (host, target) = target(args, site.as_ref())?;
+    let options = options(args, host, target, seed);
+    options.config.check().map_err(Failure::usage)?;
+    let output = Output::open(&args.document, format)?;
+    let document = match pace(args) {
+        Some(pace) => rounds(args, &options, pace)?,
+        None => {
+            let stop = stop_on_signal().map_err(Failure::failed)?;
+            trace(&options, &stop).map_err(failure)?
+        }
+    };
+    let end = (document.end, document.end_words.clone());
+    output.write(&Document::Trace(Box::new(document)))?;
+    match end {
+        (PathEnd::Reached { .. }, _) => Ok(()),
+        (_, words) => Err(Failure::failed(anyhow!("not reached: {words}"))),
+    }
+}
+
+fn check(args: &TraceArgs) -> anyhow::Result<()> {
+    let times = [
+        ("--timeout", args.probes.timeout, TIMEOUTS, "1 ms to 1 min"),
+        (
+            "--interval",
+            args.rounds.interval,
+            INTERVALS,
+            "100 ms to 1 h",
+        ),
+    ];
+    for (name, value, range, words) in times {
+        if let Some(value) = value {
+            ensure!(
+                range.contains(&value.0),
+                "{name} is {value}: it must be {words}"
+            );
+        }
+    }
+    let is_once = pace(args).is_none();
+    if is_once && args.rounds.interval.is_some() {
+        bail!("--interval is for --watch and --count");
+    }
+    if args.probes.protocol == Some(ProbeKind::Icmp) && args.probes.port.is_some() {
+        bail!("--port is for UDP and TCP: ICMP has no ports");
+    }
+    if args.probes.protocol == Some(ProbeKind::Tcp) && args.probes.size.is_some() {
+        bail!("--size is for UDP and ICMP: a SYN carries no data");
+    }
+    if let (Some(source), Some(family)) = (args.way.source, args.way.family()) {
+        let is_of = source.is_ipv4() == (family == Family::Ipv4);
+        ensure!(is_of, "--source {source} is not of the family asked for");
+    }
+    Ok(())
+}
+
+const TIMEOUTS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(60);
+const INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(3_600);
+
+fn lab(args: &TraceArgs, seed: u64, format: Format) -> Result<Option<Site>, Failure> {
+    let Some(spec) = &args.way.lab else {
+        return Ok(None);
+    };
+    Progress::new(format, args.document.quiet).phase("making the lab");
+    Site::build(spec, args.way.family(), seed).map(Some)
+}
+
+/// The target as it is named, and its address.
+fn target(args: &TraceArgs, site: Option<&Site>) -> Result<(String, IpAddr), Failure> {
+    if let Some(site) = site {
+        let target = site.target();
+        let address = target.addresses.first();
+        let address = address.ok_or_else(|| Failure::failed(anyhow!("the lab has no address")))?;
+        return Ok((target.name.to_string(), address.ip()));
+    }
+    let host = args.host.clone().unwrap_or_default();
+    let address = resolve(&host, args).map_err(Failure::usage)?;
+    Ok((host, address))
+}
+
+fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
+    let named = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let found = (named.unwrap_or(host), 0).to_socket_addrs();
+    let found = found.with_context(|| format!("{host}: unknown host"))?;
+    let of_source = args.way.source.map(|source| match source {
+        IpAddr::V4(_) => Family::Ipv4,
+        IpAddr::V6(_) => Family::Ipv6,
+    });
+    let family = args.way.family().or(of_source);
+    let is_wanted = |address: &IpAddr| match family {
+        Some(Family::Ipv4) => address.is_ipv4(),
+        Some(Family::Ipv6) => address.is_ipv6(),
+        None => true,
+    };
+    let address = found.map(|address| address.ip()).find(is_wanted);
+    address.ok_or_else(|| match family {
+        Some(Family::Ipv4) => anyhow!("{host} has no IPv4 address"),
+        Some(Family::Ipv6) => anyhow!("{host} has no IPv6 address"),
+        None => anyhow!("{host} has no address"),
+    })
+}
+
+fn options(args: &TraceArgs, host: String, target: IpAddr, seed: u64) -> TraceOptions {
+    let probes = &args.probes;
+    let mut config = TraceConfig::new(target).with_kind(probes.protocol.unwrap_or_default());
+    if pace(args).is_some() {
+        config.probes = 1;
+        // A round that misses an answer is to show that.
+        config.retries = 0;
+    }
+    config.hops = probes.hops.unwrap_or(config.hops);
+    config.first = probes.first.unwrap_or(config.first);
+    config.probes = probes.queries.unwrap_or(config.probes);
+    config.size = probes.size.unwrap_or(config.size);
+    config.dscp = probes.dscp.unwrap_or(config.dscp);
+    if let Some(timeout) = probes.timeout {
+        config.timeout = Nanos(u64::try_from(timeout.0.as_nanos()).unwrap_or(u64::MAX));
+    }
+    TraceOptions {
+        host,
+        config,
+        source: args.way.source,
+        device: args.way.device.clone(),
+        port: probes.port,
+        names: !args.findings.numeric,
+        paths: args.findings.paths,
+        mtu: args.findings.mtu,
+        bandwidth: args.findings.bandwidth,
+        seed,
+    }
+}
+
+fn pace(args: &TraceArgs) -> Option<WatchPace> {
+    let rounds = &args.rounds;
+    let is_watch = rounds.watch || rounds.count.is_some();
+    is_watch.then(|| WatchPace {
+        count: rounds.count,
+        interval: rounds
+            .interval
+            .map_or(Duration::from_secs(1), |span| span.0),
+    })
+}
+
+fn rounds(
+    args: &TraceArgs,
+    options: &TraceOptions,
+    pace: WatchPace,
+) -> Result<TraceDocument, Failure> {
+    let stop = stop_on_signal().map_err(Failure::failed)?;
+    let has_screen = args.rounds.watch && !args.document.json && io::stdout().is_terminal();
+    let mut screen = has_screen.then(Screen::open).transpose()?;
+    let document = watch(options, pace, &stop, &mut |document| {
+        if let Some(screen) = &mut screen
+            && screen
+                .show(&text::watch(document, output::style()))
+                .is_err()
+        {
+            stop.request();
+        }
+    });
+    drop(screen);
+    document.map_err(failure)
+}
+
+fn failure(error: TraceError) -> Failure {
+    run::failure_of(error.category(), anyhow!(error))
+}
+
+/// The terminal's alternate screen, until this is dropped.
+struct Screen;
+
+impl Screen {
+    fn open() -> Result<Self, Failure> {
+        output::print("\x1b[?1049h\x1b[?25l")?;
+        Ok(Self)
+    }
+
+    /// A page in place of the one before; what does not fit is cut off.
+    fn show(&mut self, page: &str) -> Result<(), Failure> {
+        let rows = terminal_size::terminal_size().map_or(24, |(_, rows)| usize::from(rows.0));
+        let mut frame = String::from("\x1b[H");
+        let lines: Vec<&str> = page.lines().take(rows.max(2) - 1).collect();
+        frame.push_str(&lines.join("\x1b[K\r\n"));
+        frame.push_str("\x1b[K\x1b[J");
+        output::print(&frame)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing back.
+        let _ = output::print("\x1b[?25h\x1b[?1049l");
+    }
+}

@@ -1,0 +1,265 @@
+//! `linerate trace` on chains of routers: each hop by its address, over both families and all protocols, with
+//! privilege and without.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test, and its helpers too"
+)]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Labs of one test, with a program that any user can run.
+struct Labs {
+    directory: TempDir,
+    program: PathBuf,
+}
+
+impl Labs {
+    /// None, after saying why, where this host allows no labs.
+    fn new(test: &str) -> Option<Self> {
+        let directory = TempDir::new().unwrap();
+        let program = directory.path().join("linerate");
+        fs::copy(env!("CARGO_BIN_EXE_linerate"), &program).unwrap();
+        for path in [directory.path(), program.as_path()] {
+            fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::create_dir(directory.path().join("run")).unwrap();
+        let labs = Self { directory, program };
+        let tried = labs.run(&["lab", "up", "--lab", "rtt=0s", "--name", "trial"]);
+        if tried.status.code() == Some(3) {
+            println!("SKIPPED: {test}: {}", errors(&tried));
+            return None;
+        }
+        assert!(tried.status.success(), "{}", errors(&tried));
+        assert!(labs.run(&["lab", "down"]).status.success());
+        Some(labs)
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("XDG_RUNTIME_DIR", self.directory.path().join("run"));
+        command.current_dir("/");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command(&self.program);
+        command.args(arguments).output().unwrap()
+    }
+
+    fn up(&self, arguments: &[&str]) {
+        let up = [&["lab", "up"], arguments].concat();
+        let output = self.run(&up);
+        assert!(output.status.success(), "{}", errors(&output));
+    }
+
+    /// `linerate trace …` at the client of the only lab.
+    fn trace(&self, arguments: &[&str]) -> Output {
+        let program = self.program.to_str().unwrap();
+        let head = ["lab", "exec", "client", "--", program, "trace"];
+        self.run(&[&head, arguments].concat())
+    }
+
+    /// The same by a user without any privilege.
+    fn trace_as_nobody(&self, arguments: &[&str]) -> Output {
+        let program = self.program.to_str().unwrap();
+        let head = [
+            "lab",
+            "exec",
+            "client",
+            "--",
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            program,
+            "trace",
+        ];
+        self.run(&[&head, arguments].concat())
+    }
+}
+
+impl Drop for Labs {
+    fn drop(&mut self) {
+        let _ = self.run(&["lab", "down", "--all"]);
+    }
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", errors(output)))
+}
+
+fn is_root() -> bool {
+    std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0
+}
+
+/// The addresses of a document's hops; each hop must have answered.
+fn addresses(document: &Value) -> Vec<String> {
+    let hops = document["hops"].as_array().unwrap().iter();
+    hops.map(|hop| hop["address"].as_str().unwrap_or("silent").to_owned())
+        .collect()
+}
+
+const ROUTERS: usize = 5;
+
+/// A trace must have found all routers of the chain, each once, and the target behind them.
+fn assert_whole(output: &Output, what: &str) -> Value {
+    assert!(output.status.success(), "{what}: {}", errors(output));
+    let document = document(output);
+    let mut addresses = addresses(&document);
+    assert_eq!(addresses.len(), ROUTERS + 1, "{what}: {addresses:?}");
+    assert_eq!(document["reached"], true, "{what}");
+    assert_eq!(
+        addresses.last().map(String::as_str),
+        document["target"].as_str()
+    );
+    addresses.sort();
+    addresses.dedup();
+    assert_eq!(addresses.len(), ROUTERS + 1, "{what}: {addresses:?}");
+    assert!(
+        !addresses.contains(&"silent".to_owned()),
+        "{what}: {addresses:?}"
+    );
+    document
+}
+
+#[test]
+fn every_router_answers_over_both_families_and_all_protocols() {
+    let Some(labs) = Labs::new("every_router_answers") else {
+        return;
+    };
+    labs.up(&["--lab", &format!("hops={ROUTERS},rtt=4ms")]);
+    for family in ["-4", "-6"] {
+        for protocol in ["udp", "icmp", "tcp"] {
+            let trace = labs.trace(&["server", family, "--protocol", protocol, "--json"]);
+            let what = format!("{protocol} {family}");
+            let document = assert_whole(&trace, &what);
+            assert!(
+                document["method"].as_str().unwrap().contains("raw"),
+                "{document}"
+            );
+            let hop = &document["hops"][ROUTERS / 2];
+            assert_eq!(hop["dscp"], 0, "{what}: the quoted header is seen: {hop}");
+            assert_eq!(hop["is_translated"], false, "{what}: {hop}");
+        }
+    }
+}
+
+#[test]
+fn nobody_sees_the_route_without_privilege() {
+    let Some(labs) = Labs::new("nobody_sees_the_route") else {
+        return;
+    };
+    if !is_root() {
+        println!("SKIPPED: nobody_sees_the_route: only root can become nobody");
+        return;
+    }
+    labs.up(&["--lab", &format!("hops={ROUTERS},rtt=4ms")]);
+    for family in ["-4", "-6"] {
+        for protocol in ["udp", "tcp"] {
+            let trace = labs.trace_as_nobody(&["server", family, "--protocol", protocol, "--json"]);
+            let document = assert_whole(&trace, &format!("{protocol} {family}"));
+            assert!(document["method"].as_str().unwrap().contains("error queue"));
+            assert_eq!(document["caveats"][0]["kind"], "not_readable");
+            assert!(document["hops"][0]["dscp"].is_null(), "nothing is made up");
+        }
+    }
+    let denied = labs.trace_as_nobody(&["server", "--protocol", "icmp"]);
+    if denied.status.code() == Some(3) {
+        assert!(
+            errors(&denied).contains("ping_group_range"),
+            "{}",
+            errors(&denied)
+        );
+    } else {
+        assert!(denied.status.success(), "{}", errors(&denied));
+    }
+}
+
+#[test]
+fn what_cannot_be_reached_fails_and_says_where() {
+    let Some(labs) = Labs::new("what_cannot_be_reached") else {
+        return;
+    };
+    labs.up(&["--lab", "hops=2,rtt=1ms"]);
+    // More hops than the highest TTL allows.
+    let short = labs.trace(&["server", "--hops", "2", "--json"]);
+    assert_eq!(short.status.code(), Some(1), "{}", errors(&short));
+    assert_eq!(document(&short)["end"]["reason"], "hop_limit");
+    assert!(errors(&short).contains("not reached"), "{}", errors(&short));
+    // TEST-NET-1 (RFC 5737) is nowhere in the lab.
+    let nowhere = labs.trace(&["192.0.2.1"]);
+    assert_eq!(nowhere.status.code(), Some(3), "{}", errors(&nowhere));
+    assert!(
+        errors(&nowhere).contains("no route"),
+        "{}",
+        errors(&nowhere)
+    );
+}
+
+#[test]
+fn what_is_wrong_on_the_command_line_is_named_with_its_range() {
+    let labs = TempDir::new().unwrap();
+    let cases: [(&[&str], &str); 9] = [
+        (&["127.0.0.1", "--hops", "256"], "1..=255"),
+        (&["127.0.0.1", "--hops", "0"], "1..=255"),
+        (&["127.0.0.1", "--first", "31"], "1 to 30"),
+        (&["127.0.0.1", "--size", "10"], "34 to 65535"),
+        (&["127.0.0.1", "--source", "::1"], "no IPv6 address"),
+        (&["127.0.0.1", "-6"], "no IPv6 address"),
+        (
+            &["127.0.0.1", "--protocol", "icmp", "--port", "1"],
+            "ICMP has no ports",
+        ),
+        (&["no-such-host.invalid"], "unknown host"),
+        (&["127.0.0.1", "--device", "no-such-link"], "no-such-link"),
+    ];
+    for (arguments, words) in cases {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+        let output = command
+            .arg("trace")
+            .args(arguments)
+            .current_dir(labs.path());
+        let output = output.output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            errors(&output)
+        );
+        assert!(
+            errors(&output).contains(words),
+            "{arguments:?}: {}",
+            errors(&output)
+        );
+    }
+}
+
+#[test]
+fn rounds_are_counted_and_reported() {
+    let Some(labs) = Labs::new("rounds_are_counted") else {
+        return;
+    };
+    labs.up(&["--lab", "hops=2,rtt=1ms"]);
+    let report = labs.trace(&["server", "--count", "4", "--interval", "200ms", "--json"]);
+    assert!(report.status.success(), "{}", errors(&report));
+    let watch = &document(&report)["watch"];
+    assert_eq!(watch["rounds"], 4);
+    let rows = watch["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    assert!(rows.iter().all(|row| row["sent"] == 4), "{watch}");
+    let text = labs.trace(&["server", "--count", "1"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("Loss%") && text.contains("StDev"), "{text}");
+}

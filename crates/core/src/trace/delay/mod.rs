@@ -1,0 +1,293 @@
+//! Where the delay is added.
+//!
+//! An answer takes the way to the router, the router's time to make it and the way back. Routers make answers when
+//! they have nothing better to do, so one hop's RTT may be above the next one's; the difference is then not a
+//! negative delay but that router's slowness, or a queue that came and went. What holds is this: a packet to a hop
+//! beyond passes the router too. So the path to a router takes no longer than the least RTT of any hop from it on:
+//!
+//! ```text
+//! path(h) = min { least RTT of k : k ≥ h }
+//! ```
+//!
+//! (where the way back does not get shorter with the distance; an asymmetric return can break that). It rises only at
+//! hops whose own least RTT is below all beyond. Between two such hops lies a **step**: its delay is added somewhere
+//! between them, and at which of the slow hops in between cannot be told. How sure a step is comes from all samples
+//! of its two hops: the interval of the shift between them, which holds whatever the distributions are. A step
+//! whose interval reaches to zero is not known to add anything.
+
+mod rate;
+mod shift;
+mod words;
+
+use std::net::IpAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use rate::{LinkRate, SizedSamples, link_rates};
+pub use shift::Shift;
+
+use super::outcome::TraceOutcome;
+use shift::shift;
+
+/// RTTs of one hop.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HopSamples {
+    /// Its TTL.
+    pub ttl: u8,
+    /// Its address, if one answered alone or most often.
+    pub address: Option<IpAddr>,
+    /// RTTs, microseconds; not finite ones are left out.
+    pub rtt_us: Vec<f64>,
+}
+
+/// Where the delay of a path is added.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DelayAnalysis {
+    /// Each hop that answered.
+    pub hops: Vec<HopDelay>,
+    /// Where delay is added, from the near end to the far one; together they are `path_us` of the last hop.
+    pub steps: Vec<DelayStep>,
+    /// The step, counted from 0, that adds most among those that are known to add; absent if none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest: Option<usize>,
+    /// Whether no other step may be larger: its interval is above all others'.
+    pub is_largest_clear: bool,
+    /// All of it in words, a sentence each.
+    pub words: Vec<String>,
+}
+
+/// What one hop's RTTs say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HopDelay {
+    /// Its TTL.
+    pub ttl: u8,
+    /// Its least RTT, microseconds.
+    pub least_us: f64,
+    /// What the path to it takes at most: the least RTT of all hops from it on, microseconds.
+    pub path_us: f64,
+    /// How much later than that its fastest answer came, microseconds: the router's own, or a queue's.
+    pub slow_answer_us: f64,
+    /// The step, counted from 0, in which it lies.
+    pub step: usize,
+    /// The lowest TTL at which its address answered before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<u8>,
+}
+
+/// A stretch of the path and the delay that it adds, both ways together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DelayStep {
+    /// TTL of the hop after which it begins; absent for this host itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_ttl: Option<u8>,
+    /// TTL of the hop with which it ends. More than one further: somewhere in between.
+    pub to_ttl: u8,
+    /// Difference of the least RTTs at both ends, microseconds.
+    pub added_us: f64,
+    /// Interval of the shift between the RTTs at both ends, microseconds.
+    pub interval_us: [f64; 2],
+    /// Probability, 0 to 1, that the interval holds it.
+    pub coverage: f64,
+    /// Whether the interval is above zero, and the samples were enough to say so.
+    pub is_known_to_add: bool,
+}
+
+/// A step's coverage must reach this to be known: what three probes at both ends have.
+const LEAST_COVERAGE: f64 = 0.9 - 1e-9;
+
+/// Analyses the hops of a path, from the near end to the far one. Hops without a finite sample are passed over.
+pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
+    let hops: Vec<HopSamples> = hops.iter().filter_map(usable).collect();
+    let ends = step_ends(&hops);
+    let steps = steps(&hops, &ends);
+    let mut delays = Vec::with_capacity(hops.len());
+    let mut step = 0;
+    for (place, hop) in hops.iter().enumerate() {
+        let path_us = least(&hops[ends[step]]);
+        delays.push(HopDelay {
+            ttl: hop.ttl,
+            least_us: least(hop),
+            path_us,
+            slow_answer_us: least(hop) - path_us,
+            step,
+            repeats: repeats(&hops[..place], hop.address),
+        });
+        step += usize::from(place == ends[step]);
+    }
+    let largest = largest(&steps);
+    let is_largest_clear = largest.is_some_and(|largest| is_clear(&steps, largest));
+    let mut analysis = DelayAnalysis {
+        hops: delays,
+        steps,
+        largest,
+        is_largest_clear,
+        words: Vec::new(),
+    };
+    analysis.words = words::sentences(&analysis);
+    analysis
+}
+
+impl HopSamples {
+    /// The samples of a trace: of each hop the address that answered first, with its RTTs alone.
+    pub fn of(outcome: &TraceOutcome) -> Vec<Self> {
+        let samples = |hop: &super::Hop| {
+            let address = hop.addresses().first().copied();
+            let own = hop.replies().filter(|reply| Some(reply.from) == address);
+            Self {
+                ttl: hop.ttl,
+                address,
+                rtt_us: own.map(|reply| reply.rtt.0 as f64 / 1e3).collect(),
+            }
+        };
+        outcome.hops.iter().map(samples).collect()
+    }
+}
+
+fn usable(hop: &HopSamples) -> Option<HopSamples> {
+    let finite = |rtt: &f64| rtt.is_finite() && *rtt >= 0.0;
+    let rtt_us: Vec<f64> = hop.rtt_us.iter().copied().filter(finite).collect();
+    (!rtt_us.is_empty()).then(|| HopSamples {
+        rtt_us,
+        ..hop.clone()
+    })
+}
+
+fn least(hop: &HopSamples) -> f64 {
+    hop.rtt_us.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// The places of the hops whose least RTT is below those of all hops beyond.
+fn step_ends(hops: &[HopSamples]) -> Vec<usize> {
+    let mut ends = Vec::new();
+    let mut beyond = f64::INFINITY;
+    for (place, hop) in hops.iter().enumerate().rev() {
+        if least(hop) < beyond {
+            beyond = least(hop);
+            ends.push(place);
+        }
+    }
+    ends.reverse();
+    ends
+}
+
+fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
+    let mut before: Option<&HopSamples> = None;
+    let mut steps = Vec::with_capacity(ends.len());
+    for &end in ends {
+        let hop = &hops[end];
+        // This host answers itself at once, however often it is asked.
+        let at_once = vec![0.0; hop.rtt_us.len()];
+        let from = before.map_or(&at_once, |before| &before.rtt_us);
+        let shift = shift(from, &hop.rtt_us).expect("usable samples are finite and some");
+        steps.push(DelayStep {
+            after_ttl: before.map(|before| before.ttl),
+            to_ttl: hop.ttl,
+            added_us: least(hop) - before.map_or(0.0, least),
+            interval_us: [shift.low, shift.high],
+            coverage: shift.coverage,
+            is_known_to_add: shift.low > 0.0 && shift.coverage >= LEAST_COVERAGE,
+        });
+        before = Some(hop);
+    }
+    steps
+}
+
+fn repeats(before: &[HopSamples], address: Option<IpAddr>) -> Option<u8> {
+    let address = address?;
+    before
+        .iter()
+        .find(|hop| hop.address == Some(address))
+        .map(|hop| hop.ttl)
+}
+
+fn largest(steps: &[DelayStep]) -> Option<usize> {
+    let known = steps.iter().enumerate().filter(|(_, s)| s.is_known_to_add);
+    known
+        .max_by(|(_, a), (_, b)| a.added_us.total_cmp(&b.added_us))
+        .map(|(place, _)| place)
+}
+
+fn is_clear(steps: &[DelayStep], largest: usize) -> bool {
+    let others = steps.iter().enumerate().filter(|(i, _)| *i != largest);
+    others
+        .map(|(_, step)| step.interval_us[1])
+        .all(|high| high < steps[largest].interval_us[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn hop(ttl: u8, rtt_us: &[f64]) -> HopSamples {
+        HopSamples {
+            ttl,
+            address: Some(IpAddr::from([192, 0, 2, ttl])),
+            rtt_us: rtt_us.to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_step_is_where_the_line_is_long() {
+        let hops = [
+            hop(1, &[500.0, 520.0, 510.0]),
+            hop(2, &[1_000.0, 1_100.0, 1_050.0]),
+            hop(3, &[41_000.0, 41_200.0, 41_100.0]),
+            hop(4, &[41_500.0, 41_700.0, 41_650.0]),
+        ];
+        let analysis = analyze(&hops);
+        assert_eq!(analysis.steps.len(), 4);
+        assert_eq!(analysis.largest, Some(2));
+        assert!(analysis.is_largest_clear);
+        let step = &analysis.steps[2];
+        assert_eq!((step.after_ttl, step.to_ttl), (Some(2), 3));
+        assert_eq!(step.added_us, 40_000.0);
+        assert_eq!(step.interval_us, [39_900.0, 40_200.0]);
+        assert!((step.coverage - 0.9).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_slow_router_adds_nothing_to_the_path() {
+        let hops = [
+            hop(1, &[1_000.0, 1_010.0, 1_020.0]),
+            hop(2, &[80_000.0, 90_000.0, 85_000.0]),
+            hop(3, &[3_000.0, 3_010.0, 3_020.0]),
+        ];
+        let analysis = analyze(&hops);
+        assert_eq!(analysis.hops[1].path_us, 3_000.0);
+        assert_eq!(analysis.hops[1].slow_answer_us, 77_000.0);
+        let step = &analysis.steps[1];
+        assert_eq!((step.after_ttl, step.to_ttl), (Some(1), 3));
+        assert_eq!(step.added_us, 2_000.0);
+    }
+
+    #[test]
+    fn one_sample_a_hop_makes_nothing_known() {
+        let analysis = analyze(&[hop(1, &[1.0]), hop(2, &[100.0])]);
+        assert_eq!(analysis.largest, None);
+        assert_eq!(analysis.steps[1].coverage, 0.0);
+        assert!(analyze(&[]).steps.is_empty());
+        assert!(analyze(&[hop(1, &[f64::NAN])]).hops.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn the_steps_add_up_and_none_is_negative(
+            rtts in prop::collection::vec(prop::collection::vec(0.0..1e6f64, 0..6), 0..40),
+        ) {
+            let hops: Vec<HopSamples> = (1..).zip(&rtts).map(|(ttl, rtts)| hop(ttl, rtts)).collect();
+            let analysis = analyze(&hops);
+            prop_assert!(analysis.steps.iter().all(|step| step.added_us >= 0.0));
+            prop_assert!(analysis.hops.iter().all(|hop| hop.slow_answer_us >= 0.0));
+            prop_assert!(analysis.hops.is_sorted_by(|a, b| a.path_us <= b.path_us));
+            let sum: f64 = analysis.steps.iter().map(|step| step.added_us).sum();
+            let last = analysis.hops.last().map_or(0.0, |hop| hop.path_us);
+            prop_assert!((sum - last).abs() < 1e-6);
+            for hop in &analysis.hops {
+                let step = &analysis.steps[hop.step];
+                prop_assert!(hop.ttl <= step.to_ttl && step.after_ttl.is_none_or(|after| after < hop.ttl));
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The analysis in sentences.
+
+use super::{DelayAnalysis, DelayStep, HopDelay};
+
+/// A router is called slow if its answer takes this much longer than the path to it allows, both as a share of that
+/// and in microseconds.
+const SLOW_SHARE: f64 = 0.2;
+const SLOW_US: f64 = 2_000.0;
+/// As many slow routers are named; further ones are counted.
+const MOST_NAMED: usize = 3;
+
+pub(super) fn sentences(analysis: &DelayAnalysis) -> Vec<String> {
+    let Some(last) = analysis.hops.last() else {
+        return vec!["No hop answered: nothing is known of the delay.".into()];
+    };
+    let mut sentences = vec![where_it_is(analysis, last)];
+    sentences.extend(unknown(analysis));
+    sentences.extend(slow(analysis));
+    sentences.extend(repeats(analysis));
+    sentences
+}
+
+fn where_it_is(analysis: &DelayAnalysis, last: &HopDelay) -> String {
+    let whole = ms(last.path_us);
+    let Some(largest) = analysis.largest.map(|place| &analysis.steps[place]) else {
+        return format!(
+            "Of the {whole} to hop {}, it is not known where they are added: the answers scatter more than any two \
+             hops differ, or are too few.",
+            last.ttl
+        );
+    };
+    let [low, high] = largest.interval_us;
+    let how_sure = if analysis.is_largest_clear {
+        ""
+    } else {
+        "; another step may be as large"
+    };
+    format!(
+        "The largest step is {}: {} of the {whole} to hop {} (interval {} to {}, {:.0} %){how_sure}.",
+        place(largest),
+        ms(largest.added_us),
+        last.ttl,
+        ms(low),
+        ms(high),
+        100.0 * largest.coverage
+    )
+}
+
+fn place(step: &DelayStep) -> String {
+    match step.after_ttl {
+        None if step.to_ttl == 1 => "to hop 1".into(),
+        None => format!("somewhere between this host and hop {}", step.to_ttl),
+        Some(after) if after + 1 == step.to_ttl => {
+            format!("from hop {after} to hop {}", step.to_ttl)
+        }
+        Some(after) => format!("somewhere between hop {after} and hop {}", step.to_ttl),
+    }
+}
+
+/// The steps that look largest and are not known to add anything.
+fn unknown(analysis: &DelayAnalysis) -> Option<String> {
+    let known = analysis
+        .largest
+        .map_or(0.0, |place| analysis.steps[place].added_us);
+    let step = analysis
+        .steps
+        .iter()
+        .filter(|step| !step.is_known_to_add && step.added_us > known)
+        .max_by(|a, b| a.added_us.total_cmp(&b.added_us))?;
+    let [low, high] = step.interval_us;
+    Some(format!(
+        "It looks as if {} were added {}, but its interval is {} to {}: that cannot be said.",
+        ms(step.added_us),
+        place(step),
+        ms(low),
+        ms(high)
+    ))
+}
+
+fn slow(analysis: &DelayAnalysis) -> Option<String> {
+    let is_slow = |hop: &&HopDelay| {
+        hop.slow_answer_us > SLOW_US && hop.slow_answer_us > SLOW_SHARE * hop.path_us
+    };
+    let slow: Vec<&HopDelay> = analysis.hops.iter().filter(is_slow).collect();
+    let first = slow.first()?;
+    let named: Vec<String> = slow
+        .iter()
+        .take(MOST_NAMED)
+        .map(|hop| format!("hop {} by {}", hop.ttl, ms(hop.slow_answer_us)))
+        .collect();
+    let further = match slow.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    let until = analysis.steps[first.step].to_ttl;
+    Some(format!(
+        "Answers came later than the path explains, {}{further}: hop {until} beyond answered within {}. It is those \
+         routers' own slowness or a queue that came and went, not delay of the path.",
+        named.join(", "),
+        ms(first.path_us)
+    ))
+}
+
+fn repeats(analysis: &DelayAnalysis) -> Option<String> {
+    let hop = analysis.hops.iter().find(|hop| hop.repeats.is_some())?;
+    let earlier = hop.repeats?;
+    Some(format!(
+        "Hops {earlier} and {} answer from the same address: a router that does not count, or a loop; they are not two \
+         places.",
+        hop.ttl
+    ))
+}
+
+/// Microseconds as milliseconds, to three digits.
+fn ms(us: f64) -> String {
+    let ms = us / 1e3;
+    let digits = match ms.abs() {
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{ms:.digits$} ms")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{HopSamples, analyze};
+    use super::*;
+
+    fn words(rtts_ms: &[[f64; 3]]) -> String {
+        let hops: Vec<HopSamples> = (1..)
+            .zip(rtts_ms)
+            .map(|(ttl, rtts)| HopSamples {
+                ttl,
+                address: None,
+                rtt_us: rtts.iter().map(|ms| ms * 1e3).collect(),
+            })
+            .collect();
+        analyze(&hops).words.join("\n")
+    }
+
+    #[test]
+    fn the_largest_step_is_named_with_its_interval() {
+        let text = words(&[[1.0, 1.1, 1.2], [41.0, 41.1, 41.3], [42.0, 42.1, 42.2]]);
+        assert_eq!(
+            text,
+            "The largest step is from hop 1 to hop 2: 40.0 ms of the 42.0 ms to hop 3 (interval 39.8 ms to 40.3 ms, 90 %)."
+        );
+    }
+
+    #[test]
+    fn slow_routers_are_told_from_the_path() {
+        let text = words(&[[1.0, 1.1, 1.2], [90.0, 95.0, 99.0], [3.0, 3.1, 3.2]]);
+        assert!(text.contains("somewhere between hop 1 and hop 3"), "{text}");
+        assert!(text.contains("hop 2 by 87.0 ms"), "{text}");
+    }
+
+    #[test]
+    fn figures_have_three_digits() {
+        assert_eq!(ms(99_960.0), "100 ms");
+        assert_eq!(ms(9_996.0), "10.0 ms");
+        assert_eq!(ms(-1_234.0), "-1.23 ms");
+    }
+
+    #[test]
+    fn silence_says_so() {
+        assert_eq!(
+            words(&[]),
+            "No hop answered: nothing is known of the delay."
+        );
+    }
+}

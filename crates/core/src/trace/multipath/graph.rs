@@ -1,0 +1,160 @@
+//! What the answers say of the routers at each TTL, and which flows are to be sent next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::{CellState, PathFinder, stopping_point};
+
+/// New flows that are sent to one TTL at once to see which of its routers they take.
+const MOST_AT_ONCE: usize = 16;
+
+/// The flows that answered at a TTL, by the router.
+pub(super) type Nodes = BTreeMap<IpAddr, Vec<u16>>;
+
+impl PathFinder {
+    /// The routers at a TTL with the flows that go through each and on. Without those at which flows end.
+    pub(super) fn nodes(&self, ttl: u8) -> Nodes {
+        let mut nodes = Nodes::new();
+        for ((_, flow), cell) in self.cells.range((ttl, 0)..=(ttl, u16::MAX)) {
+            if let Some(from) = cell.from
+                && !cell.is_end
+            {
+                nodes.entry(from).or_default().push(*flow);
+            }
+        }
+        nodes
+    }
+
+    /// The TTL at which a flow ends. Where the target answers a TTL beyond its nearest place it is farther for this
+    /// flow only if the flow was seen to go on just before; else its answer there is missing.
+    pub(super) fn end_of(&self, flow: u16) -> Option<u8> {
+        let cell = |ttl: u8| self.cells.get(&(ttl, flow));
+        let mut ttls = self.config.trace.first..=self.config.trace.hops;
+        let end = ttls.find(|ttl| cell(*ttl).is_some_and(|cell| cell.is_end))?;
+        match self.reached {
+            Some(nearest) if nearest < end => {
+                let before = cell(end - 1).and_then(|cell| cell.from);
+                Some(if before.is_some() { end } else { nearest })
+            }
+            _ => Some(end),
+        }
+    }
+
+    /// After something changed at a TTL: what else is to be sent there and next to it.
+    pub(super) fn plan_around(&mut self, ttl: u8) {
+        self.follow_longer_flows(ttl);
+        self.plan(ttl);
+        if ttl < self.config.trace.hops {
+            self.plan(ttl + 1);
+        }
+        if self.is_done() {
+            self.complete_paths();
+        }
+    }
+
+    /// Flows that go on where others have reached the target.
+    fn follow_longer_flows(&mut self, ttl: u8) {
+        if self.reached.is_none_or(|lowest| ttl < lowest) || ttl == self.config.trace.hops {
+            return;
+        }
+        for flow in self.nodes(ttl).into_values().flatten() {
+            self.enqueue(ttl + 1, flow);
+        }
+    }
+
+    /// Sends what the stopping rule still wants between the TTL before and this one. Waits until both are quiet.
+    fn plan(&mut self, ttl: u8) {
+        let first = self.config.trace.first;
+        let is_busy = |ttl: u8| self.level(ttl).is_busy();
+        let has_answered = self.level(ttl).least_rtt.is_some();
+        if is_busy(ttl) || ttl > first && is_busy(ttl - 1) || !has_answered {
+            return;
+        }
+        let before = if ttl > first {
+            self.nodes(ttl - 1)
+        } else {
+            Nodes::new()
+        };
+        // Past the nearest place of the target only the flows that were seen to go on do so.
+        let is_past = self.reached.is_some_and(|lowest| lowest < ttl);
+        if before.len() < 2 && !is_past {
+            let wanted = self.wanted(ttl, |_| true);
+            let flows = self.unsent(ttl, wanted);
+            flows.into_iter().for_each(|flow| self.enqueue(ttl, flow));
+            return;
+        }
+        let count = before.len();
+        let mut to_look_for = 0;
+        for flows in before.into_values() {
+            let wanted = self.wanted(ttl, |flow| flows.contains(&flow));
+            let unsent = |flow: &u16| !self.cells.contains_key(&(ttl, *flow));
+            let known: Vec<u16> = flows.iter().copied().filter(unsent).take(wanted).collect();
+            to_look_for += wanted - known.len();
+            known.into_iter().for_each(|flow| self.enqueue(ttl, flow));
+        }
+        // A router has one of so many flows at a guess.
+        let flows = self.unsent(ttl - 1, (to_look_for * count).min(MOST_AT_ONCE));
+        for flow in flows {
+            self.enqueue(ttl - 1, flow);
+        }
+    }
+
+    /// How many more of these flows are to be seen at a TTL. Those that stay without an answer count as seen.
+    fn wanted(&self, ttl: u8, is_of_these: impl Fn(u16) -> bool) -> usize {
+        let mut next = BTreeSet::new();
+        let mut seen = 0;
+        for ((_, flow), cell) in self.cells.range((ttl, 0)..=(ttl, u16::MAX)) {
+            let is_settled = matches!(cell.state, CellState::Answered | CellState::Failed);
+            if is_settled && is_of_these(*flow) {
+                seen += 1;
+                next.extend(cell.from);
+            }
+        }
+        stopping_point(next.len(), self.config.confidence).saturating_sub(seen)
+    }
+
+    /// Up to `count` flows that were not sent to a TTL: those in use, then new ones while there are any.
+    fn unsent(&mut self, ttl: u8, count: usize) -> Vec<u16> {
+        let goes_there = |flow: &u16| {
+            let has_ended = self.end_of(*flow).is_some_and(|end| end < ttl);
+            !has_ended && !self.cells.contains_key(&(ttl, *flow))
+        };
+        let mut flows: Vec<u16> = (0..self.flows).filter(goes_there).take(count).collect();
+        while flows.len() < count {
+            if self.flows >= self.config.most_flows {
+                self.is_bounded = true;
+                break;
+            }
+            flows.push(self.flows);
+            self.flows += 1;
+        }
+        flows
+    }
+
+    /// When all routers are known: sends a flow through each at the other TTLs with several routers, so that the
+    /// whole of its path is known.
+    fn complete_paths(&mut self) {
+        let ttls = self.config.trace.first..=self.config.trace.hops;
+        let wide: Vec<(u8, Nodes)> = ttls
+            .map(|ttl| (ttl, self.nodes(ttl)))
+            .filter(|(_, nodes)| nodes.len() > 1)
+            .collect();
+        for (_, nodes) in &wide {
+            for flows in nodes.values() {
+                let is_whole = |flow: &&u16| {
+                    wide.iter().all(|(ttl, _)| {
+                        self.cells.contains_key(&(*ttl, **flow))
+                            || self.end_of(**flow).is_some_and(|end| end < *ttl)
+                    })
+                };
+                if flows.iter().any(|flow| is_whole(&flow)) {
+                    continue;
+                }
+                let Some(&flow) = flows.first() else { continue };
+                for (ttl, _) in &wide {
+                    self.enqueue(*ttl, flow);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! TCP probes without privilege: a connection attempt each.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use linerate_core::link::Nanos;
+use linerate_core::trace::{Answer, AnswerKind, Probe, ProbeCodec, ProbeId, Quoted};
+use linerate_sys::poll::Poller;
+use linerate_sys::probe::{ReceiveBuffer, SynAnswer, SynSocket};
+
+use super::channel::{Way, answer_of, identity_of, kernel};
+use super::error::TraceError;
+
+/// Attempts under way.
+pub(super) struct Knocks {
+    way: Way,
+    codec: ProbeCodec,
+    open: HashMap<u64, Knock>,
+}
+
+struct Knock {
+    id: ProbeId,
+    flow: u16,
+    socket: SynSocket,
+}
+
+impl Knocks {
+    pub(super) fn new(way: Way, codec: ProbeCodec) -> Self {
+        Self {
+            way,
+            codec,
+            open: HashMap::new(),
+        }
+    }
+
+    pub(super) fn send(&mut self, probe: &Probe, poller: &Poller) -> Result<(), TraceError> {
+        let to = SocketAddr::new(self.way.target, self.way.port);
+        let marks = (probe.ttl, probe.traffic_class());
+        let socket = SynSocket::send(self.way.source, to, marks, self.way.device.as_deref());
+        let socket = socket.map_err(|source| kernel("send a SYN", source))?;
+        let number = u64::from(probe.id.0);
+        // A socket that is connected or has failed becomes writable.
+        let watched = poller.add_writable(&socket, number);
+        watched.map_err(|source| kernel("watch a socket", source))?;
+        let knock = Knock {
+            id: probe.id,
+            flow: probe.flow,
+            socket,
+        };
+        self.open.insert(number, knock);
+        Ok(())
+    }
+
+    pub(super) fn receive(
+        &mut self,
+        poller: &mut Poller,
+        buffer: &mut ReceiveBuffer,
+        answer: &mut dyn FnMut(Nanos, Answer),
+    ) -> Result<(), TraceError> {
+        let ready = poller.wait(Duration::ZERO);
+        let ready: Vec<u64> = ready
+            .map_err(|source| kernel("wait for answers", source))?
+            .collect();
+        for number in ready {
+            let Some(knock) = self.open.get(&number) else {
+                continue;
+            };
+            match knock.socket.answer(buffer) {
+                Ok(None) => {}
+                Ok(Some((found, at_ns))) => {
+                    if let Some(found) = self.read(found, knock) {
+                        answer(Nanos(at_ns), found);
+                    }
+                    self.open.remove(&number);
+                }
+                // It timed out, or an error came that tells nothing of the path.
+                Err(_) => {
+                    self.open.remove(&number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, found: SynAnswer, knock: &Knock) -> Option<Answer> {
+        let identity = identity_of(&self.codec, knock.id, knock.flow);
+        let kind = match found {
+            SynAnswer::Error(error, ttl) => return answer_of(error, ttl, identity),
+            SynAnswer::Accepted => AnswerKind::TcpSynAck,
+            SynAnswer::Refused => AnswerKind::TcpRst,
+        };
+        Some(Answer {
+            identity,
+            from: self.way.target,
+            kind,
+            reply_ttl: None,
+            quoted: Quoted::default(),
+            mpls: Vec::new(),
+        })
+    }
+}

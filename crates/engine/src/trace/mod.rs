@@ -1,0 +1,400 @@
+//! The route to a host: core's strategies driven with time and packets.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `channel` | the sockets of a trace: which ones this host allows, probes out, answers in |
+//! | `knock` | TCP probes without privilege |
+//! | `strategy` | the one shape of core's state machines |
+//! | `names` | names of addresses, in parallel |
+//! | `error` | what can go wrong |
+
+mod channel;
+mod error;
+mod knock;
+mod names;
+mod strategy;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+pub use channel::Method;
+pub use error::TraceError;
+
+use channel::{Channel, Way};
+use linerate_core::link::Nanos;
+use linerate_core::record::{Caveat, CaveatKind};
+use linerate_core::trace::delay::{LinkRate, SizedSamples, link_rates};
+use linerate_core::trace::{
+    Answer, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, MtuConfig, MtuOutcome, MultipathConfig, PathEnd,
+    PathFinder, PathMtu, PathsDocument, ProbeKind, TraceConfig, TraceDocument, TraceHeader,
+    TraceOutcome, Tracer, Watch, WatchDocument, least_size,
+};
+use linerate_sys::clock::format_rfc3339;
+use linerate_sys::netlink::Netlink;
+use names::Names;
+use strategy::Strategy;
+
+use crate::clock::now_ns;
+use crate::stop::Stop;
+
+/// So long names are waited for after the last answer.
+const NAMES_WAIT: Duration = Duration::from_secs(1);
+/// A stop is noticed within this.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
+/// Routers of Linux grant one answer a second to a peer once a burst is used up.
+const BETWEEN_SIZES: Duration = Duration::from_millis(1_050);
+/// Sizes for the rates of links; each is a round of its own.
+const SIZES: u16 = 20;
+/// What routers quote at most (RFC 1812, section 4.3.2.3; RFC 4443, section 2.4): answers to longer probes have one
+/// length.
+const QUOTED_V4: u16 = 600;
+const QUOTED_V6: u16 = 1_300;
+
+/// What is to be traced and how.
+#[derive(Debug, Clone)]
+pub struct TraceOptions {
+    /// The target as the user named it.
+    pub host: String,
+    /// The strategy's part, the target's address too.
+    pub config: TraceConfig,
+    /// Local address to send from; the route's if there is none.
+    pub source: Option<IpAddr>,
+    /// Interface to send through.
+    pub device: Option<String>,
+    /// Target port of TCP, first one of UDP; the usual one if there is none.
+    pub port: Option<u16>,
+    /// Look up names.
+    pub names: bool,
+    /// Find all equal-cost paths with this confidence, 0.5 to 0.9999.
+    pub paths: Option<f64>,
+    /// Find what fits through the path.
+    pub mtu: bool,
+    /// Estimate the rates of links; takes some 20 s.
+    pub bandwidth: bool,
+    /// What sessions are drawn from.
+    pub seed: u64,
+}
+
+/// How often a watch goes round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WatchPace {
+    /// Rounds; without a number it goes on until it is stopped.
+    pub count: Option<u64>,
+    /// From the beginning of a round to that of the next.
+    pub interval: Duration,
+}
+
+/// Traces the route once.
+///
+/// # Errors
+/// [`TraceError`]; that the target does not answer is none.
+pub fn trace(options: &TraceOptions, stop: &Stop) -> Result<TraceDocument, TraceError> {
+    let mut site = Site::new(options, stop)?;
+    let outcome = site.round(&options.config, options.seed)?;
+    let mut document = site.document(options, &outcome);
+    if options.mtu {
+        document.mtu = site.mtu(options, &outcome)?;
+    }
+    if let Some(confidence) = options.paths {
+        document.paths = Some(site.paths(options, confidence)?);
+    }
+    if options.bandwidth {
+        document.link_rates = site.rates(options, &outcome)?;
+    }
+    site.name_hops(&mut document, NAMES_WAIT);
+    Ok(document)
+}
+
+/// Traces the route again and again; `shown` sees the document after each round.
+///
+/// # Errors
+/// [`TraceError`]; that the target does not answer is none.
+pub fn watch(
+    options: &TraceOptions,
+    pace: WatchPace,
+    stop: &Stop,
+    shown: &mut dyn FnMut(&TraceDocument),
+) -> Result<TraceDocument, TraceError> {
+    let mut site = Site::new(options, stop)?;
+    let mut rounds = Watch::new();
+    let started = now_ns();
+    loop {
+        let begun = Nanos(now_ns() - started);
+        let seed = options.seed.wrapping_add(rounds.rounds());
+        let config = site.shortened(&options.config);
+        let outcome = site.round(&config, seed)?;
+        site.note_end(&outcome);
+        rounds.add(begun, &outcome);
+        let mut document = site.document(options, &outcome);
+        document.watch = Some(WatchDocument::new(&rounds, &site.found_names()));
+        let is_last = pace.count.is_some_and(|count| rounds.rounds() >= count);
+        let wait = if is_last { NAMES_WAIT } else { Duration::ZERO };
+        site.name_hops(&mut document, wait);
+        shown(&document);
+        if is_last || stop.is_requested() {
+            return Ok(document);
+        }
+        let next = started + begun.0 + crate::clock::nanos(pace.interval);
+        pause_until(next, stop);
+    }
+}
+
+fn pause_until(at_ns: u64, stop: &Stop) {
+    while !stop.is_requested() {
+        let left = Duration::from_nanos(at_ns.saturating_sub(now_ns()));
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(LONGEST_WAIT));
+    }
+}
+
+/// What the rounds of a trace have in common.
+struct Site<'a> {
+    way: Way,
+    stop: &'a Stop,
+    names: Option<Names>,
+    known: BTreeMap<IpAddr, String>,
+    started_at: String,
+    method: Option<Method>,
+    /// The highest TTL that the rounds of a watch have shown to be of use.
+    highest: Option<u8>,
+}
+
+impl<'a> Site<'a> {
+    fn new(options: &TraceOptions, stop: &'a Stop) -> Result<Self, TraceError> {
+        options.config.check()?;
+        let kind = options.config.kind;
+        let port = options.port.unwrap_or(match kind {
+            ProbeKind::Tcp => DEFAULT_PORT_TCP,
+            ProbeKind::Udp | ProbeKind::Icmp => DEFAULT_PORT_UDP,
+        });
+        let ends = (options.config.target, options.source);
+        Ok(Self {
+            way: Way::find(ends, options.device.clone(), (kind, port))?,
+            stop,
+            names: options.names.then(Names::new),
+            known: BTreeMap::new(),
+            started_at: format_rfc3339(SystemTime::now()),
+            method: None,
+            highest: None,
+        })
+    }
+
+    fn round(&mut self, config: &TraceConfig, seed: u64) -> Result<TraceOutcome, TraceError> {
+        let mut tracer = Tracer::new(config.clone(), Nanos(now_ns()), seed)?;
+        self.drive(&mut tracer)?;
+        Ok(tracer.finish())
+    }
+
+    /// Feeds a strategy until it is done or the user stops it.
+    fn drive(&mut self, strategy: &mut impl Strategy) -> Result<(), TraceError> {
+        let mut channel = Channel::open(&mut self.way, strategy.session())?;
+        self.method = Some(channel.method());
+        while let Some(due) = strategy.poll_timeout() {
+            if self.stop.is_requested() {
+                break;
+            }
+            let now = Nanos(now_ns());
+            if due <= now {
+                strategy.handle_timeout(now);
+            }
+            while let Some(probe) = strategy.poll_transmit(Nanos(now_ns())) {
+                channel.send(&probe)?;
+            }
+            let names = &mut self.names;
+            channel.receive(&mut |at, answer: Answer| {
+                if let Some(names) = names {
+                    names.ask(answer.from);
+                }
+                strategy.handle_answer(at, answer);
+            })?;
+            let due = strategy.poll_timeout().map_or(0, |due| due.0);
+            let left = Duration::from_nanos(due.saturating_sub(now_ns()));
+            if !left.is_zero() {
+                channel.wait(left.min(LONGEST_WAIT))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn document(&self, options: &TraceOptions, outcome: &TraceOutcome) -> TraceDocument {
+        let method = self.method.map_or("", Method::name);
+        let header = TraceHeader {
+            started_at: self.started_at.clone(),
+            host: options.host.clone(),
+            source: Some(self.way.source),
+            method: method.to_owned(),
+            port: (self.way.kind != ProbeKind::Icmp).then_some(self.way.port),
+            seed: options.seed,
+            names: self.known.clone(),
+        };
+        let mut document = TraceDocument::new(header, &options.config, outcome);
+        document.caveats = self.caveats();
+        document
+    }
+
+    fn caveats(&self) -> Vec<Caveat> {
+        let mut caveats = Vec::new();
+        if let Some(blind) = self.method.and_then(Method::blind_spot) {
+            let remedy = "run as root, or give the program CAP_NET_RAW";
+            caveats.push(Caveat::new(CaveatKind::NotReadable, blind, remedy));
+        }
+        if self.stop.is_requested() {
+            caveats.push(Caveat::new(CaveatKind::Partial, "interrupted", ""));
+        }
+        caveats
+    }
+
+    /// The names that have been found so far.
+    fn found_names(&mut self) -> BTreeMap<IpAddr, String> {
+        if let Some(names) = &mut self.names {
+            self.known = names.finish(Duration::ZERO);
+        }
+        self.known.clone()
+    }
+
+    /// Names in the document, after waiting for them.
+    fn name_hops(&mut self, document: &mut TraceDocument, wait: Duration) {
+        let Some(names) = &mut self.names else { return };
+        self.known = names.finish(wait);
+        for hop in &mut document.hops {
+            hop.name = hop
+                .address
+                .and_then(|address| self.known.get(&address).cloned());
+        }
+        if let Some(watch) = &mut document.watch {
+            watch.set_names(&self.known);
+        }
+    }
+
+    /// A watch does not ask again what lies far beyond the target in each round.
+    fn shortened(&self, config: &TraceConfig) -> TraceConfig {
+        let hops = self
+            .highest
+            .map_or(config.hops, |highest| highest.min(config.hops));
+        TraceConfig {
+            hops: hops.max(config.first),
+            ..config.clone()
+        }
+    }
+
+    fn note_end(&mut self, outcome: &TraceOutcome) {
+        // Some more: the path may become longer.
+        const MARGIN: u8 = 4;
+        self.highest = match outcome.end {
+            PathEnd::Reached { ttl } => Some(ttl.saturating_add(MARGIN)),
+            _ => None,
+        };
+    }
+
+    fn mtu(
+        &mut self,
+        options: &TraceOptions,
+        outcome: &TraceOutcome,
+    ) -> Result<Option<MtuOutcome>, TraceError> {
+        let most = self.device_mtu().unwrap_or(ETHERNET_MTU);
+        let trace = options.config.clone();
+        // A SYN cannot be long.
+        let config = match options.config.kind {
+            ProbeKind::Tcp => None,
+            ProbeKind::Udp | ProbeKind::Icmp => MtuConfig::after(&trace, outcome, most),
+        };
+        let Some(config) = config else {
+            return Ok(None);
+        };
+        let mut search = PathMtu::new(config, Nanos(now_ns()), options.seed.wrapping_add(1))?;
+        self.drive(&mut search)?;
+        Ok(Some(search.finish()))
+    }
+
+    fn paths(
+        &mut self,
+        options: &TraceOptions,
+        confidence: f64,
+    ) -> Result<PathsDocument, TraceError> {
+        let config = MultipathConfig {
+            confidence,
+            ..MultipathConfig::new(options.config.clone())
+        };
+        let seed = options.seed.wrapping_add(2);
+        let mut finder = PathFinder::new(config, Nanos(now_ns()), seed)?;
+        self.drive(&mut finder)?;
+        Ok(finder.finish().into())
+    }
+
+    /// Rounds of probes of many sizes, slow enough for routers that limit their answers.
+    fn rates(
+        &mut self,
+        options: &TraceOptions,
+        outcome: &TraceOutcome,
+    ) -> Result<Vec<LinkRate>, TraceError> {
+        let Some(last) = outcome.hops.last() else {
+            return Ok(Vec::new());
+        };
+        let mut samples: BTreeMap<u8, Vec<(u16, f64)>> = BTreeMap::new();
+        for (number, size) in self.sizes(options).into_iter().enumerate() {
+            let next = now_ns() + crate::clock::nanos(BETWEEN_SIZES);
+            let config = TraceConfig {
+                size,
+                probes: 1,
+                hops: last.ttl,
+                retries: 0,
+                ..options.config.clone()
+            };
+            let seed = options.seed.wrapping_add(3 + number as u64);
+            let round = self.round(&config, seed)?;
+            for hop in &round.hops {
+                let rtts = hop.rtts_us().into_iter().map(|rtt| (size, rtt));
+                samples.entry(hop.ttl).or_default().extend(rtts);
+            }
+            pause_until(next, self.stop);
+        }
+        let hops = samples.into_iter();
+        let hops: Vec<_> = hops
+            .map(|(ttl, samples)| SizedSamples { ttl, samples })
+            .collect();
+        Ok(link_rates(&hops))
+    }
+
+    /// From what no router quotes whole up to what the interface carries, the largest and the smallest in turn, so
+    /// that a drift of the delay is no growth with the size.
+    fn sizes(&self, options: &TraceOptions) -> Vec<u16> {
+        let target = options.config.target;
+        let quoted = if target.is_ipv4() {
+            QUOTED_V4
+        } else {
+            QUOTED_V6
+        };
+        let most = self.device_mtu().unwrap_or(ETHERNET_MTU);
+        let least = quoted.max(least_size(options.config.kind, target));
+        if options.config.kind == ProbeKind::Tcp || most <= least {
+            return Vec::new();
+        }
+        let size = |step: u16| {
+            least
+                + u16::try_from(u32::from(most - least) * u32::from(step) / u32::from(SIZES - 1))
+                    .unwrap_or(0)
+        };
+        (0..SIZES / 2)
+            .flat_map(|step| [size(step), size(SIZES - 1 - step)])
+            .collect()
+    }
+
+    /// MTU of the interface to the target, as far as a packet of IP can be long.
+    fn device_mtu(&self) -> Option<u16> {
+        let mut netlink = Netlink::open().ok()?;
+        let link = match &self.way.device {
+            Some(device) => netlink.link(device).ok()?,
+            None => {
+                let index = netlink.route_to(self.way.target).ok()?.link?;
+                netlink.link_by_index(index).ok()?
+            }
+        };
+        Some(u16::try_from(link.mtu).unwrap_or(u16::MAX))
+    }
+}
+
+/// Where the interface's cannot be read.
+const ETHERNET_MTU: u16 = 1_500;

@@ -1,0 +1,137 @@
+//! Traces: what a hop's line and the sentences below it say.
+
+use linerate_core::trace::TraceDocument;
+use linerate_report::text::{Style, trace, watch};
+use serde_json::{Value, json};
+
+fn probe(rtt_us: Option<f64>, attempt: u8) -> Value {
+    let mut probe = json!({"sent_us": 0.0, "flow": 0, "attempt": attempt});
+    if let Some(rtt_us) = rtt_us {
+        probe["rtt_us"] = json!(rtt_us);
+        probe["address"] = json!("192.0.2.1");
+        probe["answer"] = json!({"kind": "time_exceeded"});
+    }
+    probe
+}
+
+/// Three hops: one that limits its answers and has its DSCP changed, one silent, the target.
+fn sample() -> Value {
+    json!({
+        "schema": "linerate.trace/1", "started_at": "2026-01-01T00:00:00Z", "host": "far.example",
+        "target": "192.0.2.9", "kind": "udp", "method": "UDP socket, raw ICMP socket",
+        "port": 33434, "first_ttl": 1, "last_ttl": 30, "probes_per_hop": 3, "size_bytes": 60,
+        "dscp": 46, "ecn": 0, "reached": true, "end": {"reason": "reached", "ttl": 3},
+        "end_words": "192.0.2.9 answers at hop 3",
+        "hops": [
+            {"ttl": 1, "address": "192.0.2.1", "name": "near.example", "rtt_us": [1000.0, 1250.0],
+             "fate": "rate_limited", "sent": 4, "dscp": 0, "ecn": 0, "is_remarked": true,
+             "return_hops": 1, "mpls": [{"label": 77, "traffic_class": 0, "is_bottom": true, "ttl": 1}],
+             "probes": [probe(Some(1000.0), 0), probe(None, 0), probe(None, 0), probe(Some(1250.0), 1)]},
+            {"ttl": 2, "rtt_us": [], "fate": "silent", "sent": 4,
+             "probes": [probe(None, 0), probe(None, 0), probe(None, 0), probe(None, 1)]},
+            {"ttl": 3, "address": "192.0.2.9", "rtt_us": [30000.0, 30100.0, 30200.0],
+             "fate": "answers", "sent": 3, "return_hops": 5, "is_translated": true,
+             "probes": [probe(Some(30000.0), 0), probe(Some(30100.0), 0), probe(Some(30200.0), 0)]},
+        ],
+        "delay": {"hops": [], "steps": [], "is_largest_clear": false, "words": ["The delay in words."]},
+        "mtu": {"mtu_bytes": 1400, "sent": 9, "narrowings": [
+            {"after_ttl": 1, "mtu_bytes": 1400, "is_told": false}]},
+        "probes_sent": 11, "answers": 5, "answers_late": 0, "answers_duplicate": 0,
+        "answers_foreign": 0, "seconds": 0.1, "seed": 1
+    })
+}
+
+fn document(value: Value) -> TraceDocument {
+    serde_json::from_value(value).expect("a document")
+}
+
+fn line<'a>(page: &'a str, start: &str) -> &'a str {
+    let found = page
+        .lines()
+        .find(|line| line.trim_start().starts_with(start));
+    found.unwrap_or_else(|| panic!("no line begins with {start}:\n{page}"))
+}
+
+#[test]
+fn a_trace_has_a_line_for_each_hop_with_what_is_worth_knowing_of_it() {
+    let style = Style {
+        width: 160,
+        ..Style::default()
+    };
+    let page = trace(&document(sample()), style);
+    let first = line(&page, "1 ");
+    for words in [
+        "near.example (192.0.2.1)",
+        "1.00",
+        "1.25",
+        "limits its answers",
+        "MPLS label 77",
+        "DSCP 0",
+    ] {
+        assert!(first.contains(words), "{words}: {first}");
+    }
+    assert_eq!(
+        first.matches('*').count(),
+        1,
+        "a later answer stands for a missing one: {first}"
+    );
+    assert!(
+        !first.contains("answers over"),
+        "as many hops back as there: {first}"
+    );
+    assert!(line(&page, "2 ").contains("silent"));
+    let last = line(&page, "3 ");
+    assert!(
+        last.contains("answers over 5 hops") && last.contains("NAT"),
+        "{last}"
+    );
+}
+
+#[test]
+fn the_sentences_say_where_packets_are_changed() {
+    let page = trace(&document(sample()), Style::default()).replace('\n', " ");
+    for words in [
+        "far.example answers at hop 3.",
+        "The delay in words.",
+        "remarked before hop 1: DSCP 46 becomes 0",
+        "A NAT before hop 3",
+        "1400 B reach the target; behind hop 1 1400 B fit and NO message says so",
+    ] {
+        assert!(page.contains(words), "{words}:\n{page}");
+    }
+}
+
+#[test]
+fn a_watch_has_the_columns_of_mtr_and_the_changes_of_the_path() {
+    let mut value = sample();
+    value["watch"] = json!({"rounds": 2, "forgotten_changes": 0,
+        "rows": [{"ttl": 1, "address": "192.0.2.1", "loss_percent": 50.0, "sent": 2,
+            "rtt_us": {"last": 2000.0, "mean": 2000.0, "best": 1000.0, "worst": 3000.0,
+                       "deviation": 1000.0, "p50": 2000.0, "p99": 3000.0, "jitter": 100.0},
+            "recent_us": [1000.0, null, 3000.0]}],
+        "changes": [{"at_s": 1.5, "ttl": 1, "from": "192.0.2.7", "to": "192.0.2.1"}]});
+    let document = document(value);
+    let report = trace(&document, Style::default());
+    for head in ["Loss%", "Snt", "Last", "Avg", "Best", "Wrst", "StDev"] {
+        assert!(report.contains(head), "{head}:\n{report}");
+    }
+    assert!(
+        report.contains("hop 1 was 192.0.2.7 and is 192.0.2.1"),
+        "{report}"
+    );
+    let screen = watch(
+        &document,
+        Style {
+            width: 160,
+            ..Style::default()
+        },
+    );
+    assert!(screen.contains("▁?█"), "{screen}");
+}
+
+#[test]
+fn a_name_cannot_move_the_cursor() {
+    let mut value = sample();
+    value["hops"][0]["name"] = json!("evil\u{1b}[2J");
+    assert!(!trace(&document(value), Style::default()).contains('\u{1b}'));
+}
