@@ -139,9 +139,10 @@ fn every_router_answers_over_both_families_and_all_protocols() {
     let Some(labs) = Labs::new("every_router_answers") else {
         return;
     };
-    labs.up(&["--lab", &format!("hops={ROUTERS},rtt=4ms")]);
     for family in ["-4", "-6"] {
         for protocol in ["udp", "icmp", "tcp"] {
+            // Routers of their own: a burst of six answers is all that they grant to one peer.
+            labs.up(&["--lab", &format!("hops={ROUTERS},rtt=4ms")]);
             let trace = labs.trace(&["server", family, "--protocol", protocol, "--json"]);
             let what = format!("{protocol} {family}");
             let document = assert_whole(&trace, &what);
@@ -152,6 +153,7 @@ fn every_router_answers_over_both_families_and_all_protocols() {
             let hop = &document["hops"][ROUTERS / 2];
             assert_eq!(hop["dscp"], 0, "{what}: the quoted header is seen: {hop}");
             assert_eq!(hop["is_translated"], false, "{what}: {hop}");
+            assert!(labs.run(&["lab", "down"]).status.success());
         }
     }
 }
@@ -198,14 +200,30 @@ fn what_cannot_be_reached_fails_and_says_where() {
     assert_eq!(short.status.code(), Some(1), "{}", errors(&short));
     assert_eq!(document(&short)["end"]["reason"], "hop_limit");
     assert!(errors(&short).contains("not reached"), "{}", errors(&short));
-    // TEST-NET-1 (RFC 5737) is nowhere in the lab.
-    let nowhere = labs.trace(&["192.0.2.1"]);
-    assert_eq!(nowhere.status.code(), Some(3), "{}", errors(&nowhere));
+    // TEST-NET-1 (RFC 5737) is nowhere in the lab, and the first router says so.
+    let nowhere = labs.trace(&["192.0.2.1", "--json"]);
+    assert_eq!(nowhere.status.code(), Some(1), "{}", errors(&nowhere));
+    assert_eq!(document(&nowhere)["end"]["reason"], "unreachable");
     assert!(
-        errors(&nowhere).contains("no route"),
+        errors(&nowhere).contains("network unreachable"),
         "{}",
         errors(&nowhere)
     );
+}
+
+#[test]
+fn a_host_without_a_route_says_so() {
+    let mut command = Command::new("unshare");
+    command.args(["-n", env!("CARGO_BIN_EXE_linerate"), "trace", "192.0.2.1"]);
+    let output = match command.output() {
+        Ok(output) if !errors(&output).contains("unshare") => output,
+        other => {
+            println!("SKIPPED: a_host_without_a_route_says_so: no namespace: {other:?}");
+            return;
+        }
+    };
+    assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
+    assert!(errors(&output).contains("no route"), "{}", errors(&output));
 }
 
 #[test]
