@@ -32,6 +32,7 @@ use linerate_core::trace::{
 };
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::netlink::Netlink;
+use linerate_sys::probe::ProbeSocket;
 use names::Names;
 use strategy::Strategy;
 
@@ -44,6 +45,8 @@ const NAMES_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// Routers of Linux grant one answer a second to a peer once a burst is used up.
 const BETWEEN_SIZES: Duration = Duration::from_millis(1_050);
+/// A target that has answered all TTLs beyond it has no more than one answer a second left.
+const BEFORE_MTU: Duration = Duration::from_secs(3);
 /// Sizes for the rates of links; each is a round of its own.
 const SIZES: u16 = 20;
 /// What routers quote at most (RFC 1812, section 4.3.2.3; RFC 4443, section 2.4): answers to longer probes have one
@@ -83,6 +86,15 @@ pub struct WatchPace {
     pub count: Option<u64>,
     /// From the beginning of a round to that of the next.
     pub interval: Duration,
+}
+
+/// Whether this host lets the caller send echo requests to `target`, with privilege or without.
+pub fn may_send_echo(target: IpAddr) -> bool {
+    let any = match target {
+        IpAddr::V4(_) => IpAddr::from([0u8; 4]),
+        IpAddr::V6(_) => IpAddr::from([0u8; 16]),
+    };
+    ProbeSocket::icmp(any).is_ok() || ProbeSocket::echo(any).is_ok()
 }
 
 /// Traces the route once.
@@ -269,7 +281,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// A watch does not ask again what lies far beyond the target in each round.
+    /// A watch does not ask beyond the target in each round: the target would have to answer it all.
     fn shortened(&self, config: &TraceConfig) -> TraceConfig {
         let hops = self
             .highest
@@ -281,31 +293,61 @@ impl<'a> Site<'a> {
     }
 
     fn note_end(&mut self, outcome: &TraceOutcome) {
-        // Some more: the path may become longer.
-        const MARGIN: u8 = 4;
         self.highest = match outcome.end {
-            PathEnd::Reached { ttl } => Some(ttl.saturating_add(MARGIN)),
-            _ => None,
+            PathEnd::Reached { ttl } => Some(ttl),
+            // The path has become longer.
+            PathEnd::HopLimit => None,
+            _ => self.highest,
         };
     }
 
+    /// By echo requests first, whose replies hosts do not limit as they do errors (`icmp_ratemask`); if that finds
+    /// nothing, by probes as the trace had them, once the target will answer some more.
     fn mtu(
         &mut self,
         options: &TraceOptions,
         outcome: &TraceOutcome,
     ) -> Result<Option<MtuOutcome>, TraceError> {
-        let most = self.device_mtu().unwrap_or(ETHERNET_MTU);
-        let trace = options.config.clone();
-        // A SYN cannot be long.
-        let config = match options.config.kind {
-            ProbeKind::Tcp => None,
-            ProbeKind::Udp | ProbeKind::Icmp => MtuConfig::after(&trace, outcome, most),
+        let own = options.config.kind;
+        let by_echo = match self.mtu_by(ProbeKind::Icmp, options, outcome) {
+            Err(TraceError::NoSocket { .. }) => None,
+            other => other?,
         };
-        let Some(config) = config else {
+        let is_found = by_echo
+            .as_ref()
+            .is_some_and(|found| found.mtu_bytes.is_some());
+        // A SYN cannot be long.
+        if is_found || own != ProbeKind::Udp {
+            return Ok(by_echo);
+        }
+        pause_until(now_ns() + crate::clock::nanos(BEFORE_MTU), self.stop);
+        self.mtu_by(own, options, outcome)
+    }
+
+    fn mtu_by(
+        &mut self,
+        kind: ProbeKind,
+        options: &TraceOptions,
+        outcome: &TraceOutcome,
+    ) -> Result<Option<MtuOutcome>, TraceError> {
+        let most = self.device_mtu().unwrap_or(ETHERNET_MTU);
+        let trace = TraceConfig {
+            kind,
+            ..options.config.clone()
+        };
+        let Some(config) = MtuConfig::after(&trace, outcome, most) else {
             return Ok(None);
         };
         let mut search = PathMtu::new(config, Nanos(now_ns()), options.seed.wrapping_add(1))?;
-        self.drive(&mut search)?;
+        let mut way = self.way.clone();
+        if way.kind != kind {
+            way.kind = kind;
+            way.local_port = None;
+        }
+        let own = std::mem::replace(&mut self.way, way);
+        let result = self.drive(&mut search);
+        self.way = own;
+        result?;
         Ok(Some(search.finish()))
     }
 
