@@ -225,6 +225,7 @@ pub(crate) mod tests {
             loaded_latency_us: None,
             loaded_latency_by_direction_us: Default::default(),
             hidden_fault: None,
+            route: None,
             caveats: vec![],
             environment: Environment::default(),
         }

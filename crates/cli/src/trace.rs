@@ -8,7 +8,9 @@ use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::link::Nanos;
 use linerate_core::plan::Family;
 use linerate_core::trace::{PathEnd, ProbeKind, TraceConfig, TraceDocument};
-use linerate_engine::{TraceError, TraceOptions, WatchPace, stop_on_signal, trace, watch};
+use linerate_engine::{
+    TraceError, TraceOptions, WatchPace, may_send_echo, stop_on_signal, trace, watch,
+};
 use linerate_report::text;
 
 use crate::args::TraceArgs;
@@ -139,7 +141,7 @@ fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
 
 fn options(args: &TraceArgs, host: String, target: IpAddr, seed: u64) -> TraceOptions {
     let probes = &args.probes;
-    let mut config = TraceConfig::new(target).with_kind(probes.protocol.unwrap_or_default());
+    let mut config = TraceConfig::new(target).with_kind(kind(args, target));
     if pace(args).is_some() {
         config.probes = 1;
         // A round that misses an answer is to show that.
@@ -164,6 +166,18 @@ fn options(args: &TraceArgs, host: String, target: IpAddr, seed: u64) -> TraceOp
         mtu: args.findings.mtu,
         bandwidth: args.findings.bandwidth,
         seed,
+    }
+}
+
+/// The kind asked for. Rounds are of echo requests where those are allowed: a host that limits its errors to one a
+/// second would look as if it lost packets.
+fn kind(args: &TraceArgs, target: IpAddr) -> ProbeKind {
+    match args.probes.protocol {
+        Some(kind) => kind,
+        None if pace(args).is_some() && args.probes.port.is_none() && may_send_echo(target) => {
+            ProbeKind::Icmp
+        }
+        None => ProbeKind::Udp,
     }
 }
 

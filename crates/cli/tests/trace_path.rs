@@ -139,9 +139,10 @@ fn every_router_answers_over_both_families_and_all_protocols() {
     let Some(labs) = Labs::new("every_router_answers") else {
         return;
     };
-    labs.up(&["--lab", &format!("hops={ROUTERS},rtt=4ms")]);
     for family in ["-4", "-6"] {
         for protocol in ["udp", "icmp", "tcp"] {
+            // Routers of their own: a burst of six answers is all that they grant to one peer.
+            labs.up(&["--lab", &format!("hops={ROUTERS},rtt=4ms")]);
             let trace = labs.trace(&["server", family, "--protocol", protocol, "--json"]);
             let what = format!("{protocol} {family}");
             let document = assert_whole(&trace, &what);
@@ -152,6 +153,7 @@ fn every_router_answers_over_both_families_and_all_protocols() {
             let hop = &document["hops"][ROUTERS / 2];
             assert_eq!(hop["dscp"], 0, "{what}: the quoted header is seen: {hop}");
             assert_eq!(hop["is_translated"], false, "{what}: {hop}");
+            assert!(labs.run(&["lab", "down"]).status.success());
         }
     }
 }
@@ -198,14 +200,30 @@ fn what_cannot_be_reached_fails_and_says_where() {
     assert_eq!(short.status.code(), Some(1), "{}", errors(&short));
     assert_eq!(document(&short)["end"]["reason"], "hop_limit");
     assert!(errors(&short).contains("not reached"), "{}", errors(&short));
-    // TEST-NET-1 (RFC 5737) is nowhere in the lab.
-    let nowhere = labs.trace(&["192.0.2.1"]);
-    assert_eq!(nowhere.status.code(), Some(3), "{}", errors(&nowhere));
+    // TEST-NET-1 (RFC 5737) is nowhere in the lab, and the first router says so.
+    let nowhere = labs.trace(&["192.0.2.1", "--json"]);
+    assert_eq!(nowhere.status.code(), Some(1), "{}", errors(&nowhere));
+    assert_eq!(document(&nowhere)["end"]["reason"], "unreachable");
     assert!(
-        errors(&nowhere).contains("no route"),
+        errors(&nowhere).contains("network unreachable"),
         "{}",
         errors(&nowhere)
     );
+}
+
+#[test]
+fn a_host_without_a_route_says_so() {
+    let mut command = Command::new("unshare");
+    command.args(["-n", env!("CARGO_BIN_EXE_linerate"), "trace", "192.0.2.1"]);
+    let output = match command.output() {
+        Ok(output) if !errors(&output).contains("unshare") => output,
+        other => {
+            println!("SKIPPED: a_host_without_a_route_says_so: no namespace: {other:?}");
+            return;
+        }
+    };
+    assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
+    assert!(errors(&output).contains("no route"), "{}", errors(&output));
 }
 
 #[test]
@@ -244,6 +262,92 @@ fn what_is_wrong_on_the_command_line_is_named_with_its_range() {
             errors(&output)
         );
     }
+}
+
+#[test]
+fn a_narrow_link_is_found_with_its_message_and_without() {
+    let Some(labs) = Labs::new("a_narrow_link_is_found") else {
+        return;
+    };
+    for (mtu, is_told) in [("1400", true), ("1400:blackhole", false)] {
+        labs.up(&["--lab", &format!("hops=4,rtt=2ms,mtu={mtu}")]);
+        let trace = labs.trace(&["server", "-4", "--mtu", "--json"]);
+        assert!(trace.status.success(), "{}", errors(&trace));
+        let found = &document(&trace)["mtu"];
+        assert_eq!(found["mtu_bytes"], 1400, "{found}");
+        let narrowings = found["narrowings"].as_array().unwrap();
+        assert_eq!(narrowings.len(), 1, "{found}");
+        assert_eq!(narrowings[0]["is_told"], is_told, "{found}");
+        // The emulated link is the one in the middle.
+        assert_eq!(narrowings[0]["after_ttl"], 2, "{found}");
+        assert!(labs.run(&["lab", "down"]).status.success());
+    }
+}
+
+/// Two equal ways between `near` and `far`, chosen by the ports of each flow.
+const DIAMOND: &str = r#"
+[host.client]
+[host.server]
+[router.near]
+[router.left]
+[router.right]
+[router.far]
+[[link]]
+between = ["client", "near"]
+[[link]]
+between = ["near", "left"]
+[[link]]
+between = ["near", "right"]
+[[link]]
+between = ["left", "far"]
+[[link]]
+between = ["right", "far"]
+[[link]]
+between = ["far", "server"]
+"#;
+
+#[test]
+fn both_of_two_equal_paths_are_found() {
+    let Some(labs) = Labs::new("both_of_two_equal_paths") else {
+        return;
+    };
+    let file = labs.directory.path().join("diamond.toml");
+    fs::write(&file, DIAMOND).unwrap();
+    labs.up(&[file.to_str().unwrap()]);
+    // The lab has one way for each network; the other is added with the same metric.
+    let script = "sysctl -qw net.ipv4.fib_multipath_hash_policy=1 && \
+                  server=$(getent ahostsv4 server | cut -d' ' -f1 | head -1) && \
+                  left=$(getent ahostsv4 left | cut -d' ' -f1 | head -1) && \
+                  right=$(getent ahostsv4 right | cut -d' ' -f1 | head -1) && \
+                  ip route replace $server nexthop via $left nexthop via $right";
+    let set = labs.run(&["lab", "exec", "near", "--", "sh", "-c", script]);
+    if !set.status.success() {
+        println!("SKIPPED: both_of_two_equal_paths: {}", errors(&set));
+        return;
+    }
+    let trace = labs.trace(&["server", "-4", "--paths", "--json"]);
+    assert!(trace.status.success(), "{}", errors(&trace));
+    let paths = &document(&trace)["paths"];
+    assert_eq!(paths["paths"].as_array().unwrap().len(), 2, "{paths}");
+    let second = paths["levels"][1]["nodes"].as_array().unwrap();
+    assert_eq!(second.len(), 2, "{paths}");
+    assert_eq!(paths["confidence"], 0.95);
+}
+
+#[test]
+fn a_check_shows_the_route_beside_the_ceilings() {
+    let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["check", "--quick", "--json", "--quiet"])
+        .args(["--lab", "hops=3,rtt=4ms,rate=50mbit"])
+        .output()
+        .unwrap();
+    if output.status.code() == Some(3) {
+        println!("SKIPPED: a_check_shows_the_route: {}", errors(&output));
+        return;
+    }
+    let check = document(&output);
+    assert_eq!(check["route"]["reached"], true, "{}", errors(&output));
+    assert_eq!(addresses(&check["route"]).len(), 4);
 }
 
 #[test]

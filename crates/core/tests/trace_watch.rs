@@ -81,3 +81,17 @@ fn what_is_kept_is_bounded() {
     );
     assert!(watch.rows().iter().all(|row| row.recent_us.len() == 60));
 }
+
+#[test]
+fn a_target_that_falls_silent_has_lost_its_probes() {
+    let mut watch = Watch::new();
+    for is_silent in [false, true] {
+        let mut net = Net::chain(4);
+        net.at(4).is_silent = is_silent;
+        let round = second(u64::from(is_silent));
+        watch.add(round, &trace(&mut net).machine.finish());
+    }
+    let rows = watch.rows();
+    assert_eq!((rows.len(), rows[2].loss_percent), (4, 0.0));
+    assert_eq!((rows[3].sent, rows[3].loss_percent), (6, 50.0));
+}

@@ -4,12 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use linerate_core::link::Nanos;
 use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, Family, Protocol, ReceiveMethod, SendMethod,
     SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, Record, Status};
 use linerate_core::stats::{LatencyHistogram, LatencySummary, figure};
+use linerate_core::trace::{TraceConfig, TraceDocument};
 use linerate_core::units::Span;
 use linerate_sys::clock::format_rfc3339;
 
@@ -18,6 +20,7 @@ use crate::client::{Client, Target};
 use crate::error::MeasureError;
 use crate::own_endpoint::OwnEndpoint;
 use crate::stop::Stop;
+use crate::trace::{TraceOptions, trace};
 use crate::{host, path};
 
 /// What to examine and how thoroughly.
@@ -43,6 +46,8 @@ const RUN_ROUND_TRIPS: u32 = 30;
 const WARM_UP_ROUND_TRIPS: u32 = 15;
 /// A long path gets longer runs, but the check has an end.
 const LONGEST: Duration = Duration::from_secs(5);
+/// Of the route's hops; a silent target takes it twice.
+const ROUTE_TIMEOUT: Nanos = Nanos::from_millis(700);
 /// Small requests for latency, for each second.
 const PROBES_PER_S: f64 = 100.0;
 
@@ -82,6 +87,7 @@ fn examine(
         started_at: format_rfc3339(SystemTime::now()),
         host: target.name.clone(),
         path: path::facts(target),
+        route: None,
         one_sided: false,
         up: None,
         down: None,
@@ -97,6 +103,8 @@ fn examine(
             ..Environment::default()
         },
     };
+    observer.phase("tracing the route");
+    check.route = route(target, options.seed, stop);
     observer.phase("connecting");
     let client = match Client::connect(target.clone(), stop.clone()) {
         Ok(client) => client,
@@ -124,6 +132,31 @@ fn examine(
         ));
     }
     Ok((check, result.err()))
+}
+
+/// The path by hop, where there is more than loopback to see. What a firewall hides or this host does not allow is no
+/// reason to end a check.
+fn route(target: &Target, seed: u64, stop: &Stop) -> Option<Box<TraceDocument>> {
+    let address = target.addresses.first()?.ip();
+    if address.is_loopback() {
+        return None;
+    }
+    let options = TraceOptions {
+        host: target.name.clone(),
+        config: TraceConfig {
+            timeout: ROUTE_TIMEOUT,
+            ..TraceConfig::new(address)
+        },
+        source: target.source,
+        device: target.device.clone(),
+        port: None,
+        names: true,
+        paths: None,
+        mtu: false,
+        bandwidth: false,
+        seed,
+    };
+    trace(&options, stop).ok().map(Box::new)
 }
 
 /// What one end can see of a path without an endpoint on it.

@@ -33,7 +33,7 @@ pub(crate) struct TraceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Probes")]
 pub(crate) struct ProbeOptions {
-    /// udp, icmp or tcp (default udp)
+    /// udp, icmp or tcp (default udp; for rounds icmp where it is allowed)
     #[arg(long, value_parser = kind(), hide_possible_values = true)]
     pub(crate) protocol: Option<ProbeKind>,
     /// Probes of each hop, 1 to 100 (default 3; 1 with --watch or --count)

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ceilings::{Cause, Ceiling, Verdict};
 use crate::plan::{Direction, Family, Protocol, Test, Workload};
 use crate::stats::{Figure, LatencyBuckets, LatencySummary};
+use crate::trace::TraceDocument;
 
 use super::{Caveat, EndReport, Environment, TcpEvidence, UdpEvidence};
 
@@ -304,6 +305,9 @@ pub struct Check {
     pub host: String,
     /// Route, MTU, connect time.
     pub path: PathFacts,
+    /// The path by hop; absent on loopback and where this host sends no probes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<Box<TraceDocument>>,
     /// No endpoint answered there: only what one end can see was examined.
     #[serde(default)]
     pub one_sided: bool,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::config::{ConfigError, TraceConfig, least_size};
 use super::ledger::Ledger;
 use super::outcome::TraceOutcome;
-use super::probe::{Answer, AnswerKind, Probe, ProbeId};
+use super::probe::{Answer, AnswerKind, Probe, ProbeId, ProbeKind};
 use super::tracer::session_of;
 use crate::link::Nanos;
 
@@ -360,7 +360,7 @@ impl PathMtu {
             None => self.enter(Phase::Whole),
             Some(ttl) => self.enter(Phase::Bisect {
                 after: last_passed.map(|place| self.round[place].ttl),
-                ttl,
+                ttl: self.asked_for_sizes(ttl),
                 low: self.config.trace.size,
                 high: self.size,
             }),
@@ -371,6 +371,15 @@ impl PathMtu {
         }
         // Between two neighbouring sizes there is nothing to try.
         self.conclude();
+    }
+
+    /// Who is to answer many sizes: routers limit their errors, but a target does not limit its echo replies.
+    fn asked_for_sizes(&self, behind: u8) -> u8 {
+        let target = self.round.last().map(|item| item.ttl);
+        match (self.config.trace.kind, target) {
+            (ProbeKind::Icmp, Some(target)) => target,
+            _ => behind,
+        }
     }
 
     fn bisected(&mut self, after: Option<u8>, ttl: u8, low: u16, high: u16) {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::outcome::{Hop, TraceOutcome};
+use super::outcome::{Hop, PathEnd, TraceOutcome};
 use crate::link::Nanos;
 use crate::stats::{Jitter, LatencyHistogram};
 
@@ -152,6 +152,21 @@ impl Watch {
             for probe in &hop.probes {
                 let rtt = probe.reply.as_ref().map(|reply| reply.rtt);
                 history.add(at + probe.sent_at, rtt);
+            }
+        }
+        self.note_silence(at, outcome);
+    }
+
+    /// Hops behind the last answer are not in the outcome, but those known from earlier rounds were asked, too.
+    fn note_silence(&mut self, at: Nanos, outcome: &TraceOutcome) {
+        if !matches!(outcome.end, PathEnd::Silent { .. } | PathEnd::NoAnswer) {
+            return;
+        }
+        let last = outcome.hops.last().map_or(0, |hop| hop.ttl);
+        let probes = outcome.hops.iter().map(|hop| hop.probes.len()).max();
+        for (_, history) in self.hops.range_mut(last.saturating_add(1)..) {
+            for _ in 0..probes.unwrap_or(1) {
+                history.add(at, None);
             }
         }
     }

@@ -9,7 +9,8 @@ use linerate_core::trace::{Answer, AnswerKind, Probe, ProbeCodec, ProbeId, Quote
 use linerate_sys::poll::Poller;
 use linerate_sys::probe::{ReceiveBuffer, SynAnswer, SynSocket};
 
-use super::channel::{Way, answer_of, identity_of, kernel};
+use super::answer::{answer_of, identity_of};
+use super::channel::{Way, kernel};
 use super::error::TraceError;
 
 /// Attempts under way.

@@ -3,13 +3,17 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `channel` | the sockets of a trace: which ones this host allows, probes out, answers in |
+//! | `answer` | what comes out of sockets, as core's answers |
+//! | `findings` | what fits, all paths, the rates of links |
 //! | `knock` | TCP probes without privilege |
 //! | `strategy` | the one shape of core's state machines |
 //! | `names` | names of addresses, in parallel |
 //! | `error` | what can go wrong |
 
+mod answer;
 mod channel;
 mod error;
+mod findings;
 mod knock;
 mod names;
 mod strategy;
@@ -24,14 +28,12 @@ pub use error::TraceError;
 use channel::{Channel, Way};
 use linerate_core::link::Nanos;
 use linerate_core::record::{Caveat, CaveatKind};
-use linerate_core::trace::delay::{LinkRate, SizedSamples, link_rates};
 use linerate_core::trace::{
-    Answer, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, MtuConfig, MtuOutcome, MultipathConfig, PathEnd,
-    PathFinder, PathMtu, PathsDocument, ProbeKind, TraceConfig, TraceDocument, TraceHeader,
-    TraceOutcome, Tracer, Watch, WatchDocument, least_size,
+    Answer, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, PathEnd, ProbeKind, TraceConfig, TraceDocument,
+    TraceHeader, TraceOutcome, Tracer, Watch, WatchDocument,
 };
 use linerate_sys::clock::format_rfc3339;
-use linerate_sys::netlink::Netlink;
+use linerate_sys::probe::ProbeSocket;
 use names::Names;
 use strategy::Strategy;
 
@@ -42,14 +44,6 @@ use crate::stop::Stop;
 const NAMES_WAIT: Duration = Duration::from_secs(1);
 /// A stop is noticed within this.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
-/// Routers of Linux grant one answer a second to a peer once a burst is used up.
-const BETWEEN_SIZES: Duration = Duration::from_millis(1_050);
-/// Sizes for the rates of links; each is a round of its own.
-const SIZES: u16 = 20;
-/// What routers quote at most (RFC 1812, section 4.3.2.3; RFC 4443, section 2.4): answers to longer probes have one
-/// length.
-const QUOTED_V4: u16 = 600;
-const QUOTED_V6: u16 = 1_300;
 
 /// What is to be traced and how.
 #[derive(Debug, Clone)]
@@ -83,6 +77,15 @@ pub struct WatchPace {
     pub count: Option<u64>,
     /// From the beginning of a round to that of the next.
     pub interval: Duration,
+}
+
+/// Whether this host lets the caller send echo requests to `target`, with privilege or without.
+pub fn may_send_echo(target: IpAddr) -> bool {
+    let any = match target {
+        IpAddr::V4(_) => IpAddr::from([0u8; 4]),
+        IpAddr::V6(_) => IpAddr::from([0u8; 16]),
+    };
+    ProbeSocket::icmp(any).is_ok() || ProbeSocket::echo(any).is_ok()
 }
 
 /// Traces the route once.
@@ -119,11 +122,16 @@ pub fn watch(
     let mut site = Site::new(options, stop)?;
     let mut rounds = Watch::new();
     let started = now_ns();
+    let mut last: Option<TraceDocument> = None;
     loop {
         let begun = Nanos(now_ns() - started);
         let seed = options.seed.wrapping_add(rounds.rounds());
         let config = site.shortened(&options.config);
         let outcome = site.round(&config, seed)?;
+        // A round that was stopped has lost nothing.
+        if let Some(last) = last.take_if(|_| stop.is_requested()) {
+            return Ok(last);
+        }
         site.note_end(&outcome);
         rounds.add(begun, &outcome);
         let mut document = site.document(options, &outcome);
@@ -137,6 +145,10 @@ pub fn watch(
         }
         let next = started + begun.0 + crate::clock::nanos(pace.interval);
         pause_until(next, stop);
+        if stop.is_requested() {
+            return Ok(document);
+        }
+        last = Some(document);
     }
 }
 
@@ -269,7 +281,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// A watch does not ask again what lies far beyond the target in each round.
+    /// A watch does not ask beyond the target in each round: the target would have to answer it all.
     fn shortened(&self, config: &TraceConfig) -> TraceConfig {
         let hops = self
             .highest
@@ -281,120 +293,11 @@ impl<'a> Site<'a> {
     }
 
     fn note_end(&mut self, outcome: &TraceOutcome) {
-        // Some more: the path may become longer.
-        const MARGIN: u8 = 4;
         self.highest = match outcome.end {
-            PathEnd::Reached { ttl } => Some(ttl.saturating_add(MARGIN)),
-            _ => None,
+            PathEnd::Reached { ttl } => Some(ttl),
+            // The path has become longer.
+            PathEnd::HopLimit => None,
+            _ => self.highest,
         };
-    }
-
-    fn mtu(
-        &mut self,
-        options: &TraceOptions,
-        outcome: &TraceOutcome,
-    ) -> Result<Option<MtuOutcome>, TraceError> {
-        let most = self.device_mtu().unwrap_or(ETHERNET_MTU);
-        let trace = options.config.clone();
-        // A SYN cannot be long.
-        let config = match options.config.kind {
-            ProbeKind::Tcp => None,
-            ProbeKind::Udp | ProbeKind::Icmp => MtuConfig::after(&trace, outcome, most),
-        };
-        let Some(config) = config else {
-            return Ok(None);
-        };
-        let mut search = PathMtu::new(config, Nanos(now_ns()), options.seed.wrapping_add(1))?;
-        self.drive(&mut search)?;
-        Ok(Some(search.finish()))
-    }
-
-    fn paths(
-        &mut self,
-        options: &TraceOptions,
-        confidence: f64,
-    ) -> Result<PathsDocument, TraceError> {
-        let config = MultipathConfig {
-            confidence,
-            ..MultipathConfig::new(options.config.clone())
-        };
-        let seed = options.seed.wrapping_add(2);
-        let mut finder = PathFinder::new(config, Nanos(now_ns()), seed)?;
-        self.drive(&mut finder)?;
-        Ok(finder.finish().into())
-    }
-
-    /// Rounds of probes of many sizes, slow enough for routers that limit their answers.
-    fn rates(
-        &mut self,
-        options: &TraceOptions,
-        outcome: &TraceOutcome,
-    ) -> Result<Vec<LinkRate>, TraceError> {
-        let Some(last) = outcome.hops.last() else {
-            return Ok(Vec::new());
-        };
-        let mut samples: BTreeMap<u8, Vec<(u16, f64)>> = BTreeMap::new();
-        for (number, size) in self.sizes(options).into_iter().enumerate() {
-            let next = now_ns() + crate::clock::nanos(BETWEEN_SIZES);
-            let config = TraceConfig {
-                size,
-                probes: 1,
-                hops: last.ttl,
-                retries: 0,
-                ..options.config.clone()
-            };
-            let seed = options.seed.wrapping_add(3 + number as u64);
-            let round = self.round(&config, seed)?;
-            for hop in &round.hops {
-                let rtts = hop.rtts_us().into_iter().map(|rtt| (size, rtt));
-                samples.entry(hop.ttl).or_default().extend(rtts);
-            }
-            pause_until(next, self.stop);
-        }
-        let hops = samples.into_iter();
-        let hops: Vec<_> = hops
-            .map(|(ttl, samples)| SizedSamples { ttl, samples })
-            .collect();
-        Ok(link_rates(&hops))
-    }
-
-    /// From what no router quotes whole up to what the interface carries, the largest and the smallest in turn, so
-    /// that a drift of the delay is no growth with the size.
-    fn sizes(&self, options: &TraceOptions) -> Vec<u16> {
-        let target = options.config.target;
-        let quoted = if target.is_ipv4() {
-            QUOTED_V4
-        } else {
-            QUOTED_V6
-        };
-        let most = self.device_mtu().unwrap_or(ETHERNET_MTU);
-        let least = quoted.max(least_size(options.config.kind, target));
-        if options.config.kind == ProbeKind::Tcp || most <= least {
-            return Vec::new();
-        }
-        let size = |step: u16| {
-            least
-                + u16::try_from(u32::from(most - least) * u32::from(step) / u32::from(SIZES - 1))
-                    .unwrap_or(0)
-        };
-        (0..SIZES / 2)
-            .flat_map(|step| [size(step), size(SIZES - 1 - step)])
-            .collect()
-    }
-
-    /// MTU of the interface to the target, as far as a packet of IP can be long.
-    fn device_mtu(&self) -> Option<u16> {
-        let mut netlink = Netlink::open().ok()?;
-        let link = match &self.way.device {
-            Some(device) => netlink.link(device).ok()?,
-            None => {
-                let index = netlink.route_to(self.way.target).ok()?.link?;
-                netlink.link_by_index(index).ok()?
-            }
-        };
-        Some(u16::try_from(link.mtu).unwrap_or(u16::MAX))
     }
 }
-
-/// Where the interface's cannot be read.
-const ETHERNET_MTU: u16 = 1_500;

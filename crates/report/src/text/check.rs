@@ -3,6 +3,7 @@
 use linerate_core::plan::Direction;
 use linerate_core::record::{Check, HiddenFault, HostFacts, PathFacts, Record, Status};
 use linerate_core::stats::{Figure, LatencySummary};
+use linerate_core::trace::HopDocument;
 
 use super::Style;
 use super::ceilings::{caveats, ceilings, verdict};
@@ -20,6 +21,7 @@ pub fn check(check: &Check, style: Style) -> String {
     let mut page = Page::new(style);
     page.line(Emphasis::Strong, &headline(check));
     path(&mut page, check);
+    route(&mut page, check);
     hosts(&mut page, check);
     let directions = [
         (Direction::Up, &check.up, &check.up_throughput_bps),
@@ -72,6 +74,26 @@ fn headline(check: &Check) -> String {
         ""
     };
     format!("check of {}{sides}{stopped}", check.host)
+}
+
+/// The hops with their least RTT, how the path ends if not at the endpoint, and where the delay is added.
+fn route(page: &mut Page, check: &Check) {
+    let Some(route) = &check.route else { return };
+    let hop = |hop: &HopDocument| {
+        let who = match (&hop.name, hop.address) {
+            (Some(name), _) => name.clone(),
+            (None, Some(address)) => address.to_string(),
+            (None, None) => "silent".to_owned(),
+        };
+        let least = hop.rtt_us.iter().copied().min_by(f64::total_cmp);
+        let least = least.map_or_else(String::new, |us| format!(" {}", micros(us)));
+        format!("{} {who}{least}", hop.ttl)
+    };
+    page.facts("route", &route.hops.iter().map(hop).collect::<Vec<_>>());
+    let end = (!route.reached).then(|| route.end_words.clone());
+    let largest = route.delay.words.first().filter(|_| route.hops.len() > 1);
+    let largest = largest.map(|words| words.trim_end_matches('.').to_owned());
+    page.facts("", &end.into_iter().chain(largest).collect::<Vec<_>>());
 }
 
 fn path(page: &mut Page, check: &Check) {

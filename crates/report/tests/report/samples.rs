@@ -568,6 +568,7 @@ pub(crate) fn check() -> Check {
             ("down".to_owned(), latency(268_000.0, 290)),
         ]),
         hidden_fault: None,
+        route: None,
         caveats: vec![Caveat::new(
             CaveatKind::SmallSegments,
             "Segments carry 524 B where the interface's MTU carries 1428: the route says advmss 536.",

@@ -42,7 +42,7 @@ fn sample() -> Value {
 }
 
 fn document(value: Value) -> TraceDocument {
-    serde_json::from_value(value).expect("a document")
+    serde_json::from_value(value).expect("the sample is a document")
 }
 
 fn line<'a>(page: &'a str, start: &str) -> &'a str {
