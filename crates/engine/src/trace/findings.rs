@@ -21,6 +21,8 @@ const BETWEEN_SIZES: Duration = Duration::from_millis(1_050);
 const BEFORE_MTU: Duration = Duration::from_secs(3);
 /// Sizes for the rates of links; each is a round of its own.
 const SIZES: u16 = 20;
+/// A long probe must not wait for the one before it: 20 ms are 1500 bytes at 600 kbit/s.
+const RATE_FOR_SIZES: u32 = 50;
 /// What routers quote at most (RFC 1812, section 4.3.2.3; RFC 4443, section 2.4): answers to longer probes have one
 /// length.
 const QUOTED_V4: u16 = 600;
@@ -111,6 +113,7 @@ impl Site<'_> {
                 probes: 1,
                 hops: last.ttl,
                 retries: 0,
+                rate_per_s: RATE_FOR_SIZES,
                 ..options.config.clone()
             };
             let seed = options.seed.wrapping_add(3 + number as u64);
