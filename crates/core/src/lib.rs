@@ -24,6 +24,7 @@
 //! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
 //! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
 //! | [`truth`] | runs whose cause is known by construction, and how often the verdict names it |
+//! | [`toml_reader`] | TOML files of ours: known keys, values with their place, problems by line and column |
 
 pub mod analyze;
 pub mod ceilings;
@@ -38,7 +39,7 @@ pub mod plan;
 pub mod record;
 pub mod session;
 pub mod stats;
-mod toml_reader;
+pub mod toml_reader;
 pub mod trace;
 pub mod treatment;
 pub mod truth;

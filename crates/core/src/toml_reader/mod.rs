@@ -10,17 +10,17 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 pub use problem::ReadProblem;
-pub(crate) use problem::{Fault, place, shortened};
-pub(crate) use section::{At, Section, string, suggestion, wrong_type};
+pub use problem::{Fault, place, shortened};
+pub use section::{At, Section, string, suggestion, wrong_type};
 
 /// A value with its place.
-pub(crate) type Value<'a> = Spanned<DeValue<'a>>;
+pub type Value<'a> = Spanned<DeValue<'a>>;
 
 /// More than a person writes, and less than it takes to keep a parser busy.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The whole file as a table.
-pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Fault<ReadProblem>> {
+pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Fault<ReadProblem>> {
     if text.len() > MOST_BYTES {
         let bytes = text.len();
         return Err(Fault::new(0, ReadProblem::TooLong { bytes }));

@@ -91,19 +91,19 @@ pub enum ReadProblem {
 
 /// A problem, and the byte at which it is.
 #[derive(Debug)]
-pub(crate) struct Fault<P> {
-    pub(crate) offset: usize,
-    pub(crate) problem: P,
+pub struct Fault<P> {
+    pub offset: usize,
+    pub problem: P,
 }
 
 impl<P> Fault<P> {
-    pub(crate) fn new(offset: usize, problem: P) -> Self {
+    pub fn new(offset: usize, problem: P) -> Self {
         Self { offset, problem }
     }
 }
 
 impl<P: From<ReadProblem>> Fault<P> {
-    pub(crate) fn malformed<T>(
+    pub fn malformed<T>(
         at: At<&str>,
         what: &'static str,
         hint: &'static str,
@@ -113,7 +113,7 @@ impl<P: From<ReadProblem>> Fault<P> {
         Err(Self::new(at.offset, problem.into()))
     }
 
-    pub(crate) fn contradiction<T>(
+    pub fn contradiction<T>(
         offset: usize,
         what: impl Into<String>,
         hint: &'static str,
@@ -123,7 +123,7 @@ impl<P: From<ReadProblem>> Fault<P> {
         Err(Self::new(offset, problem.into()))
     }
 
-    pub(crate) fn repeated<T>(offset: usize, what: &'static str, name: &str) -> Result<T, Self> {
+    pub fn repeated<T>(offset: usize, what: &'static str, name: &str) -> Result<T, Self> {
         let name = shortened(name);
         let problem = ReadProblem::Repeated { what, name };
         Err(Self::new(offset, problem.into()))
@@ -131,7 +131,7 @@ impl<P: From<ReadProblem>> Fault<P> {
 }
 
 /// Line and column of a byte of a text, both counted from 1, the column in characters.
-pub(crate) fn place(text: &str, offset: usize) -> (usize, usize) {
+pub fn place(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line_begin = before.rfind('\n').map_or(0, |newline| newline + 1);
     let line = before.matches('\n').count() + 1;
@@ -139,7 +139,7 @@ pub(crate) fn place(text: &str, offset: usize) -> (usize, usize) {
 }
 
 /// What a user typed can be of any length and hold anything; a message is one line of a terminal.
-pub(crate) fn shortened(text: &str) -> String {
+pub fn shortened(text: &str) -> String {
     let visible = |c: char| if c.is_control() { '?' } else { c };
     text.chars().take(64).map(visible).collect()
 }

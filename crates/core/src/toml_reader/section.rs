@@ -14,13 +14,13 @@ type Fault = super::problem::Fault<ReadProblem>;
 
 /// A value, and the byte at which it begins.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct At<T> {
-    pub(crate) offset: usize,
-    pub(crate) value: T,
+pub struct At<T> {
+    pub offset: usize,
+    pub value: T,
 }
 
 impl<T> At<T> {
-    pub(crate) fn map<U>(self, function: impl FnOnce(T) -> U) -> At<U> {
+    pub fn map<U>(self, function: impl FnOnce(T) -> U) -> At<U> {
         At {
             offset: self.offset,
             value: function(self.value),
@@ -29,17 +29,17 @@ impl<T> At<T> {
 }
 
 /// A table of which all keys are known.
-pub(crate) struct Section<'a> {
+pub struct Section<'a> {
     /// As in messages, such as `[[link]]`.
-    pub(crate) place: &'static str,
+    pub place: &'static str,
     /// Where it begins.
-    pub(crate) offset: usize,
+    pub offset: usize,
     table: &'a DeTable<'a>,
 }
 
 impl<'a> Section<'a> {
     /// The table, if it has no other keys than these.
-    pub(crate) fn new(
+    pub fn new(
         place: &'static str,
         offset: usize,
         table: &'a DeTable<'a>,
@@ -67,7 +67,7 @@ impl<'a> Section<'a> {
     }
 
     /// The tables of `[[key]]`, each with those keys.
-    pub(crate) fn sections(
+    pub fn sections(
         &self,
         key: &str,
         place: &'static str,
@@ -88,7 +88,7 @@ impl<'a> Section<'a> {
     }
 
     /// The tables of `[key.name]` and their names, each with those keys.
-    pub(crate) fn named_sections(
+    pub fn named_sections(
         &self,
         key: &str,
         place: &'static str,
@@ -114,15 +114,15 @@ impl<'a> Section<'a> {
         tables.iter().map(section).collect()
     }
 
-    pub(crate) fn value(&self, key: &str) -> Option<&'a Value<'a>> {
+    pub fn value(&self, key: &str) -> Option<&'a Value<'a>> {
         self.table.get(key)
     }
 
-    pub(crate) fn string(&self, key: &'static str) -> Result<Option<At<&'a str>>, Fault> {
+    pub fn string(&self, key: &'static str) -> Result<Option<At<&'a str>>, Fault> {
         self.value(key).map(|value| string(key, value)).transpose()
     }
 
-    pub(crate) fn required(
+    pub fn required(
         &self,
         key: &'static str,
         hint: &'static str,
@@ -131,7 +131,7 @@ impl<'a> Section<'a> {
     }
 
     /// A list of strings.
-    pub(crate) fn strings(&self, key: &'static str) -> Result<Option<Vec<At<&'a str>>>, Fault> {
+    pub fn strings(&self, key: &'static str) -> Result<Option<Vec<At<&'a str>>>, Fault> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
@@ -142,7 +142,7 @@ impl<'a> Section<'a> {
         .map(Some)
     }
 
-    pub(crate) fn number(
+    pub fn number(
         &self,
         key: &'static str,
         range: RangeInclusive<u32>,
@@ -166,7 +166,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    pub(crate) fn boolean(&self, key: &'static str) -> Result<Option<bool>, Fault> {
+    pub fn boolean(&self, key: &'static str) -> Result<Option<bool>, Fault> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
@@ -177,7 +177,7 @@ impl<'a> Section<'a> {
     }
 
     /// The table of `[key]`, with those keys.
-    pub(crate) fn section(
+    pub fn section(
         &self,
         key: &str,
         place: &'static str,
@@ -193,7 +193,7 @@ impl<'a> Section<'a> {
     }
 
     /// The keys and values of a table whose keys are not known beforehand, in the order of the file.
-    pub(crate) fn entries(&self, key: &str) -> Result<Vec<(At<&'a str>, &'a Value<'a>)>, Fault> {
+    pub fn entries(&self, key: &str) -> Result<Vec<(At<&'a str>, &'a Value<'a>)>, Fault> {
         let Some(value) = self.table.get(key) else {
             return Ok(Vec::new());
         };
@@ -213,7 +213,7 @@ impl<'a> Section<'a> {
     }
 
     /// A number with or without a point.
-    pub(crate) fn float(&self, key: &'static str) -> Result<Option<At<f64>>, Fault> {
+    pub fn float(&self, key: &'static str) -> Result<Option<At<f64>>, Fault> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
@@ -229,7 +229,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    pub(crate) fn missing(&self, key: &'static str, hint: &'static str) -> Fault {
+    pub fn missing(&self, key: &'static str, hint: &'static str) -> Fault {
         let place = self.place;
         let problem = ReadProblem::Missing { place, key, hint };
         Fault::new(self.offset, problem)
@@ -237,7 +237,7 @@ impl<'a> Section<'a> {
 }
 
 /// A text, and the byte at which its quotes begin.
-pub(crate) fn string<'a>(key: &str, value: &'a Value<'a>) -> Result<At<&'a str>, Fault> {
+pub fn string<'a>(key: &str, value: &'a Value<'a>) -> Result<At<&'a str>, Fault> {
     let offset = value.span().start;
     match value.get_ref() {
         DeValue::String(value) => Ok(At { offset, value }),
@@ -245,7 +245,7 @@ pub(crate) fn string<'a>(key: &str, value: &'a Value<'a>) -> Result<At<&'a str>,
     }
 }
 
-pub(crate) fn wrong_type(key: &str, value: &Value<'_>, hint: &'static str) -> Fault {
+pub fn wrong_type(key: &str, value: &Value<'_>, hint: &'static str) -> Fault {
     let problem = ReadProblem::WrongType {
         key: shortened(key),
         found: match value.get_ref() {
@@ -263,7 +263,7 @@ pub(crate) fn wrong_type(key: &str, value: &Value<'_>, hint: &'static str) -> Fa
 }
 
 /// The word that looks like `text`, if one does.
-pub(crate) fn suggestion<'a>(
+pub fn suggestion<'a>(
     text: &str,
     words: impl IntoIterator<Item = impl AsRef<str> + Ord + 'a>,
 ) -> Option<String> {

@@ -1,0 +1,33 @@
+#![forbid(unsafe_code)]
+//! DiffServ policies: from the text of a file to rules, and from rules to a program that the kernel runs on each packet.
+//!
+//! This crate compiles and does not touch: it has no socket, file, thread or clock, makes no system call, and the same
+//! text and the same names resolved give the same program, byte for byte. The engine resolves names, loads the program
+//! and keeps the classes; the kernel's verifier has the last word.
+//!
+//! ```text
+//! text ── policy ──▶ PolicyFile ── rules ──▶ RuleSet ──┬─ interpret ─▶ Decision   (what a packet gets, by definition)
+//!   TOML, HP-UX's                 one adapter's        ├─ explain ───▶ which rule, and why not the earlier ones
+//!                                                      ├─ program ───▶ Program    (eBPF for TCX or clsact)
+//!                                                      └─ classes ───▶ ClassPlan  (HTB)
+//! ```
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`policy`] | files: filters, policies, adapters; what can be wrong with them, and what is doubtful |
+//! | [`rules`] | the one intermediate form: rules of an adapter in the order in which they are asked |
+//! | [`packet`] | what rules see of a packet |
+//! | [`interpret`] | what becomes of a packet, in plain Rust: the definition that the program must meet |
+//! | [`explain`] | which rule takes a packet, and why not those before it |
+//! | [`classes`] | reservations, limits and priorities as classes of HTB |
+//! | [`program`] | the compiler from rules to eBPF |
+//! | [`document`] | what `linerate qos --json` prints |
+
+pub mod classes;
+pub mod document;
+pub mod explain;
+pub mod interpret;
+pub mod packet;
+pub mod policy;
+pub mod program;
+pub mod rules;

@@ -1,0 +1,240 @@
+//! What a policy file says, after it was read and checked.
+
+use std::net::IpAddr;
+
+use linerate_core::units::{BitRate, ByteCount, Dscp};
+
+/// A whole file. Everything in it is in the order of the file, and refers to the rest by index.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PolicyFile {
+    /// `[filter.NAME]`, at least one for each policy.
+    pub filters: Vec<Filter>,
+    /// `[policy.NAME]`.
+    pub policies: Vec<Policy>,
+    /// `[adapter.IFNAME]`.
+    pub adapters: Vec<Adapter>,
+    /// What becomes of fragments that are not the first: `fragments = "track"`.
+    pub fragments: Fragments,
+}
+
+/// Where something stands in its file, both counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column, in characters.
+    pub column: usize,
+}
+
+/// Which packets a policy takes: all its conditions hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Filter {
+    /// Its name, 1 to 32 letters, digits, `_`, `-`.
+    pub name: String,
+    /// Where it is defined.
+    pub place: Place,
+    /// 1 to 2³¹ − 1; lower is asked first, ties in the order of the file.
+    pub priority: u32,
+    /// Its policy, an index of [`PolicyFile::policies`].
+    pub policy: usize,
+    /// What must hold.
+    pub conditions: Conditions,
+}
+
+/// The conditions of a filter. An empty list asks nothing; several entries of one list are alternatives.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Conditions {
+    /// `family = "ipv4"`; without it the families that the other conditions allow.
+    pub family: Option<Family>,
+    /// Source addresses.
+    pub source: Vec<AddressRange>,
+    /// Destination addresses.
+    pub destination: Vec<AddressRange>,
+    /// Addresses of either: source or destination.
+    pub address: Vec<AddressRange>,
+    /// Source ports of TCP, UDP, UDP-Lite, SCTP and DCCP.
+    pub source_port: Vec<Range<u16>>,
+    /// Destination ports.
+    pub destination_port: Vec<Range<u16>>,
+    /// Ports of either.
+    pub port: Vec<Range<u16>>,
+    /// IP protocol numbers, IPv6: the upper-layer header's.
+    pub protocol: Vec<Range<u8>>,
+    /// EtherType, behind VLAN tags.
+    pub ethertype: Vec<Range<u16>>,
+    /// DSCP with which the packet comes.
+    pub dscp: Vec<Range<u8>>,
+    /// ECN field, 0 to 3.
+    pub ecn: Vec<Range<u8>>,
+    /// ICMP or ICMPv6 type.
+    pub icmp_type: Vec<Range<u8>>,
+    /// ICMP or ICMPv6 code.
+    pub icmp_code: Vec<Range<u8>>,
+    /// TCP flags, each test an alternative.
+    pub tcp_flags: Vec<FlagTest>,
+    /// IPv6 flow label, 20 bits.
+    pub flow_label: Vec<Range<u32>>,
+    /// VLAN id of the outermost tag, 1 to 4094.
+    pub vlan: Vec<Range<u16>>,
+    /// Bytes of the IP packet as it goes on the wire.
+    pub length: Vec<Range<u32>>,
+    /// User id of the socket's owner.
+    pub uid: Vec<Range<u32>>,
+    /// Control group of the socket (version 2), or one below it.
+    pub cgroup: Vec<CgroupPath>,
+    /// Interface by which a forwarded packet came in.
+    pub incoming: Vec<Interface>,
+}
+
+/// Which network layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+    /// Neither: ARP, LLDP, …
+    Other,
+}
+
+/// Addresses of one family from `first` to `last`, both in it: a prefix or a written range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressRange {
+    /// The lowest.
+    pub first: IpAddr,
+    /// The highest, of the same family and not below `first`.
+    pub last: IpAddr,
+}
+
+/// Numbers from `first` to `last`, both in it, `first` ≤ `last`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Range<T> {
+    /// The lowest.
+    pub first: T,
+    /// The highest.
+    pub last: T,
+}
+
+/// `flags & mask == value`, the eight flags FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlagTest {
+    /// The flags that are looked at.
+    pub mask: u8,
+    /// Those of them that are set; a subset of `mask`.
+    pub value: u8,
+}
+
+/// A control group by its path below the root of version 2, such as `/system.slice/ssh.service`; the engine resolves it
+/// to the id that the kernel compares.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CgroupPath(pub String);
+
+/// An interface by name, 1 to 15 bytes; the engine resolves it to its index.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Interface(pub String);
+
+/// What becomes of the packets of its filters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    /// Its name, 1 to 32 letters, digits, `_`, `-`.
+    pub name: String,
+    /// Where it is defined.
+    pub place: Place,
+    /// The code point that packets get.
+    pub dscp: Option<Dscp>,
+    /// The priority code point of the VLAN tag, 0 to 7; a packet without a tag gets one with VLAN id 0.
+    pub vlan_priority: Option<u8>,
+    /// What the class has for sure.
+    pub reserve: Option<Share>,
+    /// What it never exceeds; without it the adapter's rate.
+    pub limit: Option<Share>,
+    /// Who is offered first what others leave, 0 (first) to 7.
+    pub priority: Option<u8>,
+    /// Colours by rate.
+    pub meter: Option<Meter>,
+    /// Its packets are dropped.
+    pub drop: bool,
+}
+
+impl Policy {
+    /// Whether its packets have a class of their own.
+    pub fn has_class(&self) -> bool {
+        self.reserve.is_some() || self.limit.is_some() || self.priority.is_some()
+    }
+}
+
+/// A rate, absolute or a part of the adapter's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Share {
+    /// Bits per second of layer-2 frames, as queueing disciplines count.
+    Rate(BitRate),
+    /// Percent of the adapter's rate, above 0 to 100.
+    Percent(f64),
+}
+
+/// A meter marks packets by how much came before them (RFC 2697, RFC 2698).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Meter {
+    /// Which, with its rates and bursts.
+    pub kind: MeterKind,
+    /// Whether packets that come with the code points of yellow or red keep at least that colour.
+    pub colour_aware: bool,
+    /// The code point of green packets; `None` leaves what the policy's `dscp` gives.
+    pub green: Option<Dscp>,
+    /// Of yellow ones.
+    pub yellow: Option<Dscp>,
+    /// Of red ones.
+    pub red: Option<Dscp>,
+    /// Red packets are dropped instead.
+    pub drop_red: bool,
+}
+
+/// The two meters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MeterKind {
+    /// Single rate, three colours (RFC 2697).
+    SingleRate {
+        /// Committed information rate.
+        committed: BitRate,
+        /// Committed burst.
+        committed_burst: ByteCount,
+        /// Excess burst; 0 for two colours.
+        excess_burst: ByteCount,
+    },
+    /// Two rates, three colours (RFC 2698).
+    TwoRate {
+        /// Committed information rate.
+        committed: BitRate,
+        /// Committed burst.
+        committed_burst: ByteCount,
+        /// Peak information rate, not below the committed one.
+        peak: BitRate,
+        /// Peak burst.
+        peak_burst: ByteCount,
+    },
+}
+
+/// An interface with a policy on it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Adapter {
+    /// The interface's name; `*` for whichever is asked for (experiments name none).
+    pub name: String,
+    /// Where it is defined.
+    pub place: Place,
+    /// What the link carries; without it the speed that the driver tells.
+    pub rate: Option<BitRate>,
+    /// Its policies, indices of [`PolicyFile::policies`].
+    pub policies: Vec<usize>,
+    /// Whether packets that come in are marked and counted too (they have no classes).
+    pub ingress: bool,
+}
+
+/// What becomes of fragments that are not the first and so have no ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fragments {
+    /// They match filters without ports, ICMP types and TCP flags only.
+    #[default]
+    Plain,
+    /// They get the rule of their first fragment, if it was seen and is remembered.
+    Track,
+}

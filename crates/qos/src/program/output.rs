@@ -1,0 +1,104 @@
+//! What the compiler makes, and for what.
+
+use crate::packet::LinkType;
+
+/// Where the program will run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// How frames begin there.
+    pub link: LinkType,
+    /// Slots of the counters' map: above every slot of the rules.
+    pub slots: u32,
+    /// What it returns for packets that go on: −1 (`TCX_NEXT`) at TCX, and `TC_ACT_UNSPEC` at clsact is the same number.
+    pub verdict: i32,
+}
+
+/// A program with its maps, not loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// The instructions as the kernel takes them (`struct bpf_insn`, native byte order).
+    pub instructions: Vec<[u8; 8]>,
+    /// Its maps, to be created or found before it is loaded.
+    pub maps: Vec<MapSpec>,
+    /// Which instructions load a map's address.
+    pub references: Vec<Reference>,
+}
+
+/// A map of the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MapSpec {
+    /// Its name, at most 15 bytes.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: MapKind,
+    /// Bytes of a key.
+    pub key_bytes: u32,
+    /// Bytes of a value.
+    pub value_bytes: u32,
+    /// How many it holds.
+    pub entries: u32,
+    /// Whether it is kept when the program is replaced.
+    pub lifetime: Lifetime,
+    /// Its values from the first on, without gaps (arrays only); the rest is zero.
+    pub content: Vec<u8>,
+}
+
+/// Kinds of maps (`enum bpf_map_type`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapKind {
+    /// An array shared by all CPUs.
+    Array,
+    /// An array for each CPU.
+    PerCpuArray,
+    /// A hash that forgets the least recently used.
+    LruHash,
+}
+
+/// How long a map lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lifetime {
+    /// As long as its program: tables of rules.
+    Program,
+    /// Over replacements of the program: counters, meters, fragments. It is found by its name; its key and value sizes
+    /// never change.
+    Adapter,
+}
+
+/// An instruction (the first of a pair) that loads a map, or a place in the value of a map of one entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reference {
+    /// Which instruction.
+    pub instruction: usize,
+    /// Which map of [`Program::maps`].
+    pub map: usize,
+    /// `BPF_PSEUDO_MAP_VALUE` with this offset, instead of the map itself.
+    pub value_offset: Option<u32>,
+}
+
+/// The counters of a slot, as they stand in a value of the per-CPU map `counters` (seven `u64`, native byte order).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Packets on the wire (segments of an offloaded packet).
+    pub packets: u64,
+    /// Bytes on the wire, with layer-2 headers.
+    pub bytes: u64,
+    /// Packets dropped.
+    pub dropped_packets: u64,
+    /// Bytes dropped.
+    pub dropped_bytes: u64,
+    /// Packets that a meter coloured green, yellow, red.
+    pub coloured: [u64; 3],
+}
+
+/// Why there is no program.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// Too many rules.
+    #[error("{rules} rules of one family; a program holds at most {most}")]
+    TooManyRules {
+        /// How many there are.
+        rules: usize,
+        /// The most.
+        most: usize,
+    },
+}
