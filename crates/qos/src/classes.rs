@@ -36,7 +36,9 @@ pub struct Class {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ClassError {
     /// Nobody knows what the link carries.
-    #[error("adapter `{adapter}` needs `rate`: its driver tells no speed, and a policy of it reserves or limits")]
+    #[error(
+        "adapter `{adapter}` needs `rate`: its driver tells no speed, and a policy of it reserves or limits"
+    )]
     NoRate {
         /// Its name.
         adapter: String,
@@ -48,7 +50,11 @@ impl ClassPlan {
     ///
     /// # Errors
     /// [`ClassError`].
-    pub fn of(file: &PolicyFile, adapter: &Adapter, speed: Option<BitRate>) -> Result<Option<Self>, ClassError> {
+    pub fn of(
+        file: &PolicyFile,
+        adapter: &Adapter,
+        speed: Option<BitRate>,
+    ) -> Result<Option<Self>, ClassError> {
         let _ = (file, adapter, speed);
         todo!()
     }

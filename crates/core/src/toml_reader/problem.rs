@@ -103,11 +103,7 @@ impl<P> Fault<P> {
 }
 
 impl<P: From<ReadProblem>> Fault<P> {
-    pub fn malformed<T>(
-        at: At<&str>,
-        what: &'static str,
-        hint: &'static str,
-    ) -> Result<T, Self> {
+    pub fn malformed<T>(at: At<&str>, what: &'static str, hint: &'static str) -> Result<T, Self> {
         let text = shortened(at.value);
         let problem = ReadProblem::Malformed { what, text, hint };
         Err(Self::new(at.offset, problem.into()))

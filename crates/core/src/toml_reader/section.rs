@@ -122,11 +122,7 @@ impl<'a> Section<'a> {
         self.value(key).map(|value| string(key, value)).transpose()
     }
 
-    pub fn required(
-        &self,
-        key: &'static str,
-        hint: &'static str,
-    ) -> Result<At<&'a str>, Fault> {
+    pub fn required(&self, key: &'static str, hint: &'static str) -> Result<At<&'a str>, Fault> {
         self.string(key)?.ok_or_else(|| self.missing(key, hint))
     }
 

@@ -5,6 +5,6 @@
 mod model;
 
 pub use model::{
-    Adapter, AddressRange, CgroupPath, Conditions, Family, Filter, FlagTest, Fragments, Interface, Meter, MeterKind,
-    Place, Policy, PolicyFile, Range, Share,
+    Adapter, AddressRange, CgroupPath, Conditions, Family, Filter, FlagTest, Fragments, Interface,
+    Meter, MeterKind, Place, Policy, PolicyFile, Range, Share,
 };

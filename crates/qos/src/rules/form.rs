@@ -130,14 +130,20 @@ impl RuleSet {
 impl Rule {
     /// What it asks of a field, if it does.
     pub fn condition(&self, field: Field) -> Option<&Ranges> {
-        self.conditions.iter().find(|(asked, _)| *asked == field).map(|(_, ranges)| ranges)
+        self.conditions
+            .iter()
+            .find(|(asked, _)| *asked == field)
+            .map(|(_, ranges)| ranges)
     }
 }
 
 impl Ranges {
     /// The set of these ranges, sorted and joined; `None` if there is none.
     pub fn new(ranges: impl IntoIterator<Item = (u128, u128)>) -> Option<Self> {
-        let mut ranges: Vec<_> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
+        let mut ranges: Vec<_> = ranges
+            .into_iter()
+            .filter(|(first, last)| first <= last)
+            .collect();
         ranges.sort_unstable();
         let mut joined: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {

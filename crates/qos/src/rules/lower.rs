@@ -22,7 +22,11 @@ impl RuleSet {
     ///
     /// # Errors
     /// [`RuleError`].
-    pub fn of(file: &PolicyFile, adapter: &Adapter, bindings: &Bindings) -> Result<Self, RuleError> {
+    pub fn of(
+        file: &PolicyFile,
+        adapter: &Adapter,
+        bindings: &Bindings,
+    ) -> Result<Self, RuleError> {
         let _ = (file, adapter, bindings);
         todo!()
     }
