@@ -386,7 +386,7 @@ mod tests {
     #[test]
     fn classes_are_made_changed_listed_and_deleted() {
         let Some(pair) = pair_or_skip() else { return };
-        let mut netlink = pair.left().netlink().unwrap();
+        let mut netlink = pair.a.namespace.netlink().unwrap();
         let link = netlink
             .links()
             .unwrap()
