@@ -118,7 +118,7 @@ pub struct RuleSet {
 
 impl RuleSet {
     /// The rules of a family, first asked first.
-    pub fn of(&self, family: Family) -> &[Rule] {
+    pub fn family(&self, family: Family) -> &[Rule] {
         match family {
             Family::V4 => &self.v4,
             Family::V6 => &self.v6,
