@@ -279,7 +279,7 @@ fn any_ip(dice: &mut Dice, is_v6: bool) -> Ip {
 /// Gives a packet the values that a filter asks for, or the ones just beside them.
 fn aim(dice: &mut Dice, ip: &mut Ip, asked: &Conditions) {
     let is_v6 = ip.source.is_ipv6();
-    let mut end = |dice: &mut Dice, list: &[AddressRange], address: &mut IpAddr| {
+    let end = |dice: &mut Dice, list: &[AddressRange], address: &mut IpAddr| {
         let fits = |range: &&AddressRange| range.first.is_ipv6() == is_v6;
         if let Some(range) = choose(dice, list).as_ref().filter(fits) {
             *address = inside(dice, range);
