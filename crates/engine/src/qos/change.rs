@@ -35,8 +35,9 @@ pub(super) const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ing
 pub(super) fn commit(site: &mut Site, changes: Vec<Change>) -> Result<(), QosError> {
     let made = changes.iter().try_for_each(|change| begin(site, change));
     let made = made.and_then(|()| {
-        (changes.iter())
-            .try_for_each(|change| enforce(site, &change.port, Some(&change.next), change.old.as_ref()))
+        (changes.iter()).try_for_each(|change| {
+            enforce(site, &change.port, Some(&change.next), change.old.as_ref())
+        })
     });
     if let Err(error) = made {
         for change in &changes {
@@ -157,12 +158,7 @@ fn take_over(
 }
 
 /// The change is not made: what was in force is again.
-fn back(
-    site: &mut Site,
-    port: &Port,
-    old: Option<&State>,
-    next: &State,
-) -> Result<(), QosError> {
+fn back(site: &mut Site, port: &Port, old: Option<&State>, next: &State) -> Result<(), QosError> {
     enforce(site, port, old, Some(next))?;
     site.directory.remove_next(&port.key)?;
     site.hooks(port).tidy(old)

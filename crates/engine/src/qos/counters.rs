@@ -53,7 +53,13 @@ impl Readings {
                 *counted = counted.wrapping_sub(*base);
             }
         }
-        let [packets, bytes, dropped_packets, dropped_bytes, coloured @ ..] = counted;
+        let [
+            packets,
+            bytes,
+            dropped_packets,
+            dropped_bytes,
+            coloured @ ..,
+        ] = counted;
         Ok(Counters {
             packets,
             bytes,

@@ -35,19 +35,10 @@ pub(crate) fn load(
         };
         maps.push((spec, map, is_new));
     }
-    let mut instructions = compiled.instructions.clone();
-    for reference in &compiled.references {
-        let descriptor = maps[reference.map].1.as_fd().as_raw_fd();
-        let first = &mut instructions[reference.instruction];
-        let pseudo = match reference.value_offset {
-            Some(_) => BPF_PSEUDO_MAP_VALUE,
-            None => BPF_PSEUDO_MAP_FD,
-        };
-        first[1] = with_source(first[1], pseudo);
-        first[4..].copy_from_slice(&descriptor.to_ne_bytes());
-        let offset = reference.value_offset.unwrap_or(0);
-        instructions[reference.instruction + 1][4..].copy_from_slice(&offset.to_ne_bytes());
-    }
+    let descriptors: Vec<_> = (maps.iter())
+        .map(|(_, map, _)| map.as_fd().as_raw_fd())
+        .collect();
+    let instructions = compiled.linked(&descriptors);
     let program = Program::load(&LoadRequest {
         instructions: &instructions,
         name: "linerate_qos",
@@ -94,14 +85,3 @@ fn kind_of(kind: program::MapKind) -> MapKind {
         program::MapKind::LruHash => MapKind::LruHash,
     }
 }
-
-/// The registers of an instruction share a byte: destination and source, as C lays out bit fields.
-fn with_source(registers: u8, source: u8) -> u8 {
-    match cfg!(target_endian = "little") {
-        true => registers & 0x0f | source << 4,
-        false => registers & 0xf0 | source,
-    }
-}
-
-const BPF_PSEUDO_MAP_FD: u8 = 1;
-const BPF_PSEUDO_MAP_VALUE: u8 = 2;

@@ -32,6 +32,8 @@ use linerate_sys::netlink::Direction;
 use linerate_sys::netns::{in_mounts_of, shares_mounts_with};
 
 pub use error::QosError;
+/// (until names are looked up)
+pub type SystemNames = NoNames;
 pub(crate) use prepare::trial;
 pub use state::Mode;
 
@@ -151,7 +153,10 @@ pub fn enable(interface: Option<&str>) -> Result<QosDocument, QosError> {
         let (mut changes, mut notes) = (Vec::new(), Vec::new());
         for ((port, state), file) in standing.iter().zip(&files) {
             let old = settle(site, port)?;
-            let adapter = file.adapters.iter().find(|adapter| adapter.name == state.adapter);
+            let adapter = file
+                .adapters
+                .iter()
+                .find(|adapter| adapter.name == state.adapter);
             let adapter = adapter.ok_or_else(|| no_policy(port.name()))?;
             let wanted = Wanted {
                 policy: Some((&state.text, file, adapter)),
@@ -237,7 +242,14 @@ pub fn put_back(interface: &str, was: Option<&Standing>) -> Result<(), QosError>
     if !was.text.is_empty() {
         let (force, ingress) = was.options;
         let adapter = Some(interface.to_owned());
-        apply(&was.text, &QosOptions { adapter, force, ingress })?;
+        apply(
+            &was.text,
+            &QosOptions {
+                adapter,
+                force,
+                ingress,
+            },
+        )?;
     }
     match was.mode {
         Mode::Enabled | Mode::Removed => Ok(()),
@@ -266,13 +278,20 @@ fn choose<'a>(
     only: Option<&str>,
 ) -> Result<Vec<(&'a Adapter, String)>, QosError> {
     let named = |name: &str| file.adapters.iter().find(|adapter| adapter.name == name);
-    let names: Vec<_> = file.adapters.iter().map(|adapter| adapter.name.as_str()).collect();
+    let names: Vec<_> = file
+        .adapters
+        .iter()
+        .map(|adapter| adapter.name.as_str())
+        .collect();
     if let Some(only) = only {
         let adapter = named(only).or_else(|| named(ANY));
         return match adapter {
             Some(adapter) => Ok(vec![(adapter, only.to_owned())]),
             None => Err(QosError::Which {
-                why: format!("the file has no adapter `{only}` and none for any (`*`), but {}", names.join(", ")),
+                why: format!(
+                    "the file has no adapter `{only}` and none for any (`*`), but {}",
+                    names.join(", ")
+                ),
             }),
         };
     }
@@ -284,13 +303,19 @@ fn choose<'a>(
         let why = "the file has no adapter".to_owned();
         return Err(QosError::Which { why });
     }
-    Ok(file.adapters.iter().map(|adapter| (adapter, adapter.name.clone())).collect())
+    Ok(file
+        .adapters
+        .iter()
+        .map(|adapter| (adapter, adapter.name.clone()))
+        .collect())
 }
 
 /// The interfaces with a policy that are meant, and what is said of those that are gone.
 fn known(site: &mut Site, interface: Option<&str>) -> Result<(Vec<Port>, Vec<String>), QosError> {
     let (ports, gone) = site.ports()?;
-    let gone = gone.iter().map(|name| format!("interface {name} is gone; its policy is forgotten"));
+    let gone = gone
+        .iter()
+        .map(|name| format!("interface {name} is gone; its policy is forgotten"));
     let gone = gone.collect();
     let Some(name) = interface else {
         return Ok((ports, gone));
@@ -381,14 +406,24 @@ fn refuse_foreign(
         let meets = next.hooked(direction).program.is_some();
         let hooks = site.hooks(port);
         if let (true, Some(what)) = (meets, hooks.foreign(&mut site.netlink, port, direction)?) {
-            refuse(what, "--force runs the policy beside it", "runs beside the policy", notes)?;
+            refuse(
+                what,
+                "--force runs the policy beside it",
+                "runs beside the policy",
+                notes,
+            )?;
         }
     }
     if !next.classes.is_empty()
         && let Some(what) = queue::foreign_root(&mut site.netlink, port)?
     {
         let remedy = "--force replaces it, and it is not put back by `remove`";
-        refuse(what, remedy, "is replaced; `remove` gives the kernel's default", notes)?;
+        refuse(
+            what,
+            remedy,
+            "is replaced; `remove` gives the kernel's default",
+            notes,
+        )?;
     }
     Ok(())
 }

@@ -165,7 +165,10 @@ fn bind(
     };
     for filter in &file.filters {
         let unknown = |what: String, why: String| QosError::Unknown {
-            what: format!("line {}: filter `{}`: {what}", filter.place.line, filter.name),
+            what: format!(
+                "line {}: filter `{}`: {what}",
+                filter.place.line, filter.name
+            ),
             why,
         };
         for path in &filter.conditions.cgroup {
@@ -258,12 +261,18 @@ fn attach(
     let loaded = load(&compiled, hooks.kind(direction), |spec| map(spec.name));
     let loaded = loaded.map_err(|error| refused(site, &change.port, error))?;
     let mut hooked = hooked(&old, direction, &loaded.program, &loaded.maps)?;
-    hooked.base.retain(|name, _| change.next.slots.contains_key(name));
+    hooked
+        .base
+        .retain(|name, _| change.next.slots.contains_key(name));
     // What a slot counted under a name that is gone is not the new name's.
     let stays = counters.filter(|counters| counters.slots() == slots);
     for name in fresh {
-        let base = stays.as_ref().map(|counters| counters.slot(change.next.slots[name]));
-        hooked.base.insert(name.clone(), base.transpose()?.unwrap_or_default());
+        let base = stays
+            .as_ref()
+            .map(|counters| counters.slot(change.next.slots[name]));
+        hooked
+            .base
+            .insert(name.clone(), base.transpose()?.unwrap_or_default());
     }
     *change.next.hooked_mut(direction) = hooked;
     change.loaded.push((direction, loaded));
@@ -342,7 +351,9 @@ mod tests {
     fn no_two_names_ever_share_a_slot() {
         let mut slots = BTreeMap::new();
         for round in 0..200_u32 {
-            let names: Vec<_> = (0..1 + round * 7 % 40).map(|n| format!("n{}", n * 13 % (round + 3))).collect();
+            let names: Vec<_> = (0..1 + round * 7 % 40)
+                .map(|n| format!("n{}", n * 13 % (round + 3)))
+                .collect();
             assign(&mut slots, &names);
             let distinct: BTreeSet<_> = slots.values().collect();
             assert_eq!(distinct.len(), slots.len());

@@ -104,9 +104,14 @@ impl State {
             let program = hook.program.map(|id| format!("{prefix}program.{id}"));
             (hook.program.is_some() && pin == link)
                 || program.as_deref() == Some(pin)
-                || hook.maps.values().chain(&hook.retired).any(|name| name == pin)
+                || hook
+                    .maps
+                    .values()
+                    .chain(&hook.retired)
+                    .any(|name| name == pin)
         };
-        is_of(&self.egress, "egress.link", "egress.") || is_of(&self.ingress, "ingress.link", "ingress.")
+        is_of(&self.egress, "egress.link", "egress.")
+            || is_of(&self.ingress, "ingress.link", "ingress.")
     }
 }
 
@@ -158,7 +163,9 @@ impl Directory {
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut keys: Vec<String> = names
             .filter_map(|name| {
-                let key = name.strip_suffix(STATE).or_else(|| name.strip_suffix(NEXT))?;
+                let key = name
+                    .strip_suffix(STATE)
+                    .or_else(|| name.strip_suffix(NEXT))?;
                 Some(key.to_owned())
             })
             .collect();

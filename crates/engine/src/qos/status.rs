@@ -23,7 +23,9 @@ pub(super) fn report(
 ) -> Result<AdapterReport, QosError> {
     let (condition, fault) = condition(site, port, state)?;
     let addresses = site.netlink.addresses()?;
-    let own = addresses.iter().filter(|address| address.link == port.index());
+    let own = addresses
+        .iter()
+        .filter(|address| address.link == port.index());
     let hooks = site.hooks(port);
     let mut report = AdapterReport {
         name: port.name().to_owned(),
@@ -69,7 +71,9 @@ fn condition(
             return Ok((QosState::Failed, Some(fault.to_owned())));
         }
     }
-    let there = site.netlink.htb_classes(port.index(), linerate_qos::classes::MAJOR)?;
+    let there = site
+        .netlink
+        .htb_classes(port.index(), linerate_qos::classes::MAJOR)?;
     let is_there = |id: u32| there.iter().any(|(class, _)| class.id == id);
     if !state.classes.iter().all(|class| is_there(class.id)) {
         let fault = "its classes are not there any more: somebody took them away; apply it again";
@@ -127,7 +131,9 @@ fn add_classes(
     if state.classes.is_empty() {
         return Ok(());
     }
-    let there = site.netlink.htb_classes(port.index(), linerate_qos::classes::MAJOR)?;
+    let there = site
+        .netlink
+        .htb_classes(port.index(), linerate_qos::classes::MAJOR)?;
     let class = |id: u32| {
         let found = there.iter().find(|(class, _)| class.id == id);
         found.map(|(class, statistics)| class_report(class, statistics))

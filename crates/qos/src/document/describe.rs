@@ -77,7 +77,9 @@ fn conditions(all: &Conditions) -> Vec<String> {
     add("icmp type", numbers(&all.icmp_type));
     add("icmp code", numbers(&all.icmp_code));
     let flags = |test: &crate::policy::FlagTest| {
-        let asked = (0..8).map(|bit| 1_u8 << bit).filter(|bit| test.mask & bit != 0);
+        let asked = (0..8)
+            .map(|bit| 1_u8 << bit)
+            .filter(|bit| test.mask & bit != 0);
         let written = asked.map(|bit| {
             let not = if test.value & bit == 0 { "!" } else { "" };
             format!("{not}{}", TCP_FLAGS.written(bit))

@@ -4,11 +4,13 @@
 //! nothing to say.
 
 mod describe;
+mod file;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use describe::describe;
+pub use file::{AdapterRules, AskedReport, ExplanationReport, FileReport, RefusalReport};
 
 use crate::program::Counters;
 
@@ -21,7 +23,14 @@ pub struct QosDocument {
     /// [`QOS_SCHEMA`].
     pub schema: String,
     /// The interfaces with a policy.
+    #[serde(default)]
     pub adapters: Vec<AdapterReport>,
+    /// What `check` found in a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileReport>,
+    /// Which filter of a file takes a packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<ExplanationReport>,
     /// What is doubtful or was changed beside, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -33,13 +42,33 @@ impl QosDocument {
         Self {
             schema: QOS_SCHEMA.to_owned(),
             adapters,
+            file: None,
+            explanation: None,
             notes,
+        }
+    }
+
+    /// What was found in a file.
+    pub fn of_file(file: FileReport) -> Self {
+        Self {
+            file: Some(file),
+            ..Self::new(Vec::new(), Vec::new())
+        }
+    }
+
+    /// Which filter takes a packet.
+    pub fn of_explanation(explanation: ExplanationReport) -> Self {
+        Self {
+            explanation: Some(explanation),
+            ..Self::new(Vec::new(), Vec::new())
         }
     }
 }
 
 /// What becomes of an interface's packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum QosState {
     /// Enabled: packets meet the policy.
