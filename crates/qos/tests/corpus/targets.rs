@@ -5,8 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use linerate_qos::policy::{NameError, Names, NoNames, Place, PolicyError, PolicyFile};
 
+/// A target.
+pub(crate) type Target = fn(&[u8]);
+
 /// Every target, by the name of its seeds' directory and of its fuzz target.
-pub(crate) const TARGETS: [(&str, fn(&[u8])); 2] =
+pub(crate) const TARGETS: [(&str, Target); 2] =
     [("policy_toml", policy_toml), ("policy_hpux", policy_hpux)];
 
 /// Knows most names: what is behind them is read too.
