@@ -3,6 +3,7 @@
 mod analysis;
 mod csv;
 mod experiment;
+mod qos;
 mod samples;
 mod schemas;
 mod text;
