@@ -40,4 +40,9 @@ impl UnitError {
             why: why.into(),
         }
     }
+
+    /// The reason alone, without the text.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
 }

@@ -1,8 +1,14 @@
 //! Reservations, limits and priorities as classes of HTB.
+//!
+//! The root's class has the rate of the link. Below it each policy that reserves, limits or has a priority has a class,
+//! and what no policy takes has the default class with what is left. What nobody uses of its reservation is lent to the
+//! others, those of the lowest number of priority first, up to their limits. Reservations never add up to more than the link: HTB
+//! would send more than it carries, and the queue would move to where no policy orders it.
 
 use linerate_core::units::BitRate;
 
-use crate::policy::{Adapter, PolicyFile};
+use crate::policy::{Adapter, Policy, PolicyFile, Share};
+use crate::rules::Slot;
 
 /// The classes of one adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,19 +49,217 @@ pub enum ClassError {
         /// Its name.
         adapter: String,
     },
+    /// More is reserved than there is.
+    #[error(
+        "adapter `{adapter}` carries {rate}, but its policies reserve {reserved}, and {default} must be left for packets of no policy"
+    )]
+    Overbooked {
+        /// Its name.
+        adapter: String,
+        /// What the link carries.
+        rate: BitRate,
+        /// The sum, with the least share of policies that limit without reserving.
+        reserved: BitRate,
+        /// See [`least_default`].
+        default: BitRate,
+    },
+    /// The limit is lower than the reservation.
+    #[error(
+        "line {line}: policy `{policy}` limits to {limit} what it reserves {reserve} for, on adapter `{adapter}` with {rate}"
+    )]
+    LimitBelowReserve {
+        /// Where the policy is defined.
+        line: usize,
+        /// Its name.
+        policy: String,
+        /// The adapter's.
+        adapter: String,
+        /// What the link carries.
+        rate: BitRate,
+        /// The limit there.
+        limit: BitRate,
+        /// The reservation there.
+        reserve: BitRate,
+    },
+    /// A rate that is too low for a queue of whole frames.
+    #[error(
+        "line {line}: policy `{policy}`: {share} on adapter `{adapter}` is below {}, the least that a class can keep",
+        LEAST_RATE
+    )]
+    TooSlow {
+        /// Where the policy is defined.
+        line: usize,
+        /// Its name.
+        policy: String,
+        /// The adapter's.
+        adapter: String,
+        /// The share there.
+        share: BitRate,
+    },
+    /// Too many policies were known on this adapter.
+    #[error("policy `{policy}` has no number left for a class")]
+    NoNumber {
+        /// Its name.
+        policy: String,
+    },
+}
+
+/// The major number of the queueing discipline's handle and of its classes: `4c51:` for `tc`, LQ in ASCII, by which
+/// what is ours is known.
+pub const MAJOR: u16 = 0x4c51;
+
+/// Below it a frame of 1,500 bytes takes more than a second and a half.
+pub const LEAST_RATE: BitRate = BitRate(8_000);
+
+/// What the default class has at least: 80 kbit/s as HP-UX IPQoS kept for its default flow, or 1 % of slower links.
+pub fn least_default(rate: BitRate) -> BitRate {
+    BitRate((rate.0 / 100).min(80_000).max(LEAST_RATE.0))
+}
+
+/// The bytes of the largest offloaded frame that is not to hold up an important one: what the link carries in a
+/// millisecond, and never less than one frame of `mtu` bytes with its headers; `None` if any frame is short enough.
+pub fn largest_offload(rate: BitRate, mtu: u32) -> Option<u32> {
+    let in_time = rate.bytes_per_second() / 1000;
+    let least = u64::from(mtu) + FRAME_HEADERS;
+    u32::try_from(in_time.max(least))
+        .ok()
+        .filter(|bytes| *bytes < LARGEST_FRAME)
 }
 
 impl ClassPlan {
-    /// The classes of `adapter`, whose driver tells `speed`; `None` if no policy of it asks for one.
+    /// The classes of `adapter`, whose driver tells `speed`; `None` if no policy of it asks for one. Their numbers come
+    /// from `slots` of the file's policies, and so stay over a change of the file.
     ///
     /// # Errors
     /// [`ClassError`].
     pub fn of(
         file: &PolicyFile,
         adapter: &Adapter,
+        slots: &[Slot],
         speed: Option<BitRate>,
     ) -> Result<Option<Self>, ClassError> {
-        let _ = (file, adapter, speed);
-        todo!()
+        let policies = || adapter.policies.iter().map(|index| &file.policies[*index]);
+        if !policies().any(Policy::has_class) {
+            return Ok(None);
+        }
+        let rate = adapter.rate.or(speed).ok_or_else(|| ClassError::NoRate {
+            adapter: adapter.name.clone(),
+        })?;
+        let mut classes = vec![Class {
+            id: id(ROOT),
+            parent: None,
+            rate,
+            ceil: rate,
+            priority: 0,
+        }];
+        let mut of_policy = vec![None; file.policies.len()];
+        for index in &adapter.policies {
+            let policy = &file.policies[*index];
+            if policy.has_class() && of_policy[*index].is_none() {
+                let class = class_of(policy, slots[*index], &adapter.name, rate)?;
+                of_policy[*index] = Some(class.id);
+                classes.push(class);
+            }
+        }
+        let reserved = classes[1..]
+            .iter()
+            .fold(0_u64, |sum, class| sum.saturating_add(class.rate.0));
+        let default = least_default(rate);
+        let left = rate
+            .0
+            .checked_sub(reserved)
+            .filter(|left| *left >= default.0);
+        let left = left.ok_or_else(|| ClassError::Overbooked {
+            adapter: adapter.name.clone(),
+            rate,
+            reserved: BitRate(reserved),
+            default,
+        })?;
+        classes.push(Class {
+            id: id(DEFAULT),
+            parent: Some(id(ROOT)),
+            rate: BitRate(left),
+            ceil: rate,
+            priority: LAST,
+        });
+        Ok(Some(Self {
+            rate,
+            classes,
+            of_policy,
+            default: id(DEFAULT),
+        }))
     }
 }
+
+impl Share {
+    /// As a rate on a link that carries `rate`, rounded down.
+    pub fn of(self, rate: BitRate) -> BitRate {
+        match self {
+            Self::Rate(share) => share,
+            Self::Percent(percent) => BitRate((rate.as_f64() * percent / 100.0) as u64),
+        }
+    }
+}
+
+fn class_of(
+    policy: &Policy,
+    slot: Slot,
+    adapter: &str,
+    rate: BitRate,
+) -> Result<Class, ClassError> {
+    let too_slow = |share: &BitRate| ClassError::TooSlow {
+        line: policy.place.line,
+        policy: policy.name.clone(),
+        adapter: adapter.to_owned(),
+        share: *share,
+    };
+    let reserve = policy.reserve.map(|share| share.of(rate));
+    let limit = policy.limit.map(|share| share.of(rate));
+    let slowest = reserve.iter().chain(&limit).min();
+    if let Some(share) = slowest.filter(|share| **share < LEAST_RATE) {
+        return Err(too_slow(share));
+    }
+    let reserve = reserve.unwrap_or(LEAST_RATE);
+    let limit = limit.map_or(rate, |limit| limit.min(rate.max(reserve)));
+    if limit < reserve {
+        return Err(ClassError::LimitBelowReserve {
+            line: policy.place.line,
+            policy: policy.name.clone(),
+            adapter: adapter.to_owned(),
+            rate,
+            limit,
+            reserve,
+        });
+    }
+    let number = u16::try_from(slot.0)
+        .ok()
+        .and_then(|slot| slot.checked_add(FIRST));
+    let number = number.ok_or_else(|| ClassError::NoNumber {
+        policy: policy.name.clone(),
+    })?;
+    Ok(Class {
+        id: id(number),
+        parent: Some(id(ROOT)),
+        rate: reserve,
+        ceil: limit,
+        priority: policy.priority.unwrap_or(LAST),
+    })
+}
+
+fn id(minor: u16) -> u32 {
+    u32::from(MAJOR) << 16 | u32::from(minor)
+}
+
+const ROOT: u16 = 1;
+const DEFAULT: u16 = 2;
+/// Of the policy in slot 0.
+const FIRST: u16 = 0x10;
+/// The priority of the default class and of policies that name none: they share what is left alike.
+const LAST: u8 = 7;
+/// Ethernet, two VLAN tags, and what the kernel takes off for TCP's headers (`MAX_TCP_HEADER`, include/net/tcp.h).
+const FRAME_HEADERS: u64 = 22 + 320;
+/// Of IPv4, and what devices offer as they come (`GSO_LEGACY_MAX_SIZE`).
+const LARGEST_FRAME: u32 = 65_536;
+
+#[cfg(test)]
+mod tests;

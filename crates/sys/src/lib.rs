@@ -22,6 +22,7 @@
 //! | [`netlink`] | links, addresses, routes, neighbours, qdiscs, TCP metrics |
 //! | [`ethtool`] | drivers and their offloads |
 //! | [`file`](mod@file) | what of a file is in memory, what came from storage |
+//! | [`bpf`] | eBPF: programs on packets, their maps, links and pins
 //! | [`netns`] | network namespaces, with root and without; joining those of another process; private mounts; two hosts joined by a link |
 //! | [`mod@proc`] | `/proc` and `/sys`: CPU time, softirqs, drops, counters, settings, limits, privileges |
 //! | [`process`] | other processes: who they are, and ending them |
@@ -31,6 +32,7 @@
 //! | [`mod@file`] | opening a file that somebody may have put a link in the place of |
 //! | [`errno`] | error numbers that callers tell apart |
 
+pub mod bpf;
 pub mod clock;
 pub mod errno;
 pub mod ethtool;

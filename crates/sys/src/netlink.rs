@@ -1,4 +1,4 @@
-//! Configuration of links, addresses, routes, neighbours and queueing disciplines through netlink.
+//! Configuration of links, addresses, routes, neighbours, queueing disciplines, their classes and filters through netlink.
 //!
 //! A [`Netlink`] handle speaks for the network namespace in which it was opened, whichever thread
 //! or namespace uses it later. All calls are synchronous: one request, its whole answer, or an
@@ -6,7 +6,9 @@
 
 mod address;
 mod exchange;
+mod filter;
 mod generic;
+mod htb;
 mod link;
 mod neighbour;
 mod qdisc;
@@ -14,6 +16,8 @@ mod route;
 mod tcp_metrics;
 
 pub use address::{Address, Prefix};
+pub use filter::{BpfFilter, Direction};
+pub use htb::{HtbClass, HtbStatistics};
 pub use link::{Link, LinkChange, LinkStatistics, OperState, VethEnd};
 pub use neighbour::{Neighbour, NeighbourState};
 pub use qdisc::Qdisc;

@@ -21,9 +21,14 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// The whole file as a table.
 pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Fault<ReadProblem>> {
-    if text.len() > MOST_BYTES {
+    parse_at_most(text, MOST_BYTES)
+}
+
+/// The whole file as a table, of a kind that programs write too and that can be longer.
+pub fn parse_at_most(text: &str, most: usize) -> Result<Spanned<DeTable<'_>>, Fault<ReadProblem>> {
+    if text.len() > most {
         let bytes = text.len();
-        return Err(Fault::new(0, ReadProblem::TooLong { bytes }));
+        return Err(Fault::new(0, ReadProblem::TooLong { bytes, most }));
     }
     DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);

@@ -16,10 +16,12 @@ pub enum ReadProblem {
         message: String,
     },
     /// It is too long to be one.
-    #[error("the file has {bytes} bytes; it may have at most 1 MiB")]
+    #[error("the file has {bytes} bytes; it may have at most {} MiB", most >> 20)]
     TooLong {
         /// Its length.
         bytes: usize,
+        /// The most, whole MiB.
+        most: usize,
     },
     /// There is no such key.
     #[error("{place} has no key `{key}`; {hint}")]
@@ -92,23 +94,28 @@ pub enum ReadProblem {
 /// A problem, and the byte at which it is.
 #[derive(Debug)]
 pub struct Fault<P> {
+    /// The byte, counted from 0.
     pub offset: usize,
+    /// What is wrong there.
     pub problem: P,
 }
 
 impl<P> Fault<P> {
+    /// The problem at that byte.
     pub fn new(offset: usize, problem: P) -> Self {
         Self { offset, problem }
     }
 }
 
 impl<P: From<ReadProblem>> Fault<P> {
+    /// A text that cannot be read.
     pub fn malformed<T>(at: At<&str>, what: &'static str, hint: &'static str) -> Result<T, Self> {
         let text = shortened(at.value);
         let problem = ReadProblem::Malformed { what, text, hint };
         Err(Self::new(at.offset, problem.into()))
     }
 
+    /// Two things that do not go together.
     pub fn contradiction<T>(
         offset: usize,
         what: impl Into<String>,
@@ -119,6 +126,7 @@ impl<P: From<ReadProblem>> Fault<P> {
         Err(Self::new(offset, problem.into()))
     }
 
+    /// A name that is there twice.
     pub fn repeated<T>(offset: usize, what: &'static str, name: &str) -> Result<T, Self> {
         let name = shortened(name);
         let problem = ReadProblem::Repeated { what, name };

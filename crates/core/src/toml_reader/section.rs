@@ -15,11 +15,14 @@ type Fault = super::problem::Fault<ReadProblem>;
 /// A value, and the byte at which it begins.
 #[derive(Debug, Clone, Copy)]
 pub struct At<T> {
+    /// The byte, counted from 0.
     pub offset: usize,
+    /// The value.
     pub value: T,
 }
 
 impl<T> At<T> {
+    /// The same place with another value.
     pub fn map<U>(self, function: impl FnOnce(T) -> U) -> At<U> {
         At {
             offset: self.offset,
@@ -114,14 +117,17 @@ impl<'a> Section<'a> {
         tables.iter().map(section).collect()
     }
 
+    /// The value of a key, if it is there.
     pub fn value(&self, key: &str) -> Option<&'a Value<'a>> {
         self.table.get(key)
     }
 
+    /// A text.
     pub fn string(&self, key: &'static str) -> Result<Option<At<&'a str>>, Fault> {
         self.value(key).map(|value| string(key, value)).transpose()
     }
 
+    /// A text that must be there.
     pub fn required(&self, key: &'static str, hint: &'static str) -> Result<At<&'a str>, Fault> {
         self.string(key)?.ok_or_else(|| self.missing(key, hint))
     }
@@ -138,6 +144,7 @@ impl<'a> Section<'a> {
         .map(Some)
     }
 
+    /// A whole number of this range.
     pub fn number(
         &self,
         key: &'static str,
@@ -162,6 +169,7 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// `true` or `false`.
     pub fn boolean(&self, key: &'static str) -> Result<Option<bool>, Fault> {
         let Some(value) = self.value(key) else {
             return Ok(None);
@@ -225,6 +233,7 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// That a key is not there, at the beginning of the table.
     pub fn missing(&self, key: &'static str, hint: &'static str) -> Fault {
         let place = self.place;
         let problem = ReadProblem::Missing { place, key, hint };
@@ -241,6 +250,7 @@ pub fn string<'a>(key: &str, value: &'a Value<'a>) -> Result<At<&'a str>, Fault>
     }
 }
 
+/// That a value has another type than its key asks for.
 pub fn wrong_type(key: &str, value: &Value<'_>, hint: &'static str) -> Fault {
     let problem = ReadProblem::WrongType {
         key: shortened(key),

@@ -1,7 +1,9 @@
 //! The fields of a packet.
 
 use crate::policy::Family;
-use crate::rules::Field;
+use crate::rules::{Field, NO_UID};
+
+use super::layers::{LinkLayer, NetworkLayer, be16, number};
 
 /// How frames of an interface begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -11,6 +13,9 @@ pub enum LinkType {
     /// The IP header at once: TUN, WireGuard, PPP as the kernel shows it (`ARPHRD_NONE`, `ARPHRD_PPP`, tunnels).
     RawIp,
 }
+
+/// Levels of control groups that can be asked for, the root's among them.
+pub const CGROUP_LEVELS: usize = 16;
 
 /// What the kernel knows of a packet beside its bytes (`struct __sk_buff`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,8 +32,8 @@ pub struct Metadata {
     pub wire_length: u32,
     /// Owner of the socket, if it has one.
     pub uid: Option<u32>,
-    /// Ids of the socket's control group and those above it, the root's first.
-    pub cgroups: [u64; 8],
+    /// Ids of the socket's control group and those above it by level, the root's first; 0 where there is none.
+    pub cgroups: [u64; CGROUP_LEVELS],
     /// Index of the interface by which it came in, 0 for packets of this host.
     pub incoming: u32,
 }
@@ -38,5 +43,147 @@ pub struct Metadata {
 pub struct Fields {
     family: Family,
     values: Vec<(Field, u128)>,
-    later_fragment: bool,
+    tci: Option<u16>,
+    fragment: Option<Fragment>,
 }
+
+/// What says which packet a fragment belongs to, beside its addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fragment {
+    /// The identification, 16 or 32 bits.
+    pub id: u32,
+    /// IPv4: the protocol (RFC 791); IPv6: 0, for there it is no part of the key (RFC 8200, 4.5).
+    pub protocol: u8,
+    /// Whether it is the first, which has the transport header.
+    pub first: bool,
+}
+
+impl Fields {
+    /// The fields of a frame, whatever its bytes are.
+    ///
+    /// A frame that is cut has the fields whose bytes are there. Ports come together, and so do ICMP type and code.
+    pub fn of(frame: &[u8], link: LinkType, metadata: &Metadata) -> Self {
+        let layer = LinkLayer::of(frame, link, metadata);
+        let mut fields = Self {
+            family: layer.family(),
+            values: Vec::with_capacity(16),
+            tci: layer.tci,
+            fragment: None,
+        };
+        fields.put(Field::Vlan, layer.tci.map(|tci| tci & 0x0fff));
+        fields.put(Field::EtherType, layer.ethertype);
+        fields.put_metadata(metadata);
+        if let Some(network) = NetworkLayer::of(frame, layer.network, fields.family) {
+            fields.fragment = network.fragment;
+            fields.put_network(&network);
+            fields.put_transport(frame, &network);
+            let length = length(frame, layer.network, &network, metadata);
+            fields.put(Field::Length, length);
+        }
+        fields
+    }
+
+    /// Its family, by its EtherType.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// What it has in a field; `None` where it has no such field.
+    pub fn value(&self, field: Field) -> Option<u128> {
+        self.values
+            .iter()
+            .find(|(of, _)| *of == field)
+            .map(|(_, value)| *value)
+    }
+
+    /// Tag control information of its outermost VLAN tag: priority (3 bits), drop eligible (1), id (12).
+    pub fn tci(&self) -> Option<u16> {
+        self.tci
+    }
+
+    /// Which fragment it is; `None` for whole packets.
+    pub fn fragment(&self) -> Option<Fragment> {
+        self.fragment
+    }
+
+    fn put(&mut self, field: Field, value: Option<impl Into<u128>>) {
+        if let Some(value) = value {
+            self.values.push((field, value.into()));
+        }
+    }
+
+    fn put_metadata(&mut self, metadata: &Metadata) {
+        self.put(Field::Uid, metadata.uid.filter(|uid| *uid != NO_UID));
+        self.put(
+            Field::Incoming,
+            Some(metadata.incoming).filter(|index| *index != 0),
+        );
+        for (level, id) in (0u8..).zip(metadata.cgroups) {
+            self.put(Field::Cgroup(level), Some(id).filter(|id| *id != 0));
+        }
+    }
+
+    fn put_network(&mut self, network: &NetworkLayer) {
+        self.put(Field::Source, Some(network.source));
+        self.put(Field::Destination, Some(network.destination));
+        self.put(Field::Dscp, Some(network.traffic_class >> 2));
+        self.put(Field::Ecn, Some(network.traffic_class & 3));
+        self.put(Field::FlowLabel, network.flow_label);
+        self.put(Field::Protocol, network.protocol);
+    }
+
+    fn put_transport(&mut self, frame: &[u8], network: &NetworkLayer) {
+        let (Some(protocol), Some(at)) = (network.protocol, network.transport) else {
+            return;
+        };
+        if WITH_PORTS.contains(&protocol)
+            && let Some(ports) = frame.get(at..at + 4)
+        {
+            self.put(Field::SourcePort, Some(number(&ports[..2])));
+            self.put(Field::DestinationPort, Some(number(&ports[2..])));
+        }
+        if Some(protocol) == icmp(self.family)
+            && let Some(message) = frame.get(at..at + 2)
+        {
+            self.put(Field::IcmpType, Some(message[0]));
+            self.put(Field::IcmpCode, Some(message[1]));
+        }
+        if protocol == TCP
+            && let Some(header) = frame.get(at..at + 14)
+        {
+            self.put(Field::TcpFlags, Some(header[13]));
+        }
+    }
+}
+
+/// Bytes of the IP packet on the wire. Of an offloaded packet that is one segment: its headers up to the payload are
+/// known for TCP and UDP; inner headers of a tunnel are not seen, and count as nothing.
+fn length(frame: &[u8], start: usize, network: &NetworkLayer, metadata: &Metadata) -> Option<u32> {
+    if metadata.gso_size == 0 {
+        return Some(network.length);
+    }
+    let at = network.transport?;
+    let transport = match network.protocol? {
+        TCP => u32::from(be16(frame, at + 12)? >> 12) * 4,
+        UDP => 8,
+        _ => return None,
+    };
+    let headers = (at - start) as u32 + transport;
+    Some(headers.saturating_add(metadata.gso_size))
+}
+
+/// The protocol number of ICMP in a family.
+pub(crate) fn icmp(family: Family) -> Option<u8> {
+    match family {
+        Family::V4 => Some(1),
+        Family::V6 => Some(58),
+        Family::Other => None,
+    }
+}
+
+/// TCP's protocol number.
+pub(crate) const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// TCP, UDP, DCCP, SCTP, UDP-Lite: their first four bytes are the ports.
+pub(crate) const WITH_PORTS: [u8; 5] = [TCP, UDP, 33, 132, 136];

@@ -2,9 +2,17 @@
 //!
 //! Names of hosts and services are resolved when a file is read, by a [`Names`] that the engine gives.
 
+mod check;
+mod error;
 mod model;
+mod names;
+mod toml;
+mod values;
+pub mod words;
 
+pub use error::{PolicyError, PolicyProblem};
 pub use model::{
-    Adapter, AddressRange, CgroupPath, Conditions, Family, Filter, FlagTest, Fragments, Interface,
-    Meter, MeterKind, Place, Policy, PolicyFile, Range, Share,
+    Adapter, AddressRange, CgroupPath, Conditions, DEFAULT_PRIORITY, Family, Filter, FlagTest,
+    Fragments, Interface, Meter, MeterKind, Place, Policy, PolicyFile, Range, Share,
 };
+pub use names::{NameError, Names, NoNames};

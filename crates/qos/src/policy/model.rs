@@ -33,13 +33,16 @@ pub struct Filter {
     pub name: String,
     /// Where it is defined.
     pub place: Place,
-    /// 1 to 2³¹ − 1; lower is asked first, ties in the order of the file.
+    /// 1 to 2³¹ − 1; lower is asked first, ties in the order of the file. [`DEFAULT_PRIORITY`] if the file has none.
     pub priority: u32,
     /// Its policy, an index of [`PolicyFile::policies`].
     pub policy: usize,
     /// What must hold.
     pub conditions: Conditions,
 }
+
+/// Of a filter that gives none: some can be asked before it, and some behind.
+pub const DEFAULT_PRIORITY: u32 = 1000;
 
 /// The conditions of a filter. An empty list asks nothing; several entries of one list are alternatives.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -113,6 +116,13 @@ pub struct Range<T> {
     pub first: T,
     /// The highest.
     pub last: T,
+}
+
+impl<T: PartialOrd> Range<T> {
+    /// Whether a number is in it.
+    pub fn contains(&self, number: T) -> bool {
+        self.first <= number && number <= self.last
+    }
 }
 
 /// `flags & mask == value`, the eight flags FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.

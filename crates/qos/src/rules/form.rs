@@ -4,7 +4,13 @@ use std::collections::BTreeMap;
 
 use linerate_core::units::Dscp;
 
-use crate::policy::{CgroupPath, Family, Fragments, Interface, MeterKind};
+use crate::policy::{CgroupPath, Family, Fragments, Interface, MeterKind, PolicyFile};
+
+use super::Ranges;
+
+/// What `bpf_get_socket_uid` says of packets that have no owner (the kernel's `overflowuid`). Nobody else can be told by
+/// it, so no set of [`Field::Uid`] has it and no packet.
+pub const NO_UID: u32 = 65_534;
 
 /// What a rule can ask of a packet. A packet that has no such field (a port of a fragment, a flow label of IPv4) is in no
 /// set of it.
@@ -34,21 +40,18 @@ pub enum Field {
     FlowLabel,
     /// VLAN id of the outermost tag.
     Vlan,
-    /// EtherType behind VLAN tags.
+    /// EtherType behind VLAN tags. Only rules of [`Family::Other`] ask for it: it decides the other families.
     EtherType,
     /// Bytes of the IP packet on the wire.
     Length,
-    /// Owner of the socket.
+    /// Owner of the socket; never [`NO_UID`].
     Uid,
-    /// Id of the socket's control group or of one above it.
-    Cgroup,
+    /// Id of the control group at this level (the root is 0) among the socket's own and those above it, as
+    /// `bpf_skb_ancestor_cgroup_id` gives it. A group has one level, so "in it or below it" is one comparison.
+    Cgroup(u8),
     /// Index of the interface by which it came in.
     Incoming,
 }
-
-/// A set of numbers as ranges: sorted, apart from each other, not empty.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Ranges(Vec<(u128, u128)>);
 
 /// Where a filter or a policy counts. A slot keeps its meaning over reloads of a policy, so that its counters do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,7 +79,7 @@ pub struct Action {
     pub dscp: Option<Dscp>,
     /// The VLAN priority they get.
     pub vlan_priority: Option<u8>,
-    /// The HTB class, `major << 16 | minor`, put into `skb->priority`.
+    /// The HTB class, `major << 16 | minor`, put into `skb->priority`: the policy's, else the default one.
     pub class: Option<u32>,
     /// Colours by rate.
     pub meter: Option<Meter>,
@@ -100,7 +103,7 @@ pub struct Meter {
 /// The rules of one adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSet {
-    /// Names and slots of the filters, in the order of the file.
+    /// Names and slots of the filters whose policies the adapter has, in the order of the file.
     pub filters: Vec<(String, Slot)>,
     /// What rules do.
     pub actions: Vec<Action>,
@@ -118,7 +121,7 @@ pub struct RuleSet {
 
 impl RuleSet {
     /// The rules of a family, first asked first.
-    pub fn of(&self, family: Family) -> &[Rule] {
+    pub fn family(&self, family: Family) -> &[Rule] {
         match family {
             Family::V4 => &self.v4,
             Family::V6 => &self.v6,
@@ -137,36 +140,6 @@ impl Rule {
     }
 }
 
-impl Ranges {
-    /// The set of these ranges, sorted and joined; `None` if there is none.
-    pub fn new(ranges: impl IntoIterator<Item = (u128, u128)>) -> Option<Self> {
-        let mut ranges: Vec<_> = ranges
-            .into_iter()
-            .filter(|(first, last)| first <= last)
-            .collect();
-        ranges.sort_unstable();
-        let mut joined: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());
-        for (first, last) in ranges {
-            match joined.last_mut() {
-                Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
-                _ => joined.push((first, last)),
-            }
-        }
-        (!joined.is_empty()).then_some(Self(joined))
-    }
-
-    /// The ranges, sorted, none touching the next.
-    pub fn as_slice(&self) -> &[(u128, u128)] {
-        &self.0
-    }
-
-    /// Whether a number is in the set.
-    pub fn contains(&self, number: u128) -> bool {
-        let behind = self.0.partition_point(|(first, _)| *first <= number);
-        behind > 0 && number <= self.0[behind - 1].1
-    }
-}
-
 /// What the engine adds to a file before its rules can be made: names of this host as the kernel's numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Bindings {
@@ -178,8 +151,56 @@ pub struct Bindings {
     pub classes: Vec<Option<u32>>,
     /// See [`RuleSet::default_class`].
     pub default_class: Option<u32>,
-    /// Ids of the control groups that the file names.
-    pub cgroups: BTreeMap<CgroupPath, u64>,
+    /// The control groups that the file names.
+    pub cgroups: BTreeMap<CgroupPath, Cgroup>,
     /// Indices of the interfaces that the file names.
     pub interfaces: BTreeMap<Interface, u32>,
+}
+
+/// A control group as the kernel compares it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cgroup {
+    /// Its id, the inode of its directory; never 0.
+    pub id: u64,
+    /// How many groups are above it; the root's is 0.
+    pub level: u8,
+}
+
+impl CgroupPath {
+    /// How many groups are above it: the components of its path.
+    pub fn level(&self) -> usize {
+        self.0.split('/').filter(|part| !part.is_empty()).count()
+    }
+}
+
+impl Bindings {
+    /// Numbers that stand for names where no kernel is asked: to check and to explain a file. Slots count filters, then
+    /// policies; there are no classes.
+    pub fn stand_in(file: &PolicyFile) -> Self {
+        let filters = file.filters.len() as u32;
+        let policies = file.policies.len() as u32;
+        let mut bindings = Self {
+            filter_slots: (0..filters).map(Slot).collect(),
+            policy_slots: (filters..filters + policies).map(Slot).collect(),
+            ..Self::default()
+        };
+        for filter in &file.filters {
+            for path in &filter.conditions.cgroup {
+                bindings.stand_in_cgroup(path);
+            }
+            for interface in &filter.conditions.incoming {
+                let next = bindings.interfaces.len() as u32 + 1;
+                bindings.interfaces.entry(interface.clone()).or_insert(next);
+            }
+        }
+        bindings
+    }
+
+    fn stand_in_cgroup(&mut self, path: &CgroupPath) {
+        let id = self.cgroups.len() as u64 + 1;
+        let level = path.level().try_into().unwrap_or(u8::MAX);
+        self.cgroups
+            .entry(path.clone())
+            .or_insert(Cgroup { id, level });
+    }
 }

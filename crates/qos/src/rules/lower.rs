@@ -1,24 +1,71 @@
 //! From a file to the rules of one adapter.
 
-use crate::policy::{Adapter, PolicyFile};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use super::form::{Bindings, RuleSet};
+use crate::packet::CGROUP_LEVELS;
+use crate::packet::{TCP, WITH_PORTS, icmp};
+use crate::policy::{
+    Adapter, AddressRange, CgroupPath, Conditions, Family, Filter, FlagTest, Interface, Policy,
+    PolicyFile, Range,
+};
+
+use super::Ranges;
+use super::form::{Action, Bindings, Field, Meter, NO_UID, Rule, RuleSet};
+
+/// The most rules of one family.
+pub const MOST_RULES: usize = 16_384;
 
 /// Why there are no rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// Too many.
-    #[error("the filters make {rules} rules; there may be at most {most}")]
+    #[error(
+        "the filters of adapter `{adapter}` make more than {MOST_RULES} rules of one family; \
+         a filter makes two for `address`, two for `port`, four for both"
+    )]
     TooMany {
-        /// How many there would be.
-        rules: usize,
-        /// The most.
-        most: usize,
+        /// The adapter.
+        adapter: String,
+    },
+    /// A control group has no number.
+    #[error("filter `{filter}`: control group `{path}` is not known")]
+    Cgroup {
+        /// The filter that names it.
+        filter: String,
+        /// Its path.
+        path: String,
+    },
+    /// A control group is below too many others.
+    #[error(
+        "filter `{filter}`: control group `{path}` is below {level} others; at most {} can be compared",
+        CGROUP_LEVELS - 1
+    )]
+    CgroupLevel {
+        /// The filter that names it.
+        filter: String,
+        /// Its path.
+        path: String,
+        /// How many are above it.
+        level: u8,
+    },
+    /// An interface has no number.
+    #[error("filter `{filter}`: interface `{name}` is not known")]
+    Interface {
+        /// The filter that names it.
+        filter: String,
+        /// Its name.
+        name: String,
     },
 }
 
+/// What one rule asks.
+type Box = BTreeMap<Field, Ranges>;
+
 impl RuleSet {
-    /// The rules of `adapter`, in the order in which they are asked.
+    /// The rules of `adapter`, in the order in which they are asked: by priority, then by place in the file.
+    ///
+    /// `bindings` has a slot for each filter and each policy of the file.
     ///
     /// # Errors
     /// [`RuleError`].
@@ -27,7 +74,347 @@ impl RuleSet {
         adapter: &Adapter,
         bindings: &Bindings,
     ) -> Result<Self, RuleError> {
-        let _ = (file, adapter, bindings);
-        todo!()
+        let mut policies = adapter.policies.clone();
+        policies.sort_unstable();
+        policies.dedup();
+        let chosen: Vec<_> = (file.filters.iter().enumerate())
+            .filter(|(_, filter)| policies.contains(&filter.policy))
+            .collect();
+        let action = |policy: &usize| action(&file.policies[*policy], *policy, bindings);
+        let mut rules = Self {
+            filters: (chosen.iter())
+                .map(|(index, filter)| (filter.name.clone(), bindings.filter_slots[*index]))
+                .collect(),
+            actions: policies.iter().map(action).collect(),
+            v4: Vec::new(),
+            v6: Vec::new(),
+            other: Vec::new(),
+            fragments: file.fragments,
+            default_class: bindings.default_class,
+        };
+        let mut ordered: Vec<_> = chosen
+            .iter()
+            .map(|(_, filter)| *filter)
+            .enumerate()
+            .collect();
+        ordered.sort_by_key(|(_, filter)| filter.priority);
+        for (index, filter) in ordered {
+            let action = policies.partition_point(|policy| *policy < filter.policy);
+            for family in [Family::V4, Family::V6, Family::Other] {
+                let boxes = boxes(filter, family, bindings)?;
+                let of_family = rules.of_mut(family);
+                of_family.extend(boxes.into_iter().map(|conditions| Rule {
+                    filter: index,
+                    action,
+                    conditions: conditions.into_iter().collect(),
+                }));
+                if of_family.len() > MOST_RULES {
+                    let adapter = adapter.name.clone();
+                    return Err(RuleError::TooMany { adapter });
+                }
+            }
+        }
+        Ok(rules)
     }
+
+    fn of_mut(&mut self, family: Family) -> &mut Vec<Rule> {
+        match family {
+            Family::V4 => &mut self.v4,
+            Family::V6 => &mut self.v6,
+            Family::Other => &mut self.other,
+        }
+    }
+}
+
+fn action(policy: &Policy, index: usize, bindings: &Bindings) -> Action {
+    let class = bindings.classes.get(index).copied().flatten();
+    Action {
+        policy: policy.name.clone(),
+        slot: bindings.policy_slots[index],
+        dscp: policy.dscp,
+        vlan_priority: policy.vlan_priority,
+        class: class.or(bindings.default_class),
+        meter: policy.meter.map(|meter| Meter {
+            kind: meter.kind,
+            colour_aware: meter.colour_aware,
+            colours: [meter.green, meter.yellow, meter.red],
+            drop_red: meter.drop_red,
+        }),
+        drop: policy.drop,
+    }
+}
+
+/// What a filter asks in a family: alternatives, none where it can take no packet of it.
+fn boxes(filter: &Filter, family: Family, bindings: &Bindings) -> Result<Vec<Box>, RuleError> {
+    let cgroups = cgroups(filter, bindings)?;
+    let incoming = incoming(filter, bindings)?;
+    let asked = &filter.conditions;
+    if asked.family.is_some_and(|only| only != family)
+        || (family == Family::Other && asks_ip(asked))
+        || (family != Family::V6 && !asked.flow_label.is_empty())
+    {
+        return Ok(Vec::new());
+    }
+    let mut boxes = vec![Box::new()];
+    one_way(&mut boxes, asked, family);
+    if !incoming.is_empty() {
+        narrow(&mut boxes, Field::Incoming, Ranges::new(incoming));
+    }
+    if !asked.ethertype.is_empty() {
+        by_ethertype(&mut boxes, &asked.ethertype, family);
+    }
+    if !asked.address.is_empty() {
+        let set = addresses(&asked.address, family);
+        either(&mut boxes, [Field::Source, Field::Destination], set);
+    }
+    if !asked.port.is_empty() {
+        let set = numbers(&asked.port);
+        either(&mut boxes, [Field::SourcePort, Field::DestinationPort], set);
+    }
+    if !cgroups.is_empty() {
+        boxes = (boxes.iter())
+            .flat_map(|one| cgroups.iter().map(move |group| (one, group)))
+            .filter_map(|(one, (level, ids))| with(one, Field::Cgroup(*level), ids))
+            .collect();
+    }
+    boxes.retain(|one| is_possible(one, family));
+    Ok(boxes)
+}
+
+/// The conditions that make no alternatives.
+fn one_way(boxes: &mut Vec<Box>, asked: &Conditions, family: Family) {
+    let mut ask = |field, is_asked: bool, set: Option<Ranges>| {
+        if is_asked {
+            narrow(boxes, field, set);
+        }
+    };
+    let (source, destination) = (&asked.source, &asked.destination);
+    ask(Field::Source, !source.is_empty(), addresses(source, family));
+    let set = addresses(destination, family);
+    ask(Field::Destination, !destination.is_empty(), set);
+    let ports = &asked.source_port;
+    ask(Field::SourcePort, !ports.is_empty(), numbers(ports));
+    let ports = &asked.destination_port;
+    ask(Field::DestinationPort, !ports.is_empty(), numbers(ports));
+    let numbers8: [(Field, &[Range<u8>]); 5] = [
+        (Field::Protocol, &asked.protocol),
+        (Field::Dscp, &asked.dscp),
+        (Field::Ecn, &asked.ecn),
+        (Field::IcmpType, &asked.icmp_type),
+        (Field::IcmpCode, &asked.icmp_code),
+    ];
+    for (field, list) in numbers8 {
+        ask(field, !list.is_empty(), numbers(list));
+    }
+    let tests = &asked.tcp_flags;
+    ask(Field::TcpFlags, !tests.is_empty(), flags(tests));
+    ask(Field::Vlan, !asked.vlan.is_empty(), numbers(&asked.vlan));
+    let numbers32: [(Field, &[Range<u32>]); 2] = [
+        (Field::FlowLabel, &asked.flow_label),
+        (Field::Length, &asked.length),
+    ];
+    for (field, list) in numbers32 {
+        ask(field, !list.is_empty(), numbers(list));
+    }
+    let owners = numbers(&asked.uid).and_then(|set| set.without(&single(NO_UID)));
+    ask(Field::Uid, !asked.uid.is_empty(), owners);
+}
+
+/// The EtherType decides a family, so only rules of others ask for it.
+fn by_ethertype(boxes: &mut Vec<Box>, list: &[Range<u16>], family: Family) {
+    let set = numbers(list);
+    let contains = |number: u16| set.as_ref().is_some_and(|set| set.contains(number.into()));
+    match family {
+        Family::V4 => boxes.retain(|_| contains(0x0800)),
+        Family::V6 => boxes.retain(|_| contains(0x86dd)),
+        Family::Other => {
+            let ip = Ranges::new([(0x0800, 0x0800), (0x86dd, 0x86dd)]).expect("two numbers");
+            let others = set.as_ref().and_then(|set| set.without(&ip));
+            narrow(boxes, Field::EtherType, others);
+        }
+    }
+}
+
+/// All boxes with a further condition; those that it leaves nothing of go.
+fn narrow(boxes: &mut Vec<Box>, field: Field, set: Option<Ranges>) {
+    *boxes = match set {
+        None => Vec::new(),
+        Some(set) => (boxes.iter())
+            .filter_map(|one| with(one, field, &set))
+            .collect(),
+    };
+}
+
+/// Each box twice: with the condition on one field, and on the other.
+fn either(boxes: &mut Vec<Box>, fields: [Field; 2], set: Option<Ranges>) {
+    let Some(set) = set else {
+        boxes.clear();
+        return;
+    };
+    *boxes = (boxes.iter())
+        .flat_map(|one| fields.map(|field| with(one, field, &set)))
+        .flatten()
+        .collect();
+}
+
+fn with(one: &Box, field: Field, set: &Ranges) -> Option<Box> {
+    let both = match one.get(&field) {
+        Some(asked) => asked.intersection(set)?,
+        None => set.clone(),
+    };
+    let mut one = one.clone();
+    one.insert(field, both);
+    Some(one)
+}
+
+/// Whether the protocols that a box asks for have the fields that it asks for.
+fn is_possible(one: &Box, family: Family) -> bool {
+    match (one.get(&Field::Protocol), protocols_with(one, family)) {
+        (_, Some(None)) => false,
+        (Some(asked), Some(Some(needed))) => asked.meets(&needed),
+        _ => true,
+    }
+}
+
+/// The protocols that have all fields of the transport layer that a box asks for: `None` if it asks for none,
+/// `Some(None)` if no protocol has all.
+pub(crate) fn protocols_with(one: &Box, family: Family) -> Option<Option<Ranges>> {
+    let mut needed: Option<Option<Ranges>> = None;
+    let mut need = |protocols: &[u8]| {
+        let set = Ranges::new(protocols.iter().map(|number| {
+            let number = u128::from(*number);
+            (number, number)
+        }));
+        needed = Some(match (needed.take(), set) {
+            (None, set) => set,
+            (Some(Some(before)), Some(set)) => before.intersection(&set),
+            _ => None,
+        });
+    };
+    for field in one.keys() {
+        match field {
+            Field::SourcePort | Field::DestinationPort => need(&WITH_PORTS),
+            Field::TcpFlags => need(&[TCP]),
+            Field::IcmpType | Field::IcmpCode => need(icmp(family).as_slice()),
+            _ => {}
+        }
+    }
+    needed
+}
+
+/// Whether a condition is one of IP: such filters take no other packets.
+fn asks_ip(asked: &Conditions) -> bool {
+    let Conditions {
+        family: _,
+        source,
+        destination,
+        address,
+        source_port,
+        destination_port,
+        port,
+        protocol,
+        ethertype: _,
+        dscp,
+        ecn,
+        icmp_type,
+        icmp_code,
+        tcp_flags,
+        flow_label,
+        vlan: _,
+        length,
+        uid: _,
+        cgroup: _,
+        incoming: _,
+    } = asked;
+    let lists = [
+        source.len(),
+        destination.len(),
+        address.len(),
+        source_port.len(),
+        destination_port.len(),
+        port.len(),
+        protocol.len(),
+        dscp.len(),
+        ecn.len(),
+        icmp_type.len(),
+        icmp_code.len(),
+        tcp_flags.len(),
+        flow_label.len(),
+        length.len(),
+    ];
+    lists.iter().any(|entries| *entries > 0)
+}
+
+fn addresses(list: &[AddressRange], family: Family) -> Option<Ranges> {
+    Ranges::new(list.iter().filter_map(|range| {
+        let of_family = match range.first {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        };
+        (of_family == family).then(|| (address_number(range.first), address_number(range.last)))
+    }))
+}
+
+/// An address as its family's number.
+pub(crate) fn address_number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u32::from(address).into(),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+fn numbers<T: Copy + Into<u128>>(list: &[Range<T>]) -> Option<Ranges> {
+    Ranges::new(
+        list.iter()
+            .map(|range| (range.first.into(), range.last.into())),
+    )
+}
+
+fn flags(tests: &[FlagTest]) -> Option<Ranges> {
+    let passes = |flags: u8| {
+        tests
+            .iter()
+            .any(|test| flags & test.mask == test.value)
+            .then_some((flags.into(), flags.into()))
+    };
+    Ranges::new((0..=u8::MAX).filter_map(passes))
+}
+
+fn single(number: u32) -> Ranges {
+    Ranges::new([(number.into(), number.into())]).expect("one number")
+}
+
+/// The ids that a filter asks for at each level.
+fn cgroups(filter: &Filter, bindings: &Bindings) -> Result<BTreeMap<u8, Ranges>, RuleError> {
+    let mut levels: BTreeMap<u8, Vec<(u128, u128)>> = BTreeMap::new();
+    for CgroupPath(path) in &filter.conditions.cgroup {
+        let Some(group) = bindings.cgroups.get(&CgroupPath(path.clone())) else {
+            return Err(RuleError::Cgroup {
+                filter: filter.name.clone(),
+                path: path.clone(),
+            });
+        };
+        if usize::from(group.level) >= CGROUP_LEVELS {
+            return Err(RuleError::CgroupLevel {
+                filter: filter.name.clone(),
+                path: path.clone(),
+                level: group.level,
+            });
+        }
+        let ids = levels.entry(group.level).or_default();
+        ids.push((group.id.into(), group.id.into()));
+    }
+    let set = |(level, ids)| Ranges::new(ids).map(|ids| (level, ids));
+    Ok(levels.into_iter().filter_map(set).collect())
+}
+
+fn incoming(filter: &Filter, bindings: &Bindings) -> Result<Vec<(u128, u128)>, RuleError> {
+    let index = |name: &Interface| match bindings.interfaces.get(name) {
+        Some(index) => Ok(((*index).into(), (*index).into())),
+        None => Err(RuleError::Interface {
+            filter: filter.name.clone(),
+            name: name.0.clone(),
+        }),
+    };
+    filter.conditions.incoming.iter().map(index).collect()
 }

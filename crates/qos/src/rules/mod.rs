@@ -4,8 +4,12 @@
 //! hold all the packet's values takes it. The interpreter, the explanation and the code generator read this form and
 //! nothing before it.
 
+mod buckets;
 mod form;
 mod lower;
+mod ranges;
 
-pub use form::{Action, Bindings, Field, Meter, Ranges, Rule, RuleSet, Slot};
-pub use lower::RuleError;
+pub use buckets::{Bucket, Buckets, MOST_BURST_BYTES, MOST_METERED_BYTES, UNITS_PER_BYTE};
+pub use form::{Action, Bindings, Cgroup, Field, Meter, NO_UID, Rule, RuleSet, Slot};
+pub use lower::{MOST_RULES, RuleError};
+pub use ranges::Ranges;

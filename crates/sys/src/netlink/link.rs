@@ -22,6 +22,8 @@ pub struct Link {
     pub name: String,
     /// Driver kind such as `veth` or `bridge`; none for hardware and loopback.
     pub kind: Option<String>,
+    /// Kind of hardware (`ARPHRD_*`, linux/if_arp.h), which says how its frames begin.
+    pub hardware: u16,
     /// Largest IP packet in bytes.
     pub mtu: u32,
     /// Ethernet address; none for devices without a six-byte address.
@@ -42,6 +44,8 @@ pub struct Link {
     pub tx_queue_length: u32,
     /// Largest segmentation-offload frame in bytes.
     pub gso_max_size: Option<u32>,
+    /// The same of IPv4 alone (Linux 6.3).
+    pub gso_ipv4_max_size: Option<u32>,
     /// Most segments in one segmentation-offload frame.
     pub gso_max_segs: Option<u32>,
     /// Index of the bridge or bond this link belongs to.
@@ -67,8 +71,10 @@ pub enum LinkChange<'a> {
     Mac([u8; 6]),
     /// Transmit queue limit in packets.
     TxQueueLength(u32),
-    /// Largest segmentation-offload frame in bytes.
+    /// Largest segmentation-offload frame in bytes; up to 64 KiB also that of IPv4.
     GsoMaxSize(u32),
+    /// The same of IPv4 alone.
+    GsoIpv4MaxSize(u32),
     /// Most segments in one segmentation-offload frame.
     GsoMaxSegs(u32),
     /// Move to the network namespace that this descriptor refers to; the link is down and without
@@ -157,6 +163,9 @@ impl Netlink {
             LinkChange::GsoMaxSize(bytes) => {
                 message.attributes.push(LinkAttribute::GsoMaxSize(*bytes))
             }
+            LinkChange::GsoIpv4MaxSize(bytes) => message
+                .attributes
+                .push(LinkAttribute::GsoIpv4MaxSize(*bytes)),
             LinkChange::GsoMaxSegs(count) => {
                 message.attributes.push(LinkAttribute::GsoMaxSegs(*count))
             }
@@ -236,6 +245,7 @@ impl LinkChange<'_> {
                 format!("set transmit queue length {packets} of link {name}")
             }
             Self::GsoMaxSize(bytes) => format!("set gso_max_size {bytes} of link {name}"),
+            Self::GsoIpv4MaxSize(bytes) => format!("set gso_ipv4_max_size {bytes} of link {name}"),
             Self::GsoMaxSegs(count) => format!("set gso_max_segs {count} of link {name}"),
             Self::Namespace(_) => format!("move link {name} to another namespace"),
         }
@@ -270,6 +280,7 @@ fn parse(operation: &str, message: LinkMessage) -> Result<Link, NetlinkError> {
         index: message.header.index,
         name: String::new(),
         kind: None,
+        hardware: message.header.link_layer_type.into(),
         mtu: 0,
         mac: None,
         up: flags.contains(LinkFlags::Up),
@@ -280,6 +291,7 @@ fn parse(operation: &str, message: LinkMessage) -> Result<Link, NetlinkError> {
         qdisc: None,
         tx_queue_length: 0,
         gso_max_size: None,
+        gso_ipv4_max_size: None,
         gso_max_segs: None,
         controller: None,
         lower: None,
@@ -310,6 +322,7 @@ fn absorb(link: &mut Link, attribute: LinkAttribute) {
         LinkAttribute::Qdisc(kind) => link.qdisc = Some(kind),
         LinkAttribute::TxQueueLen(packets) => link.tx_queue_length = packets,
         LinkAttribute::GsoMaxSize(bytes) => link.gso_max_size = Some(bytes),
+        LinkAttribute::GsoIpv4MaxSize(bytes) => link.gso_ipv4_max_size = Some(bytes),
         LinkAttribute::GsoMaxSegs(count) => link.gso_max_segs = Some(count),
         LinkAttribute::Controller(index) => link.controller = Some(index),
         LinkAttribute::Link(index) => link.lower = Some(index),

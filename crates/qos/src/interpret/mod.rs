@@ -1,0 +1,144 @@
+//! What becomes of a packet, in plain Rust: the definition that the compiled program must meet.
+//!
+//! The first rule of the packet's family whose conditions all hold takes it; then its meter colours it, and then it is
+//! dropped or marked. [`rewritten`](crate::packet::rewritten) says what that leaves of its bytes.
+
+mod meter;
+mod state;
+
+use linerate_core::units::Dscp;
+
+use crate::packet::{Fields, Metadata};
+use crate::policy::Fragments;
+use crate::program::Counters;
+use crate::rules::{Action, Field, MOST_METERED_BYTES, Rule, RuleSet};
+
+pub use meter::MeterState;
+pub use state::State;
+
+/// What becomes of one packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The rule that takes it, an index of the family's rules.
+    pub rule: Option<usize>,
+    /// The code point that it leaves with, if it is changed.
+    pub dscp: Option<Dscp>,
+    /// The VLAN priority that it leaves with, if it is changed.
+    pub vlan_priority: Option<u8>,
+    /// `skb->priority`, if it is set.
+    pub priority: Option<u32>,
+    /// Its colour, if its policy has a meter.
+    pub colour: Option<Colour>,
+    /// It is dropped.
+    pub dropped: bool,
+}
+
+/// The colour that a meter gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Colour {
+    /// Within the committed rate.
+    Green,
+    /// Within the excess burst or the peak rate.
+    Yellow,
+    /// Above.
+    Red,
+}
+
+/// What becomes of a packet at `now_ns` of a clock that never goes back and is above 0.
+pub fn interpret(
+    rules: &RuleSet,
+    fields: &Fields,
+    metadata: &Metadata,
+    now_ns: u64,
+    state: &mut State,
+) -> Decision {
+    let of_family = rules.family(fields.family());
+    let remembered = (rules.fragments == Fragments::Track)
+        .then(|| state.remembered(fields))
+        .flatten()
+        .filter(|rule| *rule < of_family.len());
+    let rule = remembered.or_else(|| of_family.iter().position(|rule| matches(rule, fields)));
+    let Some(rule) = rule else {
+        return Decision {
+            rule: None,
+            dscp: None,
+            vlan_priority: None,
+            priority: rules.default_class,
+            colour: None,
+            dropped: false,
+        };
+    };
+    if rules.fragments == Fragments::Track {
+        state.remember(fields, rule);
+    }
+    let action = &rules.actions[of_family[rule].action];
+    let colour = action.meter.map(|meter| {
+        let precolour = match meter.colour_aware {
+            true => meter::precolour(&meter, fields.value(Field::Dscp)),
+            false => Colour::Green,
+        };
+        let bytes = metadata.wire_length.min(MOST_METERED_BYTES);
+        let buckets = state.meter(action.slot);
+        buckets.colour(&meter.buckets(), precolour, bytes, now_ns)
+    });
+    decide(rule, action, colour, fields)
+}
+
+/// Whether a packet has what a rule asks for.
+pub fn matches(rule: &Rule, fields: &Fields) -> bool {
+    rule.conditions.iter().all(|(field, set)| {
+        fields
+            .value(*field)
+            .is_some_and(|value| set.contains(value))
+    })
+}
+
+fn decide(rule: usize, action: &Action, colour: Option<Colour>, fields: &Fields) -> Decision {
+    let drops_red = action.meter.is_some_and(|meter| meter.drop_red);
+    if action.drop || (drops_red && colour == Some(Colour::Red)) {
+        return Decision {
+            rule: Some(rule),
+            dscp: None,
+            vlan_priority: None,
+            priority: None,
+            colour,
+            dropped: true,
+        };
+    }
+    let of_colour =
+        (action.meter.zip(colour)).and_then(|(meter, colour)| meter.colours[colour as usize]);
+    let is_new = |dscp: &Dscp| {
+        fields
+            .value(Field::Dscp)
+            .is_some_and(|came| came != u128::from(dscp.octet() >> 2))
+    };
+    let pcp = fields.tci().map(|tci| (tci >> 13) as u8);
+    Decision {
+        rule: Some(rule),
+        dscp: of_colour.or(action.dscp).filter(is_new),
+        vlan_priority: action.vlan_priority.filter(|new| pcp != Some(*new)),
+        priority: action.class,
+        colour,
+        dropped: false,
+    }
+}
+
+impl Decision {
+    /// What the packet adds to its filter's counters and to its policy's.
+    pub fn counts(&self, metadata: &Metadata) -> Counters {
+        let packets = u64::from(metadata.gso_segments.max(1));
+        let bytes = u64::from(metadata.wire_length);
+        let mut counts = Counters {
+            packets,
+            bytes,
+            ..Counters::default()
+        };
+        if self.dropped {
+            (counts.dropped_packets, counts.dropped_bytes) = (packets, bytes);
+        }
+        if let Some(colour) = self.colour {
+            counts.coloured[colour as usize] = packets;
+        }
+        counts
+    }
+}

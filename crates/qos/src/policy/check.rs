@@ -1,0 +1,284 @@
+//! What does not go together, in whichever syntax it was written.
+
+use linerate_core::units::Dscp;
+
+use super::words::{
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, ICMP, ICMPV6, PROTOCOLS, PROTOCOLS_WITH_PORTS, TCP,
+};
+use super::{AddressRange, Conditions, Family, Meter, MeterKind, Policy, Range, Share};
+
+/// Two keys of one table that contradict each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Conflict {
+    /// The key at which it is noticed.
+    pub(super) key: &'static str,
+    pub(super) what: String,
+    pub(super) hint: &'static str,
+}
+
+impl Conflict {
+    fn of<T>(key: &'static str, what: impl Into<String>, hint: &'static str) -> Result<T, Self> {
+        let what = what.into();
+        Err(Self { key, what, hint })
+    }
+}
+
+/// A set of [`Family`], one bit each.
+type Families = u8;
+
+const V4: Families = 1;
+const V6: Families = 2;
+const OTHER: Families = 4;
+const IP: Families = V4 | V6;
+
+impl Conditions {
+    /// The families of which packets can meet all conditions, as far as single conditions tell; never empty in a file
+    /// that was read.
+    pub fn families(&self) -> Vec<Family> {
+        let set = family_sets(self)
+            .into_iter()
+            .fold(IP | OTHER, |all, (_, one)| all & one);
+        [Family::V4, Family::V6, Family::Other]
+            .into_iter()
+            .filter(|family| set & bit(*family) != 0)
+            .collect()
+    }
+
+    /// The protocols with ports that the filter allows.
+    pub(super) fn protocols_with_ports(&self) -> Vec<u8> {
+        let mut protocols = PROTOCOLS_WITH_PORTS.to_vec();
+        protocols.retain(|protocol| self.allows(*protocol));
+        protocols
+    }
+
+    /// Whether a packet of this protocol can match.
+    pub(super) fn allows(&self, protocol: u8) -> bool {
+        self.protocol.is_empty() || self.protocol.iter().any(|range| range.contains(protocol))
+    }
+}
+
+fn bit(family: Family) -> Families {
+    match family {
+        Family::V4 => V4,
+        Family::V6 => V6,
+        Family::Other => OTHER,
+    }
+}
+
+/// The families that each condition allows.
+fn family_sets(conditions: &Conditions) -> Vec<(&'static str, Families)> {
+    let mut sets = Vec::new();
+    sets.extend(conditions.family.map(|family| ("family", bit(family))));
+    let addresses = [
+        ("source", &conditions.source),
+        ("destination", &conditions.destination),
+        ("address", &conditions.address),
+    ];
+    for (key, ranges) in addresses {
+        sets.extend(of_addresses(ranges).map(|set| (key, set)));
+    }
+    if !conditions.ethertype.is_empty() {
+        sets.push(("ethertype", of_ethertypes(&conditions.ethertype)));
+    }
+    if !conditions.flow_label.is_empty() {
+        sets.push(("flow_label", V6));
+    }
+    let of_ip = [
+        ("protocol", conditions.protocol.is_empty()),
+        ("source_port", conditions.source_port.is_empty()),
+        ("destination_port", conditions.destination_port.is_empty()),
+        ("port", conditions.port.is_empty()),
+        ("dscp", conditions.dscp.is_empty()),
+        ("ecn", conditions.ecn.is_empty()),
+        ("icmp_type", conditions.icmp_type.is_empty()),
+        ("icmp_code", conditions.icmp_code.is_empty()),
+        ("tcp_flags", conditions.tcp_flags.is_empty()),
+        ("length", conditions.length.is_empty()),
+    ];
+    let asked = of_ip.into_iter().filter(|(_, is_empty)| !is_empty);
+    sets.extend(asked.map(|(key, _)| (key, IP)));
+    sets
+}
+
+fn of_addresses(ranges: &[AddressRange]) -> Option<Families> {
+    let sets = ranges
+        .iter()
+        .map(|range| if range.first.is_ipv4() { V4 } else { V6 });
+    sets.reduce(|one, other| one | other)
+}
+
+fn of_ethertypes(ranges: &[Range<u16>]) -> Families {
+    let mut set = 0;
+    for range in ranges {
+        let ip = [(ETHERTYPE_IPV4, V4), (ETHERTYPE_IPV6, V6)];
+        let held: Vec<_> = ip
+            .iter()
+            .filter(|(type_, _)| range.contains(*type_))
+            .collect();
+        set |= held.iter().fold(0, |all, (_, one)| all | one);
+        if usize::from(range.last - range.first) + 1 > held.len() {
+            set |= OTHER;
+        }
+    }
+    set
+}
+
+fn named(set: Families) -> String {
+    let names = [(V4, "IPv4"), (V6, "IPv6"), (OTHER, "other packets")];
+    let held = names.iter().filter(|(one, _)| set & one != 0);
+    held.map(|(_, name)| *name)
+        .collect::<Vec<_>>()
+        .join(" and ")
+}
+
+/// Whether any packet can meet all conditions.
+pub(super) fn conditions(conditions: &Conditions) -> Result<(), Conflict> {
+    families(conditions)?;
+    let transport = [
+        ("source_port", !conditions.source_port.is_empty()),
+        ("destination_port", !conditions.destination_port.is_empty()),
+        ("port", !conditions.port.is_empty()),
+        ("icmp_type", !conditions.icmp_type.is_empty()),
+        ("icmp_code", !conditions.icmp_code.is_empty()),
+        ("tcp_flags", !conditions.tcp_flags.is_empty()),
+    ];
+    let mut first: Option<(&str, &[u8])> = None;
+    for (key, is_asked) in transport {
+        if !is_asked {
+            continue;
+        }
+        let (protocols, hint) = carriers(key);
+        if !protocols
+            .iter()
+            .any(|protocol| conditions.allows(*protocol))
+        {
+            let protocol = protocols_in_words(&conditions.protocol);
+            return Conflict::of(key, format!("`{key}` with the protocol {protocol}"), hint);
+        }
+        match first {
+            Some((other, theirs)) if !theirs.iter().any(|one| protocols.contains(one)) => {
+                let hint = "no packet has both: write two filters";
+                return Conflict::of(key, format!("`{key}` with `{other}`"), hint);
+            }
+            _ => first = first.or(Some((key, protocols))),
+        }
+    }
+    Ok(())
+}
+
+/// The protocols that have such a field.
+fn carriers(key: &str) -> (&'static [u8], &'static str) {
+    match key {
+        "icmp_type" | "icmp_code" => (&[ICMP, ICMPV6], "only ICMP and ICMPv6 have it"),
+        "tcp_flags" => (&[TCP], "only TCP has flags"),
+        _ => (
+            &PROTOCOLS_WITH_PORTS,
+            "TCP, UDP, UDP-Lite, SCTP and DCCP have ports, no other protocol does",
+        ),
+    }
+}
+
+fn protocols_in_words(ranges: &[Range<u8>]) -> String {
+    match ranges {
+        [range] if range.first == range.last => PROTOCOLS.written(range.first),
+        [range] => format!("{}-{}", range.first, range.last),
+        _ => "list given".to_owned(),
+    }
+}
+
+fn families(conditions: &Conditions) -> Result<(), Conflict> {
+    let mut left = (IP | OTHER, "");
+    for (key, set) in family_sets(conditions) {
+        let (allowed, by) = left;
+        if allowed & set == 0 {
+            let (one, other) = (named(allowed), named(set));
+            let what = format!("`{by}` is for {one} only and `{key}` for {other}");
+            return Conflict::of(key, what, "no packet is both: write two filters");
+        }
+        if allowed & set != allowed {
+            left = (allowed & set, key);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a policy's parts go together.
+pub(super) fn policy(policy: &Policy) -> Result<(), Conflict> {
+    if policy.drop {
+        let others = [
+            ("dscp", policy.dscp.is_some()),
+            ("vlan_priority", policy.vlan_priority.is_some()),
+            ("reserve", policy.reserve.is_some()),
+            ("limit", policy.limit.is_some()),
+            ("priority", policy.priority.is_some()),
+            ("meter", policy.meter.is_some()),
+        ];
+        if let Some((key, _)) = others.into_iter().find(|(_, is_there)| *is_there) {
+            let hint = "what is dropped has no mark and no rate";
+            return Conflict::of(key, format!("`{key}` with `drop`"), hint);
+        }
+    }
+    let below = match (policy.limit, policy.reserve) {
+        (Some(Share::Rate(limit)), Some(Share::Rate(reserve))) => limit < reserve,
+        (Some(Share::Percent(limit)), Some(Share::Percent(reserve))) => limit < reserve,
+        _ => false,
+    };
+    if below {
+        let hint = "a class may always use what it has reserved";
+        return Conflict::of("limit", "`limit` is below `reserve`", hint);
+    }
+    policy.meter.as_ref().map_or(Ok(()), meter)
+}
+
+/// Whether a meter's parts go together.
+pub(super) fn meter(meter: &Meter) -> Result<(), Conflict> {
+    match meter.kind {
+        MeterKind::TwoRate {
+            committed, peak, ..
+        } if peak < committed => {
+            let hint = "the peak rate of RFC 2698 is at least the committed one";
+            return Conflict::of("peak", "`peak` is below `committed`", hint);
+        }
+        MeterKind::SingleRate {
+            committed_burst,
+            excess_burst,
+            ..
+        } if committed_burst.0 == 0 && excess_burst.0 == 0 => {
+            let hint = "RFC 2697 asks for one of them above 0, else every packet is red";
+            let what = "`committed_burst` and `excess_burst` are both 0";
+            return Conflict::of("committed_burst", what, hint);
+        }
+        _ => {}
+    }
+    if !meter.colour_aware {
+        if meter.drop_red && meter.red.is_some() {
+            let hint = "a dropped packet has no code point";
+            return Conflict::of("red", "`red` with `drop_red`", hint);
+        }
+        return Ok(());
+    }
+    if meter.yellow.is_none() && meter.red.is_none() {
+        let hint = "give the code points with which yellow or red packets come";
+        return Conflict::of(
+            "colour",
+            "`colour = \"aware\"` without `yellow` and `red`",
+            hint,
+        );
+    }
+    let colours: Vec<(&'static str, Dscp)> = [
+        ("green", meter.green),
+        ("yellow", meter.yellow),
+        ("red", meter.red),
+    ]
+    .into_iter()
+    .filter_map(|(key, dscp)| Some((key, dscp?)))
+    .collect();
+    for (index, (key, dscp)) in colours.iter().enumerate() {
+        if let Some((other, _)) = colours[..index].iter().find(|(_, taken)| taken == dscp) {
+            let what = format!("`{key}` and `{other}` are both {dscp}");
+            let hint = "a colour-aware meter tells packets apart by their code points";
+            return Conflict::of(key, what, hint);
+        }
+    }
+    Ok(())
+}

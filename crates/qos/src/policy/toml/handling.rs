@@ -1,0 +1,199 @@
+//! `[policy.NAME]` and `[adapter.IFNAME]`.
+
+use linerate_core::toml_reader::{At, Section, string, wrong_type};
+use linerate_core::units::ByteCount;
+use toml::de::DeValue;
+
+use super::Index;
+use super::items::one;
+use crate::policy::error::{Fault, PolicyProblem};
+use crate::policy::{Adapter, Meter, MeterKind, Place, Policy, check, values};
+
+pub(super) fn policy(
+    section: &Section<'_>,
+    (name, place): (String, Place),
+) -> Result<Policy, Fault> {
+    let policy = Policy {
+        name,
+        place,
+        dscp: one(section, "dscp", values::dscp)?,
+        vlan_priority: small(section, "vlan_priority")?,
+        reserve: one(section, "reserve", values::share)?,
+        limit: one(section, "limit", values::share)?,
+        priority: small(section, "priority")?,
+        meter: meter(section)?,
+        drop: section.boolean("drop")?.unwrap_or(false),
+    };
+    check::policy(&policy).map_err(|conflict| conflict.at(section))?;
+    Ok(policy)
+}
+
+/// 0 to 7.
+fn small(section: &Section<'_>, key: &'static str) -> Result<Option<u8>, Fault> {
+    let number = section.number(key, 0..=7)?;
+    Ok(number.and_then(|number| u8::try_from(number.value).ok()))
+}
+
+fn meter(policy: &Section<'_>) -> Result<Option<Meter>, Fault> {
+    let Some(section) = policy.section("meter", METER, METER_KEYS)? else {
+        return Ok(None);
+    };
+    let meter = Meter {
+        kind: kind(&section)?,
+        colour_aware: one(&section, "colour", colour)?.unwrap_or(false),
+        green: one(&section, "green", values::dscp)?,
+        yellow: one(&section, "yellow", values::dscp)?,
+        red: one(&section, "red", values::dscp)?,
+        drop_red: section.boolean("drop_red")?.unwrap_or(false),
+    };
+    check::meter(&meter).map_err(|conflict| conflict.at(&section))?;
+    Ok(Some(meter))
+}
+
+fn kind(section: &Section<'_>) -> Result<MeterKind, Fault> {
+    let word = section.required("kind", "\"srtcm\" (RFC 2697) or \"trtcm\" (RFC 2698)")?;
+    let is_single = match word.value {
+        "srtcm" => true,
+        "trtcm" => false,
+        other => {
+            let hint = "write \"srtcm\" (RFC 2697) or \"trtcm\" (RFC 2698)";
+            let problem = PolicyProblem::value("kind of meter", other, hint);
+            return Err(Fault::new(word.offset, problem));
+        }
+    };
+    let foreign: &[_] = match is_single {
+        true => &["peak", "peak_burst"],
+        false => &["excess_burst"],
+    };
+    if let Some(key) = foreign.iter().find(|key| section.value(key).is_some()) {
+        let what = format!("`{key}` with the kind {}", word.value);
+        let hint = "srtcm has committed_burst and excess_burst, trtcm has peak and peak_burst";
+        let conflict = check::Conflict { key, what, hint };
+        return Err(conflict.at(section));
+    }
+    let committed = needed(
+        section,
+        "committed",
+        "a rate such as \"10mbit\"",
+        values::rate,
+    )?;
+    let hint = "a size such as \"64KiB\"";
+    let burst = |key, least| needed(section, key, hint, |text| values::burst(text, least));
+    if is_single {
+        return Ok(MeterKind::SingleRate {
+            committed,
+            committed_burst: burst("committed_burst", 0)?,
+            excess_burst: one(section, "excess_burst", |text| values::burst(text, 0))?
+                .unwrap_or(ByteCount(0)),
+        });
+    }
+    Ok(MeterKind::TwoRate {
+        committed,
+        committed_burst: burst("committed_burst", 1)?,
+        peak: needed(section, "peak", "a rate such as \"20mbit\"", values::rate)?,
+        peak_burst: burst("peak_burst", 1)?,
+    })
+}
+
+fn needed<T>(
+    section: &Section<'_>,
+    key: &'static str,
+    hint: &'static str,
+    read: impl FnOnce(&str) -> Result<T, PolicyProblem>,
+) -> Result<T, Fault> {
+    one(section, key, read)?.ok_or_else(|| section.missing(key, hint).into())
+}
+
+/// Whether the colour with which a packet comes counts.
+fn colour(text: &str) -> Result<bool, PolicyProblem> {
+    match text {
+        "aware" => Ok(true),
+        "blind" => Ok(false),
+        other => {
+            let hint = "write \"aware\" or \"blind\"";
+            Err(PolicyProblem::value("way to see colours", other, hint))
+        }
+    }
+}
+
+pub(super) fn adapter(
+    name: &At<&str>,
+    section: &Section<'_>,
+    place: Place,
+    policies: &Index,
+) -> Result<Adapter, Fault> {
+    if name.value != "*" {
+        values::interface(name.value).map_err(|problem| Fault::new(name.offset, problem))?;
+    }
+    Ok(Adapter {
+        name: name.value.to_owned(),
+        place,
+        rate: one(section, "rate", values::rate)?,
+        policies: policies_of(section, policies)?,
+        ingress: section.boolean("ingress")?.unwrap_or(false),
+    })
+}
+
+fn policies_of(section: &Section<'_>, policies: &Index) -> Result<Vec<usize>, Fault> {
+    let hint = "a list of names of policies";
+    let Some(value) = section.value("policies") else {
+        return Err(section.missing("policies", hint).into());
+    };
+    let items = match value.get_ref() {
+        DeValue::Array(items) if !items.is_empty() => items,
+        _ => return Err(wrong_type("policies", value, hint).into()),
+    };
+    let mut indices = Vec::with_capacity(items.len());
+    for item in items.iter() {
+        let name = string("policies", item)?;
+        let Some(index) = policies.get(name.value) else {
+            let known = policies.keys().map(String::as_str);
+            let problem =
+                PolicyProblem::unknown("policy", name.value, known, "define it as [policy.NAME]");
+            return Err(Fault::new(name.offset, problem));
+        };
+        if indices.contains(index) {
+            let what = format!("policy `{}` is there twice", name.value);
+            let problem = PolicyProblem::conflict(what, "an adapter has each policy once");
+            return Err(Fault::new(name.offset, problem));
+        }
+        indices.push(*index);
+    }
+    Ok(indices)
+}
+
+impl check::Conflict {
+    /// At the key's value.
+    pub(super) fn at(self, section: &Section<'_>) -> Fault {
+        let value = section.value(self.key);
+        let offset = value.map_or(section.offset, |value| value.span().start);
+        Fault::new(offset, PolicyProblem::conflict(self.what, self.hint))
+    }
+}
+
+pub(super) const POLICY: &str = "[policy.NAME]";
+pub(super) const POLICY_KEYS: &[&str] = &[
+    "dscp",
+    "vlan_priority",
+    "reserve",
+    "limit",
+    "priority",
+    "meter",
+    "drop",
+];
+const METER: &str = "`meter`";
+const METER_KEYS: &[&str] = &[
+    "kind",
+    "committed",
+    "committed_burst",
+    "excess_burst",
+    "peak",
+    "peak_burst",
+    "colour",
+    "green",
+    "yellow",
+    "red",
+    "drop_red",
+];
+pub(super) const ADAPTER: &str = "[adapter.NAME]";
+pub(super) const ADAPTER_KEYS: &[&str] = &["rate", "policies", "ingress"];

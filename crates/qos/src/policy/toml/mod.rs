@@ -1,0 +1,187 @@
+//! Reads a policy file. The format is at [`PolicyFile::from_toml`].
+
+mod filter;
+mod handling;
+mod items;
+
+use std::collections::BTreeMap;
+
+use linerate_core::toml_reader::{self, At, Section};
+
+use super::error::{Fault, Lines, PolicyProblem};
+use super::{Fragments, Names, Place, PolicyError, PolicyFile, values};
+
+impl PolicyFile {
+    /// Reads a policy file and resolves its names.
+    ///
+    /// ```
+    /// use linerate_qos::policy::{NoNames, PolicyFile};
+    ///
+    /// let file = PolicyFile::from_toml(r#"
+    /// [filter.voice]
+    /// protocol = "udp"
+    /// destination_port = "16384-32767"
+    /// policy = "voice"
+    ///
+    /// [policy.voice]
+    /// dscp = "EF"
+    /// reserve = "2mbit"
+    /// priority = 0
+    ///
+    /// [adapter.eth0]
+    /// rate = "100mbit"
+    /// policies = ["voice"]
+    /// "#, &mut NoNames)?;
+    /// assert_eq!(file.filters[0].name, "voice");
+    /// # Ok::<(), linerate_qos::policy::PolicyError>(())
+    /// ```
+    ///
+    /// All keys, with what they may be, are in `docs/qos.md`.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, with its line and column.
+    pub fn from_toml(text: &str, names: &mut dyn Names) -> Result<Self, PolicyError> {
+        let lines = Lines::of(text);
+        read(text, &lines, names).map_err(|fault| fault.located(&lines))
+    }
+}
+
+/// The names of one kind of table, and their indices.
+type Index = BTreeMap<String, usize>;
+
+fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFile, Fault> {
+    let table = toml_reader::parse_at_most(text, MOST_BYTES)?;
+    let root = Section::new("the file", 0, table.get_ref(), KEYS)?;
+    let filters = tables(&root, "filter", filter::PLACE, filter::KEYS, MOST_FILTERS)?;
+    let policies = tables(
+        &root,
+        "policy",
+        handling::POLICY,
+        handling::POLICY_KEYS,
+        MOST_POLICIES,
+    )?;
+    let adapters = tables(
+        &root,
+        "adapter",
+        handling::ADAPTER,
+        handling::ADAPTER_KEYS,
+        MOST_ADAPTERS,
+    )?;
+    let mut file = PolicyFile {
+        fragments: fragments(&root)?,
+        ..PolicyFile::default()
+    };
+    let mut index = Index::new();
+    for (name, section) in &policies {
+        let named = named(name, lines)?;
+        index.insert(named.0.clone(), file.policies.len());
+        file.policies.push(handling::policy(section, named)?);
+    }
+    for (name, section) in &filters {
+        let named = named(name, lines)?;
+        file.filters
+            .push(filter::read(section, named, &index, names)?);
+    }
+    for (name, section) in &adapters {
+        let place = lines.place(name.offset);
+        file.adapters
+            .push(handling::adapter(name, section, place, &index)?);
+    }
+    let offsets: Vec<usize> = policies.iter().map(|(name, _)| name.offset).collect();
+    unused(&file, &offsets)?;
+    Ok(file)
+}
+
+/// The tables of one kind in the order of the file.
+fn tables<'a>(
+    root: &Section<'a>,
+    key: &'static str,
+    place: &'static str,
+    keys: &[&str],
+    most: usize,
+) -> Result<Vec<(At<&'a str>, Section<'a>)>, Fault> {
+    let mut tables = root.named_sections(key, place, keys)?;
+    tables.sort_by_key(|(name, _)| name.offset);
+    match (tables.get(most), tables.first()) {
+        (Some((name, _)), _) => {
+            let what = match key {
+                "filter" => "filters",
+                "policy" => "policies",
+                _ => "adapters",
+            };
+            let found = tables.len();
+            Err(Fault::new(
+                name.offset,
+                PolicyProblem::TooMany { what, found, most },
+            ))
+        }
+        (None, None) if key == "adapter" => {
+            let hint = "name the interface on which the policies work";
+            Err(root.missing("[adapter.NAME]", hint).into())
+        }
+        _ => Ok(tables),
+    }
+}
+
+/// A name that filters and policies may have, and its place.
+fn named(name: &At<&str>, lines: &Lines<'_>) -> Result<(String, Place), Fault> {
+    match values::name(name.value) {
+        Ok(text) => Ok((text, lines.place(name.offset))),
+        Err(problem) => Err(Fault::new(name.offset, problem)),
+    }
+}
+
+fn fragments(root: &Section<'_>) -> Result<Fragments, Fault> {
+    let Some(word) = root.string("fragments")? else {
+        return Ok(Fragments::Plain);
+    };
+    match word.value {
+        "plain" => Ok(Fragments::Plain),
+        "track" => Ok(Fragments::Track),
+        other => {
+            let hint = "write \"plain\" or \"track\"";
+            let problem = PolicyProblem::value("treatment of fragments", other, hint);
+            Err(Fault::new(word.offset, problem))
+        }
+    }
+}
+
+/// What nothing would ever use is a slip.
+pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> {
+    let mut filtered = vec![false; file.policies.len()];
+    for filter in &file.filters {
+        filtered[filter.policy] = true;
+    }
+    let mut adapted = vec![false; file.policies.len()];
+    for policy in file.adapters.iter().flat_map(|adapter| &adapter.policies) {
+        adapted[*policy] = true;
+    }
+    for (at, policy) in file.policies.iter().enumerate() {
+        let (what, hint) = match (filtered[at], adapted[at]) {
+            (true, true) => continue,
+            (false, _) => (
+                "filter",
+                "give one with its name as `policy`, or leave the policy away",
+            ),
+            (true, false) => (
+                "adapter",
+                "name it in the `policies` of one, or leave it away",
+            ),
+        };
+        let policy = policy.name.clone();
+        return Err(Fault::new(
+            offsets[at],
+            PolicyProblem::Unused { policy, what, hint },
+        ));
+    }
+    Ok(())
+}
+
+const KEYS: &[&str] = &["filter", "policy", "adapter", "fragments"];
+
+/// 8,192 filters of 500 bytes.
+const MOST_BYTES: usize = 4 << 20;
+pub(super) const MOST_FILTERS: usize = 8192;
+pub(super) const MOST_POLICIES: usize = 256;
+pub(super) const MOST_ADAPTERS: usize = 64;

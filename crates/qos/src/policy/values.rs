@@ -1,0 +1,526 @@
+//! Single values as they are written in either syntax: numbers and ranges of them, addresses, ports, flags, rates.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use linerate_core::toml_reader::suggestion;
+use linerate_core::units::{BitRate, ByteCount, Dscp, Percent, UnitError};
+
+use super::error::PolicyProblem;
+use super::words::{self, PROTOCOLS, Words};
+use super::{AddressRange, CgroupPath, FlagTest, Interface, NameError, Names, Range, Share};
+
+type Result<T> = std::result::Result<T, PolicyProblem>;
+
+/// A kind of number that filters ask for.
+pub(super) struct Number {
+    /// As in "`70000` is no port".
+    what: &'static str,
+    least: u32,
+    most: u32,
+    words: Option<&'static Words>,
+    hint: &'static str,
+}
+
+impl Number {
+    /// One number, `FIRST-LAST`, or a word.
+    pub(super) fn range<T: TryFrom<u32>>(&self, text: &str) -> Result<Range<T>> {
+        let (first, last) = self.ends(text)?;
+        let end = |number| T::try_from(number).map_err(|_| self.refused(text));
+        Ok(Range {
+            first: end(first)?,
+            last: end(last)?,
+        })
+    }
+
+    /// One number or word.
+    pub(super) fn single(&self, text: &str) -> Result<u32> {
+        self.one(text).ok_or_else(|| self.refused(text))
+    }
+
+    fn ends(&self, text: &str) -> Result<(u32, u32)> {
+        if let Some(number) = self.one(text) {
+            return Ok((number, number));
+        }
+        // Some words have a hyphen of their own.
+        let mut splits = text
+            .match_indices('-')
+            .map(|(at, _)| (&text[..at], &text[at + 1..]));
+        let ends = splits.find_map(|(first, last)| Some((self.one(first)?, self.one(last)?)));
+        match ends {
+            Some((first, last)) if first <= last => Ok((first, last)),
+            Some((first, last)) => {
+                let hint = format!("it begins above its end: write {last}-{first}");
+                Err(PolicyProblem::value("range", text, hint))
+            }
+            None => Err(self.refused(text)),
+        }
+    }
+
+    fn one(&self, text: &str) -> Option<u32> {
+        let text = text.trim();
+        let word = self.words.and_then(|words| words.number(text));
+        word.or_else(|| number(text))
+            .filter(|number| (self.least..=self.most).contains(number))
+    }
+
+    fn refused(&self, text: &str) -> PolicyProblem {
+        let names = self.words.into_iter().flat_map(Words::names);
+        let meant = suggestion(&text.to_ascii_lowercase(), names);
+        let hint = meant.filter(|_| number(text).is_none());
+        PolicyProblem::value(
+            self.what,
+            text,
+            hint.unwrap_or_else(|| self.hint.to_owned()),
+        )
+    }
+}
+
+/// Decimal, or hexadecimal behind `0x`; no sign, no blanks.
+fn number(text: &str) -> Option<u32> {
+    let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_plain.then(|| u32::from_str_radix(digits, radix).ok())?
+}
+
+pub(super) const PORT: Number = Number {
+    what: "port",
+    least: 0,
+    most: 65_535,
+    words: None,
+    hint: "it is 0 to 65535, a range such as 1000-2000, or the name of a service",
+};
+
+pub(super) const PROTOCOL: Number = Number {
+    what: "protocol",
+    least: 0,
+    most: 255,
+    words: Some(&PROTOCOLS),
+    hint: "it is 0 to 255 or a name such as tcp, udp, icmp, icmpv6, sctp, esp",
+};
+
+pub(super) const ETHERTYPE: Number = Number {
+    what: "EtherType",
+    least: 0x600,
+    most: 0xffff,
+    words: Some(&words::ETHERTYPES),
+    hint: "it is 0x600 to 0xffff or a name such as ipv4, ipv6, arp, lldp, mpls, pppoe",
+};
+
+pub(super) const ECN: Number = Number {
+    what: "ECN field",
+    least: 0,
+    most: 3,
+    words: Some(&words::ECN),
+    hint: "it is 0 to 3, or not-ect, ect1, ect0, ce",
+};
+
+pub(super) const ICMP_TYPE: Number = Number {
+    what: "type of ICMP",
+    least: 0,
+    most: 255,
+    words: Some(&words::ICMP_TYPES),
+    hint: "it is 0 to 255 or a name such as echo-request, echo-reply, time-exceeded",
+};
+
+pub(super) const ICMPV6_TYPE: Number = Number {
+    what: "type of ICMPv6",
+    least: 0,
+    most: 255,
+    words: Some(&words::ICMPV6_TYPES),
+    hint: "it is 0 to 255 or a name such as echo-request, echo-reply, packet-too-big",
+};
+
+/// Where the filter does not say of which protocol, a word would be two numbers.
+pub(super) const ANY_ICMP_TYPE: Number = Number {
+    what: "type of both ICMP and ICMPv6",
+    least: 0,
+    most: 255,
+    words: None,
+    hint: "names are of one of them: add protocol = \"icmp\" or \"icmpv6\", or write a number, 0 to 255",
+};
+
+pub(super) const ICMP_CODE: Number = Number {
+    what: "code of ICMP",
+    least: 0,
+    most: 255,
+    words: None,
+    hint: "it is 0 to 255",
+};
+
+pub(super) const FLOW_LABEL: Number = Number {
+    what: "flow label",
+    least: 0,
+    most: 0xf_ffff,
+    words: None,
+    hint: "it is 0 to 0xfffff",
+};
+
+pub(super) const VLAN: Number = Number {
+    what: "VLAN id",
+    least: 1,
+    most: 4094,
+    words: None,
+    hint: "it is 1 to 4094",
+};
+
+/// The longest packet has the 40 bytes of an IPv6 header before its 16-bit payload length.
+pub(super) const LENGTH: Number = Number {
+    what: "length of a packet",
+    least: 0,
+    most: 65_575,
+    words: None,
+    hint: "it is 0 to 65575 bytes, or a range such as 0-200",
+};
+
+/// The highest number means "no user" to the kernel.
+pub(super) const UID: Number = Number {
+    what: "user id",
+    least: 0,
+    most: u32::MAX - 1,
+    words: None,
+    hint: "it is 0 to 4294967294, a range such as 1000-1999, or the name of a user",
+};
+
+/// DSCPs have their words in core.
+pub(super) fn dscps(text: &str) -> Result<Range<u8>> {
+    let one = |text: &str| text.parse::<Dscp>().ok().map(code_point);
+    if let Some(number) = one(text) {
+        return Ok(Range {
+            first: number,
+            last: number,
+        });
+    }
+    let mut splits = text
+        .match_indices('-')
+        .map(|(at, _)| (&text[..at], &text[at + 1..]));
+    match splits.find_map(|(first, last)| Some((one(first)?, one(last)?))) {
+        Some((first, last)) if first <= last => Ok(Range { first, last }),
+        Some((first, last)) => {
+            let hint = format!("it begins above its end: write {last}-{first}");
+            Err(PolicyProblem::value("range", text, hint))
+        }
+        None => {
+            let hint = "it is 0 to 63, a name such as EF, AF41, CS1, LE, or a range such as 8-15";
+            Err(PolicyProblem::value("DSCP", text, hint))
+        }
+    }
+}
+
+pub(super) fn dscp(text: &str) -> Result<Dscp> {
+    let hint = "it is 0 to 63 or a name such as EF, AF41, CS1, LE, VOICE-ADMIT";
+    text.parse()
+        .map_err(|_| PolicyProblem::value("DSCP", text, hint))
+}
+
+/// The number of a DSCP.
+pub(super) fn code_point(dscp: Dscp) -> u8 {
+    dscp.octet() >> 2
+}
+
+/// A number, a range or a service's name.
+pub(super) fn ports(
+    text: &str,
+    protocols: &[u8],
+    names: &mut dyn Names,
+) -> Result<Vec<Range<u16>>> {
+    let read = PORT.range(text);
+    if read.is_ok() || !is_service(text) {
+        return Ok(vec![read?]);
+    }
+    let protocols: Vec<_> = protocols
+        .iter()
+        .filter_map(|one| PROTOCOLS.name(*one))
+        .collect();
+    let found = names.ports(text, &protocols);
+    let found = found.and_then(|ports| resolved(ports, MOST_RESOLVED));
+    let ports = found.map_err(|why| PolicyProblem::name("service", text, why))?;
+    let single = |port| Range {
+        first: port,
+        last: port,
+    };
+    Ok(ports.into_iter().map(single).collect())
+}
+
+/// RFC 6335, section 5.1, with the other marks that are found in `/etc/services`; one letter at least.
+fn is_service(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+/*".contains(&byte);
+    let is_number = text.starts_with("0x") || text.starts_with("0X");
+    !is_number
+        && text.len() <= 64
+        && text.bytes().all(is_allowed)
+        && text.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
+/// What a name stands for, sorted and without repetition.
+fn resolved<T: Ord>(mut found: Vec<T>, most: usize) -> std::result::Result<Vec<T>, NameError> {
+    found.sort_unstable();
+    found.dedup();
+    match found.len() {
+        0 => Err(NameError("it stands for nothing".to_owned())),
+        len if len > most => Err(NameError(format!("it stands for {len}, more than {most}"))),
+        _ => Ok(found),
+    }
+}
+
+/// More addresses or ports than this is no host and no service.
+const MOST_RESOLVED: usize = 64;
+
+/// An address, a prefix, `FIRST-LAST`, or a host's name.
+pub(super) fn addresses(text: &str, names: &mut dyn Names) -> Result<Vec<AddressRange>> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(vec![AddressRange::single(address)]);
+    }
+    if let Some((address, length)) = text.split_once('/') {
+        return prefix(text, address, length).map(|range| vec![range]);
+    }
+    if let Some((first, last)) = text.split_once('-') {
+        let ends = (first.trim().parse(), last.trim().parse());
+        match ends {
+            (Ok(first), Ok(last)) => return address_range(text, first, last).map(|one| vec![one]),
+            (Ok(_), Err(_)) | (Err(_), Ok(_)) => return Err(no_address(text)),
+            (Err(_), Err(_)) => {}
+        }
+    }
+    if !is_host(text) {
+        return Err(no_address(text));
+    }
+    let found = names.addresses(text);
+    let found = found.and_then(|addresses| resolved(addresses, MOST_RESOLVED));
+    let addresses = found.map_err(|why| PolicyProblem::name("host", text, why))?;
+    Ok(addresses.into_iter().map(AddressRange::single).collect())
+}
+
+fn no_address(text: &str) -> PolicyProblem {
+    let hint =
+        "write 198.18.0.1, 198.18.0.0/15, 198.18.0.1-198.18.0.9, 2001:2::/48 or a host's name";
+    PolicyProblem::value("address", text, hint)
+}
+
+pub(super) fn address_range(text: &str, first: IpAddr, last: IpAddr) -> Result<AddressRange> {
+    if first.is_ipv4() != last.is_ipv4() {
+        let hint = "both its ends are of one family";
+        return Err(PolicyProblem::value("range of addresses", text, hint));
+    }
+    if first > last {
+        let hint = format!("it begins above its end: write {last}-{first}");
+        return Err(PolicyProblem::value("range of addresses", text, hint));
+    }
+    Ok(AddressRange { first, last })
+}
+
+fn prefix(text: &str, address: &str, length: &str) -> Result<AddressRange> {
+    let address: IpAddr = address.parse().map_err(|_| no_address(text))?;
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    let length = number(length).filter(|length| *length <= bits && !text.contains("/0x"));
+    let Some(length) = length else {
+        let hint = format!("its length is 0 to {bits}");
+        return Err(PolicyProblem::value("prefix", text, hint));
+    };
+    let range = AddressRange::prefix(address, length);
+    if range.first != address {
+        let hint = format!(
+            "bits are set behind its length: write {}/{length}",
+            range.first
+        );
+        return Err(PolicyProblem::value("prefix", text, hint));
+    }
+    Ok(range)
+}
+
+/// A name by RFC 1123; what has digits and dots alone is an address with a slip in it.
+fn is_host(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    text.len() <= 253
+        && !text.starts_with(['-', '.'])
+        && text.bytes().all(is_allowed)
+        && text.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
+impl AddressRange {
+    /// One address.
+    pub fn single(address: IpAddr) -> Self {
+        Self {
+            first: address,
+            last: address,
+        }
+    }
+
+    /// The prefix of this length that `address` is in; a length above the family's is the family's.
+    pub fn prefix(address: IpAddr, length: u32) -> Self {
+        match address {
+            IpAddr::V4(address) => {
+                let host = u32::MAX.checked_shr(length).unwrap_or(0);
+                let bits = address.to_bits();
+                Self {
+                    first: IpAddr::V4((bits & !host).into()),
+                    last: IpAddr::V4((bits | host).into()),
+                }
+            }
+            IpAddr::V6(address) => {
+                let host = u128::MAX.checked_shr(length).unwrap_or(0);
+                let bits = address.to_bits();
+                Self {
+                    first: IpAddr::V6((bits & !host).into()),
+                    last: IpAddr::V6((bits | host).into()),
+                }
+            }
+        }
+    }
+
+    /// The length of the prefix that it is, if it is one.
+    pub fn prefix_length(&self) -> Option<u32> {
+        let (first, last, bits) = match (self.first, self.last) {
+            (IpAddr::V4(first), IpAddr::V4(last)) => {
+                let shift = 128 - 32;
+                let first = u128::from(first.to_bits()) << shift;
+                (
+                    first,
+                    u128::from(last.to_bits()) << shift | (u128::MAX >> 32),
+                    32,
+                )
+            }
+            (IpAddr::V6(first), IpAddr::V6(last)) => (first.to_bits(), last.to_bits(), 128),
+            _ => return None,
+        };
+        let length = (first ^ last).leading_zeros().min(bits);
+        (*self == Self::prefix(self.first, length)).then_some(length)
+    }
+}
+
+/// `syn,!ack`.
+pub(super) fn flags(text: &str) -> Result<FlagTest> {
+    let mut test = FlagTest { mask: 0, value: 0 };
+    for word in text.split(',').map(str::trim) {
+        let name = word.strip_prefix('!').unwrap_or(word);
+        let flag = words::TCP_FLAGS
+            .number(name)
+            .and_then(|bit| u8::try_from(bit).ok());
+        let Some(flag) = flag else {
+            let hint = "they are fin, syn, rst, psh, ack, urg, ece and cwr, as in \"syn,!ack\"";
+            return Err(PolicyProblem::value("TCP flag", word, hint));
+        };
+        if test.mask & flag != 0 {
+            let hint = "each flag stands there once";
+            return Err(PolicyProblem::value("test of TCP flags", text, hint));
+        }
+        test.mask |= flag;
+        if !word.starts_with('!') {
+            test.value |= flag;
+        }
+    }
+    Ok(test)
+}
+
+/// A number, a range of them or a user's name.
+pub(super) fn uids(text: &str, names: &mut dyn Names) -> Result<Range<u32>> {
+    let read = UID.range(text);
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._$@".contains(&byte);
+    let is_name = text.len() <= 64
+        && text.bytes().all(is_allowed)
+        && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if read.is_ok() || !is_name {
+        return read;
+    }
+    let uid = names.uid(text);
+    let uid = uid.map_err(|why| PolicyProblem::name("user", text, why))?;
+    Ok(Range {
+        first: uid,
+        last: uid,
+    })
+}
+
+/// A path below the root of the control groups, as `/proc/PID/cgroup` has it.
+pub(super) fn cgroup(text: &str) -> Result<CgroupPath> {
+    let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.len() <= 255;
+    let is_path = text.len() <= 1024
+        && text.matches('/').count() <= 15
+        && !text.contains(char::is_control)
+        && text
+            .strip_prefix('/')
+            .is_some_and(|path| path.split('/').all(is_name));
+    match is_path {
+        true => Ok(CgroupPath(text.to_owned())),
+        false => {
+            let hint =
+                "write its path below the root of version 2, such as /system.slice/ssh.service";
+            Err(PolicyProblem::value("control group", text, hint))
+        }
+    }
+}
+
+/// As the kernel has it (`dev_valid_name`), in ASCII.
+pub(super) fn interface(text: &str) -> Result<Interface> {
+    let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'*');
+    match (1..=15).contains(&text.len())
+        && text.bytes().all(is_allowed)
+        && !matches!(text, "." | "..")
+    {
+        true => Ok(Interface(text.to_owned())),
+        false => {
+            let hint = "its name has 1 to 15 characters, without blanks, `/`, `:` and `*`";
+            Err(PolicyProblem::value("interface", text, hint))
+        }
+    }
+}
+
+/// The name of a filter or a policy.
+pub(super) fn name(text: &str) -> Result<String> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    match (1..=32).contains(&text.len()) && text.bytes().all(is_allowed) {
+        true => Ok(text.to_owned()),
+        false => {
+            let hint = "it has 1 to 32 letters, digits, `_` and `-`";
+            Err(PolicyProblem::value("name", text, hint))
+        }
+    }
+}
+
+/// `30mbit` or `30%`.
+pub(super) fn share(text: &str) -> Result<Share> {
+    if !text.trim_end().ends_with('%') {
+        return rate(text).map(Share::Rate);
+    }
+    match unit::<Percent>("share", text)? {
+        Percent(percent) if (0.001..=100.0).contains(&percent) => Ok(Share::Percent(percent)),
+        _ => {
+            let hint = "it is 0.001 % to 100 % of the adapter's rate";
+            Err(PolicyProblem::value("share", text, hint))
+        }
+    }
+}
+
+/// `30mbit`.
+pub(super) fn rate(text: &str) -> Result<BitRate> {
+    let rate: BitRate = unit("rate", text)?;
+    match RATES.contains(&rate.0) {
+        true => Ok(rate),
+        false => {
+            let hint = "it is 1kbit to 10Tbit";
+            Err(PolicyProblem::value("rate", text, hint))
+        }
+    }
+}
+
+/// From what a queueing discipline can still keep to what no link has.
+const RATES: std::ops::RangeInclusive<u64> = 1_000..=10_000_000_000_000;
+
+/// `64KiB`, not above 1 GiB.
+pub(super) fn burst(text: &str, least: u64) -> Result<ByteCount> {
+    let burst: ByteCount = unit("burst", text)?;
+    match (least..=1 << 30).contains(&burst.0) {
+        true => Ok(burst),
+        false => {
+            let hint = format!("it is {least} B to 1GiB");
+            Err(PolicyProblem::value("burst", text, hint))
+        }
+    }
+}
+
+fn unit<T: FromStr<Err = UnitError>>(what: &'static str, text: &str) -> Result<T> {
+    text.parse()
+        .map_err(|error: UnitError| PolicyProblem::value(what, text, error.why()))
+}

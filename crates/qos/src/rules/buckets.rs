@@ -1,0 +1,101 @@
+//! The token buckets of a meter in integers that a program for the kernel computes alike.
+//!
+//! A token is a billionth of a bit: what a rate of 1 bit/s gives in 1 ns. So filling is one multiplication and nothing
+//! is ever rounded.
+
+use linerate_core::units::{BitRate, ByteCount};
+
+use crate::policy::MeterKind;
+
+use super::form::Meter;
+
+/// Tokens of one byte.
+pub const UNITS_PER_BYTE: u64 = 8_000_000_000;
+
+/// The deepest bucket, 1 GiB: two of them are still within 64 bits.
+pub const MOST_BURST_BYTES: u64 = 1 << 30;
+
+/// What a packet counts at most: longer ones count this.
+pub const MOST_METERED_BYTES: u32 = i32::MAX as u32;
+
+/// Above this a rate counts as this, 1 Pbit/s, so that a filling never leaves 64 bits.
+const MOST_RATE: u64 = 1_000_000_000_000_000;
+
+/// The constants of a meter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buckets {
+    /// RFC 2697: one rate fills the committed bucket and, when it is full, the excess bucket.
+    SingleRate {
+        /// The committed bucket; its `full_ns` is the time that fills both from empty.
+        committed: Bucket,
+        /// Depth of the excess bucket.
+        excess_depth: u64,
+    },
+    /// RFC 2698: each bucket has a rate of its own.
+    TwoRate {
+        /// The committed bucket.
+        committed: Bucket,
+        /// The peak bucket.
+        peak: Bucket,
+    },
+}
+
+/// The constants of a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    /// Tokens in a nanosecond.
+    pub rate: u64,
+    /// The most tokens it holds.
+    pub depth: u64,
+    /// The nanoseconds after which it is full whatever it held: for shorter times `rate` × time fits into 64 bits.
+    pub full_ns: u64,
+}
+
+impl Meter {
+    /// Its constants.
+    pub fn buckets(&self) -> Buckets {
+        match self.kind {
+            MeterKind::SingleRate {
+                committed,
+                committed_burst,
+                excess_burst,
+            } => {
+                let excess_depth = depth(excess_burst);
+                Buckets::SingleRate {
+                    committed: Bucket::of(committed, committed_burst, excess_depth),
+                    excess_depth,
+                }
+            }
+            MeterKind::TwoRate {
+                committed,
+                committed_burst,
+                peak,
+                peak_burst,
+            } => Buckets::TwoRate {
+                committed: Bucket::of(committed, committed_burst, 0),
+                peak: Bucket::of(peak, peak_burst, 0),
+            },
+        }
+    }
+}
+
+impl Bucket {
+    /// A bucket that is surely full, and `further` tokens beside it, after `full_ns`.
+    fn of(rate: BitRate, burst: ByteCount, further: u64) -> Self {
+        let rate = rate.0.min(MOST_RATE);
+        let depth = depth(burst);
+        let full_ns = match rate {
+            0 => u64::MAX,
+            _ => (depth + further).div_ceil(rate),
+        };
+        Self {
+            rate,
+            depth,
+            full_ns,
+        }
+    }
+}
+
+fn depth(burst: ByteCount) -> u64 {
+    burst.0.min(MOST_BURST_BYTES) * UNITS_PER_BYTE
+}

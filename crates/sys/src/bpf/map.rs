@@ -1,0 +1,195 @@
+//! Maps: what programs keep, and what they look up.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use super::call::{Attributes, Command, bpf, object_name, open};
+use super::info::MapInfo;
+use super::{BpfError, pin};
+
+/// What a map is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapRequest<'a> {
+    /// For people, at most 15 bytes; more are cut off.
+    pub name: &'a str,
+    /// Its kind.
+    pub kind: MapKind,
+    /// Bytes of a key; arrays have 4.
+    pub key_bytes: u32,
+    /// Bytes of a value.
+    pub value_bytes: u32,
+    /// How many it holds.
+    pub entries: u32,
+}
+
+/// Kinds of maps (`enum bpf_map_type`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapKind {
+    /// Values by number, shared by all CPUs.
+    Array = 2,
+    /// Values by number, of each CPU its own.
+    PerCpuArray = 6,
+    /// Values by key; the least recently used is forgotten.
+    LruHash = 9,
+}
+
+/// A map.
+#[derive(Debug)]
+pub struct Map {
+    fd: OwnedFd,
+    info: MapInfo,
+}
+
+impl Map {
+    /// Makes one, all zero.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_BPF`, `E2BIG` or `ENOMEM` if it is too large.
+    pub fn create(request: &MapRequest<'_>) -> Result<Self, BpfError> {
+        let mut attributes = Attributes::new()
+            .u32(0, request.kind as u32)
+            .u32(4, request.key_bytes)
+            .u32(8, request.value_bytes)
+            .u32(12, request.entries)
+            .bytes(28, &object_name(request.name));
+        // SAFETY: there are no buffers in it.
+        let fd = unsafe { open(Command::MapCreate, &mut attributes) }
+            .map_err(BpfError::new("create map", request.name))?;
+        Self::from_fd(fd)
+    }
+
+    /// The map that was pinned at `path`.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none; `EINVAL` if something else is pinned there.
+    pub fn from_pin(path: &Path) -> Result<Self, BpfError> {
+        let fd = pin::open_pinned(path)?;
+        Self::from_fd(fd)
+    }
+
+    fn from_fd(fd: OwnedFd) -> Result<Self, BpfError> {
+        let info = MapInfo::of(fd.as_fd())?;
+        Ok(Self { fd, info })
+    }
+
+    /// Its number, kind and sizes.
+    pub fn info(&self) -> &MapInfo {
+        &self.info
+    }
+
+    /// Gives it a name in a bpffs, by which it lives on.
+    ///
+    /// # Errors
+    /// `EEXIST` if the name is taken, `ENOENT` if the directory does not exist.
+    pub fn pin(&self, path: &Path) -> Result<(), BpfError> {
+        pin::pin(self.fd.as_fd(), path)
+    }
+
+    /// The value of a key; of a map for each CPU the values of all [possible CPUs](possible_cpus) in turn, each rounded
+    /// up to eight bytes. `None` if there is none.
+    ///
+    /// # Errors
+    /// A key of the wrong length; what else the kernel refuses.
+    pub fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BpfError> {
+        let error = |source| BpfError::new("read map", &self.info.name)(source);
+        self.check_length(key.len(), self.info.key_bytes as usize)
+            .map_err(error)?;
+        let mut value = vec![0; self.value_length().map_err(error)?];
+        let mut attributes = self.attributes().input(8, key).output(16, &mut value);
+        // SAFETY: key and value are as long as this map's are, for all CPUs where it has a value for each.
+        match unsafe { bpf(Command::MapLookup, &mut attributes) } {
+            Ok(_) => Ok(Some(value)),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(source) => Err(error(source)),
+        }
+    }
+
+    /// Sets the value of a key; the form of the value is that of [`Map::lookup`].
+    ///
+    /// # Errors
+    /// A key or value of the wrong length; `E2BIG` for a number that the array does not have.
+    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<(), BpfError> {
+        self.try_update(key, value)
+            .map_err(BpfError::new("write map", &self.info.name))
+    }
+
+    fn try_update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.check_length(key.len(), self.info.key_bytes as usize)?;
+        self.check_length(value.len(), self.value_length()?)?;
+        let mut attributes = self.attributes().input(8, key).input(16, value);
+        // SAFETY: key and value are as long as this map's are, for all CPUs where it has a value for each.
+        unsafe { bpf(Command::MapUpdate, &mut attributes) }.map(drop)
+    }
+
+    /// Writes values from the first on. `content` is some whole values without gaps; the rest stays. For an array shared
+    /// by all CPUs. A large table is best one value: one copy, and the program reads it without a lookup.
+    ///
+    /// # Errors
+    /// `EINVAL` for content that is not whole values or another kind of map; `E2BIG` for more than it holds.
+    pub fn fill(&self, content: &[u8]) -> Result<(), BpfError> {
+        let error = |source| BpfError::new("fill map", &self.info.name)(source);
+        let length = self.info.value_bytes as usize;
+        if self.info.kind != MapKind::Array as u32 || !content.len().is_multiple_of(length) {
+            return Err(error(io::Error::from_raw_os_error(libc::EINVAL)));
+        }
+        for (key, value) in (0u32..).zip(content.chunks(length)) {
+            self.try_update(&key.to_ne_bytes(), value).map_err(error)?;
+        }
+        Ok(())
+    }
+
+    fn attributes<'a>(&self) -> Attributes<'a> {
+        Attributes::new().u32(0, self.fd.as_raw_fd() as u32)
+    }
+
+    fn check_length(&self, length: usize, expected: usize) -> io::Result<()> {
+        if length == expected {
+            return Ok(());
+        }
+        Err(io::Error::from_raw_os_error(libc::EINVAL))
+    }
+
+    fn value_length(&self) -> io::Result<usize> {
+        let length = self.info.value_bytes as usize;
+        if self.info.kind != MapKind::PerCpuArray as u32 {
+            return Ok(length);
+        }
+        Ok(length.next_multiple_of(8) * possible_cpus()?)
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// How many CPUs this kernel could ever have: so many values has a key of a map for each CPU.
+///
+/// # Errors
+/// `/sys/devices/system/cpu/possible` cannot be read, or says something else.
+pub fn possible_cpus() -> io::Result<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    last_cpu(&text)
+        .map(|last| last + 1)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unknown form of CPU list"))
+}
+
+/// The last of `0-3` or `0,2-5`; a bound on the lengths of buffers, so gaps count.
+fn last_cpu(list: &str) -> Option<usize> {
+    list.trim().rsplit([',', '-']).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_cpu_of_a_list_is_found() {
+        assert_eq!(last_cpu("0\n"), Some(0));
+        assert_eq!(last_cpu("0-63\n"), Some(63));
+        assert_eq!(last_cpu("0-3,8-11\n"), Some(11));
+        assert_eq!(last_cpu("\n"), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! The file system in which objects have names.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use super::BpfError;
+
+/// Where distributions mount it.
+pub const BPFFS: &str = "/sys/fs/bpf";
+
+/// The first bpffs of the caller's mount namespace; mounted at [`BPFFS`] if there is none.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` if the kernel has no bpffs, `ENOENT` if `/sys` is not what it should be.
+pub fn mount() -> Result<PathBuf, BpfError> {
+    let table = fs::read_to_string(MOUNTS).map_err(BpfError::new("read", MOUNTS))?;
+    if let Some(mounted) = find(&table) {
+        return Ok(mounted);
+    }
+    mount_at(Path::new(BPFFS))?;
+    Ok(PathBuf::from(BPFFS))
+}
+
+/// Mounts a bpffs over a directory.
+pub(super) fn mount_at(directory: &Path) -> Result<(), BpfError> {
+    let error = BpfError::new("mount a bpffs at", directory.display().to_string());
+    let target = match CString::new(directory.as_os_str().as_bytes()) {
+        Ok(target) => target,
+        Err(source) => return Err(error(source.into())),
+    };
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    // SAFETY: all strings end with NUL; the type takes no data but the mode.
+    let result = unsafe {
+        libc::mount(
+            c"bpf".as_ptr(),
+            target.as_ptr(),
+            c"bpf".as_ptr(),
+            flags,
+            ptr::null(),
+        )
+    };
+    if result == -1 {
+        return Err(error(io::Error::last_os_error()));
+    }
+    Ok(())
+}
+
+/// The directory of the first bpffs in `/proc/self/mounts`: one at [`BPFFS`] before others.
+fn find(table: &str) -> Option<PathBuf> {
+    let mounted: Vec<&str> = table
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let (directory, kind) = (words.next()?, words.next()?);
+            (kind == "bpf").then_some(directory)
+        })
+        .collect();
+    let usual = mounted.iter().find(|directory| **directory == BPFFS);
+    usual.or(mounted.first()).map(PathBuf::from)
+}
+
+const MOUNTS: &str = "/proc/self/mounts";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_place_goes_before_others() {
+        let table = "proc /proc proc rw 0 0\nbpf /run/other bpf rw 0 0\nnone /sys/fs/bpf bpf rw,nosuid 0 0\n";
+        assert_eq!(find(table), Some(PathBuf::from("/sys/fs/bpf")));
+        assert_eq!(
+            find("bpf /run/x bpf rw 0 0\n"),
+            Some(PathBuf::from("/run/x"))
+        );
+        assert_eq!(find("sysfs /sys sysfs rw 0 0\nbpf\n"), None);
+    }
+}

@@ -1,0 +1,53 @@
+//! Names of objects in a bpffs.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::BpfError;
+use super::call::{Attributes, Command, bpf, open};
+
+pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), BpfError> {
+    let error = BpfError::new("pin", path.display().to_string());
+    let name = match text(path) {
+        Ok(name) => name,
+        Err(source) => return Err(error(source)),
+    };
+    let mut attributes = Attributes::new()
+        .input(0, name.as_bytes_with_nul())
+        .u32(8, object.as_raw_fd() as u32);
+    // SAFETY: the path ends with NUL.
+    unsafe { bpf(Command::ObjPin, &mut attributes) }
+        .map(drop)
+        .map_err(error)
+}
+
+pub(super) fn open_pinned(path: &Path) -> Result<OwnedFd, BpfError> {
+    let error = BpfError::new("open pinned", path.display().to_string());
+    let name = match text(path) {
+        Ok(name) => name,
+        Err(source) => return Err(error(source)),
+    };
+    let mut attributes = Attributes::new().input(0, name.as_bytes_with_nul());
+    // SAFETY: the path ends with NUL.
+    unsafe { open(Command::ObjGet, &mut attributes) }.map_err(error)
+}
+
+/// Takes a name away; the object ends with its last descriptor or pin. That there is none is no error.
+///
+/// # Errors
+/// What the file system refuses.
+pub fn unpin(path: &Path) -> Result<(), BpfError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(BpfError::new("unpin", path.display().to_string())(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn text(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
+}

@@ -1,0 +1,54 @@
+//! What this kernel has, and this process may.
+
+use super::{Attach, BpfError, LoadRequest, Program, ProgramKind, query};
+
+/// What there is.
+#[derive(Debug)]
+pub struct Support {
+    /// Programs on packets can be loaded; the error if not: `EPERM` without the privileges, `ENOSYS` without bpf(2).
+    pub programs: Result<(), BpfError>,
+    /// Interfaces run them by TCX (Linux 6.6); `None` where that could not be told.
+    pub tcx: Option<bool>,
+    /// The kernel has a bpffs to pin in.
+    pub bpffs: bool,
+}
+
+impl Support {
+    /// Whether a program can be loaded, attached by TCX and pinned.
+    pub fn is_whole(&self) -> bool {
+        self.programs.is_ok() && self.tcx == Some(true) && self.bpffs
+    }
+}
+
+/// Looks by loading a program that does nothing and by asking what runs at the loopback interface; changes nothing.
+pub fn probe() -> Support {
+    // r0 = 0; exit
+    let instructions = [[0xb7, 0, 0, 0, 0, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
+    let programs = Program::load(&LoadRequest {
+        instructions: &instructions,
+        name: "probe",
+        kind: ProgramKind::SchedCls { attach: None },
+        license: "GPL",
+    });
+    Support {
+        programs: programs.map(drop),
+        tcx: tcx(),
+        bpffs: has_bpffs(),
+    }
+}
+
+/// The loopback interface is the first of each namespace.
+fn tcx() -> Option<bool> {
+    match query(1, Attach::TcxEgress) {
+        Ok(_) => Some(true),
+        // A kernel without TCX does not know the place.
+        Err(error) if error.errno() == Some(libc::EINVAL) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// From `/proc/filesystems`; a module that is not loaded does not show, but this is never one.
+fn has_bpffs() -> bool {
+    std::fs::read_to_string("/proc/filesystems")
+        .is_ok_and(|list| list.lines().any(|line| line.ends_with("\tbpf")))
+}

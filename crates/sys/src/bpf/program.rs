@@ -1,0 +1,140 @@
+//! Programs: instructions that the verifier has taken.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use super::call::{Attributes, Command, object_name, open};
+use super::link::Attach;
+use super::{BpfError, info, pin};
+
+/// What is to be loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct LoadRequest<'a> {
+    /// The instructions (`struct bpf_insn`), with the descriptors of maps in them.
+    pub instructions: &'a [[u8; 8]],
+    /// For people, at most 15 bytes; more are cut off.
+    pub name: &'a str,
+    /// Where it can run.
+    pub kind: ProgramKind,
+    /// Its licence, by which the kernel allows helpers: `GPL`, `Dual MIT/GPL`.
+    pub license: &'a str,
+}
+
+/// Where a program can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramKind {
+    /// On packets of an interface: at TCX, or, without a place of its own, as a filter of clsact.
+    SchedCls {
+        /// The place at TCX.
+        attach: Option<Attach>,
+    },
+}
+
+/// A loaded program.
+#[derive(Debug)]
+pub struct Program {
+    fd: OwnedFd,
+    name: String,
+}
+
+impl Program {
+    /// Loads it.
+    ///
+    /// # Errors
+    /// [`BpfError::Verifier`] with the verifier's log; [`BpfError::Call`] with `EPERM` without the privileges.
+    pub fn load(request: &LoadRequest<'_>) -> Result<Self, BpfError> {
+        // Without a log it is some times faster; who is refused asks again, to learn why.
+        let source = match load(request, &mut []) {
+            Ok(fd) => {
+                return Ok(Self {
+                    fd,
+                    name: request.name.to_owned(),
+                });
+            }
+            Err(source) => source,
+        };
+        if source.raw_os_error() == Some(libc::EPERM) {
+            return Err(BpfError::new("load program", request.name)(source));
+        }
+        let mut log = vec![0; LOG_LENGTH];
+        let again = load(request, &mut log);
+        if let Ok(fd) = again {
+            // What it lacked, such as memory, is there now.
+            let name = request.name.to_owned();
+            return Ok(Self { fd, name });
+        }
+        let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
+        Err(BpfError::Verifier {
+            name: request.name.to_owned(),
+            log: String::from_utf8_lossy(&log[..end]).into_owned(),
+            source,
+        })
+    }
+
+    /// The program that was pinned at `path`.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none.
+    pub fn from_pin(path: &Path) -> Result<Self, BpfError> {
+        Ok(Self {
+            fd: pin::open_pinned(path)?,
+            name: path.display().to_string(),
+        })
+    }
+
+    /// Gives it a name in a bpffs, by which it lives on.
+    ///
+    /// # Errors
+    /// `EEXIST` if the name is taken, `ENOENT` if the directory does not exist.
+    pub fn pin(&self, path: &Path) -> Result<(), BpfError> {
+        pin::pin(self.fd.as_fd(), path)
+    }
+
+    /// The number that the kernel gave it; [`query`](super::query) lists those of an interface.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn id(&self) -> Result<u32, BpfError> {
+        info::program_id(self.fd.as_fd())
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// `BPF_PROG_LOAD`; with a log if there is room for one.
+fn load(request: &LoadRequest<'_>, log: &mut [u8]) -> io::Result<OwnedFd> {
+    let license = CString::new(request.license)?;
+    let ProgramKind::SchedCls { attach } = request.kind;
+    let mut attributes = Attributes::new()
+        .u32(0, SCHED_CLS)
+        .u32(4, request.instructions.len() as u32)
+        .input(8, request.instructions.as_flattened())
+        .input(16, license.as_bytes_with_nul())
+        .bytes(48, &object_name(request.name))
+        .u32(68, attach.map_or(0, |attach| attach as u32));
+    if !log.is_empty() {
+        attributes = attributes
+            .u32(24, LOG_LEVEL)
+            .u32(28, log.len() as u32)
+            .output(32, log);
+    }
+    // SAFETY: the number of instructions and the length of the log stand beside them; the licence ends with NUL.
+    unsafe { open(Command::ProgLoad, &mut attributes) }
+}
+
+/// `BPF_PROG_TYPE_SCHED_CLS`.
+const SCHED_CLS: u32 = 3;
+/// Only the path that failed.
+const LOG_LEVEL: u32 = 1;
+/// The kernel keeps the end of a longer log, since Linux 6.4.
+const LOG_LENGTH: usize = 64 * 1024;

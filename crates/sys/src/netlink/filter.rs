@@ -1,0 +1,197 @@
+//! eBPF programs as filters of `clsact`: where kernels before 6.6 have no TCX.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::{
+    TcAttribute, TcBpfFlags, TcFilterBpfOption, TcHandle, TcMessage, TcOption,
+};
+
+use super::{Netlink, NetlinkError};
+use crate::errno;
+
+/// Which packets of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Those that it gets.
+    Ingress,
+    /// Those that it is given.
+    Egress,
+}
+
+/// A program in direct action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BpfFilter {
+    /// The place among the filters; lower is asked first.
+    pub priority: u16,
+    /// Its number at that priority.
+    pub handle: u32,
+    /// Its name.
+    pub name: String,
+    /// The kernel's number of the program.
+    pub program: Option<u32>,
+}
+
+impl Netlink {
+    /// Gives the link a `clsact`, where it has none.
+    ///
+    /// # Errors
+    /// Refused with `EPERM` without `CAP_NET_ADMIN`; `EEXIST` if there is an `ingress` in its place, which has no egress.
+    pub fn ensure_clsact(&mut self, index: u32, name: &str) -> Result<(), NetlinkError> {
+        let has = self.qdiscs(name)?.iter().any(|qdisc| qdisc.kind == CLSACT);
+        if has {
+            return Ok(());
+        }
+        let handle = TcHandle {
+            major: TcHandle::CLSACT.major,
+            minor: 0,
+        };
+        let mut message = header(index, handle, TcHandle::CLSACT, 0);
+        message.attributes = vec![TcAttribute::Kind(CLSACT.to_owned())];
+        self.request(
+            &format!("add a clsact to link {name}"),
+            RouteNetlinkMessage::NewQueueDiscipline(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(drop)
+    }
+
+    /// Puts a program at `filter.priority`, in the place of the one with `filter.handle` if there is one; no packet goes
+    /// by neither.
+    ///
+    /// # Errors
+    /// Refused with `EPERM` without `CAP_NET_ADMIN`, `EINVAL` without a `clsact`.
+    pub fn put_bpf_filter(
+        &mut self,
+        index: u32,
+        direction: Direction,
+        filter: (u16, u32, &str),
+        program: BorrowedFd<'_>,
+    ) -> Result<(), NetlinkError> {
+        let (priority, handle, name) = filter;
+        let fd = program.as_raw_fd().cast_unsigned();
+        let mut message = header(index, handle.into(), direction.parent(), info(priority));
+        message.attributes = vec![
+            TcAttribute::Kind(BPF.to_owned()),
+            TcAttribute::Options(vec![
+                TcOption::Bpf(TcFilterBpfOption::ProgFd(fd)),
+                TcOption::Bpf(TcFilterBpfOption::ProgName(name.to_owned())),
+                TcOption::Bpf(TcFilterBpfOption::Flags(TcBpfFlags::DirectAction)),
+            ]),
+        ];
+        self.request(
+            &format!("put program {name} on link {index}"),
+            RouteNetlinkMessage::NewTrafficFilter(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+        .map(drop)
+    }
+
+    /// Takes a program away.
+    ///
+    /// # Errors
+    /// Refused with `ENOENT` if there is none.
+    pub fn delete_bpf_filter(
+        &mut self,
+        index: u32,
+        direction: Direction,
+        priority: u16,
+        handle: u32,
+    ) -> Result<(), NetlinkError> {
+        let mut message = header(index, handle.into(), direction.parent(), info(priority));
+        message.attributes = vec![TcAttribute::Kind(BPF.to_owned())];
+        self.request(
+            &format!("take program {priority}:{handle} off link {index}"),
+            RouteNetlinkMessage::DelTrafficFilter(message),
+            0,
+        )
+        .map(drop)
+    }
+
+    /// The programs in this direction; empty without a `clsact`.
+    ///
+    /// # Errors
+    /// [`NetlinkError`] if the table cannot be read.
+    pub fn bpf_filters(
+        &mut self,
+        index: u32,
+        direction: Direction,
+    ) -> Result<Vec<BpfFilter>, NetlinkError> {
+        let query = header(index, TcHandle::UNSPEC, direction.parent(), 0);
+        let answer = self.dump(
+            &format!("list the filters of link {index}"),
+            RouteNetlinkMessage::GetTrafficFilter(query),
+        );
+        match answer {
+            Ok(answer) => Ok(answer.into_iter().filter_map(parse).collect()),
+            Err(error) if matches!(error.errno(), Some(errno::EINVAL | errno::ENOENT)) => {
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Direction {
+    fn parent(self) -> TcHandle {
+        let minor = match self {
+            Self::Ingress => TcHandle::MIN_INGRESS,
+            Self::Egress => TcHandle::MIN_EGRESS,
+        };
+        TcHandle {
+            major: TcHandle::CLSACT.major,
+            minor,
+        }
+    }
+}
+
+fn header(index: u32, handle: TcHandle, parent: TcHandle, info: u32) -> TcMessage {
+    let mut message = TcMessage::default();
+    message.header.index = index.cast_signed();
+    message.header.handle = handle;
+    message.header.parent = parent;
+    message.header.info = info;
+    message
+}
+
+/// Priority above, protocol in network order below (`TC_H_MAKE(prio << 16, htons(ETH_P_ALL))`).
+fn info(priority: u16) -> u32 {
+    u32::from(priority) << 16 | u32::from(ETH_P_ALL.to_be())
+}
+
+fn parse(message: RouteNetlinkMessage) -> Option<BpfFilter> {
+    let RouteNetlinkMessage::NewTrafficFilter(message) = message else {
+        return None;
+    };
+    let (mut is_bpf, mut name, mut program) = (false, None, None);
+    for attribute in message.attributes {
+        match attribute {
+            TcAttribute::Kind(kind) => is_bpf = kind == BPF,
+            TcAttribute::Options(options) => {
+                for option in options {
+                    match option {
+                        TcOption::Bpf(TcFilterBpfOption::ProgName(text)) => name = Some(text),
+                        TcOption::Bpf(TcFilterBpfOption::ProgId(id)) => program = Some(id),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    // A dump has an entry for each priority, too, without a program.
+    let name = name.filter(|_| is_bpf)?;
+    Some(BpfFilter {
+        priority: (message.header.info >> 16) as u16,
+        handle: message.header.handle.into(),
+        name,
+        program,
+    })
+}
+
+const CLSACT: &str = "clsact";
+const BPF: &str = "bpf";
+/// Every protocol (linux/if_ether.h).
+const ETH_P_ALL: u16 = 3;

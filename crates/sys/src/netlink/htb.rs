@@ -1,0 +1,438 @@
+//! Hierarchical token buckets: a queueing discipline whose classes have a rate for sure and a ceiling.
+//!
+//! Layouts are those of include/uapi/linux/pkt_sched.h.
+
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Nla, NlasIterator};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption, TcStats2, TcXstats};
+
+use super::{Netlink, NetlinkError};
+
+/// A class of an HTB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HtbClass {
+    /// `major << 16 | minor`.
+    pub id: u32,
+    /// The class above it; `None` for one below the root.
+    pub parent: Option<u32>,
+    /// What it has for sure, bytes per second, not 0.
+    pub rate: u64,
+    /// What it never exceeds, bytes per second, not below `rate`.
+    pub ceil: u64,
+    /// Bytes that it may send at once after a pause, of its own rate.
+    pub burst: u32,
+    /// The same of its ceiling.
+    pub ceil_burst: u32,
+    /// Bytes that it sends before it is another's turn who borrows with the same priority, 1,000 to 200,000. Below the
+    /// longest frame, long frames get more than their share.
+    pub quantum: u32,
+    /// 0 (offered first) to 7.
+    pub priority: u8,
+}
+
+/// What a class did since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HtbStatistics {
+    /// Sent, with layer-2 headers.
+    pub bytes: u64,
+    /// Packets sent, segments of an offloaded one each; the kernel counts up to 2³² − 1.
+    pub packets: u32,
+    /// Packets dropped, because its queue was full.
+    pub drops: u32,
+    /// How often it had to wait.
+    pub overlimits: u32,
+    /// Bytes that wait.
+    pub backlog_bytes: u32,
+    /// Packets that wait.
+    pub backlog_packets: u32,
+    /// Packets sent of its own rate.
+    pub lends: u32,
+    /// Packets sent of others' rates.
+    pub borrows: u32,
+}
+
+impl Netlink {
+    /// Makes an HTB the root of the link with this index; packets whose class there is none of go to the class
+    /// `default` (a minor number), and pass unlimited until it is there. What was the root goes, with what waits in it.
+    ///
+    /// # Errors
+    /// Refused with `EPERM` without `CAP_NET_ADMIN`, `ENODEV` without the link, `ENOENT` if the kernel has no HTB.
+    pub fn replace_root_by_htb(
+        &mut self,
+        index: u32,
+        major: u16,
+        default: u16,
+    ) -> Result<(), NetlinkError> {
+        let mut init = Vec::with_capacity(20);
+        // struct tc_htb_glob: version, rate2quantum, defcls, debug, direct_pkts.
+        for word in [HTB_VERSION, 10, u32::from(default), 0, 0] {
+            init.extend(word.to_ne_bytes());
+        }
+        let mut message = header(index, TcHandle { major, minor: 0 }, TcHandle::ROOT);
+        message.attributes = vec![
+            TcAttribute::Kind(HTB.to_owned()),
+            TcAttribute::Options(vec![option(TCA_HTB_INIT, init)]),
+        ];
+        self.request(
+            &format!("make an HTB {major:x}: the root of link {index}"),
+            RouteNetlinkMessage::NewQueueDiscipline(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+        .map(drop)
+    }
+
+    /// Takes the root queueing discipline with this major number away; the kernel puts its default in its place.
+    ///
+    /// # Errors
+    /// Refused with `ENOENT` if there is none, `EINVAL` if it is another.
+    pub fn delete_root(&mut self, index: u32, major: u16) -> Result<(), NetlinkError> {
+        let message = header(index, TcHandle { major, minor: 0 }, TcHandle::ROOT);
+        self.request(
+            &format!("delete the queueing discipline {major:x}: of link {index}"),
+            RouteNetlinkMessage::DelQueueDiscipline(message),
+            0,
+        )
+        .map(drop)
+    }
+
+    /// Makes a class, or changes the one with its id in place, which loses no packet. The class above must be there: the
+    /// kernel would put the class beside the root's without a word.
+    ///
+    /// # Errors
+    /// Refused with `EINVAL` without the queueing discipline, or for a rate of 0; `EEXIST` if it is to be new and is not.
+    pub fn put_htb_class(
+        &mut self,
+        index: u32,
+        class: &HtbClass,
+        is_new: bool,
+    ) -> Result<(), NetlinkError> {
+        let id = TcHandle::from(class.id);
+        let above = TcHandle {
+            major: id.major,
+            minor: 0,
+        };
+        let parent = class.parent.map_or(above, TcHandle::from);
+        let mut message = header(index, id, parent);
+        message.attributes = vec![
+            TcAttribute::Kind(HTB.to_owned()),
+            TcAttribute::Options(class.options()),
+        ];
+        let (verb, flags) = match is_new {
+            true => ("add", NLM_F_CREATE | NLM_F_EXCL),
+            false => ("change", 0),
+        };
+        self.request(
+            &format!("{verb} class {:x}:{:x} of link {index}", id.major, id.minor),
+            RouteNetlinkMessage::NewTrafficClass(message),
+            flags,
+        )
+        .map(drop)
+    }
+
+    /// Deletes a class; packets that wait in it are lost.
+    ///
+    /// # Errors
+    /// Refused with `ENOENT` if there is none, `EBUSY` if there are classes below it.
+    pub fn delete_class(&mut self, index: u32, id: u32) -> Result<(), NetlinkError> {
+        let id = TcHandle::from(id);
+        let message = header(index, id, TcHandle::UNSPEC);
+        self.request(
+            &format!("delete class {:x}:{:x} of link {index}", id.major, id.minor),
+            RouteNetlinkMessage::DelTrafficClass(message),
+            0,
+        )
+        .map(drop)
+    }
+
+    /// The classes of the HTB with this major number, and what each did; empty if there is none.
+    ///
+    /// # Errors
+    /// [`NetlinkError`] if the table cannot be read.
+    pub fn htb_classes(
+        &mut self,
+        index: u32,
+        major: u16,
+    ) -> Result<Vec<(HtbClass, HtbStatistics)>, NetlinkError> {
+        let query = header(index, TcHandle::UNSPEC, TcHandle::UNSPEC);
+        let operation = format!("list the classes of link {index}");
+        let answer = self.dump(&operation, RouteNetlinkMessage::GetTrafficClass(query))?;
+        let own = answer.into_iter().filter_map(|message| match message {
+            RouteNetlinkMessage::NewTrafficClass(class) => Some(class),
+            _ => None,
+        });
+        own.filter(|class| class.header.handle.major == major && is_htb(class))
+            .map(|class| {
+                parse(&class).ok_or_else(|| {
+                    NetlinkError::malformed(&operation, "a class without its parameters")
+                })
+            })
+            .collect()
+    }
+}
+
+impl HtbClass {
+    fn options(&self) -> Vec<TcOption> {
+        let mut parameters = Vec::with_capacity(PARAMETERS);
+        for rate in [self.rate, self.ceil] {
+            parameters.extend(rate_specification(rate));
+        }
+        let words = [
+            ticks(self.burst, self.rate),
+            ticks(self.ceil_burst, self.ceil),
+            self.quantum,
+            0,
+            u32::from(self.priority),
+        ];
+        words
+            .iter()
+            .for_each(|word| parameters.extend(word.to_ne_bytes()));
+        vec![
+            option(TCA_HTB_PARMS, parameters),
+            option(TCA_HTB_RATE64, self.rate.to_ne_bytes().to_vec()),
+            option(TCA_HTB_CEIL64, self.ceil.to_ne_bytes().to_vec()),
+        ]
+    }
+
+    /// From the attributes of `TCA_OPTIONS`.
+    fn parse(id: u32, parent: Option<u32>, options: &[u8]) -> Option<Self> {
+        let attributes = || NlasIterator::new(options).filter_map(Result::ok);
+        let value = |kind| {
+            attributes()
+                .find(|attribute| attribute.kind() == kind)
+                .map(|attribute| attribute.value().to_vec())
+        };
+        let parameters = value(TCA_HTB_PARMS).filter(|bytes| bytes.len() >= PARAMETERS)?;
+        let word = |at: usize| -> u32 {
+            let bytes = parameters[at..at + 4].try_into();
+            u32::from_ne_bytes(bytes.expect("four bytes were taken"))
+        };
+        let wide = |kind| Some(u64::from_ne_bytes(value(kind)?.try_into().ok()?));
+        let rate = wide(TCA_HTB_RATE64).unwrap_or(u64::from(word(8)));
+        let ceil = wide(TCA_HTB_CEIL64).unwrap_or(u64::from(word(20)));
+        Some(Self {
+            id,
+            parent,
+            rate,
+            ceil,
+            burst: bytes_of(word(24), rate),
+            ceil_burst: bytes_of(word(28), ceil),
+            quantum: word(32),
+            priority: u8::try_from(word(40)).ok()?,
+        })
+    }
+}
+
+/// `struct tc_ratespec`: with the link layer set the kernel asks for no table of rates.
+fn rate_specification(rate: u64) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[1] = TC_LINKLAYER_ETHERNET;
+    let narrow = u32::try_from(rate).unwrap_or(u32::MAX);
+    bytes[8..].copy_from_slice(&narrow.to_ne_bytes());
+    bytes
+}
+
+/// The time that `bytes` take, in ticks of the packet scheduler (`PSCHED_SHIFT`, include/net/pkt_sched.h).
+fn ticks(bytes: u32, rate: u64) -> u32 {
+    let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
+    u32::try_from(nanoseconds.div_ceil(TICK_NS)).unwrap_or(u32::MAX)
+}
+
+fn bytes_of(ticks: u32, rate: u64) -> u32 {
+    let bytes = u128::from(ticks) * TICK_NS * u128::from(rate) / 1_000_000_000;
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+fn header(index: u32, handle: TcHandle, parent: TcHandle) -> TcMessage {
+    let mut message = TcMessage::default();
+    message.header.index = index.cast_signed();
+    message.header.handle = handle;
+    message.header.parent = parent;
+    message
+}
+
+fn option(kind: u16, value: Vec<u8>) -> TcOption {
+    TcOption::Other(DefaultNla::new(kind, value))
+}
+
+fn is_htb(message: &TcMessage) -> bool {
+    (message.attributes.iter())
+        .any(|attribute| matches!(attribute, TcAttribute::Kind(kind) if kind == HTB))
+}
+
+fn parse(message: &TcMessage) -> Option<(HtbClass, HtbStatistics)> {
+    let parent = message.header.parent;
+    let parent = (parent.minor != 0 && parent != TcHandle::ROOT).then(|| u32::from(parent));
+    let mut class = None;
+    let mut statistics = HtbStatistics::default();
+    for attribute in &message.attributes {
+        match attribute {
+            TcAttribute::Options(options) => {
+                let bytes = options.first().map(value_of)?;
+                class = HtbClass::parse(message.header.handle.into(), parent, &bytes);
+            }
+            TcAttribute::Stats2(parts) => parts.iter().for_each(|part| statistics.absorb(part)),
+            TcAttribute::Xstats(TcXstats::Other(bytes)) => statistics.absorb_own(bytes),
+            _ => {}
+        }
+    }
+    class.map(|class| (class, statistics))
+}
+
+fn value_of(option: &TcOption) -> Vec<u8> {
+    let mut bytes = vec![0; option.value_len()];
+    option.emit_value(&mut bytes);
+    bytes
+}
+
+impl HtbStatistics {
+    fn absorb(&mut self, part: &TcStats2) {
+        match part {
+            TcStats2::Basic(basic) => (self.bytes, self.packets) = (basic.bytes, basic.packets),
+            TcStats2::Queue(queue) => {
+                self.drops = queue.drops;
+                self.overlimits = queue.overlimits;
+                self.backlog_bytes = queue.backlog;
+                self.backlog_packets = queue.qlen;
+            }
+            TcStats2::App(TcXstats::Other(bytes)) => self.absorb_own(bytes),
+            _ => {}
+        }
+    }
+
+    /// `struct tc_htb_xstats`: lends, borrows, giants, tokens, ctokens.
+    fn absorb_own(&mut self, bytes: &[u8]) {
+        if let Some((lends, rest)) = bytes.split_first_chunk() {
+            self.lends = u32::from_ne_bytes(*lends);
+            self.borrows = rest
+                .first_chunk()
+                .map_or(0, |borrows| u32::from_ne_bytes(*borrows));
+        }
+    }
+}
+
+const HTB: &str = "htb";
+/// `TC_HTB_PROTOVER`.
+const HTB_VERSION: u32 = 3;
+const TCA_HTB_PARMS: u16 = 1;
+const TCA_HTB_INIT: u16 = 2;
+const TCA_HTB_RATE64: u16 = 6;
+const TCA_HTB_CEIL64: u16 = 7;
+const TC_LINKLAYER_ETHERNET: u8 = 1;
+const TICK_NS: u128 = 64;
+/// Bytes of `struct tc_htb_opt`.
+const PARAMETERS: usize = 44;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::pair_or_skip;
+
+    const CLASS: HtbClass = HtbClass {
+        id: 0x4c51_0010,
+        parent: Some(0x4c51_0001),
+        rate: 1_250_000,
+        ceil: 12_500_000,
+        burst: 3_200,
+        ceil_burst: 25_000,
+        quantum: 15_000,
+        priority: 3,
+    };
+
+    fn bytes(options: &[TcOption]) -> Vec<u8> {
+        use netlink_packet_core::Emitable;
+        let mut bytes = vec![0; options.buffer_len()];
+        options.emit(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_class_is_read_as_it_is_written() {
+        for rate in [1_000, 1_250_000, u64::from(u32::MAX) + 7, 50_000_000_000] {
+            let class = HtbClass {
+                rate,
+                ceil: rate * 2,
+                ..CLASS
+            };
+            let read = HtbClass::parse(class.id, class.parent, &bytes(&class.options())).unwrap();
+            let near =
+                |a: u32, b: u32, rate: u64| a.abs_diff(b) <= (rate * 64 / 1_000_000_000) as u32 + 1;
+            assert!(near(read.burst, class.burst, rate), "{read:?}");
+            assert!(
+                near(read.ceil_burst, class.ceil_burst, rate * 2),
+                "{read:?}"
+            );
+            assert_eq!(
+                HtbClass {
+                    burst: class.burst,
+                    ceil_burst: class.ceil_burst,
+                    ..read
+                },
+                class
+            );
+        }
+        for length in 0..PARAMETERS {
+            let cut = bytes(&CLASS.options())[..length].to_vec();
+            assert_eq!(HtbClass::parse(1, None, &cut), None);
+        }
+    }
+
+    #[test]
+    fn a_burst_takes_its_time_in_ticks_of_64_ns() {
+        assert_eq!(ticks(1_250, 1_250_000), 15_625);
+        assert_eq!(ticks(u32::MAX, 1), u32::MAX);
+        assert_eq!(ticks(0, 0), 0);
+    }
+
+    #[test]
+    fn classes_are_made_changed_listed_and_deleted() {
+        let Some(pair) = pair_or_skip() else { return };
+        let mut netlink = pair.a.namespace.netlink().unwrap();
+        let link = netlink
+            .links()
+            .unwrap()
+            .into_iter()
+            .find(|link| !link.loopback)
+            .unwrap();
+        let (index, major) = (link.index, 0x4c51);
+        netlink.replace_root_by_htb(index, major, 2).unwrap();
+        let root = HtbClass {
+            id: 0x4c51_0001,
+            parent: None,
+            rate: 12_500_000,
+            ..CLASS
+        };
+        netlink.put_htb_class(index, &root, true).unwrap();
+        netlink.put_htb_class(index, &CLASS, true).unwrap();
+        let twice = netlink.put_htb_class(index, &CLASS, true).unwrap_err();
+        assert_eq!(twice.errno(), Some(libc::EEXIST), "{twice}");
+        let faster = HtbClass {
+            rate: 2_500_000,
+            priority: 1,
+            ..CLASS
+        };
+        netlink.put_htb_class(index, &faster, false).unwrap();
+        let classes = netlink.htb_classes(index, major).unwrap();
+        let found = classes
+            .iter()
+            .map(|(class, _)| (class.id, class.parent, class.rate, class.priority));
+        let found: Vec<_> = found.collect();
+        assert_eq!(
+            found,
+            [
+                (root.id, None, root.rate, 3),
+                (CLASS.id, Some(root.id), 2_500_000, 1)
+            ]
+        );
+        assert!(netlink.htb_classes(index, 7).unwrap().is_empty());
+        netlink.delete_class(index, CLASS.id).unwrap();
+        assert_eq!(netlink.htb_classes(index, major).unwrap().len(), 1);
+        netlink.delete_root(index, major).unwrap();
+        assert!(
+            netlink
+                .qdiscs(&link.name)
+                .unwrap()
+                .iter()
+                .all(|qdisc| qdisc.kind != HTB)
+        );
+    }
+}
