@@ -4,14 +4,14 @@ use crate::rules::{Bucket, Buckets, Meter, UNITS_PER_BYTE};
 
 use super::Colour;
 
-/// What a meter remembers; all zero is one that was never used, whose buckets are full.
+/// What a meter remembers: what its buckets lack, so that all zero is a new one, whose buckets are full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MeterState {
     /// When it was last filled.
     pub last_ns: u64,
-    /// Tokens of the committed bucket.
+    /// Tokens that the committed bucket lacks.
     pub committed: u64,
-    /// Tokens of the excess bucket (RFC 2697) or of the peak bucket (RFC 2698).
+    /// Tokens that the excess bucket (RFC 2697) or the peak bucket (RFC 2698) lacks.
     pub second: u64,
 }
 
@@ -24,104 +24,60 @@ impl MeterState {
         bytes: u32,
         now_ns: u64,
     ) -> Colour {
-        self.fit(buckets);
-        let is_new = self.last_ns == 0;
         let elapsed = now_ns.saturating_sub(self.last_ns);
         self.last_ns = self.last_ns.max(now_ns);
-        let elapsed = (!is_new).then_some(elapsed);
         let cost = u64::from(bytes) * UNITS_PER_BYTE;
         match buckets {
             Buckets::SingleRate {
                 committed,
                 excess_depth,
             } => {
-                self.fill_single(committed, *excess_depth, elapsed);
-                self.take_single(precolour, cost)
+                let gain = committed.gain(elapsed);
+                // RFC 2697, 3: what the committed bucket cannot hold goes to the excess bucket.
+                let over = gain.saturating_sub(self.committed);
+                self.committed = self.committed.saturating_sub(gain);
+                self.second = self.second.saturating_sub(over);
+                self.take_single(committed.depth, *excess_depth, precolour, cost)
             }
             Buckets::TwoRate { committed, peak } => {
-                self.committed = committed.filled(self.committed, elapsed);
-                self.second = peak.filled(self.second, elapsed);
-                self.take_two(precolour, cost)
+                self.committed = self.committed.saturating_sub(committed.gain(elapsed));
+                self.second = self.second.saturating_sub(peak.gain(elapsed));
+                self.take_two(committed.depth, peak.depth, precolour, cost)
             }
         }
-    }
-
-    /// A policy that was changed may have less deep buckets than those that its slot was left with.
-    fn fit(&mut self, buckets: &Buckets) {
-        let (committed, second) = match buckets {
-            Buckets::SingleRate {
-                committed,
-                excess_depth,
-            } => (committed.depth, *excess_depth),
-            Buckets::TwoRate { committed, peak } => (committed.depth, peak.depth),
-        };
-        self.committed = self.committed.min(committed);
-        self.second = self.second.min(second);
-    }
-
-    /// RFC 2697, 3: what the committed bucket cannot hold goes to the excess bucket.
-    fn fill_single(&mut self, bucket: &Bucket, excess_depth: u64, elapsed: Option<u64>) {
-        let added = match elapsed {
-            Some(elapsed) if elapsed < bucket.full_ns => bucket.rate * elapsed,
-            _ => {
-                (self.committed, self.second) = (bucket.depth, excess_depth);
-                return;
-            }
-        };
-        let room = bucket.depth - self.committed;
-        if added <= room {
-            self.committed += added;
-            return;
-        }
-        self.committed = bucket.depth;
-        let over = added - room;
-        let room = excess_depth - self.second;
-        self.second = match over >= room {
-            true => excess_depth,
-            false => self.second + over,
-        };
     }
 
     /// RFC 2697, 3.1 and 3.2; colour-blind is colour-aware with all packets green.
-    fn take_single(&mut self, precolour: Colour, cost: u64) -> Colour {
-        if precolour == Colour::Green && self.committed >= cost {
-            self.committed -= cost;
+    fn take_single(&mut self, depth: u64, excess: u64, precolour: Colour, cost: u64) -> Colour {
+        if precolour == Colour::Green && self.committed + cost <= depth {
+            self.committed += cost;
             return Colour::Green;
         }
-        if precolour <= Colour::Yellow && self.second >= cost {
-            self.second -= cost;
+        if precolour <= Colour::Yellow && self.second + cost <= excess {
+            self.second += cost;
             return Colour::Yellow;
         }
         Colour::Red
     }
 
     /// RFC 2698, 3.1 and 3.2.
-    fn take_two(&mut self, precolour: Colour, cost: u64) -> Colour {
-        if precolour == Colour::Red || self.second < cost {
+    fn take_two(&mut self, depth: u64, peak: u64, precolour: Colour, cost: u64) -> Colour {
+        if precolour == Colour::Red || self.second + cost > peak {
             return Colour::Red;
         }
-        self.second -= cost;
-        if precolour == Colour::Yellow || self.committed < cost {
+        self.second += cost;
+        if precolour == Colour::Yellow || self.committed + cost > depth {
             return Colour::Yellow;
         }
-        self.committed -= cost;
+        self.committed += cost;
         Colour::Green
     }
 }
 
 impl Bucket {
-    /// The tokens after `elapsed` nanoseconds; `None` is for ever.
-    fn filled(&self, tokens: u64, elapsed: Option<u64>) -> u64 {
-        match elapsed {
-            Some(elapsed) if elapsed < self.full_ns => {
-                let added = self.rate * elapsed;
-                match added >= self.depth - tokens {
-                    true => self.depth,
-                    false => tokens + added,
-                }
-            }
-            _ => self.depth,
-        }
+    /// The tokens that come in `elapsed` nanoseconds; no more than fill it.
+    fn gain(&self, elapsed: u64) -> u64 {
+        self.rate * elapsed.min(self.full_ns)
     }
 }
 
@@ -135,5 +91,175 @@ pub(super) fn precolour(meter: &Meter, dscp: Option<u128>) -> Colour {
         came if came == red => Colour::Red,
         came if came == yellow => Colour::Yellow,
         _ => Colour::Green,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_core::units::{BitRate, ByteCount};
+
+    use super::Colour::{Green, Red, Yellow};
+    use super::*;
+    use crate::policy::MeterKind;
+
+    /// 8 Mbit/s is a byte in a microsecond.
+    const BYTE_NS: u64 = 1000;
+    const RATE: BitRate = BitRate(8_000_000);
+
+    fn buckets(kind: MeterKind) -> Buckets {
+        let meter = Meter {
+            kind,
+            colour_aware: false,
+            colours: [None; 3],
+            drop_red: false,
+        };
+        meter.buckets()
+    }
+
+    fn single(committed: u64, excess: u64) -> Buckets {
+        buckets(MeterKind::SingleRate {
+            committed: RATE,
+            committed_burst: ByteCount(committed),
+            excess_burst: ByteCount(excess),
+        })
+    }
+
+    fn two(committed: u64, peak: u64) -> Buckets {
+        buckets(MeterKind::TwoRate {
+            committed: RATE,
+            committed_burst: ByteCount(committed),
+            peak: BitRate(2 * RATE.0),
+            peak_burst: ByteCount(peak),
+        })
+    }
+
+    /// The colours of packets (precolour, bytes, time in µs).
+    fn colours(buckets: &Buckets, packets: &[(Colour, u32, u64)]) -> Vec<Colour> {
+        let mut state = MeterState::default();
+        let colour = |&(precolour, bytes, at): &(Colour, u32, u64)| {
+            state.colour(buckets, precolour, bytes, at * BYTE_NS)
+        };
+        packets.iter().map(colour).collect()
+    }
+
+    #[test]
+    fn single_rate_spends_the_committed_burst_then_the_excess_burst() {
+        let packets = [
+            (Green, 1000, 1),
+            (Green, 501, 1),
+            (Green, 1499, 1),
+            (Green, 501, 1),
+            (Green, 500, 1),
+            (Green, 1, 1),
+            // A microsecond later there is one byte more, to the nanosecond.
+            (Green, 2, 2),
+            (Green, 1, 2),
+        ];
+        let seen = colours(&single(1500, 2000), &packets);
+        assert_eq!(seen, [Green, Yellow, Yellow, Red, Green, Red, Red, Green]);
+    }
+
+    #[test]
+    fn the_excess_bucket_gets_what_the_committed_one_cannot_hold() {
+        let packets = [
+            (Green, 1000, 1),
+            (Green, 2000, 1),
+            // 1500 bytes: 1000 for the committed bucket, 500 for the excess bucket.
+            (Yellow, 501, 1501),
+            (Yellow, 500, 1501),
+            (Green, 1000, 1501),
+        ];
+        assert_eq!(
+            colours(&single(1000, 2000), &packets),
+            [Green, Yellow, Red, Yellow, Green]
+        );
+    }
+
+    #[test]
+    fn single_rate_never_betters_a_colour() {
+        let packets = [
+            (Red, 1, 1),
+            (Yellow, 2000, 1),
+            (Yellow, 1, 1),
+            (Green, 1000, 1),
+        ];
+        assert_eq!(
+            colours(&single(1000, 2000), &packets),
+            [Red, Yellow, Red, Green]
+        );
+    }
+
+    #[test]
+    fn two_rates_ask_the_peak_bucket_first_and_red_costs_nothing() {
+        let packets = [
+            (Green, 3001, 1),
+            (Green, 1000, 1),
+            (Green, 1, 1),
+            (Green, 2000, 1),
+            (Green, 1999, 1),
+            (Green, 1, 1),
+            // 100 µs: 200 bytes of peak, 100 committed.
+            (Green, 100, 101),
+            (Green, 100, 101),
+            (Green, 1, 101),
+        ];
+        let expected = [Red, Green, Yellow, Red, Yellow, Red, Green, Yellow, Red];
+        assert_eq!(colours(&two(1000, 3000), &packets), expected);
+    }
+
+    #[test]
+    fn two_rates_never_better_a_colour() {
+        let packets = [
+            (Red, 1, 1),
+            (Yellow, 2000, 1),
+            (Green, 1000, 1),
+            (Green, 1, 1),
+        ];
+        assert_eq!(
+            colours(&two(1000, 3000), &packets),
+            [Red, Yellow, Green, Red]
+        );
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_gives_nothing() {
+        let packets = [
+            (Green, 1000, 5000),
+            (Green, 1, 1),
+            (Green, 1, 5000),
+            (Green, 1, 5001),
+        ];
+        assert_eq!(
+            colours(&single(1000, 0), &packets),
+            [Green, Red, Red, Green]
+        );
+    }
+
+    #[test]
+    fn the_greatest_constants_stay_within_64_bits() {
+        let most = ByteCount(u64::MAX);
+        let kind = MeterKind::SingleRate {
+            committed: BitRate(u64::MAX),
+            committed_burst: most,
+            excess_burst: most,
+        };
+        let buckets = buckets(kind);
+        let mut state = MeterState::default();
+        for at in [1, 2, u64::MAX / 2, u64::MAX] {
+            for expected in [Green, Yellow, Red] {
+                let bytes = crate::rules::MOST_METERED_BYTES;
+                let colour = state.colour(&buckets, Green, bytes, at);
+                assert!(at == 2 || colour == expected, "{colour:?} at {at}");
+            }
+        }
+        let still = self::buckets(MeterKind::SingleRate {
+            committed: BitRate(0),
+            committed_burst: ByteCount(1),
+            excess_burst: ByteCount(0),
+        });
+        assert_eq!(
+            colours(&still, &[(Green, 1, 1), (Green, 1, u64::MAX / 1000)]),
+            [Green, Red]
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The fields of a packet.
 
 use crate::policy::Family;
+use crate::policy::words::{ICMP, ICMPV6, PROTOCOLS_WITH_PORTS, TCP, UDP};
 use crate::rules::{Field, NO_UID};
 
 use super::layers::{LinkLayer, NetworkLayer, be16, number};
@@ -136,7 +137,7 @@ impl Fields {
         let (Some(protocol), Some(at)) = (network.protocol, network.transport) else {
             return;
         };
-        if WITH_PORTS.contains(&protocol)
+        if PROTOCOLS_WITH_PORTS.contains(&protocol)
             && let Some(ports) = frame.get(at..at + 4)
         {
             self.put(Field::SourcePort, Some(number(&ports[..2])));
@@ -175,15 +176,8 @@ fn length(frame: &[u8], start: usize, network: &NetworkLayer, metadata: &Metadat
 /// The protocol number of ICMP in a family.
 pub(crate) fn icmp(family: Family) -> Option<u8> {
     match family {
-        Family::V4 => Some(1),
-        Family::V6 => Some(58),
+        Family::V4 => Some(ICMP),
+        Family::V6 => Some(ICMPV6),
         Family::Other => None,
     }
 }
-
-/// TCP's protocol number.
-pub(crate) const TCP: u8 = 6;
-const UDP: u8 = 17;
-
-/// TCP, UDP, DCCP, SCTP, UDP-Lite: their first four bytes are the ports.
-pub(crate) const WITH_PORTS: [u8; 5] = [TCP, UDP, 33, 132, 136];

@@ -1,6 +1,7 @@
 //! Where the headers of a frame begin, and what they say; nothing here asks that a frame makes sense.
 
 use crate::policy::Family;
+use crate::policy::words::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 
 use super::fields::{Fragment, LinkType, Metadata};
 
@@ -75,8 +76,8 @@ impl LinkLayer {
 
     pub(super) fn family(&self) -> Family {
         match self.ethertype {
-            Some(ETHERTYPE_V4) => Family::V4,
-            Some(ETHERTYPE_V6) => Family::V6,
+            Some(ETHERTYPE_IPV4) => Family::V4,
+            Some(ETHERTYPE_IPV6) => Family::V6,
             _ => Family::Other,
         }
     }
@@ -207,8 +208,6 @@ pub(super) fn be16(frame: &[u8], at: usize) -> Option<u16> {
 }
 
 pub(super) const ETHERTYPE_AT: usize = 12;
-const ETHERTYPE_V4: u16 = 0x0800;
-const ETHERTYPE_V6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
 
@@ -221,5 +220,6 @@ const MOST_EXTENSIONS: usize = 8;
 const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 
-/// Hop-by-hop, routing, fragment, authentication, destination options, mobility, HIP, shim6. ESP (50) ends the walk.
-const EXTENSIONS: [u8; 8] = [0, 43, FRAGMENT, AUTHENTICATION, 60, 135, 139, 140];
+/// Extension headers: hop-by-hop, routing, fragment, authentication, destination options, mobility, HIP, shim6. ESP (50)
+/// ends the walk.
+pub(crate) const EXTENSIONS: [u8; 8] = [0, 43, FRAGMENT, AUTHENTICATION, 60, 135, 139, 140];

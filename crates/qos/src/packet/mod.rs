@@ -5,6 +5,7 @@ mod fields;
 mod layers;
 mod rewrite;
 
+pub(crate) use fields::icmp;
 pub use fields::{CGROUP_LEVELS, Fields, Fragment, LinkType, Metadata};
-pub(crate) use fields::{TCP, WITH_PORTS, icmp};
+pub(crate) use layers::EXTENSIONS;
 pub use rewrite::{Rewritten, rewritten};

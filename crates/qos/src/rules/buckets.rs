@@ -12,11 +12,11 @@ use super::form::Meter;
 /// Tokens of one byte.
 pub const UNITS_PER_BYTE: u64 = 8_000_000_000;
 
-/// The deepest bucket, 1 GiB: two of them are still within 64 bits.
+/// The deepest bucket, 1 GiB: two of them are within 64 bits.
 pub const MOST_BURST_BYTES: u64 = 1 << 30;
 
 /// What a packet counts at most: longer ones count this.
-pub const MOST_METERED_BYTES: u32 = i32::MAX as u32;
+pub const MOST_METERED_BYTES: u32 = 1 << 30;
 
 /// Above this a rate counts as this, 1 Pbit/s, so that a filling never leaves 64 bits.
 const MOST_RATE: u64 = 1_000_000_000_000_000;
@@ -47,7 +47,8 @@ pub struct Bucket {
     pub rate: u64,
     /// The most tokens it holds.
     pub depth: u64,
-    /// The nanoseconds after which it is full whatever it held: for shorter times `rate` × time fits into 64 bits.
+    /// Nanoseconds after which it is full whatever it held; longer times count as this, and `rate` × it fits into 64
+    /// bits.
     pub full_ns: u64,
 }
 
@@ -84,10 +85,7 @@ impl Bucket {
     fn of(rate: BitRate, burst: ByteCount, further: u64) -> Self {
         let rate = rate.0.min(MOST_RATE);
         let depth = depth(burst);
-        let full_ns = match rate {
-            0 => u64::MAX,
-            _ => (depth + further).div_ceil(rate),
-        };
+        let full_ns = (depth + further).checked_div(rate).map_or(0, |ns| ns + 1);
         Self {
             rate,
             depth,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::packet::CGROUP_LEVELS;
-use crate::packet::{TCP, WITH_PORTS, icmp};
+use crate::packet::{CGROUP_LEVELS, icmp};
+use crate::policy::words::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOLS_WITH_PORTS, TCP};
 use crate::policy::{
     Adapter, AddressRange, CgroupPath, Conditions, Family, Filter, FlagTest, Interface, Policy,
     PolicyFile, Range,
@@ -100,8 +100,10 @@ impl RuleSet {
         ordered.sort_by_key(|(_, filter)| filter.priority);
         for (index, filter) in ordered {
             let action = policies.partition_point(|policy| *policy < filter.policy);
-            for family in [Family::V4, Family::V6, Family::Other] {
-                let boxes = boxes(filter, family, bindings)?;
+            let cgroups = cgroups(filter, bindings)?;
+            let incoming = incoming(filter, bindings)?;
+            for family in filter.conditions.families() {
+                let boxes = boxes(&filter.conditions, family, &cgroups, incoming.as_ref());
                 let of_family = rules.of_mut(family);
                 of_family.extend(boxes.into_iter().map(|conditions| Rule {
                     filter: index,
@@ -144,21 +146,17 @@ fn action(policy: &Policy, index: usize, bindings: &Bindings) -> Action {
     }
 }
 
-/// What a filter asks in a family: alternatives, none where it can take no packet of it.
-fn boxes(filter: &Filter, family: Family, bindings: &Bindings) -> Result<Vec<Box>, RuleError> {
-    let cgroups = cgroups(filter, bindings)?;
-    let incoming = incoming(filter, bindings)?;
-    let asked = &filter.conditions;
-    if asked.family.is_some_and(|only| only != family)
-        || (family == Family::Other && asks_ip(asked))
-        || (family != Family::V6 && !asked.flow_label.is_empty())
-    {
-        return Ok(Vec::new());
-    }
+/// What a filter asks in a family that its conditions allow one by one: alternatives, none where no packet has all.
+fn boxes(
+    asked: &Conditions,
+    family: Family,
+    cgroups: &BTreeMap<u8, Ranges>,
+    incoming: Option<&Ranges>,
+) -> Vec<Box> {
     let mut boxes = vec![Box::new()];
     one_way(&mut boxes, asked, family);
-    if !incoming.is_empty() {
-        narrow(&mut boxes, Field::Incoming, Ranges::new(incoming));
+    if let Some(interfaces) = incoming {
+        narrow(&mut boxes, Field::Incoming, Some(interfaces.clone()));
     }
     if !asked.ethertype.is_empty() {
         by_ethertype(&mut boxes, &asked.ethertype, family);
@@ -178,7 +176,7 @@ fn boxes(filter: &Filter, family: Family, bindings: &Bindings) -> Result<Vec<Box
             .collect();
     }
     boxes.retain(|one| is_possible(one, family));
-    Ok(boxes)
+    boxes
 }
 
 /// The conditions that make no alternatives.
@@ -222,16 +220,11 @@ fn one_way(boxes: &mut Vec<Box>, asked: &Conditions, family: Family) {
 
 /// The EtherType decides a family, so only rules of others ask for it.
 fn by_ethertype(boxes: &mut Vec<Box>, list: &[Range<u16>], family: Family) {
-    let set = numbers(list);
-    let contains = |number: u16| set.as_ref().is_some_and(|set| set.contains(number.into()));
-    match family {
-        Family::V4 => boxes.retain(|_| contains(0x0800)),
-        Family::V6 => boxes.retain(|_| contains(0x86dd)),
-        Family::Other => {
-            let ip = Ranges::new([(0x0800, 0x0800), (0x86dd, 0x86dd)]).expect("two numbers");
-            let others = set.as_ref().and_then(|set| set.without(&ip));
-            narrow(boxes, Field::EtherType, others);
-        }
+    if family == Family::Other {
+        let ip = [ETHERTYPE_IPV4, ETHERTYPE_IPV6].map(|number| (number.into(), number.into()));
+        let ip = Ranges::new(ip).expect("two numbers");
+        let others = numbers(list).and_then(|set| set.without(&ip));
+        narrow(boxes, Field::EtherType, others);
     }
 }
 
@@ -293,56 +286,13 @@ pub(crate) fn protocols_with(one: &Box, family: Family) -> Option<Option<Ranges>
     };
     for field in one.keys() {
         match field {
-            Field::SourcePort | Field::DestinationPort => need(&WITH_PORTS),
+            Field::SourcePort | Field::DestinationPort => need(&PROTOCOLS_WITH_PORTS),
             Field::TcpFlags => need(&[TCP]),
             Field::IcmpType | Field::IcmpCode => need(icmp(family).as_slice()),
             _ => {}
         }
     }
     needed
-}
-
-/// Whether a condition is one of IP: such filters take no other packets.
-fn asks_ip(asked: &Conditions) -> bool {
-    let Conditions {
-        family: _,
-        source,
-        destination,
-        address,
-        source_port,
-        destination_port,
-        port,
-        protocol,
-        ethertype: _,
-        dscp,
-        ecn,
-        icmp_type,
-        icmp_code,
-        tcp_flags,
-        flow_label,
-        vlan: _,
-        length,
-        uid: _,
-        cgroup: _,
-        incoming: _,
-    } = asked;
-    let lists = [
-        source.len(),
-        destination.len(),
-        address.len(),
-        source_port.len(),
-        destination_port.len(),
-        port.len(),
-        protocol.len(),
-        dscp.len(),
-        ecn.len(),
-        icmp_type.len(),
-        icmp_code.len(),
-        tcp_flags.len(),
-        flow_label.len(),
-        length.len(),
-    ];
-    lists.iter().any(|entries| *entries > 0)
 }
 
 fn addresses(list: &[AddressRange], family: Family) -> Option<Ranges> {
@@ -408,7 +358,7 @@ fn cgroups(filter: &Filter, bindings: &Bindings) -> Result<BTreeMap<u8, Ranges>,
     Ok(levels.into_iter().filter_map(set).collect())
 }
 
-fn incoming(filter: &Filter, bindings: &Bindings) -> Result<Vec<(u128, u128)>, RuleError> {
+fn incoming(filter: &Filter, bindings: &Bindings) -> Result<Option<Ranges>, RuleError> {
     let index = |name: &Interface| match bindings.interfaces.get(name) {
         Some(index) => Ok(((*index).into(), (*index).into())),
         None => Err(RuleError::Interface {
@@ -416,5 +366,6 @@ fn incoming(filter: &Filter, bindings: &Bindings) -> Result<Vec<(u128, u128)>, R
             name: name.0.clone(),
         }),
     };
-    filter.conditions.incoming.iter().map(index).collect()
+    let indices: Result<Vec<_>, _> = filter.conditions.incoming.iter().map(index).collect();
+    Ok(Ranges::new(indices?))
 }
