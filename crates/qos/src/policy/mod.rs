@@ -9,6 +9,7 @@ mod names;
 mod toml;
 mod values;
 pub mod words;
+mod write;
 
 pub use error::{PolicyError, PolicyProblem};
 pub use model::{

@@ -7,8 +7,11 @@ use linerate_core::toml_reader::suggestion;
 use linerate_core::units::{BitRate, ByteCount, Dscp, Percent, UnitError};
 
 use super::error::PolicyProblem;
-use super::words::{self, PROTOCOLS, Words};
-use super::{AddressRange, CgroupPath, FlagTest, Interface, NameError, Names, Range, Share};
+use super::words::{self, ICMP, ICMPV6, PROTOCOLS, Words};
+use super::{
+    AddressRange, CgroupPath, Conditions, Family, FlagTest, Interface, NameError, Names, Range,
+    Share,
+};
 
 type Result<T> = std::result::Result<T, PolicyProblem>;
 
@@ -33,9 +36,9 @@ impl Number {
         })
     }
 
-    /// One number or word.
-    pub(super) fn single(&self, text: &str) -> Result<u32> {
-        self.one(text).ok_or_else(|| self.refused(text))
+    /// The word for a number, if there is one.
+    pub(super) fn word(&self, number: u32) -> Option<&'static str> {
+        self.words.and_then(|words| words.name(number))
     }
 
     fn ends(&self, text: &str) -> Result<(u32, u32)> {
@@ -142,6 +145,20 @@ pub(super) const ANY_ICMP_TYPE: Number = Number {
     words: None,
     hint: "names are of one of them: add protocol = \"icmp\" or \"icmpv6\", or write a number, 0 to 255",
 };
+
+/// The words for types: of the one protocol that a packet can have, or none.
+pub(super) fn icmp_types(conditions: &Conditions) -> &'static Number {
+    let families = conditions.families();
+    let is_possible = |protocol, family| conditions.allows(protocol) && families.contains(&family);
+    match (
+        is_possible(ICMP, Family::V4),
+        is_possible(ICMPV6, Family::V6),
+    ) {
+        (true, false) => &ICMP_TYPE,
+        (false, true) => &ICMPV6_TYPE,
+        _ => &ANY_ICMP_TYPE,
+    }
+}
 
 pub(super) const ICMP_CODE: Number = Number {
     what: "code of ICMP",

@@ -6,7 +6,7 @@ use super::Index;
 use super::items::{list, one};
 use crate::policy::error::{Fault, PolicyProblem};
 use crate::policy::values::{self, Number};
-use crate::policy::words::{FAMILIES, ICMP, ICMPV6};
+use crate::policy::words::FAMILIES;
 use crate::policy::{
     AddressRange, Conditions, DEFAULT_PRIORITY, Family, Filter, Names, Place, Range, check,
 };
@@ -64,22 +64,8 @@ fn conditions(section: &Section<'_>, names: &mut dyn Names) -> Result<Conditions
     conditions.source_port = ports("source_port")?;
     conditions.destination_port = ports("destination_port")?;
     conditions.port = ports("port")?;
-    conditions.icmp_type = numbers(section, "icmp_type", icmp_types(&conditions))?;
+    conditions.icmp_type = numbers(section, "icmp_type", values::icmp_types(&conditions))?;
     Ok(conditions)
-}
-
-/// The words for types: of the one protocol that a packet can have, or none.
-pub(in crate::policy) fn icmp_types(conditions: &Conditions) -> &'static Number {
-    let families = conditions.families();
-    let is_possible = |protocol, family| conditions.allows(protocol) && families.contains(&family);
-    match (
-        is_possible(ICMP, Family::V4),
-        is_possible(ICMPV6, Family::V6),
-    ) {
-        (true, false) => &values::ICMP_TYPE,
-        (false, true) => &values::ICMPV6_TYPE,
-        _ => &values::ANY_ICMP_TYPE,
-    }
 }
 
 fn single<T>(value: T) -> Vec<T> {

@@ -1,0 +1,269 @@
+//! Writes a policy file as TOML.
+
+use std::fmt::Write;
+
+use linerate_core::units::{BitRate, ByteCount, Dscp};
+
+use super::values::{self, Number};
+use super::words::{FAMILIES, TCP_FLAGS};
+use super::{
+    Adapter, AddressRange, Conditions, DEFAULT_PRIORITY, Filter, FlagTest, Fragments, Meter,
+    MeterKind, Policy, PolicyFile, Range, Share,
+};
+
+impl PolicyFile {
+    /// The file as [`PolicyFile::from_toml`] reads it, but for the places: filters, then policies, then adapters. Names
+    /// are those that were resolved: addresses, ports and numbers of users.
+    pub fn to_toml(&self) -> String {
+        let mut text = Text::default();
+        if self.fragments == Fragments::Track {
+            text.line("fragments", "\"track\"");
+        }
+        for filter in &self.filters {
+            text.table("filter", &filter.name);
+            self.write_filter(&mut text, filter);
+        }
+        for policy in &self.policies {
+            text.table("policy", &policy.name);
+            write_policy(&mut text, policy);
+        }
+        for adapter in &self.adapters {
+            text.table("adapter", &adapter.name);
+            self.write_adapter(&mut text, adapter);
+        }
+        text.0
+    }
+
+    fn write_filter(&self, text: &mut Text, filter: &Filter) {
+        write_conditions(text, &filter.conditions);
+        if filter.priority != DEFAULT_PRIORITY {
+            text.line("priority", filter.priority);
+        }
+        text.line("policy", quoted(&self.policies[filter.policy].name));
+    }
+
+    fn write_adapter(&self, text: &mut Text, adapter: &Adapter) {
+        text.optional("rate", adapter.rate.map(|rate| quoted(&rate_text(rate))));
+        let names = adapter
+            .policies
+            .iter()
+            .map(|at| quoted(&self.policies[*at].name));
+        let names: Vec<_> = names.collect();
+        text.line("policies", format_args!("[{}]", names.join(", ")));
+        text.flag("ingress", adapter.ingress);
+    }
+}
+
+fn write_conditions(text: &mut Text, conditions: &Conditions) {
+    let family = conditions.family.and_then(|family| {
+        let mut families = FAMILIES.iter();
+        families.find(|(_, known)| *known == family)
+    });
+    text.optional("family", family.map(|(name, _)| quoted(name)));
+    text.list("source", &conditions.source, address);
+    text.list("destination", &conditions.destination, address);
+    text.list("address", &conditions.address, address);
+    text.numbers("protocol", &conditions.protocol, &values::PROTOCOL);
+    text.numbers("source_port", &conditions.source_port, &values::PORT);
+    text.numbers(
+        "destination_port",
+        &conditions.destination_port,
+        &values::PORT,
+    );
+    text.numbers("port", &conditions.port, &values::PORT);
+    text.numbers("ethertype", &conditions.ethertype, &values::ETHERTYPE);
+    text.list("dscp", &conditions.dscp, dscp_range);
+    text.numbers("ecn", &conditions.ecn, &values::ECN);
+    let types = values::icmp_types(conditions);
+    text.numbers("icmp_type", &conditions.icmp_type, types);
+    text.numbers("icmp_code", &conditions.icmp_code, &values::ICMP_CODE);
+    text.list("tcp_flags", &conditions.tcp_flags, flags);
+    text.numbers("flow_label", &conditions.flow_label, &values::FLOW_LABEL);
+    text.numbers("vlan", &conditions.vlan, &values::VLAN);
+    text.numbers("length", &conditions.length, &values::LENGTH);
+    text.numbers("uid", &conditions.uid, &values::UID);
+    text.list("cgroup", &conditions.cgroup, |path| quoted(&path.0));
+    text.list("incoming", &conditions.incoming, |interface| {
+        quoted(&interface.0)
+    });
+}
+
+fn write_policy(text: &mut Text, policy: &Policy) {
+    text.optional("dscp", policy.dscp.map(dscp));
+    text.optional("vlan_priority", policy.vlan_priority);
+    text.optional("reserve", policy.reserve.map(share));
+    text.optional("limit", policy.limit.map(share));
+    text.optional("priority", policy.priority);
+    text.optional("meter", policy.meter.as_ref().map(meter));
+    text.flag("drop", policy.drop);
+}
+
+/// An inline table.
+fn meter(meter: &Meter) -> String {
+    let rate = |rate| quoted(&rate_text(rate));
+    let mut keys = match meter.kind {
+        MeterKind::SingleRate {
+            committed,
+            committed_burst,
+            excess_burst,
+        } => vec![
+            ("kind", quoted("srtcm")),
+            ("committed", rate(committed)),
+            ("committed_burst", burst(committed_burst)),
+            ("excess_burst", burst(excess_burst)),
+        ],
+        MeterKind::TwoRate {
+            committed,
+            committed_burst,
+            peak,
+            peak_burst,
+        } => vec![
+            ("kind", quoted("trtcm")),
+            ("committed", rate(committed)),
+            ("committed_burst", burst(committed_burst)),
+            ("peak", rate(peak)),
+            ("peak_burst", burst(peak_burst)),
+        ],
+    };
+    if meter.colour_aware {
+        keys.push(("colour", quoted("aware")));
+    }
+    let colours = [
+        ("green", meter.green),
+        ("yellow", meter.yellow),
+        ("red", meter.red),
+    ];
+    let colours = colours.into_iter();
+    keys.extend(colours.filter_map(|(key, colour)| Some((key, dscp(colour?)))));
+    if meter.drop_red {
+        keys.push(("drop_red", "true".to_owned()));
+    }
+    let keys: Vec<_> = keys
+        .iter()
+        .map(|(key, value)| format!("{key} = {value}"))
+        .collect();
+    format!("{{ {} }}", keys.join(", "))
+}
+
+/// The text so far.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn table(&mut self, kind: &str, name: &str) {
+        let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        let blank = if self.0.is_empty() { "" } else { "\n" };
+        // Writing to a String does not fail.
+        let _ = match name.bytes().all(is_bare) {
+            true => writeln!(self.0, "{blank}[{kind}.{name}]"),
+            false => writeln!(self.0, "{blank}[{kind}.{}]", quoted(name)),
+        };
+    }
+
+    fn line(&mut self, key: &str, value: impl std::fmt::Display) {
+        let _ = writeln!(self.0, "{key} = {value}");
+    }
+
+    fn optional(&mut self, key: &str, value: Option<impl std::fmt::Display>) {
+        if let Some(value) = value {
+            self.line(key, value);
+        }
+    }
+
+    fn flag(&mut self, key: &str, value: bool) {
+        if value {
+            self.line(key, value);
+        }
+    }
+
+    /// One value as it is, several as a list.
+    fn list<T>(&mut self, key: &str, values: &[T], written: impl Fn(&T) -> String) {
+        match values {
+            [] => {}
+            [one] => self.line(key, written(one)),
+            several => {
+                let several: Vec<_> = several.iter().map(written).collect();
+                self.line(key, format_args!("[{}]", several.join(", ")));
+            }
+        }
+    }
+
+    fn numbers<T: Copy + Into<u32>>(&mut self, key: &str, values: &[Range<T>], number: &Number) {
+        self.list(key, values, |range| {
+            match (range.first.into(), range.last.into()) {
+                (first, last) if first != last => quoted(&format!("{first}-{last}")),
+                (single, _) => match number.word(single) {
+                    Some(word) => quoted(word),
+                    None => single.to_string(),
+                },
+            }
+        });
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn address(range: &AddressRange) -> String {
+    let AddressRange { first, last } = range;
+    quoted(&match range.prefix_length() {
+        Some(_) if first == last => first.to_string(),
+        Some(length) => format!("{first}/{length}"),
+        None => format!("{first}-{last}"),
+    })
+}
+
+fn dscp_range(range: &Range<u8>) -> String {
+    match (Dscp::new(range.first), range.first == range.last) {
+        (Some(single), true) => dscp(single),
+        _ => quoted(&format!("{}-{}", range.first, range.last)),
+    }
+}
+
+fn dscp(dscp: Dscp) -> String {
+    let text = dscp.to_string();
+    match text.parse::<u8>() {
+        Ok(_) => text,
+        Err(_) => quoted(&text),
+    }
+}
+
+fn flags(test: &FlagTest) -> String {
+    let asked = TCP_FLAGS.entries().filter_map(|(name, bit)| {
+        let is = |flags: u8| u32::from(flags) & bit != 0;
+        is(test.mask).then(|| format!("{}{name}", if is(test.value) { "" } else { "!" }))
+    });
+    quoted(&asked.collect::<Vec<_>>().join(","))
+}
+
+fn share(share: Share) -> String {
+    quoted(&match share {
+        Share::Rate(rate) => rate_text(rate),
+        Share::Percent(percent) => format!("{percent}%"),
+    })
+}
+
+/// Exact, with the largest unit that divides it.
+fn rate_text(rate: BitRate) -> String {
+    let units = [
+        (1_000_000_000, "gbit"),
+        (1_000_000, "mbit"),
+        (1_000, "kbit"),
+    ];
+    let whole = units
+        .iter()
+        .find(|(scale, _)| rate.0 != 0 && rate.0 % scale == 0);
+    let (scale, unit) = whole.copied().unwrap_or((1, "bit"));
+    format!("{}{unit}", rate.0 / scale)
+}
+
+/// Exact, with the largest unit that divides it.
+fn burst(bytes: ByteCount) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let whole = units
+        .iter()
+        .find(|(scale, _)| bytes.0 != 0 && bytes.0 % scale == 0);
+    let (scale, unit) = whole.copied().unwrap_or((1, "B"));
+    quoted(&format!("{}{unit}", bytes.0 / scale))
+}
