@@ -8,6 +8,7 @@ mod analyze;
 mod compare;
 mod lab;
 mod parsers;
+mod qos;
 mod run;
 mod serve;
 mod shared;
@@ -23,6 +24,9 @@ use linerate_core::units::{BitRate, EndpointName};
 pub(crate) use analyze::{AnalyzeArgs, InputName};
 pub(crate) use compare::{CompareArgs, CompareExtent, CompareTraffic};
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
+pub(crate) use qos::{
+    QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
+};
 pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
 pub(crate) use shared::{
@@ -67,6 +71,9 @@ pub(crate) enum Command {
     /// Hosts, routers and links on this machine: up, exec, status, down
     #[command(subcommand)]
     Lab(LabCommand),
+    /// DiffServ policies of this host: check, apply, status, stats, explain
+    #[command(subcommand)]
+    Qos(QosCommand),
     /// Undo what a process has changed on this host if it is killed; started beside each that may
     #[command(hide = true)]
     WatchTreatments(WatchArgs),

@@ -20,6 +20,8 @@ enum Kind {
     Usage,
     /// This host lacks something.
     Unsupported,
+    /// A finding that scripts tell apart by the exit status; what there is to say is printed already.
+    Finding(u8),
     /// Nobody reads stdout any more (`| head`): no error of ours, and nobody to tell.
     ReaderGone,
 }
@@ -40,6 +42,14 @@ impl Failure {
         Self::new(Kind::Unsupported, error)
     }
 
+    /// Nothing went wrong; the exit status is the answer.
+    pub(crate) fn of_status(status: u8) -> Self {
+        Self::new(
+            Kind::Finding(status),
+            anyhow::anyhow!("exit status {status}"),
+        )
+    }
+
     /// Writing the document to stdout failed.
     pub(crate) fn stdout(error: io::Error) -> Self {
         let kind = match error.kind() {
@@ -56,7 +66,7 @@ impl Failure {
 
     /// Prints the chain of causes as one line on stderr and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
-        if !self.is_reader_gone() {
+        if !self.is_reader_gone() && !matches!(self.kind, Kind::Finding(_)) {
             // Where stderr cannot be written, the exit status is all that can be said.
             let _ = writeln!(io::stderr(), "{}", self.line());
         }
@@ -67,6 +77,7 @@ impl Failure {
     fn status(&self) -> u8 {
         match self.kind {
             Kind::ReaderGone => 0,
+            Kind::Finding(status) => status,
             Kind::Failed => 1,
             Kind::Usage => 2,
             Kind::Unsupported => 3,
@@ -134,8 +145,9 @@ mod tests {
             Failure::unsupported(anyhow::anyhow!("x")).status(),
             Failure::stdout(io::ErrorKind::StorageFull.into()).status(),
             Failure::stdout(io::ErrorKind::BrokenPipe.into()).status(),
+            Failure::of_status(11).status(),
         ];
-        assert_eq!(statuses, [1, 2, 3, 1, 0]);
+        assert_eq!(statuses, [1, 2, 3, 1, 0, 11]);
     }
 
     #[test]

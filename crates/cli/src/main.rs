@@ -17,6 +17,7 @@
 //! | [`run`] | the one door to the engine |
 //! | [`experiment`] | the experiments of `run` |
 //! | [`trace`] | the route to a host |
+//! | [`qos`] | `qos`: policies of this host's interfaces |
 //! | [`truth`] | the truth test of `lab truth` |
 //! | [`watch`] | what undoes treatments when their process is killed |
 //! | [`document`] | the documents that are printed, stored and read again |
@@ -41,6 +42,7 @@ mod lab;
 mod output;
 mod plan;
 mod progress;
+mod qos;
 mod render;
 mod run;
 mod site;

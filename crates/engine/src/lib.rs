@@ -24,6 +24,7 @@
 //! | `check`, `path`, `train` | the examination of a path; what one end alone can see of it; its narrowest link |
 //! | `trace` | the route to a host: sockets for core's strategies, names looked up meanwhile |
 //! | `lab` | hosts, routers and links on this machine; the pump that emulates the links |
+//! | [`qos`] | DiffServ policies on this host's interfaces |
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
 //! | `options` | a test's socket options, set and read back |
@@ -50,6 +51,7 @@ mod options;
 mod own_directory;
 mod own_endpoint;
 mod path;
+pub mod qos;
 mod signal;
 mod stop;
 mod trace;

@@ -55,7 +55,7 @@ fn a_file_of_as_many_filters_as_there_may_be_fits() {
     assert_eq!(
         file.filters[1].place,
         Place {
-            line: 14,
+            line: 15,
             column: 9
         }
     );

@@ -5,6 +5,7 @@ use linerate_core::experiment::ExperimentDocument;
 use linerate_core::record::{Check, Comparison, Record, Sweep};
 use linerate_core::trace::TraceDocument;
 use linerate_core::truth::Score;
+use linerate_qos::document::QosDocument;
 use schemars::{Schema, schema_for};
 
 /// Name and schema (JSON Schema 2020-12) of each document; `schemas/NAME.json` holds it in the repository.
@@ -18,5 +19,6 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("experiment", schema_for!(ExperimentDocument)),
         ("analysis", schema_for!(Analysis)),
         ("trace", schema_for!(TraceDocument)),
+        ("qos", schema_for!(QosDocument)),
     ]
 }

@@ -55,6 +55,8 @@ pub struct Received<'a> {
     pub header: VirtioHeader,
     /// From the Ethernet header on, without frame check sequence; at most 65,550 bytes.
     pub frame: &'a [u8],
+    /// Priority, DEI and id of its VLAN tag, which the kernel has taken out of the bytes.
+    pub vlan_tci: Option<u16>,
     /// Nanoseconds of [`monotonic_ns`] when the kernel put it into the ring. Good to some 10 us while the
     /// system's clock is being slewed.
     pub arrived_ns: u64,
@@ -167,6 +169,7 @@ impl PacketSocket {
                 return Ok(Some(Received {
                     header,
                     frame: self.rings[earliest].frame(&slot),
+                    vlan_tci: slot.vlan_tci,
                     arrived_ns: self.offset.monotonic_ns(slot.realtime_ns),
                 }));
             }

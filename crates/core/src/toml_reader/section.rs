@@ -274,11 +274,19 @@ pub fn suggestion<'a>(
     words: impl IntoIterator<Item = impl AsRef<str> + Ord + 'a>,
 ) -> Option<String> {
     let text = shortened(text);
-    let distances = words
-        .into_iter()
-        .map(|word| (edit_distance(&text, word.as_ref()), word));
+    let letters = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    // Letters in the wrong order are likelier than wrong letters.
+    let distances = words.into_iter().map(|word| {
+        let distance = edit_distance(&text, word.as_ref());
+        let is_other = distance == 2 && letters(word.as_ref()) != letters(&text);
+        (distance, is_other, word)
+    });
     match distances.min()? {
-        (1..=2, word) => Some(format!("did you mean `{}`?", word.as_ref())),
+        (1..=2, _, word) => Some(format!("did you mean `{}`?", word.as_ref())),
         _ => None,
     }
 }

@@ -1,1 +1,240 @@
-//! (skeleton)
+//! What `linerate qos --json` prints: the JSON contract `linerate.qos/1`.
+//!
+//! As in [`linerate_core::record`]: adding a key is free, renaming one is a new version; a key is absent where there is
+//! nothing to say.
+
+mod describe;
+mod file;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use describe::describe;
+pub use file::{AdapterRules, AskedReport, ExplanationReport, FileReport, RefusalReport};
+
+use crate::program::Counters;
+
+/// Schema of [`QosDocument`].
+pub const QOS_SCHEMA: &str = "linerate.qos/1";
+
+/// The policies of this host's interfaces, or what is said of a file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QosDocument {
+    /// [`QOS_SCHEMA`].
+    pub schema: String,
+    /// The interfaces with a policy.
+    #[serde(default)]
+    pub adapters: Vec<AdapterReport>,
+    /// What `check` found in a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileReport>,
+    /// Which filter of a file takes a packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<ExplanationReport>,
+    /// What is doubtful or was changed beside, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl QosDocument {
+    /// A document of these interfaces.
+    pub fn new(adapters: Vec<AdapterReport>, notes: Vec<String>) -> Self {
+        Self {
+            schema: QOS_SCHEMA.to_owned(),
+            adapters,
+            file: None,
+            explanation: None,
+            notes,
+        }
+    }
+
+    /// What was found in a file.
+    pub fn of_file(file: FileReport) -> Self {
+        Self {
+            file: Some(file),
+            ..Self::new(Vec::new(), Vec::new())
+        }
+    }
+
+    /// Which filter takes a packet.
+    pub fn of_explanation(explanation: ExplanationReport) -> Self {
+        Self {
+            explanation: Some(explanation),
+            ..Self::new(Vec::new(), Vec::new())
+        }
+    }
+}
+
+/// What becomes of an interface's packets.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum QosState {
+    /// Enabled: packets meet the policy.
+    Filtering,
+    /// Enabled, but packets pass as they are.
+    PassingThrough,
+    /// Packets meet no program; the policy is kept for `enable`.
+    Disabled,
+    /// It is not as it should be: see `fault`.
+    Failed,
+}
+
+/// An interface with its policy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AdapterReport {
+    /// Its name.
+    pub name: String,
+    /// Its index.
+    pub index: u32,
+    /// Its addresses, with the lengths of their prefixes.
+    pub addresses: Vec<String>,
+    /// How its frames begin: `ethernet` or `raw_ip`.
+    pub kind: String,
+    /// What the driver says that it carries, bits per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed_bps: Option<u64>,
+    /// What the policy's shares are parts of, bits per second; absent where there are no classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<u64>,
+    /// What becomes of its packets.
+    pub state: QosState,
+    /// What is wrong, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// Where the program stands: `tcx` or `clsact`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attached: Option<String>,
+    /// Packets that come in meet the policy, too.
+    pub ingress: bool,
+    /// The largest offloaded frame, in bytes, so that none holds up others for longer than a millisecond; absent where
+    /// it is the device's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gso_max_size_bytes: Option<u32>,
+    /// The policies, in the order of the file.
+    pub policies: Vec<PolicyReport>,
+    /// The class of packets that no policy takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_class: Option<ClassReport>,
+}
+
+/// A policy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyReport {
+    /// Its name.
+    pub name: String,
+    /// The code point that packets get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<u8>,
+    /// The VLAN priority that they get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan_priority: Option<u8>,
+    /// What is kept for them, bits per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve_bps: Option<u64>,
+    /// What they never exceed, bits per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_bps: Option<u64>,
+    /// Who is offered first what others leave, 0 to 7.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// Its meter, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meter: Option<String>,
+    /// Its packets are dropped.
+    pub drop: bool,
+    /// Its class, and what that did since it was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<ClassReport>,
+    /// What it counted of packets that leave.
+    #[serde(default)]
+    pub egress: CounterReport,
+    /// What it counted of packets that come in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingress: Option<CounterReport>,
+    /// Its filters, in the order of the file.
+    pub filters: Vec<FilterReport>,
+}
+
+/// A filter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FilterReport {
+    /// Its name.
+    pub name: String,
+    /// Lower is asked first.
+    pub priority: u32,
+    /// IP protocols, by name where they have one; empty for any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protocols: Vec<String>,
+    /// The other conditions, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<String>,
+    /// What it counted of packets that leave.
+    #[serde(default)]
+    pub egress: CounterReport,
+    /// What it counted of packets that come in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingress: Option<CounterReport>,
+}
+
+/// A class of HTB.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClassReport {
+    /// As `tc` writes it: `4c51:10`.
+    pub id: String,
+    /// What it has for sure, bits per second.
+    pub rate_bps: u64,
+    /// What it never exceeds, bits per second.
+    pub ceil_bps: u64,
+    /// 0 (offered first) to 7.
+    pub priority: u8,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// Packets sent.
+    pub packets: u64,
+    /// Packets dropped, because its queue was full.
+    pub drops: u64,
+    /// How often it had to wait.
+    pub overlimits: u64,
+    /// Bytes that wait.
+    pub backlog_bytes: u64,
+    /// Packets sent of its own rate.
+    pub lends: u64,
+    /// Packets sent of others' rates.
+    pub borrows: u64,
+}
+
+/// What a policy or a filter counted since it was first applied, or since `stats --reset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CounterReport {
+    /// Packets on the wire, segments of an offloaded one each.
+    pub packets: u64,
+    /// Bytes on the wire, with layer-2 headers.
+    pub bytes: u64,
+    /// Packets dropped by the policy or its meter.
+    pub dropped_packets: u64,
+    /// Bytes of them.
+    pub dropped_bytes: u64,
+    /// Packets that a meter coloured green.
+    pub green: u64,
+    /// Yellow.
+    pub yellow: u64,
+    /// Red.
+    pub red: u64,
+}
+
+impl From<Counters> for CounterReport {
+    fn from(counters: Counters) -> Self {
+        let [green, yellow, red] = counters.coloured;
+        Self {
+            packets: counters.packets,
+            bytes: counters.bytes,
+            dropped_packets: counters.dropped_packets,
+            dropped_bytes: counters.dropped_bytes,
+            green,
+            yellow,
+            red,
+        }
+    }
+}

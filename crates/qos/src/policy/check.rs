@@ -153,7 +153,7 @@ pub(super) fn conditions(conditions: &Conditions) -> Result<(), Conflict> {
             .any(|protocol| conditions.allows(*protocol))
         {
             let protocol = protocols_in_words(&conditions.protocol);
-            return Conflict::of(key, format!("`{key}` with the protocol {protocol}"), hint);
+            return Conflict::of(key, format!("`{key}` with {protocol}"), hint);
         }
         match first {
             Some((other, theirs)) if !theirs.iter().any(|one| protocols.contains(one)) => {
@@ -180,9 +180,10 @@ fn carriers(key: &str) -> (&'static [u8], &'static str) {
 
 fn protocols_in_words(ranges: &[Range<u8>]) -> String {
     match ranges {
-        [range] if range.first == range.last => PROTOCOLS.written(range.first),
-        [range] => format!("{}-{}", range.first, range.last),
-        _ => "list given".to_owned(),
+        [range] if range.first == range.last => {
+            format!("the protocol {}", PROTOCOLS.written(range.first))
+        }
+        _ => "these protocols".to_owned(),
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod check;
 mod error;
+mod hpux;
 mod model;
 mod names;
 mod toml;

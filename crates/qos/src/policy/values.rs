@@ -36,6 +36,16 @@ impl Number {
         })
     }
 
+    /// One number or word.
+    pub(super) fn single<T: TryFrom<u32> + Copy>(&self, text: &str) -> Result<Range<T>> {
+        let number = self.one(text).and_then(|number| T::try_from(number).ok());
+        let number = number.ok_or_else(|| self.refused(text))?;
+        Ok(Range {
+            first: number,
+            last: number,
+        })
+    }
+
     /// The word for a number, if there is one.
     pub(super) fn word(&self, number: u32) -> Option<&'static str> {
         self.words.and_then(|words| words.name(number))
@@ -200,6 +210,30 @@ pub(super) const UID: Number = Number {
     most: u32::MAX - 1,
     words: None,
     hint: "it is 0 to 4294967294, a range such as 1000-1999, or the name of a user",
+};
+
+pub(super) const PRIORITY: Number = Number {
+    what: "priority",
+    least: 1,
+    most: 2_147_483_647,
+    words: None,
+    hint: "it is 1 to 2147483647, the lowest is asked first",
+};
+
+pub(super) const VLAN_PRIORITY: Number = Number {
+    what: "VLAN priority",
+    least: 0,
+    most: 7,
+    words: None,
+    hint: "it is 0 to 7",
+};
+
+pub(super) const DSCP: Number = Number {
+    what: "DSCP",
+    least: 0,
+    most: 63,
+    words: None,
+    hint: "it is 0 to 63",
 };
 
 /// DSCPs have their words in core.
@@ -501,9 +535,15 @@ pub(super) fn share(text: &str) -> Result<Share> {
     if !text.trim_end().ends_with('%') {
         return rate(text).map(Share::Rate);
     }
-    match unit::<Percent>("share", text)? {
-        Percent(percent) if (0.001..=100.0).contains(&percent) => Ok(Share::Percent(percent)),
-        _ => {
+    let Percent(number) = unit("share", text)?;
+    percent(text, number)
+}
+
+/// That number, which is written as `text`.
+pub(super) fn percent(text: &str, number: f64) -> Result<Share> {
+    match (0.001..=100.0).contains(&number) {
+        true => Ok(Share::Percent(number)),
+        false => {
             let hint = "it is 0.001 % to 100 % of the adapter's rate";
             Err(PolicyProblem::value("share", text, hint))
         }
@@ -512,7 +552,11 @@ pub(super) fn share(text: &str) -> Result<Share> {
 
 /// `30mbit`.
 pub(super) fn rate(text: &str) -> Result<BitRate> {
-    let rate: BitRate = unit("rate", text)?;
+    in_range(text, unit("rate", text)?)
+}
+
+/// That rate, which is written as `text`.
+pub(super) fn in_range(text: &str, rate: BitRate) -> Result<BitRate> {
     match RATES.contains(&rate.0) {
         true => Ok(rate),
         false => {

@@ -1,16 +1,64 @@
 //! The compiler from rules to eBPF: a linear chain for few rules, bit vectors in tables for many.
+//!
+//! ```text
+//! link ─▶ network ─▶ transport ─▶ chain or tables ─▶ action ─▶ meter, counters, DSCP, VLAN tag, class
+//! ```
+//!
+//! Code is written for the rules at hand: a field that no rule asks for is not looked for, and a family without rules
+//! goes on at once. The same rules give the same program.
 
+mod action;
+mod assembler;
+mod chain;
+mod frame;
+mod generator;
+mod link;
+mod meter;
+mod network;
 mod output;
+mod tables;
+mod transport;
 
 pub use output::{CompileError, Counters, Lifetime, MapKind, MapSpec, Program, Reference, Target};
 
-use crate::rules::RuleSet;
+use crate::packet::LinkType;
+use crate::policy::Family;
+use crate::rules::{MOST_RULES, RuleSet};
+
+use generator::Generator;
+use tables::Tables;
 
 /// The program for one adapter.
 ///
 /// # Errors
-/// [`CompileError`], if the rules are more than a program can hold.
+/// [`CompileError`], if the rules are more than a program can hold, or ask for what the link does not have.
 pub fn compile(rules: &RuleSet, target: &Target) -> Result<Program, CompileError> {
-    let _ = (rules, target);
-    todo!()
+    generate(rules, target, false)
+}
+
+/// The same program for tests: it also leaves in `cb` what it did (the number of the rule from 1, and the VLAN tag that
+/// is beside the bytes: whether there is one, its TCI, its EtherType in network order), and takes the time of its meters
+/// from there (nanoseconds, the lower half in `cb[3]`).
+///
+/// # Errors
+/// As for [`compile`].
+pub fn compile_observed(rules: &RuleSet, target: &Target) -> Result<Program, CompileError> {
+    generate(rules, target, true)
+}
+
+fn generate(rules: &RuleSet, target: &Target, observed: bool) -> Result<Program, CompileError> {
+    for family in [Family::V4, Family::V6, Family::Other] {
+        let rules = rules.family(family).len();
+        if rules > MOST_RULES {
+            let most = MOST_RULES;
+            return Err(CompileError::TooManyRules { rules, most });
+        }
+    }
+    let with_tag = (rules.actions.iter()).find(|action| action.vlan_priority.is_some());
+    if let (LinkType::RawIp, Some(action)) = (target.link, with_tag) {
+        let policy = action.policy.clone();
+        return Err(CompileError::NoVlan { policy });
+    }
+    let tables = Tables::of(rules)?;
+    Ok(Generator::new(rules, target, tables, observed).program())
 }

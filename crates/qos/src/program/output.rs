@@ -11,6 +11,8 @@ pub struct Target {
     pub slots: u32,
     /// What it returns for packets that go on: −1 (`TCX_NEXT`) at TCX, and `TC_ACT_UNSPEC` at clsact is the same number.
     pub verdict: i32,
+    /// Whether packets come in there: then what a device has summed over them follows their changes.
+    pub ingress: bool,
 }
 
 /// A program with its maps, not loaded.
@@ -101,4 +103,34 @@ pub enum CompileError {
         /// The most.
         most: usize,
     },
+    /// The rules' tables are too large.
+    #[error("the rules make tables of more than {} MiB; fewer ranges make smaller ones", most >> 20)]
+    TooLarge {
+        /// The most, in bytes.
+        most: usize,
+    },
+    /// There are no VLAN tags on this kind of link.
+    #[error(
+        "policy `{policy}` sets a VLAN priority, but frames of this interface have no Ethernet header"
+    )]
+    NoVlan {
+        /// The policy.
+        policy: String,
+    },
+}
+
+impl Program {
+    /// The instructions with the descriptors of the maps in them, as bpf(2) takes them. `descriptors` are those of
+    /// [`Program::maps`], in their order.
+    ///
+    /// # Panics
+    /// If there are fewer descriptors than maps.
+    pub fn linked(&self, descriptors: &[i32]) -> Vec<[u8; 8]> {
+        let mut instructions = self.instructions.clone();
+        for reference in &self.references {
+            let descriptor = descriptors[reference.map].to_ne_bytes();
+            instructions[reference.instruction][4..].copy_from_slice(&descriptor);
+        }
+        instructions
+    }
 }

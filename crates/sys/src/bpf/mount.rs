@@ -49,7 +49,7 @@ pub(super) fn mount_at(directory: &Path) -> Result<(), BpfError> {
     Ok(())
 }
 
-/// The directory of the first bpffs in `/proc/self/mounts`: one at [`BPFFS`] before others.
+/// The directory of the first bpffs in `/proc/thread-self/mounts`: one at [`BPFFS`] before others.
 fn find(table: &str) -> Option<PathBuf> {
     let mounted: Vec<&str> = table
         .lines()
@@ -63,7 +63,8 @@ fn find(table: &str) -> Option<PathBuf> {
     usual.or(mounted.first()).map(PathBuf::from)
 }
 
-const MOUNTS: &str = "/proc/self/mounts";
+/// The thread's own: it may be in another mount namespace than its process.
+const MOUNTS: &str = "/proc/thread-self/mounts";
 
 #[cfg(test)]
 mod tests {

@@ -144,7 +144,7 @@ impl Netlink {
         .map(drop)
     }
 
-    /// The classes of the HTB with this major number, and what each did; empty if there is none.
+    /// The classes of the HTB with this major number, by id, and what each did; empty if there is none.
     ///
     /// # Errors
     /// [`NetlinkError`] if the table cannot be read.
@@ -160,13 +160,16 @@ impl Netlink {
             RouteNetlinkMessage::NewTrafficClass(class) => Some(class),
             _ => None,
         });
-        own.filter(|class| class.header.handle.major == major && is_htb(class))
+        let classes = own
+            .filter(|class| class.header.handle.major == major && is_htb(class))
             .map(|class| {
                 parse(&class).ok_or_else(|| {
                     NetlinkError::malformed(&operation, "a class without its parameters")
                 })
-            })
-            .collect()
+            });
+        let mut classes = classes.collect::<Result<Vec<_>, _>>()?;
+        classes.sort_by_key(|(class, _)| class.id);
+        Ok(classes)
     }
 }
 

@@ -1,12 +1,15 @@
 //! Mounts that nobody else sees: a file put over another for one command.
 
 use std::ffi::CString;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::thread;
 
-use super::{check, unshare};
+use super::{check, join, unshare};
 
 /// A mount that could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +50,34 @@ pub fn private_mounts() -> Result<(), MountError> {
         )
     })
     .map_err(error)
+}
+
+/// Whether the calling thread sees the mounts that a process sees.
+///
+/// # Errors
+/// There is no such process, or this one may not look at it.
+pub fn shares_mounts_with(pid: u32) -> io::Result<bool> {
+    let own = fs::read_link("/proc/thread-self/ns/mnt")?;
+    Ok(own == fs::read_link(format!("/proc/{pid}/ns/mnt"))?)
+}
+
+/// Runs `work` to its end on a thread that sees the mounts that a process sees; relative paths begin at their root. A
+/// panic is passed on.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN` and `CAP_SYS_CHROOT`; there is no such process.
+pub fn in_mounts_of<T: Send>(pid: u32, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let file = File::open(format!("/proc/{pid}/ns/mnt"))?;
+    thread::scope(|scope| {
+        let helper = thread::Builder::new().spawn_scoped(scope, || {
+            // The kernel moves no thread that shares its root and working directory with others.
+            unshare(libc::CLONE_FS)?;
+            // SAFETY: takes no pointers; the descriptor is open for the duration of the call.
+            check(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNS) })?;
+            Ok(work())
+        })?;
+        join(helper.join())
+    })
 }
 
 /// Shows the file or directory `source` in the place of `target`, until the mount namespace ends: call

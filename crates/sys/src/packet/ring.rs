@@ -75,6 +75,8 @@ pub(super) struct Slot {
     pub(super) header: Option<VirtioHeader>,
     /// Nanoseconds since 1970 by the system's clock.
     pub(super) realtime_ns: u64,
+    /// Of a VLAN tag that is not in the bytes.
+    pub(super) vlan_tci: Option<u16>,
     offset: usize,
     length: usize,
 }
@@ -145,6 +147,7 @@ impl Ring {
         Some(Slot {
             header: VirtioHeader::decode(virtio),
             realtime_ns,
+            vlan_tci: (raw.tp_status & libc::TP_STATUS_VLAN_VALID != 0).then_some(raw.tp_vlan_tci),
             offset,
             length,
         })

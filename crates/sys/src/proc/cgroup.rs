@@ -3,6 +3,9 @@
 //! Limits hold down the tree: the tightest of the process's own group and those above it, as far as
 //! they are visible from here, is what is given.
 
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{Malformed, Probe, ProcError, field, read_and_parse, read_text};
@@ -36,6 +39,19 @@ pub struct Throttling {
     pub throttled_periods: u64,
     /// Time for which it was stopped, in microseconds, summed over CPUs.
     pub throttled_us: u64,
+}
+
+/// The number of a group of version 2 by its path below the root, `/system.slice/ssh.service`: that which eBPF compares,
+/// the inode of its directory.
+///
+/// # Errors
+/// `NotFound` if there is no such group, or no version 2 at all.
+pub fn group_id(path: &str) -> io::Result<u64> {
+    let mounts = fs::read_to_string("/proc/thread-self/mountinfo")?;
+    let mount = mounts.lines().find_map(|line| cgroup_mount(line, None));
+    let (_, directory) = mount.ok_or(io::ErrorKind::NotFound)?;
+    let group = Path::new(directory).join(path.trim_start_matches('/'));
+    fs::metadata(group).map(|metadata| metadata.ino())
 }
 
 impl CgroupLimits {

@@ -140,7 +140,12 @@ fn policies_of(section: &Section<'_>, policies: &Index) -> Result<Vec<usize>, Fa
         return Err(section.missing("policies", hint).into());
     };
     let items = match value.get_ref() {
-        DeValue::Array(items) if !items.is_empty() => items,
+        DeValue::Array(items) if items.is_empty() => {
+            let what = "`policies` is an empty list";
+            let problem = PolicyProblem::conflict(what, "name one at least");
+            return Err(Fault::new(value.span().start, problem));
+        }
+        DeValue::Array(items) => items,
         _ => return Err(wrong_type("policies", value, hint).into()),
     };
     let mut indices = Vec::with_capacity(items.len());

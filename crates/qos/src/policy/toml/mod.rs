@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use linerate_core::toml_reader::{self, At, Section};
 
+use ::toml::de::DeValue;
+
 use super::error::{Fault, Lines, PolicyProblem};
 use super::{Fragments, Names, Place, PolicyError, PolicyFile, values};
 
@@ -61,6 +63,7 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
         handling::POLICY_KEYS,
         MOST_POLICIES,
     )?;
+    undotted(&root)?;
     let adapters = tables(
         &root,
         "adapter",
@@ -124,6 +127,25 @@ fn tables<'a>(
     }
 }
 
+/// `[adapter.eth0.100]` is a table in a table to TOML.
+fn undotted(root: &Section<'_>) -> Result<(), Fault> {
+    for (name, value) in root.entries("adapter")? {
+        let DeValue::Table(table) = value.get_ref() else {
+            continue;
+        };
+        let inner = table
+            .iter()
+            .find(|(_, value)| matches!(value.get_ref(), DeValue::Table(_)));
+        if let Some((inner, _)) = inner {
+            let dotted = format!("{}.{}", name.value, inner.get_ref());
+            let hint = "a name with a dot stands in quotes, such as [adapter.\"eth0.100\"]";
+            let problem = PolicyProblem::value("adapter", &dotted, hint);
+            return Err(Fault::new(inner.span().start, problem));
+        }
+    }
+    Ok(())
+}
+
 /// A name that filters and policies may have, and its place.
 fn named(name: &At<&str>, lines: &Lines<'_>) -> Result<(String, Place), Fault> {
     match values::name(name.value) {
@@ -181,7 +203,7 @@ pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> 
 const KEYS: &[&str] = &["filter", "policy", "adapter", "fragments"];
 
 /// 8,192 filters of 500 bytes.
-const MOST_BYTES: usize = 4 << 20;
+pub(super) const MOST_BYTES: usize = 4 << 20;
 pub(super) const MOST_FILTERS: usize = 8192;
 pub(super) const MOST_POLICIES: usize = 256;
 pub(super) const MOST_ADAPTERS: usize = 64;

@@ -1,0 +1,115 @@
+//! Options of `qos`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+#[derive(Debug, Subcommand)]
+#[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
+pub(crate) enum QosCommand {
+    /// Read a policy file and say what is wrong or doubtful; nothing is changed
+    Check(QosCheckArgs),
+    /// Put the policies of a file in force, on all its interfaces or on none
+    Apply(QosApplyArgs),
+    /// What is in force: 0 filtering, 1 not as it should be, 10 disabled, 11 passing through
+    Status(QosStatusArgs),
+    /// What policies and filters counted
+    Stats(QosStatsArgs),
+    /// Put in force again what was disabled or passed through
+    Enable(QosInterfaceArgs),
+    /// Take programs and classes away, and keep policy and counts
+    Disable(QosInterfaceArgs),
+    /// Let packets pass by a program that does nothing, and keep policy and counts
+    Passthrough(QosInterfaceArgs),
+    /// Take everything away
+    Remove(QosInterfaceArgs),
+    /// Which filter of a file takes a packet, and why not those asked before it
+    Explain(QosExplainArgs),
+}
+
+/// Another syntax.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QosImport {
+    /// HP-UX IPQoS: filter{}, policy{}, adapter{}
+    Hpux,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QosCheckArgs {
+    /// Policy file in TOML, at most 4 MiB
+    pub(crate) file: PathBuf,
+    /// Read another syntax and print the file in TOML: hpux
+    #[arg(long, value_name = "SYNTAX", hide_possible_values = true)]
+    pub(crate) import: Option<QosImport>,
+    /// Print what was found as JSON
+    #[arg(long, conflicts_with = "import")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QosApplyArgs {
+    /// Policy file in TOML, at most 4 MiB
+    pub(crate) file: PathBuf,
+    /// Only this interface, by the file's adapter of its name or else by `*`
+    #[arg(long, value_name = "IF")]
+    pub(crate) adapter: Option<String>,
+    /// Also packets that come in: they are marked and counted, and have no classes
+    #[arg(long)]
+    pub(crate) ingress: bool,
+    /// Also beside others' programs, and in the place of another's queueing discipline
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print what is in force as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QosStatusArgs {
+    /// Interface (default: all with a policy)
+    #[arg(value_name = "IF")]
+    pub(crate) interface: Option<String>,
+    /// Print what is in force as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QosStatsArgs {
+    /// Interface (default: all with a policy)
+    #[arg(value_name = "IF")]
+    pub(crate) interface: Option<String>,
+    /// Print rates each second until Ctrl-C; with --json one line of counts each second
+    #[arg(long, conflicts_with = "reset")]
+    pub(crate) watch: bool,
+    /// Begin counting anew
+    #[arg(long)]
+    pub(crate) reset: bool,
+    /// Print the counts as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QosInterfaceArgs {
+    /// Interface (default: all with a policy)
+    #[arg(value_name = "IF")]
+    pub(crate) interface: Option<String>,
+    /// Print what is in force as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QosExplainArgs {
+    /// Policy file in TOML, at most 4 MiB
+    pub(crate) file: PathBuf,
+    /// Such as "tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF length=1500", or hex:FRAME
+    pub(crate) packet: String,
+    /// Which adapter of the file (default: its only one)
+    #[arg(long, value_name = "IF")]
+    pub(crate) adapter: Option<String>,
+    /// Print the explanation as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,218 @@
+//! `qos`: policies of this host's interfaces.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use linerate_engine::qos::{self, QosError, QosOptions, SystemNames};
+use linerate_engine::stop_on_signal;
+use linerate_qos::document::{ExplanationReport, FileReport, QosDocument, QosState};
+use linerate_qos::explain::{Packet, explain};
+use linerate_qos::policy::{Adapter, PolicyFile};
+use linerate_report::{json, text};
+
+use crate::args::{
+    QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
+};
+use crate::failure::Failure;
+use crate::{files, output, run};
+
+/// Does what the command line says.
+///
+/// # Errors
+/// With the kind that decides the exit status.
+pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
+    match command {
+        QosCommand::Check(args) => check(&args),
+        QosCommand::Apply(args) => apply(args),
+        QosCommand::Status(args) => status(&args),
+        QosCommand::Stats(args) => stats(&args),
+        QosCommand::Enable(args) => told(qos::enable(args.interface.as_deref()), args.json),
+        QosCommand::Disable(args) => told(qos::disable(args.interface.as_deref()), args.json),
+        QosCommand::Passthrough(args) => {
+            told(qos::passthrough(args.interface.as_deref()), args.json)
+        }
+        QosCommand::Remove(args) => told(qos::remove(args.interface.as_deref()), args.json),
+        QosCommand::Explain(args) => explain_packet(&args),
+    }
+}
+
+fn check(args: &QosCheckArgs) -> Result<(), Failure> {
+    let text = read(&args.file)?;
+    let place = || args.file.display().to_string();
+    let names = &mut SystemNames::default();
+    let file = match args.import {
+        Some(QosImport::Hpux) => PolicyFile::from_toml(&text, names),
+        None => PolicyFile::from_toml(&text, names),
+    };
+    let file = file.with_context(place).map_err(Failure::usage)?;
+    if args.import.is_some() {
+        return output::print(&file.to_toml());
+    }
+    let report = FileReport::of(&file)
+        .with_context(place)
+        .map_err(Failure::usage)?;
+    match args.json {
+        true => output::print(&json::document(&QosDocument::of_file(report))),
+        false => output::print(&text::qos_file(&place(), &report, output::style())),
+    }
+}
+
+fn apply(args: QosApplyArgs) -> Result<(), Failure> {
+    let text = read(&args.file)?;
+    let options = QosOptions {
+        adapter: args.adapter,
+        force: args.force,
+        ingress: args.ingress,
+    };
+    let applied = qos::apply(&text, &options).map_err(|error| match error {
+        error @ (QosError::Policy(_) | QosError::Classes(_) | QosError::Rules(_)) => {
+            let error = anyhow!(error).context(args.file.display().to_string());
+            Failure::usage(error)
+        }
+        error => failure(error),
+    })?;
+    tell(&applied, args.json)
+}
+
+fn status(args: &QosStatusArgs) -> Result<(), Failure> {
+    let document = qos::status(args.interface.as_deref()).map_err(failure)?;
+    tell(&document, args.json)?;
+    let states = document.adapters.iter().map(|adapter| adapter.state);
+    // What is wrong goes first, then what filters.
+    match states.max_by_key(|state| importance(*state)) {
+        Some(QosState::Failed) => Err(Failure::of_status(1)),
+        Some(QosState::Filtering) => Ok(()),
+        Some(QosState::PassingThrough) => Err(Failure::of_status(11)),
+        Some(QosState::Disabled) | None => Err(Failure::of_status(10)),
+    }
+}
+
+fn importance(state: QosState) -> u8 {
+    match state {
+        QosState::Failed => 3,
+        QosState::Filtering => 2,
+        QosState::PassingThrough => 1,
+        QosState::Disabled => 0,
+    }
+}
+
+fn stats(args: &QosStatsArgs) -> Result<(), Failure> {
+    let interface = args.interface.as_deref();
+    if args.reset {
+        return show_stats(&qos::reset(interface).map_err(failure)?, args.json);
+    }
+    let first = qos::status(interface).map_err(failure)?;
+    match args.watch {
+        true => watch(interface, first, args.json),
+        false => show_stats(&first, args.json),
+    }
+}
+
+/// Rates since the last second, until somebody stops it.
+fn watch(interface: Option<&str>, first: QosDocument, as_json: bool) -> Result<(), Failure> {
+    let stop = stop_on_signal()
+        .context("Ctrl-C")
+        .map_err(Failure::failed)?;
+    let (mut before, mut since) = (first, Instant::now());
+    while !stop.is_requested() {
+        thread::sleep(SECOND.saturating_sub(since.elapsed()));
+        let now = qos::status(interface).map_err(failure)?;
+        let seconds = since.elapsed().as_secs_f64();
+        since = Instant::now();
+        let printed = match as_json {
+            true => output::print(&json::line(&now)),
+            false => output::print(&text::qos_rates(&before, &now, seconds, output::style())),
+        };
+        match printed {
+            Err(failure) if failure.is_reader_gone() => return Ok(()),
+            other => other?,
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+fn explain_packet(args: &QosExplainArgs) -> Result<(), Failure> {
+    let text = read(&args.file)?;
+    let place = || args.file.display().to_string();
+    let file = PolicyFile::from_toml(&text, &mut SystemNames::default());
+    let file = file.with_context(place).map_err(Failure::usage)?;
+    let packet: Packet = args
+        .packet
+        .parse()
+        .context("PACKET")
+        .map_err(Failure::usage)?;
+    let adapter = adapter(&file, args.adapter.as_deref())
+        .with_context(place)
+        .map_err(Failure::usage)?;
+    let explanation = explain(&file, adapter, &packet)
+        .with_context(place)
+        .map_err(Failure::usage)?;
+    let report = ExplanationReport::new(&file, adapter, &packet, &explanation);
+    match args.json {
+        true => output::print(&json::document(&QosDocument::of_explanation(report))),
+        false => output::print(&text::qos_explanation(&report, output::style())),
+    }
+}
+
+/// The adapter that is meant: the one of that name or `*`, or the only one.
+fn adapter<'a>(file: &'a PolicyFile, name: Option<&str>) -> anyhow::Result<&'a Adapter> {
+    let named = |name: &str| file.adapters.iter().find(|adapter| adapter.name == name);
+    match (name, &file.adapters[..]) {
+        (Some(name), _) => named(name)
+            .or_else(|| named("*"))
+            .ok_or_else(|| anyhow!("there is no adapter `{name}` in it")),
+        (None, [only]) => Ok(only),
+        (None, all) => {
+            let names: Vec<_> = all.iter().map(|adapter| adapter.name.as_str()).collect();
+            Err(anyhow!(
+                "which adapter? --adapter is one of {}",
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let bytes = files::read_at_most(path, MOST_FILE).map_err(Failure::usage)?;
+    String::from_utf8(bytes)
+        .with_context(|| path.display().to_string())
+        .map_err(Failure::usage)
+}
+
+fn told(result: Result<QosDocument, QosError>, as_json: bool) -> Result<(), Failure> {
+    tell(&result.map_err(failure)?, as_json)
+}
+
+fn tell(document: &QosDocument, as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        return output::print(&json::document(document));
+    }
+    note(document);
+    output::print(&text::qos_status(document, output::style()))
+}
+
+fn show_stats(document: &QosDocument, as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        return output::print(&json::document(document));
+    }
+    note(document);
+    output::print(&text::qos_stats(document, output::style()))
+}
+
+fn note(document: &QosDocument) {
+    document.notes.iter().for_each(|note| output::note(note));
+    if document.adapters.is_empty() {
+        output::note("no policy is in force");
+    }
+}
+
+fn failure(error: QosError) -> Failure {
+    run::failure_of(error.category(), anyhow!(error))
+}
+
+/// Of a policy file, bytes.
+const MOST_FILE: u64 = 4 << 20;
+const SECOND: Duration = Duration::from_secs(1);

@@ -1,0 +1,159 @@
+//! Many reloads under traffic: every packet meets one of the policies, no count is lost, nothing is left behind.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use linerate_engine::qos::{self, QosOptions};
+use linerate_sys::netns::Pair;
+
+use crate::support::{Bench, bench, udp};
+
+const RELOADS: usize = 1000;
+
+/// A policy that takes all datagrams to a port, with other filters and classes that change from one to the next.
+fn policy(number: usize) -> String {
+    let code = ["EF", "AF11", "CS3"][number % 3];
+    let reserve = 5 + number % 7;
+    let mut text = format!(
+        "[filter.all]\nprotocol = \"udp\"\ndestination_port = 7001\npolicy = \"all\"\n\
+         [policy.all]\ndscp = \"{code}\"\nreserve = \"{reserve}mbit\"\n"
+    );
+    let mut policies = vec!["all".to_owned()];
+    for other in 0..number % 4 {
+        let name = format!("p{}", (number / 3 + other) % 9);
+        text += &format!(
+            "[filter.{name}]\nprotocol = \"tcp\"\ndestination_port = {}\npolicy = \"{name}\"\n\
+             [policy.{name}]\nlimit = \"{}mbit\"\n",
+            8000 + other,
+            10 + other
+        );
+        policies.push(name);
+    }
+    let policies: Vec<_> = policies.iter().map(|name| format!("\"{name}\"")).collect();
+    text + &format!(
+        "[adapter.veth0]\nrate = \"10gbit\"\npolicies = [{}]\n",
+        policies.join(", ")
+    )
+}
+
+/// Classes of host a's link.
+fn classes(bench: &Bench) -> usize {
+    let classes = bench.a().namespace.configure(|netlink| {
+        let index = netlink.link(Pair::LINK)?.index;
+        netlink.htb_classes(index, 0x4c51)
+    });
+    classes.unwrap().len()
+}
+
+/// Pins of the interface, in whichever bpffs this process sees.
+fn pins(bench: &Bench) -> Vec<String> {
+    let index = bench
+        .a()
+        .namespace
+        .configure(|netlink| netlink.link(Pair::LINK))
+        .unwrap()
+        .index;
+    let cookie = bench.a().namespace.run(|| {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        linerate_sys::socket::namespace_cookie(&socket).unwrap()
+    });
+    let directory = linerate_sys::bpf::mount()
+        .unwrap()
+        .join(format!("linerate/{}-{index}", cookie.unwrap()));
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_thousand_reloads_lose_no_packet_and_no_count() {
+    let Some(bench) = bench() else { return };
+    bench.apply(&policy(0));
+    let stop = AtomicBool::new(false);
+    let sent = thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let socket = udp(bench.a(), bench.a().ipv4.into());
+            let mut sent = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                socket.send_to(&[1; 200], (bench.b().ipv4, 7001)).unwrap();
+                sent += 1;
+                if sent.is_multiple_of(32) {
+                    thread::yield_now();
+                }
+            }
+            sent
+        });
+        let reloads = bench.a().namespace.run(|| {
+            (1..=RELOADS).try_for_each(|number| {
+                qos::apply(&policy(number), &QosOptions::default()).map(drop)
+            })
+        });
+        stop.store(true, Ordering::Relaxed);
+        let sent = sender.join().unwrap();
+        reloads.unwrap().unwrap();
+        sent
+    });
+    assert!(sent > 1000, "{sent}");
+    assert_eq!(bench.counted("all"), (sent, sent * 242));
+    // The last has no other policies: the root's class, its own and the default.
+    assert_eq!((RELOADS % 4, classes(&bench)), (0, 3));
+    let pins = pins(&bench);
+    let of = |part: &str| pins.iter().filter(|pin| pin.contains(part)).count();
+    assert_eq!(
+        (of("link"), of("program"), of("counters")),
+        (1, 1, 1),
+        "{pins:?}"
+    );
+    assert!(pins.len() <= 5, "{pins:?}");
+}
+
+#[test]
+fn a_larger_map_of_counters_takes_the_counts_over() {
+    let Some(bench) = bench() else { return };
+    let many = |number: usize| {
+        let filters = (0..number).map(|filter| {
+            let port = 9000 + filter;
+            format!("[filter.f{filter}]\nprotocol = \"udp\"\ndestination_port = {port}\npolicy = \"one\"\n")
+        });
+        let filters: String = filters.collect();
+        format!("{filters}[policy.one]\ndscp = \"EF\"\n[adapter.veth0]\npolicies = [\"one\"]\n")
+    };
+    let send = |packets: usize| {
+        let socket = udp(bench.a(), bench.a().ipv4.into());
+        for _ in 0..packets {
+            socket.send_to(&[1; 50], (bench.b().ipv4, 9000)).unwrap();
+        }
+    };
+    bench.apply(&many(1));
+    send(5);
+    bench.apply(&many(200));
+    assert_eq!(bench.counted("f0"), (5, 5 * 92));
+    send(3);
+    bench.apply(&many(1000));
+    send(1);
+    bench.apply(&many(2));
+    assert_eq!(bench.counted("f0"), (9, 9 * 92));
+}
+
+#[test]
+fn a_new_filter_does_not_inherit_the_counts_of_one_that_is_gone() {
+    let Some(bench) = bench() else { return };
+    let named = |name: &str| {
+        format!(
+            "[filter.{name}]\nprotocol = \"udp\"\ndestination_port = 9000\npolicy = \"one\"\n\
+             [policy.one]\ndscp = \"EF\"\n[adapter.veth0]\npolicies = [\"one\"]\n"
+        )
+    };
+    let socket = udp(bench.a(), bench.a().ipv4.into());
+    let send = || drop(socket.send_to(&[1; 50], (bench.b().ipv4, 9000)).unwrap());
+    for name in ["a", "b", "c", "d"] {
+        bench.apply(&named(name));
+        assert_eq!(bench.counted(name).0, 0, "{name}");
+        send();
+        assert_eq!(bench.counted(name).0, 1, "{name}");
+    }
+}

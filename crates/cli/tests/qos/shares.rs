@@ -1,0 +1,203 @@
+//! Reservations and limits with competing flows.
+//!
+//! How well a busy machine's timers keep them is asked with wide margins; the exact figures (5 % of the policy, 2 ms of
+//! the important class) are those of the ignored test, for a machine that does nothing else:
+//! `cargo test --release -p linerate --test qos -- --ignored --nocapture`.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::{Bench, bench, udp};
+
+const POLICY: &str = r#"
+[filter.important]
+protocol = "tcp"
+destination_port = 7001
+policy = "important"
+
+[filter.rest]
+protocol = "tcp"
+destination_port = 7002
+policy = "rest"
+
+[filter.capped]
+protocol = "tcp"
+destination_port = 7003
+policy = "capped"
+
+[filter.echo]
+protocol = "udp"
+port = 7004
+policy = "important"
+
+[policy.important]
+reserve = "RESERVEmbit"
+priority = 0
+
+[policy.rest]
+reserve = "20%"
+priority = 5
+
+[policy.capped]
+limit = "10%"
+
+[adapter.veth0]
+rate = "RATEmbit"
+policies = ["important", "rest", "capped"]
+"#;
+
+fn policy(rate_mbit: u64) -> String {
+    let reserve = (rate_mbit * 7 / 10).to_string();
+    POLICY
+        .replace("RESERVE", &reserve)
+        .replace("RATE", &rate_mbit.to_string())
+}
+
+/// What flows to these ports carry at once after a while, Mbit/s of TCP payload, measured where they arrive; `beside`
+/// runs meanwhile.
+fn compete(bench: &Bench, ports: &[u16], time: Duration, beside: impl FnOnce()) -> Vec<f64> {
+    let stop = AtomicBool::new(false);
+    let counts: Vec<_> = ports.iter().map(|_| AtomicU64::new(0)).collect();
+    let read = || -> Vec<u64> {
+        counts
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .collect()
+    };
+    thread::scope(|scope| {
+        for (port, count) in ports.iter().zip(&counts) {
+            let to = SocketAddr::from((bench.b().ipv4, *port));
+            let listener = bench
+                .b()
+                .namespace
+                .run(|| TcpListener::bind(to))
+                .unwrap()
+                .unwrap();
+            let stop = &stop;
+            scope.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream
+                    .set_read_timeout(Some(Duration::from_millis(100)))
+                    .unwrap();
+                let mut buffer = vec![0; 1 << 16];
+                // What still waits in the queues at the end is not waited for.
+                while !stop.load(Ordering::Relaxed) {
+                    let bytes = stream.read(&mut buffer).unwrap_or(0);
+                    count.fetch_add(bytes as u64, Ordering::Relaxed);
+                }
+            });
+            let mut stream = bench
+                .a()
+                .namespace
+                .run(|| TcpStream::connect(to))
+                .unwrap()
+                .unwrap();
+            scope.spawn(move || {
+                stream
+                    .set_write_timeout(Some(Duration::from_millis(100)))
+                    .unwrap();
+                let buffer = vec![0; 1 << 16];
+                while !stop.load(Ordering::Relaxed) {
+                    let _ = stream.write(&buffer);
+                }
+            });
+        }
+        // Slow start, and the first bursts of the buckets.
+        thread::sleep(time / 3);
+        let (begun, first) = (Instant::now(), read());
+        beside();
+        thread::sleep(time.saturating_sub(begun.elapsed()));
+        let (seconds, last) = (begun.elapsed().as_secs_f64(), read());
+        stop.store(true, Ordering::Relaxed);
+        let rate = |(first, last): (&u64, &u64)| (last - first) as f64 * 8.0 / seconds / 1e6;
+        first.iter().zip(&last).map(rate).collect()
+    })
+}
+
+/// Payload of a full frame as the queueing discipline counts it.
+const PAYLOAD: f64 = 1448.0 / 1514.0;
+
+#[test]
+fn an_important_class_has_its_reservation_and_a_capped_one_its_limit() {
+    let Some(bench) = bench() else { return };
+    // Slow enough that a busy machine keeps up.
+    bench.apply(&policy(20));
+    let rates = compete(&bench, &[7001, 7002, 7003], Duration::from_secs(3), || {});
+    let [important, rest, capped] = rates[..] else {
+        panic!("three flows")
+    };
+    // At least half of it, and in the order of the policy: what is left is for the important one.
+    assert!(important > 14.0 * PAYLOAD / 2.0, "{rates:?}");
+    assert!(important > rest && rest > 0.0, "{rates:?}");
+    assert!(capped < 2.0 * 1.25, "{rates:?}");
+    assert!(important + rest + capped < 20.0 * 1.25, "{rates:?}");
+}
+
+/// Half of the round trips take no longer, and 99 % of them, in ms.
+fn echo(bench: &Bench, number: usize) -> (f64, f64) {
+    let b = bench.b();
+    let server = b
+        .namespace
+        .run(|| UdpSocket::bind((b.ipv4, 7004)))
+        .unwrap()
+        .unwrap();
+    server
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    let client = udp(bench.a(), bench.a().ipv4.into());
+    client.connect((b.ipv4, 7004)).unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = [0; 64];
+            for _ in 0..number {
+                let Ok((bytes, from)) = server.recv_from(&mut buffer) else {
+                    return;
+                };
+                server.send_to(&buffer[..bytes], from).unwrap();
+            }
+        });
+        let mut buffer = [0; 64];
+        let mut times = Vec::new();
+        for _ in 0..number {
+            let begun = Instant::now();
+            client.send(&[1; 64]).unwrap();
+            if client.recv(&mut buffer).is_ok() {
+                times.push(begun.elapsed().as_secs_f64() * 1e3);
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        times.sort_by(f64::total_cmp);
+        assert!(!times.is_empty(), "no answer came");
+        (times[times.len() / 2], times[times.len() * 99 / 100])
+    })
+}
+
+#[test]
+#[ignore = "holds the policy to 5 % and 2 ms, which takes a machine that does nothing else"]
+fn shares_and_delay_are_exact_on_a_quiet_machine() {
+    let Some(bench) = bench() else { return };
+    bench.apply(&policy(100));
+    let within = |measured: f64, policy: f64| (measured / (policy * PAYLOAD) - 1.0).abs() < 0.05;
+    let alone = compete(&bench, &[7003], Duration::from_secs(4), || {});
+    let both = compete(&bench, &[7001, 7002], Duration::from_secs(6), || {});
+    let mut delay = (0.0, 0.0);
+    let beside = compete(&bench, &[7002], Duration::from_secs(4), || {
+        delay = echo(&bench, 1000)
+    });
+    let said = format!(
+        "limit 10: {alone:.2?}; reserve 70 with priority, beside 20: {both:.2?}; round trips beside {beside:.1?}: \
+         p50 {:.3} ms, p99 {:.3} ms\n",
+        delay.0, delay.1
+    );
+    std::io::stderr().write_all(said.as_bytes()).unwrap();
+    assert!(within(alone[0], 10.0), "{said}");
+    // The important one has its 70 and, before others, the 10 that nobody uses.
+    assert!(within(both[0], 80.0) && within(both[1], 20.0), "{said}");
+    assert!(delay.1 < 2.0, "{said}");
+}

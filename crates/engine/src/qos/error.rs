@@ -1,0 +1,177 @@
+//! Why a policy could not be put in force, or not be told of.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use linerate_qos::classes::ClassError;
+use linerate_qos::policy::PolicyError;
+use linerate_qos::program::CompileError;
+use linerate_qos::rules::RuleError;
+use linerate_sys::bpf::BpfError;
+use linerate_sys::errno::EPERM;
+use linerate_sys::netlink::NetlinkError;
+use thiserror::Error;
+
+use crate::error::Category;
+
+/// A command that was not carried out. What was in force before is in force.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum QosError {
+    /// The file is wrong.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// Its rules cannot be made.
+    #[error(transparent)]
+    Rules(#[from] RuleError),
+    /// Its classes cannot be made.
+    #[error(transparent)]
+    Classes(#[from] ClassError),
+    /// Its program cannot be made.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// Something that it names is not there.
+    #[error("{what}: {why}")]
+    Unknown {
+        /// What it is called.
+        what: String,
+        /// What is missing.
+        why: String,
+    },
+    /// No policy is known of an interface.
+    #[error("no policy is known for {interface}: begin with `linerate qos apply FILE`")]
+    NoPolicy {
+        /// Its name.
+        interface: String,
+    },
+    /// The file and the options do not say which interface.
+    #[error("which interface? {why}")]
+    Which {
+        /// What the file says.
+        why: String,
+    },
+    /// Frames of this interface begin in an unknown way.
+    #[error(
+        "{interface} is of hardware type {hardware}: only Ethernet and plain IP (TUN, WireGuard, PPP, IP tunnels) can be filtered"
+    )]
+    Hardware {
+        /// Its name.
+        interface: String,
+        /// `ARPHRD_*`.
+        hardware: u16,
+    },
+    /// Somebody else's things are there.
+    #[error("{interface} has {what}, which is not linerate's: nothing is changed; {remedy}")]
+    Foreign {
+        /// The interface.
+        interface: String,
+        /// What is there.
+        what: String,
+        /// What `--force` would do.
+        remedy: &'static str,
+    },
+    /// This process may not.
+    #[error(
+        "not permitted to {operation}: it needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN of the host"
+    )]
+    NotPermitted {
+        /// What was attempted.
+        operation: String,
+    },
+    /// This kernel cannot.
+    #[error("this kernel cannot {what}")]
+    Unsupported {
+        /// What.
+        what: &'static str,
+        /// From the kernel.
+        source: BpfError,
+    },
+    /// The verifier does not take the program.
+    #[error(
+        "the kernel's verifier refuses the program for {interface}: {end}; its log is in {}", log.display()
+    )]
+    Verifier {
+        /// The interface.
+        interface: String,
+        /// The last lines of its log.
+        end: String,
+        /// The file with all of it.
+        log: PathBuf,
+    },
+    /// The kernel refused something.
+    #[error("cannot {operation}")]
+    Kernel {
+        /// What was attempted, and on what.
+        operation: String,
+        /// From the kernel.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The state could not be read or kept.
+    #[error("cannot {operation} {}", path.display())]
+    State {
+        /// What was attempted.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// From the kernel.
+        source: io::Error,
+    },
+    /// There is no directory for the state.
+    #[error("there is no directory for what is in force: {0}")]
+    NoDirectory(String),
+}
+
+impl QosError {
+    /// Which exit status it deserves.
+    pub fn category(&self) -> Category {
+        match self {
+            Self::Policy(_)
+            | Self::Rules(_)
+            | Self::Classes(_)
+            | Self::Compile(_)
+            | Self::Unknown { .. }
+            | Self::NoPolicy { .. }
+            | Self::Which { .. } => Category::Usage,
+            Self::Hardware { .. }
+            | Self::Foreign { .. }
+            | Self::NotPermitted { .. }
+            | Self::Unsupported { .. }
+            | Self::Verifier { .. }
+            | Self::NoDirectory(_) => Category::Missing,
+            Self::Kernel { .. } | Self::State { .. } => Category::Failed,
+        }
+    }
+
+    pub(super) fn kernel(
+        operation: impl Into<String>,
+        source: impl Error + Send + Sync + 'static,
+    ) -> Self {
+        Self::Kernel {
+            operation: operation.into(),
+            source: Box::new(source),
+        }
+    }
+}
+
+impl From<NetlinkError> for QosError {
+    fn from(error: NetlinkError) -> Self {
+        match error.errno() {
+            Some(EPERM) => Self::NotPermitted {
+                operation: error.to_string().trim_start_matches("cannot ").to_owned(),
+            },
+            _ => Self::kernel("configure the interface", error),
+        }
+    }
+}
+
+impl From<BpfError> for QosError {
+    fn from(error: BpfError) -> Self {
+        match error.errno() {
+            Some(EPERM) => Self::NotPermitted {
+                operation: error.to_string().trim_start_matches("cannot ").to_owned(),
+            },
+            _ => Self::kernel("use eBPF", error),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Where the program stands: TCX, or clsact on kernels before 6.6.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use linerate_sys::bpf::{self, Attach, Program, ProgramKind, TcxLink};
+use linerate_sys::netlink::{Direction, Netlink};
+
+use super::error::QosError;
+use super::port::Port;
+use super::state::{State, fault};
+
+/// How programs are attached on this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Via {
+    Tcx,
+    Clsact,
+}
+
+/// The pins of one interface, and where its programs stand.
+#[derive(Debug, Clone)]
+pub(super) struct Hooks {
+    directory: PathBuf,
+    via: Via,
+}
+
+impl Hooks {
+    pub(super) fn new(bpffs: &Path, key: &str, via: Via) -> Self {
+        Self {
+            directory: bpffs.join("linerate").join(key),
+            via,
+        }
+    }
+
+    pub(super) fn via(&self) -> Via {
+        self.via
+    }
+
+    /// What a program must be to stand there.
+    pub(super) fn kind(&self, direction: Direction) -> ProgramKind {
+        ProgramKind::SchedCls {
+            attach: (self.via == Via::Tcx).then(|| attach(direction)),
+        }
+    }
+
+    pub(super) fn pin(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    pub(super) fn make_directory(&self) -> Result<(), QosError> {
+        fs::create_dir_all(&self.directory).map_err(fault("make", &self.directory))
+    }
+
+    /// Gives the program the name by which [`Hooks::put`] finds it.
+    pub(super) fn keep(&self, direction: Direction, program: &Program) -> Result<u32, QosError> {
+        let id = program.id()?;
+        program.pin(&self.program(direction, id))?;
+        Ok(id)
+    }
+
+    /// The number of our program there, if it is.
+    pub(super) fn in_force(
+        &self,
+        netlink: &mut Netlink,
+        port: &Port,
+        direction: Direction,
+    ) -> Result<Option<u32>, QosError> {
+        match self.via {
+            Via::Tcx => Ok(self.link(direction)?.map(|(_, program)| program)),
+            Via::Clsact => {
+                let filters = netlink.bpf_filters(port.index(), direction)?;
+                let own = filters.iter().find(|filter| filter.name == NAME);
+                Ok(own.and_then(|filter| filter.program))
+            }
+        }
+    }
+
+    /// Puts the kept program with that number there, in the place of the one that is; each packet meets the one or the
+    /// other.
+    pub(super) fn put(
+        &self,
+        netlink: &mut Netlink,
+        port: &Port,
+        direction: Direction,
+        id: u32,
+    ) -> Result<(), QosError> {
+        let running = self.in_force(netlink, port, direction)?;
+        if running == Some(id) {
+            return Ok(());
+        }
+        let program = Program::from_pin(&self.program(direction, id))?;
+        match (self.via, self.link(direction)?) {
+            (Via::Tcx, Some((link, old))) => {
+                // Only if nobody else put another there in the meantime.
+                let old = Program::from_pin(&self.program(direction, old)).ok();
+                link.replace(&program, old.as_ref())?;
+            }
+            (Via::Tcx, None) => {
+                let link = TcxLink::attach(&program, port.index(), attach(direction))?;
+                let pin = self.link_pin(direction);
+                bpf::unpin(&pin)?;
+                link.pin(&pin)?;
+            }
+            (Via::Clsact, _) => {
+                netlink.ensure_clsact(port.index(), port.name())?;
+                netlink.put_bpf_filter(
+                    port.index(),
+                    direction,
+                    (PRIORITY, HANDLE, NAME),
+                    program.as_fd(),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes our program away, if there is one.
+    pub(super) fn take_away(
+        &self,
+        netlink: &mut Netlink,
+        port: &Port,
+        direction: Direction,
+    ) -> Result<(), QosError> {
+        match self.via {
+            Via::Tcx => {
+                if let Some((link, _)) = self.link(direction)? {
+                    link.detach()?;
+                }
+                Ok(bpf::unpin(&self.link_pin(direction))?)
+            }
+            Via::Clsact if self.in_force(netlink, port, direction)?.is_some() => {
+                Ok(netlink.delete_bpf_filter(port.index(), direction, PRIORITY, HANDLE)?)
+            }
+            Via::Clsact => Ok(()),
+        }
+    }
+
+    /// Programs there that are not ours, in words.
+    pub(super) fn foreign(
+        &self,
+        netlink: &mut Netlink,
+        port: &Port,
+        direction: Direction,
+    ) -> Result<Option<String>, QosError> {
+        let own = self.in_force(netlink, port, direction)?;
+        let side = match direction {
+            Direction::Ingress => "ingress",
+            Direction::Egress => "egress",
+        };
+        let mut found = Vec::new();
+        if self.via == Via::Tcx {
+            let attached = bpf::query(port.index(), attach(direction))?;
+            let others = attached.programs.iter().filter(|id| Some(**id) != own);
+            found.extend(others.map(|id| format!("eBPF program {id} at its TCX {side}")));
+        }
+        let filters = netlink.bpf_filters(port.index(), direction)?;
+        let others = filters.iter().filter(|filter| filter.name != NAME);
+        found.extend(
+            others.map(|filter| format!("eBPF filter {} at its clsact {side}", filter.name)),
+        );
+        Ok((!found.is_empty()).then(|| found.join(" and ")))
+    }
+
+    /// Takes away the pins that are not the state's: of programs and maps that it does not use any more.
+    pub(super) fn tidy(&self, state: Option<&State>) -> Result<(), QosError> {
+        for pin in self.pins()? {
+            if !state.is_some_and(|state| state.owns(&pin)) {
+                bpf::unpin(&self.pin(&pin))?;
+            }
+        }
+        if state.is_none() {
+            match fs::remove_dir(&self.directory) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(fault("remove", &self.directory)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn pins(&self) -> Result<Vec<String>, QosError> {
+        match fs::read_dir(&self.directory) {
+            Ok(entries) => Ok(entries
+                .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+                .collect()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(fault("read", &self.directory)(error)),
+        }
+    }
+
+    /// Whether the interface of our link is gone; one without a link may be anywhere.
+    pub(super) fn is_dead(&self) -> Result<bool, QosError> {
+        let pin = self.link_pin(Direction::Egress);
+        Ok(pin.exists() && TcxLink::from_pin(&pin)?.info()?.interface == 0)
+    }
+
+    /// Our link with its program's number; none if the interface that it was of is gone.
+    fn link(&self, direction: Direction) -> Result<Option<(TcxLink, u32)>, QosError> {
+        let pin = self.link_pin(direction);
+        if !pin.exists() {
+            return Ok(None);
+        }
+        let link = TcxLink::from_pin(&pin)?;
+        let info = link.info()?;
+        Ok((info.interface != 0).then_some((link, info.program)))
+    }
+
+    fn link_pin(&self, direction: Direction) -> PathBuf {
+        self.pin(&format!("{}link", prefix(direction)))
+    }
+
+    fn program(&self, direction: Direction, id: u32) -> PathBuf {
+        self.pin(&format!("{}program.{id}", prefix(direction)))
+    }
+}
+
+/// Beginning of the names of a direction's pins.
+pub(super) fn prefix(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Ingress => "ingress.",
+        Direction::Egress => "egress.",
+    }
+}
+
+fn attach(direction: Direction) -> Attach {
+    match direction {
+        Direction::Ingress => Attach::TcxIngress,
+        Direction::Egress => Attach::TcxEgress,
+    }
+}
+
+/// Of our filter of clsact.
+const NAME: &str = "linerate_qos";
+const PRIORITY: u16 = 0x4c51;
+const HANDLE: u32 = 1;

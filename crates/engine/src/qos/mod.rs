@@ -1,0 +1,440 @@
+//! DiffServ policies of this host: compiled programs on its interfaces, with their classes, kept between commands.
+//!
+//! No process stays: programs live by pins in a bpffs, classes in the kernel, and what is in force is written down in
+//! `/run/linerate/qos`. A command does all of what it is for or nothing; killed anywhere it leaves the old policy or the
+//! new one, and the next command cleans up. Interfaces are those of the calling thread's network namespace.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `site`, `port` | what a command needs of the host; an interface |
+//! | `state` | what is in force, as it is written down |
+//! | `prepare`, `load` | from a file to a loaded program |
+//! | `change` | making it so, on all interfaces or none; going on or back after being killed |
+//! | `hook`, `queue` | programs at TCX or clsact; classes, and the cap on offloaded frames |
+//! | `status`, `counters` | what is in force, and what it counted |
+//! | `error` | what can go wrong |
+
+mod change;
+mod counters;
+mod error;
+mod hook;
+pub(crate) mod load;
+mod port;
+mod prepare;
+mod queue;
+mod site;
+mod state;
+mod status;
+
+use linerate_qos::document::QosDocument;
+use linerate_qos::policy::{Adapter, NoNames, PolicyFile};
+use linerate_sys::netlink::Direction;
+use linerate_sys::netns::{in_mounts_of, shares_mounts_with};
+
+pub use error::QosError;
+/// (until names are looked up)
+pub type SystemNames = NoNames;
+pub(crate) use prepare::trial;
+pub use state::Mode;
+
+use change::{Change, DIRECTIONS, commit, settle};
+use counters::Readings;
+use hook::Via;
+use port::Port;
+use prepare::{Wanted, prepare};
+use site::Site;
+use state::{Directory, State};
+
+/// How a policy is applied.
+#[derive(Debug, Clone, Default)]
+pub struct QosOptions {
+    /// Only this interface, by the file's adapter of its name or else by `*`.
+    pub adapter: Option<String>,
+    /// Also beside somebody else's programs, and in the place of somebody else's queueing discipline.
+    pub force: bool,
+    /// Also packets that come in, whatever the file says.
+    pub ingress: bool,
+}
+
+/// What is in force on an interface, as far as it takes to put it back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// What becomes of the packets.
+    pub mode: Mode,
+    /// The policy file, empty if there is none.
+    pub text: String,
+    options: (bool, bool),
+}
+
+/// Puts the policies of a file in force: on all its interfaces or on none.
+///
+/// # Errors
+/// [`QosError`]; what was in force before is in force.
+pub fn apply(text: &str, options: &QosOptions) -> Result<QosDocument, QosError> {
+    let file = PolicyFile::from_toml(text, &mut NoNames)?;
+    let chosen = choose(&file, options.adapter.as_deref())?;
+    on_site(|site| {
+        let mut notes = Vec::new();
+        let mut changes = Vec::new();
+        for (adapter, interface) in &chosen {
+            let port = Port::find(&mut site.netlink, interface)?;
+            let old = settle(site, &port)?;
+            let wanted = Wanted {
+                policy: Some((text, &file, adapter)),
+                forced: options.force,
+                with_ingress: options.ingress,
+            };
+            let change = prepare(site, port, old, wanted)?;
+            refuse_foreign(site, &change, &mut notes)?;
+            changes.push(change);
+        }
+        conclude(site, changes, notes)
+    })
+}
+
+/// The policies of one interface, or of all that have one.
+///
+/// # Errors
+/// [`QosError`].
+pub fn status(interface: Option<&str>) -> Result<QosDocument, QosError> {
+    on_site(|site| {
+        let (ports, gone) = known(site, interface)?;
+        let mut adapters = Vec::new();
+        for port in ports {
+            if let Some(state) = settle(site, &port)? {
+                adapters.push(status::report(site, &port, &state)?);
+            }
+        }
+        Ok(QosDocument::new(adapters, gone))
+    })
+}
+
+/// Begins counting anew, of one interface or of all.
+///
+/// # Errors
+/// [`QosError`].
+pub fn reset(interface: Option<&str>) -> Result<QosDocument, QosError> {
+    on_site(|site| {
+        for (port, mut state) in held(site, interface)? {
+            let hooks = site.hooks(&port);
+            for direction in DIRECTIONS {
+                let slots = state.slots.clone();
+                let hooked = state.hooked_mut(direction);
+                let Some(pin) = hooked.maps.get(change::COUNTERS) else {
+                    continue;
+                };
+                let readings = Readings::of(linerate_sys::bpf::Map::from_pin(&hooks.pin(pin))?);
+                for (name, slot) in slots {
+                    let counted = readings.slot(slot)?;
+                    hooked.base.insert(name, counted);
+                }
+            }
+            site.directory.write_current(&port.key, &state)?;
+        }
+        Ok(())
+    })?;
+    status(interface)
+}
+
+/// Puts the policies that were disabled or passed through in force again.
+///
+/// # Errors
+/// [`QosError`]; as of [`apply`].
+pub fn enable(interface: Option<&str>) -> Result<QosDocument, QosError> {
+    let standing = on_site(|site| held(site, interface))?;
+    let mut files = Vec::new();
+    for (port, state) in &standing {
+        if state.text.is_empty() {
+            return Err(no_policy(port.name()));
+        }
+        files.push(PolicyFile::from_toml(&state.text, &mut NoNames)?);
+    }
+    on_site(|site| {
+        let (mut changes, mut notes) = (Vec::new(), Vec::new());
+        for ((port, state), file) in standing.iter().zip(&files) {
+            let old = settle(site, port)?;
+            let adapter = file
+                .adapters
+                .iter()
+                .find(|adapter| adapter.name == state.adapter);
+            let adapter = adapter.ok_or_else(|| no_policy(port.name()))?;
+            let wanted = Wanted {
+                policy: Some((&state.text, file, adapter)),
+                forced: state.forced,
+                with_ingress: state.with_ingress,
+            };
+            let change = prepare(site, port.clone(), old, wanted)?;
+            refuse_foreign(site, &change, &mut notes)?;
+            changes.push(change);
+        }
+        conclude(site, changes, notes)
+    })
+}
+
+/// Lets packets pass by a program that does nothing: the cost of a program without a policy. The policy and its counts
+/// are kept.
+///
+/// # Errors
+/// [`QosError`]; as of [`apply`].
+pub fn passthrough(interface: Option<&str>) -> Result<QosDocument, QosError> {
+    on_site(|site| {
+        let ports = match interface {
+            Some(name) => vec![Port::find(&mut site.netlink, name)?],
+            None => known(site, None)?.0,
+        };
+        let (mut changes, mut notes) = (Vec::new(), Vec::new());
+        for port in ports {
+            let old = settle(site, &port)?;
+            let wanted = Wanted {
+                policy: None,
+                forced: old.as_ref().is_some_and(|old| old.forced),
+                with_ingress: old.as_ref().is_some_and(|old| old.with_ingress),
+            };
+            let change = prepare(site, port, old, wanted)?;
+            refuse_foreign(site, &change, &mut notes)?;
+            changes.push(change);
+        }
+        conclude(site, changes, notes)
+    })
+}
+
+/// Takes programs and classes away and keeps the policy and its counts.
+///
+/// # Errors
+/// [`QosError`]; as of [`apply`].
+pub fn disable(interface: Option<&str>) -> Result<QosDocument, QosError> {
+    end(interface, Mode::Disabled)
+}
+
+/// Takes everything away.
+///
+/// # Errors
+/// [`QosError`]; as of [`apply`].
+pub fn remove(interface: Option<&str>) -> Result<QosDocument, QosError> {
+    end(interface, Mode::Removed)
+}
+
+/// What is in force on an interface; none if no policy is known of it.
+///
+/// # Errors
+/// [`QosError`].
+pub fn standing(interface: &str) -> Result<Option<Standing>, QosError> {
+    on_site(|site| {
+        let port = Port::find(&mut site.netlink, interface)?;
+        let state = settle(site, &port)?;
+        Ok(state.map(|state| Standing {
+            mode: state.mode,
+            text: state.text,
+            options: (state.forced, state.with_ingress),
+        }))
+    })
+}
+
+/// Puts back what was in force.
+///
+/// # Errors
+/// [`QosError`].
+pub fn put_back(interface: &str, was: Option<&Standing>) -> Result<(), QosError> {
+    let Some(was) = was else {
+        let known = standing(interface)?;
+        return known.map_or(Ok(()), |_| remove(Some(interface)).map(drop));
+    };
+    if !was.text.is_empty() {
+        let (force, ingress) = was.options;
+        let adapter = Some(interface.to_owned());
+        apply(
+            &was.text,
+            &QosOptions {
+                adapter,
+                force,
+                ingress,
+            },
+        )?;
+    }
+    match was.mode {
+        Mode::Enabled | Mode::Removed => Ok(()),
+        Mode::PassingThrough => passthrough(Some(interface)).map(drop),
+        Mode::Disabled => disable(Some(interface)).map(drop),
+    }
+}
+
+/// Where pins last: in the mounts of the host's first process. Those of a process of `ip netns exec` end with it, and
+/// with them what is pinned there.
+fn on_site<T: Send>(
+    work: impl FnOnce(&mut Site) -> Result<T, QosError> + Send,
+) -> Result<T, QosError> {
+    let work = || work(&mut Site::open()?);
+    match shares_mounts_with(FIRST_PROCESS) {
+        Ok(false) => in_mounts_of(FIRST_PROCESS, work)
+            .map_err(|error| QosError::kernel("enter the mounts of the host", error))?,
+        // Where it cannot be told, this process has no privileges, or the host no /proc.
+        Ok(true) | Err(_) => work(),
+    }
+}
+
+/// The adapters of the file that are meant, and on which interfaces.
+fn choose<'a>(
+    file: &'a PolicyFile,
+    only: Option<&str>,
+) -> Result<Vec<(&'a Adapter, String)>, QosError> {
+    let named = |name: &str| file.adapters.iter().find(|adapter| adapter.name == name);
+    let names: Vec<_> = file
+        .adapters
+        .iter()
+        .map(|adapter| adapter.name.as_str())
+        .collect();
+    if let Some(only) = only {
+        let adapter = named(only).or_else(|| named(ANY));
+        return match adapter {
+            Some(adapter) => Ok(vec![(adapter, only.to_owned())]),
+            None => Err(QosError::Which {
+                why: format!(
+                    "the file has no adapter `{only}` and none for any (`*`), but {}",
+                    names.join(", ")
+                ),
+            }),
+        };
+    }
+    if named(ANY).is_some() {
+        let why = "the file's adapter `*` is for the one that --adapter names".to_owned();
+        return Err(QosError::Which { why });
+    }
+    if names.is_empty() {
+        let why = "the file has no adapter".to_owned();
+        return Err(QosError::Which { why });
+    }
+    Ok(file
+        .adapters
+        .iter()
+        .map(|adapter| (adapter, adapter.name.clone()))
+        .collect())
+}
+
+/// The interfaces with a policy that are meant, and what is said of those that are gone.
+fn known(site: &mut Site, interface: Option<&str>) -> Result<(Vec<Port>, Vec<String>), QosError> {
+    let (ports, gone) = site.ports()?;
+    let gone = gone
+        .iter()
+        .map(|name| format!("interface {name} is gone; its policy is forgotten"));
+    let gone = gone.collect();
+    let Some(name) = interface else {
+        return Ok((ports, gone));
+    };
+    Ok((vec![Port::find(&mut site.netlink, name)?], gone))
+}
+
+/// The same with what is in force on each; at least one.
+fn held(site: &mut Site, interface: Option<&str>) -> Result<Vec<(Port, State)>, QosError> {
+    let (ports, _) = known(site, interface)?;
+    let mut held = Vec::new();
+    for port in ports {
+        match settle(site, &port)? {
+            Some(state) => held.push((port, state)),
+            None => return Err(no_policy(port.name())),
+        }
+    }
+    match held.is_empty() {
+        true => Err(no_policy("any interface")),
+        false => Ok(held),
+    }
+}
+
+fn end(interface: Option<&str>, mode: Mode) -> Result<QosDocument, QosError> {
+    on_site(|site| {
+        let changes = held(site, interface)?.into_iter().map(|(port, old)| {
+            let mut next = old.clone();
+            next.mode = mode;
+            (next.egress.program, next.ingress.program) = (None, None);
+            (next.classes, next.default_class, next.offload) = (Vec::new(), None, None);
+            next.class_of.clear();
+            Change {
+                port,
+                old: Some(old),
+                next,
+                loaded: Vec::new(),
+            }
+        });
+        let changes = changes.collect();
+        conclude(site, changes, Vec::new())
+    })
+}
+
+/// Makes the changes and tells what is in force then.
+fn conclude(
+    site: &mut Site,
+    changes: Vec<Change>,
+    mut notes: Vec<String>,
+) -> Result<QosDocument, QosError> {
+    let ports: Vec<_> = changes.iter().map(|change| change.port.clone()).collect();
+    let runs = changes.iter().any(|change| !change.loaded.is_empty());
+    commit(site, changes)?;
+    let mut adapters = Vec::new();
+    for port in &ports {
+        if runs && site.hooks(port).via() == Via::Clsact {
+            let name = port.name();
+            notes.push(format!(
+                "{name}: this kernel has no TCX (Linux 6.6): the program is a filter of clsact"
+            ));
+        }
+        if let Some(state) = Directory::current(&site.directory, &port.key)? {
+            adapters.push(status::report(site, port, &state)?);
+        }
+    }
+    Ok(QosDocument::new(adapters, notes))
+}
+
+/// Somebody else's things are neither replaced nor joined unasked.
+fn refuse_foreign(
+    site: &mut Site,
+    change: &Change,
+    notes: &mut Vec<String>,
+) -> Result<(), QosError> {
+    let (port, next) = (&change.port, &change.next);
+    let refuse = |what: String, remedy, note: &str, notes: &mut Vec<String>| {
+        let interface = port.name().to_owned();
+        if next.forced {
+            notes.push(format!("{interface}: {what} {note}"));
+            return Ok(());
+        }
+        Err(QosError::Foreign {
+            interface,
+            what,
+            remedy,
+        })
+    };
+    for direction in [Direction::Egress, Direction::Ingress] {
+        let meets = next.hooked(direction).program.is_some();
+        let hooks = site.hooks(port);
+        if let (true, Some(what)) = (meets, hooks.foreign(&mut site.netlink, port, direction)?) {
+            refuse(
+                what,
+                "--force runs the policy beside it",
+                "runs beside the policy",
+                notes,
+            )?;
+        }
+    }
+    if !next.classes.is_empty()
+        && let Some(what) = queue::foreign_root(&mut site.netlink, port)?
+    {
+        let remedy = "--force replaces it, and it is not put back by `remove`";
+        refuse(
+            what,
+            remedy,
+            "is replaced; `remove` gives the kernel's default",
+            notes,
+        )?;
+    }
+    Ok(())
+}
+
+fn no_policy(interface: &str) -> QosError {
+    QosError::NoPolicy {
+        interface: interface.to_owned(),
+    }
+}
+
+/// Of the file, for any interface.
+const ANY: &str = "*";
+/// Its mounts are the host's, or the container's.
+const FIRST_PROCESS: u32 = 1;

@@ -1,0 +1,103 @@
+//! An interface as its policy needs to know it.
+
+use std::net::UdpSocket;
+
+use linerate_core::units::BitRate;
+use linerate_qos::packet::LinkType;
+use linerate_sys::errno::ENODEV;
+use linerate_sys::ethtool::Ethtool;
+use linerate_sys::netlink::{Link, Netlink};
+use linerate_sys::netns::Namespace;
+use linerate_sys::socket::namespace_cookie;
+
+use super::error::QosError;
+
+/// One interface of the calling thread's network namespace.
+#[derive(Debug, Clone)]
+pub(super) struct Port {
+    pub(super) link: Link,
+    /// Tells it from those of other namespaces: no other has the same as long as the host runs.
+    pub(super) key: String,
+}
+
+impl Port {
+    /// By its name.
+    pub(super) fn find(netlink: &mut Netlink, name: &str) -> Result<Self, QosError> {
+        match netlink.link(name) {
+            Ok(link) => Self::of(link),
+            Err(error) if error.errno() == Some(ENODEV) => Err(QosError::Unknown {
+                what: format!("interface {name}"),
+                why: others(netlink),
+            }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn of(link: Link) -> Result<Self, QosError> {
+        let key = format!("{}-{}", namespace()?, link.index);
+        Ok(Self { link, key })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.link.name
+    }
+
+    pub(super) fn index(&self) -> u32 {
+        self.link.index
+    }
+
+    /// How its frames begin.
+    pub(super) fn link_type(&self) -> Result<LinkType, QosError> {
+        match self.link.hardware {
+            ARPHRD_ETHER | ARPHRD_LOOPBACK => Ok(LinkType::Ethernet),
+            ARPHRD_PPP | ARPHRD_RAWIP | ARPHRD_TUNNEL | ARPHRD_TUNNEL6 | ARPHRD_SIT
+            | ARPHRD_NONE => Ok(LinkType::RawIp),
+            hardware => Err(QosError::Hardware {
+                interface: self.name().to_owned(),
+                hardware,
+            }),
+        }
+    }
+
+    /// What the driver says that it carries; virtual devices name a nominal figure, which is none.
+    pub(super) fn speed(&self) -> Option<BitRate> {
+        if self.link.kind.is_some() {
+            return None;
+        }
+        let mode = Ethtool::open(self.name()).ok()?.link_mode().ok()??;
+        Some(BitRate(u64::from(mode.speed_mbit?) * 1_000_000))
+    }
+}
+
+/// The number of the calling thread's network namespace.
+pub(super) fn namespace() -> Result<u64, QosError> {
+    let cookie = UdpSocket::bind("0.0.0.0:0")
+        .ok()
+        .and_then(|socket| namespace_cookie(&socket).ok());
+    match cookie {
+        Some(cookie) => Ok(cookie),
+        None => Namespace::current()
+            .and_then(|namespace| namespace.inode())
+            .map_err(|error| QosError::kernel("tell which network namespace this is", error)),
+    }
+}
+
+/// The names that there are, for who mistyped one.
+fn others(netlink: &mut Netlink) -> String {
+    let links = netlink.links().unwrap_or_default();
+    let names: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
+    match names.len() {
+        0..=8 => format!("there is no such interface; there are {}", names.join(", ")),
+        _ => "there is no such interface".to_owned(),
+    }
+}
+
+// include/uapi/linux/if_arp.h
+const ARPHRD_ETHER: u16 = 1;
+const ARPHRD_PPP: u16 = 512;
+const ARPHRD_RAWIP: u16 = 519;
+const ARPHRD_TUNNEL: u16 = 768;
+const ARPHRD_TUNNEL6: u16 = 769;
+const ARPHRD_LOOPBACK: u16 = 772;
+const ARPHRD_SIT: u16 = 776;
+const ARPHRD_NONE: u16 = 65_534;

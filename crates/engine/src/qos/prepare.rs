@@ -1,0 +1,362 @@
+//! What a policy is to be on an interface: slots, classes, rules, the program, loaded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linerate_core::units::BitRate;
+use linerate_qos::classes::ClassPlan;
+use linerate_qos::document::describe;
+use linerate_qos::packet::LinkType;
+use linerate_qos::policy::{Adapter, Fragments, PolicyFile};
+use linerate_qos::program::{self, Target, compile};
+use linerate_qos::rules::{Bindings, Cgroup, RuleSet, Slot};
+use linerate_sys::bpf::{BpfError, Map};
+use linerate_sys::netlink::{Direction, Netlink};
+use linerate_sys::proc::cgroup::group_id;
+
+use super::change::{COUNTERS, Change, DIRECTIONS, hooked};
+use super::counters::Readings;
+use super::error::QosError;
+use super::load::{Loaded, load};
+use super::port::Port;
+use super::queue;
+use super::site::Site;
+use super::state::{Hooked, Mode, State};
+
+/// What is wanted of an interface.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    /// The file as it was given, and read; none to pass everything through.
+    pub(super) policy: Option<(&'a str, &'a PolicyFile, &'a Adapter)>,
+    pub(super) forced: bool,
+    /// Packets that come in are to meet it, too, whatever the file says.
+    pub(super) with_ingress: bool,
+}
+
+/// Compiles and loads; nothing on the interface is changed.
+pub(super) fn prepare(
+    site: &mut Site,
+    port: Port,
+    old: Option<State>,
+    wanted: Wanted<'_>,
+) -> Result<Change, QosError> {
+    let mut next = begin(&port, old.as_ref(), wanted);
+    let names = wanted.policy.map_or(Vec::new(), |(_, file, _)| names(file));
+    let fresh = match wanted.policy {
+        Some(_) => assign(&mut next.slots, &names),
+        None => BTreeSet::new(),
+    };
+    let mut bindings = Bindings::default();
+    if let Some((_, file, adapter)) = wanted.policy {
+        bindings = bind(&mut site.netlink, file, &next.slots)?;
+        plan(&port, file, adapter, &mut bindings, &mut next, old.as_ref())?;
+    }
+    let mut change = Change {
+        port,
+        old,
+        next,
+        loaded: Vec::new(),
+    };
+    for direction in DIRECTIONS {
+        let is_wanted = direction == Direction::Egress
+            || wanted.with_ingress
+            || wanted.policy.is_some_and(|(_, _, adapter)| adapter.ingress);
+        let rules = match wanted.policy {
+            Some((_, file, adapter)) => {
+                RuleSet::of(file, adapter, &of_direction(&bindings, direction))?
+            }
+            None => pass_through(),
+        };
+        if is_wanted {
+            attach(site, &mut change, direction, &rules, &fresh)?;
+        } else {
+            change.next.hooked_mut(direction).program = None;
+        }
+    }
+    Ok(change)
+}
+
+/// What stays as it was, and what is asked for.
+fn begin(port: &Port, old: Option<&State>, wanted: Wanted<'_>) -> State {
+    let old = old.cloned();
+    let kept = |hooked: fn(&State) -> &Hooked| {
+        let mut hooked = old.as_ref().map(hooked).cloned().unwrap_or_default();
+        hooked.program = None;
+        hooked
+    };
+    let (egress, ingress) = (kept(|state| &state.egress), kept(|state| &state.ingress));
+    let mut next = State {
+        interface: port.name().to_owned(),
+        index: port.index(),
+        mode: Mode::PassingThrough,
+        text: String::new(),
+        adapter: port.name().to_owned(),
+        forced: wanted.forced,
+        with_ingress: wanted.with_ingress,
+        policies: Vec::new(),
+        rate_bps: None,
+        slots: BTreeMap::new(),
+        egress,
+        ingress,
+        classes: Vec::new(),
+        default_class: None,
+        class_of: BTreeMap::new(),
+        offload: None,
+    };
+    if let Some(old) = old {
+        (next.text, next.adapter) = (old.text, old.adapter);
+        (next.policies, next.slots) = (old.policies, old.slots);
+    }
+    if let Some((text, _, adapter)) = wanted.policy {
+        next.mode = Mode::Enabled;
+        next.text = text.to_owned();
+        next.adapter = adapter.name.clone();
+    }
+    next
+}
+
+/// Everything of a file that counts, filters first.
+fn names(file: &PolicyFile) -> Vec<String> {
+    let filters = file.filters.iter().map(|filter| filter_name(&filter.name));
+    let policies = file.policies.iter().map(|policy| policy_name(&policy.name));
+    filters.chain(policies).collect()
+}
+
+pub(super) fn filter_name(name: &str) -> String {
+    format!("filter {name}")
+}
+
+pub(super) fn policy_name(name: &str) -> String {
+    format!("policy {name}")
+}
+
+/// Names keep their slots, new ones get those that nobody had before this change: what is there until the swap goes on
+/// counting where it did. Gives the new names.
+fn assign(slots: &mut BTreeMap<String, u32>, names: &[String]) -> BTreeSet<String> {
+    let used: BTreeSet<u32> = slots.values().copied().collect();
+    let mut free = (0..).filter(|slot| !used.contains(slot));
+    let mut fresh = BTreeSet::new();
+    let assigned = names.iter().map(|name| {
+        let slot = slots.get(name).copied().unwrap_or_else(|| {
+            fresh.insert(name.clone());
+            free.next().expect("there are more numbers than names")
+        });
+        (name.clone(), slot)
+    });
+    let assigned: BTreeMap<_, _> = assigned.collect();
+    *slots = assigned;
+    fresh
+}
+
+/// The kernel's numbers of what the file names.
+fn bind(
+    netlink: &mut Netlink,
+    file: &PolicyFile,
+    slots: &BTreeMap<String, u32>,
+) -> Result<Bindings, QosError> {
+    let slot = |name: String| Slot(slots[&name]);
+    let mut bindings = Bindings {
+        filter_slots: (file.filters.iter())
+            .map(|filter| slot(filter_name(&filter.name)))
+            .collect(),
+        policy_slots: (file.policies.iter())
+            .map(|policy| slot(policy_name(&policy.name)))
+            .collect(),
+        ..Bindings::default()
+    };
+    for filter in &file.filters {
+        let unknown = |what: String, why: String| QosError::Unknown {
+            what: format!(
+                "line {}: filter `{}`: {what}",
+                filter.place.line, filter.name
+            ),
+            why,
+        };
+        for path in &filter.conditions.cgroup {
+            let id = group_id(&path.0)
+                .map_err(|error| unknown(format!("control group {}", path.0), error.to_string()))?;
+            let level = u8::try_from(path.level()).unwrap_or(u8::MAX);
+            bindings.cgroups.insert(path.clone(), Cgroup { id, level });
+        }
+        for interface in &filter.conditions.incoming {
+            let link = netlink.link(&interface.0).map_err(|_| {
+                unknown(
+                    format!("interface {}", interface.0),
+                    "there is no such interface".to_owned(),
+                )
+            })?;
+            bindings.interfaces.insert(interface.clone(), link.index);
+        }
+    }
+    Ok(bindings)
+}
+
+/// Classes, the cap on offloaded frames, and the policies in words.
+fn plan(
+    port: &Port,
+    file: &PolicyFile,
+    adapter: &Adapter,
+    bindings: &mut Bindings,
+    next: &mut State,
+    old: Option<&State>,
+) -> Result<(), QosError> {
+    let plan = ClassPlan::of(file, adapter, &bindings.policy_slots, port.speed())?;
+    let rate = plan.as_ref().map(|plan| plan.rate);
+    next.rate_bps = rate.map(|BitRate(rate)| rate);
+    next.policies = describe(file, adapter, rate);
+    next.class_of = BTreeMap::new();
+    let Some(plan) = plan else { return Ok(()) };
+    next.classes = queue::classes(&plan, port);
+    next.offload = queue::offload(&plan, port, old.and_then(|old| old.offload));
+    next.default_class = Some(plan.default);
+    let with_class = file.policies.iter().zip(&plan.of_policy);
+    next.class_of = with_class
+        .filter_map(|(policy, class)| Some((policy.name.clone(), (*class)?)))
+        .collect();
+    bindings.classes = plan.of_policy;
+    bindings.default_class = Some(plan.default);
+    Ok(())
+}
+
+/// Packets that come in have no class.
+fn of_direction(bindings: &Bindings, direction: Direction) -> Bindings {
+    let mut bindings = bindings.clone();
+    if direction == Direction::Ingress {
+        bindings.classes.clear();
+        bindings.default_class = None;
+    }
+    bindings
+}
+
+fn pass_through() -> RuleSet {
+    RuleSet {
+        filters: Vec::new(),
+        actions: Vec::new(),
+        v4: Vec::new(),
+        v6: Vec::new(),
+        other: Vec::new(),
+        fragments: Fragments::Plain,
+        default_class: None,
+    }
+}
+
+/// Compiles and loads the program of one direction.
+fn attach(
+    site: &Site,
+    change: &mut Change,
+    direction: Direction,
+    rules: &RuleSet,
+    fresh: &BTreeSet<String>,
+) -> Result<(), QosError> {
+    let hooks = site.hooks(&change.port);
+    let old = change.next.hooked(direction).clone();
+    let map = |name: &str| {
+        let pin = old.maps.get(name)?;
+        Map::from_pin(&hooks.pin(pin)).ok()
+    };
+    let counters = map(COUNTERS).map(Readings::of);
+    let needed = change.next.slots.values().max().map_or(1, |slot| slot + 1);
+    let slots = counters.as_ref().map_or(LEAST_SLOTS, Readings::slots);
+    let slots = slots.max(needed.next_power_of_two());
+    let compiled = compiled(rules, change.port.link_type()?, slots, direction)?;
+    let loaded = load(&compiled, hooks.kind(direction), |spec| map(spec.name));
+    let loaded = loaded.map_err(|error| refused(site, &change.port, error))?;
+    let mut hooked = hooked(&old, direction, &loaded.program, &loaded.maps)?;
+    hooked
+        .base
+        .retain(|name, _| change.next.slots.contains_key(name));
+    // What a slot counted under a name that is gone is not the new name's.
+    let stays = counters.filter(|counters| counters.slots() == slots);
+    for name in fresh {
+        let base = stays
+            .as_ref()
+            .map(|counters| counters.slot(change.next.slots[name]));
+        hooked
+            .base
+            .insert(name.clone(), base.transpose()?.unwrap_or_default());
+    }
+    *change.next.hooked_mut(direction) = hooked;
+    change.loaded.push((direction, loaded));
+    Ok(())
+}
+
+fn compiled(
+    rules: &RuleSet,
+    link: LinkType,
+    slots: u32,
+    direction: Direction,
+) -> Result<program::Program, QosError> {
+    let target = Target {
+        link,
+        slots,
+        verdict: TCX_NEXT,
+        ingress: direction == Direction::Ingress,
+    };
+    Ok(compile(rules, &target)?)
+}
+
+/// A program and its maps for an interface with frames of `link`, as it would run on packets that leave, counting in
+/// slots of its own: for measuring it without attaching it.
+///
+/// # Errors
+/// As of applying it.
+pub(crate) fn trial(rules: &RuleSet, link: LinkType, slots: u32) -> Result<Loaded, QosError> {
+    let compiled = compiled(rules, link, slots, Direction::Egress)?;
+    let kind = linerate_sys::bpf::ProgramKind::SchedCls { attach: None };
+    Ok(load(&compiled, kind, |_| None)?)
+}
+
+/// The verifier's log goes into a file, its end into the message.
+fn refused(site: &Site, port: &Port, error: BpfError) -> QosError {
+    let Some(log) = error.verifier_log() else {
+        return error.into();
+    };
+    let lines: Vec<_> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+    let end = lines[lines.len().saturating_sub(3)..].join("; ");
+    match site.directory.keep_log(port.name(), log) {
+        Ok(log) => QosError::Verifier {
+            interface: port.name().to_owned(),
+            end,
+            log,
+        },
+        Err(error) => error,
+    }
+}
+
+/// Others run as well (`TCX_NEXT`); clsact calls the same number `TC_ACT_UNSPEC`.
+const TCX_NEXT: i32 = -1;
+/// Few policies change without a new map.
+const LEAST_SLOTS: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn names_keep_their_slots_and_those_of_gone_ones_rest_for_one_change() {
+        let mut slots = BTreeMap::new();
+        assert_eq!(assign(&mut slots, &all(&["a", "b", "c"])).len(), 3);
+        assert_eq!((slots["a"], slots["b"], slots["c"]), (0, 1, 2));
+        let fresh = assign(&mut slots, &all(&["d", "c", "a"]));
+        assert_eq!((slots["a"], slots["c"], slots["d"]), (0, 2, 3));
+        assert_eq!(fresh.into_iter().collect::<Vec<_>>(), ["d"]);
+        assign(&mut slots, &all(&["a", "c", "d", "b"]));
+        assert_eq!((slots["b"], slots.len()), (1, 4));
+    }
+
+    #[test]
+    fn no_two_names_ever_share_a_slot() {
+        let mut slots = BTreeMap::new();
+        for round in 0..200_u32 {
+            let names: Vec<_> = (0..1 + round * 7 % 40)
+                .map(|n| format!("n{}", n * 13 % (round + 3)))
+                .collect();
+            assign(&mut slots, &names);
+            let distinct: BTreeSet<_> = slots.values().collect();
+            assert_eq!(distinct.len(), slots.len());
+        }
+    }
+}

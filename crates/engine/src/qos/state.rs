@@ -1,0 +1,257 @@
+//! What is in force on an interface, kept between commands.
+//!
+//! Each interface has a file, which is replaced whole. A change writes what is to be in force beside it first, then
+//! makes it so, then puts the one in the place of the other: whatever is killed in between leaves enough to go on or
+//! back (see [`super::change`]).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use linerate_qos::document::PolicyReport;
+use linerate_sys::file::open_no_follow;
+use linerate_sys::netlink::HtbClass;
+use linerate_sys::process::effective_user;
+use serde::{Deserialize, Serialize};
+
+use super::error::QosError;
+use crate::own_directory;
+
+/// What becomes of the packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// They meet the policy.
+    Enabled,
+    /// They meet a program that does nothing.
+    PassingThrough,
+    /// They meet no program; the policy and its counts are kept.
+    Disabled,
+    /// Nothing is to be left.
+    Removed,
+}
+
+/// All of one interface.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
+    pub(super) interface: String,
+    pub(super) index: u32,
+    pub(super) mode: Mode,
+    /// The policy file as it was given; empty if there was none.
+    pub(super) text: String,
+    /// Which adapter of it.
+    pub(super) adapter: String,
+    /// Somebody else's things beside or in the place of ours were accepted.
+    pub(super) forced: bool,
+    /// What `ingress` was asked for beside the file.
+    pub(super) with_ingress: bool,
+    pub(super) policies: Vec<PolicyReport>,
+    /// Of the classes.
+    pub(super) rate_bps: Option<u64>,
+    /// `filter NAME` and `policy NAME` to the place where they count.
+    pub(super) slots: BTreeMap<String, u32>,
+    pub(super) egress: Hooked,
+    pub(super) ingress: Hooked,
+    pub(super) classes: Vec<StoredClass>,
+    pub(super) default_class: Option<u32>,
+    /// Of each policy that has one.
+    pub(super) class_of: BTreeMap<String, u32>,
+    pub(super) offload: Option<Offload>,
+}
+
+/// One direction.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(super) struct Hooked {
+    /// The kernel's number of the program, which is also the end of its pin's name.
+    pub(super) program: Option<u32>,
+    /// Pins of the maps that outlive programs, by the maps' names.
+    pub(super) maps: BTreeMap<String, String>,
+    /// The pin of counters that a larger map has replaced, until their counts are taken over.
+    pub(super) retired: Option<String>,
+    /// What each slot had counted when its name began to count, by name; subtracted, with wrapping.
+    pub(super) base: BTreeMap<String, [u64; 7]>,
+}
+
+/// A class as it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StoredClass {
+    pub(super) id: u32,
+    pub(super) parent: Option<u32>,
+    /// Bytes per second.
+    pub(super) rate: u64,
+    pub(super) ceil: u64,
+    pub(super) burst: u32,
+    pub(super) ceil_burst: u32,
+    pub(super) quantum: u32,
+    pub(super) priority: u8,
+}
+
+/// The cap on offloaded frames, and what it was before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Offload {
+    pub(super) set: u32,
+    pub(super) was: u32,
+    /// Of IPv4, where the kernel tells it apart.
+    pub(super) was_ipv4: Option<u32>,
+}
+
+impl State {
+    /// Whether a pin is one of its own.
+    pub(super) fn owns(&self, pin: &str) -> bool {
+        let is_of = |hook: &Hooked, link: &str, prefix: &str| {
+            let program = hook.program.map(|id| format!("{prefix}program.{id}"));
+            (hook.program.is_some() && pin == link)
+                || program.as_deref() == Some(pin)
+                || hook
+                    .maps
+                    .values()
+                    .chain(&hook.retired)
+                    .any(|name| name == pin)
+        };
+        is_of(&self.egress, "egress.link", "egress.")
+            || is_of(&self.ingress, "ingress.link", "ingress.")
+    }
+}
+
+impl From<StoredClass> for HtbClass {
+    fn from(class: StoredClass) -> Self {
+        Self {
+            id: class.id,
+            parent: class.parent,
+            rate: class.rate,
+            ceil: class.ceil,
+            burst: class.burst,
+            ceil_burst: class.ceil_burst,
+            quantum: class.quantum,
+            priority: class.priority,
+        }
+    }
+}
+
+/// The directory of the states, locked against other commands.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Directory {
+    /// Waits for its turn.
+    pub(super) fn open() -> Result<Self, QosError> {
+        let user = effective_user();
+        let above = match user {
+            0 => PathBuf::from("/run/linerate"),
+            _ => PathBuf::from(format!("/tmp/linerate-{user}")),
+        };
+        let path = above.join("qos");
+        own_directory::make(&above, user)
+            .and_then(|()| own_directory::make(&path, user))
+            .map_err(QosError::NoDirectory)?;
+        let file = path.join("lock");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(0o600);
+        let lock = open_no_follow(&file, &mut options).map_err(fault("open", &file))?;
+        lock.lock().map_err(fault("wait for", &file))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// All states by their keys.
+    pub(super) fn keys(&self) -> Result<Vec<String>, QosError> {
+        let entries = fs::read_dir(&self.path).map_err(fault("read", &self.path))?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut keys: Vec<String> = names
+            .filter_map(|name| {
+                let key = name
+                    .strip_suffix(STATE)
+                    .or_else(|| name.strip_suffix(NEXT))?;
+                Some(key.to_owned())
+            })
+            .collect();
+        keys.sort();
+        keys.dedup();
+        Ok(keys)
+    }
+
+    /// What is in force, as far as is known.
+    pub(super) fn current(&self, key: &str) -> Result<Option<State>, QosError> {
+        self.read(&format!("{key}{STATE}"))
+    }
+
+    /// What was to be in force when a command ended before its time.
+    pub(super) fn next(&self, key: &str) -> Result<Option<State>, QosError> {
+        self.read(&format!("{key}{NEXT}"))
+    }
+
+    pub(super) fn write_next(&self, key: &str, state: &State) -> Result<(), QosError> {
+        self.write(&format!("{key}{NEXT}"), state)
+    }
+
+    pub(super) fn write_current(&self, key: &str, state: &State) -> Result<(), QosError> {
+        self.write(&format!("{key}{STATE}"), state)
+    }
+
+    pub(super) fn remove_next(&self, key: &str) -> Result<(), QosError> {
+        self.remove(&format!("{key}{NEXT}"))
+    }
+
+    pub(super) fn remove_current(&self, key: &str) -> Result<(), QosError> {
+        self.remove(&format!("{key}{STATE}"))
+    }
+
+    /// Keeps what the verifier wrote.
+    pub(super) fn keep_log(&self, interface: &str, log: &str) -> Result<PathBuf, QosError> {
+        let path = self.path.join(format!("verifier-{interface}.log"));
+        fs::write(&path, log).map_err(fault("write", &path))?;
+        Ok(path)
+    }
+
+    fn read(&self, name: &str) -> Result<Option<State>, QosError> {
+        let path = self.path.join(name);
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(|error| fault("read", &path)(error.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(fault("read", &path)(error)),
+        }
+    }
+
+    /// Whole or not at all.
+    fn write(&self, name: &str, state: &State) -> Result<(), QosError> {
+        let path = self.path.join(name);
+        let scratch = self.path.join(format!("{name}.new"));
+        let write = || {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = open_no_follow(&scratch, &mut options)?;
+            file.write_all(&serde_json::to_vec(state)?)?;
+            file.sync_data()?;
+            fs::rename(&scratch, &path)
+        };
+        write().map_err(fault("write", &path))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), QosError> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(fault("remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) fn fault(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> QosError {
+    let path = path.to_owned();
+    move |source| QosError::State {
+        operation,
+        path,
+        source,
+    }
+}
+
+const STATE: &str = ".json";
+const NEXT: &str = ".next";

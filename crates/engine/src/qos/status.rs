@@ -1,0 +1,162 @@
+//! What is in force, and what it counted.
+
+use linerate_core::units::BitRate;
+use linerate_qos::document::{AdapterReport, ClassReport, CounterReport, QosState};
+use linerate_qos::packet::LinkType;
+use linerate_sys::bpf::Map;
+use linerate_sys::netlink::{Direction, HtbClass, HtbStatistics};
+
+use super::change::{COUNTERS, DIRECTIONS};
+use super::counters::Readings;
+use super::error::QosError;
+use super::hook::Via;
+use super::port::Port;
+use super::prepare::{filter_name, policy_name};
+use super::site::Site;
+use super::state::{Mode, State};
+
+/// All of one interface.
+pub(super) fn report(
+    site: &mut Site,
+    port: &Port,
+    state: &State,
+) -> Result<AdapterReport, QosError> {
+    let (condition, fault) = condition(site, port, state)?;
+    let addresses = site.netlink.addresses()?;
+    let own = addresses
+        .iter()
+        .filter(|address| address.link == port.index());
+    let hooks = site.hooks(port);
+    let mut report = AdapterReport {
+        name: port.name().to_owned(),
+        index: port.index(),
+        addresses: own.map(|address| address.prefix.to_string()).collect(),
+        kind: match port.link_type()? {
+            LinkType::Ethernet => "ethernet".to_owned(),
+            LinkType::RawIp => "raw_ip".to_owned(),
+        },
+        speed_bps: port.speed().map(|BitRate(speed)| speed),
+        rate_bps: state.rate_bps,
+        state: condition,
+        fault,
+        attached: state.egress.program.map(|_| match hooks.via() {
+            Via::Tcx => "tcx".to_owned(),
+            Via::Clsact => "clsact".to_owned(),
+        }),
+        ingress: state.ingress.program.is_some(),
+        gso_max_size_bytes: state.offload.map(|offload| offload.set),
+        policies: state.policies.clone(),
+        default_class: None,
+    };
+    add_counters(site, port, state, &mut report)?;
+    add_classes(site, port, state, &mut report)?;
+    Ok(report)
+}
+
+/// Whether the kernel has what the state says.
+fn condition(
+    site: &mut Site,
+    port: &Port,
+    state: &State,
+) -> Result<(QosState, Option<String>), QosError> {
+    let hooks = site.hooks(port);
+    for direction in DIRECTIONS {
+        let wanted = state.hooked(direction).program;
+        let running = hooks.in_force(&mut site.netlink, port, direction)?;
+        if wanted != running {
+            let fault = match running {
+                None => "its program is not there any more: somebody took it away; apply it again",
+                Some(_) => "another program stands in its place; apply it again",
+            };
+            return Ok((QosState::Failed, Some(fault.to_owned())));
+        }
+    }
+    let there = site
+        .netlink
+        .htb_classes(port.index(), linerate_qos::classes::MAJOR)?;
+    let is_there = |id: u32| there.iter().any(|(class, _)| class.id == id);
+    if !state.classes.iter().all(|class| is_there(class.id)) {
+        let fault = "its classes are not there any more: somebody took them away; apply it again";
+        return Ok((QosState::Failed, Some(fault.to_owned())));
+    }
+    let condition = match state.mode {
+        Mode::Enabled => QosState::Filtering,
+        Mode::PassingThrough => QosState::PassingThrough,
+        Mode::Disabled | Mode::Removed => QosState::Disabled,
+    };
+    Ok((condition, None))
+}
+
+fn add_counters(
+    site: &Site,
+    port: &Port,
+    state: &State,
+    report: &mut AdapterReport,
+) -> Result<(), QosError> {
+    let hooks = site.hooks(port);
+    for direction in DIRECTIONS {
+        let hooked = state.hooked(direction);
+        let Some(pin) = hooked.maps.get(COUNTERS) else {
+            continue;
+        };
+        let readings = Readings::of(Map::from_pin(&hooks.pin(pin))?);
+        let counted = |name: String| -> Result<CounterReport, QosError> {
+            let slot = state.slots.get(&name).copied();
+            Ok(readings.named(hooked, &name, slot)?.into())
+        };
+        let put = |egress: &mut CounterReport, ingress: &mut Option<CounterReport>, value| {
+            match direction {
+                Direction::Egress => *egress = value,
+                Direction::Ingress => *ingress = Some(value),
+            }
+        };
+        for policy in &mut report.policies {
+            let value = counted(policy_name(&policy.name))?;
+            put(&mut policy.egress, &mut policy.ingress, value);
+            for filter in &mut policy.filters {
+                let value = counted(filter_name(&filter.name))?;
+                put(&mut filter.egress, &mut filter.ingress, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add_classes(
+    site: &mut Site,
+    port: &Port,
+    state: &State,
+    report: &mut AdapterReport,
+) -> Result<(), QosError> {
+    if state.classes.is_empty() {
+        return Ok(());
+    }
+    let there = site
+        .netlink
+        .htb_classes(port.index(), linerate_qos::classes::MAJOR)?;
+    let class = |id: u32| {
+        let found = there.iter().find(|(class, _)| class.id == id);
+        found.map(|(class, statistics)| class_report(class, statistics))
+    };
+    for policy in &mut report.policies {
+        policy.class = state.class_of.get(&policy.name).copied().and_then(class);
+    }
+    report.default_class = state.default_class.and_then(class);
+    Ok(())
+}
+
+fn class_report(class: &HtbClass, statistics: &HtbStatistics) -> ClassReport {
+    ClassReport {
+        id: format!("{:x}:{:x}", class.id >> 16, class.id & 0xffff),
+        rate_bps: class.rate.saturating_mul(8),
+        ceil_bps: class.ceil.saturating_mul(8),
+        priority: class.priority,
+        bytes: statistics.bytes,
+        packets: statistics.packets.into(),
+        drops: statistics.drops.into(),
+        overlimits: statistics.overlimits.into(),
+        backlog_bytes: statistics.backlog_bytes.into(),
+        lends: statistics.lends.into(),
+        borrows: statistics.borrows.into(),
+    }
+}

@@ -1,0 +1,136 @@
+//! What is said of a file: what is in it, and which of its filters takes a packet.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::explain::{Asked, Explanation, Packet};
+use crate::policy::{Adapter, Family, PolicyFile};
+use crate::rules::{Bindings, RuleError, RuleSet};
+
+/// A policy file that is right, and what is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileReport {
+    /// How many filters it has.
+    pub filters: usize,
+    /// How many policies.
+    pub policies: usize,
+    /// Its adapters.
+    pub adapters: Vec<AdapterRules>,
+}
+
+/// How many rules an adapter's filters make: two for `address`, two for `port`, one for each family.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AdapterRules {
+    /// The adapter's name.
+    pub name: String,
+    /// Of IPv4.
+    pub v4_rules: usize,
+    /// Of IPv6.
+    pub v6_rules: usize,
+    /// Of everything else.
+    pub other_rules: usize,
+}
+
+impl FileReport {
+    /// What is in `file`.
+    ///
+    /// # Errors
+    /// [`RuleError`], if its filters make too many rules.
+    pub fn of(file: &PolicyFile) -> Result<Self, RuleError> {
+        let bindings = Bindings::stand_in(file);
+        let adapters = file.adapters.iter().map(|adapter| {
+            let rules = RuleSet::of(file, adapter, &bindings)?;
+            Ok(AdapterRules {
+                name: adapter.name.clone(),
+                v4_rules: rules.v4.len(),
+                v6_rules: rules.v6.len(),
+                other_rules: rules.other.len(),
+            })
+        });
+        Ok(Self {
+            filters: file.filters.len(),
+            policies: file.policies.len(),
+            adapters: adapters.collect::<Result<_, RuleError>>()?,
+        })
+    }
+}
+
+/// Which filter takes a packet, and why not those asked before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplanationReport {
+    /// The packet, as it was understood.
+    pub packet: String,
+    /// The adapter that it leaves by.
+    pub adapter: String,
+    /// `ipv4`, `ipv6` or `other`.
+    pub family: String,
+    /// The filter that takes it; absent if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taken: Option<AskedReport>,
+    /// The policy of that filter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// What that policy does to it, in words.
+    pub effects: Vec<String>,
+    /// The filters asked before, the first asked first.
+    pub refused: Vec<RefusalReport>,
+}
+
+/// A filter that is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AskedReport {
+    /// Its name.
+    pub filter: String,
+    /// The line of the file in which it is defined.
+    pub line: usize,
+    /// Its priority.
+    pub priority: u32,
+}
+
+/// A filter that does not take the packet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RefusalReport {
+    /// Which.
+    #[serde(flatten)]
+    pub asked: AskedReport,
+    /// Its first condition that does not hold, in words.
+    pub why: String,
+}
+
+impl ExplanationReport {
+    /// An explanation with the names of what it is about.
+    pub fn new(
+        file: &PolicyFile,
+        adapter: &Adapter,
+        packet: &Packet,
+        explanation: &Explanation,
+    ) -> Self {
+        let refused = explanation.refused.iter().map(|refusal| RefusalReport {
+            asked: (&refusal.asked).into(),
+            why: refusal.why.clone(),
+        });
+        Self {
+            packet: packet.to_string(),
+            adapter: adapter.name.clone(),
+            family: match explanation.family {
+                Family::V4 => "ipv4".to_owned(),
+                Family::V6 => "ipv6".to_owned(),
+                Family::Other => "other".to_owned(),
+            },
+            taken: explanation.taken.as_ref().map(AskedReport::from),
+            policy: (explanation.policy).map(|policy| file.policies[policy].name.clone()),
+            effects: explanation.effects.clone(),
+            refused: refused.collect(),
+        }
+    }
+}
+
+impl From<&Asked> for AskedReport {
+    fn from(asked: &Asked) -> Self {
+        Self {
+            filter: asked.name.clone(),
+            line: asked.place.line,
+            priority: asked.priority,
+        }
+    }
+}

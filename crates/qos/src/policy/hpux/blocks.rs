@@ -1,0 +1,219 @@
+//! The blocks of an IPQoS file. A statement ends with its line; curly brackets only separate, and a block ends where the
+//! next one begins.
+
+use linerate_core::toml_reader::{At, ReadProblem, shortened, suggestion};
+
+use crate::policy::error::{Fault, PolicyProblem};
+
+type Result<T> = std::result::Result<T, Fault>;
+
+/// `filter NAME`, `policy NAME` or `adapter NAME` with what follows.
+pub(super) struct Block<'a> {
+    pub(super) kind: Kind,
+    pub(super) name: At<&'a str>,
+    attributes: Vec<Attribute<'a>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Filter,
+    Policy,
+    Adapter,
+}
+
+/// A line of a block: a word in its short spelling, and its values.
+struct Attribute<'a> {
+    word: At<&'static str>,
+    values: Vec<At<&'a str>>,
+}
+
+impl<'a> Block<'a> {
+    /// The one value of an attribute that can be there once.
+    pub(super) fn value(&self, word: &str) -> Result<Option<At<&'a str>>> {
+        let mut found = self.attributes.iter().filter(|one| one.word.value == word);
+        let Some(attribute) = found.next() else {
+            return Ok(None);
+        };
+        if let Some(again) = found.next() {
+            let what = format!("`{word}` is there twice");
+            let problem = PolicyProblem::conflict(what, "each attribute stands in a block once");
+            return Err(Fault::new(again.word.offset, problem));
+        }
+        match attribute.values.as_slice() {
+            [value] => Ok(Some(*value)),
+            [] => Err(cut(attribute.word.offset, "the attribute's value")),
+            [_, more, ..] => Err(syntax(*more, "the end of the line")),
+        }
+    }
+
+    /// All names of all lines with `uses`.
+    pub(super) fn uses(&self) -> Result<Vec<At<&'a str>>> {
+        let mut names = Vec::new();
+        for attribute in self
+            .attributes
+            .iter()
+            .filter(|one| one.word.value == "uses")
+        {
+            if attribute.values.is_empty() {
+                return Err(cut(attribute.word.offset, "a name"));
+            }
+            names.extend(attribute.values.iter().copied());
+        }
+        Ok(names)
+    }
+
+    /// Where an attribute stands, or the block.
+    pub(super) fn offset(&self, word: &str) -> usize {
+        let mut attributes = self.attributes.iter();
+        let found = attributes.find(|attribute| attribute.word.value == word);
+        found.map_or(self.name.offset, |attribute| attribute.word.offset)
+    }
+
+    pub(super) fn has(&self, word: &str) -> bool {
+        self.attributes.iter().any(|one| one.word.value == word)
+    }
+
+    /// How many attributes it has beside those.
+    pub(super) fn count_without(&self, words: &[&str]) -> usize {
+        let mut attributes = self.attributes.iter().collect::<Vec<_>>();
+        attributes.retain(|one| !words.contains(&one.word.value));
+        attributes.len()
+    }
+}
+
+fn syntax(at: At<&str>, expected: &'static str) -> Fault {
+    let found = format!("`{}`", shortened(at.value));
+    Fault::new(at.offset, PolicyProblem::Syntax { found, expected })
+}
+
+/// A statement that ends too early.
+fn cut(offset: usize, expected: &'static str) -> Fault {
+    let found = "the end of the line".to_owned();
+    Fault::new(offset, PolicyProblem::Syntax { found, expected })
+}
+
+/// The blocks of a text, in its order.
+pub(super) fn blocks(text: &str) -> Result<Vec<Block<'_>>> {
+    let mut blocks: Vec<Block<'_>> = Vec::new();
+    for statement in statements(text) {
+        let (first, values) = statement.split_first().expect("no statement is empty");
+        let kind = match first.value {
+            "filter" => Kind::Filter,
+            "policy" => Kind::Policy,
+            "adapter" => Kind::Adapter,
+            _ => {
+                let Some(block) = blocks.last_mut() else {
+                    return Err(syntax(
+                        *first,
+                        "`filter`, `policy` or `adapter` with a name",
+                    ));
+                };
+                let word = word(block.kind, *first)?;
+                let values = values.to_vec();
+                block.attributes.push(Attribute { word, values });
+                continue;
+            }
+        };
+        let name = match values {
+            [name] => *name,
+            [] => return Err(cut(first.offset, "a name")),
+            [_, more, ..] => return Err(syntax(*more, "`{` or the end of the line")),
+        };
+        blocks.push(Block {
+            kind,
+            name,
+            attributes: Vec::new(),
+        });
+    }
+    Ok(blocks)
+}
+
+/// The words of each statement.
+fn statements(text: &str) -> Vec<Vec<At<&str>>> {
+    let mut statements = Vec::new();
+    let mut begin = 0;
+    for line in text.split_inclusive('\n') {
+        let code = line.split('#').next().unwrap_or(line);
+        let mut from = begin;
+        for part in code.split(['{', '}']) {
+            let words = words(part, from);
+            if !words.is_empty() {
+                statements.push(words);
+            }
+            from += part.len() + 1;
+        }
+        begin += line.len();
+    }
+    statements
+}
+
+fn words(part: &str, begin: usize) -> Vec<At<&str>> {
+    let mut words = Vec::new();
+    let mut from = begin;
+    for word in part.split([' ', '\t', '\r', '\n', ',']) {
+        if !word.is_empty() {
+            words.push(At {
+                offset: from,
+                value: word,
+            });
+        }
+        from += word.len() + 1;
+    }
+    words
+}
+
+/// The short spelling of an attribute of such a block.
+fn word(kind: Kind, at: At<&str>) -> Result<At<&'static str>> {
+    let (table, place) = match kind {
+        Kind::Filter => (FILTER_WORDS, "a filter"),
+        Kind::Policy => (POLICY_WORDS, "a policy"),
+        Kind::Adapter => (ADAPTER_WORDS, "an adapter"),
+    };
+    let mut entries = table.iter();
+    let found = entries.find(|(short, long)| at.value == *short || at.value == *long);
+    if let Some((short, _)) = found {
+        return Ok(at.map(|_| *short));
+    }
+    let all = table.iter().map(|(short, _)| *short);
+    let hint = suggestion(at.value, all.clone());
+    let hint = hint.unwrap_or_else(|| {
+        let all: Vec<_> = all.collect();
+        format!("its attributes are {}", all.join(", "))
+    });
+    let key = shortened(at.value);
+    let problem = ReadProblem::UnknownKey { place, key, hint };
+    Err(Fault::new(at.offset, problem))
+}
+
+/// Short and long spelling.
+const FILTER_WORDS: &[(&str, &str)] = &[
+    ("srcaddr", ""),
+    ("srcaddrlo", "srcaddrlow"),
+    ("srcaddrhi", "srcaddrhigh"),
+    ("dstaddr", ""),
+    ("dstaddrlo", "dstaddrlow"),
+    ("dstaddrhi", "dstaddrhigh"),
+    ("addr", "address"),
+    ("srcport", ""),
+    ("srcportlo", "srcportlow"),
+    ("srcporthi", "srcporthigh"),
+    ("dstport", ""),
+    ("dstportlo", "dstportlow"),
+    ("dstporthi", "dstporthigh"),
+    ("port", ""),
+    ("protocol", "xport"),
+    ("net", "netproto"),
+    ("dscp", ""),
+    ("dscplo", "dscplow"),
+    ("dscphi", "dscphigh"),
+    ("dstphysaddr", ""),
+    ("pri", "priority"),
+];
+const POLICY_WORDS: &[(&str, &str)] = &[
+    ("uses", ""),
+    ("res", "reservation"),
+    ("max", "maximum"),
+    ("dscp", ""),
+    ("vpr", ""),
+];
+const ADAPTER_WORDS: &[(&str, &str)] = &[("uses", "")];

@@ -1,0 +1,317 @@
+//! `filter NAME` of an IPQoS file.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use linerate_core::toml_reader::At;
+
+use super::blocks::Block;
+use crate::policy::error::{Fault, PolicyProblem};
+use crate::policy::values::{self, Number};
+use crate::policy::words::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOLS, PROTOCOLS_WITH_PORTS};
+use crate::policy::{AddressRange, Conditions, Family, Names, Range, check};
+
+type Result<T> = std::result::Result<T, Fault>;
+
+pub(super) fn conditions(block: &Block<'_>, names: &mut dyn Names) -> Result<Conditions> {
+    if block.count_without(&["pri"]) == 0 {
+        let what = format!("filter `{}` asks nothing", block.name.value);
+        let problem = PolicyProblem::conflict(what, "give at least one attribute");
+        return Err(Fault::new(block.name.offset, problem));
+    }
+    if block.has("dstphysaddr") {
+        let what = "`dstphysaddr` is not known here";
+        let hint = "leave it away, or ask for the destination's IP address";
+        let problem = PolicyProblem::conflict(what, hint);
+        return Err(Fault::new(block.offset("dstphysaddr"), problem));
+    }
+    let mut conditions = Conditions {
+        dscp: numbers(block, ["dscp", "dscplo", "dscphi"], &values::DSCP)?,
+        ..Conditions::default()
+    };
+    network(block, &mut conditions)?;
+    addresses(block, &mut conditions, names)?;
+    if let Some(at) = block.value("protocol")? {
+        let number = located(at, values::PROTOCOL.range(&decimal(at.value)))?;
+        conditions.protocol.push(number);
+    }
+    ports(block, &mut conditions, names)?;
+    check::conditions(&conditions).map_err(|conflict| conflict.in_hpux(block))?;
+    Ok(conditions)
+}
+
+/// `net`: an EtherType; those of IP say the family.
+fn network(block: &Block<'_>, conditions: &mut Conditions) -> Result<()> {
+    let Some(at) = block.value("net")? else {
+        return Ok(());
+    };
+    let number: Range<u16> = located(at, values::ETHERTYPE.range(&decimal(at.value)))?;
+    match number.first {
+        ETHERTYPE_IPV4 => conditions.family = Some(Family::V4),
+        ETHERTYPE_IPV6 => conditions.family = Some(Family::V6),
+        _ => conditions.ethertype.push(number),
+    }
+    Ok(())
+}
+
+/// A host can have addresses of a family that the filter's other addresses or `net` exclude: those are left away, as
+/// IPQoS does, which takes the filter's family from the first address that is written as one.
+fn addresses(block: &Block<'_>, conditions: &mut Conditions, names: &mut dyn Names) -> Result<()> {
+    let mut family = conditions.family;
+    let mut lists = [Vec::new(), Vec::new(), Vec::new()];
+    for (list, words) in lists.iter_mut().zip(ADDRESSES) {
+        *list = address_list(block, words, names)?;
+        for word in words.iter().filter(|word| !word.is_empty()) {
+            let address = block
+                .value(word)?
+                .and_then(|at| at.value.parse::<IpAddr>().ok());
+            family = family.or(address.map(family_of));
+        }
+    }
+    for (list, words) in lists.iter_mut().zip(ADDRESSES) {
+        let is_name = block
+            .value(words[0])?
+            .is_some_and(|at| at.value.parse::<IpAddr>().is_err());
+        let Some(family) = family.filter(|_| is_name) else {
+            continue;
+        };
+        list.retain(|range: &AddressRange| family_of(range.first) == family);
+        if list.is_empty() {
+            let at = block.value(words[0])?.map_or("", |at| at.value);
+            let what = format!("host `{at}` has no address of the filter's family");
+            let problem = PolicyProblem::conflict(what, "write a filter for each family");
+            return Err(Fault::new(block.offset(words[0]), problem));
+        }
+    }
+    [
+        conditions.source,
+        conditions.destination,
+        conditions.address,
+    ] = lists;
+    Ok(())
+}
+
+fn family_of(address: IpAddr) -> Family {
+    match address {
+        IpAddr::V4(_) => Family::V4,
+        IpAddr::V6(_) => Family::V6,
+    }
+}
+
+/// One address, both ends of a range, and none for `addr`.
+const ADDRESSES: [[&str; 3]; 3] = [
+    ["srcaddr", "srcaddrlo", "srcaddrhi"],
+    ["dstaddr", "dstaddrlo", "dstaddrhi"],
+    ["addr", "", ""],
+];
+
+fn address_list(
+    block: &Block<'_>,
+    words: [&str; 3],
+    names: &mut dyn Names,
+) -> Result<Vec<AddressRange>> {
+    match ends(block, words)? {
+        None => Ok(Vec::new()),
+        Some((at, None)) => {
+            if at.value.contains(['/', '-']) && !at.value.contains(|c: char| c.is_alphabetic()) {
+                let hint =
+                    "write a range as its lowest and its highest address, behind …lo and …hi";
+                return Err(Fault::new(
+                    at.offset,
+                    PolicyProblem::value("address", at.value, hint),
+                ));
+            }
+            located(at, values::addresses(at.value, names))
+        }
+        Some((low, Some(high))) => {
+            let address = |at: At<&str>| {
+                let hint = "the end of a range is written as an address";
+                let address = at.value.parse::<IpAddr>();
+                address.map_err(|_| {
+                    Fault::new(at.offset, PolicyProblem::value("address", at.value, hint))
+                })
+            };
+            let text = format!("{}-{}", low.value, high.value);
+            let range = values::address_range(&text, address(low)?, address(high)?);
+            located(low, range).map(|range| vec![range])
+        }
+    }
+}
+
+type Ends<'a> = (At<&'a str>, Option<At<&'a str>>);
+
+/// A single value, or the two of a range; one end alone stands for both.
+fn ends<'a>(block: &Block<'a>, [one, low, high]: [&str; 3]) -> Result<Option<Ends<'a>>> {
+    let single = block.value(one)?;
+    let range = (block.value(low)?, block.value(high)?);
+    match (single, range) {
+        (None, (None, None)) => Ok(None),
+        (Some(at), (None, None)) => Ok(Some((at, None))),
+        (None, (Some(low), Some(high))) => Ok(Some((low, Some(high)))),
+        (None, (Some(at), None) | (None, Some(at))) => Ok(Some((at, Some(at)))),
+        (Some(_), _) => {
+            let what = format!("`{one}` with `{low}` or `{high}`");
+            let problem = PolicyProblem::conflict(what, "write the one value, or the range");
+            Err(Fault::new(block.offset(one), problem))
+        }
+    }
+}
+
+fn numbers<T: TryFrom<u32> + Copy + PartialOrd>(
+    block: &Block<'_>,
+    words: [&str; 3],
+    number: &Number,
+) -> Result<Vec<Range<T>>> {
+    match ends(block, words)? {
+        None => Ok(Vec::new()),
+        Some((at, None)) => located(at, number.single(&decimal(at.value))).map(|one| vec![one]),
+        Some((low, Some(high))) => {
+            let end = |at: At<&str>| located(at, number.single::<T>(&decimal(at.value)));
+            let (first, last) = (end(low)?.first, end(high)?.last);
+            if first > last {
+                let text = format!("{}-{}", low.value, high.value);
+                let hint = "its low end is above its high end";
+                return Err(Fault::new(
+                    low.offset,
+                    PolicyProblem::value("range", &text, hint),
+                ));
+            }
+            Ok(vec![Range { first, last }])
+        }
+    }
+}
+
+/// Ports, and the protocols that names of services bring with them.
+fn ports(block: &Block<'_>, conditions: &mut Conditions, names: &mut dyn Names) -> Result<()> {
+    let mut lists = [Vec::new(), Vec::new(), Vec::new()];
+    for (list, words) in lists.iter_mut().zip(PORTS) {
+        let service = ends(block, words)?;
+        *list = match service {
+            Some((at, None)) if !at.value.starts_with(|c: char| c.is_ascii_digit()) => {
+                service_ports(at, conditions, names)?
+            }
+            _ => numbers(block, words, &values::PORT)?,
+        };
+    }
+    [
+        conditions.source_port,
+        conditions.destination_port,
+        conditions.port,
+    ] = lists;
+    Ok(())
+}
+
+const PORTS: [[&str; 3]; 3] = [
+    ["srcport", "srcportlo", "srcporthi"],
+    ["dstport", "dstportlo", "dstporthi"],
+    ["port", "", ""],
+];
+
+/// `http/tcp`, or `http`: then the service's ports with whichever protocols it has.
+fn service_ports(
+    at: At<&str>,
+    conditions: &mut Conditions,
+    names: &mut dyn Names,
+) -> Result<Vec<Range<u16>>> {
+    let (service, allowed) = match at.value.split_once('/') {
+        Some((service, transport)) => {
+            let number = PROTOCOLS
+                .number(transport)
+                .and_then(|number| u8::try_from(number).ok());
+            let known = number.filter(|number| PROTOCOLS_WITH_PORTS.contains(number));
+            let Some(number) = known else {
+                let hint = "behind a service stands tcp, udp, sctp, dccp or udplite";
+                return Err(Fault::new(
+                    at.offset,
+                    PolicyProblem::value("protocol", transport, hint),
+                ));
+            };
+            (service, vec![number])
+        }
+        None => (at.value, PROTOCOLS_WITH_PORTS.to_vec()),
+    };
+    let mut found: Vec<(u8, Vec<Range<u16>>)> = Vec::new();
+    let mut refused = None;
+    for protocol in allowed.into_iter().filter(|one| conditions.allows(*one)) {
+        match values::ports(service, &[protocol], names) {
+            Ok(ports) => found.push((protocol, ports)),
+            Err(problem) => refused = refused.or(Some(problem)),
+        }
+    }
+    let Some((_, ports)) = found.first() else {
+        // Which of both it is cannot be told where the filter's protocols were asked for alone.
+        let none = || {
+            let what = format!("`{}` is no service with the filter's protocols", at.value);
+            PolicyProblem::conflict(
+                what,
+                "name it otherwise, or write a filter for each protocol",
+            )
+        };
+        let refused = refused.filter(|_| conditions.protocol.is_empty());
+        return Err(Fault::new(at.offset, refused.unwrap_or_else(none)));
+    };
+    if found.iter().any(|(_, others)| others != ports) {
+        let what = format!("`{service}` has other ports with other protocols");
+        let problem =
+            PolicyProblem::conflict(what, "write a filter for each, such as `domain/udp`");
+        return Err(Fault::new(at.offset, problem));
+    }
+    let single = |protocol| Range {
+        first: protocol,
+        last: protocol,
+    };
+    conditions.protocol = found
+        .iter()
+        .map(|(protocol, _)| single(*protocol))
+        .collect();
+    Ok(ports.clone())
+}
+
+/// Octal behind a 0, as IPQoS reads numbers.
+pub(super) fn decimal(text: &str) -> Cow<'_, str> {
+    let digits = text.strip_prefix('0').filter(|digits| !digits.is_empty());
+    match digits.map(|digits| u64::from_str_radix(digits, 8)) {
+        Some(Ok(number)) if !text.contains('+') => Cow::Owned(number.to_string()),
+        _ => Cow::Borrowed(text),
+    }
+}
+
+/// A value's problem, at its place.
+pub(super) fn located<T>(at: At<&str>, result: std::result::Result<T, PolicyProblem>) -> Result<T> {
+    result.map_err(|problem| Fault::new(at.offset, problem))
+}
+
+impl check::Conflict {
+    /// With the words of an IPQoS file, where they stand.
+    pub(super) fn in_hpux(self, block: &Block<'_>) -> Fault {
+        let mut what = self.what;
+        let mut offset = block.name.offset;
+        for (ours, theirs) in WORDS {
+            let spelling = theirs
+                .iter()
+                .find(|word| block.has(word))
+                .unwrap_or(&theirs[0]);
+            what = what.replace(&format!("`{ours}`"), &format!("`{spelling}`"));
+            if self.key == *ours {
+                offset = block.offset(spelling);
+            }
+        }
+        Fault::new(offset, PolicyProblem::conflict(what, self.hint))
+    }
+}
+
+/// Our keys, and the attributes that make them.
+const WORDS: &[(&str, &[&str])] = &[
+    ("source", &["srcaddr", "srcaddrlo", "srcaddrhi"]),
+    ("destination", &["dstaddr", "dstaddrlo", "dstaddrhi"]),
+    ("address", &["addr"]),
+    ("source_port", &["srcport", "srcportlo", "srcporthi"]),
+    ("destination_port", &["dstport", "dstportlo", "dstporthi"]),
+    ("family", &["net"]),
+    ("ethertype", &["net"]),
+    ("limit", &["max"]),
+    ("reserve", &["res"]),
+    ("protocol", &["protocol"]),
+    ("dscp", &["dscp", "dscplo", "dscphi"]),
+    ("port", &["port"]),
+];

@@ -1,0 +1,388 @@
+//! Reads configuration files of HP-UX IPQoS A.01.00. What is imported how is in `docs/qos.md`.
+
+mod blocks;
+mod filter;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linerate_core::toml_reader::{At, ReadProblem};
+use linerate_core::units::BitRate;
+
+use super::error::{Fault, Lines, PolicyProblem};
+use super::toml::{MOST_ADAPTERS, MOST_BYTES, MOST_FILTERS, MOST_POLICIES, unused};
+use super::{
+    Adapter, Conditions, Filter, Names, Place, Policy, PolicyError, PolicyFile, Share, check,
+    values,
+};
+use blocks::{Block, Kind};
+use filter::{decimal, located};
+
+type Result<T> = std::result::Result<T, Fault>;
+
+impl PolicyFile {
+    /// Reads a configuration file of HP-UX IPQoS A.01.00 and resolves its names.
+    ///
+    /// A filter that policies of several adapters use is there once for each of them, as NAME, NAME-2, …. Adapters keep
+    /// their names, which are no names of Linux (`lan0`).
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, or that has no counterpart here, with its line and column.
+    pub fn from_hpux(text: &str, names: &mut dyn Names) -> std::result::Result<Self, PolicyError> {
+        let lines = Lines::of(text);
+        read(text, &lines, names).map_err(|fault| fault.located(&lines))
+    }
+}
+
+fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFile> {
+    if text.len() > MOST_BYTES {
+        let (bytes, most) = (text.len(), MOST_BYTES);
+        return Err(Fault::new(0, ReadProblem::TooLong { bytes, most }));
+    }
+    let mut reader = Reader {
+        lines,
+        drafts: Vec::new(),
+        draft_index: BTreeMap::new(),
+        policy_index: BTreeMap::new(),
+        uses: Vec::new(),
+        offsets: Vec::new(),
+        file: PolicyFile::default(),
+    };
+    for block in blocks::blocks(text)? {
+        match block.kind {
+            Kind::Filter => reader.filter(&block, names)?,
+            Kind::Policy => reader.policy(&block)?,
+            Kind::Adapter => reader.adapter(&block)?,
+        }
+    }
+    reader.finish()
+}
+
+/// A filter that no policy uses yet.
+struct Draft<'a> {
+    name: At<&'a str>,
+    priority: u32,
+    conditions: Conditions,
+}
+
+struct Reader<'a, 'b> {
+    lines: &'b Lines<'a>,
+    drafts: Vec<Draft<'a>>,
+    draft_index: BTreeMap<&'a str, usize>,
+    policy_index: BTreeMap<&'a str, usize>,
+    /// The filters of each policy, by index.
+    uses: Vec<Vec<usize>>,
+    /// Where each policy stands.
+    offsets: Vec<usize>,
+    file: PolicyFile,
+}
+
+impl<'a> Reader<'a, '_> {
+    fn filter(&mut self, block: &Block<'a>, names: &mut dyn Names) -> Result<()> {
+        check_name(block.name)?;
+        let priority = match block.value("pri")? {
+            Some(at) => located(at, values::PRIORITY.single::<u32>(&decimal(at.value)))?.first,
+            None => UNSAID_PRIORITY,
+        };
+        let draft = Draft {
+            name: block.name,
+            priority,
+            conditions: filter::conditions(block, names)?,
+        };
+        most("filters", self.drafts.len(), MOST_FILTERS, block)?;
+        let before = self.draft_index.insert(block.name.value, self.drafts.len());
+        self.drafts.push(draft);
+        once("filters", before, block)
+    }
+
+    fn policy(&mut self, block: &Block<'a>) -> Result<()> {
+        let name = check_name(block.name)?;
+        let place = self.lines.place(block.name.offset);
+        let policy = policy(block, name, place)?;
+        let what = (
+            "filter",
+            "a filter is defined before it is used, as `filter NAME`",
+        );
+        let uses = indices(&block.uses()?, what, &self.draft_index)?;
+        most("policies", self.file.policies.len(), MOST_POLICIES, block)?;
+        let before = self
+            .policy_index
+            .insert(block.name.value, self.file.policies.len());
+        self.file.policies.push(policy);
+        self.uses.push(uses);
+        self.offsets.push(block.name.offset);
+        once("policies", before, block)
+    }
+
+    fn adapter(&mut self, block: &Block<'a>) -> Result<()> {
+        let name = located(block.name, values::interface(block.name.value))?.0;
+        let what = (
+            "policy",
+            "a policy is defined before it is used, as `policy NAME`",
+        );
+        let names = block.uses()?;
+        let policies = indices(&names, what, &self.policy_index)?;
+        if policies.is_empty() {
+            let what = format!("adapter `{name}` has no policy");
+            let problem = PolicyProblem::conflict(what, "name policies behind `uses`");
+            return Err(Fault::new(block.name.offset, problem));
+        }
+        let mut taken = BTreeMap::new();
+        for (policy, at) in policies.iter().zip(&names) {
+            for filter in &self.uses[*policy] {
+                let Some(other) = taken.insert(*filter, at.value) else {
+                    continue;
+                };
+                let filter = self.drafts[*filter].name.value;
+                let what = format!(
+                    "filter `{filter}` is of the policies `{other}` and `{}`",
+                    at.value
+                );
+                let hint = "on one adapter a filter has one policy";
+                return Err(Fault::new(at.offset, PolicyProblem::conflict(what, hint)));
+            }
+        }
+        most("adapters", self.file.adapters.len(), MOST_ADAPTERS, block)?;
+        let before = self
+            .file
+            .adapters
+            .iter()
+            .position(|adapter| adapter.name == name);
+        self.file.adapters.push(Adapter {
+            name,
+            place: self.lines.place(block.name.offset),
+            rate: None,
+            policies,
+            ingress: false,
+        });
+        once("adapters", before, block)
+    }
+
+    /// Filters get their policies.
+    fn finish(mut self) -> Result<PolicyFile> {
+        if self.file.adapters.is_empty() {
+            let what = "there is no adapter";
+            let problem = PolicyProblem::conflict(what, "write `adapter NAME` with `uses`");
+            return Err(Fault::new(0, problem));
+        }
+        let mut users: Vec<Vec<usize>> = vec![Vec::new(); self.drafts.len()];
+        for (policy, filters) in self.uses.iter().enumerate() {
+            for filter in filters {
+                users[*filter].push(policy);
+            }
+        }
+        let mut names: BTreeSet<String> = self
+            .drafts
+            .iter()
+            .map(|draft| draft.name.value.to_owned())
+            .collect();
+        for (draft, policies) in self.drafts.iter().zip(users) {
+            if policies.is_empty() {
+                let what = format!("filter `{}` has no policy", draft.name.value);
+                let hint = "name it behind a policy's `uses`, or leave it away";
+                return Err(Fault::new(
+                    draft.name.offset,
+                    PolicyProblem::conflict(what, hint),
+                ));
+            }
+            for (number, policy) in policies.into_iter().enumerate() {
+                self.file.filters.push(Filter {
+                    name: copy_name(draft.name.value, number, &mut names),
+                    place: self.lines.place(draft.name.offset),
+                    priority: draft.priority,
+                    policy,
+                    conditions: draft.conditions.clone(),
+                });
+            }
+        }
+        if let Some(extra) = self.file.filters.get(MOST_FILTERS) {
+            let (found, most) = (self.file.filters.len(), MOST_FILTERS);
+            let what = "filters with their copies";
+            let offset = self
+                .draft_index
+                .get(extra.name.as_str())
+                .map_or(0, |at| self.drafts[*at].name.offset);
+            return Err(Fault::new(
+                offset,
+                PolicyProblem::TooMany { what, found, most },
+            ));
+        }
+        unused(&self.file, &self.offsets)?;
+        Ok(self.file)
+    }
+}
+
+/// A hyphen is in no name of IPQoS.
+fn copy_name(name: &str, number: usize, taken: &mut BTreeSet<String>) -> String {
+    if number == 0 {
+        return name.to_owned();
+    }
+    let copies = (number + 1..).map(|number| {
+        let suffix = format!("-{number}");
+        let kept = name.len().min(32 - suffix.len());
+        format!("{}{suffix}", &name[..kept])
+    });
+    let free = copies.into_iter().find(|copy| taken.insert(copy.clone()));
+    free.expect("numbers do not end")
+}
+
+fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
+    let reserve = share(block, "res")?;
+    let limit = share(block, "max")?;
+    let dscp = match block.value("dscp")? {
+        Some(at) => Some(located(at, values::dscp(&decimal(at.value)))?),
+        None => None,
+    };
+    let vlan_priority = match block.value("vpr")? {
+        Some(at) => {
+            Some(located(at, values::VLAN_PRIORITY.single::<u8>(&decimal(at.value)))?.first)
+        }
+        None => None,
+    };
+    if block.has("max") && !block.has("res") {
+        let what = "`max` without `res`: IPQoS reserved 0 then, and dropped every packet";
+        let problem = PolicyProblem::conflict(what, "give `res` too, or write `res 0`");
+        return Err(Fault::new(block.offset("max"), problem));
+    }
+    let marks = ["dscp", "vpr", "max"]
+        .into_iter()
+        .find(|word| block.has(word));
+    let drop = reserve.is_none() && (block.has("res") || marks.is_none());
+    if let Some(word) = marks.filter(|_| drop) {
+        let what = format!("`{word}` with `res 0`: IPQoS dropped every packet then");
+        let problem = PolicyProblem::conflict(what, "give a reservation, or leave the rest away");
+        return Err(Fault::new(block.offset("res"), problem));
+    }
+    let policy = Policy {
+        name,
+        place,
+        dscp,
+        vlan_priority,
+        reserve,
+        limit: match limit {
+            None if block.has("max") => return Err(no_share(block, "max")?),
+            limit => limit,
+        },
+        priority: None,
+        meter: None,
+        drop,
+    };
+    check::policy(&policy).map_err(|conflict| conflict.in_hpux(block))?;
+    Ok(policy)
+}
+
+/// That `max` is 0.
+fn no_share(block: &Block<'_>, word: &str) -> Result<Fault> {
+    let at = block.value(word)?.map_or("", |at| at.value);
+    let hint = "it is above 0, in bit/s, k, m or %";
+    Ok(Fault::new(
+        block.offset(word),
+        PolicyProblem::value("share", at, hint),
+    ))
+}
+
+/// `20%`, `30m`, `64k`, `5000`; 0 is none.
+fn share(block: &Block<'_>, word: &str) -> Result<Option<Share>> {
+    let Some(at) = block.value(word)? else {
+        return Ok(None);
+    };
+    let digits = at.value.trim_end_matches(['%', 'k', 'K', 'm', 'M']);
+    let number = decimal(digits).parse::<f64>().ok();
+    let is_plain = digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let (Some(number), true) = (number, is_plain) else {
+        let hint = "write 20%, 30m, 64k or a number of bit/s";
+        return Err(Fault::new(
+            at.offset,
+            PolicyProblem::value("share", at.value, hint),
+        ));
+    };
+    let scale = match &at.value[digits.len()..] {
+        "%" if number == 0.0 => return Ok(None),
+        "%" => return located(at, values::percent(at.value, number)).map(Some),
+        "k" | "K" => 1e3,
+        "m" | "M" => 1e6,
+        "" => 1.0,
+        _ => {
+            return located(
+                at,
+                Err(PolicyProblem::value("share", at.value, "it has one unit")),
+            );
+        }
+    };
+    // Beyond 2⁵³ it is out of range anyway.
+    match (number * scale).round() as u64 {
+        0 => Ok(None),
+        bits => located(at, values::in_range(at.value, BitRate(bits)))
+            .map(|rate| Some(Share::Rate(rate))),
+    }
+}
+
+/// The indices of what is used, each once.
+fn indices(
+    names: &[At<&str>],
+    (what, hint): (&'static str, &'static str),
+    index: &BTreeMap<&str, usize>,
+) -> Result<Vec<usize>> {
+    let mut indices = Vec::with_capacity(names.len());
+    let mut taken = BTreeSet::new();
+    for at in names {
+        let Some(found) = index.get(at.value) else {
+            let known = index.keys().copied();
+            let problem = PolicyProblem::unknown(what, at.value, known, hint);
+            return Err(Fault::new(at.offset, problem));
+        };
+        if !taken.insert(*found) {
+            let what = format!("{what} `{}` is there twice", at.value);
+            let problem = PolicyProblem::conflict(what, "each is used once");
+            return Err(Fault::new(at.offset, problem));
+        }
+        indices.push(*found);
+    }
+    Ok(indices)
+}
+
+fn check_name(at: At<&str>) -> Result<String> {
+    let begins = at.value.starts_with(|c: char| c.is_ascii_alphabetic());
+    match values::name(at.value) {
+        Ok(name) if begins && !name.contains('-') => Ok(name),
+        _ => {
+            let hint = "it has 1 to 32 letters, digits and `_`, the first a letter";
+            Err(Fault::new(
+                at.offset,
+                PolicyProblem::value("name", at.value, hint),
+            ))
+        }
+    }
+}
+
+fn once(what: &'static str, before: Option<usize>, block: &Block<'_>) -> Result<()> {
+    match before {
+        None => Ok(()),
+        Some(_) => {
+            let name = block.name.value.to_owned();
+            Err(Fault::new(
+                block.name.offset,
+                ReadProblem::Repeated { what, name },
+            ))
+        }
+    }
+}
+
+fn most(what: &'static str, found: usize, most: usize, block: &Block<'_>) -> Result<()> {
+    match found < most {
+        true => Ok(()),
+        false => {
+            let found = found + 1;
+            Err(Fault::new(
+                block.name.offset,
+                PolicyProblem::TooMany { what, found, most },
+            ))
+        }
+    }
+}
+
+/// Of a filter that gives none. The guide does not say; what `ipqosadmin -showconfig` prints for such a filter is 0,
+/// which is before all that can be given.
+const UNSAID_PRIORITY: u32 = 1;

@@ -1,0 +1,303 @@
+//! The program as a whole: what comes after what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::packet::LinkType;
+use crate::policy::{Family, Fragments};
+use crate::rules::{Field, Rule, RuleSet};
+
+use super::assembler::{Assembler, Condition, Label, Register, Size};
+use super::frame::{Slot, context};
+use super::output::{Lifetime, MapKind, MapSpec, Program, Target};
+use super::tables::Tables;
+
+/// What of a packet can be looked at where rules are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Layer {
+    /// `R7` is at an IPv4 header.
+    V4,
+    /// `R7` is at an IPv6 header.
+    V6,
+    /// There is no IP header: another protocol, or a header that is cut or wrong.
+    None,
+}
+
+/// What rules of a family ask for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Needs {
+    fields: BTreeSet<Field>,
+    /// Whether fragments are tracked.
+    pub(super) track: bool,
+}
+
+impl Needs {
+    fn of(rules: &[Rule], track: bool) -> Self {
+        let fields = rules.iter().flat_map(|rule| &rule.conditions);
+        Self {
+            fields: fields.map(|(field, _)| *field).collect(),
+            track,
+        }
+    }
+
+    pub(super) fn has(&self, field: Field) -> bool {
+        self.fields.contains(&field)
+    }
+
+    pub(super) fn fields(&self) -> impl Iterator<Item = Field> {
+        self.fields.iter().copied()
+    }
+
+    pub(super) fn ports(&self) -> bool {
+        self.has(Field::SourcePort) || self.has(Field::DestinationPort)
+    }
+
+    pub(super) fn icmp(&self) -> bool {
+        self.has(Field::IcmpType) || self.has(Field::IcmpCode)
+    }
+
+    /// Whether the transport header, or where it is, matters.
+    pub(super) fn transport(&self) -> bool {
+        self.ports() || self.icmp() || self.has(Field::TcpFlags) || self.has(Field::Length)
+    }
+}
+
+/// A program that is being written.
+///
+/// `R6` is the context all the time; `R7` points to the network layer from when it was found until the packet is
+/// changed; `R8` is the end of the data while headers are looked for.
+pub(super) struct Generator<'a> {
+    pub(super) code: Assembler,
+    pub(super) rules: &'a RuleSet,
+    pub(super) target: &'a Target,
+    /// Whether the program tells in `cb` what it did.
+    pub(super) observed: bool,
+    /// The rules' tables, for families with many.
+    pub(super) tables: Tables,
+    maps: Vec<MapSpec>,
+    /// Where the code of an action begins, for those that something jumps to.
+    actions: BTreeMap<(Layer, usize), Label>,
+    /// No rule takes the packet.
+    pub(super) unmatched: Label,
+    /// The packet goes on.
+    pub(super) done: Label,
+}
+
+impl<'a> Generator<'a> {
+    pub(super) fn new(
+        rules: &'a RuleSet,
+        target: &'a Target,
+        tables: Tables,
+        observed: bool,
+    ) -> Self {
+        let mut code = Assembler::default();
+        let (unmatched, done) = (code.label(), code.label());
+        Self {
+            code,
+            rules,
+            target,
+            observed,
+            tables,
+            maps: Vec::new(),
+            actions: BTreeMap::new(),
+            unmatched,
+            done,
+        }
+    }
+
+    pub(super) fn program(mut self) -> Program {
+        self.code.copy(Register::R6, Register::R1);
+        if [Family::V4, Family::V6, Family::Other]
+            .iter()
+            .any(|family| !self.rules.family(*family).is_empty())
+        {
+            self.link_layer();
+            self.code_of_actions();
+        }
+        self.end();
+        if !self.tables.content.is_empty() {
+            self.map(TABLES);
+        }
+        let assembled = self.code.finish();
+        for spec in &mut self.maps {
+            if spec.name == TABLES {
+                spec.value_bytes = self.tables.content.len() as u32;
+                spec.content = std::mem::take(&mut self.tables.content);
+            }
+        }
+        Program {
+            instructions: assembled.instructions,
+            maps: self.maps,
+            references: assembled.references,
+        }
+    }
+
+    fn end(&mut self) {
+        let (unmatched, done) = (self.unmatched, self.done);
+        self.code.bind(unmatched);
+        if let Some(class) = self.rules.default_class {
+            self.set_priority(class);
+        }
+        self.code.bind(done);
+        self.observe_tag();
+        let verdict = self.target.verdict as i64 as u64;
+        self.code.set(Register::R0, verdict);
+        self.code.exit();
+    }
+
+    pub(super) fn set_priority(&mut self, class: u32) {
+        self.code.set(Register::R0, class.into());
+        self.code
+            .store(Size::Word, Register::R6, context::PRIORITY, Register::R0);
+    }
+
+    pub(super) fn needs(&self, family: Family) -> Needs {
+        let rules = self.rules.family(family);
+        let track = self.rules.fragments == Fragments::Track && family != Family::Other;
+        Needs::of(rules, track && !rules.is_empty())
+    }
+
+    /// Whether the outermost VLAN tag matters.
+    pub(super) fn looks_at_tag(&self) -> bool {
+        let asked = [Family::V4, Family::V6, Family::Other]
+            .iter()
+            .any(|family| self.needs(*family).has(Field::Vlan));
+        self.target.link == LinkType::Ethernet && (asked || self.changes_tag())
+    }
+
+    pub(super) fn changes_tag(&self) -> bool {
+        self.rules
+            .actions
+            .iter()
+            .any(|action| action.vlan_priority.is_some())
+    }
+
+    /// Asks the rules of a family, and goes to what the first that holds does, or to `unmatched`.
+    pub(super) fn ask(&mut self, family: Family, layer: Layer) {
+        let needs = self.needs(family);
+        if needs.has(Field::Uid) {
+            self.code.copy(Register::R1, Register::R6);
+            self.code.call(super::assembler::Helper::SocketUid);
+            self.put(Slot::Uid, Register::R0);
+        }
+        match self.tables.has(family) {
+            true => self.ask_tables(family, layer),
+            false => self.ask_chain(family, layer),
+        }
+    }
+
+    /// Where the code of an action begins.
+    pub(super) fn action(&mut self, layer: Layer, action: usize) -> Label {
+        let code = &mut self.code;
+        *(self.actions.entry((layer, action))).or_insert_with(|| code.label())
+    }
+
+    /// The actions that something jumps to.
+    pub(super) fn asked_actions(&self) -> Vec<((Layer, usize), Label)> {
+        self.actions
+            .iter()
+            .map(|(of, label)| (*of, *label))
+            .collect()
+    }
+
+    /// The number of a map; it is one of the program's from then on.
+    pub(super) fn map(&mut self, name: &'static str) -> usize {
+        if let Some(known) = self.maps.iter().position(|spec| spec.name == name) {
+            return known;
+        }
+        let spec = match name {
+            COUNTERS => spec(name, MapKind::PerCpuArray, 4, 56, self.target.slots),
+            METERS => spec(name, MapKind::Array, 4, 32, self.target.slots),
+            FRAGMENTS => MapSpec {
+                lifetime: Lifetime::Program,
+                ..spec(name, MapKind::LruHash, 40, 4, FRAGMENTED_PACKETS)
+            },
+            _ => MapSpec {
+                lifetime: Lifetime::Program,
+                ..spec(name, MapKind::Array, 4, 0, 1)
+            },
+        };
+        self.maps.push(spec);
+        self.maps.len() - 1
+    }
+
+    pub(super) fn put(&mut self, slot: Slot, value: Register) {
+        self.code
+            .store(Size::Word, Register::R10, slot.offset(), value);
+    }
+
+    pub(super) fn put_constant(&mut self, slot: Slot, value: u32) {
+        let (base, offset) = (Register::R10, slot.offset());
+        self.code
+            .store_constant(Size::Word, base, offset, value as i32);
+    }
+
+    pub(super) fn take(&mut self, to: Register, slot: Slot) {
+        self.code.load(Size::Word, to, Register::R10, slot.offset());
+    }
+
+    pub(super) fn context(&mut self, to: Register, offset: i16) {
+        self.code.load(Size::Word, to, Register::R6, offset);
+    }
+
+    /// `R0` is `base` and `offset`.
+    pub(super) fn address(&mut self, to: Register, base: Register, offset: i16) {
+        self.code.copy(to, base);
+        self.code
+            .operate_with(super::assembler::Operation::Add, to, offset.into());
+    }
+
+    /// To `otherwise`, if fewer than `bytes` of the packet are to be looked at from `R7` on. `R8` is their end.
+    pub(super) fn within(&mut self, bytes: i16, otherwise: Label) {
+        self.address(Register::R0, Register::R7, bytes);
+        self.code
+            .branch(Condition::Above, Register::R0, Register::R8, otherwise);
+    }
+
+    /// What a test reads: the rule that took the packet, counted from 1.
+    pub(super) fn observe_rule(&mut self, rule: usize) {
+        if self.observed {
+            self.code.set(Register::R0, rule as u64 + 1);
+            self.code
+                .store(Size::Word, Register::R6, context::CB[0], Register::R0);
+        }
+    }
+
+    /// And the tag beside the bytes, which nothing else shows.
+    fn observe_tag(&mut self) {
+        if !self.observed {
+            return;
+        }
+        for (from, to) in [
+            (context::VLAN_PRESENT, context::CB[2]),
+            (context::VLAN_TCI, context::CB[3]),
+            (context::VLAN_PROTOCOL, context::CB[4]),
+        ] {
+            self.context(Register::R0, from);
+            self.code.store(Size::Word, Register::R6, to, Register::R0);
+        }
+    }
+}
+
+fn spec(name: &'static str, kind: MapKind, key: u32, value: u32, entries: u32) -> MapSpec {
+    MapSpec {
+        name,
+        kind,
+        key_bytes: key,
+        value_bytes: value,
+        entries: entries.max(1),
+        lifetime: Lifetime::Adapter,
+        content: Vec::new(),
+    }
+}
+
+/// [`Counters`](super::Counters) by slot.
+pub(super) const COUNTERS: &str = "counters";
+/// Meters by their policy's slot.
+pub(super) const METERS: &str = "meters";
+/// The rules of fragmented packets.
+pub(super) const FRAGMENTS: &str = "fragments";
+/// All tables, in one value.
+pub(super) const TABLES: &str = "tables";
+
+/// Fragmented packets that are remembered.
+const FRAGMENTED_PACKETS: u32 = 4096;

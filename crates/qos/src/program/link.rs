@@ -1,0 +1,172 @@
+//! Where the network layer begins.
+
+use crate::packet::LinkType;
+use crate::policy::Family;
+
+use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
+use super::frame::{NO_HALF, Slot, context};
+use super::generator::{Generator, Layer};
+
+use Register::{R0, R1, R2, R3, R6, R7, R8};
+
+/// Where frames of each family go on.
+struct Ways {
+    v4: Label,
+    v6: Label,
+    /// With the EtherType in `R1`, in network order.
+    other: Label,
+    /// With the EtherType in its slot.
+    asked: Label,
+}
+
+impl Generator<'_> {
+    /// Finds the network layer, and goes on with the code of each family.
+    pub(super) fn link_layer(&mut self) {
+        let ways = Ways {
+            v4: self.way(Family::V4),
+            v6: self.way(Family::V6),
+            other: self.way(Family::Other),
+            asked: self.way(Family::Other),
+        };
+        if self.looks_at_tag() {
+            self.tag_beside();
+        }
+        self.look();
+        match self.target.link {
+            LinkType::Ethernet => self.ethernet(&ways),
+            LinkType::RawIp => self.raw(&ways),
+        }
+        if ways.other != self.unmatched {
+            self.code.bind(ways.other);
+            self.code.swap(R1, 16);
+            self.put(Slot::EtherType, R1);
+            self.code.bind(ways.asked);
+            self.ask(Family::Other, Layer::None);
+        }
+        if ways.v4 != self.unmatched {
+            self.code.bind(ways.v4);
+            self.v4();
+        }
+        if ways.v6 != self.unmatched {
+            self.code.bind(ways.v6);
+            self.v6();
+        }
+    }
+
+    /// A label for a family's code; a family without rules is not looked at.
+    fn way(&mut self, family: Family) -> Label {
+        match self.rules.family(family).is_empty() {
+            true => self.unmatched,
+            false => self.code.label(),
+        }
+    }
+
+    /// The tag that the kernel keeps beside the bytes.
+    fn tag_beside(&mut self) {
+        let none = self.code.label();
+        self.put_constant(Slot::Tci, NO_HALF);
+        self.put_constant(Slot::Tpid, 0);
+        self.context(R0, context::VLAN_PRESENT);
+        self.code.branch_with(Condition::Equal, R0, 0, none);
+        self.context(R0, context::VLAN_TCI);
+        self.put(Slot::Tci, R0);
+        self.context(R0, context::VLAN_PROTOCOL);
+        self.put(Slot::Tpid, R0);
+        self.code.bind(none);
+    }
+
+    /// `R7` and `R8` become the packet's data and their end, the headers within.
+    fn look(&mut self) {
+        let link = match self.target.link {
+            LinkType::Ethernet => 14 + 2 * 4,
+            LinkType::RawIp => 0,
+        };
+        let network = match self.rules.v6.is_empty() {
+            true => 20,
+            false => 40,
+        };
+        let window = link + network;
+        let enough = self.code.label();
+        self.data();
+        self.address(R0, R7, window);
+        self.code.branch(Condition::AtMost, R0, R8, enough);
+        // A short packet, or one whose headers are in fragments of its buffer.
+        self.context(R2, context::LENGTH);
+        self.code.copy(R3, R8);
+        self.code.operate(Operation::Sub, R3, R7);
+        self.code.branch(Condition::AtLeast, R3, R2, enough);
+        let short = self.code.label();
+        self.code
+            .branch_with(Condition::AtMost, R2, window.into(), short);
+        self.code.set(R2, window as u64);
+        self.code.bind(short);
+        self.code.copy(R1, R6);
+        self.code.call(Helper::PullData);
+        self.data();
+        self.code.bind(enough);
+    }
+
+    fn data(&mut self) {
+        self.context(R7, context::DATA);
+        self.context(R8, context::DATA_END);
+    }
+
+    fn ethernet(&mut self, ways: &Ways) {
+        let cut = self.code.label();
+        self.within(14, cut);
+        self.code.load(Size::Half, R1, R7, 12);
+        self.code.operate_with(Operation::Add, R7, 14);
+        let tagged = self.code.label();
+        self.by_type(ways, Some(tagged));
+        self.code.jump(ways.other);
+        self.code.bind(tagged);
+        let again = self.code.label();
+        self.tag(ways, Some(again));
+        self.code.bind(again);
+        self.tag(ways, None);
+        self.code.bind(cut);
+        self.put_constant(Slot::EtherType, NO_HALF);
+        self.code.jump(ways.asked);
+    }
+
+    /// Goes by the EtherType in `R1`, or on.
+    fn by_type(&mut self, ways: &Ways, tagged: Option<Label>) {
+        let families = [(ETHERTYPE_V4, ways.v4), (ETHERTYPE_V6, ways.v6)];
+        let tags = [VLAN, SERVICE_VLAN].map(|number| tagged.map(|way| (number, way)));
+        for (number, way) in families.into_iter().chain(tags.into_iter().flatten()) {
+            self.code
+                .branch_with(Condition::Equal, R1, number.to_be().into(), way);
+        }
+    }
+
+    /// Steps over the tag at `R7`, whose own EtherType is in `R1`.
+    fn tag(&mut self, ways: &Ways, again: Option<Label>) {
+        self.within(4, ways.other);
+        if self.looks_at_tag() {
+            let known = self.code.label();
+            self.take(R0, Slot::Tci);
+            self.code
+                .branch_with(Condition::NotEqual, R0, NO_HALF as i32, known);
+            self.code.load(Size::Half, R0, R7, 0);
+            self.code.swap(R0, 16);
+            self.put(Slot::Tci, R0);
+            self.put(Slot::Tpid, R1);
+            self.code.bind(known);
+        }
+        self.code.load(Size::Half, R1, R7, 2);
+        self.code.operate_with(Operation::Add, R7, 4);
+        self.by_type(ways, again);
+        self.code.jump(ways.other);
+    }
+
+    fn raw(&mut self, ways: &Ways) {
+        self.context(R1, context::PROTOCOL);
+        self.by_type(ways, None);
+        self.code.jump(ways.other);
+    }
+}
+
+const ETHERTYPE_V4: u16 = 0x0800;
+const ETHERTYPE_V6: u16 = 0x86dd;
+const VLAN: u16 = 0x8100;
+const SERVICE_VLAN: u16 = 0x88a8;

@@ -1,0 +1,58 @@
+//! The files under `examples/qos` are read.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use linerate_qos::policy::{NameError, Names, NoNames, PolicyFile};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples/qos")
+        .join(name)
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(path(name)).unwrap()
+}
+
+/// `/etc/services` with one service.
+struct Web;
+
+impl Names for Web {
+    fn addresses(&mut self, host: &str) -> Result<Vec<IpAddr>, NameError> {
+        NoNames.addresses(host)
+    }
+
+    fn ports(&mut self, service: &str, _: &[&str]) -> Result<Vec<u16>, NameError> {
+        assert_eq!(service, "http");
+        Ok(vec![80])
+    }
+
+    fn uid(&mut self, user: &str) -> Result<u32, NameError> {
+        NoNames.uid(user)
+    }
+}
+
+#[test]
+fn every_example_is_read_without_names() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(path("")).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let read = PolicyFile::from_toml(&text, &mut NoNames);
+            read.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            count += 1;
+        }
+    }
+    assert!(count >= 3, "{count} examples");
+}
+
+#[test]
+fn the_file_of_hpux_is_what_is_written_beside_it() {
+    let file = PolicyFile::from_hpux(&text("ipqos.conf"), &mut Web).unwrap();
+    assert_eq!(file.to_toml(), text("ipqos.toml"));
+}
