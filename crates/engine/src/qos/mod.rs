@@ -28,8 +28,9 @@ mod status;
 
 use linerate_qos::document::QosDocument;
 use linerate_qos::policy::{Adapter, NoNames, PolicyFile};
-use linerate_sys::netlink::Direction;
+use linerate_sys::netlink::{Direction, Link};
 use linerate_sys::netns::{in_mounts_of, shares_mounts_with};
+use serde::{Deserialize, Serialize};
 
 pub use error::QosError;
 /// (until names are looked up)
@@ -57,7 +58,7 @@ pub struct QosOptions {
 }
 
 /// What is in force on an interface, as far as it takes to put it back.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// What becomes of the packets.
     pub mode: Mode,
@@ -228,6 +229,12 @@ pub fn standing(interface: &str) -> Result<Option<Standing>, QosError> {
             options: (state.forced, state.with_ingress),
         }))
     })
+}
+
+/// Whether a policy may be known of a link of the calling thread's network namespace: a look for one file, which needs no
+/// privilege and waits for nobody.
+pub(crate) fn is_known(link: &Link) -> bool {
+    Port::of(link.clone()).is_ok_and(|port| Directory::has(&port.key))
 }
 
 /// Puts back what was in force.
