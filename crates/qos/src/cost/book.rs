@@ -1,7 +1,5 @@
 //! Every run, and what they amount to.
 
-use std::collections::BTreeMap;
-
 use linerate_core::compare::{Design, Metric, MetricConclusion, Sequential, log_ratio};
 use linerate_core::record::Record;
 use linerate_core::stats::{MedianInterval, StatsError, median_interval};
@@ -202,23 +200,23 @@ fn packet_costs(blocks: &[[&CostRun; 3]]) -> Result<Vec<PacketCost>, StatsError>
     others.iter().zip(&TREATMENTS[1..]).map(cost).collect()
 }
 
-/// A map of figures, for tests here and in what prints them.
-#[cfg(test)]
-fn figures(values: &[(&str, f64)]) -> BTreeMap<String, f64> {
-    let entries = values.iter();
-    entries
-        .map(|(path, value)| ((*path).to_owned(), *value))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use linerate_core::compare::Verdict3;
     use linerate_core::plan::Family;
     use linerate_core::units::BitRate;
 
     use super::super::plan::{Choice, Test};
     use super::*;
+
+    fn figures(values: &[(&str, f64)]) -> BTreeMap<String, f64> {
+        let entries = values.iter();
+        entries
+            .map(|(path, value)| ((*path).to_owned(), *value))
+            .collect()
+    }
 
     fn plan(pairs: u32) -> Plan {
         Plan::of(&Choice {
