@@ -44,7 +44,7 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
     let place = || args.file.display().to_string();
     let names = &mut SystemNames::default();
     let file = match args.import {
-        Some(QosImport::Hpux) => PolicyFile::from_toml(&text, names),
+        Some(QosImport::Hpux) => PolicyFile::from_hpux(&text, names),
         None => PolicyFile::from_toml(&text, names),
     };
     let file = file.with_context(place).map_err(Failure::usage)?;

@@ -19,6 +19,7 @@
 //! | [`packet`] | what rules see of a packet |
 //! | [`interpret`] | what becomes of a packet, in plain Rust: the definition that the program must meet |
 //! | [`explain`] | which rule takes a packet, and why not those before it |
+//! | [`warnings`] | what a file says and its author may not mean |
 //! | [`classes`] | reservations, limits and priorities as classes of HTB |
 //! | [`program`] | the compiler from rules to eBPF |
 //! | [`cost`] | `linerate qos cost`: what a policy costs, as the white paper of 2005 measured it |
@@ -33,3 +34,4 @@ pub mod packet;
 pub mod policy;
 pub mod program;
 pub mod rules;
+pub mod warnings;

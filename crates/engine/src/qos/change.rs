@@ -190,7 +190,7 @@ pub(super) fn hooked(
     let mut hooked = old.clone();
     hooked.program = Some(program.id()?);
     for (name, map, _) in maps.iter().filter(|(.., is_new)| *is_new) {
-        let pin = format!("{}{name}.{}", prefix(direction), map.info().id);
+        let pin = format!("{}{name}_{}", prefix(direction), map.info().id);
         let replaced = hooked.maps.insert(name.clone(), pin);
         if name == COUNTERS {
             hooked.retired = replaced;

@@ -213,15 +213,15 @@ impl Hooks {
     }
 
     fn program(&self, direction: Direction, id: u32) -> PathBuf {
-        self.pin(&format!("{}program.{id}", prefix(direction)))
+        self.pin(&format!("{}program_{id}", prefix(direction)))
     }
 }
 
-/// Beginning of the names of a direction's pins.
+/// Beginning of the names of a direction's pins; a bpffs takes no dots.
 pub(super) fn prefix(direction: Direction) -> &'static str {
     match direction {
-        Direction::Ingress => "ingress.",
-        Direction::Egress => "egress.",
+        Direction::Ingress => "ingress_",
+        Direction::Egress => "egress_",
     }
 }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `site`, `port` | what a command needs of the host; an interface |
 //! | `state` | what is in force, as it is written down |
+//! | `names` | hosts, services and users as this host knows them |
 //! | `prepare`, `load` | from a file to a loaded program |
 //! | `change` | making it so, on all interfaces or none; going on or back after being killed |
 //! | `hook`, `queue` | programs at TCX or clsact; classes, and the cap on offloaded frames |
@@ -19,6 +20,7 @@ mod counters;
 mod error;
 mod hook;
 pub(crate) mod load;
+mod names;
 mod port;
 mod prepare;
 mod queue;
@@ -27,14 +29,13 @@ mod state;
 mod status;
 
 use linerate_qos::document::QosDocument;
-use linerate_qos::policy::{Adapter, NoNames, PolicyFile};
+use linerate_qos::policy::{Adapter, PolicyFile};
 use linerate_sys::netlink::{Direction, Link};
 use linerate_sys::netns::{in_mounts_of, shares_mounts_with};
 use serde::{Deserialize, Serialize};
 
 pub use error::QosError;
-/// (until names are looked up)
-pub type SystemNames = NoNames;
+pub use names::SystemNames;
 pub(crate) use prepare::trial;
 pub use state::Mode;
 
@@ -44,7 +45,7 @@ use hook::Via;
 use port::Port;
 use prepare::{Wanted, prepare};
 use site::Site;
-use state::{Directory, State};
+use state::State;
 
 /// How a policy is applied.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +73,7 @@ pub struct Standing {
 /// # Errors
 /// [`QosError`]; what was in force before is in force.
 pub fn apply(text: &str, options: &QosOptions) -> Result<QosDocument, QosError> {
-    let file = PolicyFile::from_toml(text, &mut NoNames)?;
+    let file = PolicyFile::from_toml(text, &mut SystemNames::default())?;
     let chosen = choose(&file, options.adapter.as_deref())?;
     on_site(|site| {
         let mut notes = Vec::new();
@@ -148,7 +149,10 @@ pub fn enable(interface: Option<&str>) -> Result<QosDocument, QosError> {
         if state.text.is_empty() {
             return Err(no_policy(port.name()));
         }
-        files.push(PolicyFile::from_toml(&state.text, &mut NoNames)?);
+        files.push(PolicyFile::from_toml(
+            &state.text,
+            &mut SystemNames::default(),
+        )?);
     }
     on_site(|site| {
         let (mut changes, mut notes) = (Vec::new(), Vec::new());
@@ -181,7 +185,10 @@ pub fn passthrough(interface: Option<&str>) -> Result<QosDocument, QosError> {
     on_site(|site| {
         let ports = match interface {
             Some(name) => vec![Port::find(&mut site.netlink, name)?],
-            None => known(site, None)?.0,
+            None => held(site, None)?
+                .into_iter()
+                .map(|(port, _)| port)
+                .collect(),
         };
         let (mut changes, mut notes) = (Vec::new(), Vec::new());
         for port in ports {
@@ -383,7 +390,7 @@ fn conclude(
                 "{name}: this kernel has no TCX (Linux 6.6): the program is a filter of clsact"
             ));
         }
-        if let Some(state) = Directory::current(&site.directory, &port.key)? {
+        if let Some(state) = site.directory.current(&port.key)? {
             adapters.push(status::report(site, port, &state)?);
         }
     }

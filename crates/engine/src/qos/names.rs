@@ -10,7 +10,7 @@ use linerate_qos::policy::{NameError, Names};
 
 /// What this host knows.
 #[derive(Debug, Default)]
-pub(crate) struct SystemNames {
+pub struct SystemNames {
     hosts: BTreeMap<String, Vec<IpAddr>>,
     services: Option<String>,
     users: Option<String>,

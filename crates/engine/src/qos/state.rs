@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 
 use linerate_qos::document::PolicyReport;
 use linerate_sys::file::open_no_follow;
-use linerate_sys::netlink::HtbClass;
+use linerate_sys::netlink::{Direction, HtbClass};
 use linerate_sys::process::effective_user;
 use serde::{Deserialize, Serialize};
 
 use super::error::QosError;
+use super::hook::prefix;
 use crate::own_directory;
 
 /// What becomes of the packets.
@@ -100,18 +101,14 @@ pub(super) struct Offload {
 impl State {
     /// Whether a pin is one of its own.
     pub(super) fn owns(&self, pin: &str) -> bool {
-        let is_of = |hook: &Hooked, link: &str, prefix: &str| {
-            let program = hook.program.map(|id| format!("{prefix}program.{id}"));
-            (hook.program.is_some() && pin == link)
-                || program.as_deref() == Some(pin)
-                || hook
-                    .maps
-                    .values()
-                    .chain(&hook.retired)
-                    .any(|name| name == pin)
+        let is_of = |hooked: &Hooked, prefix: &str| {
+            let program = hooked.program.map(|id| format!("{prefix}program_{id}"));
+            let link = hooked.program.map(|_| format!("{prefix}link"));
+            let own = hooked.maps.values().chain(&hooked.retired);
+            own.chain(&program).chain(&link).any(|name| name == pin)
         };
-        is_of(&self.egress, "egress.link", "egress.")
-            || is_of(&self.ingress, "ingress.link", "ingress.")
+        is_of(&self.egress, prefix(Direction::Egress))
+            || is_of(&self.ingress, prefix(Direction::Ingress))
     }
 }
 

@@ -162,4 +162,3 @@ const FIELDS: [(Field, Slot, u32); 5] = [
     (Field::IcmpCode, Slot::IcmpCode, NO_BYTE),
     (Field::TcpFlags, Slot::TcpFlags, NO_BYTE),
 ];
-

@@ -197,7 +197,8 @@ impl Bindings {
     }
 
     fn stand_in_cgroup(&mut self, path: &CgroupPath) {
-        let id = self.cgroups.len() as u64 + 1;
+        // 1 is the root's in the kernel.
+        let id = self.cgroups.len() as u64 + 2;
         let level = path.level().try_into().unwrap_or(u8::MAX);
         self.cgroups
             .entry(path.clone())

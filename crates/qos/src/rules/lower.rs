@@ -60,7 +60,7 @@ pub enum RuleError {
 }
 
 /// What one rule asks.
-type Box = BTreeMap<Field, Ranges>;
+pub(crate) type Box = BTreeMap<Field, Ranges>;
 
 impl RuleSet {
     /// The rules of `adapter`, in the order in which they are asked: by priority, then by place in the file.

@@ -11,5 +11,6 @@ mod ranges;
 
 pub use buckets::{Bucket, Buckets, MOST_BURST_BYTES, MOST_METERED_BYTES, UNITS_PER_BYTE};
 pub use form::{Action, Bindings, Cgroup, Field, Meter, NO_UID, Rule, RuleSet, Slot};
+pub(crate) use lower::protocols_with;
 pub use lower::{MOST_RULES, RuleError};
 pub use ranges::Ranges;

@@ -1,0 +1,224 @@
+//! What a file says and its author may not mean: filters that never take a packet, ties, reservations that do not fit.
+//!
+//! Nothing here is refused. What is said is sure; not everything is found: a filter that only many others together hide
+//! is noticed as far as a bounded search gets.
+
+mod rates;
+mod shadow;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use linerate_core::units::BitRate;
+
+use crate::classes::ClassError;
+use crate::policy::{Adapter, Place, PolicyFile};
+use crate::rules::{Bindings, RuleError, RuleSet};
+
+/// Something doubtful, and where it is defined.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Warning {
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub doubt: Doubt,
+}
+
+/// What is doubtful.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Doubt {
+    /// No packet has all that a filter asks for.
+    Impossible {
+        /// The filter.
+        filter: String,
+    },
+    /// All packets that a filter asks for are taken before.
+    Hidden {
+        /// The filter.
+        filter: String,
+        /// By these.
+        by: Vec<String>,
+        /// The adapter, where the file has several.
+        adapter: Option<String>,
+    },
+    /// Two filters of one priority and of two policies ask for some packet both: their order in the file decides.
+    Tie {
+        /// The one that stands first and takes it.
+        first: String,
+        /// The other.
+        second: String,
+        /// Their priority.
+        priority: u32,
+    },
+    /// There can be no classes.
+    Classes(ClassError),
+    /// More than the whole link is reserved, whatever it carries.
+    MoreThanAll {
+        /// The adapter.
+        adapter: String,
+        /// The sum of its policies' reservations in percent.
+        percent: f64,
+    },
+    /// A share in percent is not the same on all adapters of a policy.
+    Differs {
+        /// The policy.
+        policy: String,
+        /// Its adapters and what they carry.
+        adapters: Vec<(String, BitRate)>,
+    },
+}
+
+/// What is doubtful in a file, in the order of the file. `speeds` are what drivers tell of adapters without a `rate`.
+///
+/// # Errors
+/// [`RuleError`], if the filters of an adapter make too many rules.
+pub fn warnings(
+    file: &PolicyFile,
+    speeds: &BTreeMap<String, BitRate>,
+) -> Result<Vec<Warning>, RuleError> {
+    let mut warnings = rates::warnings(file, speeds);
+    let mut seen = BTreeSet::new();
+    for adapter in &file.adapters {
+        let mut policies = adapter.policies.clone();
+        policies.sort_unstable();
+        policies.dedup();
+        if seen.insert(policies) {
+            of_filters(file, adapter, &mut warnings)?;
+        }
+    }
+    warnings.sort_by_key(|warning| (warning.place.line, warning.place.column));
+    warnings.dedup();
+    Ok(warnings)
+}
+
+fn of_filters(
+    file: &PolicyFile,
+    adapter: &Adapter,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), RuleError> {
+    let bindings = Bindings::stand_in(file);
+    let rules = RuleSet::of(file, adapter, &bindings)?;
+    // Stand-in slots of filters are their numbers in the file.
+    let filter = |index: usize| &file.filters[rules.filters[index].1.0 as usize];
+    let name = |index: usize| filter(index).name.clone();
+    let priorities: Vec<u32> = (0..rules.filters.len())
+        .map(|index| filter(index).priority)
+        .collect();
+    let found = shadow::search(&rules, &priorities);
+    let several = file.adapters.len() > 1;
+    let fates = found.fates.iter().enumerate();
+    warnings.extend(fates.filter_map(|(index, fate)| {
+        let doubt = match fate {
+            shadow::Fate::Asked => return None,
+            shadow::Fate::Impossible => Doubt::Impossible {
+                filter: name(index),
+            },
+            shadow::Fate::Hidden(by) => Doubt::Hidden {
+                filter: name(index),
+                by: by.iter().map(|index| name(*index)).collect(),
+                adapter: several.then(|| adapter.name.clone()),
+            },
+        };
+        let place = filter(index).place;
+        Some(Warning { place, doubt })
+    }));
+    warnings.extend(
+        found
+            .ties
+            .iter()
+            .map(|(priority, (first, second))| Warning {
+                place: filter(*second).place,
+                doubt: Doubt::Tie {
+                    first: name(*first),
+                    second: name(*second),
+                    priority: *priority,
+                },
+            }),
+    );
+    Ok(())
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { line, column } = self.place;
+        write!(f, "{line}:{column}: {}", self.doubt)
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Impossible { filter } => {
+                write!(
+                    f,
+                    "filter `{filter}` takes no packet: none has all that it asks for"
+                )
+            }
+            Self::Hidden {
+                filter,
+                by,
+                adapter,
+            } => write_hidden(f, filter, by, adapter.as_deref()),
+            Self::Tie {
+                first,
+                second,
+                priority,
+            } => write!(
+                f,
+                "filters `{first}` and `{second}` have the same priority {priority} and some packets in common: \
+                 `{first}` takes them, for it stands first in the file"
+            ),
+            Self::Classes(error) => write!(f, "it cannot be applied: {error}"),
+            Self::MoreThanAll { adapter, percent } => write!(
+                f,
+                "it cannot be applied: the policies of adapter `{adapter}` reserve {percent} % of it"
+            ),
+            Self::Differs { policy, adapters } => {
+                let each: Vec<_> = (adapters.iter())
+                    .map(|(adapter, rate)| format!("`{adapter}` with {rate}"))
+                    .collect();
+                write!(
+                    f,
+                    "policy `{policy}` has shares in percent, which are other rates on each of {}",
+                    each.join(", ")
+                )
+            }
+        }
+    }
+}
+
+fn write_hidden(
+    f: &mut fmt::Formatter<'_>,
+    filter: &str,
+    by: &[String],
+    adapter: Option<&str>,
+) -> fmt::Result {
+    write!(f, "filter `{filter}` is never asked")?;
+    if let Some(adapter) = adapter {
+        write!(f, " on adapter `{adapter}`")?;
+    }
+    let named: Vec<_> = by
+        .iter()
+        .take(MOST_NAMES)
+        .map(|name| format!("`{name}`"))
+        .collect();
+    let named = named.join(", ");
+    let more = by.len().saturating_sub(MOST_NAMES);
+    match (by.len(), more) {
+        (1, _) => write!(
+            f,
+            ": {named}, which is asked before it, takes all its packets"
+        ),
+        (_, 0) => write!(
+            f,
+            ": {named}, which are asked before it, take all its packets"
+        ),
+        _ => write!(
+            f,
+            ": {named} and {more} more, which are asked before it, take all its packets"
+        ),
+    }
+}
+
+/// Filters that are named in one warning.
+const MOST_NAMES: usize = 4;

@@ -1,0 +1,73 @@
+//! Reservations and limits that do not fit their adapters.
+
+use std::collections::BTreeMap;
+
+use linerate_core::units::BitRate;
+
+use crate::classes::{ClassError, ClassPlan};
+use crate::policy::{Adapter, Policy, PolicyFile, Share};
+use crate::rules::Bindings;
+
+use super::{Doubt, Warning};
+
+pub(super) fn warnings(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) -> Vec<Warning> {
+    let rate = |adapter: &Adapter| adapter.rate.or(speeds.get(&adapter.name).copied());
+    let slots = Bindings::stand_in(file).policy_slots;
+    let mut warnings = Vec::new();
+    for adapter in &file.adapters {
+        let doubt = match rate(adapter) {
+            None => more_than_all(file, adapter),
+            Some(rate) => match ClassPlan::of(file, adapter, &slots, Some(rate)) {
+                Err(error) if error_is_of_file(&error) => Some(Doubt::Classes(error)),
+                _ => None,
+            },
+        };
+        let place = adapter.place;
+        warnings.extend(doubt.map(|doubt| Warning { place, doubt }));
+    }
+    for (number, policy) in file.policies.iter().enumerate() {
+        let adapters = (file.adapters.iter())
+            .filter(|adapter| adapter.policies.contains(&number))
+            .filter_map(|adapter| Some((adapter.name.clone(), rate(adapter)?)))
+            .collect();
+        warnings.extend(differs(policy, adapters));
+    }
+    warnings
+}
+
+/// Numbers of classes depend on what was in force before, which a file does not know.
+fn error_is_of_file(error: &ClassError) -> bool {
+    !matches!(error, ClassError::NoNumber { .. })
+}
+
+/// Of a link whose rate is not known only this is sure.
+fn more_than_all(file: &PolicyFile, adapter: &Adapter) -> Option<Doubt> {
+    let reserves = adapter
+        .policies
+        .iter()
+        .map(|policy| file.policies[*policy].reserve);
+    let percent: f64 = reserves.filter_map(percent).sum();
+    (percent > 100.0).then(|| Doubt::MoreThanAll {
+        adapter: adapter.name.clone(),
+        percent,
+    })
+}
+
+fn differs(policy: &Policy, adapters: Vec<(String, BitRate)>) -> Option<Warning> {
+    let in_percent = percent(policy.reserve).or(percent(policy.limit)).is_some();
+    let differ = adapters.windows(2).any(|pair| pair[0].1 != pair[1].1);
+    (in_percent && differ).then(|| Warning {
+        place: policy.place,
+        doubt: Doubt::Differs {
+            policy: policy.name.clone(),
+            adapters,
+        },
+    })
+}
+
+fn percent(share: Option<Share>) -> Option<f64> {
+    match share {
+        Some(Share::Percent(percent)) => Some(percent),
+        _ => None,
+    }
+}

@@ -1,0 +1,326 @@
+//! Filters all of whose packets others take before them.
+//!
+//! A rule is a box, a set for each field that it asks for. It is never asked if the boxes before it cover it. One box
+//! that covers it is always found; several that cover it together are found by taking them away from it one after the
+//! other, as long as what is left stays in few pieces.
+//!
+//! A box that asks for a field that the rule does not cannot help: what of the rule has no such field is not in it, and
+//! what covers that covers the rest too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::policy::Family;
+use crate::rules::{Field, Ranges, Rule, RuleSet, protocols_with};
+
+/// What becomes of a filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// As far as is known it takes some packet.
+    Asked,
+    /// It has no rules.
+    Impossible,
+    /// These filters take all its packets before.
+    Hidden(Vec<usize>),
+}
+
+/// What was found, with filters as indices of [`RuleSet::filters`].
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Of each filter.
+    pub(super) fates: Vec<Fate>,
+    /// For each priority the first two filters found that have it, have other policies and a packet in common.
+    pub(super) ties: BTreeMap<u32, (usize, usize)>,
+}
+
+/// Looks at all filters; `priorities` are theirs.
+pub(super) fn search(rules: &RuleSet, priorities: &[u32]) -> Found {
+    let mut covers: Vec<Option<BTreeSet<usize>>> = vec![None; rules.filters.len()];
+    let mut is_asked = vec![false; rules.filters.len()];
+    let mut ties = BTreeMap::new();
+    let mut work = MOST_WORK;
+    for family in [Family::V4, Family::V6, Family::Other] {
+        let boxes: Vec<_> = (rules.family(family).iter())
+            .map(|rule| Asked::of(rule, family))
+            .collect();
+        for (number, asked) in boxes.iter().enumerate() {
+            let before = &boxes[..number];
+            let filter = asked.rule.filter;
+            match asked.covered_by(before, &mut work) {
+                Some(by) => covers[filter].get_or_insert_default().extend(by),
+                None => is_asked[filter] = true,
+            }
+            let priority = priorities[filter];
+            if !ties.contains_key(&priority) {
+                let tied = before
+                    .iter()
+                    .rev()
+                    .take_while(|other| priorities[other.rule.filter] == priority);
+                let other = tied.filter(|other| other.ties_with(asked)).last();
+                ties.extend(other.map(|other| (priority, (other.rule.filter, filter))));
+            }
+        }
+    }
+    let fates = covers.into_iter().zip(is_asked).enumerate();
+    Found {
+        fates: fates
+            .map(|(filter, (by, is_asked))| fate(filter, by, is_asked))
+            .collect(),
+        ties,
+    }
+}
+
+fn fate(filter: usize, by: Option<BTreeSet<usize>>, is_asked: bool) -> Fate {
+    match by {
+        _ if is_asked => Fate::Asked,
+        None => Fate::Impossible,
+        // One rule of a filter can cover another one; what covers that is among the rest.
+        Some(by) => Fate::Hidden(by.into_iter().filter(|other| *other != filter).collect()),
+    }
+}
+
+/// A rule as a box.
+struct Asked<'a> {
+    rule: &'a Rule,
+    /// The fields that it asks for, a bit each.
+    asked: u32,
+    /// What its packets have: its conditions and what they imply.
+    has: Vec<(Field, Ranges)>,
+    /// The fields of `has`.
+    has_fields: u32,
+}
+
+impl<'a> Asked<'a> {
+    fn of(rule: &'a Rule, family: Family) -> Self {
+        let has = implied(rule, family);
+        let bits = |conditions: &[(Field, Ranges)]| {
+            conditions
+                .iter()
+                .fold(0, |bits, (field, _)| bits | bit(*field))
+        };
+        Self {
+            rule,
+            asked: bits(&rule.conditions),
+            has_fields: bits(&has),
+            has,
+        }
+    }
+
+    /// The filters of boxes that cover it, alone or together.
+    fn covered_by(&self, before: &[Asked<'_>], work: &mut usize) -> Option<Vec<usize>> {
+        let mut parts = Vec::new();
+        for other in before {
+            if other.asked & !self.has_fields != 0 {
+                continue;
+            }
+            match other.relation(self) {
+                Relation::Apart => {}
+                Relation::Covers => return Some(vec![other.rule.filter]),
+                Relation::Meets => parts.push(other),
+            }
+        }
+        let mut spans = |(field, set): &(Field, Ranges)| {
+            let is_affordable = parts.len() <= *work;
+            *work = work.saturating_sub(parts.len());
+            is_affordable && is_spanned(*field, set, &parts)
+        };
+        let could = parts.len() > 1 && self.has.iter().all(&mut spans);
+        (could && self.is_taken_away(&parts, work))
+            .then(|| parts.iter().map(|part| part.rule.filter).collect())
+    }
+
+    /// How this box lies to what `other` has, which has all the fields that this one asks for.
+    fn relation(&self, other: &Asked<'_>) -> Relation {
+        let mut covers = true;
+        let mut has = other.has.iter();
+        for (field, set) in &self.rule.conditions {
+            let Some((_, theirs)) = has.find(|(of, _)| of == field) else {
+                return Relation::Apart;
+            };
+            if covers && set.covers(theirs) {
+                continue;
+            }
+            covers = false;
+            if !set.meets(theirs) {
+                return Relation::Apart;
+            }
+        }
+        match covers {
+            true => Relation::Covers,
+            false => Relation::Meets,
+        }
+    }
+
+    /// Whether nothing is left of it when `parts` are taken away; `false` also if that takes too long.
+    fn is_taken_away(&self, parts: &[&Asked<'_>], work: &mut usize) -> bool {
+        let mut left = vec![self.has.clone()];
+        for part in parts {
+            if left.len() > MOST_PIECES || left.len() > *work {
+                return false;
+            }
+            *work -= left.len();
+            left = (left.into_iter())
+                .flat_map(|piece| without(piece, &part.rule.conditions))
+                .collect();
+        }
+        left.is_empty()
+    }
+
+    /// Whether a packet can be in both and it matters which is first.
+    fn ties_with(&self, other: &Asked<'_>) -> bool {
+        let (left, right) = (&self.rule.conditions, &other.rule.conditions);
+        let mut right = right.iter().peekable();
+        self.rule.action != other.rule.action
+            && left.iter().all(|(field, set)| {
+                while right.next_if(|(of, _)| of < field).is_some() {}
+                right
+                    .next_if(|(of, _)| of == field)
+                    .is_none_or(|(_, theirs)| set.meets(theirs))
+            })
+    }
+}
+
+enum Relation {
+    Apart,
+    Meets,
+    Covers,
+}
+
+/// Whether the parts together have all of a field's set: else they cannot cover.
+fn is_spanned(field: Field, set: &Ranges, parts: &[&Asked<'_>]) -> bool {
+    let of_parts: Option<Vec<_>> = parts
+        .iter()
+        .map(|part| part.rule.condition(field))
+        .collect();
+    let Some(of_parts) = of_parts else {
+        return true;
+    };
+    let all = of_parts
+        .iter()
+        .flat_map(|ranges| ranges.as_slice().iter().copied());
+    Ranges::new(all).is_some_and(|all| all.covers(set))
+}
+
+/// What is left of a box, as boxes apart from each other.
+fn without(
+    mut piece: Vec<(Field, Ranges)>,
+    taken: &[(Field, Ranges)],
+) -> Vec<Vec<(Field, Ranges)>> {
+    let set_of = |piece: &[(Field, Ranges)], field| piece.iter().position(|(of, _)| *of == field);
+    let meets = taken
+        .iter()
+        .all(|(field, set)| set_of(&piece, *field).is_some_and(|at| piece[at].1.meets(set)));
+    if !meets {
+        return vec![piece];
+    }
+    let mut left = Vec::new();
+    for (field, set) in taken {
+        let Some(at) = set_of(&piece, *field) else {
+            continue;
+        };
+        if let Some(outside) = piece[at].1.without(set) {
+            let mut rest = piece.clone();
+            rest[at].1 = outside;
+            left.push(rest);
+        }
+        if let Some(inside) = piece[at].1.intersection(set) {
+            piece[at].1 = inside;
+        }
+    }
+    left
+}
+
+/// The conditions of a rule, and what its packets have besides because of them. All packets with an address have the
+/// whole IP header, ports come together, and a header with flags has ports.
+fn implied(rule: &Rule, family: Family) -> Vec<(Field, Ranges)> {
+    let mut has: BTreeMap<Field, Ranges> = rule.conditions.iter().cloned().collect();
+    let asks = |fields: &[Field]| fields.iter().any(|field| rule.condition(*field).is_some());
+    let mut fields = Vec::new();
+    if asks(&OF_IP) {
+        fields.extend([Field::Source, Field::Destination, Field::Dscp, Field::Ecn]);
+        fields.push(match family {
+            Family::V6 => Field::FlowLabel,
+            _ => Field::Protocol,
+        });
+    }
+    if asks(&[Field::SourcePort, Field::DestinationPort, Field::TcpFlags]) {
+        fields.extend([Field::SourcePort, Field::DestinationPort]);
+    }
+    if asks(&[Field::IcmpType, Field::IcmpCode]) {
+        fields.extend([Field::IcmpType, Field::IcmpCode]);
+    }
+    if let Some(Some(carriers)) = protocols_with(&has, family) {
+        let protocols = match has.get(&Field::Protocol) {
+            Some(asked) => asked.intersection(&carriers),
+            None => Some(carriers),
+        };
+        has.extend(protocols.map(|protocols| (Field::Protocol, protocols)));
+    }
+    for field in fields {
+        has.entry(field).or_insert_with(|| whole(field, family));
+    }
+    has.into_iter().collect()
+}
+
+/// All values of a field.
+fn whole(field: Field, family: Family) -> Ranges {
+    let last = match (field, family) {
+        (Field::Source | Field::Destination, Family::V6) => u128::MAX,
+        (Field::Source | Field::Destination, _) => u32::MAX.into(),
+        (Field::SourcePort | Field::DestinationPort, _) => u16::MAX.into(),
+        (Field::FlowLabel, _) => 0xf_ffff,
+        (Field::Dscp, _) => 63,
+        (Field::Ecn, _) => 3,
+        _ => u8::MAX.into(),
+    };
+    Ranges::new([(0, last)]).expect("0 is in it")
+}
+
+fn bit(field: Field) -> u32 {
+    let number = match field {
+        Field::Cgroup(level) => 16 + u32::from(level),
+        field => ALL.iter().position(|other| *other == field).unwrap_or(0) as u32,
+    };
+    1 << number
+}
+
+/// All but control groups, of which there are as many as levels.
+const ALL: [Field; 16] = [
+    Field::Source,
+    Field::Destination,
+    Field::Protocol,
+    Field::SourcePort,
+    Field::DestinationPort,
+    Field::Dscp,
+    Field::Ecn,
+    Field::IcmpType,
+    Field::IcmpCode,
+    Field::TcpFlags,
+    Field::FlowLabel,
+    Field::Vlan,
+    Field::EtherType,
+    Field::Length,
+    Field::Uid,
+    Field::Incoming,
+];
+
+/// Who asks for one of these has a whole IP header.
+const OF_IP: [Field; 12] = [
+    Field::Source,
+    Field::Destination,
+    Field::Protocol,
+    Field::SourcePort,
+    Field::DestinationPort,
+    Field::Dscp,
+    Field::Ecn,
+    Field::IcmpType,
+    Field::IcmpCode,
+    Field::TcpFlags,
+    Field::FlowLabel,
+    Field::Length,
+];
+
+/// Pieces of one box that are kept while others are taken away.
+const MOST_PIECES: usize = 256;
+
+/// Pieces that are looked at in one search.
+const MOST_WORK: usize = 1_000_000;

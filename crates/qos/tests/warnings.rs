@@ -1,0 +1,258 @@
+//! What is said of doubtful files, and that what is said is sure.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{Dice, Wishes};
+use linerate_core::units::BitRate;
+use linerate_qos::interpret::{State, interpret};
+use linerate_qos::packet::Fields;
+use linerate_qos::policy::{NoNames, PolicyFile};
+use linerate_qos::rules::{Bindings, RuleSet};
+use linerate_qos::warnings::{Doubt, warnings};
+
+fn said(text: &str) -> Vec<String> {
+    let file = PolicyFile::from_toml(text, &mut NoNames).unwrap();
+    let speeds = BTreeMap::from([("fast0".to_owned(), BitRate(10_000_000_000))]);
+    let warnings = warnings(&file, &speeds).unwrap();
+    warnings.iter().map(ToString::to_string).collect()
+}
+
+/// Filters `a`, `b`, … with these conditions, all of one policy.
+fn filters(conditions: &[&str]) -> String {
+    let filters = conditions
+        .iter()
+        .zip('a'..)
+        .map(|(conditions, name)| format!("[filter.{name}]\npolicy = \"p\"\n{conditions}\n"));
+    let filters: String = filters.collect();
+    format!("{filters}[policy.p]\ndscp = \"EF\"\n[adapter.eth0]\npolicies = [\"p\"]\n")
+}
+
+fn hidden(conditions: &[&str]) -> Vec<String> {
+    said(&filters(conditions))
+}
+
+#[test]
+fn a_filter_that_one_other_hides_is_named_with_it() {
+    let said = hidden(&[
+        "protocol = \"tcp\"",
+        "protocol = \"tcp\"\ndestination_port = 80",
+    ]);
+    let expected =
+        "4:1: filter `b` is never asked: `a`, which is asked before it, takes all its packets";
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].ends_with(&expected[4..]), "{said:?}");
+    // Ports are TCP's and others': what asks for them only is wider.
+    assert_eq!(
+        hidden(&["protocol = \"tcp\"", "destination_port = 80"]),
+        [""; 0]
+    );
+    // A filter of priority asked later is hidden by one that stands behind it.
+    let said = hidden(&[
+        "priority = 2000\nuid = 5\nfamily = \"ipv4\"",
+        "uid = \"1-9\"",
+    ]);
+    assert!(
+        said[0].contains("filter `a` is never asked: `b`"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn what_a_packet_must_have_counts_as_asked() {
+    for (wide, narrow) in [
+        ("source = [\"0.0.0.0/0\", \"::/0\"]", "protocol = \"udp\""),
+        ("dscp = \"0-63\"", "length = \"0-100\""),
+        ("protocol = \"tcp\"", "tcp_flags = \"syn\""),
+        ("port = \"0-65535\"", "tcp_flags = \"syn,!ack\""),
+        ("address = [\"0.0.0.0/0\", \"::/0\"]", "icmp_type = 8"),
+        ("family = \"ipv4\"", "source = \"198.18.0.0/15\""),
+        ("ethertype = \"ipv4\"", "source = \"198.18.0.0/15\""),
+    ] {
+        let said = hidden(&[wide, narrow]);
+        assert!(
+            said.len() == 1 && said[0].contains("`b` is never asked"),
+            "{wide}: {said:?}"
+        );
+        assert_eq!(hidden(&[narrow, wide]), [""; 0], "{narrow}");
+    }
+    // A packet can lack what is asked for here.
+    for (wide, narrow) in [
+        ("port = \"0-65535\"", "protocol = \"tcp\""),
+        ("protocol = \"0-255\"", "source = \"2001:2::/48\""),
+        ("length = \"0-65575\"", "protocol = \"udp\""),
+        ("uid = \"0-4294967295\"", "protocol = \"udp\""),
+    ] {
+        assert_eq!(hidden(&[wide, narrow]), [""; 0], "{wide}");
+    }
+}
+
+#[test]
+fn filters_that_hide_one_together_are_found() {
+    let halves = ["source = \"198.18.0.0/16\"", "source = \"198.19.0.0/16\""];
+    let said = hidden(&[
+        halves[0],
+        halves[1],
+        "source = \"198.18.0.0/15\"\nprotocol = \"udp\"",
+    ]);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].contains("filter `c` is never asked: `a`, `b`, which"),
+        "{said:?}"
+    );
+    assert_eq!(hidden(&[halves[0], "source = \"198.18.0.0/15\""]), [""; 0]);
+    let said = hidden(&[
+        "source_port = \"0-999\"",
+        "destination_port = \"0-999\"",
+        "source_port = \"1000-65535\"\ndestination_port = \"1000-65535\"",
+        "protocol = [\"tcp\", \"udp\"]\nport = 80",
+        "tcp_flags = \"rst\"",
+    ]);
+    assert_eq!(said.len(), 2, "{said:?}");
+}
+
+#[test]
+fn impossible_filters_and_ties_are_said() {
+    let said = said(
+        "[filter.a]\npolicy = \"p\"\nuid = 65534\n\
+         [filter.b]\npolicy = \"p\"\nprotocol = \"udp\"\n\
+         [filter.c]\npolicy = \"q\"\ndestination_port = 53\n\
+         [filter.d]\npolicy = \"q\"\nprotocol = \"tcp\"\n\
+         [policy.p]\ndscp = \"EF\"\n[policy.q]\ndscp = \"CS1\"\n\
+         [adapter.eth0]\npolicies = [\"p\", \"q\"]\n",
+    );
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(
+        said[0].starts_with("1:") && said[0].contains("`a` takes no packet"),
+        "{said:?}"
+    );
+    assert!(said[1].starts_with("7:"), "{said:?}");
+    assert!(
+        said[1].contains("filters `b` and `c` have the same priority 1000"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn rates_that_do_not_fit_are_said() {
+    let file = |policies: &str, adapters: &str| {
+        said(&format!(
+            "[filter.a]\npolicy = \"p\"\nprotocol = \"udp\"\n[filter.b]\npolicy = \"q\"\nprotocol = \"tcp\"\n\
+             {policies}\n{adapters}"
+        ))
+    };
+    let eth0 = "[adapter.eth0]\npolicies = [\"p\", \"q\"]\n";
+    let slow = format!("{eth0}rate = \"10mbit\"\n");
+    let halves = "[policy.p]\nreserve = \"60%\"\n[policy.q]\nreserve = \"50%\"";
+    let without_rate = file(halves, eth0);
+    assert_eq!(without_rate.len(), 1, "{without_rate:?}");
+    assert!(
+        without_rate[0].contains("reserve 110 % of it"),
+        "{without_rate:?}"
+    );
+    let more = file(
+        "[policy.p]\nreserve = \"6mbit\"\n[policy.q]\nreserve = \"40%\"",
+        &slow,
+    );
+    assert_eq!(more.len(), 1, "{more:?}");
+    assert!(more[0].contains("must be left"), "{more:?}");
+    let below = file(
+        "[policy.p]\nreserve = \"6mbit\"\nlimit = \"50%\"\n[policy.q]\ndscp = 1",
+        &slow,
+    );
+    assert!(below.len() == 1 && below[0].contains("limit"), "{below:?}");
+    let fits = "[policy.p]\nreserve = \"5mbit\"\n[policy.q]\nreserve = \"40%\"";
+    assert_eq!(file(fits, &slow), [""; 0]);
+    let fast = format!("{slow}[adapter.fast0]\npolicies = [\"q\"]\n");
+    let differs = file(fits, &fast);
+    assert!(
+        differs.len() == 1 && differs[0].contains("in percent"),
+        "{differs:?}"
+    );
+}
+
+#[test]
+fn what_is_said_to_be_hidden_is_never_taken() {
+    let mut dice = Dice::new(11);
+    let wishes = Wishes {
+        filters: 12,
+        owners: true,
+        tags_beside: true,
+        meters: false,
+        track: false,
+    };
+    let mut said = 0;
+    for _ in 0..400 {
+        let file = common::file(&mut dice, &wishes);
+        let never: BTreeSet<String> = (warnings(&file, &BTreeMap::new()).unwrap().into_iter())
+            .filter_map(|warning| match warning.doubt {
+                Doubt::Hidden { filter, .. } | Doubt::Impossible { filter } => Some(filter),
+                _ => None,
+            })
+            .collect();
+        said += never.len();
+        let rules = RuleSet::of(&file, &file.adapters[0], &Bindings::stand_in(&file)).unwrap();
+        for _ in 0..100 {
+            let recipe = common::packet(&mut dice, &file, &wishes);
+            let metadata = recipe.metadata();
+            let fields = Fields::of(&recipe.frame(), recipe.link, &metadata);
+            let decision = interpret(&rules, &fields, &metadata, 1, &mut State::default());
+            if let Some(rule) = decision.rule {
+                let taking = rules.family(fields.family())[rule].filter;
+                let name = &rules.filters[taking].0;
+                assert!(
+                    !never.contains(name),
+                    "`{name}` takes {recipe:#?}\n{file:#?}"
+                );
+            }
+        }
+    }
+    assert!(said > 300, "{said} filters were said to take nothing");
+}
+
+/// A rule that takes nothing of any packet can go without a change; if all of those are found for single covers, then
+/// a filter written twice is always found.
+#[test]
+fn a_filter_written_twice_is_always_found() {
+    let mut dice = Dice::new(12);
+    let wishes = Wishes {
+        filters: 8,
+        owners: true,
+        tags_beside: true,
+        meters: false,
+        track: false,
+    };
+    for _ in 0..300 {
+        let mut file = common::file(&mut dice, &wishes);
+        let mut twice = file.filters[dice.below(8) as usize].clone();
+        twice.name = "twice".to_owned();
+        twice.priority += 1;
+        file.filters.push(twice);
+        let found = warnings(&file, &BTreeMap::new()).unwrap();
+        let is_it = |doubt: &Doubt| match doubt {
+            Doubt::Hidden { filter, .. } | Doubt::Impossible { filter } => filter == "twice",
+            _ => false,
+        };
+        assert!(
+            found.iter().any(|warning| is_it(&warning.doubt)),
+            "{file:#?}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "5,000 filters: for a release build"]
+fn five_thousand_filters_are_looked_at() {
+    let wishes = Wishes {
+        filters: 5000,
+        owners: false,
+        tags_beside: false,
+        meters: false,
+        track: false,
+    };
+    let file = common::file(&mut Dice::new(13), &wishes);
+    assert!(!warnings(&file, &BTreeMap::new()).unwrap().is_empty());
+}
