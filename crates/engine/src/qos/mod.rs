@@ -241,7 +241,7 @@ pub fn standing(interface: &str) -> Result<Option<Standing>, QosError> {
 /// Whether a policy may be known of a link of the calling thread's network namespace: a look for one file, which needs no
 /// privilege and waits for nobody.
 pub(crate) fn is_known(link: &Link) -> bool {
-    Port::of(link.clone()).is_ok_and(|port| Directory::has(&port.key))
+    Port::of(link.clone()).is_ok_and(|port| state::Directory::has(&port.key))
 }
 
 /// Puts back what was in force.
