@@ -9,6 +9,7 @@ mod compare;
 mod lab;
 mod parsers;
 mod qos;
+mod qos_cost;
 mod run;
 mod serve;
 mod shared;
@@ -27,6 +28,7 @@ pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatu
 pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
 };
+pub(crate) use qos_cost::QosCostArgs;
 pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
 pub(crate) use shared::{

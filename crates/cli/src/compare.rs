@@ -1,10 +1,12 @@
 //! `compare`: two treatments against each other.
 
+use std::path::Path;
+
 use anyhow::{anyhow, ensure};
 use linerate_core::compare::{Design, MAX_PAIRS, Metric, Standing};
 use linerate_core::plan::{Plan, Test, Workload};
 use linerate_core::record::Interval;
-use linerate_core::treatment::{End, pair};
+use linerate_core::treatment::{End, MAX_POLICY_BYTES, pair};
 use linerate_core::units::{BitRate, Sizes, Span};
 use linerate_engine::{Client, CompareObserver, CompareOptions, Observer, compare};
 use linerate_report::text;
@@ -19,7 +21,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::render::Format;
-use crate::{plan, run, watch};
+use crate::{files, plan, run, watch};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty pairs.
 const DEFAULT_TIME: Span = Span(std::time::Duration::from_secs(3));
@@ -89,7 +91,9 @@ impl CompareObserver for Shown {
 /// What to compare, everything filled in and checked; and where.
 fn resolve(args: CompareArgs) -> anyhow::Result<(CompareOptions, RunOptions)> {
     let seed = args.design.seed.unwrap_or_else(plan::fresh_seed);
-    let (a, b) = (args.a.unwrap_or_default(), args.b.unwrap_or_default());
+    let (mut a, mut b) = (args.a.unwrap_or_default(), args.b.unwrap_or_default());
+    a.load(&policy)?;
+    b.load(&policy)?;
     let pair = pair(&a, &b)?;
     let run = RunOptions {
         host: args.host,
@@ -137,6 +141,13 @@ fn resolve(args: CompareArgs) -> anyhow::Result<(CompareOptions, RunOptions)> {
     // Whether so many metrics can be decided by so many pairs.
     linerate_core::compare::Sequential::new(&options.design)?;
     Ok((options, run))
+}
+
+/// The text of a policy's file.
+fn policy(name: &str) -> Result<String, String> {
+    let bytes = files::read_at_most(Path::new(name), MAX_POLICY_BYTES as u64);
+    let bytes = bytes.map_err(|error| error.root_cause().to_string())?;
+    String::from_utf8(bytes).map_err(|error| error.to_string())
 }
 
 /// The test that both treatments are applied to. The options of another workload are refused.

@@ -17,7 +17,7 @@
 //! | [`run`] | the one door to the engine |
 //! | [`experiment`] | the experiments of `run` |
 //! | [`trace`] | the route to a host |
-//! | [`qos`] | `qos`: policies of this host's interfaces |
+//! | [`qos`], [`qos_cost`] | `qos`: policies of this host's interfaces, and what they cost |
 //! | [`truth`] | the truth test of `lab truth` |
 //! | [`watch`] | what undoes treatments when their process is killed |
 //! | [`document`] | the documents that are printed, stored and read again |
@@ -43,6 +43,7 @@ mod output;
 mod plan;
 mod progress;
 mod qos;
+mod qos_cost;
 mod render;
 mod run;
 mod site;

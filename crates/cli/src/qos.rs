@@ -16,7 +16,7 @@ use crate::args::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
 };
 use crate::failure::Failure;
-use crate::{files, output, run};
+use crate::{files, output, qos_cost, run};
 
 /// Does what the command line says.
 ///
@@ -35,6 +35,7 @@ pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
         }
         QosCommand::Remove(args) => told(qos::remove(args.interface.as_deref()), args.json),
         QosCommand::Explain(args) => explain_packet(&args),
+        QosCommand::Cost(args) => qos_cost::execute(&args),
     }
 }
 

@@ -29,6 +29,7 @@
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
 //! | `options` | a test's socket options, set and read back |
 //! | `host` | what this host is like, for the record |
+//! | `qos_cost` | what a policy costs: the runs of `linerate qos cost` |
 //! | `control` | the control connection as a socket |
 //! | `treatment` | changes of this host, journalled, read back and undone |
 //! | `signal`, `stop` | Ctrl-C, and being asked to stop |
@@ -52,6 +53,7 @@ mod own_directory;
 mod own_endpoint;
 mod path;
 pub mod qos;
+mod qos_cost;
 mod signal;
 mod stop;
 mod trace;
@@ -79,6 +81,7 @@ pub use lab::{
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use lab::{TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
+pub use qos_cost::{CostError, CostObserver, CostOptions, qos_cost};
 pub use signal::stop_on_signal;
 pub use stop::Stop;
 pub use trace::{Method, TraceError, TraceOptions, WatchPace, may_send_echo, trace, watch};

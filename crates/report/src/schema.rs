@@ -5,6 +5,7 @@ use linerate_core::experiment::ExperimentDocument;
 use linerate_core::record::{Check, Comparison, Record, Sweep};
 use linerate_core::trace::TraceDocument;
 use linerate_core::truth::Score;
+use linerate_qos::cost::QosCost;
 use linerate_qos::document::QosDocument;
 use schemars::{Schema, schema_for};
 
@@ -20,5 +21,6 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("analysis", schema_for!(Analysis)),
         ("trace", schema_for!(TraceDocument)),
         ("qos", schema_for!(QosDocument)),
+        ("qos_cost", schema_for!(QosCost)),
     ]
 }

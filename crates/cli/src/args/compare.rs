@@ -142,4 +142,5 @@ const EXAMPLES: &str = "\
 Examples:
   linerate compare pit --a checksum_offload=on --b checksum_offload=off
   linerate compare pit --a none --b congestion=bbr --margin 2%
+  linerate compare pit --a qos=off --b qos=voice.toml --margin 5%
   linerate compare --lab rate=100mbit,rtt=29ms --a receive_window=50KiB --b receive_window=400KiB";

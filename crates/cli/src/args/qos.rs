@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::qos_cost::QosCostArgs;
+
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
 pub(crate) enum QosCommand {
@@ -25,6 +27,8 @@ pub(crate) enum QosCommand {
     Remove(QosInterfaceArgs),
     /// Which filter of a file takes a packet, and why not those asked before it
     Explain(QosExplainArgs),
+    /// What a policy costs, by the white paper's experiment on emulated links
+    Cost(QosCostArgs),
 }
 
 /// Another syntax.

@@ -131,3 +131,10 @@ pub(super) const SLOW_START_SHARE: f64 = 0.5;
 pub(super) const SEGMENT_SMALL: f64 = 0.85;
 /// A ceiling must exceed the measured rate by this factor to be what comes next.
 pub(super) const NEXT_ABOVE: f64 = 1.1;
+
+/// Ethernet's header: what a queueing discipline counts beside the IP packet, bytes.
+pub(super) const QDISC_HEADER_BYTES: f64 = 14.0;
+/// Share of the transfer that a class must have carried, to be its class: acknowledgements of others may be elsewhere.
+pub(super) const CLASS_CARRIES: f64 = 0.8;
+/// What a class, or a link, sent over what it may, from which on it is full. HTB keeps a rate within some percent.
+pub(super) const CLASS_FULL: f64 = 0.9;

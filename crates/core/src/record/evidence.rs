@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::qos::QosEvidence;
+
 /// CPU time, seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuSeconds {
@@ -74,6 +76,9 @@ pub struct EndReport {
     /// How the bytes were handed over or taken: `write`, `vmsplice`, `sendfile`, `read`, `discard`, `sendmmsg`, `udp_segment`, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
+    /// What the policy of this host did to what it sent by the path's device; absent without classes and without a policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qos: Option<QosEvidence>,
 }
 
 /// What TCP says of a flow over the measured time: the sender's `TCP_INFO`, except

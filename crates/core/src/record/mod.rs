@@ -10,6 +10,7 @@ mod comparison;
 mod document;
 mod environment;
 mod evidence;
+mod qos;
 
 pub use assemble::{ExchangeTotals, Run};
 pub use caveat::{Caveat, CaveatKind};
@@ -24,3 +25,4 @@ pub use environment::{
 pub use evidence::{
     CpuSeconds, EndReport, GapSummary, SocketMemory, TcpEvidence, TcpSample, UdpEvidence,
 };
+pub use qos::{QosClass, QosEvidence, QosPolicy};

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::error::{TreatmentError, shortened};
+use super::policy::{MAX_POLICY_BYTES, QosPolicy};
 use super::sysctl;
 use super::table::{Setting, entry_of};
 use super::value::Value;
@@ -67,6 +68,8 @@ pub enum HostChange {
         /// As the kernel has it.
         value: String,
     },
+    /// Of the DiffServ policy of the device that leads to the peer.
+    Qos(QosPolicy),
 }
 
 impl HostChange {
@@ -87,6 +90,7 @@ impl HostChange {
             Self::Sysctl { key, value } => return sysctl::read(key, value).map(|(_, value)| value),
             Self::Device { setting, value } => (Setting::Device(*setting), value),
             Self::Route { setting, value } => (Setting::Route(*setting), value),
+            Self::Qos(policy) => return complete(policy),
         };
         let entry = entry_of(setting);
         entry.value.read(text).ok_or_else(|| TreatmentError::Value {
@@ -104,6 +108,7 @@ impl fmt::Display for HostChange {
             Self::Device { setting, value } => write!(f, "{setting}={value}"),
             Self::Route { setting, value } => write!(f, "{setting}={value}"),
             Self::Sysctl { key, value } => write!(f, "sysctl:{key}={value}"),
+            Self::Qos(policy) => write!(f, "{}={policy}", entry_of(Setting::Qos).name),
         }
     }
 }
@@ -117,6 +122,17 @@ impl fmt::Display for DeviceSetting {
 impl fmt::Display for RouteSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(entry_of(Setting::Route(*self)).name)
+    }
+}
+
+fn complete(policy: &QosPolicy) -> Result<Value, TreatmentError> {
+    match policy.is_complete() {
+        true => Ok(Value::Policy(policy.clone())),
+        false => Err(TreatmentError::Value {
+            name: entry_of(Setting::Qos).name.to_owned(),
+            value: shortened(&policy.to_string()),
+            wanted: format!("a policy's file that was read, of 1 to {MAX_POLICY_BYTES} bytes"),
+        }),
     }
 }
 

@@ -101,6 +101,14 @@ pub enum TreatmentError {
         /// What may be the reason.
         why: &'static str,
     },
+    /// The file of a policy cannot be had.
+    #[error("the policy `{name}`: {why}")]
+    File {
+        /// As it was written.
+        name: String,
+        /// Why.
+        why: String,
+    },
     /// With the treatment the test is outside its limits.
     #[error(transparent)]
     Test(#[from] PlanError),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::change::HostChange;
 use super::error::{TreatmentError, shortened};
 use super::exclusions;
+use super::policy::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy};
 use super::sysctl;
 use super::table::{End, Entry, Scope, Setting, SocketSetting, find};
 use super::value::Value;
@@ -52,6 +53,38 @@ impl Treatments {
     pub fn host_changes(&self, end: End) -> Vec<HostChange> {
         let here = self.0.iter().filter(|treatment| treatment.is_at(end));
         here.filter_map(Treatment::host_change).collect()
+    }
+
+    /// Reads the files that treatments name; `read` gives the text of one, or says why it cannot be read.
+    ///
+    /// # Errors
+    /// [`TreatmentError::File`]: it cannot be read, is empty, or too large for where it is to be applied.
+    pub fn load(
+        &mut self,
+        read: &dyn Fn(&str) -> Result<String, String>,
+    ) -> Result<(), TreatmentError> {
+        for treatment in &mut self.0 {
+            let most = match treatment.is_at(End::Server) {
+                true => MAX_REMOTE_POLICY_BYTES,
+                false => MAX_POLICY_BYTES,
+            };
+            let Value::Policy(QosPolicy::File { name, text }) = &mut treatment.value else {
+                continue;
+            };
+            let fault = |why: String| TreatmentError::File {
+                name: shortened(name),
+                why,
+            };
+            let found = read(name).map_err(fault)?;
+            if !(1..=most).contains(&found.len()) {
+                return Err(fault(format!(
+                    "it has {} bytes; a policy here has 1 to {most}",
+                    found.len()
+                )));
+            }
+            *text = found;
+        }
+        Ok(())
     }
 
     /// Whether the end has that treatment, and its value.
@@ -136,6 +169,10 @@ impl Treatment {
                 key: key.clone(),
                 value,
             }),
+            (Setting::Qos, _) => match &self.value {
+                Value::Policy(policy) => Some(HostChange::Qos(policy.clone())),
+                _ => None,
+            },
             (Setting::Socket(_), _) | (Setting::Sysctl, None) => None,
         }
     }

@@ -19,6 +19,7 @@
 //! | `value` | kinds of values with their ranges |
 //! | `list` | [`Treatments`]: reading and writing them |
 //! | `change` | [`HostChange`]: what is changed on a host |
+//! | `policy` | the value of `qos`: a policy with the text of its file |
 //! | `apply` | treatments of sockets, put into a plan |
 //! | `effect` | whether a treatment shows in the record of a run |
 //! | `exclusions`, `pair` | what does not go together; two sides and their control |
@@ -31,6 +32,7 @@ mod error;
 mod exclusions;
 mod list;
 mod pair;
+mod policy;
 mod sysctl;
 mod table;
 mod value;
@@ -42,6 +44,7 @@ pub use change::{DeviceSetting, HostChange, RouteSetting};
 pub use error::TreatmentError;
 pub use list::{MAX_TREATMENTS, Treatment, Treatments};
 pub use pair::{Pair, pair};
+pub use policy::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy};
 pub use sysctl::{Sysctl, sysctls};
 pub use table::{End, Entry, Scope, SocketSetting, table};
 pub use value::{Value, ValueKind};

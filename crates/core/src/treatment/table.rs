@@ -57,6 +57,7 @@ pub(super) enum Setting {
     Device(DeviceSetting),
     Route(RouteSetting),
     Sysctl,
+    Qos,
 }
 
 /// An option of the data sockets.
@@ -154,10 +155,6 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     (
         "sg",
         "without scatter-gather Linux switches tso, gso and checksum offload off too, and no control can keep them on",
-    ),
-    (
-        "qos",
-        "this version compiles no DiffServ policies, so there is nothing to apply",
     ),
 ];
 
@@ -372,6 +369,18 @@ static TABLE: &[Entry] = &[
             "the largest IP packet of the device; not of loopback",
             Some("below 1280 a device loses its IPv6 addresses: refused where it has any"),
         )
+    },
+    Entry {
+        name: "qos",
+        scope: Scope::Device,
+        value: ValueKind::Policy,
+        means: "the DiffServ policy of a file, with its adapter `*` or the device; `passthrough`: a program without rules",
+        needs: "root, or CAP_BPF and CAP_NET_ADMIN, and a kernel with eBPF",
+        read_back: "the program in force on the device, and its classes",
+        changes_also: Some(
+            "a policy that reserves or limits has HTB in place of the root queueing discipline",
+        ),
+        setting: Setting::Qos,
     },
     route(
         "route_mtu",

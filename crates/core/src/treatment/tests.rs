@@ -90,6 +90,9 @@ fn texts(kind: ValueKind) -> BoxedStrategy<String> {
         ValueKind::Address => any::<std::net::IpAddr>()
             .prop_map(|ip| ip.to_string())
             .boxed(),
+        ValueKind::Policy => select(vec!["off", "passthrough"])
+            .prop_map(str::to_owned)
+            .boxed(),
     }
 }
 
@@ -305,10 +308,6 @@ fn what_is_wrong_is_said_with_its_range_or_the_nearest_name() {
             "sysctl:net.ipv4.tcp_rmem=1 2 3,receive_window=1MiB",
             "`receive_window=1MiB` and `sysctl:net.ipv4.tcp_rmem=1 2 3` exclude each other: the option of the socket \
              wins, and the setting would do nothing",
-        ),
-        (
-            "qos=policy",
-            "`qos` is refused: this version compiles no DiffServ policies, so there is nothing to apply",
         ),
         (
             "mss:x=1",
@@ -572,4 +571,59 @@ fn what_the_traffic_does_not_have_is_not_treated() {
     let mut requests = requests();
     read("nodelay=off").apply_to(&mut requests).unwrap();
     assert!(!requests.options.nodelay);
+}
+
+fn policies(name: &str) -> Result<String, String> {
+    match name {
+        "mark.toml" => Ok("[filter.all]\npolicy = \"mark\"\n".to_owned()),
+        "empty.toml" => Ok(String::new()),
+        "long.toml" => Ok("#".repeat(MAX_REMOTE_POLICY_BYTES + 1)),
+        _ => Err("there is none".to_owned()),
+    }
+}
+
+#[test]
+fn a_policys_text_travels_with_its_name() {
+    let mut treatments = read("qos=mark.toml,server.qos=passthrough");
+    let before = treatments.host_changes(End::Client);
+    let message = before[0].check().unwrap_err().to_string();
+    assert!(message.contains("`qos` cannot be `mark.toml`: it is a policy's file that was read"));
+    treatments.load(&policies).unwrap();
+    assert_eq!(
+        treatments.to_string(),
+        "qos=mark.toml,server.qos=passthrough"
+    );
+    let changes = treatments.host_changes(End::Client);
+    assert_eq!(changes[0].check(), Ok(()));
+    let json = serde_json::to_string(&changes).unwrap();
+    assert_eq!(
+        json,
+        r##"[{"scope":"qos","policy":"file","name":"mark.toml","text":"[filter.all]\npolicy = \"mark\"\n"}]"##
+    );
+    assert_eq!(
+        serde_json::from_str::<Vec<HostChange>>(&json).unwrap(),
+        changes
+    );
+    let json = serde_json::to_string(&treatments.host_changes(End::Server)).unwrap();
+    assert_eq!(json, r#"[{"scope":"qos","policy":"passthrough"}]"#);
+}
+
+#[test]
+fn a_policy_that_cannot_be_had_is_named() {
+    for (text, words) in [
+        ("qos=none.toml", "the policy `none.toml`: there is none"),
+        (
+            "qos=empty.toml",
+            "the policy `empty.toml`: it has 0 bytes; a policy here has 1 to 1048576",
+        ),
+        (
+            "server.qos=long.toml",
+            "the policy `long.toml`: it has 32769 bytes; a policy here has 1 to 32768",
+        ),
+    ] {
+        let message = read(text).load(&policies).unwrap_err().to_string();
+        assert_eq!(message, words);
+    }
+    read("qos=long.toml").load(&policies).unwrap();
+    assert!(refusal("qos=").contains("off, passthrough, or the name of a policy's file"));
 }

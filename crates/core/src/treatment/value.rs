@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use super::policy::QosPolicy;
 use crate::units::{BitRate, ByteCount, Dscp};
 
 /// Which values a treatment takes.
@@ -50,6 +51,8 @@ pub enum ValueKind {
     Dscp,
     /// An address of the host.
     Address,
+    /// `off`, `passthrough` or the file of a DiffServ policy.
+    Policy,
 }
 
 /// A value, read.
@@ -67,6 +70,8 @@ pub enum Value {
     Dscp(Dscp),
     /// An address.
     Address(IpAddr),
+    /// A DiffServ policy.
+    Policy(QosPolicy),
 }
 
 impl ValueKind {
@@ -96,6 +101,7 @@ impl ValueKind {
             Self::Name => is_name(text).then(|| Value::Name(text.to_owned())),
             Self::Dscp => text.parse().ok().map(Value::Dscp),
             Self::Address => text.parse().ok().map(Value::Address),
+            Self::Policy => QosPolicy::read(text).map(Value::Policy),
         }
     }
 }
@@ -132,6 +138,7 @@ impl fmt::Display for ValueKind {
             Self::Name => f.write_str("a name of 1 to 15 letters, digits, _ and -"),
             Self::Dscp => f.write_str("a code point, 0 to 63 or a name such as EF, AF41, LE"),
             Self::Address => f.write_str("an IPv4 or IPv6 address of the host"),
+            Self::Policy => f.write_str("off, passthrough, or the name of a policy's file"),
         }
     }
 }
@@ -149,6 +156,7 @@ impl fmt::Display for Value {
             Self::Name(name) => f.write_str(name),
             Self::Dscp(dscp) => write!(f, "{dscp}"),
             Self::Address(address) => write!(f, "{address}"),
+            Self::Policy(policy) => write!(f, "{policy}"),
         }
     }
 }

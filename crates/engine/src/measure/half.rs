@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use linerate_core::plan::{Test, Traffic};
-use linerate_core::record::{Caveat, CaveatKind, HostFacts};
+use linerate_core::record::{Caveat, CaveatKind, EndReport, HostFacts};
 use linerate_core::wire::message::{FlowHalf, HalfReport, Progress};
 use linerate_sys::thread::{self as sys_thread, CpuUsage};
 
@@ -226,7 +226,10 @@ fn work(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
 fn account(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: HostFacts) -> HalfEnd {
     let usage: Vec<CpuUsage> = worked.iter().map(|worked| worked.usage).collect();
     let mut report = HalfReport {
-        end: course.meter.report(&usage),
+        end: EndReport {
+            qos: course.qos_evidence.take(),
+            ..course.meter.report(&usage)
+        },
         facts: Box::new(facts),
         ..HalfReport::default()
     };

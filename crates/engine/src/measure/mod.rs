@@ -5,6 +5,7 @@ mod exchange;
 pub(crate) mod flow;
 pub(crate) mod half;
 mod meter;
+mod qos;
 mod outcome;
 mod quickack;
 mod sampler;

@@ -7,8 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use linerate_core::plan::Extent;
+use linerate_core::record::QosEvidence;
 
 use super::meter::Meter;
+use super::qos::QosMeter;
 use super::shared::Shared;
 use super::tcp::TcpProbe;
 use crate::clock::{nanos, now_ns};
@@ -37,6 +39,9 @@ pub(crate) struct Course {
     pub(crate) flows: Vec<FlowCourse>,
     pub(crate) probes: Vec<Option<TcpProbe>>,
     pub(crate) meter: Meter,
+    qos: Option<QosMeter>,
+    /// What this host's policy did, if it has one.
+    pub(crate) qos_evidence: Option<QosEvidence>,
     /// Length of the measured time, ns.
     pub(crate) measured_ns: u64,
     /// The run was stopped before its end.
@@ -55,6 +60,8 @@ pub(crate) fn watch(shared: &Shared) -> Course {
             .map(|flow| TcpProbe::new(flow, window))
             .collect(),
         meter: Meter::new(shared.flows.len()),
+        qos: QosMeter::towards_peer_of(shared),
+        qos_evidence: None,
         measured_ns: 0,
         cut_short: false,
     };
@@ -129,6 +136,7 @@ impl Course {
             probe.begin(now);
         }
         self.meter.begin(now, &shared.counters());
+        self.qos.iter_mut().for_each(QosMeter::begin);
     }
 
     fn step(&mut self, shared: &Shared, begin_ns: u64, now: u64) {
@@ -166,6 +174,7 @@ impl Course {
             probe.end(self.measured_ns);
         }
         self.meter.end(end, &shared.counters());
+        self.qos_evidence = self.qos.as_mut().map(QosMeter::end);
     }
 
     /// Drops every second entry when there are too many; says whether it did.

@@ -33,8 +33,9 @@ use std::collections::BTreeMap;
 use linerate_qos::document::QosDocument;
 use linerate_qos::policy::{Adapter, PolicyFile};
 use linerate_qos::warnings::warnings;
-use linerate_sys::netlink::Direction;
+use linerate_sys::netlink::{Direction, Link};
 use linerate_sys::netns::{in_mounts_of, outermost_process, shares_mounts_with};
+use serde::{Deserialize, Serialize};
 
 pub use error::QosError;
 pub use names::SystemNames;
@@ -61,7 +62,7 @@ pub struct QosOptions {
 }
 
 /// What is in force on an interface, as far as it takes to put it back.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// What becomes of the packets.
     pub mode: Mode,
@@ -239,6 +240,12 @@ pub fn standing(interface: &str) -> Result<Option<Standing>, QosError> {
             options: (state.forced, state.with_ingress),
         }))
     })
+}
+
+/// Whether a policy may be known of a link of the calling thread's network namespace: a look for one file, which needs no
+/// privilege and waits for nobody.
+pub(crate) fn is_known(link: &Link) -> bool {
+    Port::of(link.clone()).is_ok_and(|port| state::Directory::has(&port.key))
 }
 
 /// Puts back what was in force.

@@ -138,11 +138,7 @@ impl Directory {
     /// Waits for its turn.
     pub(super) fn open() -> Result<Self, QosError> {
         let user = effective_user();
-        let above = match user {
-            0 => PathBuf::from("/run/linerate"),
-            _ => PathBuf::from(format!("/tmp/linerate-{user}")),
-        };
-        let path = above.join("qos");
+        let (above, path) = place(user);
         own_directory::make(&above, user)
             .and_then(|()| own_directory::make(&path, user))
             .map_err(QosError::NoDirectory)?;
@@ -152,6 +148,14 @@ impl Directory {
         let lock = open_no_follow(&file, &mut options).map_err(fault("open", &file))?;
         lock.lock().map_err(fault("wait for", &file))?;
         Ok(Self { path, _lock: lock })
+    }
+
+    /// Whether there is a state of this key.
+    pub(super) fn has(key: &str) -> bool {
+        let (_, path) = place(effective_user());
+        [STATE, NEXT]
+            .iter()
+            .any(|end| path.join(format!("{key}{end}")).exists())
     }
 
     /// All states by their keys.
@@ -239,6 +243,16 @@ impl Directory {
             _ => Ok(()),
         }
     }
+}
+
+/// The directory of the states, and the one that it is in.
+fn place(user: u32) -> (PathBuf, PathBuf) {
+    let above = match user {
+        0 => PathBuf::from("/run/linerate"),
+        _ => PathBuf::from(format!("/tmp/linerate-{user}")),
+    };
+    let path = above.join("qos");
+    (above, path)
 }
 
 pub(super) fn fault(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> QosError {

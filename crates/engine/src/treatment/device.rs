@@ -30,7 +30,7 @@ pub(super) fn open_netlink() -> Result<Netlink, TreatError> {
 }
 
 /// The device with that index, whatever it is called by now; none if it is gone.
-fn by_index(netlink: &mut Netlink, index: u32) -> Result<Option<Link>, TreatError> {
+pub(super) fn by_index(netlink: &mut Netlink, index: u32) -> Result<Option<Link>, TreatError> {
     match netlink.link_by_index(index) {
         Ok(link) => Ok(Some(link)),
         Err(error) if error.errno() == Some(ENODEV) => Ok(None),

@@ -13,6 +13,7 @@ use linerate_sys::proc::sysctl::SysctlError;
 use thiserror::Error;
 
 use crate::error::Category;
+use crate::qos::QosError;
 
 /// A treatment that did not take, or could not be undone. After one of applying, nothing is changed.
 #[derive(Debug, Error)]
@@ -63,6 +64,9 @@ pub enum TreatError {
         /// From the kernel.
         source: Box<dyn Error + Send + Sync>,
     },
+    /// A policy could not be put in force, or taken away.
+    #[error(transparent)]
+    Qos(#[from] QosError),
     /// The journal could not be kept, so that nothing was set.
     #[error("cannot {operation} the journal of treatments {}", path.display())]
     Journal {
@@ -94,6 +98,7 @@ impl TreatError {
     pub fn category(&self) -> Category {
         match self {
             Self::Change(_) => Category::Usage,
+            Self::Qos(error) => error.category(),
             Self::Busy { .. } | Self::Undo { .. } => Category::Failed,
             _ => Category::Missing,
         }

@@ -247,7 +247,7 @@ const PREFIX: &str = "treatments-";
 const SUFFIX: &str = ".jsonl";
 /// Of one process at once.
 const MOST_JOURNALS: u32 = 1000;
-/// Thirty-two changes take a hundredth of it.
-const MOST_BYTES: u64 = 1 << 20;
+/// Thirty-two changes take a thousandth of it; but the policy that was there before, a MiB, is in it too.
+const MOST_BYTES: u64 = 8 << 20;
 /// A device may take a second for an offload.
 const PATIENCE: Duration = Duration::from_secs(30);

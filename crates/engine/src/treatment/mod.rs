@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `applied` | [`Applied`] |
 //! | `step` | one thing that is set: planned, set, checked, undone |
-//! | `device`, `route`, `sysctl` | the three kinds of things |
+//! | `device`, `route`, `sysctl`, `qos` | the four kinds of things |
 //! | `journal` | the directory of journals, and their lines |
 //! | `place` | which boot and which network namespace a journal is of |
 //! | `leftovers` | what killed processes left; the watch |
@@ -21,6 +21,7 @@ mod error;
 mod journal;
 mod leftovers;
 mod place;
+mod qos;
 mod route;
 mod step;
 mod sysctl;

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 
 use linerate_core::treatment::{
-    DeviceSetting, HostChange, RouteSetting, TreatmentError, Value, ValueKind,
+    DeviceSetting, HostChange, QosPolicy, RouteSetting, TreatmentError, Value, ValueKind,
 };
 use serde::{Deserialize, Serialize};
 
 use super::device::{MtuStep, OffloadStep};
 use super::error::TreatError;
+use super::qos::QosStep;
 use super::route::RouteStep;
 use super::sysctl::SysctlStep;
 
@@ -24,6 +25,8 @@ pub(super) enum Step {
     Route(RouteStep),
     /// A kernel setting.
     Sysctl(SysctlStep),
+    /// The policy of a device.
+    Qos(QosStep),
 }
 
 /// What became of a step that was to be undone.
@@ -42,6 +45,7 @@ pub(super) enum Undone {
 pub(super) enum Planned {
     Device(DeviceSetting, Value),
     Sysctl(String, String),
+    Qos(QosPolicy),
     /// All changes of a route are one.
     Route(Vec<(RouteSetting, Value)>),
 }
@@ -69,6 +73,7 @@ pub(super) fn plan(changes: &[HostChange]) -> Result<Vec<Planned>, TreatError> {
                 steps.push(Planned::Sysctl(key.clone(), value.to_string()));
             }
             HostChange::Route { setting, .. } => route.push((*setting, value)),
+            HostChange::Qos(policy) => steps.push(Planned::Qos(policy.clone())),
         }
     }
     steps.sort_by_key(Planned::rank);
@@ -83,6 +88,7 @@ fn is_same(one: &HostChange, other: &HostChange) -> bool {
         (HostChange::Device { setting: a, .. }, HostChange::Device { setting: b, .. }) => a == b,
         (HostChange::Route { setting: a, .. }, HostChange::Route { setting: b, .. }) => a == b,
         (HostChange::Sysctl { key: a, .. }, HostChange::Sysctl { key: b, .. }) => a == b,
+        (HostChange::Qos(_), HostChange::Qos(_)) => true,
         _ => false,
     }
 }
@@ -94,6 +100,8 @@ impl Planned {
             Self::Device(..) => 1,
             Self::Sysctl(..) => 2,
             Self::Route(_) => 3,
+            // Its classes are for the device as it is then.
+            Self::Qos(_) => 4,
         }
     }
 
@@ -109,6 +117,7 @@ impl Planned {
             }
             Self::Sysctl(key, value) => SysctlStep::prepare(key, value).map(Step::Sysctl),
             Self::Route(fields) => RouteStep::prepare(fields, peer).map(Step::Route),
+            Self::Qos(policy) => QosStep::prepare(policy.clone(), peer).map(Step::Qos),
         }
     }
 }
@@ -129,6 +138,7 @@ impl Step {
             Self::Mtu(step) => step.changes(),
             Self::Route(step) => step.changes(),
             Self::Sysctl(step) => step.changes(),
+            Self::Qos(step) => step.changes(),
         }
     }
 
@@ -139,6 +149,7 @@ impl Step {
             Self::Mtu(step) => step.set(),
             Self::Route(step) => step.set(),
             Self::Sysctl(step) => step.set(),
+            Self::Qos(step) => step.set(),
         }
     }
 
@@ -149,6 +160,7 @@ impl Step {
             Self::Mtu(step) => step.check(),
             Self::Route(step) => step.check(),
             Self::Sysctl(step) => step.check(),
+            Self::Qos(step) => step.check(),
         }
     }
 
@@ -159,6 +171,7 @@ impl Step {
             Self::Mtu(step) => step.undo(),
             Self::Route(step) => step.undo(),
             Self::Sysctl(step) => step.undo(),
+            Self::Qos(step) => step.undo(),
         }
     }
 
@@ -169,6 +182,7 @@ impl Step {
             (Self::Mtu(a), Self::Mtu(b)) => a.index == b.index,
             (Self::Route(a), Self::Route(b)) => a.peer == b.peer,
             (Self::Sysctl(a), Self::Sysctl(b)) => a.meets(b),
+            (Self::Qos(a), Self::Qos(b)) => a.index == b.index,
             _ => false,
         }
     }
@@ -180,6 +194,7 @@ impl Step {
             Self::Mtu(step) => step.what(),
             Self::Route(step) => step.what(),
             Self::Sysctl(step) => step.key.clone(),
+            Self::Qos(step) => step.what(),
         }
     }
 }

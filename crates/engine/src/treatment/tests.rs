@@ -1,5 +1,7 @@
 //! On the kernel: in network namespaces of the test's own.
 
+mod qos;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -407,7 +409,8 @@ fn forwarding_of_all_is_refused_where_devices_differ() {
 fn child_that_holds_treatments() {
     let text = std::env::var(HOLD).expect("the tests that kill it say what it is to hold");
     let directory = Directory::at(std::env::var(HOLD_IN).unwrap());
-    let treatments: Treatments = text.parse().unwrap();
+    let mut treatments: Treatments = text.parse().unwrap();
+    treatments.load(&qos::read).unwrap();
     let planned = plan(&treatments.host_changes(End::Client)).unwrap();
     let peer: IpAddr = [198, 18, 0, 2].into();
     let applied = Applied::apply_in(&directory, &planned, peer).unwrap();

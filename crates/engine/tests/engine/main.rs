@@ -5,6 +5,7 @@
 mod datagrams;
 mod exchange;
 mod keys;
+mod qos;
 mod stream;
 mod support;
 mod treatments;

@@ -1,8 +1,4 @@
 //! One file for each cause (application and CPU: one for both ends), and the table of them.
-//!
-//! `qos_class` has no rule: a record tells the name of the root queueing discipline, but neither its
-//! classes nor what they dropped or delayed, and a class that limits looks like a link or a policer from
-//! outside. It needs the classes' statistics of both ends' devices in the record.
 
 mod application;
 mod congestion;
@@ -10,6 +6,7 @@ mod cpu;
 mod pacing;
 mod path_rate;
 mod policer;
+mod qos_class;
 mod receive_window;
 mod segment_size;
 mod send_buffer;
@@ -42,16 +39,19 @@ pub(super) struct Signs {
 /// In the order in which they are asked; the first that holds and agrees with its ceiling is the verdict.
 ///
 /// A transfer that ended in slow start says nothing of the rest. An end that does not keep up shows in
-/// its threads, and makes windows fill or stay empty that would else be a cause of their own. What an
+/// its threads, and makes windows fill or stay empty that would else be a cause of their own. A class of the sender's
+/// own host counts what it lets through and is surer than anything that is seen through it. What an
 /// application set (pacing, buffers, windows) leaves the congestion window unused, and so comes before
 /// the network's own causes; of these a queue is surer than the pattern of losses.
-pub(super) const RULES: [Rule; 13] = [
+pub(super) const RULES: [Rule; 15] = [
     startup::RULE,
     segment_size::RULE,
     cpu::RECEIVE,
     application::RECEIVE,
     cpu::SEND,
+    qos_class::METER,
     application::SEND,
+    qos_class::CLASS,
     pacing::RULE,
     send_buffer::RULE,
     receive_window::RULE,

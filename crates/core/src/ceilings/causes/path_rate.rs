@@ -49,7 +49,7 @@ fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
 }
 
 /// Virtual devices have no speed, or tell one that they do not keep to (veth: 10 Gbit/s).
-fn believable_speed(host: &HostFacts) -> Option<f64> {
+pub(super) fn believable_speed(host: &HostFacts) -> Option<f64> {
     let device = host.device.as_ref()?;
     let speed = device.speed_bps.filter(|bps| *bps > 0)?;
     (!is_virtual(device)).then_some(speed as f64)

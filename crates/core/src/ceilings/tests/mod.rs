@@ -3,6 +3,7 @@
 mod any;
 mod causes;
 mod full_host;
+mod qos;
 mod remedies;
 mod scene;
 mod segments;

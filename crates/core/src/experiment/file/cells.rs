@@ -154,7 +154,10 @@ impl<'a> Resolver<'a> {
         let texts: Vec<&str> = given.iter().map(|at| at.value).collect();
         let treatments = texts.join(",").parse::<Treatments>();
         treatments
-            .map(|treatments| Some((last.offset, treatments)))
+            .and_then(|mut treatments| {
+                treatments.load(self.files)?;
+                Ok(Some((last.offset, treatments)))
+            })
             .map_err(|error| Fault::new(last.offset, ExperimentProblem::Treatment(error)))
     }
 }

@@ -1,0 +1,153 @@
+//! `qos cost`: what a policy costs.
+
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use linerate_engine::qos::SystemNames;
+use linerate_engine::{CostError, CostObserver, CostOptions, prepare_for_lab, qos_cost};
+use linerate_qos::cost::{Cell, Choice, Plan, QosCost, Slot, policies};
+use linerate_qos::policy::PolicyFile;
+use linerate_report::{json, text};
+
+use crate::args::QosCostArgs;
+use crate::failure::Failure;
+use crate::files::{self, OutputFile};
+use crate::output;
+use crate::progress::Progress;
+use crate::render::Format;
+use crate::run::{self, failure_of};
+use crate::{plan, watch};
+
+/// Measures, prints what came of it.
+///
+/// # Errors
+/// The command line or the policy is wrong, this host has no lab or no eBPF, a run failed, or it was interrupted; what
+/// there is by then is printed.
+pub(crate) fn execute(args: &QosCostArgs) -> Result<(), Failure> {
+    let options = resolve(args)?;
+    let mut progress = Progress::new(Format::Text, args.document.quiet);
+    // In this host's own namespace: that is where a command before this one can have left something.
+    let notes = watch::before_treating();
+    notes.iter().for_each(|note| progress.warn(note));
+    let file = args.document.output.as_deref();
+    let file = file.map(OutputFile::open).transpose()?;
+    // Before any thread: the process may have to enter a user namespace.
+    prepare_for_lab().map_err(|error| failure_of(error.category(), anyhow!(error)))?;
+    let stop = run::signals()?;
+    let mut shown = Shown(progress);
+    let outcome = qos_cost(&options, &stop, &mut shown);
+    drop(shown);
+    let (document, error) = outcome.map_err(failure)?;
+    write(&document, args, file)?;
+    error.map_or(Ok(()), |error| Err(failure(error)))
+}
+
+fn failure(error: CostError) -> Failure {
+    failure_of(error.category(), anyhow!(error))
+}
+
+fn resolve(args: &QosCostArgs) -> Result<CostOptions, Failure> {
+    let margin_percent = args.margin.0;
+    if !(margin_percent > 0.0 && margin_percent < 100.0) {
+        return Err(Failure::usage(anyhow!(
+            "--margin is {}: it must be above 0 % and below 100 %",
+            args.margin
+        )));
+    }
+    let choice = Choice {
+        tests: args.tests(),
+        links: args.link.clone(),
+        families: args.families(),
+        sizes: args
+            .size
+            .iter()
+            .flat_map(|sizes| sizes.as_slice().to_vec())
+            .collect(),
+        time: args.time,
+        pairs: args.pairs,
+        quick: args.quick,
+        seed: args.seed.unwrap_or_else(plan::fresh_seed),
+    };
+    let policy = match &args.policy {
+        Some(path) => {
+            let text = policy(path, args.adapter.as_deref()).map_err(Failure::usage)?;
+            Some((path.display().to_string(), text))
+        }
+        None => None,
+    };
+    Ok(CostOptions {
+        plan: Plan::of(&choice).map_err(Failure::usage)?,
+        policy,
+        margin_percent,
+    })
+}
+
+/// The policy of a file with one adapter, which is that of whatever path it is put on.
+fn policy(path: &Path, adapter: Option<&str>) -> anyhow::Result<String> {
+    let place = || path.display().to_string();
+    let bytes = files::read_at_most(path, MOST_FILE)?;
+    let text = String::from_utf8(bytes).with_context(place)?;
+    let file = PolicyFile::from_toml(&text, &mut SystemNames::default());
+    let file = file.with_context(place)?;
+    let names: Vec<&str> = file.adapters.iter().map(|one| one.name.as_str()).collect();
+    let chosen = match (adapter, names.as_slice()) {
+        (Some(name), _) => names.iter().position(|known| *known == name),
+        (None, [_]) => Some(0),
+        (None, []) => None,
+        (None, _) => bail!(
+            "{}: it has the adapters {}; name one by --adapter",
+            place(),
+            names.join(", ")
+        ),
+    };
+    let Some(chosen) = chosen else {
+        bail!(
+            "{}: it has no such adapter, but {}",
+            place(),
+            names.join(", ")
+        );
+    };
+    ensure!(
+        !file.adapters[chosen].ingress,
+        "{}: what comes in has no cost here; leave `ingress` out",
+        place()
+    );
+    Ok(policies::on_any_adapter(&file, chosen).to_toml())
+}
+
+fn write(document: &QosCost, args: &QosCostArgs, file: Option<OutputFile>) -> Result<(), Failure> {
+    // The file first: it is the copy that the user keeps.
+    if let Some(file) = file {
+        file.write(&json::document(document))?;
+    }
+    let printed = output::print(&match args.document.json {
+        true => json::document(document),
+        false => text::qos_cost(document, output::style()),
+    });
+    match printed {
+        Err(failure) if failure.is_reader_gone() => Ok(()),
+        other => other,
+    }
+}
+
+/// Shows runs as they begin.
+struct Shown(Progress);
+
+impl CostObserver for Shown {
+    fn begins(&mut self, cell: &Cell, slot: Slot, done: usize, all: usize) {
+        let words = format!(
+            "{}/{all}: {}, {:?}, {} {} B, block {}, {}",
+            done + 1,
+            cell.link,
+            cell.family,
+            cell.test,
+            cell.message_bytes,
+            slot.block + 1,
+            slot.treatment.name()
+        );
+        self.0.live(&words);
+    }
+}
+
+/// As `qos check` reads them.
+const MOST_FILE: u64 = 1 << 20;

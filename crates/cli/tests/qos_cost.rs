@@ -1,0 +1,115 @@
+//! `qos cost` as a command, on emulated links in real namespaces.
+
+use std::io::Write as _;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn cost(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    command.args(["qos", "cost"]).args(arguments);
+    command.output().expect("linerate can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether this host allows labs and policies; if not, that is said.
+fn is_skipped(output: &Output) -> bool {
+    let is_missing = output.status.code() == Some(3);
+    if is_missing {
+        let line = format!(
+            "SKIPPED: no policies in labs here: {}\n",
+            text(&output.stderr)
+        );
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+    is_missing
+}
+
+#[test]
+fn a_row_has_every_treatment_and_what_each_adds() {
+    let output = cost(&[
+        "--tests",
+        "sizes,udp",
+        "--link",
+        "20mbit",
+        "-l",
+        "1024",
+        "-4",
+        "--time",
+        "100ms",
+        "--pairs",
+        "2",
+        "--json",
+        "--quick",
+        "--seed",
+        "5",
+    ]);
+    if is_skipped(&output) {
+        return;
+    }
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("one document");
+    assert_eq!(document["schema"], "linerate.qos_cost/1");
+    assert_eq!(document["status"], "complete");
+    let link = &document["links"][0];
+    assert_eq!(link["paper_packets_per_s"], 125_000.0);
+    assert_eq!(
+        link["smallest_frames_per_s"].as_f64().map(f64::round),
+        Some(29_762.0)
+    );
+    let rows = document["rows"].as_array().expect("rows");
+    let tests: Vec<&str> = rows.iter().filter_map(|row| row["test"].as_str()).collect();
+    assert_eq!(tests, ["sizes", "udp", "udp", "udp"]);
+    for row in rows {
+        let runs = row["runs"].as_array().expect("runs");
+        assert_eq!(runs.len(), 6);
+        for treatment in ["without", "passthrough", "policy"] {
+            let of = runs.iter().filter(|run| run["treatment"] == treatment);
+            assert_eq!(of.count(), 2, "{treatment}");
+        }
+        for run in runs {
+            let rate = run["figures"]["throughput_bps"].as_f64().unwrap_or(0.0);
+            assert!(rate > 0.0, "{run}");
+        }
+    }
+    let direct = document["direct"].as_array().expect("direct costs");
+    assert_eq!(direct.len(), 2);
+    for cost in direct {
+        let nanoseconds = |key: &str| cost[key]["median"].as_f64().unwrap_or(0.0);
+        assert!(
+            nanoseconds("policy_ns") > 0.0 && nanoseconds("passthrough_ns") > 0.0,
+            "{cost}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_is_run() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let file = directory.path().join("policy.toml");
+    let path = file.display().to_string();
+    std::fs::write(&file, "[filter.a]\nprotokol = \"tcp\"\n").expect("it can be written");
+    for (arguments, words) in [
+        (vec!["--pairs", "0"], "--pairs is 0: it must be 1 to 30"),
+        (
+            vec!["--link", "1bit"],
+            "a link here has 1 Mbit/s to 10 Gbit/s",
+        ),
+        (
+            vec!["--margin", "100%"],
+            "it must be above 0 % and below 100 %",
+        ),
+        (vec!["--tests", "speed"], "invalid value 'speed'"),
+        (vec!["--time", "1ms"], "time is 0.001"),
+        (vec!["--policy", &path], "line 2"),
+        (vec!["--policy", "/nowhere.toml"], "/nowhere.toml"),
+    ] {
+        let output = cost(&arguments);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(words), "{arguments:?}: {message}");
+    }
+}

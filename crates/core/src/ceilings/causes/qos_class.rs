@@ -1,0 +1,280 @@
+//! A class, or a dropping meter, of the sender's own DiffServ policy.
+//!
+//! From outside a class looks like a link with a queue, and a meter like a policer. The host's own counters tell: which
+//! class carried the transfer, how fast, and how often it had to wait.
+
+use super::super::remedy::{plain, rate};
+use super::super::text::{bps, percent};
+use super::super::thresholds::{
+    CLASS_CARRIES, CLASS_FULL, EXACT_TOLERANCE, POLICER_LOSS, QDISC_HEADER_BYTES,
+};
+use super::super::view::View;
+use super::path_rate::believable_speed;
+use super::{Cause, Ceiling, Rule, Signs};
+use crate::record::{QosClass, QosEvidence, QosPolicy};
+
+/// A meter that drops: whatever the application offers, what it drops is lost.
+pub(super) const METER: Rule = Rule {
+    cause: Cause::QosClass,
+    tolerance: EXACT_TOLERANCE,
+    ceiling: |view| find_meter(view).map(|found| ceiling(&found)),
+    signs: |view| find_meter(view).and_then(|found| signs(&found)),
+    remedy: |view, target_bps| {
+        find_meter(view).map_or_else(String::new, |f| remedy(&f, target_bps))
+    },
+};
+
+/// A class that makes packets wait.
+pub(super) const CLASS: Rule = Rule {
+    cause: Cause::QosClass,
+    tolerance: EXACT_TOLERANCE,
+    ceiling: |view| find_class(view).map(|found| ceiling(&found)),
+    signs: |view| find_class(view).and_then(|found| signs(&found)),
+    remedy: |view, target_bps| {
+        find_class(view).map_or_else(String::new, |f| remedy(&f, target_bps))
+    },
+};
+
+/// What of a policy holds the transfer.
+enum Holder<'a> {
+    /// The class may send no more.
+    Limit(&'a QosClass),
+    /// The class may fill the link, and does; the link is only as fast as the policy says.
+    Link(&'a QosClass),
+    /// The link is full of others, and the class gets what it has for sure.
+    Reserve(&'a QosClass),
+    /// The link is full of others, and the class gets what they leave.
+    Rest(&'a QosClass),
+    /// The meter drops the rest.
+    Meter(&'a QosPolicy, f64),
+}
+
+/// The class or meter that carried the transfer, with what it carried.
+struct Found<'a> {
+    qos: &'a QosEvidence,
+    holder: Holder<'a>,
+    /// What it let through, frames in bits per second.
+    sent_bps: f64,
+    /// Of this, what was not of the transfer.
+    others_bps: f64,
+    /// Payload over frames.
+    share: f64,
+}
+
+/// The policy of the sender's host, and what of it the transfer took.
+struct Traffic<'a> {
+    qos: &'a QosEvidence,
+    /// Frames of the transfer, bits per second.
+    own_bps: f64,
+    seconds: f64,
+    share: f64,
+}
+
+impl<'a> Traffic<'a> {
+    fn of(view: &View<'a>) -> Option<Self> {
+        let share = view.payload_share(QDISC_HEADER_BYTES)?;
+        Some(Self {
+            qos: view.sender?.qos.as_ref()?,
+            own_bps: view.throughput_bps / share,
+            seconds: view.seconds,
+            share,
+        })
+    }
+
+    fn rate_of(&self, bytes: u64) -> f64 {
+        bytes as f64 * 8.0 / self.seconds
+    }
+
+    /// Of what carried the transfer; none of what carried something else.
+    fn found(&self, holder: Holder<'a>, sent_bps: f64) -> Option<Found<'a>> {
+        (sent_bps >= CLASS_CARRIES * self.own_bps).then_some(Found {
+            qos: self.qos,
+            holder,
+            sent_bps,
+            others_bps: (sent_bps - self.own_bps).max(0.0),
+            share: self.share,
+        })
+    }
+}
+
+fn find_meter<'a>(view: &View<'a>) -> Option<Found<'a>> {
+    let traffic = Traffic::of(view)?;
+    traffic.qos.policies.iter().find_map(|policy| {
+        let limit = policy.drops_above_bps?;
+        let passed = policy.bytes.saturating_sub(policy.dropped_bytes);
+        let drops = policy.dropped_bytes as f64 >= POLICER_LOSS * policy.bytes as f64;
+        traffic
+            .found(Holder::Meter(policy, limit), traffic.rate_of(passed))
+            .filter(|_| drops && policy.dropped_packets > 0)
+    })
+}
+
+fn find_class<'a>(view: &View<'a>) -> Option<Found<'a>> {
+    let traffic = Traffic::of(view)?;
+    let qos = traffic.qos;
+    // The kernel counts waits since 5.10; a class that always has a queue says the same.
+    let waits = |class: &&QosClass| class.overlimits > 0 || class.backlog_bytes > 0;
+    let class = qos.classes.first().filter(waits)?;
+    let sent = traffic.rate_of(class.bytes);
+    let is_link = qos.link_bps.is_some_and(|link| class.ceil_bps >= link);
+    let holder = match sent >= CLASS_FULL * class.ceil_bps {
+        // A policy that is told the device's own speed: the link is the limit, and its rule says so.
+        true if is_link && has_devices_speed(view, qos) => return None,
+        true if is_link => Holder::Link(class),
+        true => Holder::Limit(class),
+        false if traffic.rate_of(qos.link_bytes?) < CLASS_FULL * qos.link_bps? => return None,
+        false if sent <= class.rate_bps / CLASS_FULL => Holder::Reserve(class),
+        false => Holder::Rest(class),
+    };
+    traffic.found(holder, sent)
+}
+
+fn has_devices_speed(view: &View<'_>, qos: &QosEvidence) -> bool {
+    let speed = view.sender_host.and_then(believable_speed);
+    let rate = qos.link_bps.unwrap_or_default();
+    speed.is_some_and(|speed| rate >= CLASS_FULL * speed)
+}
+
+fn ceiling(found: &Found<'_>) -> Ceiling {
+    let (limit, formula) = match &found.holder {
+        Holder::Limit(class) | Holder::Link(class) => {
+            (class.ceil_bps, "ceil of the class × payload share")
+        }
+        Holder::Reserve(class) => (class.rate_bps, "rate of the class × payload share"),
+        Holder::Rest(_) => (found.sent_bps, "what other classes left × payload share"),
+        Holder::Meter(_, limit) => (*limit, "rate of the meter that drops × payload share"),
+    };
+    // A sender whose packets are dropped may be far below what the meter would let through: TCP answers to it.
+    let is_starved =
+        matches!(found.holder, Holder::Meter(..)) && found.sent_bps < CLASS_FULL * limit;
+    let limit = match is_starved {
+        true => found.sent_bps,
+        false => limit,
+    };
+    let made = Ceiling::new(
+        Cause::QosClass,
+        (limit - found.others_bps) * found.share,
+        formula,
+    )
+    .input("class_bps", Some(limit))
+    .input(
+        "others_bps",
+        Some(found.others_bps).filter(|bps| *bps > 0.0),
+    )
+    .input("payload_share", Some(found.share));
+    let shared = found.others_bps > (1.0 - CLASS_FULL) * found.sent_bps;
+    match shared || is_starved || matches!(found.holder, Holder::Rest(_)) {
+        true => made.dependent(),
+        false => made,
+    }
+}
+
+fn signs(found: &Found<'_>) -> Option<Signs> {
+    let device = &found.qos.device;
+    let sent = bps(found.sent_bps);
+    let say = match &found.holder {
+        Holder::Limit(class) | Holder::Link(class) => vec![
+            format!(
+                "{} on the sender's {device} sent {sent} of the {} that it may",
+                name_of(class),
+                bps(class.ceil_bps)
+            ),
+            waits(class),
+        ],
+        Holder::Reserve(class) | Holder::Rest(class) => vec![
+            format!(
+                "{} on the sender's {device} sent {sent}; other classes filled the rest of its {}, and {} are reserved \
+                 for it",
+                name_of(class),
+                bps(found.qos.link_bps.unwrap_or_default()),
+                bps(class.rate_bps)
+            ),
+            waits(class),
+        ],
+        Holder::Meter(policy, limit) => vec![format!(
+            "policy {} on the sender's {device} dropped {} of its bytes, above {}",
+            policy.policy,
+            percent(policy.dropped_bytes as f64 / policy.bytes as f64),
+            bps(*limit)
+        )],
+    };
+    Signs::new(true, say)
+}
+
+fn name_of(class: &QosClass) -> String {
+    match &class.policy {
+        Some(policy) => format!("class {} of policy {policy}", class.class),
+        None => format!("class {}", class.class),
+    }
+}
+
+fn waits(class: &QosClass) -> String {
+    let dropped = match class.dropped {
+        0 => String::new(),
+        count => format!(", and dropped {count} packets"),
+    };
+    format!(
+        "it had to wait {} times with {} bytes in its queue at the end{dropped}",
+        class.overlimits, class.backlog_bytes
+    )
+}
+
+/// The file of a policy is its owner's to change: the key and its value. Classes of others are changed by tc.
+fn remedy(found: &Found<'_>, target_bps: f64) -> String {
+    let target = target_bps / found.share + found.others_bps;
+    let needed = match (&found.holder, found.qos.link_bps) {
+        // More than the link carries is no limit and no reservation.
+        (Holder::Limit(_) | Holder::Reserve(_) | Holder::Rest(_), Some(link)) => target.min(link),
+        _ => target,
+    };
+    let needed = rate(needed);
+    let (class, key, now) = match &found.holder {
+        Holder::Limit(class) => (*class, "limit", class.ceil_bps),
+        Holder::Reserve(class) | Holder::Rest(class) => (*class, "reserve", class.rate_bps),
+        Holder::Link(class) => {
+            let place = plain(&found.qos.device).map(|device| format!("[adapter.{device}]"));
+            return place.map_or_else(String::new, |place| {
+                apply(&format!(
+                    "rate = \"{needed}\" in {place}, now {}",
+                    rate(class.ceil_bps)
+                ))
+            });
+        }
+        Holder::Meter(policy, limit) => {
+            return plain(&policy.policy).map_or_else(String::new, |name| {
+                apply(&format!(
+                    "a meter for {needed} in [policy.{name}], now {}, or without `drop_red`",
+                    rate(*limit)
+                ))
+            });
+        }
+    };
+    match class.policy.as_deref().map(plain) {
+        Some(Some(policy)) => apply(&format!(
+            "{key} = \"{needed}\" in [policy.{policy}], now {}",
+            rate(now)
+        )),
+        Some(None) => String::new(),
+        None if found.qos.policies.is_empty() => traffic_control(found, class, &needed),
+        None => apply(&format!(
+            "a policy of its own for this traffic that has reserve = \"{needed}\""
+        )),
+    }
+}
+
+fn apply(change: &str) -> String {
+    format!("linerate qos apply FILE  # with {change}, on the sender's host")
+}
+
+fn traffic_control(found: &Found<'_>, class: &QosClass, needed: &str) -> String {
+    let (Some(device), Some(id)) = (plain(&found.qos.device), plain(&class.class)) else {
+        return String::new();
+    };
+    let rate = match found.holder {
+        Holder::Reserve(_) | Holder::Rest(_) => needed.to_owned(),
+        _ => rate(class.rate_bps),
+    };
+    format!(
+        "tc class change dev {device} classid {id} htb rate {rate} ceil {needed}  # on the sender's host"
+    )
+}

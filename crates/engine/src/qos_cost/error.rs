@@ -1,0 +1,46 @@
+//! What can go wrong while the cost of a policy is measured.
+
+use linerate_core::link::SpecError;
+use linerate_core::stats::StatsError;
+use linerate_core::treatment::TreatmentError;
+use thiserror::Error;
+
+use crate::error::{Category, MeasureError};
+use crate::lab::LabError;
+use crate::qos::QosError;
+
+/// The cost of a policy could not be measured, or not to its end.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CostError {
+    /// The policy is wrong, or this host has no eBPF.
+    #[error(transparent)]
+    Policy(#[from] QosError),
+    /// A link cannot be written as one.
+    #[error("the link cannot be emulated")]
+    Link(#[source] SpecError),
+    /// This host allows no lab.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// A run failed.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
+    /// A treatment is none.
+    #[error(transparent)]
+    Treatment(#[from] TreatmentError),
+    /// A comparison cannot be designed so.
+    #[error(transparent)]
+    Statistics(#[from] StatsError),
+}
+
+impl CostError {
+    /// Which exit status it deserves.
+    pub fn category(&self) -> Category {
+        match self {
+            Self::Policy(error) => error.category(),
+            Self::Lab(error) => error.category(),
+            Self::Measure(error) => error.category(),
+            Self::Link(_) | Self::Treatment(_) | Self::Statistics(_) => Category::Usage,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A policy of the sender's own host: what its classes and meters did is in the record, and they are the verdict.
+
+use std::time::Duration;
+
+use linerate_core::ceilings::Cause;
+use linerate_core::plan::*;
+use linerate_core::record::Record;
+use linerate_core::units::Span;
+use linerate_engine::qos::{self, QosError, QosOptions};
+use linerate_sys::netns::Pair;
+
+use crate::support::{LIMITS, Served, datagrams, stream};
+
+/// What the class may send, frames in bits per second: so little that any machine keeps up with it.
+const LIMIT: f64 = 5e6;
+
+/// The records of tests under a policy; `None`, and says why, where there can be none.
+fn under_policy(handling: &str, tests: &[Test]) -> Option<Vec<Record>> {
+    let pair = match Pair::create() {
+        Ok(pair) => pair,
+        Err(error) => {
+            eprintln!("SKIPPED: no network namespaces here: {error}");
+            return None;
+        }
+    };
+    let text = format!(
+        "[filter.tcp]\nprotocol = \"tcp\"\ndestination_port = \"1024-65535\"\npolicy = \"bulk\"\n\n[filter.udp]\n\
+         protocol = \"udp\"\npolicy = \"bulk\"\n\n[policy.bulk]\n{handling}\n\n[adapter.\"*\"]\nrate = \"100mbit\"\n\
+         policies = [\"bulk\"]\n"
+    );
+    let options = QosOptions {
+        adapter: Some(Pair::LINK.to_owned()),
+        ..QosOptions::default()
+    };
+    let b = pair.b.namespace.clone();
+    let served = b
+        .run(|| Served::with(pair.b.ipv4.into(), LIMITS, None))
+        .unwrap();
+    let records = pair.a.namespace.run(|| {
+        match qos::apply(&text, &options) {
+            Ok(_) => {}
+            Err(error @ (QosError::NotPermitted { .. } | QosError::Unsupported { .. })) => {
+                eprintln!("SKIPPED: no policies here: {error}");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        let records = tests.iter().map(|test| served.run(test)).collect();
+        qos::remove(Some(Pair::LINK)).unwrap();
+        Some(records)
+    });
+    records.unwrap()
+}
+
+fn seconds(seconds: u64, test: Test) -> Test {
+    Test {
+        extent: Extent::Time(Span(Duration::from_secs(seconds))),
+        ..test
+    }
+}
+
+#[test]
+fn a_class_that_limits_a_transfer_is_in_its_record_and_is_the_verdict() {
+    let test = Test {
+        // What waits in the class when the measured time begins is of the warm-up.
+        warm_up: Span(Duration::from_millis(500)),
+        ..seconds(3, stream())
+    };
+    let Some(records) = under_policy("limit = \"5mbit\"", &[test]) else {
+        return;
+    };
+    let record = &records[0];
+    let sender = record.sender.as_ref().expect("the client sends");
+    let qos = sender.qos.as_ref().expect("the policy is told");
+    assert_eq!(qos.device, Pair::LINK);
+    let class = qos.classes.first().expect("a class carried it");
+    assert_eq!(class.policy.as_deref(), Some("bulk"), "{qos:?}");
+    assert_eq!((class.ceil_bps, qos.link_bps), (LIMIT, Some(100e6)));
+    assert!(class.packets > 0 && class.overlimits > 0, "{class:?}");
+    let policy = qos.policies.first().expect("a policy took it");
+    assert!(policy.policy == "bulk" && policy.packets > 0, "{policy:?}");
+    // The other end has no policy.
+    assert_eq!(
+        record.receiver.as_ref().and_then(|end| end.qos.as_ref()),
+        None
+    );
+    let sent = class.bytes as f64 * 8.0 / record.seconds;
+    assert!(sent < 1.2 * LIMIT, "{sent} bits/s");
+    if sent < 0.9 * LIMIT {
+        eprintln!("SKIPPED: the verdict: this machine did not keep up with 5 Mbit/s: {sent}");
+        return;
+    }
+    let verdict = record.verdict.as_ref().expect("a stream has one");
+    assert_eq!(verdict.cause, Cause::QosClass, "{verdict:?}");
+    let remedy = &verdict.remedy;
+    assert!(
+        remedy.contains("[policy.bulk]") && remedy.contains("now 5mbit"),
+        "{remedy}"
+    );
+}
+
+#[test]
+fn a_meter_that_drops_datagrams_is_in_the_record() {
+    let handling = "meter = { kind = \"srtcm\", committed = \"2mbit\", committed_burst = \"20KB\", excess_burst = \
+                    \"0KB\", drop_red = true }";
+    // Four times as much as it lets through.
+    let test = seconds(2, datagrams(false, Some(700)));
+    let Some(records) = under_policy(handling, &[test]) else {
+        return;
+    };
+    let sender = records[0].sender.as_ref().expect("the client sends");
+    let qos = sender.qos.as_ref().expect("the policy is told");
+    let policy = qos.policies.first().expect("a policy took it");
+    assert_eq!(policy.drops_above_bps, Some(2e6));
+    assert!(
+        policy.dropped_packets > 0 && policy.dropped_bytes < policy.bytes,
+        "{policy:?}"
+    );
+    assert_eq!(qos.classes, [], "a meter needs no class");
+}

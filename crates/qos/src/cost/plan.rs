@@ -1,0 +1,507 @@
+//! What is run, in which order.
+
+use std::fmt;
+use std::time::Duration;
+
+use linerate_core::compare::{MAX_PAIRS, Order, Schedule};
+use linerate_core::plan::{
+    Closer, Direction, ExchangeTest, Extent, Family, Protocol, ReceiveMethod, SendMethod,
+    SocketOptions, StreamTest, Test as Run, Traffic,
+};
+use linerate_core::units::{BitRate, ByteCount, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::document::Treatment;
+use super::paper::{self, SOCKET_BYTES};
+use super::policies;
+
+/// What is tested: the paper's own experiment, and the six that it left for the future.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Test {
+    /// Bulk transfer over TCP in messages of many sizes.
+    Sizes,
+    /// Longer and more complex filters.
+    Filters,
+    /// UDP packets.
+    Udp,
+    /// Request and response, over TCP and UDP.
+    Rr,
+    /// Filters that do not match.
+    Unmatched,
+    /// Fragmented IP packets.
+    Fragments,
+    /// Large packets on the fast interface.
+    Large,
+}
+
+/// All of them, in the paper's order.
+pub const TESTS: [Test; 7] = [
+    Test::Sizes,
+    Test::Filters,
+    Test::Udp,
+    Test::Rr,
+    Test::Unmatched,
+    Test::Fragments,
+    Test::Large,
+];
+
+/// What the user wants.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// Which tests.
+    pub tests: Vec<Test>,
+    /// Rates of the emulated links.
+    pub links: Vec<BitRate>,
+    /// Over which families.
+    pub families: Vec<Family>,
+    /// Messages of [`Test::Sizes`], bytes; without any the paper's.
+    pub sizes: Vec<u64>,
+    /// Measured time of each run.
+    pub time: Option<Span>,
+    /// Blocks of three runs for each cell.
+    pub pairs: Option<u32>,
+    /// Few cells, short runs.
+    pub quick: bool,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// Everything that is run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The cells, those of one link and family beside each other.
+    pub cells: Vec<Cell>,
+    /// Blocks of each cell.
+    pub pairs: u32,
+    /// Measured time of each run.
+    pub time: Span,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// A plan that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PlanFault(String);
+
+/// One transfer on one link, which is made without a policy, with a program that does nothing, and with a policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// Of which test.
+    pub test: Test,
+    /// Rate of the link.
+    pub link: BitRate,
+    /// Largest IP packet of the link, bytes.
+    pub mtu: u32,
+    /// IPv4 or IPv6.
+    pub family: Family,
+    /// TCP or UDP.
+    pub protocol: Protocol,
+    /// Bytes of a message.
+    pub message_bytes: u64,
+}
+
+/// One run: a cell's, in a block, under a treatment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    /// Which cell.
+    pub cell: usize,
+    /// Which block, from 0.
+    pub block: u32,
+    /// With what.
+    pub treatment: Treatment,
+}
+
+impl Test {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sizes => "sizes",
+            Self::Filters => "filters",
+            Self::Udp => "udp",
+            Self::Rr => "rr",
+            Self::Unmatched => "unmatched",
+            Self::Fragments => "fragments",
+            Self::Large => "large",
+        }
+    }
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Plan {
+    /// The plan of a choice.
+    ///
+    /// # Errors
+    /// Figures out of range, or tests that need another link or family.
+    pub fn of(choice: &Choice) -> Result<Self, PlanFault> {
+        let pairs = choice.pairs.unwrap_or(if choice.quick { 3 } else { 8 });
+        let usual = Duration::from_millis(if choice.quick { 300 } else { 2000 });
+        let time = choice.time.unwrap_or(Span(usual));
+        let fault = |words: String| Err(PlanFault(words));
+        if !(1..=MAX_PAIRS).contains(&pairs) {
+            return fault(format!("--pairs is {pairs}: it must be 1 to {MAX_PAIRS}"));
+        }
+        let mut cells = Vec::new();
+        for &link in &choice.links {
+            if !LINKS.contains(&link.0) {
+                return fault(format!(
+                    "--link {link}: a link here has {} to {}",
+                    BitRate(*LINKS.start()),
+                    BitRate(*LINKS.end())
+                ));
+            }
+            for &family in &choice.families {
+                for &test in &choice.tests {
+                    cells.extend(cells_of(choice, test, link, family));
+                }
+            }
+        }
+        if cells.is_empty() {
+            return fault("there is nothing to run: no test, link or family is left".to_owned());
+        }
+        let plan = Self {
+            cells,
+            pairs,
+            time,
+            seed: choice.seed,
+        };
+        for cell in &plan.cells {
+            let run = cell.run(time, choice.seed);
+            run.check().map_err(|error| PlanFault(error.to_string()))?;
+        }
+        Ok(plan)
+    }
+
+    /// The runs of a cell, block after block, the three of each in random order.
+    pub fn slots(&self, cell: usize) -> Vec<Slot> {
+        let seed = self.seed.wrapping_add(cell as u64);
+        let mut coins = Schedule::new(seed);
+        let blocks = (0..self.pairs).flat_map(|block| {
+            permutation(&mut coins).map(|treatment| Slot {
+                cell,
+                block,
+                treatment,
+            })
+        });
+        blocks.collect()
+    }
+
+    /// Seconds that all runs take at least.
+    pub fn seconds(&self) -> f64 {
+        let runs = self.cells.len() as f64 * f64::from(self.pairs) * 3.0;
+        runs * (self.time.as_secs_f64() + warm_up(self.time).as_secs_f64())
+    }
+}
+
+impl Cell {
+    /// What is run; all three runs of a block have the same seed.
+    pub fn run(&self, time: Span, seed: u64) -> Run {
+        let is_udp = self.protocol == Protocol::Udp;
+        let is_rr = self.test == Test::Rr;
+        let traffic = match is_rr {
+            true => Traffic::Rr(ExchangeTest {
+                request_bytes: self.message_bytes,
+                response_bytes: self.message_bytes,
+                depth: 1,
+                rate_per_s: None,
+                spin: false,
+                closer: Closer::Server,
+                reset: false,
+            }),
+            false => Traffic::Stream(StreamTest {
+                message_bytes: self.message_bytes,
+                send: SendMethod::Copy,
+                receive: ReceiveMethod::Read,
+                verify: false,
+                whole: false,
+                write_rate_bps: None,
+                read_rate_bps: None,
+                rate_bps: is_udp.then(|| self.datagram_rate()),
+                offload: false,
+                train: false,
+            }),
+        };
+        Run {
+            traffic,
+            protocol: self.protocol,
+            direction: Direction::Up,
+            streams: 1,
+            extent: Extent::Time(time),
+            warm_up: warm_up(time),
+            interval: time,
+            options: SocketOptions {
+                receive_window_bytes: (!is_udp).then_some(ByteCount(SOCKET_BYTES)),
+                send_buffer_bytes: (!is_udp).then_some(ByteCount(SOCKET_BYTES)),
+                nodelay: is_rr && !is_udp,
+                ..SocketOptions::default()
+            },
+            seed,
+        }
+    }
+
+    /// The link as `--lab` reads it: rates of Ethernet with preamble and gap.
+    pub fn lab(&self) -> String {
+        format!("rate={},overhead=24,mtu={}", exact(self.link), self.mtu)
+    }
+
+    /// The policy of its test, unless the user has given one.
+    pub fn policy(&self) -> String {
+        match self.test {
+            Test::Filters => policies::long(self.protocol, self.family),
+            Test::Unmatched => policies::unmatched(self.protocol),
+            _ => policies::simple(self.protocol),
+        }
+    }
+
+    /// Whether a policy of the user's takes the place of its own.
+    pub fn takes_users_policy(&self) -> bool {
+        !matches!(self.test, Test::Filters | Test::Unmatched)
+    }
+
+    /// Payload of datagrams per second: most of the link, but no more packets than an emulated link carries with ease.
+    fn datagram_rate(&self) -> BitRate {
+        let bytes = self.message_bytes as f64;
+        let packets = (bytes / 1472.0).ceil();
+        let frames = bytes + packets * FRAME_OVERHEAD_BYTES;
+        let of_link = LINK_SHARE * self.link.as_f64() * bytes / frames;
+        let of_packets = MOST_PACKETS_PER_S / packets * bytes * 8.0;
+        BitRate(of_link.min(of_packets) as u64)
+    }
+}
+
+/// The cells of a test on a link.
+fn cells_of(choice: &Choice, test: Test, link: BitRate, family: Family) -> Vec<Cell> {
+    let is_fastest = choice.links.iter().all(|other| other.0 <= link.0);
+    let few = choice.quick && choice.sizes.is_empty();
+    let tcp = Protocol::Tcp;
+    let kinds: Vec<(Protocol, u64)> = match test {
+        Test::Sizes if !choice.sizes.is_empty() => of_sizes(tcp, &choice.sizes),
+        // The larger family for one size, to have both.
+        Test::Sizes if few && family == Family::Ipv6 => of_sizes(tcp, &[1024]),
+        Test::Sizes if few => of_sizes(tcp, &[64, 1024, 2920]),
+        Test::Sizes => of_sizes(tcp, &paper::SIZES),
+        _ if few && family == Family::Ipv6 && choice.families.len() > 1 => Vec::new(),
+        Test::Filters | Test::Unmatched => of_sizes(tcp, &[1024]),
+        Test::Udp if few => of_sizes(Protocol::Udp, &[512]),
+        Test::Udp => of_sizes(Protocol::Udp, &[64, 512, 1448]),
+        Test::Rr if few => of_sizes(tcp, &[64]),
+        Test::Rr => vec![
+            (tcp, 1),
+            (tcp, 1024),
+            (Protocol::Udp, 64),
+            (Protocol::Udp, 1024),
+        ],
+        // Three packets for each datagram.
+        Test::Fragments => of_sizes(Protocol::Udp, &[4000]),
+        Test::Large if is_fastest => of_sizes(tcp, &[65_536]),
+        Test::Large => Vec::new(),
+    };
+    let mtu = if test == Test::Large { 9000 } else { 1500 };
+    let cell = |(protocol, message_bytes)| Cell {
+        test,
+        link,
+        mtu,
+        family,
+        protocol,
+        message_bytes,
+    };
+    kinds.into_iter().map(cell).collect()
+}
+
+fn of_sizes(protocol: Protocol, sizes: &[u64]) -> Vec<(Protocol, u64)> {
+    sizes.iter().map(|&size| (protocol, size)).collect()
+}
+
+fn warm_up(time: Span) -> Span {
+    Span((time.0 / 10).min(Duration::from_secs(1)))
+}
+
+/// The three treatments in an order that no treatment and no pair of them is favoured by.
+fn permutation(coins: &mut Schedule) -> [Treatment; 3] {
+    let mut coin = || coins.next() == Some(Order::AFirst);
+    let first = loop {
+        match (coin(), coin()) {
+            (false, false) => break 0,
+            (false, true) => break 1,
+            (true, false) => break 2,
+            (true, true) => {}
+        }
+    };
+    let mut all = [
+        Treatment::Without,
+        Treatment::Passthrough,
+        Treatment::Policy,
+    ];
+    all.swap(0, first);
+    if coin() {
+        all.swap(1, 2);
+    }
+    all
+}
+
+/// As a specification of a link is written.
+fn exact(BitRate(bps): BitRate) -> String {
+    match (bps % 1_000_000, bps % 1000) {
+        (0, _) => format!("{}mbit", bps / 1_000_000),
+        (_, 0) => format!("{}kbit", bps / 1000),
+        _ => format!("{bps}bit"),
+    }
+}
+
+/// Rates of links that can be emulated here.
+const LINKS: std::ops::RangeInclusive<u64> = 1_000_000..=10_000_000_000;
+/// IP and UDP headers, Ethernet's, its check, preamble and gap.
+const FRAME_OVERHEAD_BYTES: f64 = 66.0;
+/// Of the link, for datagrams: a queue would add its losses.
+const LINK_SHARE: f64 = 0.8;
+/// What the emulator of a small machine carries.
+const MOST_PACKETS_PER_S: f64 = 20_000.0;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn choice() -> Choice {
+        Choice {
+            tests: TESTS.to_vec(),
+            links: vec![BitRate(100_000_000), BitRate(1_000_000_000)],
+            families: vec![Family::Ipv4, Family::Ipv6],
+            sizes: Vec::new(),
+            time: None,
+            pairs: None,
+            quick: false,
+            seed: 7,
+        }
+    }
+
+    #[test]
+    fn the_papers_own_experiment_is_two_links_and_seven_sizes() {
+        let plan = Plan::of(&Choice {
+            tests: vec![Test::Sizes],
+            families: vec![Family::Ipv4],
+            ..choice()
+        })
+        .unwrap();
+        let sizes: Vec<u64> = plan.cells.iter().map(|cell| cell.message_bytes).collect();
+        assert_eq!(sizes, [paper::SIZES, paper::SIZES].concat());
+        let run = plan.cells[0].run(plan.time, 1);
+        assert_eq!(run.options.receive_window_bytes, Some(ByteCount(32_768)));
+        assert_eq!(run.options.send_buffer_bytes, Some(ByteCount(32_768)));
+        assert_eq!(plan.cells[0].lab(), "rate=100mbit,overhead=24,mtu=1500");
+    }
+
+    #[test]
+    fn large_packets_are_for_the_fastest_link_alone() {
+        let plan = Plan::of(&choice()).unwrap();
+        let large: Vec<_> = plan
+            .cells
+            .iter()
+            .filter(|cell| cell.test == Test::Large)
+            .collect();
+        assert!(
+            large
+                .iter()
+                .all(|cell| cell.link.0 == 1_000_000_000 && cell.mtu == 9000)
+        );
+        assert_eq!(large.len(), 2);
+    }
+
+    #[test]
+    fn the_quick_form_of_the_default_is_run_in_less_than_a_minute() {
+        let plan = Plan::of(&Choice {
+            tests: vec![Test::Sizes, Test::Udp, Test::Rr],
+            quick: true,
+            ..choice()
+        })
+        .unwrap();
+        assert!(
+            plan.seconds() < 60.0,
+            "{} s, {} cells",
+            plan.seconds(),
+            plan.cells.len()
+        );
+        let families: Vec<_> = plan.cells.iter().map(|cell| cell.family).collect();
+        assert!(families.contains(&Family::Ipv6));
+    }
+
+    #[test]
+    fn each_block_has_each_treatment_once_and_every_order_comes_up_as_often() {
+        let plan = Plan {
+            pairs: 6000,
+            ..Plan::of(&choice()).unwrap()
+        };
+        let mut orders: BTreeMap<Vec<&str>, u32> = BTreeMap::new();
+        for block in plan.slots(0).chunks(3) {
+            let names: Vec<&str> = block.iter().map(|slot| slot.treatment.name()).collect();
+            *orders.entry(names).or_default() += 1;
+        }
+        assert_eq!(orders.len(), 6);
+        // 1000 each, five standard deviations of 29.
+        assert!(
+            orders.values().all(|count| count.abs_diff(1000) < 145),
+            "{orders:?}"
+        );
+    }
+
+    #[test]
+    fn datagrams_leave_room_on_the_link() {
+        for cell in Plan::of(&choice()).unwrap().cells {
+            if cell.protocol == Protocol::Udp && cell.test != Test::Rr {
+                let rate = cell.datagram_rate();
+                assert!(
+                    rate.as_f64() <= 0.8 * cell.link.as_f64(),
+                    "{cell:?}: {rate}"
+                );
+                assert!(rate.0 > 1_000_000, "{cell:?}: {rate}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (choice, words) in [
+            (
+                Choice {
+                    pairs: Some(31),
+                    ..choice()
+                },
+                "--pairs is 31: it must be 1 to 30",
+            ),
+            (
+                Choice {
+                    links: vec![BitRate(1)],
+                    ..choice()
+                },
+                "--link 1 bit/s: a link here has 1 Mbit/s to 10 Gbit/s",
+            ),
+            (
+                Choice {
+                    tests: vec![],
+                    ..choice()
+                },
+                "there is nothing to run",
+            ),
+            (
+                Choice {
+                    sizes: vec![1 << 40],
+                    ..choice()
+                },
+                "it must be",
+            ),
+        ] {
+            let message = Plan::of(&choice).unwrap_err().to_string();
+            assert!(message.contains(words), "{message}");
+        }
+    }
+}

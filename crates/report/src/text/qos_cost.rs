@@ -1,0 +1,339 @@
+//! What a policy costs: for each kind of transfer the figures in the white paper's shape, and what each treatment changes.
+
+use linerate_core::compare::MetricConclusion;
+use linerate_core::plan::{Family, Protocol, Workload};
+use linerate_core::record::Status;
+use linerate_core::stats::MedianInterval;
+use linerate_qos::cost::{
+    CostRow, DirectCost, LinkRates, PacketCost, QosCost, Test, Treatment, paper,
+};
+
+use super::Style;
+use super::ceilings::caveats;
+use super::number::{NBSP, chosen_bytes, count, digits, rate, seconds, with_unit};
+use super::page::{Emphasis, Page};
+use super::table::{Align, Table};
+
+/// Policies, packet rates, a table of figures and one of effects for each kind of transfer, the programs by themselves.
+pub fn qos_cost(document: &QosCost, style: Style) -> String {
+    let mut page = Page::new(style);
+    page.paragraph(Emphasis::Strong, "", 0, &headline(document));
+    page.gap();
+    for policy in &document.policies {
+        let tests: Vec<&str> = policy.tests.iter().map(|test| test.name()).collect();
+        let named = policy.file.as_deref().unwrap_or("the test's own");
+        let filters = plural(policy.filters, "filter");
+        page.facts(
+            "policy",
+            &[format!("{}: {named}, {filters}", tests.join(", "))],
+        );
+    }
+    for link in &document.links {
+        page.facts("link", &[packets(link)]);
+    }
+    for group in groups(&document.rows) {
+        page.gap();
+        page.line(Emphasis::Strong, &title(&group[0]));
+        page.table(&figures(group));
+        page.table(&effects(group));
+    }
+    direct(&mut page, document);
+    if !document.rows.is_empty() {
+        page.gap();
+        page.paragraph(Emphasis::None, "", 0, FOOT);
+    }
+    caveats(&mut page, &document.caveats);
+    page.finish()
+}
+
+const FOOT: &str = "Effects are against being without, in brackets their interval; each has its own 5 % of error, and \
+    none of fewer than 6 blocks a verdict. µs/packet is the white paper's rule: added service demand × 1.46. Service \
+    demand is CPU time of the whole host for each KiB (netperf's), the emulated link and the other end included; the \
+    rule is applied to that of the sending threads and the soft interrupts.";
+
+fn headline(document: &QosCost) -> String {
+    let end = match document.status {
+        Status::Complete => "",
+        Status::Partial => " (STOPPED EARLY)",
+    };
+    format!(
+        "What a policy costs: without, pass-through and policy in turn, {} of {} each, sockets of {}, seed {}{end}",
+        plural(document.blocks as usize, "block"),
+        seconds(document.time_s),
+        chosen_bytes(paper::SOCKET_BYTES),
+        document.seed
+    )
+}
+
+fn packets(link: &LinkRates) -> String {
+    let whole = |value: f64| count(value.round() as u64);
+    format!(
+        "{}: {} packets/s as the white paper counts, of 20 bytes each; Ethernet carries {} of its smallest frames and {} \
+         with 1500 bytes",
+        rate(link.link_bps),
+        whole(link.paper_packets_per_s),
+        whole(link.smallest_frames_per_s),
+        whole(link.largest_frames_per_s)
+    )
+}
+
+/// Rows of one test, link, family and protocol stand in one table.
+fn groups(rows: &[CostRow]) -> impl Iterator<Item = &[CostRow]> {
+    rows.chunk_by(|a, b| {
+        let kind = |row: &CostRow| (row.test, row.family, row.protocol, row.workload);
+        kind(a) == kind(b) && a.link_bps == b.link_bps
+    })
+}
+
+fn title(row: &CostRow) -> String {
+    let what = match row.test {
+        Test::Sizes => "bulk transfer",
+        Test::Filters => "long and complex filters",
+        Test::Udp => "UDP packets",
+        Test::Rr => "request and response",
+        Test::Unmatched => "filters that do not match",
+        Test::Fragments => "fragmented packets",
+        Test::Large => "large packets",
+    };
+    let mtu = match row.mtu_bytes {
+        1500 => String::new(),
+        bytes => format!(", MTU {bytes}"),
+    };
+    format!(
+        "{}, {} over {}: {what}{mtu}",
+        rate(row.link_bps),
+        protocol(row.protocol),
+        family(row.family)
+    )
+}
+
+fn family(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "IPv4",
+        Family::Ipv6 => "IPv6",
+    }
+}
+
+fn protocol(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Udp => "UDP",
+        Protocol::Tcp | Protocol::Mptcp => "TCP",
+    }
+}
+
+/// A figure, its heads, and what it is divided by.
+type Column = (&'static str, [&'static str; 3], f64);
+
+const THROUGHPUT: &str = "throughput_bps";
+const TRANSACTIONS: &str = "transactions_per_s";
+
+const COLUMNS: [Column; 5] = [
+    (THROUGHPUT, ["\nMbit/s", "pass-\nthrough", "\npolicy"], 1e6),
+    (
+        TRANSACTIONS,
+        ["requests\nper s", "pass-\nthrough", "\npolicy"],
+        1.0,
+    ),
+    (
+        "latency_us.p50",
+        ["p50\nµs", "pass-\nthrough", "\npolicy"],
+        1.0,
+    ),
+    (
+        "sender.host_cpu_percent",
+        ["CPU\n%", "pass-\nthrough", "\npolicy"],
+        1.0,
+    ),
+    (
+        "sender.service_demand_us_per_kib",
+        ["demand\nµs/KiB", "pass-\nthrough", "\npolicy"],
+        1.0,
+    ),
+];
+
+const TREATMENTS: [Treatment; 3] = [
+    Treatment::Without,
+    Treatment::Passthrough,
+    Treatment::Policy,
+];
+
+fn figures(rows: &[CostRow]) -> Table {
+    let heads = COLUMNS
+        .iter()
+        .flat_map(|(_, heads, _)| heads.map(|head| (head, Align::Right)));
+    let heads: Vec<_> = std::iter::once(("\nsize", Align::Right))
+        .chain(heads)
+        .collect();
+    let mut table = Table::new(&heads);
+    for row in rows {
+        let cells = COLUMNS.iter().flat_map(|(metric, _, scale)| {
+            TREATMENTS.map(|treatment| {
+                let figure = figure(row, metric, treatment).filter(|_| is_told(row, metric))?;
+                Some(digits(figure.median / scale))
+            })
+        });
+        table.row(std::iter::once(Some(chosen_bytes(row.message_bytes))).chain(cells));
+    }
+    table
+}
+
+fn figure<'a>(row: &'a CostRow, metric: &str, treatment: Treatment) -> Option<&'a MedianInterval> {
+    let mut figures = row.figures.iter();
+    let found = figures.find(|one| one.metric == metric && one.treatment == treatment);
+    found.map(|one| &one.figure)
+}
+
+/// What a transfer is for: bytes, or answers.
+fn rate_of(row: &CostRow) -> &'static str {
+    match row.workload {
+        Workload::Stream => THROUGHPUT,
+        Workload::Rr | Workload::Crr => TRANSACTIONS,
+    }
+}
+
+/// Answers are not told in bits.
+fn is_told(row: &CostRow, metric: &str) -> bool {
+    metric != THROUGHPUT || rate_of(row) == THROUGHPUT
+}
+
+/// For each size a line for each treatment: its effect on the rate, and on the cost of a packet.
+fn effects(rows: &[CostRow]) -> Table {
+    let mut table = Table::new(&[
+        ("\nsize", Align::Right),
+        ("\nagainst without", Align::Left),
+        ("rate\neffect", Align::Right),
+        ("\ninterval", Align::Left),
+        ("\nverdict", Align::Left),
+        ("demand\neffect", Align::Right),
+        ("\ninterval", Align::Left),
+        ("packet\nµs", Align::Right),
+        ("\ninterval", Align::Left),
+    ]);
+    for row in rows {
+        for treatment in [Treatment::Passthrough, Treatment::Policy] {
+            let rate = compared(row, rate_of(row), treatment);
+            let demand = compared(row, "sender.service_demand_us_per_kib", treatment);
+            let packet = row.packet.iter().find(|cost| cost.treatment == treatment);
+            table.row([
+                Some(chosen_bytes(row.message_bytes)),
+                Some(treatment.name().to_owned()),
+                rate.map(|found| effect(found.effect_percent)),
+                rate.map(interval),
+                rate.map(verdict),
+                demand.map(|found| effect(found.effect_percent)),
+                demand.map(interval),
+                packet.map(|cost| signed(cost.paper_us)),
+                packet.map(packet_interval),
+            ]);
+        }
+    }
+    table
+}
+
+fn compared<'a>(
+    row: &'a CostRow,
+    metric: &str,
+    treatment: Treatment,
+) -> Option<&'a MetricConclusion> {
+    let mut all = row.comparisons.iter();
+    let found = all.find(|one| one.metric == metric && one.treatment == treatment);
+    found.map(|one| &one.conclusion)
+}
+
+fn effect(percent: f64) -> String {
+    format!("{}{NBSP}%", signed(percent))
+}
+
+fn signed(value: f64) -> String {
+    match value > 0.0 {
+        true => format!("+{value:.2}"),
+        false => format!("{value:.2}"),
+    }
+}
+
+fn interval(found: &MetricConclusion) -> String {
+    let [low, high] = found.interval_percent;
+    format!("({}{NBSP}to{NBSP}{})", signed(low), signed(high))
+}
+
+fn packet_interval(cost: &PacketCost) -> String {
+    let [low, high] = cost.paper_interval_us;
+    format!("({}{NBSP}to{NBSP}{})", signed(low), signed(high))
+}
+
+/// Too few blocks have none.
+fn verdict(found: &MetricConclusion) -> String {
+    match (found.different, found.equivalent) {
+        (true, true) => "DIFFERENT, small".to_owned(),
+        _ if found.pairs < FEWEST_PAIRS => "too few blocks".to_owned(),
+        _ => found.verdict.name().to_owned(),
+    }
+}
+
+/// See [`linerate_core::compare`]: no test of signs has a verdict on fewer.
+const FEWEST_PAIRS: u32 = 6;
+
+fn direct(page: &mut Page, document: &QosCost) {
+    if document.direct.is_empty() {
+        return;
+    }
+    page.gap();
+    page.line(
+        Emphasis::Strong,
+        "The programs by themselves (BPF_PROG_TEST_RUN, the same packet again and again), ns per packet",
+    );
+    let fastest = document.links.iter().map(|link| link.smallest_frames_per_s);
+    let fastest = fastest.fold(0.0, f64::max);
+    let mut table = Table::new(&[
+        ("policy of", Align::Left),
+        ("packets", Align::Left),
+        ("pass-through", Align::Right),
+        ("policy", Align::Right),
+        ("instructions", Align::Right),
+        ("of the time of a smallest frame", Align::Left),
+    ]);
+    for cost in &document.direct {
+        table.row([
+            Some(cost.test.name().to_owned()),
+            Some(format!(
+                "{} over {}",
+                protocol(cost.protocol),
+                family(cost.family)
+            )),
+            Some(nanoseconds(&cost.passthrough_ns)),
+            Some(nanoseconds(&cost.policy_ns)),
+            Some(count(cost.instructions as u64)),
+            share(cost, fastest, document),
+        ]);
+    }
+    page.table(&table);
+}
+
+fn nanoseconds(figure: &MedianInterval) -> String {
+    format!(
+        "{} ({} to {})",
+        digits(figure.median),
+        digits(figure.low),
+        digits(figure.high)
+    )
+}
+
+/// What a policy takes of the time that the fastest link has for each of its smallest frames.
+fn share(cost: &DirectCost, frames_per_s: f64, document: &QosCost) -> Option<String> {
+    let link = document
+        .links
+        .iter()
+        .map(|link| link.link_bps)
+        .fold(0.0, f64::max);
+    (frames_per_s > 0.0).then(|| {
+        let percent = cost.policy_ns.median * frames_per_s / 1e9 * 100.0;
+        format!("{} at {}", with_unit(percent, "%"), rate(link))
+    })
+}
+
+fn plural(number: usize, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
