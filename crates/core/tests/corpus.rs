@@ -55,6 +55,10 @@ fn the_seeds_of_messages_are_messages() {
         let message = ServerMessage::parse(&seed).expect("an endpoint's message");
         assert!(matches!(message, ServerMessage::Report(_)));
     }
+    for seed in seeds("traced") {
+        let message = ServerMessage::parse(&seed).expect("an endpoint's message");
+        assert!(matches!(message, ServerMessage::Traced(_)));
+    }
 }
 
 fn seeds(name: &str) -> Vec<Vec<u8>> {

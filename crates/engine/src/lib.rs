@@ -79,6 +79,8 @@ pub use lab::{TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use signal::stop_on_signal;
 pub use stop::Stop;
-pub use trace::{Method, TraceError, TraceOptions, WatchPace, may_send_echo, trace, watch};
+pub use trace::{
+    Method, TraceError, TraceOptions, WatchPace, join_reverse, may_send_echo, trace, watch,
+};
 pub use treated::run_treated;
 pub use treatment::{Applied, TreatError, start_treatment_watch, undo_leftovers, watch_treatments};
