@@ -117,10 +117,9 @@ impl Network {
         let configured = pair.a.namespace.configure(|netlink| {
             for (gateway, everything) in gateways {
                 netlink.add_permanent_neighbour(Pair::LINK, gateway, MAC)?;
-                netlink.add_route(&Route {
-                    gateway: Some(gateway),
-                    ..Route::new(Prefix::new(everything, 0))
-                })?;
+                let mut route = Route::new(Prefix::new(everything, 0));
+                route.gateway = Some(gateway);
+                netlink.add_route(&route)?;
             }
             Ok(())
         });
