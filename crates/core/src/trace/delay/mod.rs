@@ -233,6 +233,8 @@ fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
 /// The first hop of the step that is no slower than its end counts.
 fn note_seen(step: &mut DelayStep, hop: &HopDelay) {
     let noise = (step.added_us * SEEN_SHARE).max(SEEN_US);
+    // Where the whole step is noise, no hop is behind it.
+    let noise = noise.min(step.added_us / 2.0);
     if hop.slow_answer_us <= noise {
         step.seen_from_ttl = step.seen_from_ttl.min(hop.ttl);
     }

@@ -1,4 +1,4 @@
-//! The core of a path: its shortest stretch that adds at least half of the delay.
+//! The core of a path: its shortest part that adds at least half of the delay.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,9 @@ pub(super) fn find(hops: &[HopSamples], ends: &[usize]) -> Option<DelayCore> {
     let enough = SHARE * whole;
     let mut stretches = Vec::new();
     for (number, &to) in ends.iter().enumerate() {
-        let from_here = (least(&hops[to]) >= enough).then_some((None, to));
+        // All of the path is no part of it.
+        let is_part = number + 1 < ends.len();
+        let from_here = (is_part && least(&hops[to]) >= enough).then_some((None, to));
         let from = ends[..number].iter().map(|&after| (Some(after), to));
         let adds = |(after, to): &(Option<usize>, usize)| {
             after.map_or(0.0, |after| least(&hops[after])) + enough <= least(&hops[*to])

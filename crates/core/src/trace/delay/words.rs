@@ -46,8 +46,8 @@ fn where_it_is(analysis: &DelayAnalysis, last: &HopDelay) -> String {
             interval(core.interval_us, core.coverage)
         ),
         (None, false) => format!(
-            "No step is known to be the largest of the {whole} to hop {}, and no stretch to add half of it: the answers \
-             scatter too much, or are too few. The step that looks largest is {}: {} ({}).",
+            "No step is known to be the largest of the {whole} to hop {}, and no part of the path to add half of it: the \
+             answers scatter too much, or are too few. The largest step that is known to add anything is {}: {} ({}).",
             last.ttl,
             place(largest),
             ms(largest.added_us),
