@@ -80,7 +80,7 @@ pub(crate) struct FindingOptions {
     /// Estimate the rate of each link by probes of many sizes; takes about 20 s
     #[arg(long)]
     pub(crate) bandwidth: bool,
-    /// The way back too, and loss in each direction, by the endpoint there (default port 5201)
+    /// The way back, and loss each way, by the endpoint there (default port 5201)
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "5201",
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) reverse: Option<u16>,
@@ -92,7 +92,7 @@ pub(crate) struct FindingOptions {
         conflicts_with = "lab"
     )]
     pub(crate) key_file: Option<PathBuf>,
-    /// AS numbers from a table: lines of PREFIX ASN [NAME], or RouteViews' PREFIX LENGTH ASN
+    /// AS numbers by a table: PREFIX ASN [NAME], or RouteViews' PREFIX LENGTH ASN
     #[arg(long, value_name = "FILE")]
     pub(crate) as_table: Option<PathBuf>,
 }

@@ -43,6 +43,8 @@ use crate::stop::Stop;
 
 /// So long names are waited for after the last answer.
 const NAMES_WAIT: Duration = Duration::from_secs(1);
+/// Probes that are sent without a look at what has come.
+const MOST_IN_A_ROW: usize = 10;
 /// A stop is noticed within this.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
@@ -263,7 +265,11 @@ impl<'a> Site<'a> {
             if strategy.poll_timeout().is_some_and(|due| due <= now) {
                 strategy.handle_timeout(now);
             }
-            while let Some(probe) = strategy.poll_transmit(Nanos(now_ns())) {
+            // Where sending is slower than the rate, answers have their turn all the same: one may end it.
+            for _ in 0..MOST_IN_A_ROW {
+                let Some(probe) = strategy.poll_transmit(Nanos(now_ns())) else {
+                    break;
+                };
                 channel.send(&probe)?;
             }
             let due = strategy.poll_timeout().map_or(0, |due| due.0);
