@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
-    clippy::print_stdout,
+    clippy::print_stderr,
     reason = "a test, and its helpers too"
 )]
 
@@ -42,7 +42,7 @@ fn errors(output: &Output) -> String {
 fn is_skipped(test: &str, output: &Output) -> bool {
     let is_lacking = output.status.code() == Some(3);
     if is_lacking {
-        println!("SKIPPED: {test}: {}", errors(output));
+        eprintln!("SKIPPED: {test}: {}", errors(output));
     }
     is_lacking
 }

@@ -44,14 +44,17 @@ fn is_skipped(test: &str, output: &Output) -> bool {
 
 #[test]
 fn the_way_back_is_the_endpoints_and_losses_have_a_direction() {
-    // Ten probes, so that a tenth lost leaves each hop some.
+    // Ten probes, so that what is lost leaves each hop some; and a seed by which the first packets get through: a SYN that
+    // is lost three times is given up.
     let output = trace(&[
         "--lab",
-        "hops=4,rtt=60ms,up.loss=10%",
+        "hops=4,rtt=100ms,up.loss=5%",
         "--reverse",
         "-n",
         "-q",
         "10",
+        "--seed",
+        "7",
         "--json",
     ]);
     if is_skipped("the way back", &output) {
@@ -70,7 +73,7 @@ fn the_way_back_is_the_endpoints_and_losses_have_a_direction() {
     assert_eq!(back["hops"].as_array().unwrap().len(), 5, "{reverse}");
     assert!(back["reverse"].is_null());
     let lost = |way: &str| reverse[way]["lost"].as_u64().unwrap();
-    // 20 of 200 are expected there and none back; none there happens once in a thousand million runs.
+    // Ten of 200 are expected there and none back; none there happens once in 28,000 runs of other seeds.
     assert!(lost("loss_there") > lost("loss_back"), "{reverse}");
     assert_eq!(reverse["loss_there"]["sent"], 200, "{reverse}");
     assert_eq!(reverse["loss_back"]["sent"], 200, "{reverse}");
@@ -80,7 +83,7 @@ fn the_way_back_is_the_endpoints_and_losses_have_a_direction() {
 #[test]
 fn the_way_back_has_a_table_of_its_own_over_both_families() {
     for family in ["-4", "-6"] {
-        let output = trace(&[family, "--lab", "hops=2,rtt=60ms", "--reverse", "-n"]);
+        let output = trace(&[family, "--lab", "hops=2,rtt=200ms", "--reverse", "-n"]);
         if is_skipped("the way back as text", &output) {
             return;
         }

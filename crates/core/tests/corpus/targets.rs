@@ -439,12 +439,8 @@ pub(crate) fn traced(bytes: &[u8]) {
     admit(again, &request).expect("what was taken once is taken again");
 }
 
-/// Whatever comes to a raw socket is an answer to one of this trace's probes or none. The lowest bits of the first byte
-/// are the family and the kind of the probes.
-pub(crate) fn icmp(bytes: &[u8]) {
-    let Some((&first, message)) = bytes.split_first() else {
-        return;
-    };
+/// Of probes that a seed may answer: the lowest bits are the family and the kind.
+pub(crate) fn codec_of(first: u8) -> ProbeCodec {
     let (source, target): (IpAddr, IpAddr) = match first & 1 {
         0 => ([198, 18, 0, 1].into(), [198, 18, 0, 2].into()),
         _ => (
@@ -452,14 +448,24 @@ pub(crate) fn icmp(bytes: &[u8]) {
             [0x2001, 2, 0, 0, 0, 0, 0, 2].into(),
         ),
     };
-    let codec = ProbeCodec {
+    ProbeCodec {
         kind: [ProbeKind::Udp, ProbeKind::Icmp, ProbeKind::Tcp][usize::from(first >> 1) % 3],
         source,
         target,
         source_port: 40_000,
         target_port: 33_434,
         session: 0x1234,
+    }
+}
+
+/// Whatever comes to a raw socket is an answer to one of this trace's probes or none. The first byte is of
+/// [`codec_of`].
+pub(crate) fn icmp(bytes: &[u8]) {
+    let Some((&first, message)) = bytes.split_first() else {
+        return;
     };
+    let codec = codec_of(first);
+    let target = codec.target;
     let answers = [
         codec.read_icmp(target, Some(60), message),
         codec.read_tcp(target, Some(60), message),
