@@ -17,6 +17,9 @@ use crate::packet::{self, Extras, ICMP, ICMPV6, Packet};
 
 /// Of the first router; nobody's, so that the kernel at the far end leaves its packets alone.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
+/// From a probe to its answer, wherever that comes from. A trace waits for twice that and a little more: a machine that
+/// is slow by a tenth of a second loses no answer.
+const ROUND_TRIP: Duration = Duration::from_millis(100);
 /// The kernel's memory for frames.
 const RING_BYTES: usize = 3 << 20;
 
@@ -249,7 +252,8 @@ impl Routers {
             let ttl = reply_ttl(self.chain.routers.len() + 1, 0);
             let ends = (packet.target, packet.source);
             let answer = packet::ip(ends, ttl, message, false);
-            self.waiting.push((Instant::now(), frame(host, &answer)));
+            self.waiting
+                .push((Instant::now() + ROUND_TRIP, frame(host, &answer)));
         }
     }
 
@@ -275,13 +279,13 @@ impl Routers {
         };
         let message = packet::error(kind, code, &quoted, behaviour.extras);
         let reply_ttl = reply_ttl(ttl, behaviour.detour);
-        let now = Instant::now();
+        let at = Instant::now() + ROUND_TRIP;
         if behaviour.forges {
             for forged in forgeries(arrived) {
                 let message = packet::error(exceeded, 0, &forged, Extras::default());
                 let ends = (forger(is_v4), arrived.source);
                 let answer = packet::ip(ends, reply_ttl, (protocol, message), false);
-                self.waiting.push((now, frame(host, &answer)));
+                self.waiting.push((at, frame(host, &answer)));
             }
         }
         let ends = (router(is_v4, ttl), arrived.source);
@@ -289,7 +293,7 @@ impl Routers {
         let answer = packet::ip(ends, reply_ttl, (protocol, message), has_headers);
         for _ in 0..=behaviour.again {
             self.waiting
-                .push((now + behaviour.later, frame(host, &answer)));
+                .push((at + behaviour.later, frame(host, &answer)));
         }
     }
 }

@@ -95,7 +95,7 @@ pub struct DelayStep {
     pub to_ttl: u8,
     /// Difference of the least RTTs at both ends, microseconds.
     pub added_us: f64,
-    /// Interval of the shift between the RTTs at both ends, microseconds.
+    /// Interval of the shift between the RTTs at both ends, microseconds; those of hops seen behind the step count too.
     pub interval_us: [f64; 2],
     /// Probability, 0 to 1, that the interval holds it.
     pub coverage: f64,
@@ -117,7 +117,7 @@ const SEEN_US: f64 = 100.0;
 pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
     let hops: Vec<HopSamples> = hops.iter().filter_map(usable).collect();
     let ends = step_ends(&hops);
-    let mut steps = steps(&hops, &ends);
+    let steps = steps(&hops, &ends);
     let mut delays = Vec::with_capacity(hops.len());
     let mut step = 0;
     for (place, hop) in hops.iter().enumerate() {
@@ -130,7 +130,6 @@ pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
             step,
             repeats: repeats(&hops[..place], hop.address),
         });
-        note_seen(&mut steps[step], &delays[place]);
         step += usize::from(place == ends[step]);
     }
     let largest = largest(&steps);
@@ -208,36 +207,46 @@ fn step_ends(hops: &[HopSamples]) -> Vec<usize> {
 }
 
 fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
-    let mut before: Option<&HopSamples> = None;
+    let mut before: Option<(&HopSamples, Vec<f64>)> = None;
+    let mut first = 0;
     let mut steps = Vec::with_capacity(ends.len());
     for &end in ends {
         let hop = &hops[end];
+        let added_us = least(hop) - before.as_ref().map_or(0.0, |(before, _)| least(before));
+        let (seen_from_ttl, rtts) = seen(&hops[first..=end], added_us);
         // This host answers itself at once, however often it is asked.
-        let at_once = vec![0.0; hop.rtt_us.len()];
-        let from = before.map_or(&at_once, |before| &before.rtt_us);
-        let shift = shift(from, &hop.rtt_us).expect("usable samples are finite and some");
+        let at_once = vec![0.0; rtts.len()];
+        let from = before.as_ref().map_or(&at_once, |(_, rtts)| rtts);
+        let shift = shift(from, &rtts).expect("usable samples are finite and some");
         steps.push(DelayStep {
-            after_ttl: before.map(|before| before.ttl),
+            after_ttl: before.as_ref().map(|(before, _)| before.ttl),
             to_ttl: hop.ttl,
-            added_us: least(hop) - before.map_or(0.0, least),
+            added_us,
             interval_us: [shift.low, shift.high],
             coverage: shift.coverage,
             is_known_to_add: shift.low > 0.0 && shift.coverage >= LEAST_COVERAGE,
-            seen_from_ttl: hop.ttl,
+            seen_from_ttl,
         });
-        before = Some(hop);
+        before = Some((hop, rtts));
+        first = end + 1;
     }
     steps
 }
 
-/// The first hop of the step that is no slower than its end counts.
-fn note_seen(step: &mut DelayStep, hop: &HopDelay) {
-    let noise = (step.added_us * SEEN_SHARE).max(SEEN_US);
+/// Of the hops of a step those that answer as late as its last one: the TTL of the first, and the RTTs of all. They are
+/// behind the same delay, so that their answers count as further ones of the step's end.
+fn seen(step: &[HopSamples], added_us: f64) -> (u8, Vec<f64>) {
     // Where the whole step is noise, no hop is behind it.
-    let noise = noise.min(step.added_us / 2.0);
-    if hop.slow_answer_us <= noise {
-        step.seen_from_ttl = step.seen_from_ttl.min(hop.ttl);
-    }
+    let noise = (added_us * SEEN_SHARE).max(SEEN_US).min(added_us / 2.0);
+    let end_us = step.last().map_or(0.0, least);
+    let behind = || step.iter().filter(|hop| least(hop) - end_us <= noise);
+    let first = behind().next().map_or(0, |hop| hop.ttl);
+    (
+        first,
+        behind()
+            .flat_map(|hop| hop.rtt_us.iter().copied())
+            .collect(),
+    )
 }
 
 fn repeats(before: &[HopSamples], address: Option<IpAddr>) -> Option<u8> {
@@ -308,6 +317,14 @@ mod tests {
             (step.after_ttl, step.to_ttl, step.seen_from_ttl),
             (Some(2), 4, 3)
         );
+        assert!(step.coverage > 0.95, "the answers of both count");
+        // The last hop has lost one of three answers, and the one before it none.
+        let few = [
+            hop(1, &[10.0, 20.0, 30.0]),
+            hop(2, &[8_030.0; 3]),
+            hop(3, &[8_020.0; 2]),
+        ];
+        assert!(analyze(&few).steps[1].is_known_to_add);
         let far = [
             hop(1, &[500.0; 3]),
             hop(2, &[44_000.0; 3]),

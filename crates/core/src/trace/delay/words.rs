@@ -90,13 +90,17 @@ fn unknown(analysis: &DelayAnalysis) -> Option<String> {
         .filter(|step| !step.is_known_to_add && step.added_us > known)
         .max_by(|a, b| a.added_us.total_cmp(&b.added_us))?;
     let [low, high] = step.interval_us;
-    Some(format!(
-        "It looks as if {} were added {}, but its interval is {} to {}: that cannot be said.",
-        ms(step.added_us),
-        place(step),
-        ms(low),
-        ms(high)
-    ))
+    let (what, place) = (ms(step.added_us), place(step));
+    Some(match low > 0.0 {
+        true => format!(
+            "It looks as if {what} were added {place}, but that takes more answers to be known."
+        ),
+        false => format!(
+            "It looks as if {what} were added {place}, but its interval is {} to {}: that cannot be said.",
+            ms(low),
+            ms(high)
+        ),
+    })
 }
 
 fn slow(analysis: &DelayAnalysis) -> Option<String> {
