@@ -1,21 +1,27 @@
 //! `trace`: the route to a host, once or again and again.
 
 use std::io::{self, IsTerminal};
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::link::Nanos;
 use linerate_core::plan::Family;
-use linerate_core::trace::{PathEnd, ProbeKind, TraceConfig, TraceDocument};
+use linerate_core::trace::{
+    AsTable, PathEnd, ProbeKind, ReverseDocument, TraceConfig, TraceDocument,
+};
 use linerate_engine::{
-    TraceError, TraceOptions, WatchPace, may_send_echo, stop_on_signal, trace, watch,
+    Client, MeasureError, Stop, Target, TraceError, TraceOptions, WatchPace, join_reverse,
+    may_send_echo, stop_on_signal, trace, watch,
 };
 use linerate_report::text;
 
 use crate::args::TraceArgs;
 use crate::document::Document;
 use crate::failure::Failure;
+use crate::files;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::render::Format;
@@ -32,18 +38,25 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
         false => Format::Text,
     };
     check(args).map_err(Failure::usage)?;
+    let origins = args
+        .findings
+        .as_table
+        .as_deref()
+        .map(read_table)
+        .transpose()?;
     let seed = args.probes.seed.unwrap_or_else(plan::fresh_seed);
     // The lab first: it needs a process of one thread.
     let site = lab(args, seed, format)?;
     let (host, target) = target(args, site.as_ref())?;
-    let options = options(args, host, target, seed);
+    let mut options = options(args, host, target, seed);
+    options.origins = origins.map(Arc::new);
     options.config.check().map_err(Failure::usage)?;
     let output = Output::open(&args.document, format)?;
     let document = match pace(args) {
         Some(pace) => rounds(args, &options, pace)?,
         None => {
             let stop = stop_on_signal().map_err(Failure::failed)?;
-            trace(&options, &stop).map_err(failure)?
+            once(args, site.as_ref(), &options, &stop)?
         }
     };
     let end = (document.end, document.end_words.clone());
@@ -53,6 +66,87 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
         (_, words) => Err(Failure::failed(anyhow!("not reached: {words}"))),
     }
 }
+
+/// The way there, and before it the way back: an endpoint that cannot tell it is to be known at once.
+fn once(
+    args: &TraceArgs,
+    site: Option<&Site>,
+    options: &TraceOptions,
+    stop: &Stop,
+) -> Result<TraceDocument, Failure> {
+    let reverse = match args.findings.reverse {
+        Some(port) => {
+            let endpoint = endpoint(args, site, options, port)?;
+            let reverse = way_back(endpoint, options, stop);
+            Some(reverse.map_err(|error| run::failure_of(error.category(), anyhow!(error)))?)
+        }
+        None => None,
+    };
+    let mut document = trace(options, stop).map_err(failure)?;
+    if let Some(reverse) = reverse {
+        join_reverse(&mut document, reverse, options);
+    }
+    Ok(document)
+}
+
+fn way_back(
+    endpoint: Target,
+    options: &TraceOptions,
+    stop: &Stop,
+) -> Result<ReverseDocument, MeasureError> {
+    let mut client = Client::connect(endpoint, stop.clone())?;
+    client.trace_back(&options.config, options.seed)
+}
+
+/// The endpoint at the target, by the very address that is traced.
+fn endpoint(
+    args: &TraceArgs,
+    site: Option<&Site>,
+    options: &TraceOptions,
+    port: u16,
+) -> Result<Target, Failure> {
+    let address = options.config.target;
+    if let Some(site) = site {
+        let mut target = site.target().to_engine();
+        target.addresses.retain(|endpoint| endpoint.ip() == address);
+        return Ok(target);
+    }
+    let key = match &args.findings.key_file {
+        Some(path) => {
+            let (key, warning) = files::read_key(path)?;
+            let format = if args.document.json {
+                Format::Json
+            } else {
+                Format::Text
+            };
+            let mut progress = Progress::new(format, args.document.quiet);
+            warning.iter().for_each(|warning| progress.warn(warning));
+            Some(key)
+        }
+        None => None,
+    };
+    Ok(Target {
+        name: options.host.clone(),
+        addresses: vec![SocketAddr::new(address, port)],
+        source: options.source,
+        device: options.device.clone(),
+        key,
+        connect_timeout: CONNECT_TIMEOUT,
+    })
+}
+
+fn read_table(path: &Path) -> Result<AsTable, Failure> {
+    let read = || {
+        let bytes = files::read_at_most(path, MAX_TABLE)?;
+        let text = std::str::from_utf8(&bytes).with_context(|| path.display().to_string())?;
+        AsTable::parse(text).with_context(|| path.display().to_string())
+    };
+    read().map_err(Failure::usage)
+}
+
+/// Largest table of prefixes, bytes: the Internet's with names has some 60 MB.
+const MAX_TABLE: u64 = 256 << 20;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn check(args: &TraceArgs) -> anyhow::Result<()> {
     let times = [
@@ -156,8 +250,6 @@ fn options(args: &TraceArgs, host: String, target: IpAddr, seed: u64) -> TraceOp
         config.timeout = Nanos(u64::try_from(timeout.0.as_nanos()).unwrap_or(u64::MAX));
     }
     TraceOptions {
-        host,
-        config,
         source: args.way.source,
         device: args.way.device.clone(),
         port: probes.port,
@@ -166,6 +258,7 @@ fn options(args: &TraceArgs, host: String, target: IpAddr, seed: u64) -> TraceOp
         mtu: args.findings.mtu,
         bandwidth: args.findings.bandwidth,
         seed,
+        ..TraceOptions::new(host, config)
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
-    clippy::print_stdout,
+    clippy::print_stderr,
     reason = "a test, and its helpers too"
 )]
 
@@ -13,8 +13,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// 20 and 40 Mbit/s, a quarter of a second each.
-const CELL: &str = "0 20mbit\n0.25 40mbit\n0.5 end\n";
+/// 10 and 50 Mbit/s, a quarter of a second each.
+const CELL: &str = "0 10mbit\n0.25 50mbit\n0.5 end\n";
 const TOPOLOGY: &str = "[host.a]\n[host.b]\n[[link]]\nbetween = [\"a\", \"b\"]\n\
                         spec = \"up.trace=cell.txt,rtt=2ms\"\n";
 
@@ -42,7 +42,7 @@ fn errors(output: &Output) -> String {
 fn is_skipped(test: &str, output: &Output) -> bool {
     let is_lacking = output.status.code() == Some(3);
     if is_lacking {
-        println!("SKIPPED: {test}: {}", errors(output));
+        eprintln!("SKIPPED: {test}: {}", errors(output));
     }
     is_lacking
 }
@@ -71,6 +71,10 @@ fn stream(spec: &str, text: &str) -> Option<(f64, Value)> {
     Some((record["throughput_bps"].as_f64().unwrap(), record))
 }
 
+/// Of the mean. A link gives no more than its rate; a busy machine may give less. Either of the two rates alone would be
+/// outside.
+const SHARES: std::ops::RangeInclusive<f64> = 0.5..=1.1;
+
 /// Payload of a full packet over what it takes on the wire: Ethernet, IPv4 or IPv6, TCP with time stamps.
 const PAYLOAD: f64 = 1448.0 / 1514.0;
 
@@ -80,19 +84,19 @@ fn a_stream_has_the_mean_of_a_recorded_rate() {
         return;
     };
     let ratio = goodput / (30e6 * PAYLOAD);
-    assert!((0.9..=1.1).contains(&ratio), "{ratio} of the mean");
+    assert!(SHARES.contains(&ratio), "{ratio} of the mean");
     let lab = record["environment"]["lab"].to_string();
     assert!(lab.contains("trace=cell.txt"), "{lab}");
 }
 
 #[test]
 fn a_stream_has_the_mean_of_a_trace_of_mahimahi() {
-    // A packet of 1500 bytes in each of 9 ms, 11 in the tenth: 24 Mbit/s.
+    // A packet of 1500 bytes in each of 9 ms, 31 in the tenth: 48 Mbit/s.
     let text: String = (1..10).map(|ms| format!("{ms}\n")).collect();
-    let text = text + &"10\n".repeat(11);
+    let text = text + &"10\n".repeat(31);
     if let Some((goodput, _)) = stream("trace=cell.txt,rtt=4ms", &text) {
-        let ratio = goodput / (24e6 * PAYLOAD);
-        assert!((0.9..=1.1).contains(&ratio), "{ratio} of the mean");
+        let ratio = goodput / (48e6 * PAYLOAD);
+        assert!(SHARES.contains(&ratio), "{ratio} of the mean");
     }
 }
 

@@ -54,6 +54,16 @@ fn the_seeds_of_messages_are_messages() {
         let message = ServerMessage::parse(&seed).expect("an endpoint's message");
         assert!(matches!(message, ServerMessage::Report(_)));
     }
+    for seed in seeds("traced") {
+        let message = ServerMessage::parse(&seed).expect("an endpoint's message");
+        assert!(matches!(message, ServerMessage::Traced(_)));
+    }
+    for seed in seeds("icmp") {
+        let codec = targets::codec_of(seed[0]);
+        let message = codec.read_icmp(codec.target, None, &seed[1..]);
+        let segment = codec.read_tcp(codec.target, None, &seed[1..]);
+        message.or(segment).expect("an answer to a probe");
+    }
 }
 
 fn seeds(name: &str) -> Vec<Vec<u8>> {

@@ -96,7 +96,8 @@ fn beyond_hop_6_no_step_can_be_said() {
             (Some(8), 10, 448.0, false),
         ]
     );
-    assert_eq!(analysis.steps[3].interval_us, [-146_000.0, 483_000.0]);
+    // Hop 9 answers as late as hop 10, within 1 ms: its answers count too.
+    assert_eq!(analysis.steps[3].interval_us, [-145_000.0, 483_000.0]);
     assert!(!analysis.is_largest_clear);
 }
 

@@ -141,20 +141,15 @@ fn route(target: &Target, seed: u64, stop: &Stop) -> Option<Box<TraceDocument>> 
     if address.is_loopback() {
         return None;
     }
+    let config = TraceConfig {
+        timeout: ROUTE_TIMEOUT,
+        ..TraceConfig::new(address)
+    };
     let options = TraceOptions {
-        host: target.name.clone(),
-        config: TraceConfig {
-            timeout: ROUTE_TIMEOUT,
-            ..TraceConfig::new(address)
-        },
         source: target.source,
         device: target.device.clone(),
-        port: None,
-        names: true,
-        paths: None,
-        mtu: false,
-        bandwidth: false,
         seed,
+        ..TraceOptions::new(target.name.clone(), config)
     };
     trace(&options, stop).ok().map(Box::new)
 }

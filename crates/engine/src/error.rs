@@ -49,6 +49,14 @@ pub enum MeasureError {
         /// From the kernel. Not a `source`: the message has said it, in plain words.
         reason: io::Error,
     },
+    /// The endpoint does not have what was asked of it.
+    #[error("{peer}: {what}")]
+    Lacks {
+        /// Address and port.
+        peer: SocketAddr,
+        /// What, in words.
+        what: String,
+    },
     /// The control session failed.
     #[error("{peer}: {reason}")]
     Session {
@@ -118,7 +126,7 @@ impl MeasureError {
             | Self::NoAddress { .. }
             | Self::NoFigure { .. }
             | Self::Statistics(_) => Category::Usage,
-            Self::Host { .. } | Self::Option(_) => Category::Missing,
+            Self::Host { .. } | Self::Option(_) | Self::Lacks { .. } => Category::Missing,
             Self::Treat(error) => error.category(),
             Self::Refused { refusal, .. } if refusal.reason == RefusalReason::Treatment => {
                 Category::Missing

@@ -84,6 +84,8 @@ pub use linerate_sys::inherit::listener as inherited_listener;
 pub use qos_cost::{CostError, CostObserver, CostOptions, qos_cost};
 pub use signal::stop_on_signal;
 pub use stop::Stop;
-pub use trace::{Method, TraceError, TraceOptions, WatchPace, may_send_echo, trace, watch};
+pub use trace::{
+    Method, TraceError, TraceOptions, WatchPace, join_reverse, may_send_echo, trace, watch,
+};
 pub use treated::run_treated;
 pub use treatment::{Applied, TreatError, start_treatment_watch, undo_leftovers, watch_treatments};

@@ -205,6 +205,7 @@ fn report(name: &str, scene: &str, runs: &mut [Run]) -> anyhow::Result<bool> {
         return Ok(true);
     }
     let document: Value = serde_json::from_slice(&median.stdout)?;
+    println!("  {:<12} {}", "", breakdown(&document, median.wall));
     let (goal, silent) = goal(scene, &document);
     let is_met = median.wall <= goal && silent_hops(&document) == silent;
     println!(
@@ -215,6 +216,29 @@ fn report(name: &str, scene: &str, runs: &mut [Run]) -> anyhow::Result<bool> {
         silent_hops(&document)
     );
     Ok(is_met)
+}
+
+/// Where the time of a run went: before and after the trace itself, and from its start to what ends each part.
+fn breakdown(document: &Value, wall: Duration) -> String {
+    let hops = document["hops"].as_array().into_iter().flatten();
+    let probes: Vec<&Value> = hops
+        .flat_map(|hop| hop["probes"].as_array().into_iter().flatten())
+        .collect();
+    let sent = || probes.iter().filter(|probe| probe["attempt"] == 0);
+    let sent = || sent().filter_map(|probe| probe["sent_us"].as_f64());
+    let answered = probes.iter().filter_map(|probe| {
+        let rtt = probe["rtt_us"].as_f64()?;
+        Some(probe["sent_us"].as_f64()? + rtt)
+    });
+    let trace = document["seconds"].as_f64().unwrap_or_default();
+    format!(
+        "around it {:.1} ms; first probe after {:.1} ms, last of the first round {:.1} ms, last answer {:.1} ms, end {:.1} ms",
+        (wall.as_secs_f64() - trace) * 1e3,
+        sent().fold(f64::INFINITY, f64::min) / 1e3,
+        sent().fold(0.0, f64::max) / 1e3,
+        answered.fold(0.0, f64::max) / 1e3,
+        trace * 1e3
+    )
 }
 
 /// The longest time and the number of silent hops that are right.

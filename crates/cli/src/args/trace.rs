@@ -1,6 +1,7 @@
 //! `linerate trace`.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -79,6 +80,21 @@ pub(crate) struct FindingOptions {
     /// Estimate the rate of each link by probes of many sizes; takes about 20 s
     #[arg(long)]
     pub(crate) bandwidth: bool,
+    /// The way back, and loss each way, by the endpoint there (default port 5201)
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "5201",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) reverse: Option<u16>,
+    /// File with the key of the endpoint of --reverse: 64 hexadecimal digits
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "reverse",
+        conflicts_with = "lab"
+    )]
+    pub(crate) key_file: Option<PathBuf>,
+    /// AS numbers by a table: PREFIX ASN [NAME], or RouteViews' PREFIX LENGTH ASN
+    #[arg(long, value_name = "FILE")]
+    pub(crate) as_table: Option<PathBuf>,
 }
 
 /// Again and again.
@@ -86,11 +102,11 @@ pub(crate) struct FindingOptions {
 #[command(next_help_heading = "Rounds")]
 pub(crate) struct RoundOptions {
     /// Trace again and again and show the figures, until Ctrl-C
-    #[arg(long, conflicts_with_all = ["paths", "mtu", "bandwidth"])]
+    #[arg(long, conflicts_with_all = ["paths", "mtu", "bandwidth", "reverse"])]
     pub(crate) watch: bool,
     /// So many rounds, 1 to 2^40, then the report; with --watch it is shown meanwhile
     #[arg(long, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40),
-          conflicts_with_all = ["paths", "mtu", "bandwidth"])]
+          conflicts_with_all = ["paths", "mtu", "bandwidth", "reverse"])]
     pub(crate) count: Option<u64>,
     /// From one round to the next, 100ms to 1h (default 1s)
     #[arg(long, short, value_name = "TIME")]

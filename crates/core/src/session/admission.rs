@@ -1,9 +1,12 @@
 //! What an endpoint refuses before it tries anything: the same for every host.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use crate::plan::{Test, Traffic, Workload};
+use crate::trace::TraceRequest;
 use crate::treatment::HostChange;
 use crate::units::ByteCount;
-use crate::wire::message::{Limits, MAX_CHANGES, Refusal, RefusalReason, TREATMENTS};
+use crate::wire::message::{Limits, MAX_CHANGES, Refusal, RefusalReason, TRACE, TREATMENTS};
 
 /// Memory for the messages of a test, each flow holding one, bytes: a stranger must not fill the host.
 const MAX_BUFFERS: u64 = 256 << 20;
@@ -94,6 +97,22 @@ pub(super) fn changes(changes: &[HostChange], operations: &[String]) -> Result<(
             .check()
             .or_else(|error| refuse(RefusalReason::Treatment, error.to_string()))
     })
+}
+
+/// Whether the endpoint traces at all, and as much as that.
+pub(super) fn trace(request: &TraceRequest, operations: &[String]) -> Result<(), Refusal> {
+    if !has(operations, TRACE) {
+        return refuse(
+            RefusalReason::Test,
+            "the endpoint traces no way back".to_owned(),
+        );
+    }
+    // Whichever family the client comes by: the endpoint checks the size once more with its address.
+    let somewhere = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    request
+        .config(somewhere, None)
+        .map(drop)
+        .or_else(|error| refuse(RefusalReason::Limit, error.to_string()))
 }
 
 fn has(operations: &[String], operation: &str) -> bool {

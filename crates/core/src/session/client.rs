@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::plan::Test;
+use crate::trace::{TraceDocument, TraceRequest, admit};
 use crate::treatment::HostChange;
 use crate::wire::message::{
     ClientMessage, HalfReport, MAX_SERVER_FRAME, Progress, Refusal, RefusalReason, ServerMessage,
@@ -14,7 +15,7 @@ use crate::wire::{Hello, HelloKind, Key, Seal, is_hello_start};
 use super::channel::{Channel, Incoming};
 use super::{
     ALIVE_EVERY, GREETING_TIMEOUT, OPENING_TIMEOUT, REPORT_TIMEOUT, SILENCE_TIMEOUT, SessionError,
-    TREATING_TIMEOUT,
+    TRACING_TIMEOUT, TREATING_TIMEOUT,
 };
 
 /// What the driver of a [`Client`] is told.
@@ -40,6 +41,10 @@ pub enum ClientEvent {
     Untreated,
     /// The changes, but not the session, were refused. What was in force before them may be undone.
     TreatmentRefused(Refusal),
+    /// The endpoint's trace of the way to here, with all that it says checked.
+    Traced(Box<TraceDocument>),
+    /// The trace, but not the session, was refused.
+    TraceRefused(Refusal),
     /// The session is over.
     Failed(SessionError),
 }
@@ -56,6 +61,7 @@ enum State {
     Reporting,
     Treating,
     Untreating,
+    Tracing(TraceRequest),
     Closed,
 }
 
@@ -196,17 +202,24 @@ impl Client {
                 self.enter(State::Idle, None);
                 self.events.push_back(ClientEvent::Untreated);
             }
+            (ServerMessage::Traced(document), State::Tracing(request)) => {
+                let document = admit(*document, &request).map_err(SessionError::Message)?;
+                self.enter(State::Idle, None);
+                self.events
+                    .push_back(ClientEvent::Traced(Box::new(document)));
+            }
             _ => return Err(SessionError::OutOfTurn("from the endpoint")),
         }
         Ok(())
     }
 
-    /// A refused test or treatment leaves the session as it was; any other refusal ends it.
+    /// A refused test, treatment or trace leaves the session as it was; any other refusal ends it.
     fn refused(&mut self, refusal: Refusal) -> Result<(), SessionError> {
         use RefusalReason::{Busy, Limit, Test, Treatment};
         let event = match (self.state, refusal.reason) {
             (State::Opening, Limit | Test | Busy) => ClientEvent::TestRefused(refusal),
             (State::Treating, Limit | Treatment | Busy) => ClientEvent::TreatmentRefused(refusal),
+            (State::Tracing(_), Limit | Test | Busy) => ClientEvent::TraceRefused(refusal),
             _ => return Err(SessionError::Refused(refusal)),
         };
         self.enter(State::Idle, None);
@@ -251,6 +264,13 @@ impl Client {
     pub fn untreat(&mut self, now: Duration) {
         self.command(State::Idle, State::Untreating, &ClientMessage::Untreat);
         self.deadline = Some(now + TREATING_TIMEOUT);
+    }
+
+    /// Asks for the way back. Only between tests, else the session fails.
+    pub fn trace(&mut self, now: Duration, request: TraceRequest) {
+        let message = ClientMessage::Trace { request };
+        self.command(State::Idle, State::Tracing(request), &message);
+        self.deadline = Some(now + TRACING_TIMEOUT);
     }
 
     /// Says goodbye; nothing more is taken or sent.
@@ -304,6 +324,7 @@ impl Client {
                 State::Reporting => "the endpoint sends no report",
                 State::Treating => "the endpoint does not say whether it has changed its host",
                 State::Untreating => "the endpoint does not say whether its host is as it was",
+                State::Tracing(_) => "the endpoint does not say what it has traced",
                 State::Idle | State::Ready | State::Closed => return,
             };
             self.fail(SessionError::Timeout(waiting_for));

@@ -22,6 +22,8 @@
 //!   ◀─────────────────────── Treated | Refuse           │ where the owner
 //!   Untreat ────────────────────────────────▶           │ allows it
 //!   ◀────────────────────────────── Untreated           ┘
+//!   Trace(request) ─────────────────────────▶           ┐ between tests
+//!   ◀─────────────────────── Traced | Refuse            ┘
 //!   Bye ────────────────────────────────────▶
 //! ```
 //!
@@ -58,6 +60,8 @@ pub const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// From `Treat` or `Untreat` to the answer: some devices renegotiate their link when they are changed, and the
 /// control connection stands still for as long.
 pub const TREATING_TIMEOUT: Duration = Duration::from_secs(30);
+/// From `Trace` to the answer: an endpoint traces for [`crate::trace::LONGEST_REVERSE`] at most.
+pub const TRACING_TIMEOUT: Duration = Duration::from_secs(15);
 /// What a test may take longer than its own time, for queues to drain.
 pub const GRACE: Duration = Duration::from_secs(30);
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::plan::Test;
+use crate::trace::{TraceDocument, TraceRequest};
 use crate::treatment::HostChange;
 use crate::wire::message::{
     ClientMessage, HalfReport, Limits, MAX_CLIENT_FRAME, MAX_SERVER_FRAME, Progress, Refusal,
@@ -15,7 +16,7 @@ use super::admission;
 use super::channel::{Channel, Incoming};
 use super::{
     GRACE, GREETING_TIMEOUT, IDLE_TIMEOUT, OPENING_TIMEOUT, REPORT_TIMEOUT, SILENCE_TIMEOUT,
-    SessionError, TREATING_TIMEOUT,
+    SessionError, TRACING_TIMEOUT, TREATING_TIMEOUT,
 };
 
 /// Longest body before the client has proved its key.
@@ -36,6 +37,9 @@ pub enum ServerEvent {
     Treat(Vec<HostChange>),
     /// Undo what was changed. Answer by [`Server::untreated`].
     Untreat,
+    /// Trace the way to the client's own address; the request is within what endpoints allow. Answer by
+    /// [`Server::traced`] or [`Server::refuse`].
+    Trace(TraceRequest),
     /// The session is over: said goodbye to, or the reason.
     Closed(Option<SessionError>),
 }
@@ -52,6 +56,7 @@ enum State {
     Reporting,
     Treating,
     Untreating,
+    Tracing,
     Closed,
 }
 
@@ -174,6 +179,7 @@ impl Server {
                 self.events.push_back(ServerEvent::Untreat);
                 Ok(())
             }
+            (ClientMessage::Trace { request }, State::Idle) => self.take_request(now, request),
             (ClientMessage::Bye, _) => {
                 self.close(None);
                 Ok(())
@@ -207,6 +213,15 @@ impl Server {
         Ok(())
     }
 
+    fn take_request(&mut self, now: Duration, request: TraceRequest) -> Result<(), SessionError> {
+        if let Err(refusal) = admission::trace(&request, &self.operations) {
+            return self.turn_down(now, refusal);
+        }
+        self.enter(State::Tracing, now + TRACING_TIMEOUT);
+        self.events.push_back(ServerEvent::Trace(request));
+        Ok(())
+    }
+
     /// Says no without asking the driver; the session goes on.
     fn turn_down(&mut self, now: Duration, refusal: Refusal) -> Result<(), SessionError> {
         self.deadline = now + IDLE_TIMEOUT;
@@ -219,11 +234,11 @@ impl Server {
         self.deadline = now + OPENING_TIMEOUT;
     }
 
-    /// The test cannot be done here, or the changes not be made; the session goes on.
+    /// The test or the trace cannot be done here, or the changes not be made; the session goes on.
     pub fn refuse(&mut self, now: Duration, reason: RefusalReason, message: String) {
         let refusal = ServerMessage::Refuse(Refusal { reason, message });
         let asked = match self.state {
-            State::Treating => State::Treating,
+            State::Treating | State::Tracing => self.state,
             _ => State::Opening,
         };
         self.answer(asked, State::Idle, &refusal);
@@ -240,6 +255,13 @@ impl Server {
     /// This host is as it was before the session changed it.
     pub fn untreated(&mut self, now: Duration) {
         self.answer(State::Untreating, State::Idle, &ServerMessage::Untreated);
+        self.deadline = now + IDLE_TIMEOUT;
+    }
+
+    /// The way to the client as this end sees it.
+    pub fn traced(&mut self, now: Duration, document: TraceDocument) {
+        let message = ServerMessage::Traced(Box::new(document));
+        self.answer(State::Tracing, State::Idle, &message);
         self.deadline = now + IDLE_TIMEOUT;
     }
 
@@ -327,9 +349,11 @@ impl Server {
         let waited_for = match self.state {
             State::Handshake | State::Introduction => "the client did not greet in time",
             State::Idle => "the client asked for nothing in time",
-            State::Opening | State::Reporting | State::Treating | State::Untreating => {
-                "the endpoint was too slow"
-            }
+            State::Opening
+            | State::Reporting
+            | State::Treating
+            | State::Untreating
+            | State::Tracing => "the endpoint was too slow",
             State::Binding => "the client's data connections did not come in time",
             State::Ready => "the client did not begin in time",
             State::Running if overdue => "the test took longer than the endpoint allows",

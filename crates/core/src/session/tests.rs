@@ -1,5 +1,6 @@
 //! Both halves against each other in memory, with virtual time.
 
+mod trace;
 mod treatment;
 
 use std::time::Duration;
@@ -14,7 +15,9 @@ use crate::plan::{
 use crate::record::HostFacts;
 use crate::treatment::HostChange;
 use crate::units::Span;
-use crate::wire::message::{HalfReport, Limits, Progress, RefusalReason, TREATMENTS, Welcome};
+use crate::wire::message::{
+    HalfReport, Limits, Progress, RefusalReason, TRACE, TREATMENTS, Welcome,
+};
 use crate::wire::{HELLO_BYTES, Hello, HelloKind, Key};
 
 fn test_of(seconds: u64, streams: u32) -> Test {
@@ -46,7 +49,7 @@ fn welcome() -> Welcome {
     Welcome {
         software: "0.1.0".into(),
         token: "00".repeat(16),
-        operations: vec!["stream".into(), TREATMENTS.into()],
+        operations: vec!["stream".into(), TREATMENTS.into(), TRACE.into()],
         limits: Limits {
             clients: 4,
             streams: 8,
@@ -333,6 +336,8 @@ enum Step {
     Untreat,
     Treated,
     Untreated,
+    Trace,
+    Traced,
     Refuse,
     Wait(u8),
     CloseClient,
@@ -354,6 +359,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Untreat),
         3 => Just(Step::Treated),
         2 => Just(Step::Untreated),
+        2 => Just(Step::Trace),
+        2 => Just(Step::Traced),
         1 => Just(Step::Refuse),
         1 => any::<u8>().prop_map(Step::Wait),
         1 => Just(Step::CloseClient),
@@ -384,6 +391,8 @@ proptest! {
                 Step::Untreat => pair.client.untreat(pair.now),
                 Step::Treated => pair.server.treated(pair.now, vec!["so".into()]),
                 Step::Untreated => pair.server.untreated(pair.now),
+                Step::Trace => pair.client.trace(pair.now, trace::request()),
+                Step::Traced => pair.server.traced(pair.now, trace::document()),
                 Step::Refuse => pair.server.refuse(pair.now, RefusalReason::Test, "no".into()),
                 Step::Wait(seconds) => pair.advance(Duration::from_secs(u64::from(seconds) / 16)),
                 Step::CloseClient => pair.client.close(),

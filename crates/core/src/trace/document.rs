@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::asn::{AsTable, Origin};
 use super::config::TraceConfig;
 use super::delay::{self, DelayAnalysis, HopSamples, LinkRate};
 use super::ledger::Reply;
@@ -18,6 +19,7 @@ use super::multipath::{Level, MultipathOutcome, PathLink, RoutedPath};
 use super::outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
 use super::probe::{AnswerKind, MplsLabel, ProbeKind, ecn_bits};
 use super::quote::unreachable_reason;
+use super::reverse::ReverseDocument;
 use super::watch::WatchDocument;
 use crate::plan::Family;
 use crate::record::Caveat;
@@ -100,6 +102,9 @@ pub struct TraceDocument {
     /// The figures of all rounds, where there were several; `hops` are those of the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch: Option<WatchDocument>,
+    /// The way back as an endpoint at the target sees it, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<ReverseDocument>,
     /// Probes sent, past the end too.
     pub probes_sent: u32,
     /// Answers to them, the first ones alone.
@@ -130,6 +135,9 @@ pub struct HopDocument {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Whose network it is, by the table that was given.
+    #[serde(flatten)]
+    pub origin: Option<Origin>,
     /// RTTs of the answers, in the order of sending, microseconds.
     pub rtt_us: Vec<f64>,
     /// Further addresses that answered.
@@ -237,6 +245,7 @@ impl TraceDocument {
             link_rates: Vec::new(),
             mtu: None,
             watch: None,
+            reverse: None,
             probes_sent: outcome.sent,
             answers: outcome.answered,
             answers_late: outcome.late,
@@ -245,6 +254,24 @@ impl TraceDocument {
             seconds: outcome.elapsed.0 as f64 / 1e9,
             seed: header.seed,
             caveats: Vec::new(),
+        }
+    }
+
+    /// Writes whose network each hop is, there and back and in the rounds.
+    pub fn set_origins(&mut self, table: &AsTable) {
+        let origin = |address: Option<IpAddr>| table.origin(address?).cloned();
+        for hop in &mut self.hops {
+            hop.origin = origin(hop.address);
+        }
+        for row in self.watch.iter_mut().flat_map(|watch| &mut watch.rows) {
+            row.origin = origin(row.address);
+        }
+        let back = self
+            .reverse
+            .as_mut()
+            .and_then(|reverse| reverse.trace.as_mut());
+        if let Some(back) = back {
+            back.set_origins(table);
         }
     }
 }
@@ -321,6 +348,7 @@ fn hop_document(hop: &Hop, names: &BTreeMap<IpAddr, String>) -> HopDocument {
         ttl: hop.ttl,
         address,
         name: address.and_then(|address| names.get(&address).cloned()),
+        origin: None,
         rtt_us: hop.rtts_us(),
         other_addresses: addresses.collect(),
         fate: hop.fate,

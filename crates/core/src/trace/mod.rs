@@ -52,8 +52,11 @@
 //! | `multipath` | all paths, by the multipath detection algorithm |
 //! | [`delay`] | where the delay is added, and the rates of links |
 //! | `watch` | rounds one after another: the report's figures, changes of the path |
+//! | `reverse` | the way back by an endpoint's trace, and what is lost in each direction |
+//! | `asn` | whose networks the hops are, by a table of prefixes |
 //! | `document` | `linerate.trace/1` |
 
+mod asn;
 mod config;
 pub mod delay;
 mod document;
@@ -66,9 +69,11 @@ mod multipath;
 mod outcome;
 mod probe;
 mod quote;
+mod reverse;
 mod tracer;
 mod watch;
 
+pub use asn::{AsTable, AsTableError, MAX_PREFIXES, Origin};
 pub use config::{ConfigError, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, TraceConfig, least_size};
 pub use document::{
     HopDocument, PathsDocument, ProbeDocument, TRACE_SCHEMA, TraceDocument, TraceHeader,
@@ -87,6 +92,10 @@ pub use probe::{Answer, AnswerKind, MplsLabel, Probe, ProbeId, ProbeKind, Quoted
 pub use quote::{
     Message, Problem, QuotedIcmp, QuotedPacket, QuotedTcp, QuotedTransport, QuotedUdp,
     parse_message, unreachable_reason,
+};
+pub use reverse::{
+    LONGEST_REVERSE, MOST_REVERSE_HOPS, MOST_REVERSE_PROBES, MOST_REVERSE_SIZE, OneWayLoss,
+    ReverseDocument, TraceRequest, admit,
 };
 pub use tracer::Tracer;
 pub use watch::{PathChange, Watch, WatchDocument, WatchRow, WatchRtt};

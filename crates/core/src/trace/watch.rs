@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::asn::Origin;
 use super::outcome::{Hop, PathEnd, TraceOutcome};
 use crate::link::Nanos;
 use crate::stats::{Jitter, LatencyHistogram};
@@ -82,6 +83,9 @@ pub struct WatchRow {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Whose network it is, by the table that was given.
+    #[serde(flatten)]
+    pub origin: Option<Origin>,
     /// Share of probes without an answer, percent. At a hop that limits its answers this is no loss: look at those
     /// beyond.
     pub loss_percent: f64,
@@ -235,6 +239,7 @@ impl HopHistory {
             ttl,
             address: self.address,
             name: None,
+            origin: None,
             loss_percent: 100.0 * (1.0 - answered / sent),
             sent: self.sent,
             rtt_us: self.answered.as_ref().and_then(Answered::figures),

@@ -11,6 +11,7 @@ use super::bounds::Bounded;
 use crate::plan::{Direction, Test};
 use crate::record::{Caveat, EndReport, HostFacts, TcpEvidence, TcpSample};
 use crate::stats::LatencyBuckets;
+use crate::trace::{TraceDocument, TraceRequest};
 use crate::treatment::HostChange;
 
 /// Longest body that an endpoint takes from a client.
@@ -21,6 +22,9 @@ pub const MAX_SERVER_FRAME: usize = 8 << 20;
 pub const MAX_CHANGES: usize = 32;
 /// The operation, in [`Welcome::operations`], of an endpoint that takes [`ClientMessage::Treat`].
 pub const TREATMENTS: &str = "treatments";
+
+/// The operation, in [`Welcome::operations`], of an endpoint that takes [`ClientMessage::Trace`].
+pub const TRACE: &str = "trace";
 
 /// Client to endpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +54,11 @@ pub enum ClientMessage {
     },
     /// Undo what this session has changed. Only between tests.
     Untreat,
+    /// Trace the way to the address that this connection comes from. Only between tests.
+    Trace {
+        /// How.
+        request: TraceRequest,
+    },
     /// No more tests.
     Bye,
 }
@@ -60,7 +69,7 @@ pub enum ClientMessage {
 pub enum ServerMessage {
     /// Answer to `Introduce`.
     Welcome(Box<Welcome>),
-    /// No: to `Introduce`, `Open`, `Treat`, or at any time.
+    /// No: to `Introduce`, `Open`, `Treat`, `Trace`, or at any time.
     Refuse(Refusal),
     /// Answer to `Open`: connect the flows.
     Opened,
@@ -79,6 +88,8 @@ pub enum ServerMessage {
     },
     /// Answer to `Untreat`: all is as it was.
     Untreated,
+    /// Answer to `Trace`; nothing of it is to be believed before [`crate::trace::admit`] has seen it.
+    Traced(Box<TraceDocument>),
 }
 
 impl ClientMessage {
@@ -109,7 +120,7 @@ pub struct Welcome {
     pub software: String,
     /// Names the session to its data connections: 32 hexadecimal digits.
     pub token: String,
-    /// Operations that the endpoint has: `stream`, `rr`, `crr`, and [`TREATMENTS`] where its owner allows them.
+    /// Operations that the endpoint has: `stream`, `rr`, `crr`, [`TRACE`], and [`TREATMENTS`] where its owner allows them.
     pub operations: Vec<String>,
     /// What its owner allows.
     pub limits: Limits,

@@ -2,6 +2,7 @@
 //! and their mutations by `tests/corpus.rs`.
 
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -14,10 +15,14 @@ use linerate_core::plan::{
 };
 use linerate_core::record::{HostFacts, Run, Status};
 use linerate_core::session::{Client, Server};
+use linerate_core::trace::{
+    AsTable, MAX_FLOWS, ProbeCodec, ProbeKind, TraceConfig, TraceRequest, admit,
+};
 use linerate_core::treatment::HostChange;
 use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Percent, Sizes, Span};
 use linerate_core::wire::message::{
-    ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, TREATMENTS, Welcome,
+    ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, TRACE, TREATMENTS,
+    Welcome,
 };
 use linerate_core::wire::{
     DatagramHeader, Frame, FrameReader, HELLO_BYTES, Hello, Key, Knock, Seal,
@@ -27,7 +32,7 @@ use linerate_core::wire::{
 pub(crate) type Target = fn(&[u8]);
 
 /// Every target, by the name of its seeds' directory and of its fuzz target.
-pub(crate) const TARGETS: [(&str, Target); 12] = [
+pub(crate) const TARGETS: [(&str, Target); 15] = [
     ("hello", hello),
     ("frames", frames),
     ("client_message", client_message),
@@ -40,6 +45,9 @@ pub(crate) const TARGETS: [(&str, Target); 12] = [
     ("frame", frame),
     ("figures", figures),
     ("claims", claims),
+    ("traced", traced),
+    ("icmp", icmp),
+    ("as_table", as_table),
 ];
 
 /// A hello that can be read says the same when it is written and read again.
@@ -222,7 +230,7 @@ pub(crate) fn session(bytes: &[u8]) {
     let mut operations = operations.iter().copied().take(MOST_OPERATIONS);
     while let Some(operation) = operations.next() {
         let closed = (client.is_closed(), server.is_closed());
-        match operation % 20 {
+        match operation % 22 {
             0 => client.open(now, &test),
             1 => client.begin(now),
             2 => client.end(now),
@@ -245,6 +253,8 @@ pub(crate) fn session(bytes: &[u8]) {
             16 => client.untreat(now),
             17 => server.treated(now, vec!["so".into()]),
             18 => server.untreated(now),
+            19 => client.trace(now, way_back()),
+            20 => server.refuse(now, RefusalReason::Busy, "no".into()),
             _ => exchange(now, &mut client, &mut server),
         }
         assert!(!closed.0 || client.is_closed());
@@ -349,7 +359,7 @@ fn welcome() -> Welcome {
     Welcome {
         software: "fuzz".into(),
         token: "00".repeat(16),
-        operations: vec!["stream".into(), TREATMENTS.into()],
+        operations: vec!["stream".into(), TREATMENTS.into(), TRACE.into()],
         limits: Limits {
             clients: 1,
             streams: 8,
@@ -398,5 +408,118 @@ pub(crate) fn claims(bytes: &[u8]) {
     };
     if let Err(error) = Claims::from_toml("claims", text) {
         assert!(error.place.line <= text.lines().count() + 1, "{error}");
+    }
+}
+
+fn way_back() -> TraceRequest {
+    TraceRequest::back_of(&TraceConfig::new(IpAddr::from([198, 18, 0, 1])))
+}
+
+/// Whatever an endpoint says of the way back, what is taken of it has figures that can be shown, written and read again,
+/// and words of our own.
+pub(crate) fn traced(bytes: &[u8]) {
+    let Ok(ServerMessage::Traced(document)) = ServerMessage::parse(bytes) else {
+        return;
+    };
+    let request = way_back();
+    let Ok(document) = admit(*document, &request) else {
+        return;
+    };
+    assert!(document.hops.len() <= usize::from(request.hops));
+    assert!(document.paths.is_none() && document.watch.is_none() && document.reverse.is_none());
+    let times = document.hops.iter().flat_map(|hop| &hop.rtt_us);
+    assert!(
+        times
+            .chain([&document.seconds])
+            .all(|time| time.is_finite() && *time >= 0.0)
+    );
+    assert!(document.delay.steps.iter().all(|step| step.added_us >= 0.0));
+    let again = serde_json::to_vec(&document).expect("a document can be written");
+    let again = serde_json::from_slice(&again).expect("and read again");
+    admit(again, &request).expect("what was taken once is taken again");
+}
+
+/// Of probes that a seed may answer: the lowest bits are the family and the kind.
+pub(crate) fn codec_of(first: u8) -> ProbeCodec {
+    let (source, target): (IpAddr, IpAddr) = match first & 1 {
+        0 => ([198, 18, 0, 1].into(), [198, 18, 0, 2].into()),
+        _ => (
+            [0x2001, 2, 0, 0, 0, 0, 0, 1].into(),
+            [0x2001, 2, 0, 0, 0, 0, 0, 2].into(),
+        ),
+    };
+    ProbeCodec {
+        kind: [ProbeKind::Udp, ProbeKind::Icmp, ProbeKind::Tcp][usize::from(first >> 1) % 3],
+        source,
+        target,
+        source_port: 40_000,
+        target_port: 33_434,
+        session: 0x1234,
+    }
+}
+
+/// Whatever comes to a raw socket is an answer to one of this trace's probes or none. The first byte is of
+/// [`codec_of`].
+pub(crate) fn icmp(bytes: &[u8]) {
+    let Some((&first, message)) = bytes.split_first() else {
+        return;
+    };
+    let codec = codec_of(first);
+    let target = codec.target;
+    let answers = [
+        codec.read_icmp(target, Some(60), message),
+        codec.read_tcp(target, Some(60), message),
+    ];
+    for answer in answers.into_iter().flatten() {
+        let identity = answer.identity;
+        assert!(
+            identity
+                .session
+                .is_none_or(|session| session == codec.session)
+        );
+        assert!(identity.flow.is_none_or(|flow| flow < MAX_FLOWS));
+        assert!(answer.mpls.len() <= 16);
+        assert!(
+            answer
+                .mpls
+                .iter()
+                .all(|label| label.label < 1 << 20 && label.traffic_class < 8)
+        );
+    }
+    if let Some(identity) = codec.identify_datagram(message) {
+        assert!(
+            identity
+                .session
+                .is_none_or(|session| session == codec.session)
+        );
+    }
+}
+
+/// A table is read or refused with a place that is in it; what it says of an address is one of its origins.
+pub(crate) fn as_table(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match AsTable::parse(text) {
+        Ok(table) => {
+            assert!(table.len() <= text.lines().count());
+            let addresses: [IpAddr; 2] =
+                [[198, 18, 0, 1].into(), [0x2001, 2, 0, 0, 0, 0, 0, 1].into()];
+            let found = addresses
+                .into_iter()
+                .filter_map(|address| table.origin(address));
+            assert!(
+                found
+                    .into_iter()
+                    .all(|origin| origin.name.chars().count() <= 60)
+            );
+        }
+        Err(error) => {
+            let line = text
+                .lines()
+                .nth(error.line - 1)
+                .expect("a line of the table");
+            assert!(error.column <= line.chars().count() + 1, "{error}");
+        }
     }
 }

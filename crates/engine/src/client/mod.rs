@@ -2,6 +2,7 @@
 
 mod flows;
 mod knock;
+mod tracing;
 mod treatment;
 
 use std::net::{IpAddr, SocketAddr};

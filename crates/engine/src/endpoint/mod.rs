@@ -4,6 +4,8 @@
 //! it on: a control connection to a thread of its own ([`session`]), a data connection or UDP flow to the
 //! session whose token it carries ([`registry`]). Nobody waits for anybody without a deadline.
 //!
+//! A client may also have the way to itself traced ([`tracing`]).
+//!
 //! What a client with the key may change on this host is on loan to its session ([`lease`]), and while it is, no
 //! other client measures or changes anything ([`occupancy`]).
 
@@ -14,6 +16,7 @@ mod occupancy;
 mod registry;
 mod session;
 mod terms;
+mod tracing;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};

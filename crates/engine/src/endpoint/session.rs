@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use linerate_core::plan::Test;
 use linerate_core::session::{Server, ServerEvent};
+use linerate_core::trace::{TraceDocument, TraceRequest};
 use linerate_core::treatment::HostChange;
-use linerate_core::wire::message::{HalfReport, Limits, RefusalReason, TREATMENTS, Welcome};
+use linerate_core::wire::message::{HalfReport, Limits, RefusalReason, TRACE, TREATMENTS, Welcome};
 use linerate_core::wire::{Key, Token};
 
 use super::ServeEvent;
@@ -17,6 +18,7 @@ use super::lease::{Lease, LeaseError};
 use super::occupancy::Occupancy;
 use super::registry::{Registration, Registry};
 use super::terms::{can_do, owners_limit, prepare, within_rate};
+use super::tracing::{NoTrace, Tracing};
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::host;
@@ -63,7 +65,7 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
     let Some(token) = random_token() else {
         return;
     };
-    let Ok(socket) = ControlSocket::new(stream) else {
+    let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
         return;
     };
     let welcome = Welcome {
@@ -80,6 +82,7 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
         stage: Stage::Idle,
         context,
         peer,
+        local,
         told: false,
     };
     session.drive(socket);
@@ -87,7 +90,7 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
 
 fn operations(allow_treatments: bool) -> Vec<String> {
     let treatments = allow_treatments.then_some(TREATMENTS);
-    let names = ["stream", "rr", "crr"].into_iter().chain(treatments);
+    let names = ["stream", "rr", "crr", TRACE].into_iter().chain(treatments);
     names.map(str::to_owned).collect()
 }
 
@@ -117,11 +120,14 @@ enum Stage {
         next_progress: Duration,
         finished: bool,
     },
+    Tracing(Tracing),
 }
 
 struct Session<'a> {
     context: &'a Context,
     peer: SocketAddr,
+    /// Which address of this host the client has connected to.
+    local: SocketAddr,
     registration: Registration,
     server: Server,
     stage: Stage,
@@ -148,6 +154,7 @@ impl Session<'_> {
                     ServerEvent::End => self.end(),
                     ServerEvent::Treat(changes) => self.treat(&changes),
                     ServerEvent::Untreat => self.untreat(),
+                    ServerEvent::Trace(request) => self.trace(&request),
                     ServerEvent::Closed(error) => reason = error.map(|e| e.to_string()),
                 }
             }
@@ -200,7 +207,7 @@ impl Session<'_> {
     fn patience(&self) -> Duration {
         let tick = match &self.stage {
             Stage::Idle | Stage::Bound { .. } => IDLE_TICK,
-            Stage::Binding { .. } => TICK,
+            Stage::Binding { .. } | Stage::Tracing(_) => TICK,
             Stage::Running { half, .. } => half.patience(),
         };
         match self.server.poll_timeout() {
@@ -293,6 +300,40 @@ impl Session<'_> {
                     self.server.finished();
                 }
             }
+            Stage::Tracing(tracing) => {
+                if let Some(outcome) = tracing.look() {
+                    self.traced(outcome);
+                }
+            }
+        }
+    }
+
+    fn trace(&mut self, request: &TraceRequest) {
+        self.tell();
+        // A host that another client has changed is not the client's to look at.
+        if let Err(message) = self.lease.place().begin_test() {
+            self.server.refuse(now(), RefusalReason::Busy, message);
+            return;
+        }
+        let way = (self.local.ip(), self.peer.ip());
+        match Tracing::start(request, way, &self.context.limits) {
+            Ok(tracing) => self.stage = Stage::Tracing(tracing),
+            Err(none) => self.traced(Err(none)),
+        }
+    }
+
+    fn traced(&mut self, outcome: Result<TraceDocument, NoTrace>) {
+        self.stage = Stage::Idle;
+        self.lease.place().end_test();
+        match outcome {
+            Ok(document) => {
+                (self.context.log)(ServeEvent::Tested {
+                    peer: self.peer,
+                    summary: format!("the way to it: {}", document.end_words),
+                });
+                self.server.traced(now(), document);
+            }
+            Err((reason, message)) => self.server.refuse(now(), reason, message),
         }
     }
 

@@ -20,6 +20,7 @@ mod strategy;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub use channel::Method;
@@ -29,8 +30,8 @@ use channel::{Channel, Way};
 use linerate_core::link::Nanos;
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::trace::{
-    Answer, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, PathEnd, ProbeKind, TraceConfig, TraceDocument,
-    TraceHeader, TraceOutcome, Tracer, Watch, WatchDocument,
+    Answer, AsTable, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, PathEnd, ProbeKind, ReverseDocument,
+    TraceConfig, TraceDocument, TraceHeader, TraceOutcome, Tracer, Watch, WatchDocument,
 };
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::probe::ProbeSocket;
@@ -42,6 +43,8 @@ use crate::stop::Stop;
 
 /// So long names are waited for after the last answer.
 const NAMES_WAIT: Duration = Duration::from_secs(1);
+/// Probes that are sent without a look at what has come.
+const MOST_IN_A_ROW: usize = 10;
 /// A stop is noticed within this.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
@@ -66,8 +69,29 @@ pub struct TraceOptions {
     pub mtu: bool,
     /// Estimate the rates of links; takes some 20 s.
     pub bandwidth: bool,
+    /// Whose networks the hops are, by this table.
+    pub origins: Option<Arc<AsTable>>,
     /// What sessions are drawn from.
     pub seed: u64,
+}
+
+impl TraceOptions {
+    /// One trace with names and nothing else.
+    pub fn new(host: String, config: TraceConfig) -> Self {
+        Self {
+            host,
+            config,
+            source: None,
+            device: None,
+            port: None,
+            names: true,
+            paths: None,
+            mtu: false,
+            bandwidth: false,
+            origins: None,
+            seed: 0,
+        }
+    }
 }
 
 /// How often a watch goes round.
@@ -105,8 +129,32 @@ pub fn trace(options: &TraceOptions, stop: &Stop) -> Result<TraceDocument, Trace
     if options.bandwidth {
         document.link_rates = site.rates(options, &outcome)?;
     }
-    site.name_hops(&mut document, NAMES_WAIT);
+    site.name_hops(options, &mut document, NAMES_WAIT);
     Ok(document)
+}
+
+/// Puts the way back beside the way there: names, networks, and what both say together.
+pub fn join_reverse(
+    document: &mut TraceDocument,
+    mut reverse: ReverseDocument,
+    options: &TraceOptions,
+) {
+    if let Some(back) = &mut reverse.trace
+        && options.names
+    {
+        let mut names = Names::new();
+        let addresses = back.hops.iter().filter_map(|hop| hop.address);
+        addresses.for_each(|address| names.ask(address));
+        let found = names.finish(NAMES_WAIT);
+        for hop in &mut back.hops {
+            hop.name = hop.address.and_then(|address| found.get(&address).cloned());
+        }
+    }
+    reverse.conclude(document);
+    document.reverse = Some(reverse);
+    if let Some(table) = &options.origins {
+        document.set_origins(table);
+    }
 }
 
 /// Traces the route again and again; `shown` sees the document after each round.
@@ -138,7 +186,7 @@ pub fn watch(
         document.watch = Some(WatchDocument::new(&rounds, &site.found_names()));
         let is_last = pace.count.is_some_and(|count| rounds.rounds() >= count);
         let wait = if is_last { NAMES_WAIT } else { Duration::ZERO };
-        site.name_hops(&mut document, wait);
+        site.name_hops(options, &mut document, wait);
         shown(&document);
         if is_last || stop.is_requested() {
             return Ok(document);
@@ -204,17 +252,9 @@ impl<'a> Site<'a> {
     fn drive(&mut self, strategy: &mut impl Strategy) -> Result<(), TraceError> {
         let mut channel = Channel::open(&mut self.way, strategy.session())?;
         self.method = Some(channel.method());
-        while let Some(due) = strategy.poll_timeout() {
-            if self.stop.is_requested() {
-                break;
-            }
+        while strategy.poll_timeout().is_some() && !self.stop.is_requested() {
+            // What has come by now is read before anybody is given up: this process may have slept.
             let now = Nanos(now_ns());
-            if due <= now {
-                strategy.handle_timeout(now);
-            }
-            while let Some(probe) = strategy.poll_transmit(Nanos(now_ns())) {
-                channel.send(&probe)?;
-            }
             let names = &mut self.names;
             channel.receive(&mut |at, answer: Answer| {
                 if let Some(names) = names {
@@ -222,6 +262,16 @@ impl<'a> Site<'a> {
                 }
                 strategy.handle_answer(at, answer);
             })?;
+            if strategy.poll_timeout().is_some_and(|due| due <= now) {
+                strategy.handle_timeout(now);
+            }
+            // Where sending is slower than the rate, answers have their turn all the same: one may end it.
+            for _ in 0..MOST_IN_A_ROW {
+                let Some(probe) = strategy.poll_transmit(Nanos(now_ns())) else {
+                    break;
+                };
+                channel.send(&probe)?;
+            }
             let due = strategy.poll_timeout().map_or(0, |due| due.0);
             let left = Duration::from_nanos(due.saturating_sub(now_ns()));
             if !left.is_zero() {
@@ -268,7 +318,10 @@ impl<'a> Site<'a> {
     }
 
     /// Names in the document, after waiting for them.
-    fn name_hops(&mut self, document: &mut TraceDocument, wait: Duration) {
+    fn name_hops(&mut self, options: &TraceOptions, document: &mut TraceDocument, wait: Duration) {
+        if let Some(table) = &options.origins {
+            document.set_origins(table);
+        }
         let Some(names) = &mut self.names else { return };
         self.known = names.finish(wait);
         for hop in &mut document.hops {

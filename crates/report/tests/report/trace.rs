@@ -102,6 +102,47 @@ fn the_sentences_say_where_packets_are_changed() {
 }
 
 #[test]
+fn the_way_back_stands_beside_the_way_there_with_the_networks_of_both() {
+    let mut back = sample();
+    back["target"] = json!("198.18.0.1");
+    back["hops"][0]["address"] = json!("198.18.0.77");
+    back["hops"][0]["name"] = Value::Null;
+    back["hops"][0]["asn"] = json!(64500);
+    back["hops"][0]["as_name"] = json!("a name that is longer than a column");
+    back["hops"][0]["other_asns"] = json!([64501]);
+    let mut value = sample();
+    let loss = json!({"sent": 200, "received": 150, "lost": 50, "lost_percent": 25.0,
+        "interval_percent": [19.5, 31.4], "duplicated": 0, "reordered": 0});
+    value["reverse"] = json!({"endpoint": "192.0.2.9:5201", "trace": back, "loss_there": loss,
+        "words": ["On the way there 50 were lost."], "caveats": [
+            {"kind": "not_readable", "message": "losses back are not known", "remedy": ""}]});
+    let style = Style {
+        width: 160,
+        ..Style::default()
+    };
+    let page = trace(&document(value.clone()), style);
+    let (there, here) = page
+        .split_once("the way back, as 192.0.2.9:5201 traces it to 198.18.0.1")
+        .expect("two parts");
+    assert!(
+        !there.contains("198.18.0.77") && !there.contains("64500"),
+        "{there}"
+    );
+    let first = line(here, "1 ");
+    assert!(first.contains("198.18.0.77"), "{first}");
+    assert!(
+        first.contains("64500/64501 a name that is longe"),
+        "{first}"
+    );
+    for words in ["50 were lost", "losses back are not known"] {
+        assert!(here.contains(words), "{words}: {here}");
+    }
+    value["reverse"]["trace"] = Value::Null;
+    let page = trace(&document(value), style);
+    assert!(page.contains("the way back is not known"), "{page}");
+}
+
+#[test]
 fn a_watch_has_the_columns_of_mtr_and_the_changes_of_the_path() {
     let mut value = sample();
     value["watch"] = json!({"rounds": 2, "forgotten_changes": 0,

@@ -14,9 +14,14 @@
 //! between them, and at which of the slow hops in between cannot be told. How sure a step is comes from all samples
 //! of its two hops: the interval of the shift between them, which holds whatever the distributions are. A step
 //! whose interval reaches to zero is not known to add anything.
+//!
+//! Which of many like steps is the largest is a matter of chance, and another one the next time. What is not is the
+//! **core** of the path: its shortest stretch that adds at least half of the delay, by the lower end of its interval.
+//! Where no step is above all others, that is what is said.
 
 mod rate;
 mod shift;
+mod stretch;
 mod words;
 
 use std::net::IpAddr;
@@ -26,7 +31,9 @@ use serde::{Deserialize, Serialize};
 
 pub use rate::{LinkRate, SizedSamples, link_rates};
 pub use shift::Shift;
+pub use stretch::DelayCore;
 
+use super::document::TraceDocument;
 use super::outcome::TraceOutcome;
 use shift::shift;
 
@@ -53,6 +60,9 @@ pub struct DelayAnalysis {
     pub largest: Option<usize>,
     /// Whether no other step may be larger: its interval is above all others'.
     pub is_largest_clear: bool,
+    /// The shortest stretch that is known to add half of the delay; absent if none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core: Option<DelayCore>,
     /// All of it in words, a sentence each.
     pub words: Vec<String>,
 }
@@ -85,16 +95,23 @@ pub struct DelayStep {
     pub to_ttl: u8,
     /// Difference of the least RTTs at both ends, microseconds.
     pub added_us: f64,
-    /// Interval of the shift between the RTTs at both ends, microseconds.
+    /// Interval of the shift between the RTTs at both ends, microseconds; those of hops seen behind the step count too.
     pub interval_us: [f64; 2],
     /// Probability, 0 to 1, that the interval holds it.
     pub coverage: f64,
     /// Whether the interval is above zero, and the samples were enough to say so.
     pub is_known_to_add: bool,
+    /// TTL of the first hop in it that answers as late as its end, but for a twentieth of what it adds or 0.1 ms. If
+    /// that is below `to_ttl`, the delay is most likely added before it: that hop is hardly as slow by chance.
+    #[serde(default)]
+    pub seen_from_ttl: u8,
 }
 
 /// A step's coverage must reach this to be known: what three probes at both ends have.
 const LEAST_COVERAGE: f64 = 0.9 - 1e-9;
+/// A hop is seen from behind a step if its answer is later than the step's end by this share of the step, or by this.
+const SEEN_SHARE: f64 = 0.05;
+const SEEN_US: f64 = 100.0;
 
 /// Analyses the hops of a path, from the near end to the far one. Hops without a finite sample are passed over.
 pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
@@ -122,6 +139,7 @@ pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
         steps,
         largest,
         is_largest_clear,
+        core: stretch::find(&hops, &ends),
         words: Vec::new(),
     };
     analysis.words = words::sentences(&analysis);
@@ -141,6 +159,23 @@ impl HopSamples {
             }
         };
         outcome.hops.iter().map(samples).collect()
+    }
+
+    /// The same of a document.
+    pub fn of_document(document: &TraceDocument) -> Vec<Self> {
+        let samples = |hop: &super::HopDocument| {
+            let answered = hop.probes.iter().find_map(|probe| probe.address);
+            let own = hop
+                .probes
+                .iter()
+                .filter(|probe| answered.is_some() && probe.address == answered);
+            Self {
+                ttl: hop.ttl,
+                address: answered,
+                rtt_us: own.filter_map(|probe| probe.rtt_us).collect(),
+            }
+        };
+        document.hops.iter().map(samples).collect()
     }
 }
 
@@ -172,25 +207,46 @@ fn step_ends(hops: &[HopSamples]) -> Vec<usize> {
 }
 
 fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
-    let mut before: Option<&HopSamples> = None;
+    let mut before: Option<(&HopSamples, Vec<f64>)> = None;
+    let mut first = 0;
     let mut steps = Vec::with_capacity(ends.len());
     for &end in ends {
         let hop = &hops[end];
+        let added_us = least(hop) - before.as_ref().map_or(0.0, |(before, _)| least(before));
+        let (seen_from_ttl, rtts) = seen(&hops[first..=end], added_us);
         // This host answers itself at once, however often it is asked.
-        let at_once = vec![0.0; hop.rtt_us.len()];
-        let from = before.map_or(&at_once, |before| &before.rtt_us);
-        let shift = shift(from, &hop.rtt_us).expect("usable samples are finite and some");
+        let at_once = vec![0.0; rtts.len()];
+        let from = before.as_ref().map_or(&at_once, |(_, rtts)| rtts);
+        let shift = shift(from, &rtts).expect("usable samples are finite and some");
         steps.push(DelayStep {
-            after_ttl: before.map(|before| before.ttl),
+            after_ttl: before.as_ref().map(|(before, _)| before.ttl),
             to_ttl: hop.ttl,
-            added_us: least(hop) - before.map_or(0.0, least),
+            added_us,
             interval_us: [shift.low, shift.high],
             coverage: shift.coverage,
             is_known_to_add: shift.low > 0.0 && shift.coverage >= LEAST_COVERAGE,
+            seen_from_ttl,
         });
-        before = Some(hop);
+        before = Some((hop, rtts));
+        first = end + 1;
     }
     steps
+}
+
+/// Of the hops of a step those that answer as late as its last one: the TTL of the first, and the RTTs of all. They are
+/// behind the same delay, so that their answers count as further ones of the step's end.
+fn seen(step: &[HopSamples], added_us: f64) -> (u8, Vec<f64>) {
+    // Where the whole step is noise, no hop is behind it.
+    let noise = (added_us * SEEN_SHARE).max(SEEN_US).min(added_us / 2.0);
+    let end_us = step.last().map_or(0.0, least);
+    let behind = || step.iter().filter(|hop| least(hop) - end_us <= noise);
+    let first = behind().next().map_or(0, |hop| hop.ttl);
+    (
+        first,
+        behind()
+            .flat_map(|hop| hop.rtt_us.iter().copied())
+            .collect(),
+    )
 }
 
 fn repeats(before: &[HopSamples], address: Option<IpAddr>) -> Option<u8> {
@@ -247,6 +303,40 @@ mod tests {
         assert!((step.coverage - 0.9).abs() < 1e-9);
     }
 
+    /// Hop 3 is later than hop 4 by 0.05 ms of noise: the 40 ms are before it all the same.
+    #[test]
+    fn noise_does_not_hide_which_hop_a_step_is_at() {
+        let hops = [
+            hop(1, &[500.0, 520.0, 510.0]),
+            hop(2, &[1_000.0, 1_100.0, 1_050.0]),
+            hop(3, &[41_050.0, 41_200.0, 41_100.0]),
+            hop(4, &[41_000.0, 41_700.0, 41_650.0]),
+        ];
+        let step = &analyze(&hops).steps[2];
+        assert_eq!(
+            (step.after_ttl, step.to_ttl, step.seen_from_ttl),
+            (Some(2), 4, 3)
+        );
+        assert!(step.coverage > 0.95, "the answers of both count");
+        // The last hop has lost one of three answers, and the one before it none.
+        let few = [
+            hop(1, &[10.0, 20.0, 30.0]),
+            hop(2, &[8_030.0; 3]),
+            hop(3, &[8_020.0; 2]),
+        ];
+        assert!(analyze(&few).steps[1].is_known_to_add);
+        let far = [
+            hop(1, &[500.0; 3]),
+            hop(2, &[44_000.0; 3]),
+            hop(3, &[41_000.0; 3]),
+        ];
+        assert_eq!(
+            analyze(&far).steps[1].seen_from_ttl,
+            3,
+            "3 ms of 40 are no noise"
+        );
+    }
+
     #[test]
     fn a_slow_router_adds_nothing_to_the_path() {
         let hops = [
@@ -286,6 +376,8 @@ mod tests {
             prop_assert!((sum - last).abs() < 1e-6);
             for hop in &analysis.hops {
                 let step = &analysis.steps[hop.step];
+                prop_assert!(step.after_ttl.is_none_or(|after| after < step.seen_from_ttl));
+                prop_assert!(step.seen_from_ttl <= step.to_ttl);
                 prop_assert!(hop.ttl <= step.to_ttl && step.after_ttl.is_none_or(|after| after < hop.ttl));
             }
         }

@@ -29,31 +29,53 @@ fn where_it_is(analysis: &DelayAnalysis, last: &HopDelay) -> String {
             last.ttl
         );
     };
-    let [low, high] = largest.interval_us;
-    let how_sure = if analysis.is_largest_clear {
-        ""
-    } else {
-        "; another step may be as large"
-    };
+    match (&analysis.core, analysis.is_largest_clear) {
+        (_, true) => format!(
+            "The largest step is {}: {} of the {whole} to hop {} ({}).",
+            place(largest),
+            ms(largest.added_us),
+            last.ttl,
+            interval(largest.interval_us, largest.coverage)
+        ),
+        (Some(core), false) => format!(
+            "No step is known to be the largest. The shortest stretch that adds half of the {whole} to hop {} is {}: {} \
+             ({}).",
+            last.ttl,
+            between(core.after_ttl, core.to_ttl),
+            ms(core.added_us),
+            interval(core.interval_us, core.coverage)
+        ),
+        (None, false) => format!(
+            "No step is known to be the largest of the {whole} to hop {}, and no part of the path to add half of it: the \
+             answers scatter too much, or are too few. The largest step that is known to add anything is {}: {} ({}).",
+            last.ttl,
+            place(largest),
+            ms(largest.added_us),
+            interval(largest.interval_us, largest.coverage)
+        ),
+    }
+}
+
+fn interval([low, high]: [f64; 2], coverage: f64) -> String {
     format!(
-        "The largest step is {}: {} of the {whole} to hop {} (interval {} to {}, {:.0} %){how_sure}.",
-        place(largest),
-        ms(largest.added_us),
-        last.ttl,
+        "interval {} to {}, {:.0} %",
         ms(low),
         ms(high),
-        100.0 * largest.coverage
+        100.0 * coverage
     )
 }
 
+/// A hop in the step that answers as late as its end says that the delay is before it.
 fn place(step: &DelayStep) -> String {
-    match step.after_ttl {
-        None if step.to_ttl == 1 => "to hop 1".into(),
-        None => format!("somewhere between this host and hop {}", step.to_ttl),
-        Some(after) if after + 1 == step.to_ttl => {
-            format!("from hop {after} to hop {}", step.to_ttl)
-        }
-        Some(after) => format!("somewhere between hop {after} and hop {}", step.to_ttl),
+    between(step.after_ttl, step.seen_from_ttl)
+}
+
+fn between(after: Option<u8>, to: u8) -> String {
+    match after {
+        None if to == 1 => "to hop 1".into(),
+        None => format!("somewhere between this host and hop {to}"),
+        Some(after) if after + 1 == to => format!("from hop {after} to hop {to}"),
+        Some(after) => format!("somewhere between hop {after} and hop {to}"),
     }
 }
 
@@ -68,13 +90,17 @@ fn unknown(analysis: &DelayAnalysis) -> Option<String> {
         .filter(|step| !step.is_known_to_add && step.added_us > known)
         .max_by(|a, b| a.added_us.total_cmp(&b.added_us))?;
     let [low, high] = step.interval_us;
-    Some(format!(
-        "It looks as if {} were added {}, but its interval is {} to {}: that cannot be said.",
-        ms(step.added_us),
-        place(step),
-        ms(low),
-        ms(high)
-    ))
+    let (what, place) = (ms(step.added_us), place(step));
+    Some(match low > 0.0 {
+        true => format!(
+            "It looks as if {what} were added {place}, but that takes more answers to be known."
+        ),
+        false => format!(
+            "It looks as if {what} were added {place}, but its interval is {} to {}: that cannot be said.",
+            ms(low),
+            ms(high)
+        ),
+    })
 }
 
 fn slow(analysis: &DelayAnalysis) -> Option<String> {

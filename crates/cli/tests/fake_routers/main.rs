@@ -1,0 +1,310 @@
+//! `linerate trace` against routers that no lab has: they label, mark, refuse by every code, lie, answer twice, late or
+//! over a longer way back. What is asserted is whose each answer is and what is said of it; no time but those that the
+//! routers themselves wait at least.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test, and its helpers too"
+)]
+
+mod network;
+mod packet;
+
+use std::time::Duration;
+
+use network::{Chain, Network, Router, forger, router, target};
+use packet::Extras;
+use serde_json::{Value, json};
+
+const FAMILIES: [bool; 2] = [true, false];
+const KINDS: [&str; 3] = ["udp", "icmp", "tcp"];
+
+fn hops(document: &Value) -> &[Value] {
+    document["hops"].as_array().expect("hops")
+}
+
+/// Each hop's address must be that of the router at its TTL, the last one the target's; `null` where it is silent.
+fn assert_route(document: &Value, is_v4: bool, length: usize, silent: &[usize], what: &str) {
+    let found: Vec<Value> = hops(document)
+        .iter()
+        .map(|hop| hop["address"].clone())
+        .collect();
+    let mut right: Vec<Value> = (1..=length)
+        .map(|ttl| match silent.contains(&ttl) {
+            true => Value::Null,
+            false => json!(router(is_v4, ttl)),
+        })
+        .collect();
+    right.push(json!(target(is_v4)));
+    assert_eq!(found, right, "{what}");
+    let others = hops(document)
+        .iter()
+        .filter(|hop| !hop["other_addresses"].is_null());
+    assert_eq!(others.count(), 0, "{what}: one address at each hop");
+    assert_eq!(document["reached"], true, "{what}");
+}
+
+#[test]
+fn each_answer_is_its_own_hops_in_chains_of_every_length() {
+    for length in [1, 2, 29, 60] {
+        let Some(network) = Network::new("chains of every length", &Chain::of(length)) else {
+            return;
+        };
+        for is_v4 in FAMILIES {
+            for kind in KINDS {
+                let (output, document) =
+                    network.trace(is_v4, &["--hops", "62", "--protocol", kind]);
+                let what = format!("{length} routers, {kind}");
+                assert!(output.status.success(), "{what}");
+                assert_route(&document, is_v4, length, &[], &what);
+                let back = hops(&document).iter().map(|hop| &hop["return_hops"]);
+                let ttls = hops(&document).iter().map(|hop| &hop["ttl"]);
+                assert!(back.eq(ttls), "{what}: as far back as there");
+            }
+        }
+    }
+}
+
+#[test]
+fn silent_hops_and_limited_ones_are_told_apart() {
+    let silent = Router {
+        is_silent: true,
+        ..Router::default()
+    };
+    // The first of three, and the one that is asked later.
+    let limited = Router {
+        answers: Some(&[0, 3]),
+        ..Router::default()
+    };
+    let chain = Chain::of(12)
+        .with(3, silent)
+        .with(4, silent)
+        .with(6, limited)
+        .with(9, silent);
+    for is_v4 in FAMILIES {
+        // Of each run, since the limit is of the first probes.
+        let Some(network) = Network::new("silent hops", &chain) else {
+            return;
+        };
+        let (output, document) = network.trace(is_v4, &[]);
+        assert!(output.status.success());
+        assert_route(&document, is_v4, 12, &[3, 4, 9], "silent hops");
+        let fates: Vec<&str> = hops(&document)
+            .iter()
+            .filter_map(|hop| hop["fate"].as_str())
+            .collect();
+        for (ttl, fate) in (1..).zip(&fates) {
+            let right = match ttl {
+                3 | 4 | 9 => "silent",
+                6 => "rate_limited",
+                _ => "answers",
+            };
+            assert_eq!(*fate, right, "hop {ttl} of {fates:?}");
+        }
+    }
+}
+
+#[test]
+fn every_code_of_a_refusal_is_named() {
+    // Without those that have a meaning of their own: port unreachable, too big.
+    let codes = |is_v4: bool| {
+        (0..16u8).filter(move |code| match is_v4 {
+            true => ![3, 4].contains(code),
+            false => *code != 4 && *code < 9,
+        })
+    };
+    for is_v4 in FAMILIES {
+        for code in codes(is_v4) {
+            let refusing = Router {
+                refuses: Some(code),
+                ..Router::default()
+            };
+            let chain = Chain::of(5).with(3, refusing);
+            let Some(network) = Network::new("every code of a refusal", &chain) else {
+                return;
+            };
+            let (output, document) = network.trace(is_v4, &[]);
+            assert_eq!(output.status.code(), Some(1), "{document}");
+            let end = json!({"reason": "unreachable", "ttl": 3, "code": code});
+            assert_eq!(document["end"], end);
+            let words = document["end_words"].as_str().unwrap();
+            assert!(words.ends_with(&format!("(code {code})")), "{words}");
+            assert!(!words.contains("no RFC names"), "{words}");
+            assert_eq!(hops(&document).len(), 3);
+            assert_eq!(hops(&document)[2]["address"], json!(router(is_v4, 3)));
+        }
+    }
+}
+
+#[test]
+fn a_router_that_clears_the_class_is_found() {
+    let clears = Router {
+        marks: Some(0),
+        ..Router::default()
+    };
+    let Some(network) = Network::new("a cleared class", &Chain::of(6).with(3, clears)) else {
+        return;
+    };
+    for is_v4 in FAMILIES {
+        for kind in KINDS {
+            let (_, document) = network.trace(is_v4, &["--dscp", "EF", "--protocol", kind]);
+            for hop in &hops(&document)[..6] {
+                let ttl = hop["ttl"].as_u64().unwrap();
+                let class = if ttl <= 3 { 46 } else { 0 };
+                assert_eq!(hop["dscp"], class, "{kind}: {hop}");
+                let is_remarked = hop["is_remarked"] == true;
+                assert_eq!(is_remarked, ttl == 4, "{kind}: {hop}");
+            }
+        }
+    }
+}
+
+#[test]
+fn labels_are_read_in_the_new_form_and_the_old() {
+    let labelled = |label, has_length| Router {
+        extras: Extras {
+            label: Some((label, has_length)),
+            ..Extras::default()
+        },
+        ..Router::default()
+    };
+    let chain = Chain::of(5)
+        .with(2, labelled(24_015, true))
+        .with(3, labelled(99, false));
+    let Some(network) = Network::new("labels", &chain) else {
+        return;
+    };
+    for is_v4 in FAMILIES {
+        for kind in KINDS {
+            let (_, document) = network.trace(is_v4, &["--protocol", kind]);
+            assert_route(&document, is_v4, 5, &[], kind);
+            for (ttl, label) in [(2, Some(24_015)), (3, Some(99)), (4, None)] {
+                let found = hops(&document)[ttl - 1]["mpls"][0]["label"].as_u64();
+                assert_eq!(found, label, "{kind}: {document}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_forged_is_nobodys_answer() {
+    let forges = Router {
+        forges: true,
+        ..Router::default()
+    };
+    let chain = Chain::of(6).with(2, forges).with(4, forges).with(5, forges);
+    let Some(network) = Network::new("forged answers", &chain) else {
+        return;
+    };
+    for is_v4 in FAMILIES {
+        for kind in KINDS {
+            let (output, document) = network.trace(is_v4, &["--protocol", kind]);
+            assert!(output.status.success());
+            assert_route(&document, is_v4, 6, &[], kind);
+            let text = document.to_string();
+            assert!(!text.contains(&forger(is_v4).to_string()), "{kind}: {text}");
+        }
+    }
+}
+
+#[test]
+fn answers_that_come_twice_count_once() {
+    let doubles = Router {
+        again: 2,
+        ..Router::default()
+    };
+    let Some(network) = Network::new("doubled answers", &Chain::of(6).with(2, doubles)) else {
+        return;
+    };
+    for is_v4 in FAMILIES {
+        for kind in KINDS {
+            let (_, document) = network.trace(is_v4, &["--protocol", kind]);
+            assert_route(&document, is_v4, 6, &[], kind);
+            let hop = &hops(&document)[1];
+            let answered = hop["rtt_us"].as_array().unwrap().len() as u64;
+            assert!(answered <= hop["sent"].as_u64().unwrap(), "{hop}");
+            let doubled = document["answers_duplicate"].as_u64().unwrap();
+            assert_eq!(
+                doubled,
+                2 * answered,
+                "{kind}: they came before the target's"
+            );
+        }
+    }
+}
+
+/// The target is silent, so that the trace goes on for two seconds and more.
+#[test]
+fn an_answer_that_is_late_is_still_its_own_hops() {
+    const LATE: Duration = Duration::from_millis(300);
+    let late = Router {
+        later: LATE,
+        ..Router::default()
+    };
+    let chain = Chain {
+        has_target: false,
+        ..Chain::of(4).with(2, late)
+    };
+    let Some(network) = Network::new("late answers", &chain) else {
+        return;
+    };
+    for is_v4 in FAMILIES {
+        let (output, document) = network.trace(is_v4, &["--hops", "8"]);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(document["end"], json!({"reason": "silent", "after_ttl": 4}));
+        let late = &hops(&document)[1];
+        assert_eq!(late["address"], json!(router(is_v4, 2)));
+        let times = late["rtt_us"].as_array().unwrap();
+        let least = LATE.as_secs_f64() * 1e6;
+        assert!(
+            times.iter().all(|time| time.as_f64().unwrap() >= least),
+            "{late}"
+        );
+    }
+}
+
+#[test]
+fn a_longer_way_back_is_told_from_the_way_there() {
+    let detour = Router {
+        detour: 5,
+        ..Router::default()
+    };
+    let Some(network) = Network::new("a longer way back", &Chain::of(6).with(4, detour)) else {
+        return;
+    };
+    for is_v4 in FAMILIES {
+        let (_, document) = network.trace(is_v4, &[]);
+        for hop in hops(&document) {
+            let ttl = hop["ttl"].as_u64().unwrap();
+            let back = ttl + if ttl == 4 { 5 } else { 0 };
+            assert_eq!(hop["return_hops"], back, "{hop}");
+        }
+    }
+}
+
+#[test]
+fn extension_headers_hide_no_answer() {
+    let with_headers = Router {
+        extras: Extras {
+            has_headers: true,
+            ..Extras::default()
+        },
+        ..Router::default()
+    };
+    let quoting = Router {
+        quotes_options: true,
+        ..Router::default()
+    };
+    let chain = Chain::of(5).with(2, with_headers).with(4, quoting);
+    let Some(network) = Network::new("extension headers", &chain) else {
+        return;
+    };
+    for kind in KINDS {
+        let (output, document) = network.trace(false, &["--protocol", kind]);
+        assert!(output.status.success());
+        assert_route(&document, false, 5, &[], kind);
+    }
+}

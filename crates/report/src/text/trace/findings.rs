@@ -1,0 +1,115 @@
+//! What is found out besides the hops: what fits, the rates of links, all paths.
+
+use linerate_core::trace::delay::LinkRate;
+use linerate_core::trace::{MtuOutcome, Narrowing, PathsDocument, RoutedPath};
+
+use super::super::number::{exact_bytes, percent, rate, seconds};
+use super::super::page::{Emphasis, Page};
+use super::super::table::{Align, Table};
+
+pub(super) fn fits(mtu: &MtuOutcome) -> String {
+    let whole = match mtu.mtu_bytes {
+        Some(bytes) => format!("Packets of up to {} reach the target", exact_bytes(bytes)),
+        None => "What fits through the path is not known".into(),
+    };
+    let narrow: Vec<String> = mtu.narrowings.iter().map(narrowing).collect();
+    match narrow.is_empty() {
+        true => format!("{whole}; the path gets narrower nowhere."),
+        false => format!("{whole}; {}.", narrow.join("; ")),
+    }
+}
+
+fn narrowing(narrowing: &Narrowing) -> String {
+    let place = match narrowing.after_ttl {
+        Some(ttl) => format!("behind hop {ttl}"),
+        None => "at a router that the trace has not seen".into(),
+    };
+    let bytes = exact_bytes(narrowing.mtu_bytes);
+    match narrowing.is_told {
+        true => format!("{place} {bytes} fit, as it says"),
+        false => format!(
+            "{place} {bytes} fit and NO message says so: a black hole, where TCP stalls unless it probes by itself"
+        ),
+    }
+}
+
+pub(super) fn rates(page: &mut Page, rates: &[LinkRate]) {
+    page.gap();
+    let columns = [
+        ("link", Align::Left),
+        ("rate", Align::Right),
+        ("at least", Align::Right),
+        ("at most", Align::Right),
+    ];
+    let mut table = Table::new(&columns);
+    for link in rates {
+        let from = link
+            .after_ttl
+            .map_or_else(|| "here".into(), |ttl| ttl.to_string());
+        table.row([
+            Some(format!("{from} to {}", link.to_ttl)),
+            link.rate_bps.map(rate),
+            link.at_least_bps.map(rate),
+            link.at_most_bps.map(rate),
+        ]);
+    }
+    page.table(&table);
+}
+
+pub(super) fn all_paths(page: &mut Page, paths: &PathsDocument) {
+    page.gap();
+    let sure = percent(100.0 * paths.confidence);
+    let complete = match paths.is_complete {
+        true => "",
+        false => "; some answers stayed out, so that there may be more",
+    };
+    let number = paths.paths.len();
+    page.line(
+        Emphasis::Strong,
+        &format!(
+            "{number} {}, none missed at a router with {sure}{complete}; {} probes in {}",
+            if number == 1 {
+                "path"
+            } else {
+                "equal-cost paths"
+            },
+            paths.probes_sent,
+            seconds(paths.seconds)
+        ),
+    );
+    for (number, path) in (1..).zip(&paths.paths) {
+        one_path(page, number, path, paths);
+    }
+}
+
+/// The hops of a path at which the paths differ; all of them if there is one alone.
+fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocument) {
+    let flows = path.flows.len();
+    let end = if path.is_whole {
+        ""
+    } else {
+        ", not to the target"
+    };
+    page.line(
+        Emphasis::None,
+        &format!("path {number}: {flows} of the flows{end}"),
+    );
+    let first = paths
+        .levels
+        .first()
+        .map_or(1, |level| usize::from(level.ttl));
+    for (place, address) in path.hops.iter().enumerate() {
+        let differs = |other: &RoutedPath| other.hops.get(place) != Some(address);
+        if paths.paths.len() > 1 && !paths.paths.iter().any(differs) {
+            continue;
+        }
+        let rtts = path.rtt_us.get(place).map_or(&[][..], Vec::as_slice);
+        let least = rtts.iter().copied().min_by(f64::total_cmp);
+        let least = least.map_or_else(String::new, |us| format!("  {:.2} ms", us / 1e3));
+        let address = address.map_or_else(|| "*".to_owned(), |address| address.to_string());
+        page.line(
+            Emphasis::None,
+            &format!("  {:>3}  {address}{least}", first + place),
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! The table of hops, with what is worth knowing of each.
+
+use std::net::IpAddr;
+
+use linerate_core::plan::Family;
+use linerate_core::trace::{
+    AnswerKind, HopDocument, HopFate, Origin, TraceDocument, unreachable_reason,
+};
+
+use super::super::page::Page;
+use super::super::table::{Align, Table};
+
+/// Further addresses of a hop that are named; others are counted.
+const MOST_OTHERS: usize = 3;
+/// Characters of a network's name; all of it is in the JSON document.
+const MOST_OF_NAME: usize = 20;
+
+pub(super) fn hops(page: &mut Page, trace: &TraceDocument) {
+    let columns = usize::from(trace.probes_per_hop.min(MOST_COLUMNS));
+    let heads = (0..columns).map(|place| match place {
+        0 => ("ms".into(), Align::Right),
+        _ => ("".into(), Align::Right),
+    });
+    let fixed = [
+        ("hop".into(), Align::Right),
+        ("router".into(), Align::Left),
+        ("AS".into(), Align::Left),
+    ];
+    let marks = [(" ".into(), Align::Left)];
+    let mut table = Table::with_heads(fixed.into_iter().chain(heads).chain(marks));
+    for hop in &trace.hops {
+        let network = hop.origin.as_ref().map(network);
+        let mut cells = vec![Some(hop.ttl.to_string()), Some(router(hop)), network];
+        cells.extend((0..columns).map(|place| Some(time(hop, place))));
+        cells.push(Some(marks_of(hop, trace)));
+        table.row(cells);
+    }
+    page.table(&table);
+}
+
+/// RTTs of more probes than this are in the JSON document alone.
+const MOST_COLUMNS: u8 = 5;
+
+/// RTT of a probe of the first round. If that has no answer, one of a later round stands for it.
+fn time(hop: &HopDocument, place: usize) -> String {
+    let ms = |us: f64| format!("{:.2}", us / 1e3);
+    let mut first = hop.probes.iter().filter(|probe| probe.attempt == 0);
+    let again = hop.probes.iter().filter(|probe| probe.attempt > 0);
+    let missing = first.clone().take(place).filter(|p| p.rtt_us.is_none());
+    let missing = missing.count();
+    let rtt = match first.nth(place) {
+        Some(probe) if probe.rtt_us.is_some() => probe.rtt_us,
+        _ => again.filter_map(|probe| probe.rtt_us).nth(missing),
+    };
+    rtt.map_or_else(|| "*".to_owned(), ms)
+}
+
+fn router(hop: &HopDocument) -> String {
+    hop.address.map_or_else(
+        || "*".to_owned(),
+        |address| named(address, hop.name.as_deref()),
+    )
+}
+
+pub(super) fn named(address: IpAddr, name: Option<&str>) -> String {
+    name.map_or_else(|| address.to_string(), |name| format!("{name} ({address})"))
+}
+
+/// An AS by its number and the beginning of its name.
+pub(super) fn network(origin: &Origin) -> String {
+    let others = origin.others.iter().map(|asn| format!("/{asn}"));
+    let numbers: String = [origin.asn.to_string()].into_iter().chain(others).collect();
+    let name: String = origin.name.chars().take(MOST_OF_NAME).collect();
+    match name.is_empty() {
+        true => numbers,
+        false => format!("{numbers} {name}"),
+    }
+}
+
+/// What is worth knowing of a hop besides its times.
+fn marks_of(hop: &HopDocument, trace: &TraceDocument) -> String {
+    let mut marks: Vec<String> = Vec::new();
+    marks.extend(fate(hop));
+    marks.extend(refusal(hop, trace));
+    marks.extend(others(hop));
+    if let (true, Some(dscp), Some(ecn)) = (hop.is_remarked, hop.dscp, hop.ecn) {
+        marks.push(format!("DSCP {dscp}, ECN {ecn} from here on"));
+    }
+    if hop.is_translated == Some(true) && is_first_translated(hop, trace) {
+        marks.push("behind a NAT".into());
+    }
+    if let Some(label) = hop.mpls.first() {
+        marks.push(format!("MPLS label {}", label.label));
+    }
+    if let Some(back) = hop.return_hops.filter(|back| *back != hop.ttl) {
+        marks.push(format!("answers over {back} hops"));
+    }
+    if let Some(before) = hop.repeats {
+        marks.push(format!("the same as hop {before}"));
+    }
+    for narrowing in trace.mtu.iter().flat_map(|mtu| &mtu.narrowings) {
+        if narrowing.after_ttl == Some(hop.ttl) {
+            marks.push(format!("MTU {} behind it", narrowing.mtu_bytes));
+        }
+    }
+    marks.join("; ")
+}
+
+fn fate(hop: &HopDocument) -> Option<String> {
+    let first = hop.probes.iter().filter(|probe| probe.attempt == 0);
+    let sent = first.clone().count();
+    let missing = first.filter(|probe| probe.rtt_us.is_none()).count();
+    match hop.fate {
+        HopFate::Answers => None,
+        HopFate::RateLimited => Some("limits its answers".into()),
+        HopFate::Lossy => Some(format!("{missing} of {sent} lost")),
+        HopFate::SomeMissing => Some(format!("{missing} of {sent} missing")),
+        HopFate::Silent => Some("silent".into()),
+    }
+}
+
+fn refusal(hop: &HopDocument, trace: &TraceDocument) -> Option<String> {
+    let family = match trace.target {
+        IpAddr::V4(_) => Family::Ipv4,
+        IpAddr::V6(_) => Family::Ipv6,
+    };
+    let answers = hop.probes.iter().filter_map(|probe| probe.answer);
+    answers.into_iter().find_map(|answer| match answer {
+        AnswerKind::Unreachable { code } => Some(unreachable_reason(family, code).to_owned()),
+        AnswerKind::TooBig { mtu: 0 } => Some("too big".into()),
+        AnswerKind::TooBig { mtu } => Some(format!("too big, {mtu} would fit")),
+        AnswerKind::TcpSynAck => Some("port open".into()),
+        AnswerKind::TcpRst => Some("port closed".into()),
+        AnswerKind::TimeExceeded | AnswerKind::PortUnreachable | AnswerKind::EchoReply => None,
+    })
+}
+
+fn others(hop: &HopDocument) -> Option<String> {
+    let others = &hop.other_addresses;
+    let named = others.iter().take(MOST_OTHERS).map(IpAddr::to_string);
+    let named: Vec<String> = named.collect();
+    match others.len().saturating_sub(MOST_OTHERS) {
+        _ if others.is_empty() => None,
+        0 => Some(format!("also {}", named.join(", "))),
+        more => Some(format!("also {} and {more} more", named.join(", "))),
+    }
+}
+
+fn is_first_translated(hop: &HopDocument, trace: &TraceDocument) -> bool {
+    let first = trace
+        .hops
+        .iter()
+        .find(|hop| hop.is_translated == Some(true));
+    first.is_some_and(|first| first.ttl == hop.ttl)
+}
