@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use linerate_core::treatment::HostChange;
 use linerate_core::wire::Key;
 use linerate_core::wire::message::RefusalReason;
 use linerate_engine::{Category, Client, Endpoint, MeasureError, Stop};
+use linerate_sys::netlink::TcpMetrics;
 use linerate_sys::netns::Pair;
 
 use crate::bench::{Bench, limits, options, stream, target, turn};
@@ -329,6 +331,58 @@ fn a_client_does_not_treat_under_another_clients_test() {
         assert!(tried && outcome.unwrap().error.is_none());
         treats.treat(&no_sack()).unwrap();
     });
+}
+
+/// Else the sender of the next run begins with the window and the round-trip time of the last.
+#[test]
+fn each_run_begins_as_if_the_client_had_never_been_there() {
+    on_a_host(|pair, bench| {
+        let address = bench.address;
+        let client_address = IpAddr::from(pair.a.ipv4);
+        let there = &pair.a.namespace;
+        let mut metrics = TcpMetrics::open().unwrap();
+        if let Err(error) = metrics.flush() {
+            eprintln!("SKIPPED: needs CAP_NET_ADMIN of the whole host: {error}");
+            return;
+        }
+        let mut knows = || {
+            let entries = metrics.entries().unwrap();
+            entries.iter().any(|entry| entry.address == client_address)
+        };
+        let test = Test {
+            direction: Direction::Down,
+            streams: 1,
+            ..stream(300)
+        };
+        let client = there.run(|| Client::connect(target(address, Some(key())), Stop::new()));
+        let mut client = client.unwrap().unwrap();
+        there.run(|| complete(&mut client, &test)).unwrap();
+        let until = Instant::now() + SOON;
+        while !(knows() && has_closed()) {
+            assert!(Instant::now() < until, "nothing is learnt of the client");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let mut known = Vec::new();
+        let outcome = there.run(|| {
+            client.run(&test, &mut |_| {
+                known.push(knows());
+                true
+            })
+        });
+        assert!(outcome.unwrap().unwrap().error.is_none());
+        assert!(!known.is_empty() && !known.contains(&true), "{known:?}");
+    });
+}
+
+/// No connection of this namespace is just being closed: when it is, what it has learnt is kept.
+fn has_closed() -> bool {
+    const ESTABLISHED_WAITING_LISTENING: [&str; 3] = ["01", "06", "0A"];
+    let table = fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
+    let mut states = table
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_whitespace().nth(3));
+    states.all(|state| ESTABLISHED_WAITING_LISTENING.contains(&state))
 }
 
 /// An endpoint that allows treatments and then goes wrong.

@@ -15,6 +15,8 @@ mod segment_size;
 mod send_buffer;
 mod startup;
 
+pub(super) use congestion::with_cubic;
+
 use super::view::View;
 use super::{Cause, Ceiling};
 
@@ -45,7 +47,7 @@ pub(super) struct Signs {
 /// its threads, and makes windows fill or stay empty that would else be a cause of their own. What an
 /// application set (pacing, buffers, windows) leaves the congestion window unused, and so comes before
 /// the network's own causes; of these a queue is surer than the pattern of losses.
-pub(super) const RULES: [Rule; 13] = [
+pub(super) const RULES: [Rule; 14] = [
     startup::RULE,
     segment_size::RULE,
     cpu::RECEIVE,
@@ -57,6 +59,7 @@ pub(super) const RULES: [Rule; 13] = [
     receive_window::RULE,
     path_rate::LINK,
     path_rate::QUEUE,
+    path_rate::TRAIN,
     policer::RULE,
     congestion::RULE,
 ];
