@@ -25,16 +25,14 @@ pub(super) fn stream_without(view: &View<'_>, option: &str) -> String {
 /// The same run on the same emulated path under one treatment and under another; `None` where there is no such path, or the
 /// run has what comparisons have not.
 pub(super) fn compare(view: &View<'_>, a: &str, b: &str) -> Option<String> {
-    let spec = view.lab.and_then(quotable)?;
+    view.lab.and_then(quotable)?;
     let has_all = match &view.plan.traffic {
         Traffic::Stream(stream) => {
             !stream.whole && !stream.verify && stream.receive == ReceiveMethod::Read
         }
         Traffic::Rr(_) | Traffic::Crr(_) => false,
     };
-    // A topology goes by another name there.
-    let is_path = spec.parse::<PathSpec>().is_ok();
-    (has_all && is_path).then(|| format!("{} --a '{a}' --b '{b}'", command(view, "compare", "")))
+    has_all.then(|| format!("{} --a '{a}' --b '{b}'", command(view, "compare", "")))
 }
 
 fn command(view: &View<'_>, verb: &str, dropped: &str) -> String {
@@ -151,10 +149,11 @@ pub(super) fn plain(name: &str) -> Option<&str> {
     (!name.is_empty() && !name.starts_with('-') && name.chars().all(harmless)).then_some(name)
 }
 
-/// A path's specification, which stands between single quotes.
+/// A path's specification, which stands between single quotes. The name of a topology is none.
 fn quotable(spec: &str) -> Option<&str> {
     let harmless = |c: char| c.is_ascii_alphanumeric() || ".,=%()+:_-/~ ".contains(c);
-    (!spec.is_empty() && spec.chars().all(harmless)).then_some(spec)
+    let is_path = || spec.parse::<PathSpec>().is_ok();
+    (!spec.is_empty() && spec.chars().all(harmless) && is_path()).then_some(spec)
 }
 
 /// Bytes of a write and of a datagram's payload that `linerate stream` takes of itself.
