@@ -153,7 +153,7 @@ pub(super) fn plain(name: &str) -> Option<&str> {
 fn quotable(spec: &str) -> Option<&str> {
     let harmless = |c: char| c.is_ascii_alphanumeric() || ".,=%()+:_-/~ ".contains(c);
     let is_path = || spec.parse::<PathSpec>().is_ok();
-    (!spec.is_empty() && spec.chars().all(harmless) && is_path()).then_some(spec)
+    (spec.chars().all(harmless) && is_path()).then_some(spec)
 }
 
 /// Bytes of a write and of a datagram's payload that `linerate stream` takes of itself.

@@ -70,7 +70,7 @@ fn a_strangers_options_do_not_reach_the_shell() {
             .contains("reboot")
     );
     let mut record = scene.record();
-    for spec in ["rate=1mbit' ; reboot '", ""] {
+    for spec in ["rate=1mbit' ; reboot '", "reboot"] {
         record.environment.lab = Some(LabFacts {
             spec: spec.into(),
             ..LabFacts::default()
