@@ -327,7 +327,10 @@ mod tests {
     /// What these options compare, or all that is said of them.
     fn resolved(options: &str) -> Result<CompareOptions, String> {
         let words = ["linerate", "compare", "pit"];
-        let words = words.into_iter().chain(options.split_whitespace());
+        typed(words.into_iter().chain(options.split_whitespace()))
+    }
+
+    fn typed<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<CompareOptions, String> {
         let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
         let Command::Compare(args) = cli.command else {
             panic!("compare was asked for");
@@ -345,6 +348,28 @@ mod tests {
         assert_eq!(options.design.max_pairs, 30);
         assert_eq!(options.test.seed, options.design.seed);
         assert!(options.a.is_empty() && options.b.to_string() == "mss=536");
+    }
+
+    /// As `core::ceilings` writes it, for a host of an emulated path.
+    #[test]
+    fn what_a_remedy_says_can_be_typed() {
+        let command = "linerate compare --lab 'rate=100mbit,rtt=40ms' -R -6 -P 2 --size 8192 --bytes 1048576 \
+                       --write-rate 8mbit --send-buffer 500000 --mss 1000 --pacing 1500kbit -C reno --nodelay --dscp 8 \
+                       --a 'client.sysctl:net.ipv4.tcp_rmem=4096 65536 131072' \
+                       --b 'client.sysctl:net.ipv4.tcp_rmem=4096 65536 8388608'";
+        // What stands between single quotes is one word.
+        let words = command
+            .split('\'')
+            .enumerate()
+            .flat_map(|(n, part)| match n % 2 {
+                0 => part.split_whitespace().collect::<Vec<_>>(),
+                _ => vec![part],
+            });
+        let options = typed(words).unwrap();
+        assert_eq!(options.test.streams, 2);
+        let [a, b] = [&options.a, &options.b].map(|side| side.host_changes(End::Client));
+        assert_eq!((a.len(), b.len()), (1, 1));
+        assert_ne!(a, b);
     }
 
     #[test]
@@ -375,6 +400,12 @@ mod tests {
             ("--a none --b mas=536", ["--b", "`mss`"]),
             ("--a mss=7 --b none", ["--a", "88"]),
             ("--a none --b mss=536 --mss 1000", ["--b", "mss"]),
+            ("--a none --b none,mss=536", ["--b", "stands alone"]),
+            ("--a none --b =536", ["--b", "before the `=`"]),
+            (
+                "--a none --b source=192.0.2.1,server.route_mtu=1400",
+                ["--b", "control connection"],
+            ),
             (
                 "--a none --b none --metric speed",
                 ["speed", "throughput_bps"],

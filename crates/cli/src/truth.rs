@@ -10,7 +10,7 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 use linerate_core::record::Record;
-use linerate_core::truth::{Answer, Judgement, Proof, Scenario, Score, Trial, draw, proofs_text};
+use linerate_core::truth::{Answer, Judgement, Proof, Scenario, Score, Trial, draw};
 use linerate_core::units::BitRate;
 use linerate_engine::{Stop, prepare_for_lab, run_scenario, stop_on_signal, try_scenario};
 use linerate_report::json;
@@ -45,13 +45,12 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
         run_all(args, &scenarios, &stop)?.into_iter().unzip();
     let proofs: Vec<Proof> = proofs.into_iter().flatten().collect();
     let missing = scenarios.len() - trials.len();
-    let score = Score::of(args.seed, trials);
+    let score = Score::of(args.seed, trials, proofs);
     if let Some(file) = file {
         file.write(&json::document(&score))?;
     }
     output::print(&match args.json {
         true => json::document(&score),
-        false if args.remedies => format!("{}\n{}", score.text(), proofs_text(&proofs)),
         false => score.text(),
     })?;
     match missing {
@@ -158,17 +157,10 @@ fn run_beside(
 /// Runs it again with its remedy; `None` without a prediction, or where the lab cannot do what it says.
 fn prove(scenario: &Scenario, record: &Record, stop: &Stop) -> Option<Proof> {
     let verdict = record.verdict.as_ref()?;
-    let predicted_bps = verdict.predicted_bps?;
+    verdict.predicted_bps?;
     let treated = remedy::treated(scenario, verdict)?;
     let after = run_scenario(&treated, false, stop).ok()?;
-    Some(Proof {
-        number: scenario.number,
-        cause: verdict.cause,
-        remedy: verdict.remedy.clone(),
-        predicted_bps,
-        next_cause: verdict.next_cause,
-        measured_bps: after.throughput_bps?,
-    })
+    Proof::of(scenario.number, verdict, after.throughput_bps?)
 }
 
 /// `NUMBER-CAUSE.scenario.json` and `NUMBER-CAUSE.json`, which `linerate explain` reads.

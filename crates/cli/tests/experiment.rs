@@ -163,7 +163,7 @@ fn a_changed_file_is_refused_with_what_to_do() {
     }
     assert!(output.status.success(), "{output:?}");
     let before = fs::read(&records).unwrap();
-    fs::write(bench.path("pace.toml"), TEXT.replace("5mbit", "6mbit")).unwrap();
+    fs::write(bench.path("pace.toml"), TEXT.replace("2mbit", "3mbit")).unwrap();
     let refused = bench.run(&kept);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(text(&refused.stderr).contains("--fresh"), "{refused:?}");

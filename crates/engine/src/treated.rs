@@ -1,21 +1,18 @@
 //! One run under a treatment: applied to both hosts, run, undone.
 
-use std::net::IpAddr;
-
 use linerate_core::plan::Test;
 use linerate_core::record::Record;
 use linerate_core::treatment::{End, HostChange, Treatments};
 use linerate_core::wire::message::{Refusal, RefusalReason, TREATMENTS};
-use linerate_sys::netlink::{NetlinkError, TcpMetrics};
 
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
-use crate::treatment::{Applied, TreatError};
+use crate::treatment::{Applied, TreatError, forget};
 
 /// Runs a test once under treatments: what they change on this host and on the endpoint's is changed before and changed
 /// back afterwards, whatever comes of the run. What this host's TCP remembers of the peer from earlier runs is forgotten
-/// first, where that is allowed.
+/// first, where that is allowed; an endpoint that applies treatments does the same.
 ///
 /// # Errors
 /// A treatment contradicts the test, could not be applied, did not take or could not be undone; the run could not be made,
@@ -90,12 +87,6 @@ pub(crate) fn check_permission(
         }),
         false => Ok(()),
     }
-}
-
-/// Makes this host's TCP forget what it learnt of the peer: the next connection would start with the window and the
-/// round-trip time of the last.
-pub(crate) fn forget(peer: IpAddr) -> Result<(), NetlinkError> {
-    TcpMetrics::open()?.forget(peer)
 }
 
 /// Does something while the endpoint's host is changed.

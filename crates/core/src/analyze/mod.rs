@@ -164,7 +164,7 @@ impl Asked {
         }
         for (position, &column) in self.metrics.iter().enumerate() {
             if self.metrics[..position].contains(&column) {
-                return Err(twice(column, "a metric", "one again"));
+                return Err(twice(column, "in --metric", "in it again"));
             }
             if Some(column) == self.split.factor {
                 return Err(twice(column, "a metric", "the factor"));

@@ -1,7 +1,8 @@
-//! `linerate stream` as it was run, with one thing changed.
+//! `linerate stream` as it was run, with one thing changed; or what to change, compared with what was.
 //!
 //! What else was asked stays: without it another ceiling would be the next one.
 
+use crate::link::PathSpec;
 use crate::plan::{Direction, Extent, Family, Protocol, ReceiveMethod, SendMethod, Traffic};
 use crate::units::{BitRate, ByteCount, DEFAULT_PORT, EndpointName};
 
@@ -10,7 +11,7 @@ use super::view::View;
 /// The same run with one more option, or another value of it.
 pub(super) fn stream(view: &View<'_>, option: &str) -> String {
     let name = option.split(' ').next().unwrap_or_default();
-    let mut command = command(view, name);
+    let mut command = command(view, "stream", name);
     command.push(' ');
     command.push_str(option);
     command
@@ -18,11 +19,24 @@ pub(super) fn stream(view: &View<'_>, option: &str) -> String {
 
 /// The same run without an option.
 pub(super) fn stream_without(view: &View<'_>, option: &str) -> String {
-    command(view, option)
+    command(view, "stream", option)
 }
 
-fn command(view: &View<'_>, dropped: &str) -> String {
-    let mut command = format!("linerate stream {}", target(view));
+/// The same run on the same emulated path under one treatment and under another; `None` where there is no such path, or the
+/// run has what comparisons have not.
+pub(super) fn compare(view: &View<'_>, a: &str, b: &str) -> Option<String> {
+    view.lab.and_then(quotable)?;
+    let has_all = match &view.plan.traffic {
+        Traffic::Stream(stream) => {
+            !stream.whole && !stream.verify && stream.receive == ReceiveMethod::Read
+        }
+        Traffic::Rr(_) | Traffic::Crr(_) => false,
+    };
+    has_all.then(|| format!("{} --a '{a}' --b '{b}'", command(view, "compare", "")))
+}
+
+fn command(view: &View<'_>, verb: &str, dropped: &str) -> String {
+    let mut command = format!("linerate {verb} {}", target(view));
     let flows = view.flow_count();
     let streams = format!(" -P {flows}");
     let mut add = |wanted: bool, words: &str| {
@@ -135,10 +149,11 @@ pub(super) fn plain(name: &str) -> Option<&str> {
     (!name.is_empty() && !name.starts_with('-') && name.chars().all(harmless)).then_some(name)
 }
 
-/// A path's specification, which stands between single quotes.
+/// A path's specification, which stands between single quotes. The name of a topology is none.
 fn quotable(spec: &str) -> Option<&str> {
     let harmless = |c: char| c.is_ascii_alphanumeric() || ".,=%()+:_-/~ ".contains(c);
-    (!spec.is_empty() && spec.chars().all(harmless)).then_some(spec)
+    let is_path = || spec.parse::<PathSpec>().is_ok();
+    (spec.chars().all(harmless) && is_path()).then_some(spec)
 }
 
 /// Bytes of a write and of a datagram's payload that `linerate stream` takes of itself.

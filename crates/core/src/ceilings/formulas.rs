@@ -10,6 +10,8 @@ use crate::plan::Family;
 pub const INITIAL_WINDOW_SEGMENTS: f64 = 10.0;
 /// Bytes that Ethernet adds to each IP packet on the wire: header 14, check 4, preamble 8, gap 12.
 pub const ETHERNET_BYTES: f64 = 38.0;
+/// Ethernet's header alone: what emulated links, qdiscs and packet trains count beside the IP packet.
+pub const ETHERNET_HEADER_BYTES: f64 = 14.0;
 /// TCP header without options, bytes (RFC 9293).
 pub const TCP_HEADER_BYTES: f64 = 20.0;
 /// TCP's timestamp option with its padding, bytes (RFC 7323, appendix A).

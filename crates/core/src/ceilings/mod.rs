@@ -12,11 +12,13 @@
 //! | `thresholds` | where evidence begins to count, with the reasons |
 //! | `remedy`, `command` | what to type: settings, routes, `linerate stream` with another option |
 //! | `small_segments` | why segments are smaller than the interface carries |
-//! | `verdict` | which cause holds, and what comes next |
+//! | `verdict` | which cause holds |
+//! | `prediction` | what comes next when it is lifted |
 
 mod causes;
 mod command;
 pub mod formulas;
+mod prediction;
 mod remedy;
 mod signals;
 mod small_segments;
@@ -105,8 +107,9 @@ pub struct Verdict {
     pub evidence: Vec<String>,
     /// What to do, as the command to type; empty where nothing can be done.
     pub remedy: String,
-    /// What that should bring, payload bits per second: the next ceiling that the record shows. A link of
-    /// the path that was never full does not show.
+    /// What that should bring, payload bits per second: the lowest limit of those that the record shows and that
+    /// last when the cause is lifted. Absent where none is known well enough; `evidence` then tells the most
+    /// that can come, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted_bps: Option<f64>,
     /// What would hold the run back then.

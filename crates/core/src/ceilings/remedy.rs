@@ -5,9 +5,10 @@
 
 use std::net::IpAddr;
 
-use crate::plan::Family;
+use crate::plan::{Direction, Family};
 use crate::record::HostFacts;
 
+use super::command;
 pub(super) use super::command::{plain, stream, stream_without};
 use super::signals::{is_bbr, rtt_s};
 use super::view::View;
@@ -44,17 +45,73 @@ pub(super) fn buffer(
     }
 }
 
+/// One end of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum End {
+    Sender,
+    Receiver,
+}
+
+impl End {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+        }
+    }
+
+    pub(super) fn host<'a>(self, view: &View<'a>) -> Option<&'a HostFacts> {
+        match self {
+            Self::Sender => view.sender_host,
+            Self::Receiver => view.receiver_host,
+        }
+    }
+
+    /// As treatments name it.
+    fn side(self, view: &View<'_>) -> &'static str {
+        match (self == Self::Sender) == (view.direction != Direction::Down) {
+            true => "client",
+            false => "server",
+        }
+    }
+}
+
 /// Lets the kernel's tuning of `net.ipv4.tcp_rmem` or `tcp_wmem` reach `bytes`: its maximum, never lowered.
 /// Where that is large enough already, the tuning is what did not get there, and has to begin there. Empty
 /// where it does.
-pub(super) fn sysctl(host: Option<&HostFacts>, key: &str, bytes: u64, end: &str) -> String {
-    let [least, default, most] = triple(host, key).unwrap_or(KERNEL_DEFAULTS);
+pub(super) fn tuning(view: &View<'_>, end: End, key: &str, bytes: u64) -> String {
+    let [least, default, most] = triple(end.host(view), key).unwrap_or(KERNEL_DEFAULTS);
     let (default, most) = match (default >= bytes, most >= bytes) {
         (true, true) => return String::new(),
         (false, true) => (bytes, most),
         (_, false) => (default, bytes),
     };
-    format!("sysctl -w {key}='{least} {default} {most}'  # on the {end}'s host")
+    setting(view, end, key, &format!("{least} {default} {most}"), "")
+}
+
+/// A kernel setting of one end's host. A host of an emulated path is gone with it: there it is a comparison of what was in
+/// force with what is to be.
+pub(super) fn setting(view: &View<'_>, end: End, key: &str, value: &str, why: &str) -> String {
+    let treatment = |value: &str| format!("{}.sysctl:{key}={value}", end.side(view));
+    let was = end.host(view).and_then(|host| value_of(host, key));
+    let again = was.and_then(|was| command::compare(view, &treatment(&was), &treatment(value)));
+    again.unwrap_or_else(|| {
+        let value = match value.contains(' ') {
+            true => format!("'{value}'"),
+            false => value.to_owned(),
+        };
+        format!(
+            "sysctl -w {key}={value}  # on the {}'s host{why}",
+            end.name()
+        )
+    })
+}
+
+/// A setting of figures, with one blank between them.
+fn value_of(host: &HostFacts, key: &str) -> Option<String> {
+    let words: Vec<&str> = host.sysctls.get(key)?.split_whitespace().collect();
+    let is_figure = |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit());
+    (!words.is_empty() && words.iter().all(is_figure)).then(|| words.join(" "))
 }
 
 /// Gives the route to `to` another `metric` (`mtu`, `advmss`), bytes, and keeps the rest of it.
@@ -94,32 +151,37 @@ fn triple(host: Option<&HostFacts>, key: &str) -> Option<[u64; 3]> {
 
 /// A congestion control that takes less from loss, as an option of a new run; empty if it is in use.
 pub(super) fn congestion_control(view: &View<'_>) -> String {
-    let in_use = |name: &str| {
-        view.tcp
-            .iter()
-            .any(|flow| flow.tcp.congestion.as_deref() == Some(name))
-    };
-    let available = view.sender_host.and_then(|host| {
-        host.sysctls
-            .get("net.ipv4.tcp_available_congestion_control")
-    });
-    let has =
-        |name: &str| available.is_none_or(|names| names.split_whitespace().any(|n| n == name));
-    if view.tcp.iter().any(|flow| is_bbr(flow.tcp)) {
+    let Some(name) = better_congestion_control(view) else {
         return String::new();
+    };
+    let command = stream(view, &format!("-C {name}"));
+    match is_available(view, name) {
+        true => command,
+        false => format!("modprobe tcp_{name}  # on the sender's host, and then: {command}"),
     }
-    let better = ["bbr", "cubic"]
-        .into_iter()
-        .find(|name| has(name) && !in_use(name));
-    let bbr_missing = better != Some("bbr");
-    match better {
-        // CUBIC for Reno is an improvement, for anything else it is not known to be one.
-        Some(name) if !bbr_missing || in_use("reno") => stream(view, &format!("-C {name}")),
-        _ => format!(
-            "modprobe tcp_bbr  # on the sender's host, and then: {}",
-            stream(view, "-C bbr")
-        ),
+}
+
+/// BBR, or where the sender's host has not got it CUBIC for Reno: for anything else CUBIC is not known to be an improvement.
+pub(super) fn better_congestion_control(view: &View<'_>) -> Option<&'static str> {
+    if view.tcp.iter().any(|flow| is_bbr(flow.tcp)) {
+        return None;
     }
+    let in_use = |name: &str| {
+        let name = Some(name);
+        let mut flows = view.tcp.iter();
+        flows.any(|flow| flow.tcp.congestion.as_deref() == name)
+    };
+    let cubic_is_better = in_use("reno") && !in_use("cubic") && is_available(view, "cubic");
+    match is_available(view, "bbr") || !cubic_is_better {
+        true => Some("bbr"),
+        false => Some("cubic"),
+    }
+}
+
+fn is_available(view: &View<'_>, name: &str) -> bool {
+    let key = "net.ipv4.tcp_available_congestion_control";
+    let names = view.sender_host.and_then(|host| host.sysctls.get(key));
+    names.is_none_or(|names| names.split_whitespace().any(|own| own == name))
 }
 
 /// A rate as options take it, bits per second.

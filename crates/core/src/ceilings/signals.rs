@@ -282,17 +282,20 @@ impl View<'_> {
 
     /// Payload over all bytes that carry it, with `framing_bytes` for each packet.
     pub(super) fn payload_share(&self, framing_bytes: f64) -> Option<f64> {
-        let ip = ip_header_bytes(self.family);
-        let datagram = self.udp.first().map(|udp| udp.datagram_bytes as f64);
-        let (payload, packet) = match datagram {
-            Some(bytes) => (bytes, bytes + UDP_HEADER_BYTES + ip),
-            None => {
-                let mss = self.mean(|tcp| positive(tcp.mss_bytes.into()))?;
-                let options = self.mean(|tcp| Some(option_bytes(tcp)))?;
-                (mss, mss + options + TCP_HEADER_BYTES + ip)
-            }
+        let Some(udp) = self.udp.first() else {
+            let mss = self.mean(|tcp| positive(tcp.mss_bytes.into()))?;
+            return self.segment_share(mss, framing_bytes);
         };
+        let payload = udp.datagram_bytes as f64;
+        let packet = payload + UDP_HEADER_BYTES + ip_header_bytes(self.family);
         positive(payload / (packet + framing_bytes))
+    }
+
+    /// [`View::payload_share`] of TCP segments of `mss` bytes.
+    pub(super) fn segment_share(&self, mss: f64, framing_bytes: f64) -> Option<f64> {
+        let options = self.mean(|tcp| Some(option_bytes(tcp)))?;
+        let packet = mss + options + TCP_HEADER_BYTES + ip_header_bytes(self.family);
+        positive(mss / (packet + framing_bytes))
     }
 
     /// Standard deviation over mean of the intervals' rates; `None` for too few.

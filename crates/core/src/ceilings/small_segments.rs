@@ -45,6 +45,20 @@ pub fn small_segments(view: &View<'_>) -> Option<Caveat> {
     })
 }
 
+/// Payload that segments have when what made them small is lifted, bytes: what both interfaces carry, or, where one of
+/// them is what is small, the other.
+pub(super) fn full_segment(view: &View<'_>) -> Option<f64> {
+    let mss = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
+    let mtus: Vec<u32> = [view.sender_host, view.receiver_host]
+        .into_iter()
+        .flatten()
+        .filter_map(|host| Some(host.device.as_ref()?.mtu_bytes))
+        .collect();
+    let of_mtu = |mtu: u32| mss_of(view, f64::from(mtu));
+    let shared = of_mtu(*mtus.iter().min()?).filter(|full| mss < SEGMENT_SMALL * full);
+    shared.or_else(|| of_mtu(*mtus.iter().max()?.max(&USUAL_MTU)))
+}
+
 /// Payload of a segment that fills the sender's interface, bytes.
 fn expected_mss(view: &View<'_>) -> Option<f64> {
     let device = view.sender_host?.device.as_ref()?;

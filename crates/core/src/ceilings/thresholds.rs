@@ -129,8 +129,13 @@ pub(super) const SLOW_START_SHARE: f64 = 0.5;
 /// Segment size over what the interface carries, below which something made it small. A few bytes less
 /// are options or a tunnel on the path.
 pub(super) const SEGMENT_SMALL: f64 = 0.85;
-/// A ceiling must exceed the measured rate by this factor to be what comes next.
-pub(super) const NEXT_ABOVE: f64 = 1.1;
+/// A limit of less than this share of what was measured is not known well enough to be what comes next.
+pub(super) const NEXT_LEAST: f64 = 0.9;
+/// Rates up to so many times the measured one are predicted: further off nobody has seen what a byte costs the hosts'
+/// CPUs, nor what tuning and congestion control come to.
+pub(super) const PREDICTED_TIMES: f64 = 10.0;
+/// Bytes of payload that cost a host's CPU as much as a packet does by itself, without segmentation offload.
+pub(super) const PACKET_IN_BYTES: f64 = 5000.0;
 
 /// Ethernet's header: what a queueing discipline counts beside the IP packet, bytes.
 pub(super) const QDISC_HEADER_BYTES: f64 = 14.0;

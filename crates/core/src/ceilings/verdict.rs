@@ -1,8 +1,8 @@
 //! Which cause holds a direction back, and what would then.
 
 use super::causes::{RULES, Rule, Signs};
+use super::prediction::{self, Next};
 use super::text::{bps, percent};
-use super::thresholds::NEXT_ABOVE;
 use super::view::View;
 use super::{Cause, Ceiling, Explained, Verdict};
 
@@ -93,46 +93,34 @@ fn verdict(
     ceilings: &[Ceiling],
 ) -> Verdict {
     let measured = view.throughput_bps;
-    let next = next(ceiling, measured, ceilings);
-    let target = next.map_or(UNKNOWN_NEXT * measured, |next| next.limit_bps);
+    let next = prediction::next(view, ceiling, ceilings);
+    let target = next
+        .as_ref()
+        .map_or(UNKNOWN_NEXT * measured, |next| next.target_bps(measured));
     let mut evidence = candidate
         .signs
         .as_ref()
         .map_or_else(Vec::new, |s| s.say.clone());
     evidence.push(confirmation(ceiling, measured));
     let remedy = (candidate.rule.remedy)(view, target);
-    // What no command lifts has no prediction; those for a policer and a link spare the losses and the
-    // queue, not the limit.
-    let stays = [Cause::Policer, Cause::PathRate].contains(&ceiling.cause);
-    let lifts = !remedy.is_empty() && !stays;
-    let next = next.filter(|_| lifts);
+    let next = next.filter(|_| lifts(ceiling.cause, &remedy));
+    evidence.extend(next.as_ref().and_then(Next::at_most));
+    let promised = next.filter(|next| next.is_promised);
     Verdict {
         cause: ceiling.cause,
         share_of_ceiling: Some(measured / ceiling.limit_bps),
         evidence,
         remedy,
-        predicted_bps: next.map(|next| next.limit_bps),
-        next_cause: next.map(|next| next.cause),
+        predicted_bps: promised.as_ref().map(|next| next.limit_bps),
+        next_cause: promised.map(|next| next.cause),
     }
 }
 
-/// The lowest ceiling that this one hides. A ceiling at the measured rate would hold it back as well, or
-/// is that rate by identity: neither is what comes next, but for the link that a packet train has found. Nor is a queue's delivery rate, which another cause
-/// let through; the other ceilings from the measured rate extrapolate it.
-fn next<'a>(current: &Ceiling, measured_bps: f64, ceilings: &'a [Ceiling]) -> Option<&'a Ceiling> {
-    let above = NEXT_ABOVE * measured_bps.max(current.limit_bps);
-    let comes_next = |c: &&Ceiling| match c.cause {
-        Cause::PathRate if c.independent => c.limit_bps >= AT_LEAST * measured_bps,
-        _ => !is_of_queue(c) && c.limit_bps >= above,
-    };
-    ceilings
-        .iter()
-        .filter(|c| c.cause != current.cause)
-        .find(comes_next)
-}
-
-fn is_of_queue(ceiling: &Ceiling) -> bool {
-    ceiling.cause == Cause::PathRate && !ceiling.independent
+/// Whether a remedy lifts its cause. Those for a policer and a link spare the losses and the queue, not the limit; some
+/// commands only show where the cause is.
+fn lifts(cause: Cause, remedy: &str) -> bool {
+    let only_shows = ["tracepath ", "nft "].iter().any(|c| remedy.starts_with(c));
+    !remedy.is_empty() && !only_shows && ![Cause::Policer, Cause::PathRate].contains(&cause)
 }
 
 fn confirmation(ceiling: &Ceiling, measured_bps: f64) -> String {
@@ -182,6 +170,3 @@ fn disagreement(view: &View<'_>, candidate: &Candidate) -> String {
 
 /// Where no next ceiling is known, a remedy aims at this many times the measured rate.
 const UNKNOWN_NEXT: f64 = 2.0;
-
-/// A link that seems slower than what came over it is not known well enough.
-const AT_LEAST: f64 = 0.9;

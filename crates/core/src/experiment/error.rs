@@ -114,7 +114,7 @@ impl Fault {
             what,
             name: toml_reader::shortened(at.value),
             hint: hint.unwrap_or_else(|| match names.is_empty() {
-                true => "there is none".to_owned(),
+                true => format!("this experiment has no {what} at all"),
                 false => toml_reader::shortened(&format!("they are {}", names.join(", "))),
             }),
         };

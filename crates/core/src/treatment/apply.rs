@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::change::source_of;
 use super::error::TreatmentError;
 use super::list::Treatments;
-use super::table::{End, Setting, SocketSetting};
+use super::table::{End, Scope, Setting, SocketSetting};
 use super::value::Value;
 use crate::plan::{Protocol, SendMethod, SocketOptions, Test, Traffic};
 use crate::units::{BitRate, ByteCount};
@@ -27,8 +27,24 @@ impl Treatments {
             }
         }
         self.name_route_source(test)?;
+        self.check_routes(test)?;
         test.check()?;
         Ok(())
+    }
+
+    /// The endpoint knows the address of the control connection, and changes the route to that one.
+    fn check_routes(&self, test: &Test) -> Result<(), TreatmentError> {
+        let route = self.iter().find(|treatment| {
+            treatment.entry().scope == Scope::Route && treatment.is_at(End::Server)
+        });
+        match (test.options.source, route) {
+            (Some(_), Some(route)) => Err(TreatmentError::Unfit {
+                name: route.entry().name,
+                why: "the endpoint's route is that to the address of the control connection, and the data connections \
+                      come from another one (source, route_source)",
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// An endpoint takes data connections from the address that the test names: one that the route prefers is named, and

@@ -235,10 +235,14 @@ impl FromStr for Treatment {
             return Err(malformed("write `none` for nothing"));
         }
         let Some((name, written)) = text.split_once('=') else {
-            return Err(malformed(
-                "write NAME=VALUE, with commas between several, or `none`",
-            ));
+            return Err(malformed(match text {
+                NONE => "it means that there is none, and stands alone",
+                _ => "write NAME=VALUE, with commas between several, or `none`",
+            }));
         };
+        if name.trim().is_empty() {
+            return Err(malformed("a name belongs before the `=`"));
+        }
         let (end, name) = split_end(name.trim());
         let (name, key) = match name.split_once(':') {
             Some((name, key)) => (name, Some(key)),

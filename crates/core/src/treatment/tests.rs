@@ -263,6 +263,14 @@ fn what_is_wrong_is_said_with_its_range_or_the_nearest_name() {
             "`mss` is no treatment: write NAME=VALUE, with commas between several, or `none`",
         ),
         (
+            "none,mss=536",
+            "`none` is no treatment: it means that there is none, and stands alone",
+        ),
+        (
+            "=536",
+            "`=536` is no treatment: a name belongs before the `=`",
+        ),
+        (
             "msss=536",
             "there is no treatment `msss`; did you mean `mss`?",
         ),
@@ -559,6 +567,16 @@ fn what_the_traffic_does_not_have_is_not_treated() {
             "{text}: {error}"
         );
     }
+    // The endpoint would change the route to the address of the control connection.
+    for text in [
+        "source=192.0.2.1,server.route_mtu=1400",
+        "route_source=192.0.2.1,server.route_advmss=536",
+    ] {
+        let error = read(text).apply_to(&mut stream(Protocol::Tcp)).unwrap_err();
+        assert!(error.to_string().contains("control connection"), "{error}");
+    }
+    let own = "source=192.0.2.1,route_mtu=1400,server.mtu=1400";
+    read(own).apply_to(&mut stream(Protocol::Tcp)).unwrap();
     let mut routed = stream(Protocol::Tcp);
     read("route_source=192.0.2.1")
         .apply_to(&mut routed)

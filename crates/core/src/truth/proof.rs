@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::score::{Tally, count};
-use crate::ceilings::Cause;
+use crate::ceilings::{Cause, Verdict};
 
 /// A scenario that was run again with its verdict's remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -24,25 +24,36 @@ pub struct Proof {
     pub next_cause: Option<Cause>,
     /// What it brought, payload bits/s.
     pub measured_bps: f64,
+    /// Whether that is what was predicted: within 15 % where the cause is exact, within 30 % where it is modelled.
+    pub held: bool,
 }
 
 impl Proof {
-    /// Factor to both sides of the prediction that counts as right: 15 % where the cause is exact, 30 % where it is modelled.
-    pub fn tolerance(&self) -> f64 {
-        match self.cause {
-            Cause::ReceiveWindow | Cause::SendBuffer | Cause::Pacing => 0.15,
-            _ => 0.30,
-        }
-    }
-
-    /// Whether it brought what was predicted.
-    pub fn holds(&self) -> bool {
-        (self.measured_bps / self.predicted_bps - 1.0).abs() <= self.tolerance()
+    /// A verdict's prediction, and what its remedy brought; `None` where nothing was predicted.
+    pub fn of(number: u32, verdict: &Verdict, measured_bps: f64) -> Option<Self> {
+        let predicted_bps = verdict.predicted_bps?;
+        let tolerance = match verdict.cause {
+            Cause::ReceiveWindow | Cause::SendBuffer | Cause::Pacing => EXACT,
+            _ => MODELLED,
+        };
+        Some(Self {
+            number,
+            cause: verdict.cause,
+            remedy: verdict.remedy.clone(),
+            predicted_bps,
+            next_cause: verdict.next_cause,
+            measured_bps,
+            held: (measured_bps / predicted_bps - 1.0).abs() <= tolerance,
+        })
     }
 }
 
+/// Shares of the prediction by which it may be missed, to both sides.
+const EXACT: f64 = 0.15;
+const MODELLED: f64 = 0.30;
+
 /// Remedies by cause, as a table with an interval, and each that did not bring what it was to.
-pub fn proofs_text(proofs: &[Proof]) -> String {
+pub(super) fn proofs_text(proofs: &[Proof]) -> String {
     let mut causes: BTreeMap<Cause, Vec<&Proof>> = BTreeMap::new();
     for proof in proofs {
         causes.entry(proof.cause).or_default().push(proof);
@@ -52,7 +63,7 @@ pub fn proofs_text(proofs: &[Proof]) -> String {
         "remedy of", "as said", ""
     );
     let tally = |proofs: &[&Proof]| {
-        let right = proofs.iter().filter(|proof| proof.holds()).count();
+        let right = proofs.iter().filter(|proof| proof.held).count();
         Tally::of_counts(right as u64, proofs.len() as u64)
     };
     // Writing to a String cannot fail.
@@ -61,7 +72,7 @@ pub fn proofs_text(proofs: &[Proof]) -> String {
     }
     let all: Vec<&Proof> = proofs.iter().collect();
     let _ = writeln!(text, "{}", count("all", &tally(&all)));
-    for proof in proofs.iter().filter(|proof| !proof.holds()) {
+    for proof in proofs.iter().filter(|proof| !proof.held) {
         let _ = writeln!(
             text,
             "{:>5} {:<19} {:.2} of the {:.3} Mbit/s predicted: {}",
@@ -80,22 +91,23 @@ mod tests {
     use super::*;
 
     fn proof(cause: Cause, measured_bps: f64) -> Proof {
-        Proof {
-            number: 7,
+        let verdict = Verdict {
             cause,
+            share_of_ceiling: Some(1.0),
+            evidence: Vec::new(),
             remedy: "linerate stream pit".to_owned(),
-            predicted_bps: 100e6,
+            predicted_bps: Some(100e6),
             next_cause: Some(Cause::PathRate),
-            measured_bps,
-        }
+        };
+        Proof::of(7, &verdict, measured_bps).expect("something was predicted")
     }
 
     #[test]
     fn an_exact_cause_has_the_narrower_tolerance() {
-        assert!(proof(Cause::ReceiveWindow, 86e6).holds());
-        assert!(!proof(Cause::ReceiveWindow, 80e6).holds());
-        assert!(proof(Cause::Congestion, 80e6).holds());
-        assert!(!proof(Cause::Congestion, 140e6).holds());
+        assert!(proof(Cause::ReceiveWindow, 86e6).held);
+        assert!(!proof(Cause::ReceiveWindow, 80e6).held);
+        assert!(proof(Cause::Congestion, 80e6).held);
+        assert!(!proof(Cause::Congestion, 140e6).held);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::proof::{Proof, proofs_text};
 use super::scenario::Scenario;
 use crate::ceilings::Cause;
 use crate::stats::{Proportion, wilson};
@@ -95,6 +96,9 @@ pub struct Score {
     pub matrix: BTreeMap<Cause, BTreeMap<Cause, u64>>,
     /// Every scenario, in the order of their numbers.
     pub trials: Vec<Trial>,
+    /// Scenarios that were run again with their remedies, in the same order; absent where none was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proofs: Vec<Proof>,
 }
 
 impl Trial {
@@ -146,8 +150,9 @@ impl Tally {
 
 impl Score {
     /// Counts.
-    pub fn of(seed: u64, mut trials: Vec<Trial>) -> Self {
+    pub fn of(seed: u64, mut trials: Vec<Trial>, mut proofs: Vec<Proof>) -> Self {
         trials.sort_by_key(|trial| trial.number);
+        proofs.sort_by_key(|proof| proof.number);
         let mut matrix: BTreeMap<Cause, BTreeMap<Cause, u64>> = BTreeMap::new();
         let mut causes = BTreeMap::new();
         for trial in &trials {
@@ -173,10 +178,11 @@ impl Score {
                 .count() as u64,
             matrix,
             trials,
+            proofs,
         }
     }
 
-    /// The table, the confusion matrix, and each scenario that was not right.
+    /// The table, the confusion matrix, each scenario that was not right, and what remedies brought.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
@@ -208,6 +214,9 @@ impl Score {
             let _ = writeln!(text, "{:<20} {}", cause.name(), verdicts.join(", "));
         }
         self.not_right(&mut text);
+        if !self.proofs.is_empty() {
+            let _ = write!(text, "\n{}", proofs_text(&self.proofs));
+        }
         text
     }
 

@@ -15,6 +15,7 @@ use super::{CompareObserver, CompareOptions};
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::treated;
+use crate::treatment::{forget, remembers};
 
 /// How long both hosts are watched while next to nothing is sent.
 const WATCHED: Duration = Duration::from_secs(1);
@@ -70,7 +71,12 @@ pub(super) fn examine(
         observer.phase(&format!("warming up, {name}"));
         let record = treated::run(client, &warm_up, treatments, observer)?.record;
         has_figures(&record, &options.metrics)?;
+        // Such as what the endpoint could not forget of the run before.
+        let unread = record.caveats.into_iter();
+        let unread = unread.filter(|caveat| caveat.kind == CaveatKind::NotReadable);
+        caveats.extend(unread);
     }
+    caveats.dedup();
     Ok(Preflight {
         started_at,
         idle,
@@ -144,15 +150,8 @@ fn metrics_kept(client: &Client, options: &CompareOptions) -> Option<Caveat> {
     if options.test.protocol == Protocol::Udp {
         return None;
     }
-    let error = treated::forget(client.peer().ip()).err()?;
-    Some(Caveat::new(
-        CaveatKind::NotReadable,
-        format!(
-            "{error}: a run may start with the round-trip time and window of the one before it; the random order keeps \
-             that from favouring either"
-        ),
-        "run it as root, or with CAP_NET_ADMIN",
-    ))
+    let error = forget(client.peer().ip()).err()?;
+    Some(remembers("", &error))
 }
 
 fn shortened(test: &Test) -> Test {

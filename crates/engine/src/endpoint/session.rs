@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use linerate_core::plan::Test;
+use linerate_core::plan::{Protocol, Test};
+use linerate_core::record::Caveat;
 use linerate_core::session::{Server, ServerEvent};
 use linerate_core::trace::{TraceDocument, TraceRequest};
 use linerate_core::treatment::HostChange;
@@ -26,6 +27,7 @@ use crate::measure::flow::{Flow, Side};
 use crate::measure::half::{Half, HalfEnd};
 use crate::measure::source::FlowSource;
 use crate::stop::Stop;
+use crate::treatment::{forget, remembers};
 use crate::words;
 
 /// What all sessions of an endpoint share.
@@ -84,6 +86,8 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
         peer,
         local,
         told: false,
+        tests: 0,
+        remembered: None,
     };
     session.drive(socket);
 }
@@ -135,6 +139,10 @@ struct Session<'a> {
     lease: Lease,
     /// The log knows of this client.
     told: bool,
+    /// Tests that the client has opened.
+    tests: u64,
+    /// What of the tests before could not be forgotten.
+    remembered: Option<Caveat>,
 }
 
 impl Session<'_> {
@@ -242,6 +250,7 @@ impl Session<'_> {
             self.server.refuse(now(), RefusalReason::Busy, message);
             return;
         }
+        self.forget_earlier(&test);
         let arrivals = self.registration.open(test.flows(), test.options.source);
         self.server.opened(now());
         if test.connects_within_run() {
@@ -258,6 +267,18 @@ impl Session<'_> {
                 arrivals,
             };
         }
+    }
+
+    /// Who compares wants each run to begin like the first. Where that cannot be, who runs a single test need not know.
+    fn forget_earlier(&mut self, test: &Test) {
+        self.tests += 1;
+        if !self.context.allow_treatments || test.protocol == Protocol::Udp {
+            return;
+        }
+        let addresses = [Some(self.peer.ip()), test.options.source];
+        let forgotten = addresses.into_iter().flatten().try_for_each(forget);
+        let error = forgotten.err().filter(|_| self.tests > 1);
+        self.remembered = error.map(|error| remembers("at the endpoint: ", &error));
     }
 
     /// What comes from the door and from the running half.
@@ -371,6 +392,7 @@ impl Session<'_> {
                 report
                     .caveats
                     .extend(self.context.limits.rate_bps.map(owners_limit));
+                report.caveats.extend(self.remembered.take());
                 (self.context.log)(ServeEvent::Tested {
                     peer: self.peer,
                     summary: words::summary(&report),

@@ -12,6 +12,7 @@
 //! | `device`, `route`, `sysctl`, `qos` | the four kinds of things |
 //! | `journal` | the directory of journals, and their lines |
 //! | `place` | which boot and which network namespace a journal is of |
+//! | `memory` | what TCP remembers of a host, forgotten |
 //! | `leftovers` | what killed processes left; the watch |
 //! | `error` | what can go wrong |
 
@@ -20,6 +21,7 @@ mod device;
 mod error;
 mod journal;
 mod leftovers;
+mod memory;
 mod place;
 mod qos;
 mod route;
@@ -31,4 +33,6 @@ mod tests;
 
 pub use applied::Applied;
 pub use error::TreatError;
+pub(crate) use memory::{forget, remembers};
+
 pub use leftovers::{start_treatment_watch, undo_leftovers, watch_treatments};

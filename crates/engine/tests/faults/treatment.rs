@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,12 +15,16 @@ use linerate_core::treatment::HostChange;
 use linerate_core::wire::Key;
 use linerate_core::wire::message::RefusalReason;
 use linerate_engine::{Category, Client, Endpoint, MeasureError, Stop};
+use linerate_sys::netlink::TcpMetrics;
 use linerate_sys::netns::Pair;
 
-use crate::bench::{Bench, SOON, limits, options, stream, target, turn};
+use crate::bench::{Bench, limits, options, stream, target, turn};
 use crate::fake;
 use crate::server::meet;
 use crate::stranger::{Leave, Stage, Stranger, frame, is_closed, refusal};
+
+/// Long for a machine with much else to do: what is asserted is that it happens, and in which order.
+const SOON: Duration = Duration::from_secs(30);
 
 fn key() -> Key {
     Key::from_text(&"a".repeat(64)).unwrap()
@@ -136,7 +141,7 @@ fn no_endpoint_gives_treatments_to_clients_without_a_key() {
     serve.allow_treatments = true;
     let error = Endpoint::bind(&serve).unwrap_err();
     assert!(error.to_string().contains("needs a key"), "{error}");
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     assert!(Endpoint::from_listener(listener, &serve).is_err());
 }
 
@@ -325,6 +330,67 @@ fn a_client_does_not_treat_under_another_clients_test() {
         });
         assert!(tried && outcome.unwrap().error.is_none());
         treats.treat(&no_sack()).unwrap();
+    });
+}
+
+/// Else the sender of the next run begins with the window and the round-trip time of the last.
+#[test]
+fn each_run_begins_as_if_the_client_had_never_been_there() {
+    on_a_host(|pair, bench| {
+        let address = bench.address;
+        let client_address = IpAddr::from(pair.a.ipv4);
+        let there = &pair.a.namespace;
+        let mut metrics = TcpMetrics::open().unwrap();
+        if let Err(error) = metrics.flush() {
+            eprintln!("SKIPPED: needs CAP_NET_ADMIN of the whole host: {error}");
+            return;
+        }
+        let mut knows = || {
+            let entries = metrics.entries().unwrap();
+            entries.iter().any(|entry| entry.address == client_address)
+        };
+        let client = there.run(|| Client::connect(target(address, Some(key())), Stop::new()));
+        let mut client = client.unwrap().unwrap();
+        transfer(pair);
+        let until = Instant::now() + SOON;
+        while !knows() {
+            assert!(Instant::now() < until, "nothing is learnt of the client");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let test = Test {
+            direction: Direction::Down,
+            ..stream(300)
+        };
+        let mut known = Vec::new();
+        let outcome = there.run(|| {
+            client.run(&test, &mut |_| {
+                known.push(knows());
+                true
+            })
+        });
+        assert!(outcome.unwrap().unwrap().error.is_none());
+        assert!(!known.is_empty() && !known.contains(&true), "{known:?}");
+    });
+}
+
+/// Two megabytes from this host to the client's, and an orderly end: what TCP keeps something of.
+fn transfer(pair: &Pair) {
+    let listener = TcpListener::bind((pair.b.ipv4, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let read = || {
+                TcpStream::connect(address)
+                    .unwrap()
+                    .read_to_end(&mut Vec::new())
+            };
+            pair.a.namespace.run(read).unwrap().unwrap()
+        });
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&vec![0; 2_000_000]).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        assert_eq!(reader.join().unwrap(), 2_000_000);
     });
 }
 

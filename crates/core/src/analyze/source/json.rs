@@ -210,6 +210,9 @@ impl Experiment {
 }
 
 fn add(row: &Flat, line: usize, builder: &mut Builder) -> Result<(), Fault> {
+    if row.0.is_empty() {
+        return Ok(());
+    }
     let at = |problem| Fault::at_line(line, problem);
     let mut cells = Vec::with_capacity(row.0.len());
     for (path, text) in &row.0 {

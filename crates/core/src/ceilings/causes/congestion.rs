@@ -95,11 +95,25 @@ fn events(view: &View<'_>, flow: &TcpFlow<'_>) -> f64 {
     }
 }
 
+/// Loss events over segments; `None` without losses.
+fn event_share(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
+    Some(positive(events(view, flow) / segments_sent(flow)?)?.min(1.0))
+}
+
+/// What CUBIC would reach with the losses that were seen, bits/s.
+pub(in super::super) fn with_cubic(view: &View<'_>) -> Option<f64> {
+    view.sum(|flow| {
+        let (rtt, p) = (rtt_s(flow.tcp)?, event_share(view, flow)?);
+        let mss = positive(flow.tcp.mss_bytes.into())?;
+        Some(cubic_bps(mss, rtt, p).max(reno_bps(mss, rtt, p)))
+    })
+}
+
 /// `None` without losses: no model has a limit then.
 fn limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
     let tcp = flow.tcp;
     let rtt = rtt_s(tcp)?;
-    let p = positive(events(view, flow) / segments_sent(flow)?)?.min(1.0);
+    let p = event_share(view, flow)?;
     let mss = positive(tcp.mss_bytes.into())?;
     match model(view, flow) {
         // Elsewhere than at the network's limit BBR's bandwidth is just the rate of another cause.

@@ -12,6 +12,8 @@ mod segment_size;
 mod send_buffer;
 mod startup;
 
+pub(super) use congestion::with_cubic;
+
 use super::view::View;
 use super::{Cause, Ceiling};
 
@@ -57,6 +59,7 @@ pub(super) const RULES: [Rule; 15] = [
     receive_window::RULE,
     path_rate::LINK,
     path_rate::QUEUE,
+    path_rate::TRAIN,
     policer::RULE,
     congestion::RULE,
 ];

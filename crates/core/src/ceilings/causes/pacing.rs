@@ -1,6 +1,6 @@
 //! A pacing rate that was set on the socket.
 
-use super::super::remedy::{rate, stream_without};
+use super::super::remedy::stream_without;
 use super::super::signals::positive;
 use super::super::text::{bps, percent};
 use super::super::thresholds::{EXACT_TOLERANCE, PACED, USUAL_STATE, WINDOW_USED};
@@ -51,11 +51,9 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     )
 }
 
-/// The socket's own limit is left out; who wants one finds the least that is none here.
-fn remedy(view: &View<'_>, target_bps: f64) -> String {
-    let each = rate(target_bps / view.flow_count() as f64);
-    let command = stream_without(view, "--pacing");
-    format!("{command}  # without --pacing, or with at least {each} for each flow")
+/// The socket's own limit is left out.
+fn remedy(view: &View<'_>, _: f64) -> String {
+    format!("{}  # without --pacing", stream_without(view, "--pacing"))
 }
 
 /// Ethernet's header: what a qdisc counts beside the IP packet.

@@ -1,6 +1,6 @@
 //! The slowest link of the path: known from the device, or shown by the queue before it.
 
-use super::super::formulas::ETHERNET_BYTES;
+use super::super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
 use super::super::remedy::{rate, stream};
 use super::super::signals::Inflation;
 use super::super::text::{bps, percent};
@@ -25,9 +25,19 @@ pub(super) const LINK: Rule = Rule {
 pub(super) const QUEUE: Rule = Rule {
     cause: Cause::PathRate,
     tolerance: MODEL_TOLERANCE,
-    ceiling: |view| queue_ceiling(view).or_else(|| train_ceiling(view)),
+    ceiling: queue_ceiling,
     signs: queue_signs,
     remedy: queue_remedy,
+};
+
+/// A link that a packet train has found. That it holds the run back only a queue tells; but it stays when something else
+/// is lifted.
+pub(super) const TRAIN: Rule = Rule {
+    cause: Cause::PathRate,
+    tolerance: MODEL_TOLERANCE,
+    ceiling: train_ceiling,
+    signs: |_| None,
+    remedy,
 };
 
 fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
@@ -113,12 +123,11 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
-/// What a packet train found before the run. A train that left no faster than it arrived was held by the sender's own
-/// CPU: above some gigabits per second it says nothing of the path.
+/// What a packet train found before the run.
 fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    let train = view
-        .train
-        .filter(|train| train.dispersion_us >= SHORTEST_DISPERSION_US)?;
+    let train = view.train.filter(|train| {
+        train.dispersion_us >= SHORTEST_DISPERSION_US && train.link_bps <= FASTEST_TRAIN_BPS
+    })?;
     let share = view.payload_share(ETHERNET_HEADER_BYTES)?;
     Some(
         Ceiling::new(
@@ -209,7 +218,7 @@ fn queue_remedy(view: &View<'_>, _: f64) -> String {
 
 /// Of a shorter train the clocks' own steps are too large a part.
 const SHORTEST_DISPERSION_US: f64 = 1000.0;
-/// What an emulated link and a qdisc count beside the IP packet.
-const ETHERNET_HEADER_BYTES: f64 = 14.0;
+/// A train that left no faster than it arrived was held by the sender's own CPU: above this it says nothing of the path.
+const FASTEST_TRAIN_BPS: f64 = 2e9;
 /// Pacing over the rate of a link, at which its queue drains.
 const BELOW_THE_LINK: f64 = 0.95;

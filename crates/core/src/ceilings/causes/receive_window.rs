@@ -1,7 +1,7 @@
 //! The window that the receiver offers.
 
 use super::super::formulas::window_bps;
-use super::super::remedy::{buffer, bytes_for, sysctl, sysctl_maximum};
+use super::super::remedy::{End, buffer, bytes_for, setting, sysctl_maximum, tuning};
 use super::super::signals::{positive, rtt_s};
 use super::super::text::percent;
 use super::super::thresholds::{
@@ -86,18 +86,39 @@ fn remedy(view: &View<'_>, target_bps: f64) -> String {
     let bytes = bytes_for(view, target_bps);
     let unscaled = |flow: &TcpFlow<'_>| !flow.tcp.options.iter().any(|name| name == "wscale");
     if view.tcp.iter().all(unscaled) {
-        return "sysctl -w net.ipv4.tcp_window_scaling=1  # at the end that has it off".to_owned();
+        return scaling(view);
     }
     if view.tcp.iter().any(|flow| flow.tcp.receive_buffer_locked) {
         let (host, limit) = (view.receiver_host, "net.core.rmem_max");
         return buffer(view, "--receive-window", bytes, host, limit);
     }
-    let tuning = "net.ipv4.tcp_moderate_rcvbuf";
-    let off = |host: &HostFacts| host.sysctls.get(tuning).is_some_and(|v| v.trim() == "0");
-    if view.receiver_host.is_some_and(off) {
-        return format!(
-            "sysctl -w {tuning}=1  # on the receiver's host: it keeps the window fixed"
+    let moderate = "net.ipv4.tcp_moderate_rcvbuf";
+    if is_off(view.receiver_host, moderate) {
+        return setting(
+            view,
+            End::Receiver,
+            moderate,
+            "1",
+            ": it keeps the window fixed",
         );
     }
-    sysctl(view.receiver_host, "net.ipv4.tcp_rmem", bytes, "receiver")
+    tuning(view, End::Receiver, "net.ipv4.tcp_rmem", bytes)
+}
+
+/// Windows of more than 64 KiB, which either end can refuse.
+fn scaling(view: &View<'_>) -> String {
+    let key = "net.ipv4.tcp_window_scaling";
+    let ends = [End::Sender, End::Receiver];
+    match ends.into_iter().find(|end| is_off(end.host(view), key)) {
+        Some(end) => setting(view, end, key, "1", ""),
+        None => format!("sysctl -w {key}=1  # at the end that has it off"),
+    }
+}
+
+fn is_off(host: Option<&HostFacts>, key: &str) -> bool {
+    host.is_some_and(|host| {
+        host.sysctls
+            .get(key)
+            .is_some_and(|value| value.trim() == "0")
+    })
 }

@@ -1,7 +1,7 @@
 //! The sender's socket buffer.
 
 use super::super::formulas::window_bps;
-use super::super::remedy::{self, bytes_for, sysctl, sysctl_maximum};
+use super::super::remedy::{self, End, bytes_for, sysctl_maximum, tuning};
 use super::super::signals::{positive, rtt_s};
 use super::super::text::{bytes, percent};
 use super::super::thresholds::{
@@ -133,7 +133,7 @@ fn remedy(view: &View<'_>, target_bps: f64) -> String {
         let (host, limit) = (view.sender_host, "net.core.wmem_max");
         return remedy::buffer(view, "--send-buffer", bytes, host, limit);
     }
-    sysctl(view.sender_host, "net.ipv4.tcp_wmem", bytes, "sender")
+    tuning(view, End::Sender, "net.ipv4.tcp_wmem", bytes)
 }
 
 /// `sk_stream_is_writeable`, include/net/sock.h: writable while what is free is half of what is queued.

@@ -3,6 +3,7 @@
 mod any;
 mod causes;
 mod full_host;
+mod predictions;
 mod qos;
 mod remedies;
 mod scene;

@@ -21,10 +21,7 @@ fn a_pacing_rate_is_left_out() {
     let mut scene = paced();
     scene.plan.options.pacing_bps = Some(BitRate(10_000_000));
     let found = verdict(&scene, Cause::Pacing);
-    let command = "linerate stream mauchly  # without --pacing, or with at least ";
-    assert!(found.remedy.starts_with(command), "{}", found.remedy);
-    let next = found.predicted_bps.expect("another ceiling is known");
-    assert!(next > 10e6 && found.next_cause.is_some());
+    assert_eq!(found.remedy, "linerate stream mauchly  # without --pacing");
 }
 
 #[test]
@@ -73,7 +70,7 @@ fn a_strangers_options_do_not_reach_the_shell() {
             .contains("reboot")
     );
     let mut record = scene.record();
-    for spec in ["rate=1mbit' ; reboot '", ""] {
+    for spec in ["rate=1mbit' ; reboot '", "reboot"] {
         record.environment.lab = Some(LabFacts {
             spec: spec.into(),
             ..LabFacts::default()
@@ -110,7 +107,6 @@ fn a_window_or_buffer_holds_what_the_path_does() {
         (device.driver, device.speed_bps) = (Some("ice".into()), Some(1_000_000_000));
         let found = verdict(&scene, cause);
         assert!(found.remedy.ends_with(" 8388608"), "{}", found.remedy);
-        assert_eq!(found.next_cause, Some(Cause::PathRate));
     }
 }
 
@@ -130,6 +126,39 @@ fn a_tuning_that_is_off_is_turned_on_and_one_that_is_enough_is_not_touched() {
     set(&mut scene, "net.ipv4.tcp_moderate_rcvbuf", "0");
     let remedy = verdict(&scene, Cause::ReceiveWindow).remedy;
     assert!(remedy.starts_with("sysctl -w net.ipv4.tcp_moderate_rcvbuf=1"));
+}
+
+#[test]
+fn a_host_of_an_emulated_path_is_treated_in_a_comparison() {
+    let mut scene = small_window();
+    scene.flow().receive_buffer_locked = false;
+    let rmem = "net.ipv4.tcp_rmem".to_owned();
+    scene
+        .receiver_host
+        .sysctls
+        .insert(rmem, "4096\t65536\t131072".into());
+    let remedy = |scene: &Scene, spec: &str| {
+        let mut record = scene.record();
+        record.environment.lab = Some(LabFacts {
+            spec: spec.into(),
+            ..LabFacts::default()
+        });
+        explain(&record).remove(0).verdict.remedy
+    };
+    let command = "linerate compare --lab 'rate=100mbit,rtt=40ms' \
+                   --a 'server.sysctl:net.ipv4.tcp_rmem=4096 65536 131072' \
+                   --b 'server.sysctl:net.ipv4.tcp_rmem=4096 65536 ";
+    let typed = remedy(&scene, "rate=100mbit,rtt=40ms");
+    assert!(typed.starts_with(command), "{typed}");
+    scene.direction = Direction::Down;
+    let typed = remedy(&scene, "rate=100mbit,rtt=40ms");
+    assert!(typed.contains(" -R --a 'client.sysctl:"), "{typed}");
+    // A comparison has neither this nor a topology: then it is what would be typed on that host.
+    let typed = remedy(&scene, "labs/sites.toml");
+    assert!(typed.starts_with("sysctl -w net.ipv4.tcp_rmem="), "{typed}");
+    scene.stream().verify = true;
+    let typed = remedy(&scene, "rate=100mbit,rtt=40ms");
+    assert!(typed.starts_with("sysctl -w net.ipv4.tcp_rmem="), "{typed}");
 }
 
 #[test]

@@ -1,0 +1,156 @@
+//! What a remedy brings: the lowest limit that stays when the cause is lifted.
+//!
+//! A prediction comes only from what lasts: links, rates and sizes that somebody set, the most that tuning may grow a
+//! buffer to, losses that come by chance. What the run's own course made does not: idle threads, a congestion window that
+//! nobody filled, a queue's delivery rate, the buffers of slow start, the CPU time of small segments.
+
+use super::causes::with_cubic;
+use super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
+use super::remedy::better_congestion_control;
+use super::signals::{ThreadTime, positive};
+use super::small_segments::full_segment;
+use super::text::bps;
+use super::thresholds::{NEXT_LEAST, PACKET_IN_BYTES, PREDICTED_TIMES};
+use super::view::View;
+use super::{Cause, Ceiling};
+use crate::plan::{Protocol, Traffic};
+use crate::units::BitRate;
+
+/// What holds the run back once the cause is lifted.
+#[derive(Debug)]
+pub(super) struct Next {
+    pub(super) cause: Cause,
+    /// Payload, bits/s.
+    pub(super) limit_bps: f64,
+    /// The run will come up to it; else it is the most that can come.
+    pub(super) is_promised: bool,
+}
+
+impl Next {
+    /// What a remedy has to let through, bits/s: of what tuning alone bounds no more than anybody can look forward to.
+    pub(super) fn target_bps(&self, measured_bps: f64) -> f64 {
+        match self.cause {
+            Cause::ReceiveWindow | Cause::SendBuffer => {
+                self.limit_bps.min(PREDICTED_TIMES * measured_bps)
+            }
+            _ => self.limit_bps,
+        }
+    }
+
+    /// In words, where it is no promise.
+    pub(super) fn at_most(&self) -> Option<String> {
+        (!self.is_promised).then(|| {
+            format!(
+                "how much the remedy brings is not known; {} lets no more than {} through",
+                self.cause.name(),
+                bps(self.limit_bps)
+            )
+        })
+    }
+}
+
+/// The lowest limit besides `current` that lasts. One that seems clearly lower than what came through is not known well
+/// enough.
+pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> Option<Next> {
+    let lifted = current.cause;
+    let shown = ceilings
+        .iter()
+        .filter(|ceiling| lasts(view, lifted, ceiling));
+    let shown = shown.map(|ceiling| (ceiling.cause, limit_then(view, lifted, ceiling)));
+    let others = shown.chain(asked_rates(view));
+    let others = others.filter(|(cause, _)| *cause != lifted);
+    let (cause, limit_bps) = others
+        .chain(of_remedy(view, lifted))
+        .filter(|(_, limit)| *limit >= NEXT_LEAST * view.throughput_bps)
+        .min_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(Next {
+        cause,
+        limit_bps,
+        is_promised: limit_bps <= PREDICTED_TIMES * view.throughput_bps
+            && cpus_carry(lifted, ceilings, limit_bps),
+    })
+}
+
+/// Whether a ceiling is as high when the cause is lifted.
+fn lasts(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> bool {
+    let in_slow_start = lifted == Cause::Startup;
+    match ceiling.cause {
+        // The rate of a queue is what other causes let through.
+        Cause::PathRate | Cause::ApplicationSend => ceiling.independent,
+        Cause::Pacing => true,
+        Cause::ReceiveWindow => {
+            !in_slow_start || view.tcp.iter().all(|flow| flow.tcp.receive_buffer_locked)
+        }
+        Cause::SendBuffer => {
+            !in_slow_start || view.tcp.iter().all(|flow| flow.tcp.send_buffer_locked)
+        }
+        Cause::Congestion => ceiling.independent && view.losses_are_random(),
+        _ => false,
+    }
+}
+
+/// The ceiling after the remedy: larger segments have a larger share of a link.
+fn limit_then(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> f64 {
+    let grown = || {
+        let share = ceiling.inputs.get("payload_share")?;
+        let framing = match ceiling.inputs.contains_key("train_link_bps") {
+            true => ETHERNET_HEADER_BYTES,
+            false => ETHERNET_BYTES,
+        };
+        Some(view.segment_share(full_segment(view)?, framing)? / share)
+    };
+    let grows = lifted == Cause::SegmentSize && ceiling.cause == Cause::PathRate;
+    ceiling.limit_bps * grows.then(grown).flatten().unwrap_or(1.0)
+}
+
+/// Rates that linerate's own writer and reader were asked to keep to.
+fn asked_rates(view: &View<'_>) -> impl Iterator<Item = (Cause, f64)> {
+    let (write, read) = match &view.plan.traffic {
+        Traffic::Stream(stream) if view.protocol != Protocol::Udp => {
+            (stream.write_rate_bps, stream.read_rate_bps)
+        }
+        _ => (None, None),
+    };
+    let flows = view.flow_count() as f64;
+    let asked = [
+        (Cause::ApplicationSend, write),
+        (Cause::ApplicationReceive, read),
+    ];
+    let all = move |(cause, rate): (Cause, Option<BitRate>)| Some((cause, rate?.0 as f64 * flows));
+    asked.into_iter().filter_map(all)
+}
+
+/// The limit that the remedy itself has.
+fn of_remedy(view: &View<'_>, lifted: Cause) -> Option<(Cause, f64)> {
+    match lifted {
+        Cause::SegmentSize => full_segments(view),
+        Cause::Congestion => match better_congestion_control(view)? {
+            "cubic" => Some((Cause::Congestion, with_cubic(view)?)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The same CPUs with full segments. Each costs what a packet does, and its bytes: of the two the packet is by far the
+/// most of a small one.
+fn full_segments(view: &View<'_>) -> Option<(Cause, f64)> {
+    let small = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
+    let full = full_segment(view)?;
+    let cost = (PACKET_IN_BYTES + full) / (PACKET_IN_BYTES + small);
+    let wants = |time: Option<ThreadTime>| time.map_or(0.0, |time| time.running + time.delayed);
+    let cause = match wants(view.writer()) >= wants(view.reader()) {
+        true => Cause::CpuSend,
+        false => Cause::CpuReceive,
+    };
+    Some((cause, view.throughput_bps * full / small / cost))
+}
+
+/// Whether both ends' CPUs are known to reach a rate, at what a byte has cost them. What a remedy for the CPU itself saves
+/// nobody has seen.
+fn cpus_carry(lifted: Cause, ceilings: &[Ceiling], limit_bps: f64) -> bool {
+    let of_cpu = |cause| [Cause::CpuSend, Cause::CpuReceive].contains(&cause);
+    let reached = |ceiling: &Ceiling| !of_cpu(ceiling.cause) || ceiling.limit_bps >= limit_bps;
+    let is_known = lifted == Cause::SegmentSize || ceilings.iter().all(reached);
+    is_known && !of_cpu(lifted)
+}
