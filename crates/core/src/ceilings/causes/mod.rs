@@ -45,7 +45,7 @@ pub(super) struct Signs {
 /// own host counts what it lets through and is surer than anything that is seen through it. What an
 /// application set (pacing, buffers, windows) leaves the congestion window unused, and so comes before
 /// the network's own causes; of these a queue is surer than the pattern of losses.
-pub(super) const RULES: [Rule; 15] = [
+pub(super) const RULES: [Rule; 16] = [
     startup::RULE,
     segment_size::RULE,
     cpu::RECEIVE,
