@@ -33,7 +33,7 @@ dscp = "CS1"
 policy = "web"
 
 [filter.pings]
-icmp_type = "echo-request"
+icmp_type = 8
 policy = "drop"
 
 [filter.service]
@@ -161,7 +161,7 @@ fn wrong_packets_are_refused_at_their_place() {
     let wrong = |text: &str| text.parse::<Packet>().unwrap_err().to_string();
     let cases = [
         ("", 1, "a packet is missing"),
-        ("tpc 198.18.0.1:1 > 198.18.0.2:2", 1, "did you mean `tcp`?"),
+        ("tcpp 198.18.0.1:1 > 198.18.0.2:2", 1, "did you mean `tcp`?"),
         ("tcp", 4, "the source is missing"),
         ("tcp 198.18.0.1:1", 17, "`>` is missing"),
         ("tcp 198.18.0.1:1 to 198.18.0.2:2", 18, "`to` is not `>`"),

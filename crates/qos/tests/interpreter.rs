@@ -244,12 +244,17 @@ fn a_mark_that_is_there_is_not_made() {
 /// The three drop precedences of a class (RFC 2597) by a meter: 1,100 bytes of each burst, 1 bit/s would be too slow to
 /// give anything back in the milliseconds between the packets.
 const METER: &str = "meter = { kind = \"srtcm\", committed = \"1kbit\", committed_burst = 1100, excess_burst = 1100, \
-    colour = \"COLOUR\", green = \"AF11\", yellow = \"AF12\", red = \"AF13\", drop_red = DROP }";
+    colour = \"COLOUR\", green = \"AF11\", yellow = \"AF12\", RED }";
 
 fn metered(colour: &str, drop_red: bool, packets: &[&str]) -> Vec<Decision> {
-    let meter = METER
-        .replace("COLOUR", colour)
-        .replace("DROP", &drop_red.to_string());
+    let meter = METER.replace("COLOUR", colour).replace(
+        "RED",
+        if drop_red {
+            "drop_red = true"
+        } else {
+            "red = \"AF13\""
+        },
+    );
     decisions(&one("protocol = \"udp\"", &meter), packets)
 }
 

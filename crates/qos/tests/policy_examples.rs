@@ -12,7 +12,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn text(name: &str) -> String {
-    std::fs::read_to_string(path(name)).unwrap()
+    std::fs::read_to_string(path(name)).expect("an example")
 }
 
 /// `/etc/services` with one service.
@@ -55,4 +55,12 @@ fn every_example_is_read_without_names() {
 fn the_file_of_hpux_is_what_is_written_beside_it() {
     let file = PolicyFile::from_hpux(&text("ipqos.conf"), &mut Web).unwrap();
     assert_eq!(file.to_toml(), text("ipqos.toml"));
+}
+
+#[test]
+fn the_example_of_the_documentation_is_read() {
+    let page = std::fs::read_to_string(path("../../docs/qos.md")).unwrap();
+    let (_, example) = page.split_once("```toml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    PolicyFile::from_toml(example, &mut NoNames).unwrap();
 }

@@ -43,7 +43,7 @@ impl Names for House {
 }
 
 fn address(text: &str) -> IpAddr {
-    text.parse().unwrap()
+    text.parse().expect("an address")
 }
 
 fn read(text: &str) -> PolicyFile {
@@ -204,19 +204,14 @@ fn what_is_wrong_is_said_with_its_place() {
     let mut report = String::new();
     for text in wrong() {
         let error = match PolicyFile::from_toml(&text, &mut House) {
-            Err(error) => error.to_string(),
+            Err(error) => error,
             Ok(file) => panic!("{file:?} was read from\n{text}"),
         };
-        let slip = text.lines().nth(error_line(&error) - 1).unwrap_or("");
+        let slip = text.lines().nth(error.place.line - 1).unwrap_or("");
         let shown: String = slip.trim().chars().take(100).collect();
         report.push_str(&format!("{shown}\n    {error}\n"));
     }
     insta::assert_snapshot!(report);
-}
-
-fn error_line(error: &str) -> usize {
-    let digits = error.trim_start_matches("line ").split(',').next().unwrap();
-    digits.parse().unwrap()
 }
 
 fn wrong() -> Vec<String> {

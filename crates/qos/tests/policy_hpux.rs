@@ -36,7 +36,7 @@ impl Names for House {
 }
 
 fn address(text: &str) -> IpAddr {
-    text.parse().unwrap()
+    text.parse().expect("an address")
 }
 
 fn read(text: &str) -> PolicyFile {

@@ -1,10 +1,14 @@
 //! Laws of policy files: what is written is read as it was, and no text makes a reader panic.
 
 mod policy_support;
+#[path = "corpus/targets.rs"]
+#[allow(dead_code, reason = "the targets are tested in corpus.rs")]
+mod targets;
 
 use linerate_qos::policy::{NoNames, Place, PolicyFile};
 use policy_support::policy_file;
 use proptest::prelude::*;
+use targets::placeless;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
@@ -24,17 +28,6 @@ proptest! {
             prop_assert!(!filter.conditions.families().is_empty());
         }
     }
-}
-
-/// Writing gives everything a new place.
-fn placeless(mut file: PolicyFile) -> PolicyFile {
-    let filters = file.filters.iter_mut().map(|filter| &mut filter.place);
-    let policies = file.policies.iter_mut().map(|policy| &mut policy.place);
-    let adapters = file.adapters.iter_mut().map(|adapter| &mut adapter.place);
-    for place in filters.chain(policies).chain(adapters) {
-        *place = Place::default();
-    }
-    file
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn what_a_packet_must_have_counts_as_asked() {
         ("port = \"0-65535\"", "protocol = \"tcp\""),
         ("protocol = \"0-255\"", "source = \"2001:2::/48\""),
         ("length = \"0-65575\"", "protocol = \"udp\""),
-        ("uid = \"0-4294967295\"", "protocol = \"udp\""),
+        ("uid = \"0-4294967294\"", "protocol = \"udp\""),
     ] {
         assert_eq!(hidden(&[wide, narrow]), [""; 0], "{wide}");
     }

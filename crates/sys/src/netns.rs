@@ -13,7 +13,9 @@ mod mount;
 mod pair;
 mod user;
 
-pub use mount::{MountError, bind_mount, in_mounts_of, private_mounts, shares_mounts_with};
+pub use mount::{
+    MountError, bind_mount, in_mounts_of, outermost_process, private_mounts, shares_mounts_with,
+};
 pub use pair::{Host, Pair};
 pub use user::{
     UserNamespaceError, enter_user_namespace, join_user_namespace, user_namespaces_allowed,

@@ -107,7 +107,7 @@ fn capture(socket: &mut PacketSocket, port: u16, least: usize) -> Vec<Seen> {
         );
         match socket.receive().unwrap() {
             Some(received) => {
-                let gso = received.header.gso_type != GsoType::None;
+                let gso = received.header.gso != GsoType::None;
                 let parsed = parse(received.frame, received.vlan_tci, gso);
                 seen.extend(parsed.filter(|seen| seen.destination_port == port));
             }

@@ -29,10 +29,13 @@ mod site;
 mod state;
 mod status;
 
+use std::collections::BTreeMap;
+
 use linerate_qos::document::QosDocument;
 use linerate_qos::policy::{Adapter, PolicyFile};
+use linerate_qos::warnings::warnings;
 use linerate_sys::netlink::{Direction, Link};
-use linerate_sys::netns::{in_mounts_of, shares_mounts_with};
+use linerate_sys::netns::{in_mounts_of, outermost_process, shares_mounts_with};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use counting::{Count, Counting, counting};
@@ -77,8 +80,9 @@ pub struct Standing {
 pub fn apply(text: &str, options: &QosOptions) -> Result<QosDocument, QosError> {
     let file = PolicyFile::from_toml(text, &mut SystemNames::default())?;
     let chosen = choose(&file, options.adapter.as_deref())?;
+    let doubts = warnings(&file, &BTreeMap::new())?;
     on_site(|site| {
-        let mut notes = Vec::new();
+        let mut notes: Vec<_> = doubts.iter().map(ToString::to_string).collect();
         let mut changes = Vec::new();
         for (adapter, interface) in &chosen {
             let port = Port::find(&mut site.netlink, interface)?;
@@ -274,14 +278,15 @@ pub fn put_back(interface: &str, was: Option<&Standing>) -> Result<(), QosError>
     }
 }
 
-/// Where pins last: in the mounts of the host's first process. Those of a process of `ip netns exec` end with it, and
+/// Where pins last: in the mounts of the host's first process, as far as this one may look. Those of a process of `ip netns exec` end with it, and
 /// with them what is pinned there.
 fn on_site<T: Send>(
     work: impl FnOnce(&mut Site) -> Result<T, QosError> + Send,
 ) -> Result<T, QosError> {
     let work = || work(&mut Site::open()?);
-    match shares_mounts_with(FIRST_PROCESS) {
-        Ok(false) => in_mounts_of(FIRST_PROCESS, work)
+    let outermost = outermost_process();
+    match shares_mounts_with(outermost) {
+        Ok(false) => in_mounts_of(outermost, work)
             .map_err(|error| QosError::kernel("enter the mounts of the host", error))?,
         // Where it cannot be told, this process has no privileges, or the host no /proc.
         Ok(true) | Err(_) => work(),
@@ -452,5 +457,3 @@ fn no_policy(interface: &str) -> QosError {
 
 /// Of the file, for any interface.
 const ANY: &str = "*";
-/// Its mounts are the host's, or the container's.
-const FIRST_PROCESS: u32 = 1;

@@ -1,11 +1,14 @@
 //! What is said of a file: what is in it, and which of its filters takes a packet.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::explain::{Asked, Explanation, Packet};
 use crate::policy::{Adapter, Family, PolicyFile};
 use crate::rules::{Bindings, RuleError, RuleSet};
+use crate::warnings::{Warning, warnings};
 
 /// A policy file that is right, and what is in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -16,6 +19,29 @@ pub struct FileReport {
     pub policies: usize,
     /// Its adapters.
     pub adapters: Vec<AdapterRules>,
+    /// What its author may not mean.
+    pub warnings: Vec<WarningReport>,
+}
+
+/// Something doubtful in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WarningReport {
+    /// The line in which it is defined.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+    /// What, in words.
+    pub text: String,
+}
+
+impl From<&Warning> for WarningReport {
+    fn from(warning: &Warning) -> Self {
+        Self {
+            line: warning.place.line,
+            column: warning.place.column,
+            text: warning.doubt.to_string(),
+        }
+    }
 }
 
 /// How many rules an adapter's filters make: two for `address`, two for `port`, one for each family.
@@ -32,7 +58,7 @@ pub struct AdapterRules {
 }
 
 impl FileReport {
-    /// What is in `file`.
+    /// What is in `file`, and what is doubtful in it.
     ///
     /// # Errors
     /// [`RuleError`], if its filters make too many rules.
@@ -51,6 +77,10 @@ impl FileReport {
             filters: file.filters.len(),
             policies: file.policies.len(),
             adapters: adapters.collect::<Result<_, RuleError>>()?,
+            warnings: warnings(file, &BTreeMap::new())?
+                .iter()
+                .map(WarningReport::from)
+                .collect(),
         })
     }
 }

@@ -10,7 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use describe::describe;
-pub use file::{AdapterRules, AskedReport, ExplanationReport, FileReport, RefusalReport};
+pub use file::{
+    AdapterRules, AskedReport, ExplanationReport, FileReport, RefusalReport, WarningReport,
+};
 
 use crate::program::Counters;
 

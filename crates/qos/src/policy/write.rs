@@ -253,7 +253,7 @@ fn rate_text(rate: BitRate) -> String {
     ];
     let whole = units
         .iter()
-        .find(|(scale, _)| rate.0 != 0 && rate.0 % scale == 0);
+        .find(|(scale, _)| rate.0 != 0 && rate.0.is_multiple_of(*scale));
     let (scale, unit) = whole.copied().unwrap_or((1, "bit"));
     format!("{}{unit}", rate.0 / scale)
 }
@@ -263,7 +263,7 @@ fn burst(bytes: ByteCount) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let whole = units
         .iter()
-        .find(|(scale, _)| bytes.0 != 0 && bytes.0 % scale == 0);
+        .find(|(scale, _)| bytes.0 != 0 && bytes.0.is_multiple_of(*scale));
     let (scale, unit) = whole.copied().unwrap_or((1, "B"));
     quoted(&format!("{}{unit}", bytes.0 / scale))
 }

@@ -111,7 +111,7 @@ pub(super) fn dscp(dice: &mut Dice) -> Dscp {
     Dscp::new(dice.pick(&[0, 1, 8, 10, 12, 14, 34, 46, 63])).expect("below 64")
 }
 
-/// Zero to five conditions, now and then some that exclude each other.
+/// A few conditions, now and then some that exclude each other.
 fn conditions(dice: &mut Dice, wishes: &Wishes) -> Conditions {
     let mut asked = Conditions::default();
     let is_v6 = dice.one_in(2);
@@ -124,8 +124,10 @@ fn conditions(dice: &mut Dice, wishes: &Wishes) -> Conditions {
     }
     match dice.below(4) {
         0 => five_tuple(dice, &mut asked, is_v6),
+        // One that takes everything hides all behind it.
+        1 if dice.one_in(20) => {}
         _ => {
-            for _ in 0..dice.below(4) {
+            for _ in 0..1 + dice.below(3) {
                 condition(dice, &mut asked, is_v6, wishes);
             }
         }

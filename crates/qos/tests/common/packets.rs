@@ -88,7 +88,10 @@ pub(crate) fn packet(dice: &mut Dice, file: &PolicyFile, wishes: &Wishes) -> Rec
         aim(dice, ip, &asked);
         disturb(dice, ip);
     } else if let Some(Range { first, last }) = asked.ethertype.first() {
-        recipe.ethertype = number(dice, *first, *last);
+        let number = number(dice, *first, *last);
+        if !NOT_OTHER.contains(&number) {
+            recipe.ethertype = number;
+        }
     }
     add_beside(dice, &mut recipe, &asked, wishes, &bindings);
     add_tags(dice, &mut recipe, &asked, wishes);
@@ -468,5 +471,8 @@ pub(crate) fn checksum(bytes: &[u8]) -> u16 {
     }
     !(sum as u16)
 }
+
+/// EtherTypes of IP and of tags, which stand before another one.
+const NOT_OTHER: [u16; 4] = [0x0800, 0x86dd, 0x8100, 0x88a8];
 
 const EXTENSIONS: [u8; 8] = [0, 43, 44, 51, 60, 135, 139, 140];

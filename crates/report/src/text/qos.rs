@@ -292,7 +292,7 @@ pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: S
     page.finish()
 }
 
-/// A policy file that is right.
+/// A policy file that is right, and what is doubtful in it.
 pub fn qos_file(name: &str, file: &FileReport, style: Style) -> String {
     let mut page = Page::new(style);
     let words = format!(
@@ -308,6 +308,10 @@ pub fn qos_file(name: &str, file: &FileReport, style: Style) -> String {
             format!("{} for other packets", adapter.other_rules),
         ];
         page.facts(&adapter.name, &facts);
+    }
+    for warning in &file.warnings {
+        let words = format!("line {}: {}", warning.line, warning.text);
+        page.paragraph(Emphasis::Warning, "  !", 4, &words);
     }
     page.finish()
 }

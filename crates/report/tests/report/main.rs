@@ -3,6 +3,7 @@
 mod analysis;
 mod csv;
 mod experiment;
+mod qos;
 mod qos_cost;
 mod samples;
 mod schemas;

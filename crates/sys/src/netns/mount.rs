@@ -52,6 +52,27 @@ pub fn private_mounts() -> Result<(), MountError> {
     .map_err(error)
 }
 
+/// The process whose mounts outlive this one's: the first process, or, where this one may not look at it, the first of the
+/// processes above this one at which it may.
+pub fn outermost_process() -> u32 {
+    let may_look = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok();
+    if may_look(1) {
+        return 1;
+    }
+    let mut outermost = std::process::id();
+    while let Some(above) = parent(outermost).filter(|above| may_look(*above)) {
+        outermost = above;
+    }
+    outermost
+}
+
+/// The second field behind the name, which may have anything in it (proc_pid_stat(5)).
+fn parent(pid: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, behind) = text.rsplit_once(')')?;
+    behind.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Whether the calling thread sees the mounts that a process sees.
 ///
 /// # Errors
