@@ -13,6 +13,7 @@ use linerate_sys::thread::{self as sys_thread, CpuUsage};
 
 use super::flow::{Flow, FlowSocket, Side};
 use super::outcome::ExchangeOutcome;
+use super::qos::QosMeter;
 use super::sampler::{self, Course};
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::source::FlowSource;
@@ -51,13 +52,15 @@ impl Half {
         flows: Vec<Flow>,
         source: FlowSource,
     ) -> io::Result<Self> {
+        // Before the first byte: looking for the device takes a moment.
+        let qos = QosMeter::towards_peer_of(&flows);
         let shared = Arc::new(Shared::new(side, test, flows, source));
         let sampler = {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
                 .name("sampler".into())
                 .spawn(move || {
-                    let course = sampler::watch(&shared);
+                    let course = sampler::watch(&shared, qos);
                     shared.set_finished();
                     course
                 })?

@@ -49,7 +49,7 @@ pub(crate) struct Course {
 }
 
 /// Runs until the measured time is over and says so in `shared`; the result is the course of the run.
-pub(crate) fn watch(shared: &Shared) -> Course {
+pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>) -> Course {
     let test = &shared.test;
     let window = test.options.receive_window_bytes.map(|window| window.0);
     let mut course = Course {
@@ -60,7 +60,7 @@ pub(crate) fn watch(shared: &Shared) -> Course {
             .map(|flow| TcpProbe::new(flow, window))
             .collect(),
         meter: Meter::new(shared.flows.len()),
-        qos: QosMeter::towards_peer_of(shared),
+        qos,
         qos_evidence: None,
         measured_ns: 0,
         cut_short: false,

@@ -12,11 +12,12 @@
 //! | `prepare`, `load` | from a file to a loaded program |
 //! | `change` | making it so, on all interfaces or none; going on or back after being killed |
 //! | `hook`, `queue` | programs at TCX or clsact; classes, and the cap on offloaded frames |
-//! | `status`, `counters` | what is in force, and what it counted |
+//! | `status`, `counters`, `counting` | what is in force, and what it counted |
 //! | `error` | what can go wrong |
 
 mod change;
 mod counters;
+mod counting;
 mod error;
 mod hook;
 pub(crate) mod load;
@@ -37,6 +38,7 @@ use linerate_sys::netlink::{Direction, Link};
 use linerate_sys::netns::{in_mounts_of, outermost_process, shares_mounts_with};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use counting::{Count, Counting, counting};
 pub use error::QosError;
 pub use names::SystemNames;
 pub(crate) use prepare::trial;

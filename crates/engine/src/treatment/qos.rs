@@ -102,11 +102,14 @@ impl QosStep {
         let adapter = document.adapters.first();
         let found = adapter.map(|adapter| adapter.state);
         if found != Some(wanted) {
+            let words = match found {
+                Some(QosState::Filtering) => "another policy",
+                Some(QosState::PassingThrough) => "a program without rules",
+                Some(QosState::Disabled | QosState::Failed) | None => "no program",
+            };
             return Err(TreatError::NotTaken {
                 what: self.name.clone(),
-                found: adapter
-                    .and_then(|adapter| adapter.fault.clone())
-                    .unwrap_or_else(|| format!("{found:?}")),
+                found: words.to_owned(),
                 why: "somebody else changes the policy",
             });
         }
