@@ -1,9 +1,12 @@
 //! A verdict's remedy, as somebody would type it, put into a scenario.
 
+use std::time::Duration;
+
 use clap::Parser;
 use linerate_core::ceilings::{Cause, Verdict};
 use linerate_core::plan::{Direction, Extent, Test};
 use linerate_core::truth::{HostSetup, Scenario};
+use linerate_core::units::Span;
 
 use crate::args::{Cli, Command};
 use crate::plan;
@@ -32,8 +35,14 @@ pub(super) fn treated(scenario: &Scenario, verdict: &Verdict) -> Option<Scenario
     } else {
         treated.test = retyped(command, &scenario.test, verdict.cause)?;
     }
+    if matches!(treated.test.extent, Extent::Time(_)) {
+        treated.test.warm_up = treated.test.warm_up.max(SETTLED);
+    }
     Some(treated)
 }
+
+/// What was held back fills the path now: slow start ends in the losses of a queue, and what is predicted comes after these.
+const SETTLED: Span = Span(Duration::from_secs(4));
 
 /// Whose host a remedy's comment means.
 fn host<'a>(scenario: &'a mut Scenario, comment: &str) -> Option<&'a mut HostSetup> {
@@ -102,7 +111,12 @@ mod tests {
             _ => &after.server,
         };
         assert_eq!(receiver.sysctls["net.ipv4.tcp_rmem"], "4096 131072 8388608");
-        assert_eq!(after.test, before.test);
+        let slower_start = Test {
+            warm_up: after.test.warm_up,
+            ..before.test.clone()
+        };
+        assert_eq!(after.test, slower_start);
+        assert!(after.test.warm_up >= SETTLED);
     }
 
     #[test]
