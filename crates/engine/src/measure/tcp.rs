@@ -194,7 +194,11 @@ impl TcpProbe {
         evidence.rtt_mean_us = u32::try_from(rtts / count as u64).unwrap_or(u32::MAX);
         evidence.rtt_p95_us = self.rtt_p95();
         evidence.send_window_full_share = self.window_full_share();
-        evidence.loss_window_variation = self.loss_window_variation(begin_threshold(self.begin));
+        let infos = self
+            .begin
+            .into_iter()
+            .chain(self.readings.iter().map(|r| r.info));
+        evidence.loss_window_variation = loss_windows(infos).as_deref().and_then(variation);
         evidence.cwnd_bytes = of(|i| u64::from(i.snd_cwnd) * u64::from(i.snd_mss)).unwrap_or(0);
         evidence.unacked_bytes = of(|i| u64::from(i.unacked) * u64::from(i.snd_mss)).unwrap_or(0);
         evidence.notsent_bytes = end
@@ -214,23 +218,6 @@ impl TcpProbe {
         rtts.sort_unstable();
         rtts.get((rtts.len() * 19).div_ceil(20).checked_sub(1)?)
             .copied()
-    }
-
-    /// Of the thresholds that had changed from one reading to the next.
-    fn loss_window_variation(&self, begin: u32) -> Option<f64> {
-        let mut last = begin;
-        let mut thresholds = Vec::new();
-        for reading in &self.readings {
-            let threshold = reading.info.snd_ssthresh;
-            if threshold != last && threshold < i32::MAX as u32 {
-                thresholds.push(f64::from(threshold));
-            }
-            last = threshold;
-        }
-        let n = thresholds.len() as f64;
-        let mean = thresholds.iter().sum::<f64>() / n;
-        let square = thresholds.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        (thresholds.len() >= FEWEST_THRESHOLDS).then(|| square.sqrt() / mean)
     }
 
     /// A window is full when not one more segment fits.
@@ -291,13 +278,35 @@ impl TcpProbe {
     }
 }
 
-/// The threshold of slow start as the measured time began.
-fn begin_threshold(begin: Option<TcpInfo>) -> u32 {
-    begin.map_or(u32::MAX, |info| info.snd_ssthresh)
+/// The slow-start thresholds that losses set, each a fixed share of the window at which they came (RFC 5681, 3.1; RFC
+/// 9438, 4.6), segments. A loss event shows as another threshold; or as segments sent again since a reading at which
+/// none was being repaired, which leave the same one. `None` for too few.
+fn loss_windows(infos: impl Iterator<Item = TcpInfo> + Clone) -> Option<Vec<f64>> {
+    let windows: Vec<f64> = infos
+        .clone()
+        .zip(infos.skip(1))
+        .filter(|(_, now)| now.snd_ssthresh < i32::MAX as u32)
+        .filter(|(before, now)| {
+            let again = now.total_retrans > before.total_retrans && before.ca_state < CWR;
+            now.snd_ssthresh != before.snd_ssthresh || again
+        })
+        .map(|(_, now)| f64::from(now.snd_ssthresh))
+        .collect();
+    (windows.len() >= FEWEST_WINDOWS).then_some(windows)
 }
 
-/// A deviation of fewer says nothing.
-const FEWEST_THRESHOLDS: usize = 4;
+/// Standard deviation over mean.
+fn variation(windows: &[f64]) -> Option<f64> {
+    let n = windows.len() as f64;
+    let mean = windows.iter().sum::<f64>() / n;
+    let square = windows.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    Some(square.sqrt() / mean).filter(|variation| variation.is_finite())
+}
+
+/// `TCP_CA_CWR`: from this state on what was lost is being repaired, or the window reduced (include/uapi/linux/tcp.h).
+const CWR: u8 = 2;
+/// A spread of fewer says nothing.
+const FEWEST_WINDOWS: usize = 4;
 
 /// The lower median: an observed value.
 fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {

@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
 #[derive(Clone, Copy, PartialEq)]
 enum Model {
     Bbr,
-    /// Too few events for a steady state, or segments for a window: the window that the algorithm kept.
+    /// Too few events for a steady state, or not there yet, or segments for a window: the window that the algorithm kept.
     Window,
     Timeouts,
     Cubic,
@@ -62,7 +62,7 @@ fn model(view: &View<'_>, flow: &TcpFlow<'_>) -> Model {
     let timeouts = flow.tcp.timeouts.unwrap_or(0) as f64;
     if is_bbr(flow.tcp) {
         Model::Bbr
-    } else if events < EVENTS_STEADY || is_small(view, flow) {
+    } else if events < EVENTS_STEADY || is_small(view, flow) || view.comes_down() {
         Model::Window
     } else if timeouts > TIMEOUTS_COUNT * events {
         Model::Timeouts
