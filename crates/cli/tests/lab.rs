@@ -175,6 +175,20 @@ fn goes_up_and_down(labs: &Labs) {
         hosts.contains("198.18.0.1 client\n2001:2::1 client\n"),
         "{hosts}"
     );
+    let script =
+        "ls /sys/class/net | grep -v bonding_masters; echo --; cut -s -d: -f1 /proc/net/dev";
+    let devices = labs.lab(&["exec", "client", "--", "sh", "-c", script]);
+    let listed = String::from_utf8(devices.stdout.clone()).unwrap();
+    let (shown, there) = listed.split_once("--").unwrap();
+    let sorted = |names: &str| {
+        let mut names: Vec<String> = names.split_whitespace().map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    match errors(&devices).contains("/sys does not have") {
+        true => println!("SKIPPED: devices in /sys: {}", errors(&devices)),
+        false => assert_eq!(sorted(shown), sorted(there)),
+    }
     let status = labs.lab(&["exec", "client", "--", "sh", "-c", "exit 7"]);
     assert_eq!(status.status.code(), Some(7));
 
@@ -194,6 +208,16 @@ fn goes_up_and_down(labs: &Labs) {
     );
     assert!(lab["links"][1]["up"].is_null(), "it is plain");
     assert_eq!(lab["running"][0]["host"], "server");
+    assert!(
+        lab["links"][0]["up"]["offered"].as_u64() >= Some(10),
+        "{lab}"
+    );
+    let kept = labs.directory.path().join("labs.json");
+    fs::write(&kept, document.to_string()).unwrap();
+    let mut explain = labs.command();
+    let explained = explain.arg("explain").arg(&kept).output().unwrap();
+    let explained = String::from_utf8(explained.stdout).unwrap();
+    assert!(explained.contains("link   client-r1"), "{explained}");
 
     let down = labs.lab(&["down"]);
     assert!(

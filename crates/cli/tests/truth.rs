@@ -43,6 +43,10 @@ fn transfers_in_slow_start_are_run_scored_and_kept() {
     assert!(kept.path().join("00011-startup.scenario.json").exists());
     let explained = linerate(&["explain", record.to_str().unwrap()]);
     assert!(explained.status.success(), "{explained:?}");
+    let document = kept.path().join("score.json");
+    fs::write(&document, &output.stdout).unwrap();
+    let explained = linerate(&["explain", "--json", document.to_str().unwrap()]);
+    assert_eq!(text(&explained.stdout), text(&output.stdout));
 }
 
 /// Causes that do not hang on how fast this machine is, nor, at the rates and delays chosen here, on what else it does.

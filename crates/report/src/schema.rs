@@ -2,6 +2,7 @@
 
 use linerate_core::analyze::Analysis;
 use linerate_core::experiment::ExperimentDocument;
+use linerate_core::lab::LabsDocument;
 use linerate_core::record::{Check, Comparison, Record, Sweep};
 use linerate_core::trace::TraceDocument;
 use linerate_core::truth::Score;
@@ -18,5 +19,6 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("experiment", schema_for!(ExperimentDocument)),
         ("analysis", schema_for!(Analysis)),
         ("trace", schema_for!(TraceDocument)),
+        ("lab", schema_for!(LabsDocument)),
     ]
 }

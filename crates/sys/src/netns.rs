@@ -13,7 +13,7 @@ mod mount;
 mod pair;
 mod user;
 
-pub use mount::{MountError, bind_mount, private_mounts};
+pub use mount::{MountError, bind_mount, private_mounts, show_network_devices};
 pub use pair::{Host, Pair};
 pub use user::{
     UserNamespaceError, enter_user_namespace, join_user_namespace, user_namespaces_allowed,

@@ -173,6 +173,9 @@ pub struct TcpEvidence {
     pub receive_window_bytes: Option<u64>,
     /// Median congestion window of the samples, bytes.
     pub cwnd_bytes: u64,
+    /// Mean of the congestion window of the samples, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwnd_mean_bytes: Option<u64>,
     /// Slow-start threshold at the end, bytes; absent while none was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssthresh_bytes: Option<u64>,

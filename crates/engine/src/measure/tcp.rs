@@ -200,6 +200,7 @@ impl TcpProbe {
             .chain(self.readings.iter().map(|r| r.info));
         evidence.loss_window_variation = loss_windows(infos).as_deref().and_then(variation);
         evidence.cwnd_bytes = of(|i| u64::from(i.snd_cwnd) * u64::from(i.snd_mss)).unwrap_or(0);
+        evidence.cwnd_mean_bytes = self.mean_window();
         evidence.unacked_bytes = of(|i| u64::from(i.unacked) * u64::from(i.snd_mss)).unwrap_or(0);
         evidence.notsent_bytes = end
             .notsent_bytes
@@ -210,6 +211,15 @@ impl TcpProbe {
         let mut memory: Vec<u32> = self.readings.iter().filter_map(|r| r.send_queue).collect();
         evidence.send_queue_memory_bytes = median(&mut memory).map(u64::from);
         self.delivery(evidence);
+    }
+
+    /// Mean of the congestion window, bytes.
+    fn mean_window(&self) -> Option<u64> {
+        let windows = self
+            .readings
+            .iter()
+            .map(|r| u64::from(r.info.snd_cwnd) * u64::from(r.info.snd_mss));
+        windows.sum::<u64>().checked_div(self.readings.len() as u64)
     }
 
     /// The observed value that 95 % do not exceed.
@@ -312,4 +322,44 @@ const FEWEST_WINDOWS: usize = 4;
 fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
     values.sort_unstable();
     values.get(values.len().saturating_sub(1) / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Readings by congestion-avoidance state, threshold and segments sent again.
+    fn windows(readings: &[(u8, u32, u32)]) -> Option<Vec<f64>> {
+        let infos = readings
+            .iter()
+            .map(|&(ca_state, snd_ssthresh, total_retrans)| TcpInfo {
+                ca_state,
+                snd_ssthresh,
+                total_retrans,
+                ..TcpInfo::default()
+            });
+        loss_windows(infos)
+    }
+
+    #[test]
+    fn windows_of_losses_count_also_where_they_stay_the_same() {
+        const OPEN: u8 = 0;
+        const RECOVERY: u8 = 3;
+        let same = [
+            (OPEN, 20, 0),
+            (OPEN, 20, 2),
+            (OPEN, 20, 3),
+            (RECOVERY, 20, 4),
+            (OPEN, 20, 6),
+        ];
+        // What is sent again while it is being repaired is no event of its own.
+        assert_eq!(windows(&same), None);
+        let more = [&same[..], &[(OPEN, 20, 7), (OPEN, 14, 9)]].concat();
+        let found = windows(&more).unwrap();
+        assert_eq!(found, [20.0, 20.0, 20.0, 20.0, 14.0]);
+        let cv = variation(&found).unwrap();
+        assert!((cv - 2.683_281_6 / 18.8).abs() < 1e-6, "{cv}");
+        // None was set yet.
+        assert_eq!(windows(&[(OPEN, u32::MAX, 0); 9]), None);
+    }
 }
