@@ -3,11 +3,15 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use linerate_core::analyze::{ANALYSIS_SCHEMA, Analysis};
+use linerate_core::experiment::{EXPERIMENT_SCHEMA, ExperimentDocument};
+use linerate_core::lab::{LAB_SCHEMA, LabsDocument};
 use linerate_core::record::{
     CHECK_SCHEMA, COMPARISON_SCHEMA, Caveat, CaveatKind, Check, Comparison, Environment,
     RECORD_SCHEMA, Record, SWEEP_SCHEMA, Status, Sweep,
 };
 use linerate_core::trace::{TRACE_SCHEMA, TraceDocument};
+use linerate_core::truth::{Score, TRUTH_SCHEMA};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -30,7 +34,28 @@ pub(crate) enum Document {
     Comparison(Box<Comparison>),
     /// The route to a host.
     Trace(Box<TraceDocument>),
+    /// An experiment with all of its runs.
+    Experiment(Box<ExperimentDocument>),
+    /// Figures measured elsewhere.
+    Analysis(Box<Analysis>),
+    /// How often verdicts were right.
+    Truth(Box<Score>),
+    /// Labs that are up.
+    Labs(LabsDocument),
 }
+
+/// Schemas of the documents that are read.
+const SCHEMAS: [&str; 9] = [
+    RECORD_SCHEMA,
+    SWEEP_SCHEMA,
+    CHECK_SCHEMA,
+    COMPARISON_SCHEMA,
+    TRACE_SCHEMA,
+    EXPERIMENT_SCHEMA,
+    ANALYSIS_SCHEMA,
+    TRUTH_SCHEMA,
+    LAB_SCHEMA,
+];
 
 impl Document {
     /// Reads the document that a file holds.
@@ -44,13 +69,20 @@ impl Document {
             .map_err(Failure::usage)
     }
 
-    /// Every run in the document; a comparison has the figures of its runs alone.
+    /// Every run in the document; a comparison has the figures of its runs alone, and so have some of an experiment's.
     pub(crate) fn records_mut(&mut self) -> Box<dyn Iterator<Item = &mut Record> + '_> {
         match self {
             Self::Record(record) => Box::new(std::iter::once(record.as_mut())),
             Self::Sweep(sweep) => Box::new(sweep.rows.iter_mut()),
             Self::Check(check) => Box::new(check.up.iter_mut().chain(&mut check.down)),
-            Self::Comparison(_) | Self::Trace(_) => Box::new(std::iter::empty()),
+            Self::Experiment(whole) => {
+                Box::new((whole.runs.iter_mut()).filter_map(|run| run.record.as_deref_mut()))
+            }
+            Self::Comparison(_)
+            | Self::Trace(_)
+            | Self::Analysis(_)
+            | Self::Truth(_)
+            | Self::Labs(_) => Box::new(std::iter::empty()),
         }
     }
 
@@ -72,7 +104,12 @@ impl Document {
                 &mut whole.environment,
                 &mut whole.caveats,
             ))),
-            Self::Trace(_) => Box::new(std::iter::empty()),
+            // They were made on a path of their own, or on none.
+            Self::Trace(_)
+            | Self::Experiment(_)
+            | Self::Analysis(_)
+            | Self::Truth(_)
+            | Self::Labs(_) => Box::new(std::iter::empty()),
         }
     }
 
@@ -86,8 +123,10 @@ impl Document {
             }
             Self::Check(check) => why_partial(check.status, &check.caveats),
             Self::Comparison(whole) => why_partial(whole.status, &whole.caveats),
+            Self::Experiment(whole) => why_partial(whole.status, &whole.caveats),
             // Where it was stopped is said by its end.
             Self::Trace(_) => None,
+            Self::Analysis(_) | Self::Truth(_) | Self::Labs(_) => None,
         }
     }
 
@@ -105,11 +144,15 @@ impl Document {
             CHECK_SCHEMA => serde_json::from_slice(bytes).map(Self::Check),
             COMPARISON_SCHEMA => serde_json::from_slice(bytes).map(Self::Comparison),
             TRACE_SCHEMA => serde_json::from_slice(bytes).map(Self::Trace),
+            EXPERIMENT_SCHEMA => serde_json::from_slice(bytes).map(Self::Experiment),
+            ANALYSIS_SCHEMA => serde_json::from_slice(bytes).map(Self::Analysis),
+            TRUTH_SCHEMA => serde_json::from_slice(bytes).map(Self::Truth),
+            LAB_SCHEMA => serde_json::from_slice(bytes).map(Self::Labs),
             other => {
                 return Err(anyhow!(
-                    "its schema is `{}`; this version explains {RECORD_SCHEMA}, {SWEEP_SCHEMA}, \
-                     {CHECK_SCHEMA}, {COMPARISON_SCHEMA} and {TRACE_SCHEMA}",
-                    other.chars().take(60).collect::<String>()
+                    "its schema is `{}`; this version explains {}",
+                    other.chars().take(60).collect::<String>(),
+                    SCHEMAS.join(", ")
                 ));
             }
         };
@@ -129,9 +172,10 @@ fn why_partial(status: Status, caveats: &[Caveat]) -> Option<&str> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use linerate_core::lab::{LabShown, LinkStatus};
     use linerate_core::plan::{Direction, Extent, Family, Protocol, Test};
     use linerate_core::plan::{ReceiveMethod, SendMethod, StreamTest, Traffic, Workload};
-    use linerate_core::record::Environment;
+    use linerate_core::record::{Environment, LabDirection};
     use linerate_core::units::Span;
 
     use super::*;
@@ -231,8 +275,31 @@ pub(crate) mod tests {
         }
     }
 
-    fn documents() -> [Document; 3] {
+    fn labs() -> LabsDocument {
+        LabsDocument {
+            schema: LAB_SCHEMA.to_owned(),
+            labs: vec![LabShown {
+                name: "lab".to_owned(),
+                pid: 7,
+                hosts: vec![],
+                baseline_rtt_us: Some(60.0),
+                links: Some(vec![LinkStatus {
+                    name: "a-b".to_owned(),
+                    between: ["a", "b"].map(str::to_owned),
+                    spec: "rtt=2ms".to_owned(),
+                    mtu_bytes: 1500,
+                    up: Some(LabDirection::default()),
+                    down: None,
+                }]),
+                running: vec![],
+            }],
+        }
+    }
+
+    fn documents() -> [Document; 5] {
         [
+            Document::Labs(labs()),
+            Document::Truth(Box::new(Score::of(1, vec![]))),
             Document::Record(Box::new(record(1e6))),
             Document::Sweep(sweep(vec![record(1e6), record(2e6)])),
             Document::Check(Box::new(check(Some(record(1e6)), None))),

@@ -24,9 +24,11 @@ pub(crate) fn hold(document: &Document, floor: BitRate) -> anyhow::Result<()> {
         }
         Document::Check(check) => hold_check(check, floor),
         Document::Trace(_) => bail!("--fail-below {floor}: a trace has no rate of its own"),
-        Document::Comparison(_) => {
-            bail!("--fail-below {floor}: a comparison has no rate of its own")
-        }
+        Document::Comparison(_)
+        | Document::Experiment(_)
+        | Document::Analysis(_)
+        | Document::Truth(_)
+        | Document::Labs(_) => bail!("--fail-below {floor}: this document has no rate of its own"),
     }
 }
 

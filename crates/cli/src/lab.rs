@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, anyhow};
-use linerate_core::lab::Topology;
+use linerate_core::lab::{Inhabitant, LAB_SCHEMA, LabShown, LabsDocument, Topology};
+use linerate_core::record::LabDirection;
 use linerate_engine::{
-    DaemonError, DirectionStatus, Inhabitant, LAB_PROCESS, LabDirectory, LabOptions, LabState,
-    LabStatus, hold_lab, start_holder,
+    DaemonError, LAB_PROCESS, LabDirectory, LabOptions, LabState, hold_lab, start_holder,
 };
-use serde::Serialize;
+use linerate_report::json;
 
 use crate::args::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 use crate::failure::{Failure, printable};
@@ -32,24 +32,6 @@ pub(crate) fn execute(command: LabCommand) -> Result<(), Failure> {
         LabCommand::Truth(args) => truth::execute(&args),
         LabCommand::Hold(args) => hold(&args),
     }
-}
-
-/// The labs that are up, as `--json` has them.
-#[derive(Debug, Serialize)]
-struct LabsDocument {
-    schema: &'static str,
-    labs: Vec<Shown>,
-}
-
-/// A lab, what it did, and who is in it.
-#[derive(Debug, Serialize)]
-struct Shown {
-    #[serde(flatten)]
-    state: LabState,
-    /// `None`: it does not answer.
-    #[serde(flatten)]
-    status: Option<LabStatus>,
-    running: Vec<Inhabitant>,
 }
 
 fn up(args: LabUpArgs) -> Result<(), Failure> {
@@ -116,10 +98,8 @@ fn exec(args: LabExecArgs) -> Result<(), Failure> {
     let lab = directory
         .find(&labs, args.name.as_deref())
         .map_err(failure)?;
-    if let Some(why) = directory.enter(&lab, &args.host).map_err(failure)? {
-        output::note(&format!(
-            "/etc/hosts does not have the names of the lab: {why}"
-        ));
+    for lacking in directory.enter(&lab, &args.host).map_err(failure)? {
+        output::note(&lacking);
     }
     let Some((program, arguments)) = args.command.split_first() else {
         return Err(Failure::usage(anyhow!("no command")));
@@ -178,28 +158,30 @@ fn show(directory: &LabDirectory, labs: Vec<LabState>, json: bool) -> Result<(),
         let status = directory
             .status(&state)
             .map_err(|error| output::note(&chain(&error)));
-        Shown {
-            status: status.ok(),
-            running: state.inhabitants(),
-            state,
-        }
+        state.shown(status.ok())
     });
-    let labs: Vec<Shown> = labs.collect();
+    let document = LabsDocument {
+        schema: LAB_SCHEMA.to_owned(),
+        labs: labs.collect(),
+    };
     if json {
-        let schema = SCHEMA;
-        let text = serde_json::to_string_pretty(&LabsDocument { schema, labs });
-        return output::print(&format!("{}\n", text.map_err(Failure::failed)?));
+        return output::print(&json::document(&document));
     }
-    if labs.is_empty() {
+    if document.labs.is_empty() {
         output::note("no lab is up");
     }
-    labs.iter().try_for_each(|lab| output::print(&printed(lab)))
+    output::print(&text(&document))
 }
 
-fn printed(lab: &Shown) -> String {
-    let mut text = format!("lab {}, process {}\n", lab.state.name, lab.state.pid);
+/// The labs of a document for people.
+pub(crate) fn text(document: &LabsDocument) -> String {
+    document.labs.iter().map(printed).collect()
+}
+
+fn printed(lab: &LabShown) -> String {
+    let mut text = format!("lab {}, process {}\n", printable(&lab.name), lab.pid);
     let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
-    let hosts = &lab.state.hosts;
+    let hosts = &lab.hosts;
     let width = widest(&mut hosts.iter().map(|host| host.name.len()));
     for host in hosts {
         let kind = if host.is_router { "router" } else { "host  " };
@@ -209,7 +191,7 @@ fn printed(lab: &Shown) -> String {
             &format!("  {kind} {:width$}  {}", host.name, addresses.join("  ")),
         );
     }
-    let links = lab.status.iter().flat_map(|status| &status.links);
+    let links = lab.links.iter().flatten();
     let width = widest(&mut links.clone().map(|link| link.name.len()));
     for link in links {
         let spec = if link.spec.is_empty() {
@@ -244,8 +226,8 @@ fn line(text: &mut String, line: &str) {
     writeln!(text, "{}", printable(line.trim_end())).expect("writing to a String cannot fail");
 }
 
-fn counters(direction: &DirectionStatus) -> String {
-    let causes: Vec<_> = (direction.dropped.causes())
+fn counters(direction: &LabDirection) -> String {
+    let causes: Vec<_> = (direction.drops())
         .map(|(cause, count)| format!("{cause} {count}"))
         .collect();
     let dropped = match causes.is_empty() {
@@ -282,9 +264,6 @@ fn chain(error: &DaemonError) -> String {
 fn failure(error: DaemonError) -> Failure {
     run::failure_of(error.category(), anyhow!(error))
 }
-
-/// The document of `lab status --json`.
-const SCHEMA: &str = "linerate.lab/1";
 
 /// Of a topology's file, bytes; core says so, too, of what is longer.
 const MOST_FILE: u64 = 1 << 20;

@@ -6,6 +6,7 @@ use linerate_report::{csv, json};
 
 use crate::document::Document;
 use crate::failure::Failure;
+use crate::lab;
 
 /// How a document is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,10 @@ pub(crate) fn document(
             Document::Check(check) => text::check(check, style),
             Document::Comparison(comparison) => text::comparison(comparison, style),
             Document::Trace(trace) => text::trace(trace, style),
+            Document::Experiment(experiment) => text::experiment(experiment, style),
+            Document::Analysis(analysis) => text::analysis(analysis, style),
+            Document::Truth(score) => score.text(),
+            Document::Labs(labs) => lab::text(labs),
         }),
         Format::Json => Ok(json::document(document)),
         Format::JsonStream => Ok(json::line(document)),
@@ -44,7 +49,7 @@ pub(crate) fn document(
             match document {
                 Document::Record(record) => csv::record(record, &mut bytes),
                 Document::Sweep(sweep) => csv::sweep(sweep, &mut bytes),
-                Document::Check(_) | Document::Comparison(_) | Document::Trace(_) => {
+                _ => {
                     return Err(Failure::usage(anyhow!(
                         "--csv: only records and sweeps have rows; give --json"
                     )));

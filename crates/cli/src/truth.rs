@@ -26,6 +26,9 @@ use crate::{output, run};
 /// No lab can be had here, a file cannot be written, or it was interrupted; the score of what ran by then is printed.
 pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
     let scenarios = chosen(args);
+    if args.list && args.json {
+        return output::print(&json::document(&scenarios));
+    }
     if args.list {
         let lines: Vec<String> = scenarios.iter().map(listed).collect();
         return output::print(&lines.concat());

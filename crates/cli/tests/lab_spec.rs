@@ -7,6 +7,7 @@
 )]
 
 use std::process::{Command, Output};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -33,14 +34,22 @@ fn document(output: &Output) -> Value {
 
 #[test]
 fn a_record_says_which_path_it_ran_on_and_its_remedy_runs_there() {
-    let arguments = ["--receive-window", "32KiB", "-t", "1", "--json", "--quiet"];
-    let arguments = [&["stream", "--lab", "rtt=40ms"], &arguments[..]].concat();
+    // A round trip beside which it is nothing that a thread waits for a busy machine's CPU.
+    let arguments = [
+        "--receive-window",
+        "32KiB",
+        "--warm-up",
+        "1",
+        "--json",
+        "--quiet",
+    ];
+    let arguments = [&["stream", "--lab", "rtt=100ms"], &arguments[..]].concat();
     let Some(output) = linerate("record on an emulated path", &arguments) else {
         return;
     };
     let record = document(&output);
     let lab = &record["environment"]["lab"];
-    assert_eq!(lab["spec"], "rtt=40ms");
+    assert_eq!(lab["spec"], "rtt=100ms");
     assert!(
         lab["links"][0]["up"]["delivered"].as_u64() > Some(0),
         "{lab}"
@@ -55,6 +64,7 @@ fn a_record_says_which_path_it_ran_on_and_its_remedy_runs_there() {
 
 #[test]
 fn the_rate_of_the_path_is_never_exceeded() {
+    let began = Instant::now();
     let arguments = ["stream", "--lab", "rate=10mbit,rtt=4ms", "-t", "1"];
     let arguments = [&arguments[..], &["--json", "--quiet"]].concat();
     let Some(output) = linerate("rate of an emulated path", &arguments) else {
@@ -62,7 +72,13 @@ fn the_rate_of_the_path_is_never_exceeded() {
     };
     let record = document(&output);
     let throughput = record["throughput_bps"].as_f64().unwrap();
-    assert!(throughput > 0.0 && throughput < 10e6, "{throughput}");
+    // What a reader that waited for a CPU takes in the measured time may have come before.
+    assert!(throughput > 0.0 && throughput < 20e6, "{throughput}");
+    let link = &record["environment"]["lab"]["links"][0]["up"];
+    let figure = |name: &str| link[name].as_u64().unwrap();
+    let bytes = figure("delivered_bytes") + 14 * figure("delivered");
+    let most = 10e6 * began.elapsed().as_secs_f64();
+    assert!(bytes as f64 * 8.0 <= most, "{bytes} bytes");
 }
 
 #[test]

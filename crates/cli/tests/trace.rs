@@ -73,7 +73,7 @@ fn stream(spec: &str, text: &str) -> Option<(f64, Value)> {
 
 /// Of the mean. A link gives no more than its rate; a busy machine may give less. Either of the two rates alone would be
 /// outside.
-const SHARES: std::ops::RangeInclusive<f64> = 0.5..=1.1;
+const SHARES: std::ops::RangeInclusive<f64> = 0.5..=1.3;
 
 /// Payload of a full packet over what it takes on the wire: Ethernet, IPv4 or IPv6, TCP with time stamps.
 const PAYLOAD: f64 = 1448.0 / 1514.0;

@@ -1,5 +1,7 @@
 //! `lab truth` as a command, in real namespaces.
 
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -41,21 +43,131 @@ fn transfers_in_slow_start_are_run_scored_and_kept() {
     assert!(kept.path().join("00011-startup.scenario.json").exists());
     let explained = linerate(&["explain", record.to_str().unwrap()]);
     assert!(explained.status.success(), "{explained:?}");
+    let document = kept.path().join("score.json");
+    fs::write(&document, &output.stdout).unwrap();
+    let explained = linerate(&["explain", "--json", document.to_str().unwrap()]);
+    assert_eq!(text(&explained.stdout), text(&output.stdout));
 }
 
-/// The full test is a command of some fifty minutes; this is its stratified sample. At 95 % of right verdicts fewer
-/// than 24 of 30 come about once in a thousand runs, and a rule that no longer works costs its cause all of them.
+/// Causes that do not hang on how fast this machine is, nor, at the rates and delays chosen here, on what else it does.
+const CAUSES: [&str; 8] = [
+    "receive_window",
+    "send_buffer",
+    "congestion",
+    "pacing",
+    "path_rate",
+    "policer",
+    "application_send",
+    "application_receive",
+];
+const SEED: &str = "30";
+/// Of each cause.
+const SAMPLE: usize = 2;
+/// Bits/s; some 1,700 full packets a second.
+const SLOW: f64 = 20e6;
+/// Warm-up and measured time of a scenario, seconds.
+const SHORT: f64 = 9.0;
+/// Share of the measured time that a data thread waited for a CPU, from which on a busy machine has its part in the rate.
+const WAITED: f64 = 0.05;
+
+/// The full test is a command of some fifty minutes; this is a sample of it. Where the run's own record says that the
+/// machine was busy with something else the verdict may be that, and is counted, printed and not scored.
 #[test]
-fn thirty_verdicts_of_all_causes_are_right_as_a_rule() {
-    let output = linerate(&["lab", "truth", "--seed", "30", "--count", "30", "--json"]);
+fn verdicts_of_causes_that_no_busy_machine_bends_are_right() {
+    let was_idle = is_idle();
+    let numbers = sample();
+    let kept = tempfile::tempdir().unwrap();
+    let directory = kept.path().to_str().unwrap();
+    let mut arguments = vec!["lab", "truth", "--seed", SEED, "--jobs", "4", "--json"];
+    arguments.extend(["--keep", directory]);
+    arguments.extend(numbers.iter().flat_map(|number| ["--number", number]));
+    let output = linerate(&arguments);
     if output.status.code() == Some(3) {
         eprintln!("SKIPPED: no lab here: {}", text(&output.stderr));
         return;
     }
     let score: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let right = score["all"]["right"].as_u64().unwrap();
-    assert_eq!(score["all"]["trials"], 30, "{score}");
-    assert!(right >= 24, "{right} of 30:\n{}", text(&output.stderr));
+    let trials = score["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), numbers.len(), "{score}");
+    let (disturbed, scored): (Vec<&Value>, Vec<&Value>) = trials
+        .iter()
+        .partition(|trial| is_disturbed(trial, kept.path()));
+    let wrong: Vec<&&Value> = (scored.iter())
+        .filter(|trial| trial["judgement"] != "right")
+        .collect();
+    let of_cause = |trials: &[&&Value], cause: &str| {
+        let own = trials.iter().filter(|trial| trial["cause"] == cause);
+        own.count()
+    };
+    let said = text(&output.stderr);
+    eprintln!(
+        "{} right, {} wrong, {} not scored: the machine was busy",
+        scored.len() - wrong.len(),
+        wrong.len(),
+        disturbed.len()
+    );
+    // Of sixteen with 98 % each this is 1 in 2,000; a rule that no longer works costs its cause all.
+    assert!(wrong.len() <= 3, "{said}");
+    for cause in CAUSES {
+        assert!(of_cause(&wrong, cause) < SAMPLE, "{cause}: {said}");
+    }
+    // Whatever calls a run disturbed, on a machine with nothing else to do it is not most of them.
+    assert!(!was_idle || scored.len() > disturbed.len(), "{said}");
+}
+
+/// The numbers of the first clear and slow scenarios of each cause.
+fn sample() -> Vec<String> {
+    let arguments = [
+        "lab", "truth", "--seed", SEED, "--count", "480", "--list", "--json",
+    ];
+    let listed: Value = serde_json::from_slice(&linerate(&arguments).stdout).unwrap();
+    let is_fit = |scenario: &&Value| {
+        let seconds = |key: &str| scenario["test"][key].as_f64();
+        let measured = scenario["test"]["extent"]["time"].as_f64();
+        let whole = measured
+            .zip(seconds("warm_up"))
+            .map(|(time, warm_up)| time + warm_up);
+        scenario["is_border"] == false
+            && scenario["limit_bps"].as_f64().unwrap() <= SLOW
+            && whole.is_some_and(|seconds| seconds <= SHORT)
+    };
+    let fit: Vec<&Value> = listed.as_array().unwrap().iter().filter(is_fit).collect();
+    let of_cause = |cause: &&str| {
+        let own: Vec<String> = (fit.iter())
+            .filter(|scenario| scenario["cause"] == **cause)
+            .map(|scenario| scenario["number"].to_string())
+            .take(SAMPLE)
+            .collect();
+        assert_eq!(own.len(), SAMPLE, "{cause}");
+        own
+    };
+    CAUSES.iter().flat_map(of_cause).collect()
+}
+
+/// Whether its record says that the emulator fell behind, or that the data threads had to wait for CPUs. One that could
+/// not be run at all is not.
+fn is_disturbed(trial: &Value, kept: &Path) -> bool {
+    let cause = trial["cause"].as_str().unwrap();
+    let name = format!("{:05}-{cause}.json", trial["number"].as_u64().unwrap());
+    let Ok(record) = fs::read(kept.join(name)) else {
+        return false;
+    };
+    let record: Value = serde_json::from_slice(&record).unwrap();
+    let of_machine = ["emulator_overload", "busy_host"];
+    let mut kinds = record["caveats"].as_array().into_iter().flatten();
+    let measured_us = record["seconds"].as_f64().unwrap() * 1e6;
+    let waited = ["sender", "receiver"]
+        .into_iter()
+        .any(|end| record[end]["run_delay_us"].as_f64() > Some(WAITED * measured_us));
+    waited || kinds.any(|caveat| of_machine.contains(&caveat["kind"].as_str().unwrap()))
+}
+
+/// Whether next to nothing wanted a CPU in the last minute.
+fn is_idle() -> bool {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let minute: Option<f64> = load.split(' ').next().and_then(|word| word.parse().ok());
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    minute.is_some_and(|load| load < 0.5 * cpus as f64)
 }
 
 #[test]
@@ -73,6 +185,8 @@ fn a_list_is_the_same_each_time_and_needs_no_lab() {
     let all = list(&[]);
     assert_eq!(all, list(&[]));
     assert_eq!(all.lines().count(), 36);
+    let scenarios: Value = serde_json::from_str(&list(&["--json"])).unwrap();
+    assert_eq!(scenarios.as_array().unwrap().len(), 36);
     let one = list(&["--number", "7"]);
     assert_eq!(one.lines().count(), 1);
     assert!(all.contains(&one));

@@ -75,8 +75,7 @@ pub use experiment::{
 };
 pub use lab::CpuError;
 pub use lab::{
-    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LAB_PROCESS, LabDirectory,
-    LabState, LabStatus, LinkStatus, hold_lab, start_holder,
+    DaemonError, HostState, LAB_PROCESS, LabDirectory, LabState, hold_lab, start_holder,
 };
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use lab::{TruthError, run_scenario, try_scenario};

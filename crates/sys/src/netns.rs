@@ -15,6 +15,7 @@ mod user;
 
 pub use mount::{
     MountError, bind_mount, in_mounts_of, outermost_process, private_mounts, shares_mounts_with,
+    show_network_devices,
 };
 pub use pair::{Host, Pair};
 pub use user::{

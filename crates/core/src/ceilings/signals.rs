@@ -6,9 +6,9 @@ use crate::record::{EndReport, TcpEvidence, UdpEvidence};
 
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
-    CPU_CONTENDED, CPU_SHORT, EVENTS_SATURATED, EVENTS_STEADY, EXACT_TOLERANCE, JITTER_OVER_EXCESS,
-    POLICER_LOSS_BBR, POLICER_TRAIN, QUEUE_DELAY_US, QUEUE_SEGMENTS, SAME_WINDOW,
-    SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
+    BBR_PACE_REACHED, COMING_DOWN, CPU_CONTENDED, CPU_SHORT, EVENTS_SATURATED, EVENTS_STEADY,
+    EXACT_TOLERANCE, JITTER_OVER_EXCESS, POLICER_LOSS_BBR, POLICER_TRAIN, QUEUE_DELAY_US,
+    QUEUE_SEGMENTS, SAME_WINDOW, SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
 };
 use super::view::{TcpFlow, View};
 
@@ -234,6 +234,26 @@ impl View<'_> {
     /// Measured rate over [`View::delivery_bps`].
     pub(super) fn plateau(&self) -> Option<f64> {
         positive(self.throughput_bps / self.delivery_bps()?)
+    }
+
+    /// Measured rate over the pace at which the senders sent, in the median.
+    fn pace_reached(&self) -> Option<f64> {
+        let pace = self.sum(|flow| flow.tcp.pacing_rate_bps.map(|bps| bps as f64))?;
+        positive(self.throughput_bps / positive(pace)?)
+    }
+
+    /// BBR has the rate that it paces at: it is the network that does not give more.
+    pub(super) fn keeps_its_pace(&self) -> bool {
+        self.pace_reached()
+            .is_none_or(|share| share >= BBR_PACE_REACHED)
+    }
+
+    /// The rate came down through the run: its windows were still those of slow start.
+    pub(super) fn comes_down(&self) -> bool {
+        let rates: Vec<f64> = self.intervals.iter().map(|i| i.throughput_bps).collect();
+        let (first, rest) = rates.split_at(rates.len() / 4);
+        let mean = |rates: &[f64]| positive(rates.iter().sum::<f64>() / rates.len() as f64);
+        matches!((mean(first), mean(rest)), (Some(first), Some(rest)) if first >= COMING_DOWN * rest)
     }
 
     /// Every flow is sent by BBR, which takes loss for noise.

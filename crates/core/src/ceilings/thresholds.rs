@@ -57,11 +57,17 @@ pub(super) const POLICER_LOSS_BBR: f64 = 0.02;
 /// Segments lost for each loss event: a token bucket takes the rest of a burst, random loss takes one, and now
 /// and then a second of the same window (1.2 for each at a loss of 2 %).
 pub(super) const POLICER_TRAIN: f64 = 1.6;
+/// The same where the windows at which losses came are as good as one: then trains of a loss or two are a bucket's, too.
+/// What takes each so many-th segment takes single ones, also at one window.
+pub(super) const POLICER_SHORT_TRAIN: f64 = 1.1;
 /// Segments lost for each event that no noise takes, bursts of it included.
 pub(super) const POLICER_LONG_TRAIN: f64 = 3.5;
 /// Deviation over mean of the windows at which losses came, below which they came at the same one: a bucket read
 /// 0.1 to 0.2, random losses 0.2 to 1.7.
 pub(super) const SAME_WINDOW: f64 = 0.22;
+/// The same of windows that are as good as one: losses by chance come at any, so that their deviation is a quarter of
+/// the mean and more, whatever the algorithm.
+pub(super) const ONE_WINDOW: f64 = 0.15;
 /// Loss events of it at least: the first overshoot of a deep queue is one, however much it loses.
 pub(super) const POLICER_EVENTS_BBR: f64 = 3.0;
 /// Of each flow that answers to loss: the end of slow start before a short queue may take two. Policed ones had 12 and
@@ -69,6 +75,10 @@ pub(super) const POLICER_EVENTS_BBR: f64 = 3.0;
 pub(super) const POLICER_EVENTS: f64 = 4.0;
 /// Share of segments that BBR loses to a policer that it has found out, and sends below for the most part.
 pub(super) const POLICER_LOSS_BBR_FOUND: f64 = 0.001;
+/// Measured rate over BBR's pace from which on the network sets both. The gains of its cycle come to 1 in the mean, and it
+/// stays in the phase with a gain of 1.25 until 1.25 times the product of bandwidth and delay are under way, which a window or
+/// a buffer does not allow (net/ipv4/tcp_bbr.c, bbr_is_next_cycle_phase): 0.8 and less there, 0.89 to 1.02 at links and policers.
+pub(super) const BBR_PACE_REACHED: f64 = 0.85;
 /// Mean over minimal RTT that BBR's probing makes at least where there is a queue.
 pub(super) const BBR_INFLATION: f64 = 1.05;
 /// The same of a queue too short to hold what it probes with, which loses as much as a policer.
@@ -80,6 +90,9 @@ pub(super) const EVENTS_SATURATED: f64 = 0.8;
 pub(super) const STEADY: f64 = 0.4;
 /// Intervals that a deviation needs.
 pub(super) const STEADY_INTERVALS: usize = 4;
+/// Rate of the first quarter of the intervals over that of the rest, from which on a run still came down from where slow
+/// start had left it: a window is halved at each loss, and these were few.
+pub(super) const COMING_DOWN: f64 = 1.5;
 /// Loss events from which on a model of the steady state holds; before, the window remembers how it began.
 pub(super) const EVENTS_STEADY: f64 = 25.0;
 /// Segments of a congestion window below which the models of the steady state are half as much again off
@@ -100,6 +113,13 @@ pub(super) const CPU_CONTENDED: f64 = 0.2;
 pub(super) const CPU_SHORT: f64 = 0.1;
 /// Share of the time that it waits, from which on others have the most of its CPU.
 pub(super) const CPU_TAKEN: f64 = 0.4;
+/// Share of the periods in which a control group had work, from which on its quota of CPU time was usually used up: they
+/// are counted where the group was stopped before the end (kernel/sched/fair.c, throttle_cfs_rq).
+pub(super) const QUOTA_USED_UP: f64 = 0.5;
+/// Such periods at least, of 100 ms by default.
+pub(super) const QUOTA_PERIODS: u64 = 5;
+/// Share of the quota that the test's own threads took at least: else somebody else in the group used it up.
+pub(super) const QUOTA_OWN: f64 = 0.5;
 /// Share of the time in which one end or the other works from which on their work is the limit.
 pub(super) const WORK_FULL: f64 = 0.8;
 /// Busiest core from which on it has no more to give, percent.

@@ -14,14 +14,17 @@
 //! | `assemble` | nodes and links put together, with interfaces and MTUs |
 //! | `address` | networks, and which link gets which |
 //! | `routes` | the shortest ways |
+//! | `status` | labs that are up, as a document |
 
 mod address;
 mod assemble;
 mod file;
 mod path;
 mod routes;
+mod status;
 mod topology;
 
 pub use crate::toml_reader::ReadProblem;
 pub use file::{TopologyError, TopologyProblem};
+pub use status::{Inhabitant, LAB_SCHEMA, LabHost, LabShown, LabStatus, LabsDocument, LinkStatus};
 pub use topology::{Interface, Join, Node, Prefix, Role, Route, Topology};

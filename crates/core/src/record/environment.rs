@@ -51,6 +51,8 @@ pub struct LabLink {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LabDirection {
+    /// Given to the link.
+    pub offered: u64,
     /// Arrived at the far end, copies included.
     pub delivered: u64,
     /// Bytes of these, from the IP header on.
@@ -89,6 +91,21 @@ pub struct LabDirection {
     /// The same, 99th percentile, µs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness_p99_us: Option<f64>,
+}
+
+impl LabDirection {
+    /// Cause and number of all drops of which there were any.
+    pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = [
+            ("mtu", self.dropped_mtu),
+            ("policer", self.dropped_policer),
+            ("loss", self.dropped_loss),
+            ("queue", self.dropped_queue),
+            ("aqm", self.dropped_aqm),
+            ("emulator", self.overflowed),
+        ];
+        all.into_iter().filter(|(_, count)| *count > 0)
+    }
 }
 
 /// One host.

@@ -23,6 +23,20 @@ impl CpuSeconds {
     }
 }
 
+/// The quota of CPU time of the control group that the data threads are in, and how often it was used up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CpuQuota {
+    /// CPUs' worth of time in each period (0.1: a tenth of one).
+    pub cpus: f64,
+    /// Periods in which the group had something to run.
+    pub periods: u64,
+    /// Periods in which it had used up its quota and was stopped for their rest.
+    pub throttled_periods: u64,
+    /// Time for which it was stopped, summed over CPUs, µs.
+    pub throttled_us: u64,
+}
+
 /// What one end spent on a run, over the measured time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -64,6 +78,9 @@ pub struct EndReport {
     /// Share of the time that the busiest data thread was on a CPU, percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busiest_thread_percent: Option<f64>,
+    /// Quota of the data threads' control group; absent where they have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_quota: Option<CpuQuota>,
     /// Packets that the host's receive queues dropped (softnet).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub softnet_dropped: Option<u64>,
@@ -161,6 +178,9 @@ pub struct TcpEvidence {
     pub receive_window_bytes: Option<u64>,
     /// Median congestion window of the samples, bytes.
     pub cwnd_bytes: u64,
+    /// Mean of the congestion window of the samples, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwnd_mean_bytes: Option<u64>,
     /// Slow-start threshold at the end, bytes; absent while none was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssthresh_bytes: Option<u64>,

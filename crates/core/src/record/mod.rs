@@ -23,6 +23,6 @@ pub use environment::{
     CpuFacts, DeviceFacts, Environment, HostFacts, LabDirection, LabFacts, LabLink,
 };
 pub use evidence::{
-    CpuSeconds, EndReport, GapSummary, SocketMemory, TcpEvidence, TcpSample, UdpEvidence,
+    CpuQuota, CpuSeconds, EndReport, GapSummary, SocketMemory, TcpEvidence, TcpSample, UdpEvidence,
 };
 pub use qos::{QosClass, QosEvidence, QosPolicy};

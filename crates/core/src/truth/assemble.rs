@@ -159,15 +159,16 @@ fn extent(conditions: &Conditions, cause: Cause) -> (Extent, Span) {
     }
     (
         Extent::Time(span(measured_s(conditions, cause))),
-        span(warm_up_s(conditions, cause).clamp(0.5, 4.0)),
+        span(warm_up_s(conditions, cause)),
     )
 }
 
 /// Slow start's rounds; where losses end it, also the few of them that bring its last window down to the usual one.
 fn warm_up_s(conditions: &Conditions, cause: Cause) -> f64 {
-    let rounds = 15.0 * conditions.loaded_rtt_s(cause);
+    let rounds = (15.0 * conditions.loaded_rtt_s(cause)).clamp(0.5, 4.0);
+    let of_each_flow = loss_events_per_s(conditions) / f64::from(conditions.streams);
     match cause {
-        Cause::Congestion => rounds.max(EVENTS_OF_WARM_UP / loss_events_per_s(conditions)),
+        Cause::Congestion => rounds.max((EVENTS_OF_WARM_UP / of_each_flow).min(MOST_S)),
         _ => rounds,
     }
 }
@@ -206,7 +207,7 @@ fn interval(extent: Extent) -> Span {
 
 /// Loss events that a run is long enough for; 30 are enough, and a model may be wrong.
 pub(super) const EVENTS: f64 = 40.0;
-/// Each cuts the window to 0.7 or less, and comes the sooner the larger the window: five usual intervals are enough
+/// Of each flow: each cuts its window to 0.7 or less, and comes the sooner the larger the window: five usual intervals are enough
 /// for any number of halvings (1 + 1/2 + 1/4 … of them for Reno, 3.3 for CUBIC).
 const EVENTS_OF_WARM_UP: f64 = 5.0;
 /// Longest measured time, seconds.

@@ -138,7 +138,8 @@ fn shows(conditions: &Conditions, own: &Limit) -> bool {
     let particular = match own.cause {
         // A window of few segments is not used to its end, and of small ones not known.
         Cause::ReceiveWindow => in_flight >= 5.0 && segment >= 500.0,
-        Cause::SendBuffer => in_flight >= 6.0,
+        // Of a buffer of small ones most is overhead.
+        Cause::SendBuffer => in_flight >= 6.0 && segment >= 500.0,
         Cause::Congestion => EVENTS / loss_events_per_s(conditions) <= MOST_S && in_flight >= 4.0,
         // Of fewer a bucket leaves nothing but timeouts.
         Cause::Policer => {
@@ -146,7 +147,12 @@ fn shows(conditions: &Conditions, own: &Limit) -> bool {
                 && (0.01..=0.15).contains(&rtt)
                 && grows_back_s(conditions.control, in_flight, rtt) <= SOON_S
         }
-        Cause::ApplicationReceive => conditions.line.is_none() || own.bps * rtt / 8.0 <= 100e3,
+        // What nobody reads does not make the kernel enlarge the window (tcp_rcv_space_adjust): the first one has to do, and
+        // it is opened again a whole segment at a time (RFC 9293, 3.8.6.2.2).
+        Cause::ApplicationReceive => {
+            conditions.line.is_none()
+                || CLEAR * (own.bps * rtt / 8.0 + 2.0 * segment) <= FIRST_WINDOW
+        }
         Cause::Startup => ends_in_slow_start(conditions),
         _ => true,
     };
@@ -206,6 +212,8 @@ const TRIES: u32 = 1_000_000;
 /// Factor that is left between two limits when both are as near to each other as they can be.
 const SURE: f64 = 1.1;
 const LEAST_BPS: f64 = 1e5;
+/// Window that a receive buffer of 128 KiB offers at first, bytes: half of it.
+const FIRST_WINDOW: f64 = 65_536.0;
 /// A measured policer sees eight such cycles.
 const SOON_S: f64 = 1.0;
 /// What an emulated path is asked to carry at most, packets/s.

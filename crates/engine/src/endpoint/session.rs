@@ -315,7 +315,7 @@ impl Session<'_> {
                     *next_progress = now + PROGRESS_EVERY;
                     self.server.progress(half.progress());
                 }
-                if !*finished && half.is_finished() {
+                if !*finished && half.is_through() {
                     *finished = true;
                     self.server.progress(half.progress());
                     self.server.finished();

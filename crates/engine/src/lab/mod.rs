@@ -31,6 +31,7 @@ use std::time::Duration;
 use linerate_core::lab::{Join, Prefix, Role, Topology};
 use linerate_core::link::{Counters, LinkSpec, Nanos, RateTrace};
 use linerate_core::plan::Family;
+use linerate_core::record::LabDirection;
 use linerate_core::stats::LatencySummary;
 use linerate_sys::idle::IdleSpinners;
 use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allowed};
@@ -41,8 +42,7 @@ pub(crate) use cpu::Allotment;
 pub use cpu::CpuError;
 pub(crate) use daemon::mind_lab_process;
 pub use daemon::{
-    DaemonError, DirectionStatus, Drops, HostState, Inhabitant, LAB_PROCESS, LabDirectory,
-    LabState, LabStatus, LinkStatus, hold_lab, start_holder,
+    DaemonError, HostState, LAB_PROCESS, LabDirectory, LabState, hold_lab, start_holder,
 };
 pub use demo::Demo;
 pub use error::LabError;
@@ -101,6 +101,34 @@ pub struct DirectionReport {
     pub lateness_us: Option<LatencySummary>,
     /// Packets that the emulator lost by its own fault.
     pub overflowed: u64,
+}
+
+impl DirectionReport {
+    /// As documents have it.
+    pub fn facts(&self) -> LabDirection {
+        let counters = &self.counters;
+        LabDirection {
+            offered: counters.offered,
+            delivered: counters.delivered,
+            delivered_bytes: counters.delivered_bytes,
+            packets_below_128: counters.sizes.below_128,
+            packets_128_to_511: counters.sizes.from_128,
+            packets_512_to_1535: counters.sizes.from_512,
+            packets_from_1536: counters.sizes.from_1536,
+            duplicated: counters.duplicated,
+            corrupted: counters.corrupted,
+            reordered: counters.reordered,
+            marked: counters.marked,
+            dropped_mtu: counters.dropped.mtu,
+            dropped_policer: counters.dropped.policer,
+            dropped_loss: counters.dropped.loss,
+            dropped_queue: counters.dropped.queue,
+            dropped_aqm: counters.dropped.aqm,
+            overflowed: self.overflowed,
+            lateness_p50_us: self.lateness_us.map(|summary| summary.p50),
+            lateness_p99_us: self.lateness_us.map(|summary| summary.p99),
+        }
+    }
 }
 
 /// Makes this process fit to have a lab: where it is not root, it becomes root of a user namespace. To be called

@@ -6,10 +6,10 @@ use std::time::Duration;
 use linerate_core::lab::Topology;
 use linerate_core::link::PathSpec;
 use linerate_core::plan::Family;
-use linerate_core::record::{Caveat, CaveatKind, LabDirection, LabFacts, LabLink};
+use linerate_core::record::{Caveat, CaveatKind, LabFacts, LabLink};
 
 use super::error::LabError;
-use super::{DirectionReport, Lab, LabOptions, LinkReport};
+use super::{Lab, LabOptions, LinkReport};
 use crate::client::Target;
 use crate::own_endpoint::OwnEndpoint;
 
@@ -170,31 +170,7 @@ fn link_facts(link: &LinkReport) -> LabLink {
     let [up, down] = &link.directions;
     LabLink {
         name: link.name.clone(),
-        up: direction_facts(up),
-        down: direction_facts(down),
-    }
-}
-
-fn direction_facts(report: &DirectionReport) -> LabDirection {
-    let counters = &report.counters;
-    LabDirection {
-        delivered: counters.delivered,
-        delivered_bytes: counters.delivered_bytes,
-        packets_below_128: counters.sizes.below_128,
-        packets_128_to_511: counters.sizes.from_128,
-        packets_512_to_1535: counters.sizes.from_512,
-        packets_from_1536: counters.sizes.from_1536,
-        duplicated: counters.duplicated,
-        corrupted: counters.corrupted,
-        reordered: counters.reordered,
-        marked: counters.marked,
-        dropped_mtu: counters.dropped.mtu,
-        dropped_policer: counters.dropped.policer,
-        dropped_loss: counters.dropped.loss,
-        dropped_queue: counters.dropped.queue,
-        dropped_aqm: counters.dropped.aqm,
-        overflowed: report.overflowed,
-        lateness_p50_us: report.lateness_us.map(|summary| summary.p50),
-        lateness_p99_us: report.lateness_us.map(|summary| summary.p99),
+        up: up.facts(),
+        down: down.facts(),
     }
 }

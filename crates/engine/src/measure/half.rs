@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use linerate_core::plan::{Test, Traffic};
+use linerate_core::plan::{Extent, Protocol, Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind, EndReport, HostFacts};
 use linerate_core::wire::message::{FlowHalf, HalfReport, Progress};
 use linerate_sys::thread::{self as sys_thread, CpuUsage};
@@ -151,6 +151,17 @@ impl Half {
     pub(crate) fn all_sent(&self) -> bool {
         let mut senders = self.shared.flows.iter().filter(|flow| flow.sends);
         senders.all(|flow| flow.counters.is_done())
+    }
+
+    /// Whether this end is through: also a half that goes on receiving counted datagrams, of whose number only
+    /// their sender knows, once it has sent its own.
+    pub(crate) fn is_through(&self) -> bool {
+        let test = &self.shared.test;
+        let is_counted = test.protocol == Protocol::Udp
+            && matches!(test.traffic, Traffic::Stream(_))
+            && !matches!(test.extent, Extent::Time(_));
+        let sends = self.shared.flows.iter().any(|flow| flow.sends);
+        self.is_finished() || (is_counted && sends && self.all_sent())
     }
 
     /// Asks the workers to stop, without waking those that are blocked: an error that one meets from

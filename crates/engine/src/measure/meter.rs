@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use linerate_core::record::{CpuSeconds, EndReport};
+use linerate_core::record::{CpuQuota, CpuSeconds, EndReport};
 use linerate_sys::idle;
+use linerate_sys::proc::cgroup::{CpuGroup, CpuLimit};
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::softnet::{self, SoftnetCpu};
 use linerate_sys::proc::stat::{CpuStat, CpuStatReader, ticks_to_duration};
@@ -68,6 +69,8 @@ struct ThreadMeter {
 /// Reads the host's and the threads' figures twice and takes the difference.
 pub(crate) struct Meter {
     stat: Option<CpuStatReader>,
+    /// Of the sampler's thread: whoever started it started the workers, too.
+    group: Option<CpuGroup>,
     begin: HostReading,
     end: HostReading,
     threads: Vec<ThreadMeter>,
@@ -78,6 +81,7 @@ struct HostReading {
     at_ns: u64,
     cpu: CpuStat,
     softnet: Option<Vec<SoftnetCpu>>,
+    limit: Option<CpuLimit>,
     counters: Option<ProtocolCounters>,
 }
 
@@ -86,6 +90,7 @@ impl Meter {
         mind_lab_process();
         Self {
             stat: CpuStatReader::open().ok(),
+            group: CpuGroup::of_this_thread().ok().flatten(),
             begin: HostReading::default(),
             end: HostReading::default(),
             threads: (0..workers)
@@ -102,7 +107,7 @@ impl Meter {
 
     /// The measured time begins. Called again, it begins anew.
     pub(crate) fn begin(&mut self, now_ns: u64, workers: &[&Counters]) {
-        self.begin = read_host(self.stat.as_mut(), now_ns);
+        self.begin = self.read_host(now_ns);
         for (thread, counters) in self.threads.iter_mut().zip(workers) {
             thread.begin = thread.read(counters);
             thread.paced_begin_ns = counters.paced_ns();
@@ -111,7 +116,7 @@ impl Meter {
 
     /// The measured time ends.
     pub(crate) fn end(&mut self, now_ns: u64, workers: &[&Counters]) {
-        self.end = read_host(self.stat.as_mut(), now_ns);
+        self.end = self.read_host(now_ns);
         for (thread, counters) in self.threads.iter_mut().zip(workers) {
             // A thread that has ended can no longer be read: its last figures stand.
             thread.end = thread.read(counters);
@@ -214,6 +219,27 @@ impl Meter {
         if let (Some(begin), Some(end)) = (&self.begin.counters, &self.end.counters) {
             report.counters = changed(begin, end);
         }
+        if let (Some(begin), Some(end)) = (&self.begin.limit, &self.end.limit) {
+            report.cpu_quota = quota(begin, end);
+        }
+    }
+
+    fn read_host(&mut self, now_ns: u64) -> HostReading {
+        let mut cpu = CpuStat::default();
+        if let Some(stat) = &mut self.stat
+            && stat.read(&mut cpu).is_err()
+        {
+            cpu = CpuStat::default();
+        }
+        // A lab keeps the CPUs awake; nobody lacks that time.
+        cpu.count_as_idle(&idle::spun());
+        HostReading {
+            at_ns: now_ns,
+            cpu,
+            softnet: softnet::read().ok(),
+            limit: self.group.as_ref().and_then(|group| group.limit().ok()),
+            counters: ProtocolCounters::read().ok(),
+        }
     }
 }
 
@@ -232,21 +258,17 @@ impl ThreadMeter {
     }
 }
 
-fn read_host(stat: Option<&mut CpuStatReader>, now_ns: u64) -> HostReading {
-    let mut cpu = CpuStat::default();
-    if let Some(stat) = stat
-        && stat.read(&mut cpu).is_err()
-    {
-        cpu = CpuStat::default();
-    }
-    // A lab keeps the CPUs awake; nobody lacks that time.
-    cpu.count_as_idle(&idle::spun());
-    HostReading {
-        at_ns: now_ns,
-        cpu,
-        softnet: softnet::read().ok(),
-        counters: ProtocolCounters::read().ok(),
-    }
+/// `None` without a quota at the end.
+fn quota(begin: &CpuLimit, end: &CpuLimit) -> Option<CpuQuota> {
+    let (begin, cpus, end) = (begin.throttling, end.cpus?, end.throttling);
+    Some(CpuQuota {
+        cpus,
+        periods: end.periods.saturating_sub(begin.periods),
+        throttled_periods: end
+            .throttled_periods
+            .saturating_sub(begin.throttled_periods),
+        throttled_us: end.throttled_us.saturating_sub(begin.throttled_us),
+    })
 }
 
 fn changed(begin: &ProtocolCounters, end: &ProtocolCounters) -> BTreeMap<String, u64> {

@@ -194,8 +194,13 @@ impl TcpProbe {
         evidence.rtt_mean_us = u32::try_from(rtts / count as u64).unwrap_or(u32::MAX);
         evidence.rtt_p95_us = self.rtt_p95();
         evidence.send_window_full_share = self.window_full_share();
-        evidence.loss_window_variation = self.loss_window_variation(begin_threshold(self.begin));
+        let infos = self
+            .begin
+            .into_iter()
+            .chain(self.readings.iter().map(|r| r.info));
+        evidence.loss_window_variation = loss_windows(infos).as_deref().and_then(variation);
         evidence.cwnd_bytes = of(|i| u64::from(i.snd_cwnd) * u64::from(i.snd_mss)).unwrap_or(0);
+        evidence.cwnd_mean_bytes = self.mean_window();
         evidence.unacked_bytes = of(|i| u64::from(i.unacked) * u64::from(i.snd_mss)).unwrap_or(0);
         evidence.notsent_bytes = end
             .notsent_bytes
@@ -208,29 +213,21 @@ impl TcpProbe {
         self.delivery(evidence);
     }
 
+    /// Mean of the congestion window, bytes.
+    fn mean_window(&self) -> Option<u64> {
+        let windows = self
+            .readings
+            .iter()
+            .map(|r| u64::from(r.info.snd_cwnd) * u64::from(r.info.snd_mss));
+        windows.sum::<u64>().checked_div(self.readings.len() as u64)
+    }
+
     /// The observed value that 95 % do not exceed.
     fn rtt_p95(&self) -> Option<u32> {
         let mut rtts: Vec<u32> = self.readings.iter().map(|r| r.info.rtt).collect();
         rtts.sort_unstable();
         rtts.get((rtts.len() * 19).div_ceil(20).checked_sub(1)?)
             .copied()
-    }
-
-    /// Of the thresholds that had changed from one reading to the next.
-    fn loss_window_variation(&self, begin: u32) -> Option<f64> {
-        let mut last = begin;
-        let mut thresholds = Vec::new();
-        for reading in &self.readings {
-            let threshold = reading.info.snd_ssthresh;
-            if threshold != last && threshold < i32::MAX as u32 {
-                thresholds.push(f64::from(threshold));
-            }
-            last = threshold;
-        }
-        let n = thresholds.len() as f64;
-        let mean = thresholds.iter().sum::<f64>() / n;
-        let square = thresholds.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        (thresholds.len() >= FEWEST_THRESHOLDS).then(|| square.sqrt() / mean)
     }
 
     /// A window is full when not one more segment fits.
@@ -291,16 +288,78 @@ impl TcpProbe {
     }
 }
 
-/// The threshold of slow start as the measured time began.
-fn begin_threshold(begin: Option<TcpInfo>) -> u32 {
-    begin.map_or(u32::MAX, |info| info.snd_ssthresh)
+/// The slow-start thresholds that losses set, each a fixed share of the window at which they came (RFC 5681, 3.1; RFC
+/// 9438, 4.6), segments. A loss event shows as another threshold; or as segments sent again since a reading at which
+/// none was being repaired, which leave the same one. `None` for too few.
+fn loss_windows(infos: impl Iterator<Item = TcpInfo> + Clone) -> Option<Vec<f64>> {
+    let windows: Vec<f64> = infos
+        .clone()
+        .zip(infos.skip(1))
+        .filter(|(_, now)| now.snd_ssthresh < i32::MAX as u32)
+        .filter(|(before, now)| {
+            let again = now.total_retrans > before.total_retrans && before.ca_state < CWR;
+            now.snd_ssthresh != before.snd_ssthresh || again
+        })
+        .map(|(_, now)| f64::from(now.snd_ssthresh))
+        .collect();
+    (windows.len() >= FEWEST_WINDOWS).then_some(windows)
 }
 
-/// A deviation of fewer says nothing.
-const FEWEST_THRESHOLDS: usize = 4;
+/// Standard deviation over mean.
+fn variation(windows: &[f64]) -> Option<f64> {
+    let n = windows.len() as f64;
+    let mean = windows.iter().sum::<f64>() / n;
+    let square = windows.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    Some(square.sqrt() / mean).filter(|variation| variation.is_finite())
+}
+
+/// `TCP_CA_CWR`: from this state on what was lost is being repaired, or the window reduced (include/uapi/linux/tcp.h).
+const CWR: u8 = 2;
+/// A spread of fewer says nothing.
+const FEWEST_WINDOWS: usize = 4;
 
 /// The lower median: an observed value.
 fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
     values.sort_unstable();
     values.get(values.len().saturating_sub(1) / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Readings by congestion-avoidance state, threshold and segments sent again.
+    fn windows(readings: &[(u8, u32, u32)]) -> Option<Vec<f64>> {
+        let infos = readings
+            .iter()
+            .map(|&(ca_state, snd_ssthresh, total_retrans)| TcpInfo {
+                ca_state,
+                snd_ssthresh,
+                total_retrans,
+                ..TcpInfo::default()
+            });
+        loss_windows(infos)
+    }
+
+    #[test]
+    fn windows_of_losses_count_also_where_they_stay_the_same() {
+        const OPEN: u8 = 0;
+        const RECOVERY: u8 = 3;
+        let same = [
+            (OPEN, 20, 0),
+            (OPEN, 20, 2),
+            (OPEN, 20, 3),
+            (RECOVERY, 20, 4),
+            (OPEN, 20, 6),
+        ];
+        // What is sent again while it is being repaired is no event of its own.
+        assert_eq!(windows(&same), None);
+        let more = [&same[..], &[(OPEN, 20, 7), (OPEN, 14, 9)]].concat();
+        let found = windows(&more).unwrap();
+        assert_eq!(found, [20.0, 20.0, 20.0, 20.0, 14.0]);
+        let cv = variation(&found).unwrap();
+        assert!((cv - 2.683_281_6 / 18.8).abs() < 1e-6, "{cv}");
+        // None was set yet.
+        assert_eq!(windows(&[(OPEN, u32::MAX, 0); 9]), None);
+    }
 }

@@ -19,8 +19,11 @@ use linerate_engine::{Client, Endpoint, MeasureError, ServeOptions, Stop, Target
 /// Threads and descriptors are the process's: one test at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// How long ending may take on a machine that is busy with something else.
-pub(crate) const SOON: Duration = Duration::from_secs(4);
+/// How long ending may take on a machine that is busy with something else: less than the ten seconds after which an
+/// end gives up by itself, or nothing would be shown.
+pub(crate) const SOON: Duration = Duration::from_secs(8);
+/// For what must come at all, however busy the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -157,7 +160,7 @@ pub(crate) fn target(address: SocketAddr, key: Option<Key>) -> Target {
         source: None,
         device: None,
         key,
-        connect_timeout: Duration::from_secs(5),
+        connect_timeout: PATIENCE,
     }
 }
 
@@ -204,7 +207,7 @@ fn descriptors() -> usize {
 }
 
 fn settled_descriptors() -> usize {
-    let until = Instant::now() + SOON;
+    let until = Instant::now() + PATIENCE;
     while !measuring_threads().is_empty() && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));
     }

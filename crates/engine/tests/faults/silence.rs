@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_core::plan::{Direction, Test};
 use linerate_core::record::Status;
 use linerate_core::session::{GREETING_TIMEOUT, OPENING_TIMEOUT, SILENCE_TIMEOUT};
-use linerate_engine::{Client, Endpoint, ServeEvent, Stop};
+use linerate_engine::{Client, Endpoint, Live, ServeEvent, Stop};
 use linerate_sys::netlink::LinkChange;
 use linerate_sys::netns::Pair;
 
-use crate::bench::{Bench, SOON, limits, options, stream, target};
+use crate::bench::{Bench, PATIENCE, SOON, limits, options, stream, target};
 use crate::fake::{Fake, Stage as Fault, welcome};
 use crate::server::{is_partial, meet};
 use crate::stranger::{Stage, Stranger, is_closed_after_words};
@@ -106,7 +107,7 @@ fn broken_path() {
     };
     let server = {
         let stop = stop.clone();
-        let (addresses, bound) = std::sync::mpsc::channel();
+        let (addresses, bound) = channel();
         let thread = pair.b.namespace.spawn_thread("server", move || {
             let endpoint = Endpoint::bind(&serve).unwrap();
             addresses.send(endpoint.addresses()[0]).unwrap();
@@ -115,15 +116,25 @@ fn broken_path() {
         (thread.unwrap(), bound.recv().unwrap())
     };
     let address = server.1;
+    let (moves, moved) = channel();
     let client = pair.a.namespace.spawn_thread("client", move || {
         let mut client = Client::connect(target(address, None), Stop::new()).unwrap();
         let test = Test {
             direction: Direction::Both,
             ..stream(40_000)
         };
-        client.run(&test, &mut |_| true).unwrap()
+        let mut moves = Some(moves);
+        let mut observe = |live: &Live| {
+            if live.up_bytes + live.down_bytes > 0
+                && let Some(moves) = moves.take()
+            {
+                moves.send(()).unwrap();
+            }
+            true
+        };
+        client.run(&test, &mut observe).unwrap()
     });
-    thread::sleep(Duration::from_secs(1));
+    moved.recv_timeout(PATIENCE).unwrap();
     let mut netlink = pair.a.namespace.netlink().unwrap();
     netlink.change_link(Pair::LINK, &LinkChange::Down).unwrap();
     let outcome = client.unwrap().join().unwrap();

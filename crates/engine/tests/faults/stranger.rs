@@ -11,6 +11,8 @@ use linerate_core::wire::message::{Refusal, ServerMessage};
 use linerate_core::wire::{FrameReader, Hello, HelloKind, Key, Token};
 use linerate_sys::socket::reset_on_close;
 
+use crate::bench::PATIENCE;
+
 /// How far a client comes before it goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
@@ -62,7 +64,7 @@ impl Stranger {
     fn with(address: SocketAddr, key: Option<&Key>) -> Self {
         let control = TcpStream::connect(address).expect("the endpoint listens");
         control
-            .set_read_timeout(Some(Duration::from_secs(8)))
+            .set_read_timeout(Some(PATIENCE))
             .expect("it is not zero");
         Self {
             control,
@@ -239,7 +241,7 @@ pub(crate) fn refusal(stream: &mut TcpStream) -> Refusal {
 /// Whether the endpoint has closed this connection; waits for it.
 pub(crate) fn is_closed(stream: &mut TcpStream) -> bool {
     stream
-        .set_read_timeout(Some(Duration::from_secs(4)))
+        .set_read_timeout(Some(PATIENCE))
         .expect("it is not zero");
     match stream.read(&mut [0; 16]) {
         Ok(n) => n == 0,
@@ -258,7 +260,7 @@ fn token(text: &str) -> Token {
 /// As [`is_closed`], after whatever the endpoint says before it closes.
 pub(crate) fn is_closed_after_words(stream: &mut TcpStream) -> bool {
     stream
-        .set_read_timeout(Some(Duration::from_secs(4)))
+        .set_read_timeout(Some(PATIENCE))
         .expect("it is not zero");
     let mut words = Vec::new();
     match stream.take(1 << 20).read_to_end(&mut words) {

@@ -1,4 +1,4 @@
-//! Mounts that nobody else sees: a file put over another for one command.
+//! Mounts that nobody else sees: a file put over another for one command, and the devices of its network in `/sys`.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -125,4 +125,38 @@ pub fn bind_mount(source: &Path, target: &Path) -> Result<(), MountError> {
         )
     })
     .map_err(error)
+}
+
+/// Shows the devices of the calling thread's network namespace in `/sys/class/net` and `/sys/devices/virtual/net`, until
+/// the mount namespace ends: call [`private_mounts`] first. What is mounted below `/sys` (control groups, bpf) stays. A
+/// fresh sysfs is that of the network namespace it is mounted in (fs/sysfs/mount.c); it is mounted over `scratch`, a
+/// directory that nobody else looks at meanwhile, and taken away again.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN` over the network namespace, and in a container whose own `/sys` is partly hidden.
+pub fn show_network_devices(scratch: &Path) -> Result<(), MountError> {
+    let error = |error| MountError {
+        operation: "mount sysfs over",
+        path: scratch.to_owned(),
+        source: error,
+    };
+    let text = CString::new(scratch.as_os_str().as_bytes()).map_err(io::Error::from);
+    let target = text.map_err(error)?;
+    // SAFETY: source, target and type are NUL-terminated strings; sysfs takes no data.
+    check(unsafe {
+        libc::mount(
+            c"sysfs".as_ptr(),
+            target.as_ptr(),
+            c"sysfs".as_ptr(),
+            libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
+            ptr::null(),
+        )
+    })
+    .map_err(error)?;
+    let shown = ["devices/virtual/net", "class/net"]
+        .into_iter()
+        .try_for_each(|part| bind_mount(&scratch.join(part), &Path::new("/sys").join(part)));
+    // SAFETY: the target is a NUL-terminated string.
+    check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) }).map_err(error)?;
+    shown
 }

@@ -79,6 +79,30 @@ impl CgroupLimits {
     }
 }
 
+/// The control group that a thread's CPU time is counted in, which is another one for each thread where version 1 says so.
+#[derive(Debug)]
+pub struct CpuGroup(Group);
+
+impl CpuGroup {
+    /// That of the calling thread, which the threads that it starts share; `None` where there is none to be seen.
+    ///
+    /// # Errors
+    /// `/proc` tells neither the groups nor the mounts.
+    pub fn of_this_thread() -> Result<Option<Self>, ProcError> {
+        let member = read_text("/proc/thread-self/cgroup")?;
+        let mounts = read_text("/proc/self/mountinfo")?;
+        Ok(Group::find(&member, &mounts, "cpu").map(Self))
+    }
+
+    /// The limit that is felt there, and how often it was by now.
+    ///
+    /// # Errors
+    /// The group's files cannot be read, or say something else.
+    pub fn limit(&self) -> Result<CpuLimit, ProcError> {
+        self.0.cpu_limit()
+    }
+}
+
 fn probe_group<T>(
     group: Option<Group>,
     read: impl FnOnce(&Group) -> Result<T, ProcError>,

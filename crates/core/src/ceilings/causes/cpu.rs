@@ -6,13 +6,13 @@ use super::super::signals::{ThreadTime, positive};
 use super::super::text::percent;
 use super::super::thresholds::{
     CORE_FULL_PERCENT, CPU_TAKEN, DATAGRAMS_LOST, EXACT_TOLERANCE, HOST_SHARE, LEAST_UTILISATION,
-    MODEL_TOLERANCE, WRITER_WAITS,
+    MODEL_TOLERANCE, QUOTA_OWN, QUOTA_PERIODS, QUOTA_USED_UP, WRITER_WAITS,
 };
 use super::super::view::View;
 use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Traffic;
-use crate::record::{EndReport, HostFacts};
+use crate::record::{CpuQuota, EndReport, HostFacts};
 
 /// The sender's.
 pub(super) const SEND: Rule = Rule {
@@ -61,6 +61,20 @@ fn ceiling(
     [thread, other]: [ThreadTime; 2],
     host: Option<&HostFacts>,
 ) -> Option<Ceiling> {
+    if let Some(quota) = quota_used_up(view, end) {
+        let used = quota.throttled_periods as f64 / quota.periods as f64;
+        return Some(
+            Ceiling::new(
+                cause,
+                view.throughput_bps,
+                "rate at which its control group's quota of CPU time was used up",
+            )
+            .input("throughput_bps", Some(view.throughput_bps))
+            .input("quota_cpus", Some(quota.cpus))
+            .input("used_up_share", Some(used))
+            .dependent(),
+        );
+    }
     if let Some(busy) = full_host(view, end, thread, other).filter(|_| thread.waits_for_cpu()) {
         return Some(
             Ceiling::new(
@@ -129,9 +143,36 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     let bound = writer.cpu_bound() && writer.blocked < WRITER_WAITS;
     let reader = view.reader().unwrap_or_default();
     let full = full_host(view, view.sender?, writer, reader);
+    let quota = quota_used_up(view, view.sender?);
     let mut say = sentences(writer);
     say.extend(full.map(full_sentence));
-    Signs::new((bound || full.is_some()) && !done && !wasted, say)
+    say.extend(quota.map(quota_sentence));
+    let short = bound || full.is_some() || quota.is_some();
+    Signs::new(short && !done && !wasted, say)
+}
+
+/// The quota of the end's control group, if it was used up as a rule, and by the test itself. A group of both ends
+/// says nothing of either.
+fn quota_used_up<'a>(view: &View<'_>, end: &'a EndReport) -> Option<&'a CpuQuota> {
+    let is_used_up = |quota: &CpuQuota| {
+        let periods = quota.periods.max(QUOTA_PERIODS) as f64;
+        quota.throttled_periods as f64 >= QUOTA_USED_UP * periods
+    };
+    let ends = [view.sender, view.receiver].into_iter().flatten();
+    let others = ends.filter_map(|end| end.cpu_quota.as_ref());
+    let is_alone = others.filter(|quota| is_used_up(quota)).count() == 1;
+    let quota = end.cpu_quota.as_ref().filter(|quota| is_used_up(quota))?;
+    let own = end.cpu_seconds.total() >= QUOTA_OWN * quota.cpus * view.seconds;
+    (own && is_alone).then_some(quota)
+}
+
+fn quota_sentence(quota: &CpuQuota) -> String {
+    format!(
+        "its control group's quota of {} of a CPU was used up in {} of {} periods",
+        percent(quota.cpus),
+        quota.throttled_periods,
+        quota.periods
+    )
 }
 
 /// The busy share of the host's CPUs where that is all of them, and this thread had or wanted more of them
@@ -183,12 +224,15 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
         ));
     }
     let full = full_host(view, end, reader, view.writer().unwrap_or_default());
+    let quota = quota_used_up(view, end);
     say.extend(full.map(full_sentence));
+    say.extend(quota.map(quota_sentence));
     Signs::new(
         (late && reader.cpu_bound())
             || starved(reader, view.writer())
             || interrupts
-            || full.is_some(),
+            || full.is_some()
+            || quota.is_some(),
         say,
     )
 }

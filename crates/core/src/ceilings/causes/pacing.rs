@@ -43,12 +43,12 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let window_use = view.window_use();
     let mut say = vec![format!("pacing at {} of at most {}", bps(now), bps(most))];
     say.extend(window_use.map(|u| format!("{} of the congestion window was used", percent(u))));
-    Signs::new(
-        now >= PACED * most
-            && view.rwnd_share().is_none_or(|share| share < USUAL_STATE)
-            && window_use.is_none_or(|share| share < WINDOW_USED),
-        say,
-    )
+    // Where the rate is the pace, nothing else allows a tenth more, though the congestion window be full.
+    let least = 1.0 - EXACT_TOLERANCE;
+    let kept = ceiling(view).is_some_and(|c| view.throughput_bps >= least * c.limit_bps);
+    let room = window_use.is_none_or(|share| share < WINDOW_USED);
+    let window = view.rwnd_share().is_none_or(|share| share < USUAL_STATE);
+    Signs::new(now >= PACED * most && window && (room || kept), say)
 }
 
 /// The socket's own limit is left out.

@@ -153,7 +153,8 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
     let full = view.window_use().is_some_and(|share| share >= WINDOW_USED);
     let plateau = view.plateau().is_some_and(|share| share >= PLATEAU);
     let policed = policer::signs(view).is_some_and(|signs| signs.hold);
-    let found = network && plateau && view.ignores_loss() && view.loss_is_noise() && !policed;
+    let bbr = view.ignores_loss() && view.keeps_its_pace();
+    let found = network && plateau && bbr && view.loss_is_noise() && !policed;
     let short = network && plateau && full && view.queue_or_marks() && !view.losses_are_random();
     Signs::new(
         inflation.is_queue(QUEUE_INFLATION) || short || found,

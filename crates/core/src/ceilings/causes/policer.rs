@@ -3,9 +3,9 @@
 use super::super::remedy::{rate, stream};
 use super::super::text::percent;
 use super::super::thresholds::{
-    BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, POLICER_EVENTS, POLICER_EVENTS_BBR,
-    POLICER_LONG_TRAIN, POLICER_LOSS, POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND, POLICER_TRAIN,
-    SAME_WINDOW, STEADY, USUAL_STATE,
+    BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, ONE_WINDOW, POLICER_EVENTS,
+    POLICER_EVENTS_BBR, POLICER_LONG_TRAIN, POLICER_LOSS, POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND,
+    POLICER_SHORT_TRAIN, POLICER_TRAIN, SAME_WINDOW, STEADY, USUAL_STATE,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
@@ -68,7 +68,9 @@ fn is_policed(view: &View<'_>, loss: f64) -> bool {
     let same = view.mean(|tcp| tcp.loss_window_variation);
     // Events that are only estimated run together.
     let counted = view.recoveries().is_some();
-    let short = counted && train >= POLICER_TRAIN && same.is_none_or(|cv| cv < SAME_WINDOW);
+    let at_one = train >= POLICER_SHORT_TRAIN && same.is_some_and(|cv| cv < ONE_WINDOW);
+    let in_trains = train >= POLICER_TRAIN && same.is_none_or(|cv| cv < SAME_WINDOW);
+    let short = counted && (in_trains || at_one);
     let bursts = train >= POLICER_LONG_TRAIN || short;
     let least = POLICER_EVENTS * view.flow_count() as f64;
     let several = view.recoveries().is_none_or(|n| n >= least);
@@ -81,7 +83,7 @@ fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
     let several = view.recoveries().is_none_or(|n| n >= POLICER_EVENTS_BBR);
     let open = loss >= POLICER_LOSS_BBR && inflation < BBR_QUEUE_INFLATION && several;
     let found_out = loss >= POLICER_LOSS_BBR_FOUND && inflation < BBR_INFLATION;
-    open || found_out
+    (open || found_out) && view.keeps_its_pace()
 }
 
 /// Sending at the policed rate brings the same without the losses.

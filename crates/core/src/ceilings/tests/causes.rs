@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::scene::{MSS, SECONDS, Scene, end, limit, tcp};
 use crate::ceilings::{Cause, annotate, explain};
 use crate::plan::{Direction, Workload};
-use crate::record::{DeviceFacts, Directional};
+use crate::record::{CpuQuota, DeviceFacts, Directional, EndReport};
 use crate::units::Span;
 
 /// `SO_RCVBUF` of 64 KiB: the window is 86 KB, and full.
@@ -289,6 +289,7 @@ fn bbr_at_a_bottleneck_leaves_a_short_queue() {
     let mut scene = bottleneck();
     let flow = scene.flow();
     flow.congestion = Some("bbr".into());
+    flow.pacing_rate_bps = Some(46_400_000);
     flow.rtt_mean_us = 51_000;
     flow.unacked_bytes = 290_000;
     scene.is(Cause::PathRate);
@@ -299,6 +300,68 @@ fn bbr_at_a_bottleneck_leaves_a_short_queue() {
     flow.retransmitted_segments = 800;
     flow.loss_events = 40;
     scene.is(Cause::Policer);
+}
+
+#[test]
+fn bbr_below_its_own_pace_is_held_by_something_else_than_the_path() {
+    let mut scene = bottleneck();
+    let flow = scene.flow();
+    flow.congestion = Some("bbr".into());
+    (flow.rtt_mean_us, flow.unacked_bytes) = (20_500, 290_000);
+    // In the phase with a gain of 1.25 that a full window or buffer never lets it leave.
+    flow.pacing_rate_bps = Some(57_500_000);
+    scene.is(Cause::Unexplained);
+    scene.flow().pacing_rate_bps = Some(46_400_000);
+    scene.is(Cause::PathRate);
+    let mut policed = policed();
+    let flow = policed.flow();
+    flow.congestion = Some("bbr".into());
+    flow.retransmitted_segments = 300;
+    flow.pacing_rate_bps = Some(9_800_000);
+    policed.is(Cause::Policer);
+    policed.flow().pacing_rate_bps = Some(12_500_000);
+    assert_ne!(policed.explain().verdict.cause, Cause::Policer);
+}
+
+#[test]
+fn short_trains_at_one_window_are_a_policers_and_single_losses_there_are_not() {
+    // 20 events that the kernel counted, 27 segments.
+    let mut scene = policed();
+    scene.flow().retransmitted_segments = 27;
+    scene.flow().loss_events = 20;
+    let counters = [("TcpRetransSegs", 27), ("TcpExtTCPSackRecovery", 20)];
+    scene.sender.counters = counters.map(|(name, n)| (name.to_owned(), n)).into();
+    scene.flow().loss_window_variation = Some(0.03);
+    scene.is(Cause::Policer);
+    scene.flow().loss_window_variation = Some(0.3);
+    scene.is(Cause::Congestion);
+    // Each so many-th segment is lost.
+    scene.flow().loss_window_variation = Some(0.0);
+    scene.flow().retransmitted_segments = 20;
+    scene.sender.counters.insert("TcpRetransSegs".into(), 20);
+    scene.is(Cause::Congestion);
+}
+
+#[test]
+fn a_pace_that_is_kept_is_the_limit_though_the_window_be_full() {
+    let mut scene = paced();
+    scene.flow().cwnd_bytes = 17 * MSS;
+    scene.is(Cause::Pacing);
+    scene.throughput_bps = 8.9e6;
+    assert_ne!(scene.explain().verdict.cause, Cause::Pacing);
+}
+
+#[test]
+fn windows_that_come_down_are_taken_as_they_were_in_the_mean() {
+    let mut scene = random_loss("reno");
+    scene.flow().cwnd_bytes = 5 * MSS;
+    scene.flow().cwnd_mean_bytes = Some(10 * MSS);
+    scene.is(Cause::Unexplained);
+    // The first interval has 1.5 times the mean, the rest 0.8 times.
+    scene.variation = -0.5;
+    let explained = scene.is(Cause::Congestion);
+    let wanted = 10.0 * MSS as f64 * 8.0 / 0.0203;
+    assert!((limit(&explained, Cause::Congestion) / wanted - 1.0).abs() < 1e-9);
 }
 
 #[test]
@@ -363,6 +426,41 @@ fn a_busy_thread_is_the_cpus_and_an_idle_one_the_applications() {
     scene.is(Cause::CpuSend);
     scene.sender.run_delay_us = Some(0);
     scene.is(Cause::ApplicationSend);
+}
+
+#[test]
+fn a_quota_of_cpu_time_that_is_used_up_is_the_cause_at_its_end() {
+    let quota = |throttled_periods| CpuQuota {
+        cpus: 0.15,
+        periods: 40,
+        throttled_periods,
+        throttled_us: 3_000_000,
+    };
+    let limited = |end: &mut EndReport, throttled_periods| {
+        end.cpu_quota = Some(quota(throttled_periods));
+        end.cpu_seconds.system = 0.14 * SECONDS;
+    };
+    // Neither thread seems to want a CPU: one is stopped on its way out of the kernel.
+    let mut scene = tcp(1e9);
+    limited(&mut scene.sender, 38);
+    scene.is(Cause::CpuSend);
+    scene.sender = end(0.95, 0.02);
+    limited(&mut scene.receiver, 38);
+    let verdict = scene.is(Cause::CpuReceive).verdict;
+    let says = "its control group's quota of 15 % of a CPU was used up in 38 of 40 periods";
+    assert!(
+        verdict.evidence.iter().any(|line| line == says),
+        "{verdict:?}"
+    );
+    // Seldom used up; by others of the group; one group of both ends.
+    limited(&mut scene.receiver, 10);
+    scene.is(Cause::Unexplained);
+    limited(&mut scene.receiver, 38);
+    scene.receiver.cpu_seconds.system = 0.02 * SECONDS;
+    scene.is(Cause::Unexplained);
+    limited(&mut scene.receiver, 38);
+    limited(&mut scene.sender, 38);
+    scene.is(Cause::Unexplained);
 }
 
 #[test]
@@ -603,7 +701,6 @@ fn evidence_that_only_nearly_holds_is_for_no_cause() {
     });
     nearly(slow_reader(), |s| s.receiver = end(0.12, 0.02));
     nearly(paced(), |s| s.flow().pacing_rate_bps = Some(9_000_000));
-    nearly(paced(), |s| s.flow().cwnd_bytes = 20 * MSS);
     nearly(random_loss("cubic"), |s| s.flow().unacked_bytes = 8 * MSS);
     nearly(random_loss("cubic"), |s| {
         s.flow().rwnd_limited_us = Some(2_100_000)

@@ -5,12 +5,13 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use linerate_core::lab::{Inhabitant, LabHost, LabShown, LabStatus};
 use linerate_sys::process::{EndSignal, Process};
 
 use super::directory::LabDirectory;
 use super::error::DaemonError;
 use super::hold::{DOWN, STATUS};
-use super::state::{Inhabitant, LabState, LabStatus};
+use super::state::LabState;
 
 impl LabDirectory {
     /// The lab of that name, or the only one that is up.
@@ -92,6 +93,26 @@ impl LabDirectory {
 }
 
 impl LabState {
+    /// As documents have it, with the answer of its process, if it gave one.
+    pub fn shown(&self, status: Option<LabStatus>) -> LabShown {
+        let hosts = self.hosts.iter().map(|host| LabHost {
+            name: host.name.clone(),
+            is_router: host.is_router,
+            addresses: host.addresses.clone(),
+        });
+        let (baseline_rtt_us, links) = status
+            .map(|status| (status.baseline_rtt_us, status.links))
+            .unzip();
+        LabShown {
+            name: self.name.clone(),
+            pid: self.pid,
+            hosts: hosts.collect(),
+            baseline_rtt_us: baseline_rtt_us.flatten(),
+            links,
+            running: self.inhabitants(),
+        }
+    }
+
     /// Processes of this user that run in its hosts, by number.
     pub fn inhabitants(&self) -> Vec<Inhabitant> {
         let processes = fs::read_dir("/proc")

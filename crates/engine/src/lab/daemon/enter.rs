@@ -5,7 +5,8 @@ use std::sync::Once;
 
 use linerate_sys::idle;
 use linerate_sys::netns::{
-    Namespace, NamespaceError, bind_mount, join_user_namespace, private_mounts,
+    MountError, Namespace, NamespaceError, bind_mount, join_user_namespace, private_mounts,
+    show_network_devices,
 };
 
 use super::directory::LabDirectory;
@@ -28,11 +29,11 @@ pub(crate) fn mind_lab_process() {
 
 impl LabDirectory {
     /// Moves this process, which has one thread, to a host of a lab: its network, and a mount namespace of its own in
-    /// which /etc/hosts has the names of the lab. Returns why not, if the names could not be put there.
+    /// which /etc/hosts has the names of the lab and /sys its devices. Returns what of these could not be shown, and why.
     ///
     /// # Errors
     /// [`DaemonError::NoHost`], or the kernel refuses.
-    pub fn enter(&self, lab: &LabState, host: &str) -> Result<Option<String>, DaemonError> {
+    pub fn enter(&self, lab: &LabState, host: &str) -> Result<Vec<String>, DaemonError> {
         let Some(found) = lab.hosts.iter().find(|known| known.name == host) else {
             return Err(DaemonError::NoHost {
                 lab: lab.name.clone(),
@@ -59,12 +60,24 @@ impl LabDirectory {
             source: Box::new(source),
         })?;
         namespace.enter().map_err(enter_error)?;
-        let names = private_mounts()
-            .and_then(|()| bind_mount(&self.hosts(&lab.name), Path::new("/etc/hosts")));
-        Ok(names.err().map(|error| {
-            let cause = std::error::Error::source(&error);
-            let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
-            format!("{error}{cause}")
-        }))
+        let hosts = self.hosts(&lab.name);
+        if let Err(error) = private_mounts() {
+            return Ok(vec![lacks("/etc/hosts and /sys are not the lab's", &error)]);
+        }
+        let names = bind_mount(&hosts, Path::new("/etc/hosts"))
+            .map_err(|error| lacks("/etc/hosts does not have the names of the lab", &error));
+        let scratch = hosts.parent().unwrap_or(Path::new("/"));
+        let devices = show_network_devices(scratch)
+            .map_err(|error| lacks("/sys does not have the devices of the lab's host", &error));
+        Ok([names, devices]
+            .into_iter()
+            .filter_map(Result::err)
+            .collect())
     }
+}
+
+fn lacks(what: &str, error: &MountError) -> String {
+    let cause = std::error::Error::source(error);
+    let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
+    format!("{what}: {error}{cause}")
 }

@@ -11,7 +11,7 @@ use linerate_sys::process::{effective_user, new_session, peer_user, set_session_
 
 use super::directory::LabDirectory;
 use super::error::DaemonError;
-use super::state::{HostState, LabState, LabStatus, hosts_file, is_router};
+use super::state::{HostState, LabState, hosts_file, is_router, status};
 use crate::lab::pump::come_first;
 use crate::lab::{Lab, LabError, LabOptions, prepare};
 use crate::signal::stop_on_signal;
@@ -134,7 +134,7 @@ fn serve(stream: &UnixStream, lab: &Lab) -> io::Result<bool> {
     let mut question = [0; 16];
     let length = read_line(stream, &mut question)?;
     let (answer, goes_on) = match &question[..length] {
-        line if line == STATUS.as_bytes() => (serde_json::to_vec(&LabStatus::of(lab))?, true),
+        line if line == STATUS.as_bytes() => (serde_json::to_vec(&status(lab))?, true),
         line if line == DOWN.as_bytes() => (b"{}".to_vec(), false),
         _ => (b"{\"error\":\"no such question\"}".to_vec(), true),
     };

@@ -26,5 +26,5 @@ pub use enter::LAB_PROCESS;
 pub(crate) use enter::mind_lab_process;
 pub use error::DaemonError;
 pub use hold::hold_lab;
-pub use state::{DirectionStatus, Drops, HostState, Inhabitant, LabState, LabStatus, LinkStatus};
+pub use state::{HostState, LabState};
 pub use up::start_holder;

@@ -1,12 +1,12 @@
-//! What the files of a lab say, and what its process answers: plain data.
+//! What the files of a lab say, and what its process answers.
 
 use std::net::IpAddr;
 
-use linerate_core::lab::{Role, Topology};
+use linerate_core::lab::{LabStatus, LinkStatus, Role, Topology};
 use linerate_core::link::{LinkSpec, PathSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::lab::{DirectionReport, Lab};
+use crate::lab::Lab;
 
 /// A lab that a process holds: enough to enter its hosts and to end it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,153 +36,29 @@ pub struct HostState {
     pub namespace: u64,
 }
 
-/// What the process that holds a lab says of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LabStatus {
-    /// Round trip through the emulator without any delay, which is taken off the delays, µs.
-    pub baseline_us: Option<f64>,
-    /// All links, in the order of the file.
-    pub links: Vec<LinkStatus>,
-}
-
-/// A link of a lab.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LinkStatus {
-    /// Its name.
-    pub name: String,
-    /// Names of its two ends.
-    pub between: [String; 2],
-    /// As `--lab` has it; empty for a plain link.
-    pub spec: String,
-    /// MTU of both interfaces, bytes.
-    pub mtu_bytes: u32,
-    /// From the first end to the second, if it is emulated.
-    pub up: Option<DirectionStatus>,
-    /// Back, if it is emulated.
-    pub down: Option<DirectionStatus>,
-}
-
-/// What one direction of an emulated link did so far, in packets; of a link that only delays, frames of segmentation
-/// offload count as one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DirectionStatus {
-    /// Packets given to the link.
-    pub offered: u64,
-    /// Arrivals, copies included.
-    pub delivered: u64,
-    /// Copies.
-    pub duplicated: u64,
-    /// Arrivals with a flipped bit.
-    pub corrupted: u64,
-    /// Arrivals after one that was sent later.
-    pub reordered: u64,
-    /// Packets marked by CoDel.
-    pub marked: u64,
-    /// Packets dropped.
-    pub dropped: Drops,
-    /// Median of how much later than due packets were handed on, µs; `None` before the first.
-    pub lateness_p50_us: Option<f64>,
-    /// The 99 % quantile of it, µs.
-    pub lateness_p99_us: Option<f64>,
-}
-
-/// Packets that were dropped, by cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Drops {
-    /// By the MTU.
-    pub mtu: u64,
-    /// By the policer.
-    pub policer: u64,
-    /// By the loss model.
-    pub loss: u64,
-    /// By the full queue.
-    pub queue: u64,
-    /// By CoDel.
-    pub aqm: u64,
-    /// By the emulator's own fault: this machine was too slow.
-    pub emulator: u64,
-}
-
-/// A process that runs in a host of a lab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Inhabitant {
-    /// Its number.
-    pub pid: u32,
-    /// Its name, up to 15 bytes.
-    pub command: String,
-    /// The host.
-    pub host: String,
-}
-
-impl LabStatus {
-    pub(super) fn of(lab: &Lab) -> Self {
-        let topology = lab.topology();
-        let report = lab.report();
-        let links = topology.links.iter().map(|link| {
-            let counted = report
-                .links
-                .iter()
-                .find(|counted| counted.name == link.name);
-            let [up, down] = match counted {
-                Some(counted) => counted
-                    .directions
-                    .each_ref()
-                    .map(|d| Some(DirectionStatus::of(d))),
-                None => [None, None],
-            };
-            LinkStatus {
-                name: link.name.clone(),
-                between: link.ends.map(|(node, _)| topology.nodes[node].name.clone()),
-                spec: spec(&link.up, &link.down),
-                mtu_bytes: link.mtu,
-                up,
-                down,
-            }
-        });
-        Self {
-            baseline_us: report.baseline.map(|baseline| baseline.as_secs_f64() * 1e6),
-            links: links.collect(),
+/// What a lab does, as its process answers it.
+pub(super) fn status(lab: &Lab) -> LabStatus {
+    let topology = lab.topology();
+    let report = lab.report();
+    let links = topology.links.iter().map(|link| {
+        let mut counted = report.links.iter();
+        let counted = counted.find(|counted| counted.name == link.name);
+        let [up, down] = match counted {
+            Some(counted) => counted.directions.each_ref().map(|d| Some(d.facts())),
+            None => [None, None],
+        };
+        LinkStatus {
+            name: link.name.clone(),
+            between: link.ends.map(|(node, _)| topology.nodes[node].name.clone()),
+            spec: spec(&link.up, &link.down),
+            mtu_bytes: link.mtu,
+            up,
+            down,
         }
-    }
-}
-
-impl DirectionStatus {
-    fn of(report: &DirectionReport) -> Self {
-        let counters = report.counters;
-        let dropped = counters.dropped;
-        Self {
-            offered: counters.offered,
-            delivered: counters.delivered,
-            duplicated: counters.duplicated,
-            corrupted: counters.corrupted,
-            reordered: counters.reordered,
-            marked: counters.marked,
-            dropped: Drops {
-                mtu: dropped.mtu,
-                policer: dropped.policer,
-                loss: dropped.loss,
-                queue: dropped.queue,
-                aqm: dropped.aqm,
-                emulator: report.overflowed,
-            },
-            lateness_p50_us: report.lateness_us.as_ref().map(|lateness| lateness.p50),
-            lateness_p99_us: report.lateness_us.as_ref().map(|lateness| lateness.p99),
-        }
-    }
-}
-
-impl Drops {
-    /// Cause and number of all that have dropped anything.
-    pub fn causes(self) -> impl Iterator<Item = (&'static str, u64)> {
-        let all = [
-            ("mtu", self.mtu),
-            ("policer", self.policer),
-            ("loss", self.loss),
-            ("queue", self.queue),
-            ("aqm", self.aqm),
-            ("emulator", self.emulator),
-        ];
-        all.into_iter().filter(|(_, count)| *count > 0)
+    });
+    LabStatus {
+        baseline_rtt_us: report.baseline.map(|baseline| baseline.as_secs_f64() * 1e6),
+        links: links.collect(),
     }
 }
 
