@@ -299,7 +299,7 @@ pub(crate) mod tests {
     fn documents() -> [Document; 5] {
         [
             Document::Labs(labs()),
-            Document::Truth(Box::new(Score::of(1, vec![]))),
+            Document::Truth(Box::new(Score::of(1, vec![], vec![]))),
             Document::Record(Box::new(record(1e6))),
             Document::Sweep(sweep(vec![record(1e6), record(2e6)])),
             Document::Check(Box::new(check(Some(record(1e6)), None))),
