@@ -59,3 +59,25 @@ fn a_file_of_as_many_filters_as_there_may_be_fits() {
         "8193 filters: there may be at most 8192"
     );
 }
+
+/// A reader that tried each hyphen of each value would take hours.
+#[test]
+fn long_values_are_refused_at_once() {
+    let long = "1".repeat(1 << 20) + &"-".repeat(1 << 20);
+    for key in [
+        "port",
+        "dscp",
+        "protocol",
+        "source",
+        "uid",
+        "tcp_flags",
+        "cgroup",
+    ] {
+        let text = format!(
+            "[filter.f]\n{key} = \"{long}\"\npolicy = \"p\"\n[policy.p]\n[adapter.a]\npolicies = [\"p\"]\n"
+        );
+        let error = PolicyFile::from_toml(&text, &mut NoNames).unwrap_err();
+        assert_eq!(error.place.line, 2, "{error}");
+        assert!(error.to_string().len() < 400, "{error}");
+    }
+}

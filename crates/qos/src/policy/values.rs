@@ -28,7 +28,7 @@ pub(super) struct Number {
 impl Number {
     /// One number, `FIRST-LAST`, or a word.
     pub(super) fn range<T: TryFrom<u32>>(&self, text: &str) -> Result<Range<T>> {
-        let (first, last) = self.ends(text)?;
+        let (first, last) = ends(text, |text| self.one(text))?.ok_or_else(|| self.refused(text))?;
         let end = |number| T::try_from(number).map_err(|_| self.refused(text));
         Ok(Range {
             first: end(first)?,
@@ -49,25 +49,6 @@ impl Number {
     /// The word for a number, if there is one.
     pub(super) fn word(&self, number: u32) -> Option<&'static str> {
         self.words.and_then(|words| words.name(number))
-    }
-
-    fn ends(&self, text: &str) -> Result<(u32, u32)> {
-        if let Some(number) = self.one(text) {
-            return Ok((number, number));
-        }
-        // Some words have a hyphen of their own.
-        let mut splits = text
-            .match_indices('-')
-            .map(|(at, _)| (&text[..at], &text[at + 1..]));
-        let ends = splits.find_map(|(first, last)| Some((self.one(first)?, self.one(last)?)));
-        match ends {
-            Some((first, last)) if first <= last => Ok((first, last)),
-            Some((first, last)) => {
-                let hint = format!("it begins above its end: write {last}-{first}");
-                Err(PolicyProblem::value("range", text, hint))
-            }
-            None => Err(self.refused(text)),
-        }
     }
 
     fn one(&self, text: &str) -> Option<u32> {
@@ -239,25 +220,36 @@ pub(super) const DSCP: Number = Number {
 /// DSCPs have their words in core.
 pub(super) fn dscps(text: &str) -> Result<Range<u8>> {
     let one = |text: &str| text.parse::<Dscp>().ok().map(code_point);
+    match ends(text, one)? {
+        Some((first, last)) => Ok(Range { first, last }),
+        None => {
+            let hint = "it is 0 to 63, a name such as EF, AF41, CS1, LE, or a range such as 8-15";
+            Err(PolicyProblem::value("DSCP", text, hint))
+        }
+    }
+}
+
+/// One number, or both ends of `FIRST-LAST`; some words have a hyphen of their own.
+fn ends<T>(text: &str, one: impl Fn(&str) -> Option<T>) -> Result<Option<(T, T)>>
+where
+    T: Copy + PartialOrd + std::fmt::Display,
+{
+    // Two words are shorter; the tries are as many as hyphens.
+    if text.len() > 128 {
+        return Ok(None);
+    }
     if let Some(number) = one(text) {
-        return Ok(Range {
-            first: number,
-            last: number,
-        });
+        return Ok(Some((number, number)));
     }
     let mut splits = text
         .match_indices('-')
         .map(|(at, _)| (&text[..at], &text[at + 1..]));
     match splits.find_map(|(first, last)| Some((one(first)?, one(last)?))) {
-        Some((first, last)) if first <= last => Ok(Range { first, last }),
-        Some((first, last)) => {
+        Some((first, last)) if first > last => {
             let hint = format!("it begins above its end: write {last}-{first}");
             Err(PolicyProblem::value("range", text, hint))
         }
-        None => {
-            let hint = "it is 0 to 63, a name such as EF, AF41, CS1, LE, or a range such as 8-15";
-            Err(PolicyProblem::value("DSCP", text, hint))
-        }
+        ends => Ok(ends),
     }
 }
 
@@ -366,7 +358,11 @@ pub(super) fn address_range(text: &str, first: IpAddr, last: IpAddr) -> Result<A
 fn prefix(text: &str, address: &str, length: &str) -> Result<AddressRange> {
     let address: IpAddr = address.parse().map_err(|_| no_address(text))?;
     let bits = if address.is_ipv4() { 32 } else { 128 };
-    let length = number(length).filter(|length| *length <= bits && !text.contains("/0x"));
+    let is_plain = length.bytes().all(|byte| byte.is_ascii_digit());
+    let length = length
+        .parse()
+        .ok()
+        .filter(|length| is_plain && *length <= bits);
     let Some(length) = length else {
         let hint = format!("its length is 0 to {bits}");
         return Err(PolicyProblem::value("prefix", text, hint));

@@ -49,7 +49,6 @@ pub const PROTOCOLS: Words = Words(&[
     ("icmp", 1),
     ("igmp", 2),
     ("ipencap", 4),
-    ("ipip", 4),
     ("tcp", 6),
     ("egp", 8),
     ("igp", 9),

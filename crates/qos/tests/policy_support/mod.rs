@@ -364,7 +364,7 @@ fn meter() -> impl Strategy<Value = Meter> {
         any::<bool>(),
     )
         .prop_map(|(kind, colour_aware, colours, others, drop_red)| {
-            let colours: Vec<_> = colours.into_iter().map(|one| Dscp::new(one)).collect();
+            let colours: Vec<_> = colours.into_iter().map(Dscp::new).collect();
             Meter {
                 kind,
                 colour_aware,

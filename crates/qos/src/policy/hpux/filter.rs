@@ -113,13 +113,12 @@ fn address_list(
     match ends(block, words)? {
         None => Ok(Vec::new()),
         Some((at, None)) => {
-            if at.value.contains(['/', '-']) && !at.value.contains(|c: char| c.is_alphabetic()) {
+            let is_name = at.value.contains(char::is_alphabetic) && !at.value.contains(['/', ':']);
+            if !is_name && at.value.parse::<IpAddr>().is_err() {
                 let hint =
-                    "write a range as its lowest and its highest address, behind …lo and …hi";
-                return Err(Fault::new(
-                    at.offset,
-                    PolicyProblem::value("address", at.value, hint),
-                ));
+                    "write one address or a host's name; a range has its ends behind …lo and …hi";
+                let problem = PolicyProblem::value("address", at.value, hint);
+                return Err(Fault::new(at.offset, problem));
             }
             located(at, values::addresses(at.value, names))
         }
@@ -213,23 +212,7 @@ fn service_ports(
     conditions: &mut Conditions,
     names: &mut dyn Names,
 ) -> Result<Vec<Range<u16>>> {
-    let (service, allowed) = match at.value.split_once('/') {
-        Some((service, transport)) => {
-            let number = PROTOCOLS
-                .number(transport)
-                .and_then(|number| u8::try_from(number).ok());
-            let known = number.filter(|number| PROTOCOLS_WITH_PORTS.contains(number));
-            let Some(number) = known else {
-                let hint = "behind a service stands tcp, udp, sctp, dccp or udplite";
-                return Err(Fault::new(
-                    at.offset,
-                    PolicyProblem::value("protocol", transport, hint),
-                ));
-            };
-            (service, vec![number])
-        }
-        None => (at.value, PROTOCOLS_WITH_PORTS.to_vec()),
-    };
+    let (service, allowed) = service_of(at)?;
     let mut found: Vec<(u8, Vec<Range<u16>>)> = Vec::new();
     let mut refused = None;
     for protocol in allowed.into_iter().filter(|one| conditions.allows(*one)) {
@@ -265,6 +248,25 @@ fn service_ports(
         .map(|(protocol, _)| single(*protocol))
         .collect();
     Ok(ports.clone())
+}
+
+/// A service's name, and the protocols that it is asked for with.
+fn service_of(at: At<&str>) -> Result<(&str, Vec<u8>)> {
+    let Some((service, transport)) = at.value.split_once('/') else {
+        return Ok((at.value, PROTOCOLS_WITH_PORTS.to_vec()));
+    };
+    let known = PROTOCOLS_WITH_PORTS.into_iter().find(|protocol| {
+        let name = PROTOCOLS.name(*protocol);
+        name.is_some_and(|name| name.eq_ignore_ascii_case(transport))
+    });
+    match known {
+        Some(protocol) => Ok((service, vec![protocol])),
+        None => {
+            let hint = "behind a service stands tcp, udp, sctp, dccp or udplite";
+            let problem = PolicyProblem::value("protocol", transport, hint);
+            Err(Fault::new(at.offset, problem))
+        }
+    }
 }
 
 /// Octal behind a 0, as IPQoS reads numbers.

@@ -89,7 +89,7 @@ impl<'a> Reader<'a, '_> {
             priority,
             conditions: filter::conditions(block, names)?,
         };
-        most("filters", self.drafts.len(), MOST_FILTERS, block)?;
+        most("filters", self.drafts.len(), MOST_FILTERS, block.name)?;
         let before = self.draft_index.insert(block.name.value, self.drafts.len());
         self.drafts.push(draft);
         once("filters", before, block)
@@ -104,7 +104,12 @@ impl<'a> Reader<'a, '_> {
             "a filter is defined before it is used, as `filter NAME`",
         );
         let uses = indices(&block.uses()?, what, &self.draft_index)?;
-        most("policies", self.file.policies.len(), MOST_POLICIES, block)?;
+        most(
+            "policies",
+            self.file.policies.len(),
+            MOST_POLICIES,
+            block.name,
+        )?;
         let before = self
             .policy_index
             .insert(block.name.value, self.file.policies.len());
@@ -142,7 +147,12 @@ impl<'a> Reader<'a, '_> {
                 return Err(Fault::new(at.offset, PolicyProblem::conflict(what, hint)));
             }
         }
-        most("adapters", self.file.adapters.len(), MOST_ADAPTERS, block)?;
+        most(
+            "adapters",
+            self.file.adapters.len(),
+            MOST_ADAPTERS,
+            block.name,
+        )?;
         let before = self
             .file
             .adapters
@@ -186,6 +196,8 @@ impl<'a> Reader<'a, '_> {
                 ));
             }
             for (number, policy) in policies.into_iter().enumerate() {
+                let what = "filters with their copies";
+                most(what, self.file.filters.len(), MOST_FILTERS, draft.name)?;
                 self.file.filters.push(Filter {
                     name: copy_name(draft.name.value, number, &mut names),
                     place: self.lines.place(draft.name.offset),
@@ -194,18 +206,6 @@ impl<'a> Reader<'a, '_> {
                     conditions: draft.conditions.clone(),
                 });
             }
-        }
-        if let Some(extra) = self.file.filters.get(MOST_FILTERS) {
-            let (found, most) = (self.file.filters.len(), MOST_FILTERS);
-            let what = "filters with their copies";
-            let offset = self
-                .draft_index
-                .get(extra.name.as_str())
-                .map_or(0, |at| self.drafts[*at].name.offset);
-            return Err(Fault::new(
-                offset,
-                PolicyProblem::TooMany { what, found, most },
-            ));
         }
         unused(&self.file, &self.offsets)?;
         Ok(self.file)
@@ -370,13 +370,13 @@ fn once(what: &'static str, before: Option<usize>, block: &Block<'_>) -> Result<
     }
 }
 
-fn most(what: &'static str, found: usize, most: usize, block: &Block<'_>) -> Result<()> {
+fn most(what: &'static str, found: usize, most: usize, name: At<&str>) -> Result<()> {
     match found < most {
         true => Ok(()),
         false => {
             let found = found + 1;
             Err(Fault::new(
-                block.name.offset,
+                name.offset,
                 PolicyProblem::TooMany { what, found, most },
             ))
         }
