@@ -243,8 +243,8 @@ fn flow() -> impl Strategy<Value = Flow> {
                 false => std::net::Ipv4Addr::from(number as u32).into(),
             };
             let protocol = match number {
-                0..80 => [6, 17, 33, 132, 136, 1, 58][usize::from(number) % 7],
                 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => 253,
+                ..80 => [6, 17, 33, 132, 136, 1, 58][usize::from(number) % 7],
                 other => other,
             };
             let fragment = [
