@@ -280,8 +280,8 @@ impl Generator<'_> {
     /// `R0` becomes the value of a field of at most 32 bits; out of its range where the packet has none.
     pub(super) fn value(&mut self, field: Field, family: Family) {
         match field {
-            Field::Source => self.word(12),
-            Field::Destination => self.word(16),
+            Field::Source => self.network_word(12),
+            Field::Destination => self.network_word(16),
             Field::Protocol if family == Family::V4 => self.code.load(Size::Byte, R0, R7, 9),
             Field::Protocol => self.take(R0, Slot::Protocol),
             Field::SourcePort => self.take(R0, Slot::SourcePort),
@@ -292,7 +292,7 @@ impl Generator<'_> {
             Field::IcmpCode => self.take(R0, Slot::IcmpCode),
             Field::TcpFlags => self.take(R0, Slot::TcpFlags),
             Field::FlowLabel => {
-                self.word(0);
+                self.network_word(0);
                 self.code.operate_with(Operation::And, R0, 0xf_ffff);
             }
             Field::Vlan => self.vlan(),
@@ -304,7 +304,7 @@ impl Generator<'_> {
         }
     }
 
-    fn word(&mut self, offset: i16) {
+    fn network_word(&mut self, offset: i16) {
         self.code.load(Size::Word, R0, R7, offset);
         self.code.swap(R0, 32);
     }

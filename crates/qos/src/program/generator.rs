@@ -76,6 +76,8 @@ pub(super) struct Generator<'a> {
     maps: Vec<MapSpec>,
     /// Where the code of an action begins, for those that something jumps to.
     actions: BTreeMap<(Layer, usize), Label>,
+    /// Where the rule in `R9` is taken from tables, for those for which that is written.
+    taken: BTreeMap<(Family, Layer), Label>,
     /// No rule takes the packet.
     pub(super) unmatched: Label,
     /// The packet goes on.
@@ -99,6 +101,7 @@ impl<'a> Generator<'a> {
             tables,
             maps: Vec::new(),
             actions: BTreeMap::new(),
+            taken: BTreeMap::new(),
             unmatched,
             done,
         }
@@ -189,6 +192,16 @@ impl<'a> Generator<'a> {
     pub(super) fn action(&mut self, layer: Layer, action: usize) -> Label {
         let code = &mut self.code;
         *(self.actions.entry((layer, action))).or_insert_with(|| code.label())
+    }
+
+    /// Where a rule is taken from tables, and whether that is still to be written.
+    pub(super) fn taken(&mut self, family: Family, layer: Layer) -> (Label, bool) {
+        if let Some(label) = self.taken.get(&(family, layer)) {
+            return (*label, false);
+        }
+        let label = self.code.label();
+        self.taken.insert((family, layer), label);
+        (label, true)
     }
 
     /// The actions that something jumps to.

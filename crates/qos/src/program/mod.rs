@@ -13,6 +13,7 @@ mod chain;
 mod frame;
 mod generator;
 mod link;
+mod listing;
 mod meter;
 mod network;
 mod output;

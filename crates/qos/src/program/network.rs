@@ -3,6 +3,7 @@
 //! The way of most packets looks at bytes directly. What is unusual (options, extension headers, fragments, headers
 //! that are not in the packet's linear part, or not there at all) goes a slower way, which asks the kernel for bytes.
 
+use crate::packet::EXTENSIONS;
 use crate::policy::Family;
 use crate::rules::Field;
 
@@ -324,5 +325,3 @@ impl Generator<'_> {
 const MOST_EXTENSIONS: usize = 8;
 const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
-/// Hop-by-hop, routing, fragment, authentication, destination options, mobility, HIP, shim6.
-const EXTENSIONS: [u8; 8] = [0, 43, FRAGMENT, AUTHENTICATION, 60, 135, 139, 140];

@@ -24,7 +24,7 @@ pub struct Context {
     pub mark: u32,
     /// `skb->priority`.
     pub priority: u32,
-    /// The interface by which it came in; it must exist.
+    /// The interface by which it came in.
     pub ingress_interface: u32,
     /// The interface to which it belongs; 0 for the loopback of this network namespace.
     pub interface: u32,

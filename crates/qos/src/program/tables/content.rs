@@ -1,0 +1,47 @@
+//! The bytes of all tables.
+
+use super::super::CompileError;
+
+/// The most bytes: the verifier's bound on offsets is twice that.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Bytes that grow; whatever is appended begins at a multiple of eight.
+#[derive(Debug, Default)]
+pub(super) struct Content(Vec<u8>);
+
+impl Content {
+    /// Where the bytes are then.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> u32 {
+        let at = self.reserve(0);
+        self.0.extend_from_slice(bytes);
+        at
+    }
+
+    /// Where zeros of that number are then.
+    pub(super) fn reserve(&mut self, bytes: usize) -> u32 {
+        let at = self.0.len().next_multiple_of(8);
+        self.0.resize(at + bytes, 0);
+        // What is beyond is refused in the end.
+        at as u32
+    }
+
+    pub(super) fn put_u32(&mut self, at: u32, value: u32) {
+        let at = at as usize;
+        self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    /// # Errors
+    /// [`CompileError::TooLarge`].
+    pub(super) fn check(&self) -> Result<(), CompileError> {
+        match self.0.len() > MOST_BYTES {
+            true => Err(CompileError::TooLarge { most: MOST_BYTES }),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Result<Vec<u8>, CompileError> {
+        self.reserve(0);
+        self.check()?;
+        Ok(self.0)
+    }
+}
