@@ -136,7 +136,12 @@ fn a_new_filter_does_not_inherit_the_counts_of_one_that_is_gone() {
         )
     };
     let socket = udp(bench.a(), bench.a().ipv4.into());
-    let send = || drop(socket.send_to(&[1; 50], (bench.b().ipv4, 9000)).unwrap());
+    let send = || {
+        assert_eq!(
+            socket.send_to(&[1; 50], (bench.b().ipv4, 9000)).unwrap(),
+            50
+        )
+    };
     for name in ["a", "b", "c", "d"] {
         bench.apply(&named(name));
         assert_eq!(bench.counted(name).0, 0, "{name}");
