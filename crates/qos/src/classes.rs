@@ -113,7 +113,7 @@ pub const LEAST_RATE: BitRate = BitRate(8_000);
 
 /// What the default class has at least: 80 kbit/s as HP-UX IPQoS kept for its default flow, or 1 % of slower links.
 pub fn least_default(rate: BitRate) -> BitRate {
-    BitRate((rate.0 / 100).min(80_000).max(LEAST_RATE.0))
+    BitRate((rate.0 / 100).clamp(LEAST_RATE.0, 80_000))
 }
 
 /// The bytes of the largest offloaded frame that is not to hold up an important one: what the link carries in a

@@ -46,22 +46,9 @@ fn classes(bench: &Bench) -> usize {
     classes.unwrap().len()
 }
 
-/// Pins of the interface, in whichever bpffs this process sees.
+/// Names of the interface's pins.
 fn pins(bench: &Bench) -> Vec<String> {
-    let index = bench
-        .a()
-        .namespace
-        .configure(|netlink| netlink.link(Pair::LINK))
-        .unwrap()
-        .index;
-    let cookie = bench.a().namespace.run(|| {
-        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
-        linerate_sys::socket::namespace_cookie(&socket).unwrap()
-    });
-    let directory = linerate_sys::bpf::mount()
-        .unwrap()
-        .join(format!("linerate/{}-{index}", cookie.unwrap()));
-    let entries = fs::read_dir(directory).unwrap();
+    let entries = fs::read_dir(bench.pins()).unwrap();
     let mut names: Vec<_> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -149,7 +136,12 @@ fn a_new_filter_does_not_inherit_the_counts_of_one_that_is_gone() {
         )
     };
     let socket = udp(bench.a(), bench.a().ipv4.into());
-    let send = || drop(socket.send_to(&[1; 50], (bench.b().ipv4, 9000)).unwrap());
+    let send = || {
+        assert_eq!(
+            socket.send_to(&[1; 50], (bench.b().ipv4, 9000)).unwrap(),
+            50
+        )
+    };
     for name in ["a", "b", "c", "d"] {
         bench.apply(&named(name));
         assert_eq!(bench.counted(name).0, 0, "{name}");

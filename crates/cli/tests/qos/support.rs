@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use linerate_engine::qos::{self, QosOptions};
 use linerate_qos::document::QosDocument;
-use linerate_sys::bpf::probe;
+use linerate_sys::bpf::{self, probe};
+use linerate_sys::netlink::Netlink;
 use linerate_sys::netns::{Host, Pair};
+use linerate_sys::socket::namespace_cookie;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -85,6 +87,17 @@ impl Bench {
             .run(|| qos::status(None))
             .unwrap()
             .unwrap()
+    }
+
+    /// Where the pins of host a's end of the link are, in the bpffs that this process sees.
+    pub(crate) fn pins(&self) -> PathBuf {
+        let of_link = |netlink: &mut Netlink| netlink.link(Pair::LINK);
+        let index = self.a().namespace.configure(of_link).unwrap().index;
+        let cookie = || namespace_cookie(&UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
+        let cookie = self.a().namespace.run(cookie).unwrap();
+        bpf::mount()
+            .unwrap()
+            .join(format!("linerate/{cookie}-{index}"))
     }
 
     /// What a filter of host a has counted, packets and bytes.

@@ -56,7 +56,8 @@ impl Site {
         Hooks::new(&self.bpffs, key, self.via)
     }
 
-    /// The interfaces of this namespace with a policy, after forgetting those that are gone, whose names are told.
+    /// The interfaces of this namespace with a policy, after forgetting those that are gone, here and, where it can be
+    /// seen, elsewhere. The names of those that were here are told.
     pub(super) fn ports(&mut self) -> Result<(Vec<Port>, Vec<String>), QosError> {
         let own = format!("{}-", namespace()?);
         let links = self.netlink.links()?;
@@ -66,9 +67,10 @@ impl Site {
                 .map(|index| links.iter().find(|link| link.index.to_string() == index));
             match link {
                 Some(Some(link)) => ports.push(Port::of(link.clone())?),
-                // The namespace may be gone as well, which shows in the link.
-                None if !self.hooks_of(&key).is_dead()? => {}
-                _ => gone.extend(self.forget(&key)?),
+                // Its namespace may be gone as well, so that nobody there can see to it.
+                None if self.hooks_of(&key).is_dead()? => drop(self.forget(&key)?),
+                None => {}
+                Some(None) => gone.extend(self.forget(&key)?),
             }
         }
         Ok((ports, gone))

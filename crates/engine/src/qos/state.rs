@@ -4,7 +4,7 @@
 //! makes it so, then puts the one in the place of the other: whatever is killed in between leaves enough to go on or
 //! back (see [`super::change`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -158,21 +158,19 @@ impl Directory {
             .any(|end| path.join(format!("{key}{end}")).exists())
     }
 
-    /// All states by their keys.
+    /// All states by their keys. What a command that was killed had not written to its end is removed.
     pub(super) fn keys(&self) -> Result<Vec<String>, QosError> {
         let entries = fs::read_dir(&self.path).map_err(fault("read", &self.path))?;
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let mut keys: Vec<String> = names
-            .filter_map(|name| {
-                let key = name
-                    .strip_suffix(STATE)
-                    .or_else(|| name.strip_suffix(NEXT))?;
-                Some(key.to_owned())
-            })
-            .collect();
-        keys.sort();
-        keys.dedup();
-        Ok(keys)
+        let mut keys = BTreeSet::new();
+        for name in names {
+            if name.ends_with(SCRATCH) {
+                self.remove(&name)?;
+            }
+            let key = name.strip_suffix(STATE).or_else(|| name.strip_suffix(NEXT));
+            keys.extend(key.map(str::to_owned));
+        }
+        Ok(keys.into_iter().collect())
     }
 
     /// What is in force, as far as is known.
@@ -222,7 +220,7 @@ impl Directory {
     /// Whole or not at all.
     fn write(&self, name: &str, state: &State) -> Result<(), QosError> {
         let path = self.path.join(name);
-        let scratch = self.path.join(format!("{name}.new"));
+        let scratch = self.path.join(format!("{name}{SCRATCH}"));
         let write = || {
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(true).mode(0o600);
@@ -266,3 +264,5 @@ pub(super) fn fault(operation: &'static str, path: &Path) -> impl FnOnce(io::Err
 
 const STATE: &str = ".json";
 const NEXT: &str = ".next";
+/// Of either, until it is whole.
+const SCRATCH: &str = ".new";

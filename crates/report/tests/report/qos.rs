@@ -3,9 +3,7 @@
 use linerate_qos::document::{FileReport, QosDocument};
 use linerate_qos::explain::{Packet, explain};
 use linerate_qos::policy::{NoNames, PolicyFile};
-use linerate_report::text::{
-    Style, qos_explanation, qos_file, qos_rates, qos_stats, qos_status,
-};
+use linerate_report::text::{Style, qos_explanation, qos_file, qos_rates, qos_stats, qos_status};
 use serde_json::json;
 
 fn counters(packets: u64) -> serde_json::Value {
@@ -87,8 +85,15 @@ fn rates_are_of_the_time_between() {
 #[test]
 fn a_file_is_told_with_its_doubts_and_a_packet_with_its_filter() {
     let file = PolicyFile::from_toml(FILE, &mut NoNames).unwrap();
-    let mut text = qos_file("office.toml", &FileReport::of(&file).unwrap(), Style::default());
-    for packet in ["udp 198.18.0.1:9 > 198.18.0.2:20000", "tcp 198.18.0.1:9 > 198.18.0.2:80"] {
+    let mut text = qos_file(
+        "office.toml",
+        &FileReport::of(&file).unwrap(),
+        Style::default(),
+    );
+    for packet in [
+        "udp 198.18.0.1:9 > 198.18.0.2:20000",
+        "tcp 198.18.0.1:9 > 198.18.0.2:80",
+    ] {
         let packet: Packet = packet.parse().unwrap();
         let explanation = explain(&file, &file.adapters[0], &packet).unwrap();
         let report = linerate_qos::document::ExplanationReport::new(
