@@ -120,11 +120,12 @@ pub(crate) struct ExplainArgs {
     pub(crate) csv: bool,
 }
 
-/// As clap has it, without the empty line before the usage.
-const OVERVIEW: &str = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}";
-/// Short, so that the commands and it fit a screen.
+/// As clap has it, with its two options in a line of [`BEGIN`], so that the commands fit a screen.
+const OVERVIEW: &str = "{about}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}{after-help}";
+/// What comes after the commands.
 const BEGIN: &str = "\
 Begin with `linerate serve` on the other host and `linerate check HOST` here
+`linerate COMMAND -h` lists its options; `linerate -V` prints the version
 Exit status: 0 done; 1 run or gate failed; 2 usage or file wrong; 3 unsupported";
 
 #[cfg(test)]

@@ -66,14 +66,30 @@ fn a_policy_is_read_back_and_undone() {
             return;
         }
         for (text, mode_then, words) in [
-            ("qos=mark.toml", Mode::Enabled, "veth0: qos=mark.toml, no classes, "),
-            ("qos=shape.toml", Mode::Enabled, "veth0: qos=shape.toml, 1 classes, "),
-            ("qos=passthrough", Mode::PassingThrough, "veth0: a program without rules, "),
+            (
+                "qos=mark.toml",
+                Mode::Enabled,
+                "veth0: qos=mark.toml, no classes, ",
+            ),
+            (
+                "qos=shape.toml",
+                Mode::Enabled,
+                "veth0: qos=shape.toml, 1 classes, ",
+            ),
+            (
+                "qos=passthrough",
+                Mode::PassingThrough,
+                "veth0: a program without rules, ",
+            ),
         ] {
             for peer in peers {
                 let applied = apply(journals, text, peer)
                     .unwrap_or_else(|error| panic!("{text}: {}", crate::words::chain(&error)));
-                assert!(applied.read_back()[0].starts_with(words), "{:?}", applied.read_back());
+                assert!(
+                    applied.read_back()[0].starts_with(words),
+                    "{:?}",
+                    applied.read_back()
+                );
                 assert_eq!(mode(), Some(mode_then), "{text}");
                 assert_eq!(journals.count(), 1);
                 applied.undo().unwrap();
@@ -105,7 +121,10 @@ fn the_policy_that_was_there_is_there_again() {
         let applied = apply(journals, "qos=passthrough", peer).unwrap();
         qos::apply(&read("other.toml").unwrap(), &options()).unwrap();
         applied.undo().unwrap();
-        assert_eq!(standing().map(|standing| standing.text), read("other.toml").ok());
+        assert_eq!(
+            standing().map(|standing| standing.text),
+            read("other.toml").ok()
+        );
         qos::remove(Some(Pair::LINK)).unwrap();
     });
 }
