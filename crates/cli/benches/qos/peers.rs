@@ -36,7 +36,9 @@ pub(crate) fn measure(runs: u32, seed: u64) -> anyhow::Result<bool> {
         eprintln!("SKIPPED: beside nftables: there is no nft (package `nftables`)");
         return Ok(true);
     }
-    println!("ns that a datagram costs its sender over a veth pair with no rules, median of {runs} (range)\n");
+    println!(
+        "ns that a datagram costs its sender over a veth pair with no rules, median of {runs} (range)\n"
+    );
     let ranges = ranges(seed);
     let one = compare(
         "1 rule",
@@ -62,7 +64,10 @@ fn ranges(seed: u64) -> Conditions {
         let first = 0xc613_0000 + number * 32;
         let port = dice.below(60_000) as u32;
         vec![
-            (Field::Destination, (first + 3, first + 3 + dice.below(20) as u32)),
+            (
+                Field::Destination,
+                (first + 3, first + 3 + dice.below(20) as u32),
+            ),
             (Field::Protocol, (17, 17)),
             (Field::DestinationPort, (port, port + 77)),
         ]
@@ -88,7 +93,10 @@ fn compare(title: &str, conditions: &Conditions, sides: &[Side], runs: u32) -> a
     let mut medians = Vec::new();
     for (side, figures) in sides.iter().zip(added) {
         let (middle, least, most) = median(figures);
-        println!("{title:14} {:>12} {middle:>8.0} ({least:.0} … {most:.0})", format!("{side:?}"));
+        println!(
+            "{title:14} {:>12} {middle:>8.0} ({least:.0} … {most:.0})",
+            format!("{side:?}")
+        );
         medians.push(middle);
     }
     let best = medians[1..].iter().copied().fold(f64::INFINITY, f64::min);
@@ -100,7 +108,10 @@ fn compare(title: &str, conditions: &Conditions, sides: &[Side], runs: u32) -> a
 /// Nanoseconds of a datagram with these rules, in a pair of hosts of its own.
 fn once(side: Side, conditions: &Conditions) -> anyhow::Result<f64> {
     let pair = Pair::create()?;
-    let receiver = pair.b.namespace.run(|| UdpSocket::bind((pair.b.ipv4, PORT)))??;
+    let receiver = pair
+        .b
+        .namespace
+        .run(|| UdpSocket::bind((pair.b.ipv4, PORT)))??;
     let index = pair
         .a
         .namespace
@@ -170,7 +181,11 @@ fn script(side: Side, conditions: &Conditions) -> Option<String> {
             format!("chain out {{ {chain}\n{} }}", lines.collect::<String>())
         }
         Side::VerdictMap | Side::IntervalMap => {
-            let interval = if side == Side::IntervalMap { "flags interval;" } else { "" };
+            let interval = if side == Side::IntervalMap {
+                "flags interval;"
+            } else {
+                ""
+            };
             let elements: Vec<_> = (conditions.iter().enumerate())
                 .map(|(number, rule)| {
                     let destination = range_of(rule, Field::Destination, address);
@@ -192,18 +207,19 @@ fn matches(rule: &[(Field, (u32, u32))]) -> String {
     let part = |(field, _): &(Field, (u32, u32))| match field {
         Field::Source => format!("ip saddr {}", range_of(rule, *field, address)),
         Field::Destination => format!("ip daddr {}", range_of(rule, *field, address)),
-        Field::DestinationPort => format!("udp dport {}", range_of(rule, *field, |p| p.to_string())),
+        Field::DestinationPort => {
+            format!("udp dport {}", range_of(rule, *field, |p| p.to_string()))
+        }
         _ => String::new(),
     };
     rule.iter().map(part).collect::<Vec<_>>().join(" ")
 }
 
-fn range_of(
-    rule: &[(Field, (u32, u32))],
-    field: Field,
-    written: impl Fn(u32) -> String,
-) -> String {
-    let range = rule.iter().find(|(of, _)| *of == field).map(|(_, range)| range);
+fn range_of(rule: &[(Field, (u32, u32))], field: Field, written: impl Fn(u32) -> String) -> String {
+    let range = rule
+        .iter()
+        .find(|(of, _)| *of == field)
+        .map(|(_, range)| range);
     match range {
         None => String::new(),
         Some((first, last)) if first == last => written(*first),

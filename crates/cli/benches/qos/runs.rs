@@ -20,9 +20,14 @@ const CASES: [Case; 3] = [
 
 /// Prints the table; whether all goals are met.
 pub(crate) fn measure(runs: u32, seed: u64) -> anyhow::Result<bool> {
-    println!("ns a packet by BPF_PROG_TEST_RUN, {HEADERS} random headers in turn, median of {runs}");
+    println!(
+        "ns a packet by BPF_PROG_TEST_RUN, {HEADERS} random headers in turn, median of {runs}"
+    );
     println!("(range); what puts the header into the packet is taken off\n");
-    println!("{:12} {:>24} {:>6} {:>12} {:>10} {:>6} {:>7}", "rules", "ns", "goal", "compile ms", "load ms", "goal", "insns");
+    println!(
+        "{:12} {:>24} {:>6} {:>12} {:>10} {:>6} {:>7}",
+        "rules", "ns", "goal", "compile ms", "load ms", "goal", "insns"
+    );
     let nothing = rules::pass_through();
     let bare = Loaded::new(&nothing, None, None)?;
     let (floor, ..) = cost(&bare, runs)?;

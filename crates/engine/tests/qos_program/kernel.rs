@@ -148,11 +148,12 @@ fn create(spec: &program::MapSpec) -> Map {
         entries: spec.entries,
     });
     let map = map.unwrap();
-    map.fill(&spec.content).or_else(|error| match spec.content.is_empty() {
-        true => Ok(()),
-        false => Err(error),
-    })
-    .unwrap();
+    map.fill(&spec.content)
+        .or_else(|error| match spec.content.is_empty() {
+            true => Ok(()),
+            false => Err(error),
+        })
+        .unwrap();
     map
 }
 

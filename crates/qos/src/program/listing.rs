@@ -29,7 +29,8 @@ impl Program {
         let reference = (self.references.iter()).find(|reference| reference.instruction == at);
         match reference {
             None => {
-                let value = u64::from(immediate(high) as u32) << 32 | u64::from(immediate(low) as u32);
+                let value =
+                    u64::from(immediate(high) as u32) << 32 | u64::from(immediate(low) as u32);
                 format!("r{to} = {value:#x}")
             }
             Some(reference) => {
@@ -54,7 +55,11 @@ fn line(at: usize, instruction: [u8; 8]) -> String {
         1 => format!("r{to} = {}[r{from}{offset:+}]", size(code)),
         2 => format!("{}[r{to}{offset:+}] = {number}", size(code)),
         3 if code & 0xe0 == 0xc0 => {
-            let what = if number == 0xf1 { "exchange if r0" } else { "exchange" };
+            let what = if number == 0xf1 {
+                "exchange if r0"
+            } else {
+                "exchange"
+            };
             format!("{}[r{to}{offset:+}] {what} r{from}", size(code))
         }
         3 => format!("{}[r{to}{offset:+}] = r{from}", size(code)),
