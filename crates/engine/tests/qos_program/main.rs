@@ -134,7 +134,7 @@ fn as_raw(recipe: &Recipe) -> Option<Vec<u8>> {
 
 fn bindings(file: &PolicyFile, dice: &mut Dice) -> Bindings {
     let mut bindings = Bindings::stand_in(file);
-    let class = |number: usize| (number % 2 == 0).then_some(0x1_0010 + number as u32);
+    let class = |number: usize| number.is_multiple_of(2).then_some(0x1_0010 + number as u32);
     bindings.classes = match dice.one_in(3) {
         true => Vec::new(),
         false => (0..file.policies.len()).map(class).collect(),
