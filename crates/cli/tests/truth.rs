@@ -1,5 +1,7 @@
 //! `lab truth` as a command, in real namespaces.
 
+#![allow(clippy::unwrap_used, reason = "a test, and its helpers too")]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
