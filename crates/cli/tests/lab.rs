@@ -116,8 +116,17 @@ impl Labs {
         running
     }
 
+    /// Once every lab has answered: on a busy machine that may take longer than the command waits.
     fn status(&self) -> Value {
-        serde_json::from_str(&self.done(&["status", "--json"])).unwrap()
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let text = self.done(&["status", "--json"]);
+            let document: Value = serde_json::from_str(&text).unwrap();
+            let mut labs = document["labs"].as_array().unwrap().iter();
+            if labs.all(|lab| lab["links"].is_array()) || Instant::now() > end {
+                return document;
+            }
+        }
     }
 
     fn write(&self, text: &str) -> String {
