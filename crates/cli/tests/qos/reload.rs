@@ -1,15 +1,20 @@
 //! Many reloads under traffic: every packet meets one of the policies, no count is lost, nothing is left behind.
 
 use std::fs;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use linerate_engine::qos::{self, QosOptions};
+use linerate_engine::qos::{self, QosError, QosOptions};
 use linerate_sys::netns::Pair;
 
 use crate::support::{Bench, bench, udp};
 
+/// Each number whose policy is the last here is a multiple of four: it has no other policies.
 const RELOADS: usize = 1000;
+const LEAST: usize = 100;
+const ENOUGH: Duration = Duration::from_secs(30);
 
 /// A policy that takes all datagrams to a port, with other filters and classes that change from one to the next.
 fn policy(number: usize) -> String {
@@ -74,20 +79,27 @@ fn a_thousand_reloads_lose_no_packet_and_no_count() {
             }
             sent
         });
+        let begun = Instant::now();
         let reloads = bench.a().namespace.run(|| {
-            (1..=RELOADS).try_for_each(|number| {
-                qos::apply(&policy(number), &QosOptions::default()).map(drop)
-            })
+            for number in 1..=RELOADS {
+                qos::apply(&policy(number), &QosOptions::default())?;
+                // A machine that does much else need not do all of them.
+                if number >= LEAST && number.is_multiple_of(4) && begun.elapsed() > ENOUGH {
+                    return Ok(number);
+                }
+            }
+            Ok::<_, QosError>(RELOADS)
         });
         stop.store(true, Ordering::Relaxed);
         let sent = sender.join().unwrap();
-        reloads.unwrap().unwrap();
+        let reloads = reloads.unwrap().unwrap();
+        writeln!(std::io::stderr(), "{reloads} reloads, {sent} packets").unwrap();
         sent
     });
     assert!(sent > 1000, "{sent}");
     assert_eq!(bench.counted("all"), (sent, sent * 242));
     // The last has no other policies: the root's class, its own and the default.
-    assert_eq!((RELOADS % 4, classes(&bench)), (0, 3));
+    assert_eq!(classes(&bench), 3);
     let pins = pins(&bench);
     let of = |part: &str| pins.iter().filter(|pin| pin.contains(part)).count();
     assert_eq!(
