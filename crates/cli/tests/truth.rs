@@ -1,5 +1,7 @@
 //! `lab truth` as a command, in real namespaces.
 
+#![allow(clippy::unwrap_used, reason = "a test, and its helpers too")]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -120,7 +122,7 @@ fn sample() -> Vec<String> {
     let arguments = [
         "lab", "truth", "--seed", SEED, "--count", "480", "--list", "--json",
     ];
-    let listed: Value = serde_json::from_slice(&linerate(&arguments).stdout).unwrap();
+    let listed: Value = serde_json::from_slice(&linerate(&arguments).stdout).expect("a document");
     let is_fit = |scenario: &&Value| {
         let seconds = |key: &str| scenario["test"][key].as_f64();
         let measured = scenario["test"]["extent"]["time"].as_f64();
@@ -128,10 +130,15 @@ fn sample() -> Vec<String> {
             .zip(seconds("warm_up"))
             .map(|(time, warm_up)| time + warm_up);
         scenario["is_border"] == false
-            && scenario["limit_bps"].as_f64().unwrap() <= SLOW
+            && scenario["limit_bps"].as_f64().expect("a number") <= SLOW
             && whole.is_some_and(|seconds| seconds <= SHORT)
     };
-    let fit: Vec<&Value> = listed.as_array().unwrap().iter().filter(is_fit).collect();
+    let fit: Vec<&Value> = listed
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(is_fit)
+        .collect();
     let of_cause = |cause: &&str| {
         let own: Vec<String> = (fit.iter())
             .filter(|scenario| scenario["cause"] == **cause)
@@ -147,19 +154,22 @@ fn sample() -> Vec<String> {
 /// Whether its record says that the emulator fell behind, or that the data threads had to wait for CPUs. One that could
 /// not be run at all is not.
 fn is_disturbed(trial: &Value, kept: &Path) -> bool {
-    let cause = trial["cause"].as_str().unwrap();
-    let name = format!("{:05}-{cause}.json", trial["number"].as_u64().unwrap());
+    let cause = trial["cause"].as_str().expect("a name");
+    let name = format!(
+        "{:05}-{cause}.json",
+        trial["number"].as_u64().expect("a number")
+    );
     let Ok(record) = fs::read(kept.join(name)) else {
         return false;
     };
-    let record: Value = serde_json::from_slice(&record).unwrap();
+    let record: Value = serde_json::from_slice(&record).expect("a record");
     let of_machine = ["emulator_overload", "busy_host"];
     let mut kinds = record["caveats"].as_array().into_iter().flatten();
-    let measured_us = record["seconds"].as_f64().unwrap() * 1e6;
+    let measured_us = record["seconds"].as_f64().expect("a number") * 1e6;
     let waited = ["sender", "receiver"]
         .into_iter()
         .any(|end| record[end]["run_delay_us"].as_f64() > Some(WAITED * measured_us));
-    waited || kinds.any(|caveat| of_machine.contains(&caveat["kind"].as_str().unwrap()))
+    waited || kinds.any(|caveat| of_machine.contains(&caveat["kind"].as_str().expect("a name")))
 }
 
 /// Whether next to nothing wanted a CPU in the last minute.

@@ -1,7 +1,7 @@
 //! The rate of a path's narrowest link, by packet trains.
 //!
-//! A first, short train says roughly how fast the path is; the second is as long as that rate needs to be known well,
-//! so that a slow path is not kept busy. Both have a session of their own, with an end: where UDP does not get through,
+//! A first, short train says roughly how fast the path is; the others are as long as that rate needs to be known well,
+//! so that a slow path is not kept busy. They have a session of their own, with an end: where UDP does not get through,
 //! nothing else suffers.
 
 use std::net::IpAddr;
@@ -23,7 +23,12 @@ use crate::stop::Stop;
 const FIRST: u64 = 16;
 /// What the second is to take: clocks and interrupts that come together cost some tens of µs.
 const DISPERSION: Duration = Duration::from_millis(10);
-/// Longest time for both, session and all.
+/// So many of these, of which the middle one counts: a host that is busy with something else holds a train up, or hands
+/// over many of its datagrams at once.
+const TRAINS: usize = 3;
+/// No further one begins after this time: each takes some round trips.
+const REPEATED: Duration = Duration::from_secs(1);
+/// Longest time for all, session and all.
 const LONGEST: Duration = Duration::from_secs(4);
 const LOOK: Duration = Duration::from_millis(20);
 /// Ethernet's header, which emulated links and qdiscs count.
@@ -48,13 +53,13 @@ pub(crate) fn measure(
             }
             deadline.request();
         });
-        let found = both(target, direction, seed, &deadline);
+        let found = trains(target, direction, seed, &deadline);
         done.request();
         found
     })
 }
 
-fn both(target: &Target, direction: Direction, seed: u64, stop: &Stop) -> Option<PathTrain> {
+fn trains(target: &Target, direction: Direction, seed: u64, stop: &Stop) -> Option<PathTrain> {
     let mut client = Client::connect(target.clone(), stop.clone()).ok()?;
     let bytes = payload_bytes(target, client.peer().ip());
     let mut train = |datagrams: u64| {
@@ -65,10 +70,19 @@ fn both(target: &Target, direction: Direction, seed: u64, stop: &Stop) -> Option
     let first = train(FIRST)?;
     let more = DISPERSION.as_secs_f64() * 1e6 / first.dispersion_us.max(1.0) * FIRST as f64;
     let wanted = (more as u64).min(MAX_TRAIN);
-    match wanted > FIRST {
-        true => train(wanted),
-        false => Some(first),
+    if wanted <= FIRST {
+        return Some(first);
     }
+    let until = Instant::now() + REPEATED;
+    let mut trains = Vec::new();
+    while trains.is_empty() || (trains.len() < TRAINS && Instant::now() < until) {
+        let Some(found) = train(wanted) else {
+            break;
+        };
+        trains.push(found);
+    }
+    trains.sort_by(|a, b| a.link_bps.total_cmp(&b.link_bps));
+    trains.get(trains.len() / 2).copied()
 }
 
 /// Datagrams that fill a packet.

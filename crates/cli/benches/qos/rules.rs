@@ -32,10 +32,13 @@ pub(crate) fn pass_through() -> RuleSet {
     }
 }
 
+/// What one rule asks: fields with their first and last number.
+pub(crate) type Asked = Vec<(Field, (u32, u32))>;
+
 /// These conditions, each a filter of one of eight policies that mark and classify.
-pub(crate) fn of(conditions: Vec<Vec<(Field, (u32, u32))>>) -> RuleSet {
+pub(crate) fn of(conditions: Vec<Asked>) -> RuleSet {
     let count = conditions.len();
-    let rule = |(number, asked): (usize, Vec<(Field, (u32, u32))>)| Rule {
+    let rule = |(number, asked): (usize, Asked)| Rule {
         filter: number,
         action: number % POLICIES.min(count),
         conditions: asked
@@ -65,7 +68,7 @@ pub(crate) fn of(conditions: Vec<Vec<(Field, (u32, u32))>>) -> RuleSet {
 }
 
 /// Prefixes of all lengths, ports and ranges of ports, protocols; some of each rule left open.
-pub(crate) fn mixed(dice: &mut Dice, count: usize) -> Vec<Vec<(Field, (u32, u32))>> {
+pub(crate) fn mixed(dice: &mut Dice, count: usize) -> Vec<Asked> {
     let prefix = |dice: &mut Dice| {
         let host = dice.below(17) as u32;
         let address = 0xc612_0000 | dice.below(1 << 17) as u32;
@@ -99,7 +102,7 @@ pub(crate) fn mixed(dice: &mut Dice, count: usize) -> Vec<Vec<(Field, (u32, u32)
 }
 
 /// One exact rule: what the white paper's experiment has.
-pub(crate) fn one() -> Vec<Vec<(Field, (u32, u32))>> {
+pub(crate) fn one() -> Vec<Asked> {
     vec![vec![
         (Field::Source, (0xc612_0001, 0xc612_0001)),
         (Field::Destination, (0xc612_0002, 0xc612_0002)),

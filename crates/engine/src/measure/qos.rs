@@ -147,7 +147,7 @@ fn has_children(reading: &Reading, class: &HtbClass) -> bool {
 fn at(begin: &Reading, class: &HtbClass) -> HtbStatistics {
     let mut earlier = begin.classes.iter();
     let found = earlier.find(|(other, _)| other.id == class.id);
-    found.map_or_else(HtbStatistics::default, |(_, then)| then.clone())
+    found.map_or_else(HtbStatistics::default, |(_, then)| *then)
 }
 
 fn passed(class: &HtbClass, now: &HtbStatistics, then: &HtbStatistics) -> QosClass {
@@ -202,7 +202,7 @@ mod tests {
         };
         Reading {
             classes: vec![
-                (class(1, None), did.clone()),
+                (class(1, None), did),
                 (class(0x10, Some(1)), did),
                 (class(0x11, Some(1)), HtbStatistics::default()),
             ],

@@ -120,8 +120,8 @@ impl Course<'_> {
                 let runs = scope.spawn(|| {
                     path.enter()?;
                     numbers
-                        .map(|cell| self.run_cell(cell, &path, stop, observer))
-                        .collect::<Result<(), CostError>>()
+                        .into_iter()
+                        .try_for_each(|cell| self.run_cell(cell, &path, stop, observer))
                 });
                 runs.join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -28,6 +28,8 @@ struct Trial {
     /// What each slot should count.
     counts: Vec<[u64; 7]>,
     now_ns: u64,
+    /// How many packets a rule took.
+    matched: usize,
 }
 
 impl Trial {
@@ -40,6 +42,7 @@ impl Trial {
             state: State::default(),
             counts: vec![[0; 7]; slots],
             now_ns: 1,
+            matched: 0,
         }
     }
 
@@ -64,6 +67,7 @@ impl Trial {
 
     fn count(&mut self, decision: &Decision, fields: &Fields, metadata: &Metadata) {
         let Some(rule) = decision.rule else { return };
+        self.matched += 1;
         let rule = &self.rules.family(fields.family())[rule];
         let counts = decision.counts(metadata);
         let [green, yellow, red] = counts.coloured;
@@ -130,7 +134,7 @@ fn as_raw(recipe: &Recipe) -> Option<Vec<u8>> {
 
 fn bindings(file: &PolicyFile, dice: &mut Dice) -> Bindings {
     let mut bindings = Bindings::stand_in(file);
-    let class = |number: usize| (number % 2 == 0).then_some(0x1_0010 + number as u32);
+    let class = |number: usize| number.is_multiple_of(2).then_some(0x1_0010 + number as u32);
     bindings.classes = match dice.one_in(3) {
         true => Vec::new(),
         false => (0..file.policies.len()).map(class).collect(),
@@ -142,7 +146,7 @@ fn bindings(file: &PolicyFile, dice: &mut Dice) -> Bindings {
 /// Some rule sets of about that many filters, some packets for each; how many packets were compared.
 fn compare(seed: u64, sets: usize, filters: (usize, usize), packets: usize) -> usize {
     let mut dice = Dice::new(seed);
-    let mut compared = 0;
+    let (mut compared, mut matched) = (0, 0);
     for _ in 0..sets {
         let wishes = Wishes {
             filters: dice.within(filters.0 as u128, filters.1 as u128) as usize,
@@ -181,7 +185,10 @@ fn compare(seed: u64, sets: usize, filters: (usize, usize), packets: usize) -> u
             compared += usize::from(trial.check(&frame, &metadata, &|| format!("{recipe:?}")));
         }
         trial.check_counters();
+        matched += trial.matched;
     }
+    // Else nothing but misses would have been compared.
+    assert!(matched > compared / 20, "{matched} of {compared}");
     compared
 }
 

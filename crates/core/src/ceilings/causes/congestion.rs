@@ -65,7 +65,7 @@ fn model(view: &View<'_>, flow: &TcpFlow<'_>) -> Model {
     let timeouts = flow.tcp.timeouts.unwrap_or(0) as f64;
     if is_bbr(flow.tcp) {
         Model::Bbr
-    } else if view.comes_down() {
+    } else if view.comes_down() && flow.tcp.cwnd_mean_bytes.is_some() {
         Model::ComingDown
     } else if events < EVENTS_STEADY || is_small(view, flow) {
         Model::Window
