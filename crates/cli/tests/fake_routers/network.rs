@@ -18,8 +18,8 @@ use crate::packet::{self, Extras, ICMP, ICMPV6, Packet};
 /// Of the first router; nobody's, so that the kernel at the far end leaves its packets alone.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
 /// From a probe to its answer, wherever that comes from. A trace waits for twice that and a little more: a machine that
-/// is slow by a tenth of a second loses no answer.
-const ROUND_TRIP: Duration = Duration::from_millis(100);
+/// is slow by two tenths of a second loses no answer.
+const ROUND_TRIP: Duration = Duration::from_millis(200);
 /// The kernel's memory for frames.
 const RING_BYTES: usize = 3 << 20;
 

@@ -130,6 +130,22 @@ fn send(bench: &Bench, from: IpAddr, to: IpAddr, port: u16, packets: usize) {
     }
 }
 
+/// So many bytes from host a to port 7003 of that address of host b, whole.
+fn transfer(bench: &Bench, to: IpAddr, bytes: usize) {
+    let to = SocketAddr::from((to, 7003));
+    let listen = || TcpListener::bind(to);
+    let listener = bench.b().namespace.run(listen).unwrap().unwrap();
+    let receiver = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
+    });
+    let connect = || TcpStream::connect(to);
+    let mut stream = bench.a().namespace.run(connect).unwrap().unwrap();
+    stream.write_all(&vec![5; bytes]).unwrap();
+    drop(stream);
+    assert_eq!(receiver.join().unwrap(), bytes as u64, "{to}");
+}
+
 /// Switches an offload of host a's end.
 fn switch(bench: &Bench, offload: Offload, on: bool) {
     let switched = bench.a().namespace.run(|| {
@@ -183,21 +199,7 @@ fn streams_are_marked_with_and_without_offloads() {
         switch(&bench, Offload::GenericSegmentation, offloaded);
         for (from, to) in pairs(&bench) {
             let mut socket = listen(bench.b());
-            let listener = bench
-                .b()
-                .namespace
-                .run(|| TcpListener::bind((to, 7003)))
-                .unwrap()
-                .unwrap();
-            let receiver = thread::spawn(move || {
-                let (mut stream, _) = listener.accept().unwrap();
-                std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
-            });
-            let connect = || TcpStream::connect(SocketAddr::from((to, 7003)));
-            let mut stream = bench.a().namespace.run(connect).unwrap().unwrap();
-            stream.write_all(&vec![5; 300_000]).unwrap();
-            drop(stream);
-            assert_eq!(receiver.join().unwrap(), 300_000, "{from}");
+            transfer(&bench, to, 300_000);
             let seen = capture(&mut socket, 7003, 5);
             for seen in &seen {
                 assert!(
@@ -217,22 +219,7 @@ fn streams_are_marked_with_and_without_offloads() {
 fn packets_on_the_wire_are_counted_however_they_are_offloaded() {
     let Some(bench) = bench() else { return };
     bench.apply(POLICY);
-    let to = IpAddr::from(bench.b().ipv4);
-    let listener = bench
-        .b()
-        .namespace
-        .run(|| TcpListener::bind((to, 7003)))
-        .unwrap()
-        .unwrap();
-    let receiver = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
-    });
-    let connect = || TcpStream::connect(SocketAddr::from((to, 7003)));
-    let mut stream = bench.a().namespace.run(connect).unwrap().unwrap();
-    stream.write_all(&vec![5; 1_448_000]).unwrap();
-    drop(stream);
-    receiver.join().unwrap();
+    transfer(&bench, bench.b().ipv4.into(), 1_448_000);
     let (packets, bytes) = bench.counted("tcp");
     // A thousand full segments, or more and smaller ones; SYN, ACKs and FIN; no more than a few sent again.
     assert!((1000..3000).contains(&packets), "{packets} packets");

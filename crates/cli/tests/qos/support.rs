@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use linerate_engine::qos::{self, QosOptions};
 use linerate_qos::document::QosDocument;
 use linerate_sys::bpf::{self, probe};
-use linerate_sys::netlink::Netlink;
+use linerate_sys::netlink::{Netlink, NetlinkError};
 use linerate_sys::netns::{Host, Pair};
 use linerate_sys::socket::namespace_cookie;
 use serde_json::Value;
@@ -43,16 +43,43 @@ pub(crate) fn bench() -> Option<Bench> {
             "needs root, and a kernel with TCX and bpffs: {support:?}"
         ));
     }
-    match Pair::create() {
-        Ok(pair) => Some(Bench {
-            pair,
-            directory: tempfile::tempdir().unwrap(),
-        }),
-        Err(error) => skipped(&format!("needs network namespaces: {error}")),
+    if let Err(error) = bpf::mount() {
+        return skipped(&format!("needs a bpffs: {error}"));
+    }
+    let pair = match Pair::create() {
+        Ok(pair) => pair,
+        Err(error) => return skipped(&format!("needs network namespaces: {error}")),
+    };
+    if let Err(error) = pair.b.namespace.configure(try_htb) {
+        return skipped(&format!("needs HTB: {error}"));
+    }
+    introduce(&pair.a, &pair.b);
+    introduce(&pair.b, &pair.a);
+    Some(Bench {
+        pair,
+        directory: tempfile::tempdir().unwrap(),
+    })
+}
+
+fn try_htb(netlink: &mut Netlink) -> Result<(), NetlinkError> {
+    let index = netlink.link(Pair::LINK)?.index;
+    netlink.replace_root_by_htb(index, 7, 0)?;
+    netlink.delete_root(index, 7)
+}
+
+/// Tells a host the other's Ethernet address: what waits for ARP, on a busy machine for long, has not met a policy yet,
+/// and too much of it is dropped.
+fn introduce(host: &Host, other: &Host) {
+    let of_link = |netlink: &mut Netlink| netlink.link(Pair::LINK);
+    let mac = other.namespace.configure(of_link).unwrap().mac.unwrap();
+    for address in other.addresses() {
+        let know =
+            |netlink: &mut Netlink| netlink.add_permanent_neighbour(Pair::LINK, address, mac);
+        host.namespace.configure(know).unwrap();
     }
 }
 
-fn skipped<T>(why: &str) -> Option<T> {
+pub(crate) fn skipped<T>(why: &str) -> Option<T> {
     // Past the capture of the test harness, which hides what a passing test prints.
     writeln!(std::io::stderr(), "SKIPPED: {why}").expect("stderr is open");
     None

@@ -85,7 +85,7 @@ pub enum QosError {
         /// What.
         what: &'static str,
         /// From the kernel.
-        source: BpfError,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// The verifier does not take the program.
     #[error(

@@ -1,6 +1,7 @@
 //! The classes of an interface, and the cap on its offloaded frames.
 
 use linerate_qos::classes::{ClassPlan, MAJOR, largest_offload};
+use linerate_sys::errno::ENOENT;
 use linerate_sys::netlink::{HtbClass, LinkChange, Netlink};
 
 use super::error::QosError;
@@ -65,7 +66,14 @@ pub(super) fn add(netlink: &mut Netlink, port: &Port, state: &State) -> Result<(
     }
     if !has_ours(netlink, port)? {
         let default = state.default_class.unwrap_or_default() as u16;
-        netlink.replace_root_by_htb(port.index(), MAJOR, default)?;
+        let made = netlink.replace_root_by_htb(port.index(), MAJOR, default);
+        made.map_err(|error| match error.errno() {
+            Some(ENOENT) => QosError::Unsupported {
+                what: "reserve and limit rates (CONFIG_NET_SCH_HTB)",
+                source: error.into(),
+            },
+            _ => error.into(),
+        })?;
     }
     let there = netlink.htb_classes(port.index(), MAJOR)?;
     let is_there = |id: u32| there.iter().any(|(class, _)| class.id == id);

@@ -32,7 +32,7 @@ impl Site {
                 },
                 _ => QosError::Unsupported {
                     what: "run eBPF programs on packets (CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_BPF)",
-                    source: error,
+                    source: error.into(),
                 },
             });
         }

@@ -1,7 +1,7 @@
 //! The file system in which objects have names.
 
 use std::ffi::CString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,14 @@ pub const BPFFS: &str = "/sys/fs/bpf";
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` if the kernel has no bpffs, `ENOENT` if `/sys` is not what it should be.
 pub fn mount() -> Result<PathBuf, BpfError> {
-    let table = fs::read_to_string(MOUNTS).map_err(BpfError::new("read", MOUNTS))?;
-    if let Some(mounted) = find(&table) {
+    let read = || fs::read_to_string(MOUNTS).map_err(BpfError::new("read", MOUNTS));
+    if let Some(mounted) = find(&read()?) {
+        return Ok(mounted);
+    }
+    // One at a time: a second one would hide the first, with what is pinned there.
+    let turn = File::open(BPFFS).map_err(BpfError::new("open", BPFFS))?;
+    turn.lock().map_err(BpfError::new("lock", BPFFS))?;
+    if let Some(mounted) = find(&read()?) {
         return Ok(mounted);
     }
     mount_at(Path::new(BPFFS))?;
