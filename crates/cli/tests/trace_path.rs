@@ -113,8 +113,11 @@ fn addresses(document: &Value) -> Vec<String> {
 
 const ROUTERS: usize = 5;
 
-/// Long enough that a machine that is slow by a tenth of a second loses no answer: two round trips are waited for each.
-const DELAY: &str = "rtt=200ms";
+/// Long enough that a machine that is slow by some tenths of a second loses no answer: two round trips are waited for
+/// each.
+const DELAY: &str = "rtt=600ms";
+/// The longest wait, where every router is to be heard.
+const PATIENCE: [&str; 2] = ["--timeout", "10s"];
 
 /// A trace must have found all routers of the chain, each once, and the target behind them.
 fn assert_whole(output: &Output, what: &str) -> Value {
@@ -146,7 +149,8 @@ fn every_router_answers_over_both_families_and_all_protocols() {
         for protocol in ["udp", "icmp", "tcp"] {
             // Routers of their own: a burst of six answers is all that they grant to one peer.
             labs.up(&["--lab", &format!("hops={ROUTERS},{DELAY}")]);
-            let trace = labs.trace(&["server", family, "--protocol", protocol, "--json"]);
+            let arguments = ["server", family, "--protocol", protocol, "--json"];
+            let trace = labs.trace(&[&arguments[..], &PATIENCE].concat());
             let what = format!("{protocol} {family}");
             let document = assert_whole(&trace, &what);
             assert!(
@@ -173,7 +177,8 @@ fn nobody_sees_the_route_without_privilege() {
     labs.up(&["--lab", &format!("hops={ROUTERS},{DELAY}")]);
     for family in ["-4", "-6"] {
         for protocol in ["udp", "tcp"] {
-            let trace = labs.trace_as_nobody(&["server", family, "--protocol", protocol, "--json"]);
+            let arguments = ["server", family, "--protocol", protocol, "--json"];
+            let trace = labs.trace_as_nobody(&[&arguments[..], &PATIENCE].concat());
             let document = assert_whole(&trace, &format!("{protocol} {family}"));
             assert!(document["method"].as_str().unwrap().contains("error queue"));
             assert_eq!(document["caveats"][0]["kind"], "not_readable");
