@@ -43,7 +43,7 @@ fn sample(packets: u64) -> QosDocument {
              "fault": "its program is not there any more: somebody took it away; apply it again",
              "ingress": false, "policies": []}],
     });
-    serde_json::from_value(document).unwrap()
+    serde_json::from_value(document).expect("the sample is a document")
 }
 
 const FILE: &str = r#"
