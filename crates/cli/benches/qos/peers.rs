@@ -168,7 +168,7 @@ fn nft(pair: &Pair, script: &str) -> anyhow::Result<()> {
 fn script(side: Side, conditions: &Conditions) -> Option<String> {
     let chain = "type filter hook egress device \"veth0\" priority 0;";
     let marks: String = (0..8)
-        .map(|number| format!("chain m{number} {{ counter ip dscp set {} }}\n", 8 + number))
+        .map(|number| format!("chain m{number} {{ counter ip dscp set {}; }}\n", 8 + number))
         .collect();
     let key = "ip daddr . udp dport";
     let body = match side {
@@ -194,8 +194,8 @@ fn script(side: Side, conditions: &Conditions) -> Option<String> {
                 })
                 .collect();
             format!(
-                "{marks}map v {{ typeof {key} : verdict; {interval} elements = {{ {} }} }}\n\
-                 chain out {{ {chain}\n{key} vmap @v }}",
+                "{marks}map v {{ typeof {key} : verdict; {interval} elements = {{ {} }}; }}\n\
+                 chain out {{ {chain}\n{key} vmap @v\n}}",
                 elements.join(", ")
             )
         }
