@@ -5,7 +5,7 @@
 //! back (see [`super::change`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -60,6 +60,9 @@ pub(super) struct State {
     /// Of each policy that has one.
     pub(super) class_of: BTreeMap<String, u32>,
     pub(super) offload: Option<Offload>,
+    /// Why no more is known than what the kernel shows.
+    #[serde(skip)]
+    pub(super) lost: Option<String>,
 }
 
 /// One direction.
@@ -99,6 +102,11 @@ pub(super) struct Offload {
 }
 
 impl State {
+    /// Whether the HTB at the root is the one of this state.
+    pub(super) fn has_root(&self) -> bool {
+        self.lost.is_some() || !self.classes.is_empty()
+    }
+
     /// Whether a pin is one of its own.
     pub(super) fn owns(&self, pin: &str) -> bool {
         let is_of = |hooked: &Hooked, prefix: &str| {
@@ -109,6 +117,21 @@ impl State {
         };
         is_of(&self.egress, prefix(Direction::Egress))
             || is_of(&self.ingress, prefix(Direction::Ingress))
+    }
+}
+
+impl From<&HtbClass> for StoredClass {
+    fn from(class: &HtbClass) -> Self {
+        Self {
+            id: class.id,
+            parent: class.parent,
+            rate: class.rate,
+            ceil: class.ceil,
+            burst: class.burst,
+            ceil_burst: class.ceil_burst,
+            quantum: class.quantum,
+            priority: class.priority,
+        }
     }
 }
 
@@ -126,6 +149,9 @@ impl From<StoredClass> for HtbClass {
         }
     }
 }
+
+/// What a file says; none if there is no file, and an error in words if it is not whole or not of this program.
+pub(super) type Stored = Option<Result<State, String>>;
 
 /// The directory of the states, locked against other commands.
 #[derive(Debug)]
@@ -148,6 +174,14 @@ impl Directory {
         let lock = open_no_follow(&file, &mut options).map_err(fault("open", &file))?;
         lock.lock().map_err(fault("wait for", &file))?;
         Ok(Self { path, _lock: lock })
+    }
+
+    /// Whether another command is at work; where the lock cannot be seen it is not waited for either.
+    pub(super) fn is_locked() -> bool {
+        let (_, path) = place(effective_user());
+        let mut options = OpenOptions::new();
+        let lock = open_no_follow(&path.join("lock"), options.read(true).write(true));
+        lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
     /// Whether there is a state of this key.
@@ -174,12 +208,12 @@ impl Directory {
     }
 
     /// What is in force, as far as is known.
-    pub(super) fn current(&self, key: &str) -> Result<Option<State>, QosError> {
+    pub(super) fn current(&self, key: &str) -> Result<Stored, QosError> {
         self.read(&format!("{key}{STATE}"))
     }
 
     /// What was to be in force when a command ended before its time.
-    pub(super) fn next(&self, key: &str) -> Result<Option<State>, QosError> {
+    pub(super) fn next(&self, key: &str) -> Result<Stored, QosError> {
         self.read(&format!("{key}{NEXT}"))
     }
 
@@ -206,12 +240,17 @@ impl Directory {
         Ok(path)
     }
 
-    fn read(&self, name: &str) -> Result<Option<State>, QosError> {
+    /// Where [`Directory::current`] reads.
+    pub(super) fn current_path(&self, key: &str) -> PathBuf {
+        self.path.join(format!("{key}{STATE}"))
+    }
+
+    fn read(&self, name: &str) -> Result<Stored, QosError> {
         let path = self.path.join(name);
         match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map(Some)
-                .map_err(|error| fault("read", &path)(error.into())),
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).map_err(|error| {
+                format!("{} cannot be understood: {error}", path.display())
+            }))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(fault("read", &path)(error)),
         }
