@@ -23,12 +23,7 @@ use crate::{files, output, qos_cost, run};
 /// # Errors
 /// With the kind that decides the exit status.
 pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
-    match &command {
-        QosCommand::Check(_) | QosCommand::Explain(_) | QosCommand::Cost(_) => {}
-        QosCommand::Status(_) => wait_for_others(Some(READERS_PATIENCE))?,
-        QosCommand::Stats(args) if !args.reset => wait_for_others(Some(READERS_PATIENCE))?,
-        _ => wait_for_others(None)?,
-    }
+    qos::tell_when_waiting(|| output::note("another `linerate qos` is at work: waiting for it"));
     match command {
         QosCommand::Check(args) => check(&args),
         QosCommand::Apply(args) => apply(args),
@@ -43,28 +38,6 @@ pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
         QosCommand::Explain(args) => explain_packet(&args),
         QosCommand::Cost(args) => qos_cost::execute(&args),
     }
-}
-
-/// Commands change one after the other: says so where one waits, and gives up after `patience`.
-fn wait_for_others(patience: Option<Duration>) -> Result<(), Failure> {
-    let begun = Instant::now();
-    let mut is_told = false;
-    while qos::is_busy() {
-        if !is_told && begun.elapsed() >= SECOND {
-            output::note("another `linerate qos` is at work: waiting for it");
-            is_told = true;
-        }
-        match patience {
-            Some(patience) if begun.elapsed() >= patience => {
-                let error = anyhow!("another `linerate qos` is still at work: try again later");
-                return Err(Failure::failed(error));
-            }
-            // The command itself waits for as long as it takes.
-            None if is_told => return Ok(()),
-            _ => thread::sleep(BETWEEN_LOOKS),
-        }
-    }
-    Ok(())
 }
 
 fn remove(interface: Option<&str>, as_json: bool) -> Result<(), Failure> {
@@ -273,7 +246,4 @@ fn failure(error: QosError) -> Failure {
 
 /// Of a policy file, bytes.
 const MOST_FILE: u64 = 4 << 20;
-/// Of commands that only look.
-const READERS_PATIENCE: Duration = Duration::from_secs(10);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 const SECOND: Duration = Duration::from_secs(1);

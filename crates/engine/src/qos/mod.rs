@@ -42,7 +42,7 @@ pub(crate) use counting::{Count, Counting, counting};
 pub use error::QosError;
 pub use names::SystemNames;
 pub(crate) use prepare::trial;
-pub use state::Mode;
+pub use state::{Mode, tell_when_waiting};
 
 use change::{Change, DIRECTIONS, commit, settle};
 use counters::Readings;
@@ -121,11 +121,6 @@ pub fn status(interface: Option<&str>) -> Result<QosDocument, QosError> {
         },
         error => error,
     })
-}
-
-/// Whether another command is at work, for which the next one here would wait.
-pub fn is_busy() -> bool {
-    in_host_mounts(|| Ok(state::Directory::is_locked())).unwrap_or(false)
 }
 
 /// Begins counting anew, of one interface or of all.
@@ -296,12 +291,7 @@ pub fn put_back(interface: &str, was: Option<&Standing>) -> Result<(), QosError>
 fn on_site<T: Send>(
     work: impl FnOnce(&mut Site) -> Result<T, QosError> + Send,
 ) -> Result<T, QosError> {
-    in_host_mounts(|| work(&mut Site::open()?))
-}
-
-fn in_host_mounts<T: Send>(
-    work: impl FnOnce() -> Result<T, QosError> + Send,
-) -> Result<T, QosError> {
+    let work = || work(&mut Site::open()?);
     let outermost = outermost_process();
     match shares_mounts_with(outermost) {
         Ok(false) => in_mounts_of(outermost, work)

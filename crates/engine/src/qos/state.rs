@@ -9,6 +9,10 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use linerate_qos::document::PolicyReport;
 use linerate_sys::file::open_no_follow;
@@ -172,16 +176,8 @@ impl Directory {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(0o600);
         let lock = open_no_follow(&file, &mut options).map_err(fault("open", &file))?;
-        lock.lock().map_err(fault("wait for", &file))?;
+        wait_for(&lock).map_err(fault("wait for", &file))?;
         Ok(Self { path, _lock: lock })
-    }
-
-    /// Whether another command is at work; where the lock cannot be seen it is not waited for either.
-    pub(super) fn is_locked() -> bool {
-        let (_, path) = place(effective_user());
-        let mut options = OpenOptions::new();
-        let lock = open_no_follow(&path.join("lock"), options.read(true).write(true));
-        lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
     /// Whether there is a state of this key.
@@ -281,6 +277,38 @@ impl Directory {
         }
     }
 }
+
+/// Takes the lock in turn, and has it told if that takes long.
+fn wait_for(lock: &File) -> io::Result<()> {
+    match lock.try_lock() {
+        Err(TryLockError::WouldBlock) => {}
+        Err(TryLockError::Error(error)) => return Err(error),
+        Ok(()) => return Ok(()),
+    }
+    let (taken, waits) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if let (Err(RecvTimeoutError::Timeout), Some(tell)) =
+                (waits.recv_timeout(SILENCE), WAITING.get())
+            {
+                tell();
+            }
+        });
+        let locked = lock.lock();
+        drop(taken);
+        locked
+    })
+}
+
+/// Has `tell` called, in any thread, when a command waits for another one for longer than a second; the first caller's
+/// counts.
+pub fn tell_when_waiting(tell: fn()) {
+    // A second one has nothing else to say.
+    let _ = WAITING.set(tell);
+}
+
+static WAITING: OnceLock<fn()> = OnceLock::new();
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// The directory of the states, and the one that it is in.
 fn place(user: u32) -> (PathBuf, PathBuf) {
