@@ -23,6 +23,7 @@ use crate::{files, output, qos_cost, run};
 /// # Errors
 /// With the kind that decides the exit status.
 pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
+    qos::tell_when_waiting(|| output::note("another `linerate qos` is at work: waiting for it"));
     match command {
         QosCommand::Check(args) => check(&args),
         QosCommand::Apply(args) => apply(args),
@@ -33,9 +34,20 @@ pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
         QosCommand::Passthrough(args) => {
             told(qos::passthrough(args.interface.as_deref()), args.json)
         }
-        QosCommand::Remove(args) => told(qos::remove(args.interface.as_deref()), args.json),
+        QosCommand::Remove(args) => remove(args.interface.as_deref(), args.json),
         QosCommand::Explain(args) => explain_packet(&args),
         QosCommand::Cost(args) => qos_cost::execute(&args),
+    }
+}
+
+fn remove(interface: Option<&str>, as_json: bool) -> Result<(), Failure> {
+    let document = qos::remove(interface).map_err(failure)?;
+    match as_json {
+        true => output::print(&json::document(&document)),
+        false => {
+            let lines = document.notes.iter().map(|note| format!("{note}\n"));
+            output::print(&lines.collect::<String>())
+        }
     }
 }
 
@@ -74,12 +86,12 @@ fn apply(args: QosApplyArgs) -> Result<(), Failure> {
         }
         error => failure(error),
     })?;
-    tell(&applied, args.json)
+    tell(&applied, None, args.json)
 }
 
 fn status(args: &QosStatusArgs) -> Result<(), Failure> {
     let document = qos::status(args.interface.as_deref()).map_err(failure)?;
-    tell(&document, args.json)?;
+    tell(&document, args.interface.as_deref(), args.json)?;
     let states = document.adapters.iter().map(|adapter| adapter.state);
     // What is wrong goes first, then what filters.
     match states.max_by_key(|state| importance(*state)) {
@@ -102,12 +114,13 @@ fn importance(state: QosState) -> u8 {
 fn stats(args: &QosStatsArgs) -> Result<(), Failure> {
     let interface = args.interface.as_deref();
     if args.reset {
-        return show_stats(&qos::reset(interface).map_err(failure)?, args.json);
+        let reset = qos::reset(interface).map_err(failure)?;
+        return show_stats(&reset, interface, args.json);
     }
     let first = qos::status(interface).map_err(failure)?;
     match args.watch {
         true => watch(interface, first, args.json),
-        false => show_stats(&first, args.json),
+        false => show_stats(&first, interface, args.json),
     }
 }
 
@@ -116,10 +129,16 @@ fn watch(interface: Option<&str>, first: QosDocument, as_json: bool) -> Result<(
     let stop = stop_on_signal()
         .context("Ctrl-C")
         .map_err(Failure::failed)?;
+    if !as_json {
+        note_none(&first, interface);
+    }
     let (mut before, mut since) = (first, Instant::now());
     while !stop.is_requested() {
         thread::sleep(SECOND.saturating_sub(since.elapsed()));
         let now = qos::status(interface).map_err(failure)?;
+        if !as_json && !before.adapters.is_empty() {
+            note_none(&now, interface);
+        }
         let seconds = since.elapsed().as_secs_f64();
         since = Instant::now();
         let printed = match as_json {
@@ -184,29 +203,40 @@ fn read(path: &Path) -> Result<String, Failure> {
 }
 
 fn told(result: Result<QosDocument, QosError>, as_json: bool) -> Result<(), Failure> {
-    tell(&result.map_err(failure)?, as_json)
+    tell(&result.map_err(failure)?, None, as_json)
 }
 
-fn tell(document: &QosDocument, as_json: bool) -> Result<(), Failure> {
+fn tell(document: &QosDocument, interface: Option<&str>, as_json: bool) -> Result<(), Failure> {
     if as_json {
         return output::print(&json::document(document));
     }
-    note(document);
+    note(document, interface);
     output::print(&text::qos_status(document, output::style()))
 }
 
-fn show_stats(document: &QosDocument, as_json: bool) -> Result<(), Failure> {
+fn show_stats(
+    document: &QosDocument,
+    interface: Option<&str>,
+    as_json: bool,
+) -> Result<(), Failure> {
     if as_json {
         return output::print(&json::document(document));
     }
-    note(document);
+    note(document, interface);
     output::print(&text::qos_stats(document, output::style()))
 }
 
-fn note(document: &QosDocument) {
+fn note(document: &QosDocument, interface: Option<&str>) {
     document.notes.iter().for_each(|note| output::note(note));
-    if document.adapters.is_empty() {
-        output::note("no policy is in force");
+    note_none(document, interface);
+}
+
+/// Says that there is no policy, if there is none, and where it was looked for.
+fn note_none(document: &QosDocument, interface: Option<&str>) {
+    match interface {
+        _ if !document.adapters.is_empty() => {}
+        Some(interface) => output::note(&format!("no policy is in force on {interface}")),
+        None => output::note("no policy is in force"),
     }
 }
 

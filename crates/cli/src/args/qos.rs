@@ -13,9 +13,9 @@ pub(crate) enum QosCommand {
     Check(QosCheckArgs),
     /// Put the policies of a file in force, on all its interfaces or on none
     Apply(QosApplyArgs),
-    /// What is in force: 0 filtering, 1 not as it should be, 10 disabled, 11 passing through
+    /// What is in force: 0 filtering, 1 wrong, 10 disabled or none, 11 passing through
     Status(QosStatusArgs),
-    /// What policies and filters counted
+    /// What policies and filters counted; bytes of incoming packets lack layer-2 headers
     Stats(QosStatsArgs),
     /// Put in force again what was disabled or passed through
     Enable(QosInterfaceArgs),

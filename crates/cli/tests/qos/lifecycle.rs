@@ -75,6 +75,9 @@ fn a_policy_lives_without_a_process_and_leaves_nothing_behind() {
     let file = bench.file(POLICY);
     let status = || json(bench.a(), &["status"], None);
     assert_eq!(status().0, 10);
+    let none = run(bench.a(), &["status", "lo"], None);
+    let text = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(text.contains("no policy is in force on lo"), "{text}");
 
     let (code, applied, stderr) = json(bench.a(), &["apply"], Some(&file));
     assert_eq!(code, 0, "{stderr}");

@@ -11,6 +11,7 @@
 
 mod kill;
 mod lifecycle;
+mod lost;
 mod marks;
 mod reload;
 mod shares;

@@ -8,6 +8,8 @@
 //! A command that finds step 2 written and step 4 not done looks which program runs: with the new one it goes on, with
 //! the old one, or none, it goes back.
 
+use std::collections::BTreeMap;
+
 use linerate_sys::bpf::{Map, Program};
 use linerate_sys::netlink::Direction;
 
@@ -27,6 +29,15 @@ pub(super) struct Change {
     pub(super) old: Option<State>,
     pub(super) next: State,
     pub(super) loaded: Vec<(Direction, Loaded)>,
+    /// What is to be told of it.
+    pub(super) notes: Vec<String>,
+}
+
+impl Change {
+    /// Whether an HTB of our number is ours.
+    pub(super) fn has_root(&self) -> bool {
+        self.old.as_ref().is_some_and(State::has_root)
+    }
 }
 
 pub(super) const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];
@@ -36,6 +47,9 @@ pub(super) fn commit(site: &mut Site, changes: Vec<Change>) -> Result<(), QosErr
     let made = changes.iter().try_for_each(|change| begin(site, change));
     let made = made.and_then(|()| {
         (changes.iter()).try_for_each(|change| {
+            if !change.next.classes.is_empty() && !change.has_root() {
+                queue::clear(&mut site.netlink, &change.port)?;
+            }
             enforce(site, &change.port, Some(&change.next), change.old.as_ref())
         })
     });
@@ -53,22 +67,92 @@ pub(super) fn commit(site: &mut Site, changes: Vec<Change>) -> Result<(), QosErr
 
 /// Cleans up after a command that was killed, and gives what is in force.
 pub(super) fn settle(site: &mut Site, port: &Port) -> Result<Option<State>, QosError> {
-    let current = site.directory.current(&port.key)?;
     let hooks = site.hooks(port);
-    let Some(next) = site.directory.next(&port.key)? else {
-        hooks.tidy(current.as_ref())?;
-        return Ok(current);
+    let current = site.directory.current(&port.key)?;
+    let next = match (site.directory.next(&port.key)?, &current) {
+        (None, None) => return orphan(site, port),
+        (None, Some(Ok(current))) => {
+            hooks.tidy(Some(current))?;
+            return Ok(Some(current.clone()));
+        }
+        (None, Some(Err(why))) => return lost(site, port, why.clone()).map(Some),
+        (Some(Err(why)), _) => return lost(site, port, why).map(Some),
+        (Some(Ok(next)), _) => next,
     };
     let running = hooks.in_force(&mut site.netlink, port, Direction::Egress)?;
     // Without a program to come the packets meet none or the old one: either way it is asked for and safe.
     let goes_on = next.egress.program.is_none() || running == next.egress.program;
-    if goes_on {
-        enforce(site, port, Some(&next), current.as_ref())?;
-        conclude(site, port, current.as_ref(), next)?;
-    } else {
-        back(site, port, current.as_ref(), &next)?;
+    match current {
+        current if goes_on && can_put(site, port, &next)? => {
+            let current = current.and_then(Result::ok);
+            enforce(site, port, Some(&next), current.as_ref())?;
+            conclude(site, port, current.as_ref(), next)?;
+        }
+        Some(Err(why)) => return lost(site, port, why).map(Some),
+        Some(Ok(current)) => back(site, port, Some(&current), &next)?,
+        None => back(site, port, None, &next)?,
     }
-    site.directory.current(&port.key)
+    Ok(site.directory.current(&port.key)?.and_then(Result::ok))
+}
+
+/// Pins without a state: of a command that was killed before anything was in force, or of a policy whose state somebody
+/// took away.
+fn orphan(site: &mut Site, port: &Port) -> Result<Option<State>, QosError> {
+    let hooks = site.hooks(port);
+    let mut is_ours = !hooks.pins()?.is_empty() && queue::has_ours(&mut site.netlink, port)?;
+    for direction in DIRECTIONS {
+        is_ours |= (hooks.in_force(&mut site.netlink, port, direction)?).is_some();
+    }
+    if !is_ours {
+        hooks.tidy(None)?;
+        return Ok(None);
+    }
+    let path = site.directory.current_path(&port.key);
+    lost(site, port, format!("{} is gone", path.display())).map(Some)
+}
+
+/// What the kernel shows of a policy of which nothing else can be known.
+fn lost(site: &mut Site, port: &Port, why: String) -> Result<State, QosError> {
+    let hooks = site.hooks(port);
+    let mut hooked = |direction| -> Result<Hooked, QosError> {
+        Ok(Hooked {
+            program: hooks.in_force(&mut site.netlink, port, direction)?,
+            ..Hooked::default()
+        })
+    };
+    let (egress, ingress) = (hooked(Direction::Egress)?, hooked(Direction::Ingress)?);
+    Ok(State {
+        interface: port.name().to_owned(),
+        index: port.index(),
+        mode: Mode::Enabled,
+        text: String::new(),
+        adapter: port.name().to_owned(),
+        forced: false,
+        with_ingress: false,
+        policies: Vec::new(),
+        rate_bps: None,
+        slots: BTreeMap::new(),
+        egress,
+        ingress,
+        classes: queue::found(&mut site.netlink, port)?,
+        default_class: None,
+        class_of: BTreeMap::new(),
+        offload: None,
+        lost: Some(why),
+    })
+}
+
+/// Whether all programs of a state are there, attached or not.
+fn can_put(site: &mut Site, port: &Port, state: &State) -> Result<bool, QosError> {
+    let hooks = site.hooks(port);
+    for direction in DIRECTIONS {
+        if let Some(program) = state.hooked(direction).program
+            && !hooks.can_put(&mut site.netlink, port, direction, program)?
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Pins what was loaded and writes down what is to be.
@@ -108,7 +192,11 @@ fn enforce(
             None => hooks.take_away(netlink, port, direction)?,
         }
     }
-    queue::trim(netlink, port, wanted)
+    // An HTB of our number that nobody here knows is somebody else's.
+    match [wanted, other].into_iter().flatten().any(State::has_root) {
+        true => queue::trim(netlink, port, wanted),
+        false => Ok(()),
+    }
 }
 
 /// The change is made: it becomes what is in force.
@@ -144,7 +232,12 @@ fn take_over(
     let Some(retired) = hooked.retired.take() else {
         return Ok(());
     };
-    let readings = Readings::of(Map::from_pin(&hooks.pin(&retired))?);
+    let Some(retired) = hooks.map(&retired)? else {
+        // The new map begins at zero.
+        hooked.base.clear();
+        return Ok(());
+    };
+    let readings = Readings::of(retired);
     for (name, slot) in names {
         if old.is_some_and(|old| old.slots.get(&name) == Some(&slot)) {
             let counted = readings.slot(slot)?;
@@ -159,9 +252,22 @@ fn take_over(
 
 /// The change is not made: what was in force is again.
 fn back(site: &mut Site, port: &Port, old: Option<&State>, next: &State) -> Result<(), QosError> {
-    enforce(site, port, old, Some(next))?;
+    let mut there = old.cloned();
+    let hooks = site.hooks(port);
+    if let Some(there) = &mut there {
+        for direction in DIRECTIONS {
+            let hooked = there.hooked_mut(direction);
+            // One that somebody took away stays away, which `status` tells; the rest is put back.
+            if let Some(program) = hooked.program
+                && !hooks.can_put(&mut site.netlink, port, direction, program)?
+            {
+                hooked.program = None;
+            }
+        }
+    }
+    enforce(site, port, there.as_ref(), Some(next))?;
     site.directory.remove_next(&port.key)?;
-    site.hooks(port).tidy(old)
+    hooks.tidy(old)
 }
 
 impl State {

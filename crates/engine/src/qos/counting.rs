@@ -2,7 +2,6 @@
 
 use linerate_core::units::BitRate;
 use linerate_qos::policy::{MeterKind, PolicyFile};
-use linerate_sys::bpf::Map;
 
 use super::change::{COUNTERS, settle};
 use super::counters::Readings;
@@ -52,7 +51,9 @@ pub(crate) fn counting(interface: &str) -> Result<Option<Counting>, QosError> {
         let Some(pin) = state.egress.maps.get(COUNTERS) else {
             return Ok(None);
         };
-        let map = Map::from_pin(&site.hooks(&port).pin(pin))?;
+        let Some(map) = site.hooks(&port).map(pin)? else {
+            return Ok(None);
+        };
         let file = PolicyFile::from_toml(&state.text, &mut SystemNames::default())?;
         let policies = file.policies.iter().filter_map(|policy| {
             let name = policy.name.clone();

@@ -45,6 +45,16 @@ pub enum QosError {
         /// Its name.
         interface: String,
     },
+    /// What is in force cannot be known.
+    #[error(
+        "{interface}: {why}: what is in force is not known any more; apply it again, or remove it"
+    )]
+    Lost {
+        /// The interface.
+        interface: String,
+        /// What became of its state.
+        why: String,
+    },
     /// The file and the options do not say which interface.
     #[error("which interface? {why}")]
     Which {
@@ -139,7 +149,7 @@ impl QosError {
             | Self::Unsupported { .. }
             | Self::Verifier { .. }
             | Self::NoDirectory(_) => Category::Missing,
-            Self::Kernel { .. } | Self::State { .. } => Category::Failed,
+            Self::Kernel { .. } | Self::State { .. } | Self::Lost { .. } => Category::Failed,
         }
     }
 

@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use linerate_sys::bpf::{self, Attach, Program, ProgramKind, TcxLink};
+use linerate_sys::bpf::{self, Attach, Map, Program, ProgramKind, TcxLink};
+use linerate_sys::errno::ENOENT;
 use linerate_sys::netlink::{Direction, Netlink};
 
 use super::error::QosError;
@@ -47,6 +48,20 @@ impl Hooks {
 
     pub(super) fn pin(&self, name: &str) -> PathBuf {
         self.directory.join(name)
+    }
+
+    /// The map of a pin; none if somebody has taken the pin away.
+    pub(super) fn map(&self, pin: &str) -> Result<Option<Map>, QosError> {
+        match Map::from_pin(&self.pin(pin)) {
+            Ok(map) => Ok(Some(map)),
+            Err(error) if error.errno() == Some(ENOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The keys that have pins in this bpffs.
+    pub(super) fn keys(bpffs: &Path) -> Result<Vec<String>, QosError> {
+        names(&bpffs.join("linerate"))
     }
 
     pub(super) fn make_directory(&self) -> Result<(), QosError> {
@@ -181,14 +196,21 @@ impl Hooks {
         Ok(())
     }
 
-    fn pins(&self) -> Result<Vec<String>, QosError> {
-        match fs::read_dir(&self.directory) {
-            Ok(entries) => Ok(entries
-                .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-                .collect()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(fault("read", &self.directory)(error)),
-        }
+    /// What is pinned, whosever it is.
+    pub(super) fn pins(&self) -> Result<Vec<String>, QosError> {
+        names(&self.directory)
+    }
+
+    /// Whether [`Hooks::put`] could put that program there, or it is there.
+    pub(super) fn can_put(
+        &self,
+        netlink: &mut Netlink,
+        port: &Port,
+        direction: Direction,
+        id: u32,
+    ) -> Result<bool, QosError> {
+        Ok(self.program(direction, id).exists()
+            || self.in_force(netlink, port, direction)? == Some(id))
     }
 
     /// Whether the interface of our link is gone; one without a link may be anywhere.
@@ -222,6 +244,17 @@ pub(super) fn prefix(direction: Direction) -> &'static str {
     match direction {
         Direction::Ingress => "ingress_",
         Direction::Egress => "egress_",
+    }
+}
+
+/// What is in a directory; nothing if there is none.
+fn names(directory: &Path) -> Result<Vec<String>, QosError> {
+    match fs::read_dir(directory) {
+        Ok(entries) => Ok(entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(fault("read", directory)(error)),
     }
 }
 

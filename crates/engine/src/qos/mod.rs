@@ -42,7 +42,7 @@ pub(crate) use counting::{Count, Counting, counting};
 pub use error::QosError;
 pub use names::SystemNames;
 pub(crate) use prepare::trial;
-pub use state::Mode;
+pub use state::{Mode, tell_when_waiting};
 
 use change::{Change, DIRECTIONS, commit, settle};
 use counters::Readings;
@@ -105,7 +105,7 @@ pub fn apply(text: &str, options: &QosOptions) -> Result<QosDocument, QosError> 
 /// # Errors
 /// [`QosError`].
 pub fn status(interface: Option<&str>) -> Result<QosDocument, QosError> {
-    on_site(|site| {
+    let read = on_site(|site| {
         let (ports, gone) = known(site, interface)?;
         let mut adapters = Vec::new();
         for port in ports {
@@ -114,6 +114,12 @@ pub fn status(interface: Option<&str>) -> Result<QosDocument, QosError> {
             }
         }
         Ok(QosDocument::new(adapters, gone))
+    });
+    read.map_err(|error| match error {
+        QosError::NotPermitted { .. } => QosError::NotPermitted {
+            operation: "read what is in force and what it counted".to_owned(),
+        },
+        error => error,
     })
 }
 
@@ -123,7 +129,7 @@ pub fn status(interface: Option<&str>) -> Result<QosDocument, QosError> {
 /// [`QosError`].
 pub fn reset(interface: Option<&str>) -> Result<QosDocument, QosError> {
     on_site(|site| {
-        for (port, mut state) in held(site, interface)? {
+        for (port, mut state) in whole(held(site, interface)?)? {
             let hooks = site.hooks(&port);
             for direction in DIRECTIONS {
                 let slots = state.slots.clone();
@@ -131,7 +137,8 @@ pub fn reset(interface: Option<&str>) -> Result<QosDocument, QosError> {
                 let Some(pin) = hooked.maps.get(change::COUNTERS) else {
                     continue;
                 };
-                let readings = Readings::of(linerate_sys::bpf::Map::from_pin(&hooks.pin(pin))?);
+                let Some(map) = hooks.map(pin)? else { continue };
+                let readings = Readings::of(map);
                 for (name, slot) in slots {
                     let counted = readings.slot(slot)?;
                     hooked.base.insert(name, counted);
@@ -149,7 +156,7 @@ pub fn reset(interface: Option<&str>) -> Result<QosDocument, QosError> {
 /// # Errors
 /// [`QosError`]; as of [`apply`].
 pub fn enable(interface: Option<&str>) -> Result<QosDocument, QosError> {
-    let standing = on_site(|site| held(site, interface))?;
+    let standing = whole(on_site(|site| held(site, interface))?)?;
     let mut files = Vec::new();
     for (port, state) in &standing {
         if state.text.is_empty() {
@@ -235,8 +242,9 @@ pub fn remove(interface: Option<&str>) -> Result<QosDocument, QosError> {
 pub fn standing(interface: &str) -> Result<Option<Standing>, QosError> {
     on_site(|site| {
         let port = Port::find(&mut site.netlink, interface)?;
-        let state = settle(site, &port)?;
-        Ok(state.map(|state| Standing {
+        let state = settle(site, &port)?.map(|state| (port, state));
+        let state = whole(state.into_iter().collect())?.pop();
+        Ok(state.map(|(_, state)| Standing {
             mode: state.mode,
             text: state.text,
             options: (state.forced, state.with_ingress),
@@ -351,6 +359,8 @@ fn held(site: &mut Site, interface: Option<&str>) -> Result<Vec<(Port, State)>, 
     for port in ports {
         match settle(site, &port)? {
             Some(state) => held.push((port, state)),
+            // Of a command that was killed, or of a first policy that never came to be.
+            None if interface.is_none() => {}
             None => return Err(no_policy(port.name())),
         }
     }
@@ -360,15 +370,39 @@ fn held(site: &mut Site, interface: Option<&str>) -> Result<Vec<(Port, State)>, 
     }
 }
 
+/// The same, where all of each is known.
+fn whole(held: Vec<(Port, State)>) -> Result<Vec<(Port, State)>, QosError> {
+    for (port, state) in &held {
+        if let Some(why) = &state.lost {
+            return Err(QosError::Lost {
+                interface: port.name().to_owned(),
+                why: why.clone(),
+            });
+        }
+    }
+    Ok(held)
+}
+
 fn end(interface: Option<&str>, mode: Mode) -> Result<QosDocument, QosError> {
     on_site(|site| {
-        let changes = held(site, interface)?.into_iter().map(|(port, old)| {
+        let mut held = held(site, interface)?;
+        if mode != Mode::Removed {
+            held = whole(held)?;
+        }
+        let changes = held.into_iter().map(|(port, old)| {
             let mut next = old.clone();
             next.mode = mode;
             (next.egress.program, next.ingress.program) = (None, None);
             (next.classes, next.default_class, next.offload) = (Vec::new(), None, None);
             next.class_of.clear();
+            let name = port.name();
+            let removed = (mode == Mode::Removed).then(|| format!("{name}: removed"));
+            let cap = port.link.gso_max_size.filter(|_| old.lost.is_some());
+            let capped = cap.map(|bytes| {
+                format!("{name}: gso_max_size stays at {bytes}: what it was before is not known")
+            });
             Change {
+                notes: removed.into_iter().chain(capped).collect(),
                 port,
                 old: Some(old),
                 next,
@@ -387,6 +421,7 @@ fn conclude(
     mut notes: Vec<String>,
 ) -> Result<QosDocument, QosError> {
     let ports: Vec<_> = changes.iter().map(|change| change.port.clone()).collect();
+    notes.extend(changes.iter().flat_map(|change| change.notes.clone()));
     let runs = changes.iter().any(|change| !change.loaded.is_empty());
     commit(site, changes)?;
     let mut adapters = Vec::new();
@@ -397,7 +432,7 @@ fn conclude(
                 "{name}: this kernel has no TCX (Linux 6.6): the program is a filter of clsact"
             ));
         }
-        if let Some(state) = site.directory.current(&port.key)? {
+        if let Some(Ok(state)) = site.directory.current(&port.key)? {
             adapters.push(status::report(site, port, &state)?);
         }
     }
@@ -436,7 +471,7 @@ fn refuse_foreign(
         }
     }
     if !next.classes.is_empty()
-        && let Some(what) = queue::foreign_root(&mut site.netlink, port)?
+        && let Some(what) = queue::foreign_root(&mut site.netlink, port, change.has_root())?
     {
         let remedy = "--force replaces it, and it is not put back by `remove`";
         refuse(

@@ -55,7 +55,13 @@ pub(super) fn prepare(
         old,
         next,
         loaded: Vec::new(),
+        notes: Vec::new(),
     };
+    let interface = change.port.name();
+    if let Some(why) = change.old.as_ref().and_then(|old| old.lost.as_ref()) {
+        let note = format!("{interface}: {why}: counters begin anew");
+        change.notes.push(note);
+    }
     for direction in DIRECTIONS {
         let is_wanted = direction == Direction::Egress
             || wanted.with_ingress
@@ -101,6 +107,7 @@ fn begin(port: &Port, old: Option<&State>, wanted: Wanted<'_>) -> State {
         default_class: None,
         class_of: BTreeMap::new(),
         offload: None,
+        lost: None,
     };
     if let Some(old) = old {
         (next.text, next.adapter) = (old.text, old.adapter);
@@ -248,7 +255,16 @@ fn attach(
     fresh: &BTreeSet<String>,
 ) -> Result<(), QosError> {
     let hooks = site.hooks(&change.port);
-    let old = change.next.hooked(direction).clone();
+    let mut old = change.next.hooked(direction).clone();
+    if let Some(pin) = old.maps.get(COUNTERS)
+        && hooks.map(pin)?.is_none()
+    {
+        old.maps.remove(COUNTERS);
+        old.base.clear();
+        let interface = change.port.name();
+        let note = format!("{interface}: its counters were taken away and begin anew");
+        change.notes.push(note);
+    }
     let map = |name: &str| {
         let pin = old.maps.get(name)?;
         Map::from_pin(&hooks.pin(pin)).ok()

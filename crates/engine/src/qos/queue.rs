@@ -47,11 +47,17 @@ pub(super) fn offload(plan: &ClassPlan, port: &Port, before: Option<Offload>) ->
     Some(Offload { set, was, was_ipv4 })
 }
 
-/// The root queueing discipline, if somebody has put another there, in words. The kernel's own have no number.
-pub(super) fn foreign_root(netlink: &mut Netlink, port: &Port) -> Result<Option<String>, QosError> {
+/// The root queueing discipline, if somebody has put another there, in words. The kernel's own have no number, and one
+/// of our kind is only `ours` where something of ours is known.
+pub(super) fn foreign_root(
+    netlink: &mut Netlink,
+    port: &Port,
+    ours: bool,
+) -> Result<Option<String>, QosError> {
     let qdiscs = netlink.qdiscs(port.name())?;
     let root = qdiscs.iter().find(|qdisc| qdisc.root);
-    let foreign = root.filter(|qdisc| qdisc.handle.0 != 0 && !is_ours(&qdisc.kind, qdisc.handle.0));
+    let foreign =
+        root.filter(|qdisc| qdisc.handle.0 != 0 && !(ours && is_ours(&qdisc.kind, qdisc.handle.0)));
     Ok(foreign.map(|qdisc| {
         let kind = &qdisc.kind;
         format!("the queueing discipline {kind} {:x}:", qdisc.handle.0)
@@ -83,6 +89,20 @@ pub(super) fn add(netlink: &mut Netlink, port: &Port, state: &State) -> Result<(
         netlink.put_htb_class(port.index(), &class, !is_there(class.id))?;
     }
     Ok(())
+}
+
+/// Makes room where somebody else's HTB has our number, which the kernel would not replace by ours.
+pub(super) fn clear(netlink: &mut Netlink, port: &Port) -> Result<(), QosError> {
+    match has_ours(netlink, port)? {
+        true => Ok(netlink.delete_root(port.index(), MAJOR)?),
+        false => Ok(()),
+    }
+}
+
+/// The classes that there are.
+pub(super) fn found(netlink: &mut Netlink, port: &Port) -> Result<Vec<StoredClass>, QosError> {
+    let classes = netlink.htb_classes(port.index(), MAJOR)?;
+    Ok(classes.iter().map(|(class, _)| class.into()).collect())
 }
 
 /// Deletes the classes that the state does not have, and all of it if it has none.
@@ -131,7 +151,7 @@ pub(super) fn cap(
     }
 }
 
-fn has_ours(netlink: &mut Netlink, port: &Port) -> Result<bool, QosError> {
+pub(super) fn has_ours(netlink: &mut Netlink, port: &Port) -> Result<bool, QosError> {
     let qdiscs = netlink.qdiscs(port.name())?;
     Ok(qdiscs
         .iter()

@@ -1,5 +1,6 @@
 //! What each command needs of this host.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use linerate_sys::bpf;
@@ -62,7 +63,10 @@ impl Site {
         let own = format!("{}-", namespace()?);
         let links = self.netlink.links()?;
         let (mut ports, mut gone) = (Vec::new(), Vec::new());
-        for key in self.directory.keys()? {
+        let mut keys: BTreeSet<_> = self.directory.keys()?.into_iter().collect();
+        // Pins without a state are somebody's whose state was lost.
+        keys.extend(Hooks::keys(&self.bpffs)?);
+        for key in keys {
             let link = (key.strip_prefix(&own))
                 .map(|index| links.iter().find(|link| link.index.to_string() == index));
             match link {
@@ -79,6 +83,7 @@ impl Site {
     /// Takes away what is left of an interface that is gone.
     fn forget(&mut self, key: &str) -> Result<Option<String>, QosError> {
         let state = self.directory.current(key)?.or(self.directory.next(key)?);
+        let state = state.and_then(Result::ok);
         self.hooks_of(key).tidy(None)?;
         self.directory.remove_current(key)?;
         self.directory.remove_next(key)?;

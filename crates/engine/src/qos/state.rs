@@ -5,10 +5,14 @@
 //! back (see [`super::change`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use linerate_qos::document::PolicyReport;
 use linerate_sys::file::open_no_follow;
@@ -60,6 +64,9 @@ pub(super) struct State {
     /// Of each policy that has one.
     pub(super) class_of: BTreeMap<String, u32>,
     pub(super) offload: Option<Offload>,
+    /// Why no more is known than what the kernel shows.
+    #[serde(skip)]
+    pub(super) lost: Option<String>,
 }
 
 /// One direction.
@@ -99,6 +106,11 @@ pub(super) struct Offload {
 }
 
 impl State {
+    /// Whether the HTB at the root is the one of this state.
+    pub(super) fn has_root(&self) -> bool {
+        self.lost.is_some() || !self.classes.is_empty()
+    }
+
     /// Whether a pin is one of its own.
     pub(super) fn owns(&self, pin: &str) -> bool {
         let is_of = |hooked: &Hooked, prefix: &str| {
@@ -109,6 +121,21 @@ impl State {
         };
         is_of(&self.egress, prefix(Direction::Egress))
             || is_of(&self.ingress, prefix(Direction::Ingress))
+    }
+}
+
+impl From<&HtbClass> for StoredClass {
+    fn from(class: &HtbClass) -> Self {
+        Self {
+            id: class.id,
+            parent: class.parent,
+            rate: class.rate,
+            ceil: class.ceil,
+            burst: class.burst,
+            ceil_burst: class.ceil_burst,
+            quantum: class.quantum,
+            priority: class.priority,
+        }
     }
 }
 
@@ -126,6 +153,9 @@ impl From<StoredClass> for HtbClass {
         }
     }
 }
+
+/// What a file says; none if there is no file, and an error in words if it is not whole or not of this program.
+pub(super) type Stored = Option<Result<State, String>>;
 
 /// The directory of the states, locked against other commands.
 #[derive(Debug)]
@@ -146,7 +176,7 @@ impl Directory {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(0o600);
         let lock = open_no_follow(&file, &mut options).map_err(fault("open", &file))?;
-        lock.lock().map_err(fault("wait for", &file))?;
+        wait_for(&lock).map_err(fault("wait for", &file))?;
         Ok(Self { path, _lock: lock })
     }
 
@@ -174,12 +204,12 @@ impl Directory {
     }
 
     /// What is in force, as far as is known.
-    pub(super) fn current(&self, key: &str) -> Result<Option<State>, QosError> {
+    pub(super) fn current(&self, key: &str) -> Result<Stored, QosError> {
         self.read(&format!("{key}{STATE}"))
     }
 
     /// What was to be in force when a command ended before its time.
-    pub(super) fn next(&self, key: &str) -> Result<Option<State>, QosError> {
+    pub(super) fn next(&self, key: &str) -> Result<Stored, QosError> {
         self.read(&format!("{key}{NEXT}"))
     }
 
@@ -206,12 +236,17 @@ impl Directory {
         Ok(path)
     }
 
-    fn read(&self, name: &str) -> Result<Option<State>, QosError> {
+    /// Where [`Directory::current`] reads.
+    pub(super) fn current_path(&self, key: &str) -> PathBuf {
+        self.path.join(format!("{key}{STATE}"))
+    }
+
+    fn read(&self, name: &str) -> Result<Stored, QosError> {
         let path = self.path.join(name);
         match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map(Some)
-                .map_err(|error| fault("read", &path)(error.into())),
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).map_err(|error| {
+                format!("{} cannot be understood: {error}", path.display())
+            }))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(fault("read", &path)(error)),
         }
@@ -242,6 +277,38 @@ impl Directory {
         }
     }
 }
+
+/// Takes the lock in turn, and has it told if that takes long.
+fn wait_for(lock: &File) -> io::Result<()> {
+    match lock.try_lock() {
+        Err(TryLockError::WouldBlock) => {}
+        Err(TryLockError::Error(error)) => return Err(error),
+        Ok(()) => return Ok(()),
+    }
+    let (taken, waits) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if let (Err(RecvTimeoutError::Timeout), Some(tell)) =
+                (waits.recv_timeout(SILENCE), WAITING.get())
+            {
+                tell();
+            }
+        });
+        let locked = lock.lock();
+        drop(taken);
+        locked
+    })
+}
+
+/// Has `tell` called, in any thread, when a command waits for another one for longer than a second; the first caller's
+/// counts.
+pub fn tell_when_waiting(tell: fn()) {
+    // A second one has nothing else to say.
+    let _ = WAITING.set(tell);
+}
+
+static WAITING: OnceLock<fn()> = OnceLock::new();
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// The directory of the states, and the one that it is in.
 fn place(user: u32) -> (PathBuf, PathBuf) {

@@ -3,7 +3,6 @@
 use linerate_core::units::BitRate;
 use linerate_qos::document::{AdapterReport, ClassReport, CounterReport, QosState};
 use linerate_qos::packet::LinkType;
-use linerate_sys::bpf::Map;
 use linerate_sys::netlink::{Direction, HtbClass, HtbStatistics};
 
 use super::change::{COUNTERS, DIRECTIONS};
@@ -59,6 +58,11 @@ fn condition(
     port: &Port,
     state: &State,
 ) -> Result<(QosState, Option<String>), QosError> {
+    if let Some(why) = &state.lost {
+        let fault =
+            format!("{why}: what is in force is not known any more; apply it again, or remove it");
+        return Ok((QosState::Failed, Some(fault)));
+    }
     let hooks = site.hooks(port);
     for direction in DIRECTIONS {
         let wanted = state.hooked(direction).program;
@@ -99,7 +103,14 @@ fn add_counters(
         let Some(pin) = hooked.maps.get(COUNTERS) else {
             continue;
         };
-        let readings = Readings::of(Map::from_pin(&hooks.pin(pin))?);
+        let Some(map) = hooks.map(pin)? else {
+            report.state = QosState::Failed;
+            let fault =
+                "its counters are not there any more: somebody took them away; apply it again";
+            report.fault.get_or_insert_with(|| fault.to_owned());
+            continue;
+        };
+        let readings = Readings::of(map);
         let counted = |name: String| -> Result<CounterReport, QosError> {
             let slot = state.slots.get(&name).copied();
             Ok(readings.named(hooked, &name, slot)?.into())

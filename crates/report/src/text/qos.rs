@@ -131,6 +131,9 @@ pub fn qos_stats(document: &QosDocument, style: Style) -> String {
     for adapter in &document.adapters {
         page.gap();
         page.line(Emphasis::Strong, &adapter.name);
+        if let Some(fault) = &adapter.fault {
+            page.paragraph(Emphasis::Warning, "  !", 4, fault);
+        }
         let mut table = Table::new(&[
             ("policy", Align::Left),
             ("filter", Align::Left),
