@@ -120,6 +120,6 @@ pub(crate) struct QosExplainArgs {
 }
 
 const PACKET_KEYS: &str = "\
-Keys of PACKET: dscp, ecn, length, fragment (first, later), vlan, vlan_priority, uid, cgroup, incoming;
-TCP: flags or tcp_flags (without: ack); ICMP: type or icmp_type (without: echo-request), code or
-icmp_code; IPv6: flow_label. Without `length` it is that of the headers alone.";
+Keys of PACKET: dscp, ecn, length (without: that of the headers alone), fragment (first, later),
+vlan, vlan_priority, uid, cgroup, incoming; of TCP flags or tcp_flags (without: ack); of ICMP type
+or icmp_type (without: echo-request), code or icmp_code; of IPv6 flow_label";
