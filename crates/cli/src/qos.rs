@@ -61,14 +61,28 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
     };
     let file = file.with_context(place).map_err(Failure::usage)?;
     if args.import.is_some() {
+        for policy in file.policies.iter().filter(|policy| policy.drop) {
+            output::note(&format!(
+                "{}: line {}: policy `{}` becomes `drop = true`: without a reservation, a limit and a mark IPQoS dropped \
+                 its packets",
+                place(),
+                policy.place.line,
+                policy.name
+            ));
+        }
         return output::print(&file.to_toml());
     }
-    let report = FileReport::of(&file)
+    let report = FileReport::of(&file, &qos::speeds(&file))
         .with_context(place)
         .map_err(Failure::usage)?;
+    let is_refused = report.warnings.iter().any(|warning| warning.refused);
     match args.json {
         true => output::print(&json::document(&QosDocument::of_file(report))),
         false => output::print(&text::qos_file(&place(), &report, output::style())),
+    }?;
+    match is_refused {
+        true => Err(Failure::of_status(2)),
+        false => Ok(()),
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) fn execute(args: &QosCostArgs) -> Result<(), Failure> {
     // Before any thread: the process may have to enter a user namespace.
     prepare_for_lab().map_err(|error| failure_of(error.category(), anyhow!(error)))?;
     let stop = run::signals()?;
+    progress.phase("the programs by themselves");
     let mut shown = Shown(progress);
     let outcome = qos_cost(&options, &stop, &mut shown);
     drop(shown);
@@ -145,7 +146,7 @@ impl CostObserver for Shown {
             slot.block + 1,
             slot.treatment.name()
         );
-        self.0.live(&words);
+        self.0.phase(&words);
     }
 }
 

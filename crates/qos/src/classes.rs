@@ -104,6 +104,18 @@ pub enum ClassError {
     },
 }
 
+impl ClassError {
+    /// The policy that is at fault by itself, if one is.
+    pub fn policy(&self) -> Option<&str> {
+        match self {
+            Self::LimitBelowReserve { policy, .. }
+            | Self::TooSlow { policy, .. }
+            | Self::NoNumber { policy } => Some(policy),
+            Self::NoRate { .. } | Self::Overbooked { .. } => None,
+        }
+    }
+}
+
 /// The major number of the queueing discipline's handle and of its classes: `4c51:` for `tc`, LQ in ASCII, by which
 /// what is ours is known.
 pub const MAJOR: u16 = 0x4c51;

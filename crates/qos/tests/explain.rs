@@ -91,6 +91,32 @@ fn the_first_condition_that_fails_is_said_with_both_values() {
 }
 
 #[test]
+fn keys_have_the_names_of_filters_too() {
+    for (ours, filters) in [
+        (
+            "tcp 198.18.0.1:1 > 198.18.0.2:2 flags=syn",
+            "tcp 198.18.0.1:1 > 198.18.0.2:2 tcp_flags=syn",
+        ),
+        (
+            "icmp 198.18.0.1 > 198.18.0.2 type=3 code=4",
+            "icmp 198.18.0.1 > 198.18.0.2 icmp_type=3 icmp_code=4",
+        ),
+    ] {
+        assert_eq!(ours.parse::<Packet>(), filters.parse::<Packet>());
+    }
+    let twice = "tcp 198.18.0.1:1 > 198.18.0.2:2 flags=syn tcp_flags=syn";
+    assert!(twice.parse::<Packet>().is_err());
+}
+
+#[test]
+fn a_length_that_is_assumed_can_be_shown() {
+    let packet: Packet = "tcp 198.18.0.1:1 > 198.18.0.2:2".parse().unwrap();
+    assert!(packet.with_length().to_string().ends_with(" length=40"));
+    let packet: Packet = "tcp 198.18.0.1:1 > 198.18.0.2:2 length=99".parse().unwrap();
+    assert_eq!(packet.with_length(), packet);
+}
+
+#[test]
 fn what_takes_a_packet_ends_the_list() {
     let explanation = explained("tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=CS1 ecn=ect0");
     let taken = explanation.taken.unwrap();

@@ -174,6 +174,76 @@ fn rates_that_do_not_fit_are_said() {
     );
 }
 
+/// One filter of a policy `p` with these keys, on adapters with these.
+fn policy(keys: &str, adapter: &str) -> Vec<String> {
+    said(&format!(
+        "[filter.a]\npolicy = \"p\"\nprotocol = \"udp\"\n[policy.p]\n{keys}\n[adapter.eth0]\npolicies = [\"p\"]\n{adapter}"
+    ))
+}
+
+#[test]
+fn what_is_refused_for_a_policy_names_its_line_once() {
+    let keys = "reserve = \"6mbit\"\nlimit = \"50%\"";
+    let said = policy(keys, "rate = \"10mbit\"");
+    assert_eq!(said.len(), 1, "{said:?}");
+    let (place, words) = said[0].split_once(": ").unwrap();
+    assert!(place.starts_with("4:"), "{said:?}");
+    let expected = "it cannot be applied: policy `p` limits to";
+    assert!(words.starts_with(expected), "{said:?}");
+}
+
+#[test]
+fn a_share_of_an_unknown_rate_is_said() {
+    let said = policy("limit = \"20%\"", "");
+    assert!(
+        said.len() == 1 && said[0].contains("`eth0` has no `rate`"),
+        "{said:?}"
+    );
+    assert_eq!(policy("limit = \"20%\"", "rate = \"10mbit\""), [""; 0]);
+    assert_eq!(policy("dscp = 1", ""), [""; 0]);
+}
+
+#[test]
+fn a_priority_without_a_reservation_is_said() {
+    let rate = "rate = \"10mbit\"";
+    let said = policy("priority = 0", rate);
+    assert!(
+        said.len() == 1 && said[0].contains("`p` has a priority and no reserve"),
+        "{said:?}"
+    );
+    let reserved = "priority = 0\nreserve = \"1mbit\"";
+    assert_eq!(policy(reserved, rate), [""; 0]);
+}
+
+#[test]
+fn a_meter_that_drops_every_full_frame_is_said() {
+    let single = |bursts: &str, red: &str| {
+        let rates = "kind = \"srtcm\", committed = \"1mbit\"";
+        policy(&format!("meter = {{ {rates}, {bursts}, {red} }}"), "")
+    };
+    let drops = "drop_red = true";
+    let said = single("committed_burst = 1513", drops);
+    assert!(
+        said.len() == 1 && said[0].contains("drops every frame above"),
+        "{said:?}"
+    );
+    assert_eq!(single("committed_burst = 1514", drops), [""; 0]);
+    let yellow = "committed_burst = 1000, excess_burst = 2000";
+    assert_eq!(single(yellow, drops), [""; 0]);
+    assert_eq!(single("committed_burst = 1000", "red = 1"), [""; 0]);
+}
+
+#[test]
+fn classes_of_packets_that_come_in_are_said() {
+    let adapter = "rate = \"10mbit\"\ningress = true";
+    let said = policy("limit = \"20%\"", adapter);
+    assert!(
+        said.len() == 1 && said[0].contains("packets that come in have no classes"),
+        "{said:?}"
+    );
+    assert_eq!(policy("dscp = 1", adapter), [""; 0]);
+}
+
 #[test]
 fn what_is_said_to_be_hidden_is_never_taken() {
     let mut dice = Dice::new(11);

@@ -105,6 +105,7 @@ pub(crate) struct QosInterfaceArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = PACKET_KEYS)]
 pub(crate) struct QosExplainArgs {
     /// Policy file in TOML, at most 4 MiB
     pub(crate) file: PathBuf,
@@ -117,3 +118,8 @@ pub(crate) struct QosExplainArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+const PACKET_KEYS: &str = "\
+Keys of PACKET: dscp, ecn, length (without: that of the headers alone), fragment (first, later),
+vlan, vlan_priority, uid, cgroup, incoming; of TCP flags or tcp_flags (without: ack); of ICMP type
+or icmp_type (without: echo-request), code or icmp_code; of IPv6 flow_label";

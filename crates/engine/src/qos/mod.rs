@@ -41,6 +41,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use counting::{Count, Counting, counting};
 pub use error::QosError;
 pub use names::SystemNames;
+pub use port::speeds;
 pub(crate) use prepare::trial;
 pub use state::{Mode, tell_when_waiting};
 

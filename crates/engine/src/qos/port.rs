@@ -1,9 +1,11 @@
 //! An interface as its policy needs to know it.
 
+use std::collections::BTreeMap;
 use std::net::UdpSocket;
 
 use linerate_core::units::BitRate;
 use linerate_qos::packet::LinkType;
+use linerate_qos::policy::PolicyFile;
 use linerate_sys::errno::ENODEV;
 use linerate_sys::ethtool::Ethtool;
 use linerate_sys::netlink::{Link, Netlink};
@@ -67,6 +69,20 @@ impl Port {
         let mode = Ethtool::open(self.name()).ok()?.link_mode().ok()??;
         Some(BitRate(u64::from(mode.speed_mbit?) * 1_000_000))
     }
+}
+
+/// What drivers tell of the adapters of a file that name no `rate`, as far as they are here.
+pub fn speeds(file: &PolicyFile) -> BTreeMap<String, BitRate> {
+    let Ok(mut netlink) = Netlink::open() else {
+        return BTreeMap::new();
+    };
+    let without = file.adapters.iter().filter(|one| one.rate.is_none());
+    without
+        .filter_map(|adapter| {
+            let port = Port::find(&mut netlink, &adapter.name).ok()?;
+            Some((adapter.name.clone(), port.speed()?))
+        })
+        .collect()
 }
 
 /// The number of the calling thread's network namespace.

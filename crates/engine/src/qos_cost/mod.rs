@@ -11,14 +11,17 @@ use std::time::SystemTime;
 
 use linerate_core::link::PathSpec;
 use linerate_core::record::{Caveat, CaveatKind, Status};
+use linerate_core::session::SessionError;
 use linerate_core::treatment::Treatments;
 use linerate_core::units::Span;
+use linerate_core::wire::message::RefusalReason;
 use linerate_qos::cost::{Book, COST_SCHEMA, Cell, CostPolicy, Plan, QosCost, Slot, Treatment};
 use linerate_sys::clock::format_rfc3339;
 
 pub use error::CostError;
 
 use crate::client::Client;
+use crate::error::MeasureError;
 use crate::host;
 use crate::lab::{LabOptions, LabPath};
 use crate::stop::Stop;
@@ -63,16 +66,19 @@ pub fn qos_cost(
         options,
         book: Book::new(&options.plan, options.margin_percent),
         caveats: Vec::new(),
+        excluded: None,
         done: 0,
     };
     let error = course.run(stop, observer).err();
     let rows = course.book.rows()?;
-    let error = match error {
-        Some(error) if rows.is_empty() => return Err(error),
-        error => error,
+    let error = match (error, course.excluded) {
+        (Some(error), _) if rows.is_empty() => return Err(error),
+        (None, Some(excluded)) if rows.is_empty() => return Err(excluded.into()),
+        (error, _) => error,
     };
     let links = course.book.links();
     let mut caveats: Vec<Caveat> = error.iter().map(partial).collect();
+    caveats.extend(course.book.empty_runs());
     caveats.extend(course.caveats);
     caveats.push(one_machine());
     let document = QosCost {
@@ -101,6 +107,8 @@ struct Course<'a> {
     options: &'a CostOptions,
     book: Book<'a>,
     caveats: Vec<Caveat>,
+    /// Why the last run was left out that was.
+    excluded: Option<MeasureError>,
     done: usize,
 }
 
@@ -159,11 +167,47 @@ impl Course<'_> {
             let seed = plan.seed.wrapping_add(u64::from(slot.block));
             let treatments = treatments(self.options, cell, slot.treatment)?;
             let test = cell.run(plan.time, seed);
-            let record = run_treated(&mut client, &test, &treatments, &mut ())?;
-            self.book.enter(slot, &record);
+            match run_treated(&mut client, &test, &treatments, &mut ()) {
+                Ok(record) => self.book.enter(slot, &record),
+                Err(error) if is_timeout(&error) => {
+                    self.exclude(cell, slot, error);
+                    client = Client::connect(path.target(), stop.clone())?;
+                }
+                Err(error) => return Err(error.into()),
+            }
             self.done += 1;
         }
         Ok(())
+    }
+
+    /// A run that did not come about is left out, and its block with it; the others go on.
+    fn exclude(&mut self, cell: &Cell, slot: Slot, error: MeasureError) {
+        self.caveats.push(Caveat::new(
+            CaveatKind::ExcludedPairs,
+            format!(
+                "{}, {}, {} B, block {}, {}: {}; the block is left out",
+                cell.link,
+                cell.test,
+                cell.message_bytes,
+                slot.block + 1,
+                slot.treatment.name(),
+                chain(&error)
+            ),
+            "run it on a machine that does less",
+        ));
+        self.excluded = Some(error);
+    }
+}
+
+/// An answer that a busy machine did not give in time: the next run may well have its own.
+fn is_timeout(error: &MeasureError) -> bool {
+    match error {
+        MeasureError::Session { reason, .. } => match reason {
+            SessionError::Refused(refusal) => refusal.reason == RefusalReason::Timeout,
+            reason => matches!(reason, SessionError::Timeout(_)),
+        },
+        MeasureError::Refused { refusal, .. } => refusal.reason == RefusalReason::Timeout,
+        _ => false,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Every run, and what they amount to.
 
 use linerate_core::compare::{Design, Metric, MetricConclusion, Sequential, log_ratio};
-use linerate_core::record::Record;
+use linerate_core::plan::Family;
+use linerate_core::record::{Caveat, CaveatKind, Record};
 use linerate_core::stats::{MedianInterval, StatsError, median_interval};
 
 use super::document::{
@@ -57,6 +58,29 @@ impl<'a> Book<'a> {
             treatment: slot.treatment,
             figures: self.metrics.iter().filter_map(figure).collect(),
         });
+    }
+
+    /// What is to be known of the runs that carried nothing, one entry for each cell that has some: their zeros are
+    /// measured, and are figures like others.
+    pub fn empty_runs(&self) -> Vec<Caveat> {
+        let cells = self.plan.cells.iter().zip(&self.runs);
+        let told = cells.filter_map(|(cell, runs)| {
+            let empty = runs.iter().filter(|run| carried_nothing(run)).count();
+            let message = || {
+                format!(
+                    "{}, {} over {}, {} B: {empty} of {} runs carried nothing in {} s; their figures are measured zeros",
+                    cell.link,
+                    cell.test,
+                    family(cell.family),
+                    cell.message_bytes,
+                    runs.len(),
+                    self.plan.time.as_secs_f64()
+                )
+            };
+            let remedy = "measure for longer (--time), or on a machine that does less";
+            (empty > 0).then(|| Caveat::new(CaveatKind::TooShort, message(), remedy))
+        });
+        told.collect()
     }
 
     /// Packets per second of each link that was tested.
@@ -172,6 +196,20 @@ const TREATMENTS: [Treatment; 3] = [
     Treatment::Policy,
 ];
 
+fn family(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "IPv4",
+        Family::Ipv6 => "IPv6",
+    }
+}
+
+/// No byte and no answer arrived while it was measured.
+fn carried_nothing(run: &CostRun) -> bool {
+    let figure = |metric| run.figures.get(metric);
+    let rate = figure("transactions_per_s").or(figure("throughput_bps"));
+    rate.is_some_and(|rate| *rate == 0.0)
+}
+
 /// A figure under each treatment, block by block; none unless every run has it.
 fn columns(blocks: &[[&CostRun; 3]], metric: &str) -> Option<[Vec<f64>; 3]> {
     let mut columns: [Vec<f64>; 3] = Default::default();
@@ -205,7 +243,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use linerate_core::compare::Verdict3;
-    use linerate_core::plan::Family;
     use linerate_core::units::BitRate;
 
     use super::super::plan::{Choice, Test};
@@ -295,6 +332,18 @@ mod tests {
         let policy = of(row, "throughput_bps", Treatment::Policy);
         assert_eq!((policy.verdict, policy.pairs), (Verdict3::Inconclusive, 3));
         assert!(policy.confidence_percent < 95.0);
+    }
+
+    #[test]
+    fn runs_that_carried_nothing_are_said() {
+        let plan = plan(3);
+        let mut book = filled(&plan, 1.1);
+        assert_eq!(book.empty_runs(), []);
+        for run in &mut book.runs[0][..2] {
+            run.figures.insert("throughput_bps".to_owned(), 0.0);
+        }
+        let said = &book.empty_runs()[0].message;
+        assert!(said.contains("2 of 9 runs carried nothing"), "{said}");
     }
 
     #[test]

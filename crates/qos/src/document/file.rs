@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use linerate_core::units::BitRate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,9 @@ pub struct WarningReport {
     pub column: usize,
     /// What, in words.
     pub text: String,
+    /// `apply` refuses the file for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
 }
 
 impl From<&Warning> for WarningReport {
@@ -40,6 +44,7 @@ impl From<&Warning> for WarningReport {
             line: warning.place.line,
             column: warning.place.column,
             text: warning.doubt.to_string(),
+            refused: warning.doubt.is_refused(),
         }
     }
 }
@@ -58,11 +63,11 @@ pub struct AdapterRules {
 }
 
 impl FileReport {
-    /// What is in `file`, and what is doubtful in it.
+    /// What is in `file`, and what is doubtful in it. `speeds` are what drivers tell of adapters without a `rate`.
     ///
     /// # Errors
     /// [`RuleError`], if its filters make too many rules.
-    pub fn of(file: &PolicyFile) -> Result<Self, RuleError> {
+    pub fn of(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) -> Result<Self, RuleError> {
         let bindings = Bindings::stand_in(file);
         let adapters = file.adapters.iter().map(|adapter| {
             let rules = RuleSet::of(file, adapter, &bindings)?;
@@ -77,7 +82,7 @@ impl FileReport {
             filters: file.filters.len(),
             policies: file.policies.len(),
             adapters: adapters.collect::<Result<_, RuleError>>()?,
-            warnings: warnings(file, &BTreeMap::new())?
+            warnings: warnings(file, speeds)?
                 .iter()
                 .map(WarningReport::from)
                 .collect(),
@@ -140,7 +145,7 @@ impl ExplanationReport {
             why: refusal.why.clone(),
         });
         Self {
-            packet: packet.to_string(),
+            packet: packet.with_length().to_string(),
             adapter: adapter.name.clone(),
             family: match explanation.family {
                 Family::V4 => "ipv4".to_owned(),

@@ -109,6 +109,15 @@ pub enum FragmentPart {
 }
 
 impl Packet {
+    /// With the length in it that is assumed where none is given: that of its headers alone.
+    pub fn with_length(&self) -> Self {
+        let mut packet = self.clone();
+        if let What::Ip { flow, .. } = &mut packet.what {
+            flow.length = Some(flow.length());
+        }
+        packet
+    }
+
     /// How its bytes begin: always with Ethernet.
     pub fn link(&self) -> LinkType {
         LinkType::Ethernet

@@ -115,7 +115,9 @@ impl<'a> Reader<'a> {
                 column: word.column + key.chars().count() + 1,
                 text: value,
             };
-            let key = Word { text: key, ..word };
+            let filters = ALIASES.iter().find(|(alias, _)| *alias == key);
+            let text = filters.map_or(key, |(_, key)| key);
+            let key = Word { text, ..word };
             if reader.keys.iter().any(|(other, _)| other.text == key.text) {
                 return key.wrong("needed", "it stands there twice");
             }
@@ -538,6 +540,13 @@ const KEYS: [&str; 13] = [
     "uid",
     "cgroup",
     "incoming",
+];
+
+/// The names that conditions of filters have, and those of the same here.
+const ALIASES: [(&str, &str); 3] = [
+    ("tcp_flags", "flags"),
+    ("icmp_type", "type"),
+    ("icmp_code", "code"),
 ];
 
 const NO_FLAGS: &str = "none";

@@ -9,9 +9,9 @@ mod shadow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use linerate_core::units::BitRate;
+use linerate_core::units::{BitRate, ByteCount};
 
-use crate::classes::ClassError;
+use crate::classes::{ClassError, LEAST_RATE};
 use crate::policy::{Adapter, Place, PolicyFile};
 use crate::rules::{Bindings, RuleError, RuleSet};
 
@@ -58,6 +58,28 @@ pub enum Doubt {
         adapter: String,
         /// The sum of its policies' reservations in percent.
         percent: f64,
+    },
+    /// Nobody knows what an adapter carries whose policies have classes.
+    NoRate {
+        /// The adapter.
+        adapter: String,
+    },
+    /// A class that is offered first what others leave has next to nothing for sure, and packets of no policy the rest.
+    PriorityAlone {
+        /// The policy.
+        policy: String,
+    },
+    /// A meter drops every frame of full size, whatever the rate.
+    SmallBurst {
+        /// The policy.
+        policy: String,
+        /// The longest frame that is not red.
+        longest: ByteCount,
+    },
+    /// Packets that come in are to meet policies with classes.
+    IngressClasses {
+        /// The adapter.
+        adapter: String,
     },
     /// A share in percent is not the same on all adapters of a policy.
     Differs {
@@ -138,6 +160,13 @@ fn of_filters(
     Ok(())
 }
 
+impl Doubt {
+    /// Whether `apply` refuses the file for it.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Classes(_) | Self::MoreThanAll { .. })
+    }
+}
+
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Place { line, column } = self.place;
@@ -168,10 +197,38 @@ impl fmt::Display for Doubt {
                 "filters `{first}` and `{second}` have the same priority {priority} and some packets in common: \
                  `{first}` takes them, for it stands first in the file"
             ),
-            Self::Classes(error) => write!(f, "it cannot be applied: {error}"),
+            Self::Classes(error) => {
+                let words = error.to_string();
+                // The line of the policy stands before the warning.
+                let words = match (error.policy(), words.split_once(": ")) {
+                    (Some(_), Some((line, rest))) if line.starts_with("line ") => rest,
+                    _ => &words,
+                };
+                write!(f, "it cannot be applied: {words}")
+            }
             Self::MoreThanAll { adapter, percent } => write!(
                 f,
                 "it cannot be applied: the policies of adapter `{adapter}` reserve {percent} % of it"
+            ),
+            Self::NoRate { adapter } => write!(
+                f,
+                "adapter `{adapter}` has no `rate`, and its driver tells no speed here: it cannot be applied, for its \
+                 policies reserve, limit or have a priority"
+            ),
+            Self::PriorityAlone { policy } => write!(
+                f,
+                "policy `{policy}` has a priority and no reserve: only {LEAST_RATE} are its own, and packets that no \
+                 policy takes have all that nobody reserves"
+            ),
+            Self::SmallBurst { policy, longest } => write!(
+                f,
+                "policy `{policy}` drops every frame above {longest}, its largest burst, and a full frame of Ethernet \
+                 has {FULL_FRAME} bytes"
+            ),
+            Self::IngressClasses { adapter } => write!(
+                f,
+                "adapter `{adapter}`: packets that come in have no classes; reserve, limit and priority are for those \
+                 that leave"
             ),
             Self::Differs { policy, adapters } => {
                 let each: Vec<_> = (adapters.iter())
@@ -219,6 +276,9 @@ fn write_hidden(
         ),
     }
 }
+
+/// A frame of Ethernet with 1,500 bytes of IP, as meters count it.
+const FULL_FRAME: u64 = 1514;
 
 /// Filters that are named in one warning.
 const MOST_NAMES: usize = 4;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use linerate_core::units::BitRate;
 
 use crate::classes::{ClassError, ClassPlan};
-use crate::policy::{Adapter, Policy, PolicyFile, Share};
+use crate::policy::{Adapter, MeterKind, Policy, PolicyFile, Share};
 use crate::rules::Bindings;
 
-use super::{Doubt, Warning};
+use super::{Doubt, FULL_FRAME, Warning};
 
 pub(super) fn warnings(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) -> Vec<Warning> {
     let rate = |adapter: &Adapter| adapter.rate.or(speeds.get(&adapter.name).copied());
@@ -16,14 +16,28 @@ pub(super) fn warnings(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) ->
     let mut warnings = Vec::new();
     for adapter in &file.adapters {
         let doubt = match rate(adapter) {
-            None => more_than_all(file, adapter),
+            None => more_than_all(file, adapter).or_else(|| no_rate(file, adapter)),
             Some(rate) => match ClassPlan::of(file, adapter, &slots, Some(rate)) {
                 Err(error) if error_is_of_file(&error) => Some(Doubt::Classes(error)),
                 _ => None,
             },
         };
-        let place = adapter.place;
+        let at_fault = match &doubt {
+            Some(Doubt::Classes(error)) => error.policy(),
+            _ => None,
+        };
+        let mut policies = file.policies.iter();
+        let policy = at_fault.and_then(|name| policies.find(|policy| policy.name == name));
+        let place = policy.map_or(adapter.place, |policy| policy.place);
         warnings.extend(doubt.map(|doubt| Warning { place, doubt }));
+        if adapter.ingress && has_classes(file, adapter) {
+            warnings.push(Warning {
+                place: adapter.place,
+                doubt: Doubt::IngressClasses {
+                    adapter: adapter.name.clone(),
+                },
+            });
+        }
     }
     for (number, policy) in file.policies.iter().enumerate() {
         let adapters = (file.adapters.iter())
@@ -31,6 +45,11 @@ pub(super) fn warnings(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) ->
             .filter_map(|adapter| Some((adapter.name.clone(), rate(adapter)?)))
             .collect();
         warnings.extend(differs(policy, adapters));
+        let doubts = [priority_alone(policy), small_burst(policy)];
+        warnings.extend(doubts.into_iter().flatten().map(|doubt| Warning {
+            place: policy.place,
+            doubt,
+        }));
     }
     warnings
 }
@@ -50,6 +69,41 @@ fn more_than_all(file: &PolicyFile, adapter: &Adapter) -> Option<Doubt> {
     (percent > 100.0).then(|| Doubt::MoreThanAll {
         adapter: adapter.name.clone(),
         percent,
+    })
+}
+
+fn has_classes(file: &PolicyFile, adapter: &Adapter) -> bool {
+    let mut policies = adapter.policies.iter();
+    policies.any(|policy| file.policies[*policy].has_class())
+}
+
+/// `*` is whichever interface is asked for: there is none yet that could tell.
+fn no_rate(file: &PolicyFile, adapter: &Adapter) -> Option<Doubt> {
+    (adapter.name != "*" && has_classes(file, adapter)).then(|| Doubt::NoRate {
+        adapter: adapter.name.clone(),
+    })
+}
+
+fn priority_alone(policy: &Policy) -> Option<Doubt> {
+    (policy.priority.is_some() && policy.reserve.is_none()).then(|| Doubt::PriorityAlone {
+        policy: policy.name.clone(),
+    })
+}
+
+/// A frame that is longer than every bucket is red, however slowly packets come.
+fn small_burst(policy: &Policy) -> Option<Doubt> {
+    let meter = policy.meter.filter(|meter| meter.drop_red)?;
+    let longest = match meter.kind {
+        MeterKind::SingleRate {
+            committed_burst,
+            excess_burst,
+            ..
+        } => committed_burst.max(excess_burst),
+        MeterKind::TwoRate { peak_burst, .. } => peak_burst,
+    };
+    (longest.0 < FULL_FRAME).then(|| Doubt::SmallBurst {
+        policy: policy.name.clone(),
+        longest,
     })
 }
 

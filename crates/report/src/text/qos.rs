@@ -348,7 +348,10 @@ pub fn qos_explanation(explanation: &ExplanationReport, style: Style) -> String 
             );
             page.line(Emphasis::Strong, &words);
         }
-        _ => page.line(Emphasis::Strong, "no filter takes it"),
+        _ => page.line(
+            Emphasis::Strong,
+            "no filter takes it: it leaves as it came, in the default class",
+        ),
     }
     for effect in &explanation.effects {
         page.paragraph(Emphasis::None, "  -", 4, effect);

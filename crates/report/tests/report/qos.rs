@@ -1,5 +1,7 @@
 //! Policies: what status, stats and explanations say.
 
+use std::collections::BTreeMap;
+
 use linerate_qos::document::{FileReport, QosDocument};
 use linerate_qos::explain::{Packet, explain};
 use linerate_qos::policy::{NoNames, PolicyFile};
@@ -87,7 +89,7 @@ fn a_file_is_told_with_its_doubts_and_a_packet_with_its_filter() {
     let file = PolicyFile::from_toml(FILE, &mut NoNames).unwrap();
     let mut text = qos_file(
         "office.toml",
-        &FileReport::of(&file).unwrap(),
+        &FileReport::of(&file, &BTreeMap::new()).unwrap(),
         Style::default(),
     );
     for packet in [
