@@ -212,8 +212,8 @@ impl fmt::Display for Doubt {
             ),
             Self::NoRate { adapter } => write!(
                 f,
-                "adapter `{adapter}` has no `rate`, and its driver tells no speed here: it cannot be applied, for its \
-                 policies reserve, limit or have a priority"
+                "adapter `{adapter}` has no `rate`, and no driver of this host tells its speed: it cannot be applied \
+                 here, for its policies reserve, limit or have a priority"
             ),
             Self::PriorityAlone { policy } => write!(
                 f,
