@@ -1,7 +1,6 @@
 //! Rules and headers, drawn from a seed.
 
 use linerate_core::units::Dscp;
-use linerate_qos::policy::Fragments;
 use linerate_qos::rules::{Action, Field, Ranges, Rule, RuleSet, Slot};
 
 /// splitmix64.
@@ -18,19 +17,6 @@ impl Dice {
 }
 
 const POLICIES: usize = 8;
-
-/// No rules: all packets go on.
-pub(crate) fn pass_through() -> RuleSet {
-    RuleSet {
-        filters: Vec::new(),
-        actions: Vec::new(),
-        v4: Vec::new(),
-        v6: Vec::new(),
-        other: Vec::new(),
-        fragments: Fragments::Plain,
-        default_class: None,
-    }
-}
 
 /// What one rule asks: fields with their first and last number.
 pub(crate) type Asked = Vec<(Field, (u32, u32))>;
@@ -63,7 +49,7 @@ pub(crate) fn of(conditions: Vec<Asked>) -> RuleSet {
             .collect(),
         actions: (0..POLICIES.min(count)).map(action).collect(),
         v4: conditions.into_iter().enumerate().map(rule).collect(),
-        ..pass_through()
+        ..RuleSet::pass_through()
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn measure(runs: u32, seed: u64) -> anyhow::Result<bool> {
         "{:12} {:>24} {:>6} {:>12} {:>10} {:>6} {:>7}",
         "rules", "ns", "goal", "compile ms", "load ms", "goal", "insns"
     );
-    let nothing = rules::pass_through();
+    let nothing = RuleSet::pass_through();
     let bare = Loaded::new(&nothing, None, None)?;
     let (floor, ..) = cost(&bare, runs)?;
     println!("{:12} {floor:>24.1}", "pass-through");

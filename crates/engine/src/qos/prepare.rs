@@ -6,7 +6,7 @@ use linerate_core::units::BitRate;
 use linerate_qos::classes::ClassPlan;
 use linerate_qos::document::describe;
 use linerate_qos::packet::LinkType;
-use linerate_qos::policy::{Adapter, Fragments, PolicyFile};
+use linerate_qos::policy::{Adapter, PolicyFile};
 use linerate_qos::program::{self, Target, compile};
 use linerate_qos::rules::{Bindings, Cgroup, RuleSet, Slot};
 use linerate_sys::bpf::{BpfError, Map};
@@ -70,7 +70,7 @@ pub(super) fn prepare(
             Some((_, file, adapter)) => {
                 RuleSet::of(file, adapter, &of_direction(&bindings, direction))?
             }
-            None => pass_through(),
+            None => RuleSet::pass_through(),
         };
         if is_wanted {
             attach(site, &mut change, direction, &rules, &fresh)?;
@@ -232,18 +232,6 @@ fn of_direction(bindings: &Bindings, direction: Direction) -> Bindings {
         bindings.default_class = None;
     }
     bindings
-}
-
-fn pass_through() -> RuleSet {
-    RuleSet {
-        filters: Vec::new(),
-        actions: Vec::new(),
-        v4: Vec::new(),
-        v6: Vec::new(),
-        other: Vec::new(),
-        fragments: Fragments::Plain,
-        default_class: None,
-    }
 }
 
 /// Compiles and loads the program of one direction.

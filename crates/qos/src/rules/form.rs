@@ -120,6 +120,19 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
+    /// No rules: all packets go on as they are.
+    pub fn pass_through() -> Self {
+        Self {
+            filters: Vec::new(),
+            actions: Vec::new(),
+            v4: Vec::new(),
+            v6: Vec::new(),
+            other: Vec::new(),
+            fragments: Fragments::Plain,
+            default_class: None,
+        }
+    }
+
     /// The rules of a family, first asked first.
     pub fn family(&self, family: Family) -> &[Rule] {
         match family {
