@@ -137,7 +137,7 @@ struct Shown(Progress);
 impl CostObserver for Shown {
     fn begins(&mut self, cell: &Cell, slot: Slot, done: usize, all: usize) {
         let words = format!(
-            "{}/{all}: {}, {:?}, {} {} B, block {}, {}",
+            "{}/{all}: {}, {}, {} {} B, block {}, {}",
             done + 1,
             cell.link,
             cell.family,

@@ -4,6 +4,7 @@
 //! what the control session carries to the endpoint. Everything here is plain data that was
 //! validated by [`Test::check`]: an endpoint calls it on what a stranger sent.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use schemars::JsonSchema;
@@ -44,6 +45,15 @@ pub enum Family {
     Ipv4,
     /// IPv6.
     Ipv6,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
+        })
+    }
 }
 
 /// Which way the payload goes, seen from the client.

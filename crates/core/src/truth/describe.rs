@@ -3,7 +3,7 @@
 use super::conditions::{Bound, Conditions};
 use super::scenario::CpuShare;
 use crate::link::PathSpec;
-use crate::plan::{Direction, Family};
+use crate::plan::Direction;
 use crate::units::{BitRate, ByteCount};
 
 /// All that is particular, in words.
@@ -30,10 +30,7 @@ fn kind(conditions: &Conditions, path: Option<&PathSpec>) -> String {
         Direction::Down => "down",
         Direction::Up | Direction::Both => "up",
     };
-    let family = match conditions.family {
-        Family::Ipv4 => "IPv4",
-        Family::Ipv6 => "IPv6",
-    };
+    let family = conditions.family;
     let control = match conditions.is_udp {
         true => "udp",
         false => conditions.control.name(),

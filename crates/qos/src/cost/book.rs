@@ -1,7 +1,6 @@
 //! Every run, and what they amount to.
 
 use linerate_core::compare::{Design, Metric, MetricConclusion, Sequential, log_ratio};
-use linerate_core::plan::Family;
 use linerate_core::record::{Caveat, CaveatKind, Record};
 use linerate_core::stats::{MedianInterval, StatsError, median_interval};
 
@@ -71,7 +70,7 @@ impl<'a> Book<'a> {
                     "{}, {} over {}, {} B: {empty} of {} runs carried nothing in {} s; their figures are measured zeros",
                     cell.link,
                     cell.test,
-                    family(cell.family),
+                    cell.family,
                     cell.message_bytes,
                     runs.len(),
                     self.plan.time.as_secs_f64()
@@ -196,13 +195,6 @@ const TREATMENTS: [Treatment; 3] = [
     Treatment::Policy,
 ];
 
-fn family(family: Family) -> &'static str {
-    match family {
-        Family::Ipv4 => "IPv4",
-        Family::Ipv6 => "IPv6",
-    }
-}
-
 /// No byte and no answer arrived while it was measured.
 fn carried_nothing(run: &CostRun) -> bool {
     let figure = |metric| run.figures.get(metric);
@@ -247,6 +239,7 @@ mod tests {
 
     use super::super::plan::{Choice, Test};
     use super::*;
+    use linerate_core::plan::Family;
 
     fn figures(values: &[(&str, f64)]) -> BTreeMap<String, f64> {
         let entries = values.iter();

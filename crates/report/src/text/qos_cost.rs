@@ -1,7 +1,7 @@
 //! What a policy costs: for each kind of transfer the figures in the white paper's shape, and what each treatment changes.
 
 use linerate_core::compare::MetricConclusion;
-use linerate_core::plan::{Family, Protocol, Workload};
+use linerate_core::plan::{Protocol, Workload};
 use linerate_core::record::Status;
 use linerate_core::stats::MedianInterval;
 use linerate_qos::cost::{
@@ -103,15 +103,8 @@ fn title(row: &CostRow) -> String {
         "{}, {} over {}: {what}{mtu}",
         rate(row.link_bps),
         protocol(row.protocol),
-        family(row.family)
+        row.family
     )
-}
-
-fn family(family: Family) -> &'static str {
-    match family {
-        Family::Ipv4 => "IPv4",
-        Family::Ipv6 => "IPv6",
-    }
 }
 
 fn protocol(protocol: Protocol) -> &'static str {
@@ -295,11 +288,7 @@ fn direct(page: &mut Page, document: &QosCost) {
     for cost in &document.direct {
         table.row([
             Some(cost.test.name().to_owned()),
-            Some(format!(
-                "{} over {}",
-                protocol(cost.protocol),
-                family(cost.family)
-            )),
+            Some(format!("{} over {}", protocol(cost.protocol), cost.family)),
             Some(nanoseconds(&cost.passthrough_ns)),
             Some(nanoseconds(&cost.policy_ns)),
             Some(count(cost.instructions as u64)),

@@ -1,6 +1,6 @@
 //! One run on one screen.
 
-use linerate_core::plan::{Direction, Extent, Family, Protocol, Traffic, Workload};
+use linerate_core::plan::{Direction, Extent, Protocol, Traffic, Workload};
 use linerate_core::record::{Environment, FlowRecord, Record, Status};
 use linerate_core::stats::LatencySummary;
 
@@ -78,10 +78,7 @@ fn single_figure(record: &Record) -> String {
 
 /// `stream, TCP over IPv4, to pit.example (198.18.0.2:5201)`
 pub(super) fn traffic_and_peer(record: &Record) -> String {
-    let family = match record.family {
-        Family::Ipv4 => "IPv4",
-        Family::Ipv6 => "IPv6",
-    };
+    let family = record.family;
     format!(
         "{}, {} over {family}, {} {} ({})",
         workload_name(record.workload),

@@ -23,10 +23,8 @@ pub(super) const RULE: Rule = Rule {
 #[derive(Clone, Copy, PartialEq)]
 enum Model {
     Bbr,
-    /// Too few events for a steady state, or segments for a window: the window that the algorithm kept.
+    /// Not at its steady state yet, too few events for one, or too few segments: the window that the algorithm kept.
     Window,
-    /// Not at its steady state yet: a median would leave out how it began.
-    ComingDown,
     Timeouts,
     Cubic,
     Reno,
@@ -42,7 +40,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         .input("mss_bytes", view.mean(|tcp| Some(tcp.mss_bytes.into())))
         .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
     match model {
-        Model::Bbr | Model::Window | Model::ComingDown => Some(ceiling.dependent()),
+        Model::Bbr | Model::Window => Some(ceiling.dependent()),
         _ => Some(ceiling),
     }
 }
@@ -50,8 +48,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 fn formula(model: Model) -> &'static str {
     match model {
         Model::Bbr => "0.99 × Σ largest bandwidth that BBR saw",
-        Model::Window => "Σ median congestion window ÷ RTT",
-        Model::ComingDown => "Σ mean congestion window ÷ RTT",
+        Model::Window => "Σ mean congestion window ÷ RTT",
         Model::Timeouts => "PFTK (RTT, RTO, p), p = loss events ÷ segments sent first",
         Model::Cubic => {
             "max(1.054·(RTT/p)^¾, √1.5/√p) × MSS ÷ RTT, p = loss events ÷ segments sent first"
@@ -65,9 +62,7 @@ fn model(view: &View<'_>, flow: &TcpFlow<'_>) -> Model {
     let timeouts = flow.tcp.timeouts.unwrap_or(0) as f64;
     if is_bbr(flow.tcp) {
         Model::Bbr
-    } else if view.comes_down() && flow.tcp.cwnd_mean_bytes.is_some() {
-        Model::ComingDown
-    } else if events < EVENTS_STEADY || is_small(view, flow) {
+    } else if view.comes_down() || events < EVENTS_STEADY || is_small(view, flow) {
         Model::Window
     } else if timeouts > TIMEOUTS_COUNT * events {
         Model::Timeouts
@@ -127,8 +122,12 @@ fn limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
             .filter(|share| *share >= USUAL_STATE)
             .and(tcp.delivery_rate_max_bps)
             .map(|bps| 0.99 * bps as f64),
-        Model::Window => positive(tcp.cwnd_bytes as f64 * 8.0 / rtt),
-        Model::ComingDown => positive(tcp.cwnd_mean_bytes? as f64 * 8.0 / rtt),
+        // The median of a sawtooth of few segments is a third off, and it leaves out how a run began;
+        // records of older versions have no mean.
+        Model::Window => {
+            let window = tcp.cwnd_mean_bytes.unwrap_or(tcp.cwnd_bytes);
+            positive(window as f64 * 8.0 / rtt)
+        }
         Model::Timeouts => {
             // RFC 6298 with Linux's minimum of 200 ms (TCP_RTO_MIN).
             let rto = rtt + (4.0 * f64::from(tcp.rtt_var_us) / 1e6).max(0.2);
