@@ -238,6 +238,7 @@ impl Log {
         let (name, peer, text) = match event {
             ServeEvent::Connected { peer } => ("connected", peer, String::new()),
             ServeEvent::Tested { peer, summary } => ("tested", peer, summary.clone()),
+            ServeEvent::Served { peer, summary, .. } => ("tested", peer, summary.clone()),
             ServeEvent::Treated { peer, read_back } => ("treated", peer, read_back.join("; ")),
             ServeEvent::Untreated { peer, error } => {
                 ("untreated", peer, error.clone().unwrap_or_default())
@@ -252,7 +253,10 @@ impl Log {
             if text.is_empty() { "" } else { ": " }
         ));
         if self.json {
-            let line = json!({"event": name, "peer": peer.to_string(), "message": text});
+            let mut line = json!({"event": name, "peer": peer.to_string(), "message": text});
+            if let ServeEvent::Served { record, .. } = event {
+                line["record"] = json!(record);
+            }
             // Nobody reads it: the endpoint serves on.
             let _ = output::print(&format!("{line}\n"));
         }

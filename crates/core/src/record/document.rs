@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ceilings::{Cause, Ceiling, Verdict};
+use crate::foreign::Tool;
 use crate::plan::{Direction, Family, Protocol, Test, Workload};
 use crate::stats::{Figure, LatencyBuckets, LatencySummary};
 use crate::trace::TraceDocument;
@@ -42,6 +43,12 @@ pub struct Record {
     pub host: String,
     /// Its address and port.
     pub peer: String,
+    /// The tool at the other end, where that is not linerate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<Tool>,
+    /// Made by the endpoint of a client's test: `host` and `peer` are that client, and the directions are its.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub served: bool,
     /// What was sent.
     pub workload: Workload,
     /// Over which transport.

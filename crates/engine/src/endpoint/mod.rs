@@ -4,12 +4,15 @@
 //! it on: a control connection to a thread of its own ([`session`]), a data connection or UDP flow to the
 //! session whose token it carries ([`registry`]). Nobody waits for anybody without a deadline.
 //!
+//! Clients of other tools are told by their first bytes, or have a port of their own ([`foreign`]).
+//!
 //! A client may also have the way to itself traced ([`tracing`]).
 //!
 //! What a client with the key may change on this host is on loan to its session ([`lease`]), and while it is, no
 //! other client measures or changes anything ([`occupancy`]).
 
 mod door;
+mod foreign;
 mod knock;
 mod lease;
 mod occupancy;
@@ -23,6 +26,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
 
 use linerate_core::plan::Family;
+use linerate_core::record::Record;
 use linerate_core::wire::Key;
 use linerate_core::wire::message::Limits;
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
@@ -81,6 +85,15 @@ pub enum ServeEvent {
         peer: SocketAddr,
         /// One line.
         summary: String,
+    },
+    /// A test of another tool's client ended.
+    Served {
+        /// The client.
+        peer: SocketAddr,
+        /// One line.
+        summary: String,
+        /// What this end has seen of it, with its verdict.
+        record: Box<Record>,
     },
     /// A client has changed this host.
     Treated {
