@@ -6,6 +6,7 @@
 
 mod demand;
 mod encounter;
+pub mod iperf3;
 
 use std::fmt;
 

@@ -15,6 +15,7 @@ use linerate_core::wire::message::{HalfReport, Limits, RefusalReason, TRACE, TRE
 use linerate_core::wire::{Key, Token};
 
 use super::ServeEvent;
+use super::foreign::iperf3::Calls;
 use super::lease::{Lease, LeaseError};
 use super::occupancy::Occupancy;
 use super::registry::{Registration, Registry};
@@ -33,6 +34,7 @@ use crate::words;
 /// What all sessions of an endpoint share.
 pub(super) struct Context {
     pub(super) registry: Registry,
+    pub(super) calls: Calls,
     pub(super) occupancy: Occupancy,
     pub(super) limits: Limits,
     pub(super) key: Option<Key>,

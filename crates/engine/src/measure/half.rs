@@ -15,9 +15,9 @@ use super::flow::{Flow, FlowSocket, Side};
 use super::outcome::ExchangeOutcome;
 use super::qos::QosMeter;
 use super::sampler::{self, Course};
-use super::shared::{FlowState, Shared, WorkerEnd};
+use super::shared::{FlowState, Marks, Shared, WorkerEnd};
 use super::source::FlowSource;
-use super::{crr, exchange, stream, udp, whole};
+use super::{crr, exchange, iperf3_udp, stream, udp, whole};
 use crate::clock::now_ns;
 
 /// A worker's end and the CPU time of its thread.
@@ -52,9 +52,23 @@ impl Half {
         flows: Vec<Flow>,
         source: FlowSource,
     ) -> io::Result<Self> {
+        Self::start_marked(side, test, Marks::Own, flows, source)
+    }
+
+    /// The same with datagrams of another tool's.
+    ///
+    /// # Errors
+    /// As [`Half::start`].
+    pub(crate) fn start_marked(
+        side: Side,
+        test: &Test,
+        marks: Marks,
+        flows: Vec<Flow>,
+        source: FlowSource,
+    ) -> io::Result<Self> {
         // Before the first byte: looking for the device takes a moment.
         let qos = QosMeter::towards_peer_of(&flows);
-        let shared = Arc::new(Shared::new(side, test, flows, source));
+        let shared = Arc::new(Shared::new(side, test, marks, flows, source));
         let sampler = {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
@@ -221,9 +235,10 @@ fn work(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
         (Traffic::Stream(test), Some(FlowSocket::Udp(socket)), _) if flow.sends => {
             udp::send(shared, flow, test, socket)
         }
-        (Traffic::Stream(test), Some(FlowSocket::Udp(socket)), _) => {
-            udp::receive(shared, flow, test, socket)
-        }
+        (Traffic::Stream(test), Some(FlowSocket::Udp(socket)), _) => match shared.marks {
+            Marks::Own => udp::receive(shared, flow, test, socket),
+            Marks::Iperf3(layout) => iperf3_udp::receive(shared, flow, test, layout, socket),
+        },
         (Traffic::Stream(test), None, _) => whole::run(shared, flow, test),
         (Traffic::Rr(test), Some(socket), Side::Client) => {
             exchange::request(shared, flow, test, socket)

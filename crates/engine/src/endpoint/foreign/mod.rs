@@ -3,6 +3,8 @@
 //! A [`Guest`] is such a client for as long as it is there. It counts among the endpoint's clients, keeps off a host
 //! that another client has changed, and leaves one line in the log and a record for each test.
 
+pub(super) mod iperf3;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
