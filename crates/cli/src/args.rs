@@ -30,7 +30,7 @@ pub(crate) use qos::{
 };
 pub(crate) use qos_cost::QosCostArgs;
 pub(crate) use run::ExperimentArgs;
-pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
+pub(crate) use serve::{LimitOptions, ListenOptions, OtherOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
 };

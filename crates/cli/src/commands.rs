@@ -10,17 +10,18 @@ use linerate_core::plan::{Family, MAX_SECONDS, MAX_STREAMS, Plan};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::{BitRate, DEFAULT_PORT, EndpointName, Span};
 use linerate_core::wire::message::Limits;
+use linerate_engine::NetperfOptions;
 
 use crate::args::{
-    CheckArgs, Command, ExplainArgs, LimitOptions, ListenOptions, PathOptions, RunOptions,
-    ServeArgs,
+    CheckArgs, Command, ExplainArgs, LimitOptions, ListenOptions, OtherOptions, PathOptions,
+    RunOptions, ServeArgs,
 };
 use crate::document::Document;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::render::Format;
-use crate::run::{self, Entrance, Examination, Service};
+use crate::run::{self, Entrance, Examination, Others, Service};
 use crate::site::Site;
 use crate::target::Target;
 use crate::{analyze, compare, experiment, files, gate, lab, plan, qos, trace, watch};
@@ -198,14 +199,45 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
         }
         None => None,
     };
+    let others = others(&args.others, key.is_some())?;
     run::serve(Service {
         entrance,
         limits,
         key,
+        others,
         allow_treatments,
         one_off: args.listen.one_off,
         json_stream: args.json_stream,
         quiet,
+    })
+}
+
+/// Whoever must have a key does not come in by another door without one.
+fn others(options: &OtherOptions, has_key: bool) -> Result<Others, Failure> {
+    let passphrase = match &options.netperf_passphrase {
+        Some(path) => Some(files::read_passphrase(path)?),
+        None => None,
+    };
+    let checked = || {
+        ensure!(
+            !has_key || options.netperf.is_none() || passphrase.is_some(),
+            "--key-file keeps strangers out, and --netperf alone lets them in: \
+             give --netperf-passphrase too"
+        );
+        ensure!(
+            !has_key || (options.ttcp.is_none() && options.ttcp_source.is_none()),
+            "--key-file keeps strangers out, and --ttcp and --ttcp-source let them in: \
+             ttcp has no way to prove anything"
+        );
+        Ok(())
+    };
+    checked().map_err(Failure::usage)?;
+    Ok(Others {
+        netperf: options
+            .netperf
+            .map(|port| NetperfOptions { port, passphrase }),
+        ttcp_sink: options.ttcp,
+        ttcp_source: options.ttcp_source,
     })
 }
 

@@ -13,6 +13,9 @@ use crate::failure::Failure;
 /// A key has 64 digits; with blanks and line ends a key file is never larger than this, in bytes.
 const MAX_KEY_FILE: u64 = 4096;
 
+/// What a block of an old netperf has room for, bytes.
+const MAX_PASSPHRASE: usize = 247;
+
 /// Reads all of `path`, which holds at most `limit` bytes.
 ///
 /// # Errors
@@ -50,6 +53,23 @@ pub(crate) fn read_key(path: &Path) -> Result<(Key, Option<String>), Failure> {
         .with_context(|| format!("key file {}", path.display()))
         .map_err(Failure::usage)?;
     Ok((key, wide_mode_warning(path, mode)))
+}
+
+/// Reads the passphrase that is the first line of `path`.
+///
+/// # Errors
+/// The file cannot be read, or its first line is empty or too long; the content is not repeated.
+pub(crate) fn read_passphrase(path: &Path) -> Result<String, Failure> {
+    let bytes = read_at_most(path, MAX_KEY_FILE).context("passphrase file");
+    let text = String::from_utf8_lossy(&bytes.map_err(Failure::usage)?).into_owned();
+    let line = text.lines().next().unwrap_or_default();
+    if !(1..=MAX_PASSPHRASE).contains(&line.len()) {
+        let path = path.display();
+        return Err(Failure::usage(anyhow!(
+            "passphrase file {path}: its first line must have 1 to {MAX_PASSPHRASE} bytes"
+        )));
+    }
+    Ok(line.to_owned())
 }
 
 /// What to say of a key file that more than its owner may read or write.

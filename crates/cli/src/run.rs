@@ -1,5 +1,6 @@
 //! The one door to the engine: what is resolved and checked goes in, a document comes out.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
 
@@ -9,8 +10,8 @@ use linerate_core::record::{Interval, SWEEP_SCHEMA, Sweep};
 use linerate_core::wire::Key;
 use linerate_core::wire::message::Limits;
 use linerate_engine::{
-    Campaign, Category, CheckOptions, Client, Endpoint, MeasureError, Observer, ServeEvent,
-    ServeOptions, Stop, stop_on_signal,
+    Campaign, Category, CheckOptions, Client, Endpoint, MeasureError, NetperfOptions, Observer,
+    ServeEvent, ServeOptions, Stop, stop_on_signal,
 };
 use serde_json::json;
 
@@ -47,10 +48,23 @@ pub(crate) struct Service {
     pub(crate) allow_treatments: bool,
     /// Ends after one client.
     pub(crate) one_off: bool,
+    /// Clients of other tools that have ports of their own.
+    pub(crate) others: Others,
     /// One JSON line on stdout for each event.
     pub(crate) json_stream: bool,
     /// No lines about clients on stderr.
     pub(crate) quiet: bool,
+}
+
+/// Clients of other tools that an endpoint serves on ports of their own.
+#[derive(Debug, Default)]
+pub(crate) struct Others {
+    /// netperf's.
+    pub(crate) netperf: Option<NetperfOptions>,
+    /// ttcp's that send.
+    pub(crate) ttcp_sink: Option<u16>,
+    /// Those that receive.
+    pub(crate) ttcp_source: Option<u16>,
 }
 
 /// Where clients of an endpoint come from.
@@ -172,6 +186,9 @@ pub(crate) fn serve(service: Service) -> Result<(), Failure> {
         key: service.key,
         allow_treatments: service.allow_treatments,
         one_off: service.one_off,
+        netperf: service.others.netperf,
+        ttcp_sink: service.others.ttcp_sink,
+        ttcp_source: service.others.ttcp_source,
     };
     let endpoint = match service.entrance {
         Entrance::Inherited => {
@@ -225,10 +242,13 @@ impl Log {
             self.say(note);
         }
         self.say(&format!("listening on {}", addresses.join(" and ")));
+        for (tool, address) in endpoint.foreign_addresses() {
+            self.say(&format!("listening on {address} for {tool}"));
+        }
         if self.json {
             output::print(&format!(
                 "{}\n",
-                json!({"event": "listening", "addresses": addresses})
+                json!({"event": "listening", "addresses": addresses, "others": others(endpoint)})
             ))?;
         }
         Ok(())
@@ -267,6 +287,15 @@ impl Log {
             let _ = writeln!(std::io::stderr(), "linerate: {}", printable(text));
         }
     }
+}
+
+/// The addresses for each other tool, by its name.
+fn others(endpoint: &Endpoint) -> BTreeMap<&'static str, Vec<String>> {
+    let mut others: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for (tool, address) in endpoint.foreign_addresses() {
+        others.entry(tool).or_default().push(address.to_string());
+    }
+    others
 }
 
 /// What Ctrl-C and its kin request.

@@ -102,6 +102,9 @@ fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {
         key: Some(key),
         allow_treatments,
         one_off: false,
+        netperf: None,
+        ttcp_sink: None,
+        ttcp_source: None,
     }
 }
 

@@ -7,6 +7,7 @@
 mod demand;
 mod encounter;
 pub mod iperf3;
+pub mod netperf;
 
 use std::fmt;
 

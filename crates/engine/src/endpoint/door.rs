@@ -15,8 +15,8 @@ use linerate_core::wire::message::{Refusal, RefusalReason};
 use linerate_core::wire::{HELLO_BYTES, Hello, HelloError, HelloKind, is_hello_start};
 use linerate_sys::poll::Poller;
 
-use super::foreign::Guest;
 use super::foreign::iperf3::{self, Caller, Calls};
+use super::foreign::{Guest, Ports};
 use super::knock::Knocks;
 use super::occupancy::{Occupancy, PATIENCE};
 use super::registry::Registry;
@@ -57,6 +57,7 @@ pub(super) struct Door {
     pending: BTreeMap<u64, Pending>,
     next_number: u64,
     context: Arc<Context>,
+    ports: Ports,
     one_off: bool,
     stop: Stop,
 }
@@ -100,12 +101,15 @@ impl Door {
                 log,
                 stop: stop.clone(),
             }),
+            ports: endpoint.ports,
             one_off: endpoint.options.one_off,
             stop,
         })
     }
 
     pub(super) fn run(mut self) -> io::Result<()> {
+        // They end with the stop flag, and hold nothing that waits for them.
+        let _others = std::mem::take(&mut self.ports).start(&self.context)?;
         while !self.stop.is_requested() && !self.is_over() {
             let ready: VecDeque<u64> = self.poller.wait(TICK)?.collect();
             for number in ready {

@@ -56,6 +56,21 @@ pub struct ServeOptions {
     pub allow_treatments: bool,
     /// End after one session.
     pub one_off: bool,
+    /// Serve netperf's clients too, on a port of their own.
+    pub netperf: Option<NetperfOptions>,
+    /// Port of a sink for ttcp's streams and datagrams.
+    pub ttcp_sink: Option<u16>,
+    /// Port that sends to whoever connects.
+    pub ttcp_source: Option<u16>,
+}
+
+/// How to serve netperf's clients.
+#[derive(Debug, Clone, Default)]
+pub struct NetperfOptions {
+    /// TCP; 0 lets the kernel choose.
+    pub port: u16,
+    /// What they must say first.
+    pub passphrase: Option<String>,
 }
 
 impl ServeOptions {
@@ -131,6 +146,7 @@ pub struct Endpoint {
     listeners: Vec<TcpListener>,
     datagrams: Vec<UdpSocket>,
     options: ServeOptions,
+    ports: foreign::Ports,
     notes: Vec<String>,
 }
 
@@ -145,6 +161,7 @@ impl Endpoint {
             listeners: Vec::new(),
             datagrams: Vec::new(),
             options: options.clone(),
+            ports: foreign::Ports::default(),
             notes: Vec::new(),
         };
         let wildcards = [
@@ -186,6 +203,7 @@ impl Endpoint {
             listeners: vec![listener],
             datagrams: Vec::new(),
             options: options.clone(),
+            ports: foreign::Ports::default(),
             notes: Vec::new(),
         };
         match socket::udp_socket(address, None, true) {
@@ -233,14 +251,21 @@ impl Endpoint {
         }
     }
 
-    fn nonempty(self) -> Result<Self, MeasureError> {
+    fn nonempty(mut self) -> Result<Self, MeasureError> {
         if self.listeners.is_empty() {
             return Err(MeasureError::Host {
                 what: "this host has neither IPv4 nor IPv6".into(),
                 source: io::ErrorKind::AddrNotAvailable.into(),
             });
         }
+        let addresses: Vec<IpAddr> = self.addresses().iter().map(SocketAddr::ip).collect();
+        self.ports = foreign::Ports::bind(&self.options, &addresses)?;
         Ok(self)
+    }
+
+    /// Where other tools' clients find it on ports of their own: `netperf`, `ttcp`, `ttcp-source`.
+    pub fn foreign_addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+        self.ports.addresses()
     }
 
     /// Where it listens.

@@ -31,6 +31,8 @@ pub(crate) enum Marks {
     Own,
     /// iperf3's.
     Iperf3(Layout),
+    /// Nothing: netperf's and ttcp's.
+    None,
 }
 
 /// What workers, sampler and controller of a half share.

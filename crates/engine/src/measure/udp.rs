@@ -131,7 +131,7 @@ impl Sender<'_> {
             if self.phase == Phase::WarmUp && now >= measured_ns {
                 self.phase = Phase::Measured;
                 match self.shared.marks {
-                    Marks::Own => self.sequence = 0,
+                    Marks::Own | Marks::None => self.sequence = 0,
                     Marks::Iperf3(_) => self.phase_began = self.sequence,
                 }
                 self.last_call_ns = None;
@@ -167,6 +167,7 @@ impl Sender<'_> {
                 .write(datagram),
                 // It counts from 1.
                 Marks::Iperf3(layout) => layout.write(datagram, sequence + 1, now),
+                Marks::None => {}
             }
         }
         let sent = match self.batch.send(self.socket, wanted) {

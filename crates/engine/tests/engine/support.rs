@@ -39,6 +39,9 @@ impl Served {
             key,
             allow_treatments: false,
             one_off: false,
+            netperf: None,
+            ttcp_sink: None,
+            ttcp_source: None,
         };
         let endpoint = Endpoint::bind(&options).unwrap();
         let address = endpoint.addresses()[0];

@@ -56,6 +56,9 @@ pub(crate) fn options(limits: Limits, key: Option<Key>) -> ServeOptions {
         key,
         allow_treatments: false,
         one_off: false,
+        netperf: None,
+        ttcp_sink: None,
+        ttcp_source: None,
     }
 }
 

@@ -4,6 +4,10 @@
 //! that another client has changed, and leaves one line in the log and a record for each test.
 
 pub(super) mod iperf3;
+mod lobby;
+mod netperf;
+mod ports;
+mod ttcp;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,6 +20,8 @@ use super::ServeEvent;
 use super::occupancy::Place;
 use super::session::Context;
 use crate::words;
+
+pub(super) use self::ports::Ports;
 
 /// One client of another tool; dropped, its place is free.
 pub(super) struct Guest {
@@ -105,7 +111,11 @@ impl Guest {
     pub(super) fn tested(&self, encounter: Encounter) {
         let version = encounter.version.as_deref().unwrap_or_default();
         let name = format!("{} {version}", self.tool);
-        let summary = format!("{}: {}", name.trim(), words::summary(&encounter.here));
+        let summary = format!(
+            "{}: {}",
+            name.trim(),
+            words::tested(&encounter.test, &encounter.here)
+        );
         let record = Box::new(encounter.into_record());
         (self.context.log)(ServeEvent::Served {
             peer: self.peer,
