@@ -136,6 +136,11 @@ impl Half {
             .sum()
     }
 
+    /// Payload that this end has moved so far, warm-up and what came after the measured time included.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.shared.flows.iter().map(|f| f.counters.bytes()).sum()
+    }
+
     /// Whether the measured time is over, or every worker is done.
     pub(crate) fn is_finished(&self) -> bool {
         self.shared.is_finished()

@@ -7,7 +7,7 @@ pub(crate) mod half;
 mod iperf3_udp;
 mod meter;
 mod outcome;
-mod plain;
+pub(crate) mod plain;
 mod qos;
 mod quickack;
 mod sampler;

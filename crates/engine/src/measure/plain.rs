@@ -6,7 +6,6 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use linerate_core::plan::{ExchangeTest, StreamTest};
-use linerate_sys::socket;
 use linerate_sys::udp_batch::{BatchReceiver, Offload};
 
 use super::shared::{FlowState, Shared, WorkerEnd};
@@ -16,7 +15,7 @@ use crate::clock::now_ns;
 /// Longest wait without looking at the stop flag.
 const SLICE: Duration = Duration::from_millis(20);
 /// A receive buffer for the time that a receiver is off its CPU, bytes, as far as the host allows.
-const RECEIVE_BUFFER: u32 = 4 << 20;
+pub(crate) const RECEIVE_BUFFER: u32 = 4 << 20;
 /// Empty datagrams at the end of a flow.
 const FAREWELLS: usize = 3;
 /// The longest datagram over IPv4.
@@ -32,10 +31,6 @@ pub(crate) fn receive(
     test: &StreamTest,
     socket: &UdpSocket,
 ) -> io::Result<WorkerEnd> {
-    if shared.test.options.receive_window_bytes.is_none() {
-        // Less than this is what the host allows.
-        let _ = socket::set_receive_buffer(socket, RECEIVE_BUFFER);
-    }
     socket.set_read_timeout(Some(SLICE))?;
     let longest = (test.message_bytes as usize).clamp(1, LARGEST);
     let mut batch = BatchReceiver::new(socket, longest, Offload::Segment)?;

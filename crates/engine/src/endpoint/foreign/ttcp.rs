@@ -19,6 +19,7 @@ use linerate_core::units::Span;
 use linerate_core::wire::message::{FlowHalf, HalfReport};
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::poll::Poller;
+use linerate_sys::socket;
 
 use super::Guest;
 use super::lobby::{Admission, Lobby};
@@ -28,6 +29,7 @@ use crate::endpoint::{ServeEvent, terms};
 use crate::host;
 use crate::measure::flow::{Flow, FlowSocket, Side};
 use crate::measure::half::{Half, HalfEnd};
+use crate::measure::plain;
 use crate::measure::source::FlowSource;
 use crate::options;
 
@@ -41,6 +43,8 @@ const LAST_WORDS: usize = 4;
 const MESSAGE: u64 = 128 << 10;
 /// Longest wait without looking at the stop flag.
 const TICK: Duration = Duration::from_millis(10);
+/// The same where datagrams wake whoever waits.
+const IDLE_TICK: Duration = Duration::from_millis(100);
 /// Datagrams that are taken in one go.
 const BURST: usize = 256;
 
@@ -216,9 +220,13 @@ pub(super) fn sink_datagrams(context: &Arc<Context>, sockets: Vec<UdpSocket>) {
             return;
         }
     }
+    for socket in &sockets {
+        // For the time that this thread is off its CPU, as far as the host allows.
+        let _ = socket::set_receive_buffer(socket, plain::RECEIVE_BUFFER);
+    }
     let mut flows: HashMap<SocketAddr, Tally> = HashMap::new();
     while !context.stop.is_requested() {
-        let ready: Vec<u64> = match poller.wait(TICK) {
+        let ready: Vec<u64> = match poller.wait(IDLE_TICK) {
             Ok(ready) => ready.collect(),
             Err(_) => return,
         };

@@ -20,6 +20,7 @@ use linerate_sys::socket::{self, ListenOptions, Mptcp};
 use super::cpu::CpuWatch;
 use crate::endpoint::terms;
 use crate::measure::flow::{Flow, FlowSocket};
+use crate::measure::plain;
 use crate::measure::source::{FlowSource, OwnListener};
 use crate::options;
 
@@ -267,6 +268,10 @@ fn datagrams(asked: &DataTest, address: SocketAddr, peer: IpAddr) -> Result<UdpS
     };
     let socket =
         socket::udp_socket(address, to, false).map_err(|error| no_socket(address, &error))?;
+    if asked.receive_buffer.is_none() {
+        // As in linerate's own tests; the answer says what it is.
+        let _ = socket::set_receive_buffer(&socket, plain::RECEIVE_BUFFER);
+    }
     prepare(&socket, asked)?;
     Ok(socket)
 }

@@ -110,14 +110,14 @@ impl Running {
         let cpus = facts.cpu.count;
         let device = facts.device.clone();
         let elapsed = self.began.elapsed();
-        let transactions = self.half.messages();
+        let (transactions, bytes) = (self.half.messages(), self.half.moved_bytes());
         let HalfEnd { mut report, .. } = self.half.stop(facts);
         let cpu = self.cpu.and_then(CpuWatch::end);
         report
             .caveats
             .extend(self.limits.rate_bps.map(owners_limit));
         let mut results = match report.flows.first() {
-            Some(flow) => results(&self.asked, flow, transactions),
+            Some(flow) => results(&self.asked, flow, transactions, bytes),
             None => Results::default(),
         };
         results.cpu = cpu;
@@ -155,8 +155,8 @@ impl Running {
     }
 }
 
-/// What the client is told of a flow.
-fn results(asked: &DataTest, flow: &FlowHalf, transactions: u64) -> Results {
+/// What the client is told of a flow: all that it moved, not only in the measured time.
+fn results(asked: &DataTest, flow: &FlowHalf, transactions: u64, bytes: u64) -> Results {
     let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     let mut results = Results {
         seconds: flow.seconds as f32,
@@ -173,11 +173,11 @@ fn results(asked: &DataTest, flow: &FlowHalf, transactions: u64) -> Results {
     }
     match asked.role {
         Role::Receive => {
-            results.received_bytes = flow.bytes;
+            results.received_bytes = bytes;
             results.receive_calls = count(flow.messages);
         }
         Role::Send => {
-            results.sent_bytes = flow.bytes;
+            results.sent_bytes = bytes;
             results.send_calls = count(flow.messages);
             results.failed_sends = flow.udp_sent.as_ref().map_or(0, |sent| count(sent.refused));
         }
