@@ -20,6 +20,7 @@ mod truth;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use linerate_core::foreign::Tool;
 use linerate_core::units::{BitRate, EndpointName};
 
 pub(crate) use analyze::{AnalyzeArgs, InputName};
@@ -94,6 +95,9 @@ pub(crate) struct WatchArgs {
 pub(crate) struct CheckArgs {
     /// Endpoint: host, host:port or [v6]:port; without it, a demonstration path here
     pub(crate) host: Option<EndpointName>,
+    /// Use a server of this tool's there: iperf3 or netperf (default: whatever answers)
+    #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
+    pub(crate) via: Option<Tool>,
     /// Take about 5 s instead of 20 s, and give no intervals
     #[arg(long)]
     pub(crate) quick: bool,

@@ -66,7 +66,7 @@ fn measure(options: RunOptions, plan: &Plan, floor: Option<BitRate>) -> Result<(
     let (site, target) = place(options.host, &options.path, seed_of(plan), &mut progress)?;
     target.check_sizes(plan)?;
     let output = Output::open(&options.document, format)?;
-    let (mut document, error) = run::plan(&target, plan, progress)?;
+    let (mut document, error) = run::plan(&target, options.via, plan, progress)?;
     site.iter().for_each(|site| site.describe(&mut document));
     conclude(&document, error, output, floor)
 }
@@ -114,6 +114,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     let output = Output::open(&args.document, format)?;
     let examination = Examination {
         target,
+        via: args.via,
         family: args.path.family(),
         quick: args.quick,
         seed,

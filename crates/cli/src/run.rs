@@ -5,12 +5,13 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use anyhow::{Context, anyhow};
+use linerate_core::foreign::Tool;
 use linerate_core::plan::{Family, Plan};
 use linerate_core::record::{Interval, SWEEP_SCHEMA, Sweep};
 use linerate_core::wire::Key;
 use linerate_core::wire::message::Limits;
 use linerate_engine::{
-    Campaign, Category, CheckOptions, Client, Endpoint, MeasureError, NetperfOptions, Observer,
+    Campaign, Category, CheckOptions, Endpoint, MeasureError, NetperfOptions, Observer, Partner,
     ServeEvent, ServeOptions, Stop, stop_on_signal,
 };
 use serde_json::json;
@@ -27,6 +28,8 @@ use crate::watch;
 pub(crate) struct Examination {
     /// The endpoint; without one, both ends run here.
     pub(crate) target: Option<Target>,
+    /// A server of this tool's must answer there.
+    pub(crate) via: Option<Tool>,
     /// The family of the path where both ends run here.
     pub(crate) family: Option<Family>,
     /// About 5 s instead of 20 s, without intervals.
@@ -112,10 +115,11 @@ impl Observer for Shown {
 /// Nothing was measured: refused, unreachable, timed out, or this host lacks something.
 pub(crate) fn plan(
     target: &Target,
+    via: Option<Tool>,
     plan: &Plan,
     progress: Progress,
 ) -> Result<(Document, Option<Failure>), Failure> {
-    let mut client = Client::connect(target.to_engine(), signals()?).map_err(failure)?;
+    let mut client = Partner::connect(target.to_engine(), via, signals()?).map_err(failure)?;
     let mut shown = Shown {
         progress,
         failure: None,
@@ -159,6 +163,7 @@ pub(crate) fn check(
 ) -> Result<(Document, Option<Failure>), Failure> {
     let options = CheckOptions {
         target: examination.target.as_ref().map(Target::to_engine),
+        via: examination.via,
         family: examination.family,
         quick: examination.quick,
         seed: examination.seed,

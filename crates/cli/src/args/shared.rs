@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
 use linerate_core::plan::{Family, Protocol};
 use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Percent, Span};
@@ -16,6 +17,9 @@ pub(crate) struct RunOptions {
     /// Endpoint, where `linerate serve` answers: host, host:port or [v6]:port
     #[arg(help_heading = None::<&str>, required_unless_present = "lab")]
     pub(crate) host: Option<EndpointName>,
+    /// Use a server of this tool's there: iperf3 or netperf (default: whatever answers)
+    #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
+    pub(crate) via: Option<Tool>,
     #[command(flatten)]
     pub(crate) extent: ExtentOptions,
     #[command(flatten)]

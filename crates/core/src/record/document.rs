@@ -46,7 +46,8 @@ pub struct Record {
     /// The tool at the other end, where that is not linerate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<Tool>,
-    /// Made by the endpoint of a client's test: `host` and `peer` are that client, and the directions are its.
+    /// Made by the endpoint, of another tool's client: `host` and `peer` are where that client has reached it, and the
+    /// client's addresses are the `local` ones of the flows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub served: bool,
     /// What was sent.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use linerate_core::plan::{Extent, Protocol, Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind, EndReport, HostFacts};
 use linerate_core::wire::message::{FlowHalf, HalfReport, Progress};
+use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::{self as sys_thread, CpuUsage};
 
 use super::flow::{Flow, FlowSocket, Side};
@@ -125,6 +126,23 @@ impl Half {
             at_s: Duration::from_nanos(now_ns() - self.shared.began_ns).as_secs_f64(),
             received_bytes: received.map(|flow| flow.counters.bytes()).sum(),
         }
+    }
+
+    /// What was handed over so far, bytes.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        let senders = self.shared.flows.iter().filter(|flow| flow.sends);
+        senders.map(|flow| flow.counters.bytes()).sum()
+    }
+
+    /// Whether the peer's kernel has acknowledged all that this end's TCP senders have sent.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        let mut senders = self.shared.flows.iter().filter(|flow| flow.sends);
+        senders.all(|flow| match &flow.socket {
+            Some(FlowSocket::Tcp(stream)) => TcpInfo::read(stream).map_or(true, |info| {
+                info.unacked == 0 && info.notsent_bytes.unwrap_or(0) == 0
+            }),
+            _ => true,
+        })
     }
 
     /// Messages or transactions so far.

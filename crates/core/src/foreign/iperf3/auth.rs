@@ -129,6 +129,30 @@ pub fn token_text(credentials: &Credentials) -> String {
     )
 }
 
+/// The bytes of base64 (RFC 4648, section 4); blanks are skipped. `None` for what is none.
+pub fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0u32, 0);
+    let mut digits = text.bytes().filter(|byte| !byte.is_ascii_whitespace());
+    for digit in digits.by_ref().take_while(|byte| *byte != b'=') {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    digits.all(|byte| byte == b'=').then_some(bytes)
+}
+
 fn digest_of(text: &str) -> Option<[u8; 32]> {
     if text.len() != 64 || !text.is_ascii() {
         return None;
@@ -194,6 +218,22 @@ mod tests {
         for other in ["", "user: a\npwd: b\nts:   1", "user: a\npwd:  b\nts:   x"] {
             assert_eq!(Credentials::parse(other.as_bytes()), None);
         }
+    }
+
+    #[test]
+    fn base64_is_read_with_and_without_its_end() {
+        for (text, bytes) in [
+            ("", &b""[..]),
+            ("Zg==", b"f"),
+            ("Zm8=", b"fo"),
+            ("Zm9v", b"foo"),
+            ("Zm9v\nYmFy\n", b"foobar"),
+            ("+/+/", &[0xfb, 0xff, 0xbf]),
+        ] {
+            assert_eq!(from_base64(text).as_deref(), Some(bytes), "{text}");
+        }
+        assert_eq!(from_base64("Zm9-"), None);
+        assert_eq!(from_base64("Zg==Zg"), None);
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub enum ClientEvent {
     Open,
     /// Send and receive, until [`Client::end`].
     Begin,
+    /// The server has stopped and wants this end's account: [`Client::report`].
+    Report,
     /// The server's account; the test is over.
     Results(Box<Results>),
     /// It is over before its time.
@@ -64,6 +66,8 @@ enum Stage {
     Running,
     /// For it to stop.
     Ending,
+    /// For the engine's account.
+    Reporting,
     /// For its results.
     Results,
     /// For it to have said all.
@@ -82,7 +86,6 @@ pub struct Client {
     events: VecDeque<ClientEvent>,
     deadline: Option<Duration>,
     params: Params,
-    results: Vec<u8>,
 }
 
 impl Client {
@@ -95,7 +98,6 @@ impl Client {
             events: VecDeque::new(),
             deadline: Some(now + PARAMS_TIMEOUT),
             params,
-            results: Vec::new(),
         }
     }
 
@@ -133,7 +135,9 @@ impl Client {
             Stage::Asked => "the server did not answer the parameters",
             Stage::Opening => "the server did not take the data connections",
             Stage::Running => "the test did not end",
-            Stage::Ending | Stage::Results | Stage::Display => "the server's results did not come",
+            Stage::Ending | Stage::Reporting | Stage::Results | Stage::Display => {
+                "the server's results did not come"
+            }
             Stage::Error => "the server's error did not come",
         };
         self.fail(ClientError::Timeout(what));
@@ -159,12 +163,19 @@ impl Client {
         self.stage == Stage::Closed
     }
 
-    /// Ends the test, with this end's account.
-    pub fn end(&mut self, now: Duration, results: &Results) {
+    /// Ends the test.
+    pub fn end(&mut self, now: Duration) {
         if self.stage == Stage::Running {
-            self.results = results.to_json();
             self.say(State::TestEnd);
             self.enter(Stage::Ending, Some(now + RESULTS_TIMEOUT));
+        }
+    }
+
+    /// Gives this end's account, after [`ClientEvent::Report`].
+    pub fn report(&mut self, now: Duration, results: &Results) {
+        if self.stage == Stage::Reporting {
+            self.out.push_back(framed(&results.to_json()));
+            self.enter(Stage::Results, Some(now + RESULTS_TIMEOUT));
         }
     }
 
@@ -180,7 +191,8 @@ impl Client {
         match self.stage {
             Stage::Results => self.take_results(now),
             Stage::Error => self.take_error(),
-            Stage::Closed => false,
+            // What comes before this end has spoken waits for its turn.
+            Stage::Reporting | Stage::Closed => false,
             _ => match self.reader.byte() {
                 Some(byte) => {
                     self.take_state(now, byte);
@@ -209,9 +221,8 @@ impl Client {
                 self.events.push_back(ClientEvent::Begin);
             }
             (Some(State::ExchangeResults), Stage::Ending) => {
-                self.out
-                    .push_back(framed(&std::mem::take(&mut self.results)));
-                self.enter(Stage::Results, Some(now + RESULTS_TIMEOUT));
+                self.enter(Stage::Reporting, Some(now + RESULTS_TIMEOUT));
+                self.events.push_back(ClientEvent::Report);
             }
             (Some(State::DisplayResults), Stage::Display) => {
                 self.say(State::IperfDone);

@@ -42,7 +42,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use auth::{Credentials, NotAllowed, Users, UsersError, token_text};
+pub use auth::{Credentials, NotAllowed, Users, UsersError, from_base64, token_text};
 pub use client::{Client, ClientError, ClientEvent};
 pub use code::ErrorCode;
 pub use datagram::{GREETING_BYTES, Greeting, Layout};

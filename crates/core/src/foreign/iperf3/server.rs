@@ -286,7 +286,10 @@ impl Server {
                 self.events.push_back(ServerEvent::End);
             }
             (Some(State::IperfDone), Stage::Goodbye) => self.close(None),
-            (Some(State::ClientTerminate), _) => self.close(Some(ServerError::Terminated)),
+            // A client that fails by itself says goodbye in any state.
+            (Some(State::ClientTerminate | State::IperfDone), _) => {
+                self.close(Some(ServerError::Terminated));
+            }
             _ => self.fail(ErrorCode::MESSAGE, ServerError::OutOfTurn(byte)),
         }
     }

@@ -1,6 +1,6 @@
 //! One client of iperf3's: its control connection, its streams, its record.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, SystemTime};
 
@@ -42,13 +42,14 @@ pub(in crate::endpoint) fn run(guest: Guest, stream: TcpStream, cookie: Cookie) 
     let Some(call) = guest.context().calls.register(cookie, peer.ip()) else {
         return guest.left(Some("its cookie is another test's".to_owned()));
     };
-    let Ok(socket) = ControlSocket::new(stream) else {
+    let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
         return;
     };
     let longest = Duration::from_secs_f64(guest.context().limits.seconds);
     let session = Session {
         server: Server::new(now(), longest),
         guest,
+        local,
         call,
         stage: Stage::Idle,
         asked: None,
@@ -115,6 +116,8 @@ struct Asked {
 
 struct Session {
     guest: Guest,
+    /// Where the client has reached the endpoint.
+    local: SocketAddr,
     call: Call,
     server: Server,
     stage: Stage,
@@ -396,15 +399,15 @@ impl Session {
         let (Some((here, status)), Some(asked)) = (self.account.take(), &self.asked) else {
             return;
         };
-        let peer = self.guest.peer();
+        let local = self.local;
         self.guest.tested(Encounter {
             tool: Tool::Iperf3,
             version: asked.params.version.clone(),
             role: Role::Served,
             test: asked.test.clone(),
-            host: peer.ip().to_string(),
-            peer: peer.to_string(),
-            family: match peer.is_ipv6() {
+            host: local.ip().to_string(),
+            peer: local.to_string(),
+            family: match local.is_ipv6() {
                 true => Family::Ipv6,
                 false => Family::Ipv4,
             },
