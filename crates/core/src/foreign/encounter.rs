@@ -1,8 +1,8 @@
 //! The record of a test that linerate has made with another tool at the far end.
 
 use crate::ceilings;
-use crate::plan::{Family, Test};
-use crate::record::{Caveat, CaveatKind, ExchangeTotals, Record, Run, Status};
+use crate::plan::{Direction, Family, Test};
+use crate::record::{Caveat, CaveatKind, EndReport, ExchangeTotals, Record, Run, Status};
 use crate::wire::message::HalfReport;
 
 use super::Tool;
@@ -48,7 +48,8 @@ pub struct Encounter {
 impl Encounter {
     /// The record with ceilings and verdict, from what this end has seen; what it cannot know is a caveat.
     pub fn into_record(mut self) -> Record {
-        let told = self.there.is_some();
+        let has_account = |half: &HalfReport| half.end != EndReport::default();
+        let accounted = self.there.as_ref().is_some_and(has_account);
         let (role, tool) = (self.role, self.tool);
         self.here.caveats.extend(self.doubts());
         let (client, server) = match role {
@@ -69,8 +70,8 @@ impl Encounter {
         let mut record = run.into_record();
         record.via = Some(tool);
         record.served = role == Role::Served;
-        if role == Role::Served && !told {
-            forget_client(&mut record);
+        if !accounted {
+            forget_other(&mut record, role);
         }
         ceilings::annotate(&mut record);
         record
@@ -111,18 +112,20 @@ impl Encounter {
     }
 }
 
-/// A client that has told nothing has no account, rather than one of zeros.
-fn forget_client(record: &mut Record) {
-    use crate::plan::Direction;
-    match record.direction {
-        Direction::Up => record.sender = None,
-        Direction::Down => record.receiver = None,
-        Direction::Both => record.sender = None,
+/// An end that has told nothing of its host has no account, rather than one of zeros.
+fn forget_other(record: &mut Record, role: Role) {
+    // The client sends up; the other end is the client where this one has served.
+    let other_sends_up = role == Role::Served;
+    if (record.direction == Direction::Down) == other_sends_up {
+        record.receiver = None;
+    } else {
+        record.sender = None;
     }
     for (direction, part) in &mut record.directions {
-        match direction.as_str() {
-            "up" => part.sender = None,
-            _ => part.receiver = None,
+        if (direction == "up") == other_sends_up {
+            part.sender = None;
+        } else {
+            part.receiver = None;
         }
     }
 }
@@ -227,8 +230,14 @@ mod tests {
                     false => [Cause::CpuSend, Cause::ApplicationSend],
                 };
                 let verdict = record.verdict.as_ref().map(|verdict| verdict.cause);
-                assert!(verdict.is_some_and(|cause| !theirs.contains(&cause)), "{verdict:?}");
-                let doubt = record.caveats.iter().find(|c| c.kind == CaveatKind::OtherTool);
+                assert!(
+                    verdict.is_some_and(|cause| !theirs.contains(&cause)),
+                    "{verdict:?}"
+                );
+                let doubt = record
+                    .caveats
+                    .iter()
+                    .find(|c| c.kind == CaveatKind::OtherTool);
                 assert!(doubt.is_some_and(|doubt| doubt.message.contains("iperf3 3.12")));
             }
         }

@@ -4,16 +4,21 @@
 //! another tool's server cannot do, or cannot tell, is an error or a caveat.
 
 mod iperf3;
+mod netperf;
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_core::foreign::Tool;
+use linerate_core::foreign::netperf::PORT;
 use linerate_core::plan::{Plan, Test};
 use linerate_core::record::Record;
 use linerate_core::session::SessionError;
+use linerate_core::units::DEFAULT_PORT;
 
 use self::iperf3::Iperf3;
+use self::netperf::Netperf;
 use crate::campaign::{self, Campaign, Observer};
 use crate::client::{Client, Live, Outcome, Target};
 use crate::error::MeasureError;
@@ -35,6 +40,7 @@ pub struct Foreign(Server);
 #[derive(Debug)]
 enum Server {
     Iperf3(Box<Iperf3>),
+    Netperf(Box<Netperf>),
 }
 
 impl Partner {
@@ -45,14 +51,20 @@ impl Partner {
     pub fn connect(target: Target, via: Option<Tool>, stop: Stop) -> Result<Self, MeasureError> {
         let tool = match via {
             Some(tool) => tool,
+            // A netserver answers nothing to a greeting that is not its own.
+            None if target.addresses.iter().any(|a| a.port() == PORT) => Tool::Netperf,
             None => match Client::connect(target.clone(), stop.clone()) {
                 Ok(client) => return Ok(Self::Own(Box::new(client))),
-                Err(error) => found(&error).ok_or(error)?,
+                Err(error) => match found(&error) {
+                    Some(tool) => tool,
+                    None => return netserver_instead(target, stop, error),
+                },
             },
         };
         let server = match tool {
             Tool::Iperf3 => Server::Iperf3(Box::new(Iperf3::find(target, stop)?)),
-            Tool::Netperf | Tool::Ttcp => return Err(MeasureError::NoClient { tool }),
+            Tool::Netperf => Server::Netperf(Box::new(Netperf::find(target, stop)?)),
+            Tool::Ttcp => return Err(MeasureError::NoClient { tool }),
         };
         Ok(Self::Foreign(Foreign(server)))
     }
@@ -114,6 +126,7 @@ impl Foreign {
     fn tool(&self) -> Tool {
         match &self.0 {
             Server::Iperf3(_) => Tool::Iperf3,
+            Server::Netperf(_) => Tool::Netperf,
         }
     }
 
@@ -121,12 +134,14 @@ impl Foreign {
     pub fn peer(&self) -> SocketAddr {
         match &self.0 {
             Server::Iperf3(iperf3) => iperf3.peer(),
+            Server::Netperf(netperf) => netperf.peer(),
         }
     }
 
     fn connect_time(&self) -> Duration {
         match &self.0 {
             Server::Iperf3(iperf3) => iperf3.connect_time(),
+            Server::Netperf(netperf) => netperf.connect_time(),
         }
     }
 
@@ -137,7 +152,25 @@ impl Foreign {
     ) -> Result<Outcome, MeasureError> {
         match &mut self.0 {
             Server::Iperf3(iperf3) => iperf3.run(test, observe),
+            Server::Netperf(netperf) => netperf.run(test, observe),
         }
+    }
+}
+
+/// Where nothing listens at linerate's port, a netserver may at its own; otherwise the error stands.
+fn netserver_instead(
+    target: Target,
+    stop: Stop,
+    error: MeasureError,
+) -> Result<Partner, MeasureError> {
+    let refused = matches!(&error, MeasureError::Connect { peer, reason }
+        if peer.port() == DEFAULT_PORT && reason.kind() == ErrorKind::ConnectionRefused);
+    match refused.then(|| Netperf::find(target, stop)) {
+        Some(Ok(netperf)) => Ok(Partner::Foreign(Foreign(Server::Netperf(Box::new(
+            netperf,
+        ))))),
+        Some(Err(MeasureError::Interrupted)) => Err(MeasureError::Interrupted),
+        Some(Err(_)) | None => Err(error),
     }
 }
 

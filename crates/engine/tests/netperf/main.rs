@@ -13,5 +13,5 @@ mod dialogue;
 mod programs;
 mod served;
 mod ttcp;
-
+mod used;
 mod vanishing;

@@ -8,7 +8,7 @@ use linerate_core::foreign::Tool;
 use crate::bench::Bench;
 
 /// Where a program is, or what to say.
-fn program(name: &str, package: &str) -> Option<PathBuf> {
+pub(crate) fn program(name: &str, package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path)
         .map(|place| place.join(name))
