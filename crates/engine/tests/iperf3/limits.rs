@@ -18,8 +18,8 @@ fn greeting(number: u8, parameters: &str) -> Vec<u8> {
 }
 
 /// What a client is told that asks for this.
-fn refusal(bench: &Bench, parameters: &str) -> ErrorCode {
-    let mut stream = bench.say(&greeting(1, parameters));
+fn refusal(bench: &Bench, number: u8, parameters: &str) -> ErrorCode {
+    let mut stream = bench.say(&greeting(number, parameters));
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     assert_eq!(bytes[0], State::ParamExchange.byte());
@@ -46,8 +46,8 @@ fn what_the_owner_does_not_allow_is_refused_with_iperf3s_own_numbers() {
         (r#"{"tcp":true,"len":0}"#, ErrorCode::BLOCK),
         ("{", ErrorCode::PARAMS),
     ];
-    for (parameters, code) in cases {
-        assert_eq!(refusal(&bench, parameters), code, "{parameters}");
+    for (number, (parameters, code)) in (1..).zip(cases) {
+        assert_eq!(refusal(&bench, number, parameters), code, "{parameters}");
     }
     bench.assert_says("the owner allows 4");
 }

@@ -115,7 +115,10 @@ fn datagrams_are_served_with_counters_of_32_and_64_bits() {
         let udp = record.udp.unwrap();
         assert!(udp.sent > 0 && udp.malformed == 0, "{arguments}: {udp:?}");
         assert!(udp.received + udp.lost == udp.sent, "{arguments}: {udp:?}");
-        assert!(udp.received as f64 > 0.5 * udp.sent as f64, "{arguments}: {udp:?}");
+        // What this end sends after the client has stopped is lost.
+        if record.direction == Direction::Up {
+            assert!(udp.received * 2 > udp.sent, "{arguments}: {udp:?}");
+        }
     }
 }
 
