@@ -77,11 +77,7 @@ impl Bench {
             if records.len() >= count {
                 return records;
             }
-            assert!(
-                Instant::now() < until,
-                "{} of {count} records",
-                records.len()
-            );
+            assert!(Instant::now() < until, "{} of {count} records", records.len());
             thread::sleep(Duration::from_millis(10));
         }
     }

@@ -38,6 +38,9 @@ pub enum ClientError {
     /// The server has another client, or knows this one not.
     #[error("the iperf3 server is busy with another client")]
     Denied,
+    /// The connection ended before the server had said anything: it is between two clients.
+    #[error("the iperf3 server closed the connection without a word")]
+    Unanswered,
     /// The server says no.
     #[error("the iperf3 server refuses: {} (error {})", .0.words(), .0.0)]
     Server(ErrorCode),
@@ -116,6 +119,7 @@ impl Client {
     pub fn handle_close(&mut self) {
         match self.stage {
             Stage::Closed => {}
+            Stage::Greeted => self.fail(ClientError::Unanswered),
             // What it does with a client that it does not know.
             Stage::Asked => self.fail(ClientError::Hangup(
                 " on the parameters: it may want a user and a password, which linerate does not send",

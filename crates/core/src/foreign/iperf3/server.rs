@@ -282,7 +282,7 @@ impl Server {
     fn take_state(&mut self, now: Duration, byte: u8) {
         match (State::from_byte(byte), self.stage) {
             (Some(State::TestEnd), Stage::Running) => {
-                self.enter(Stage::Ending, Some(now + RESULTS_TIMEOUT));
+                self.enter(Stage::Ending, Some(now + GRACE));
                 self.events.push_back(ServerEvent::End);
             }
             (Some(State::IperfDone), Stage::Goodbye) => self.close(None),

@@ -44,6 +44,8 @@ pub(super) struct Iperf3 {
     target: Target,
     peer: SocketAddr,
     connect_time: Duration,
+    /// A connection on which nothing was said yet.
+    first: Option<TcpStream>,
     stop: Stop,
 }
 
@@ -70,13 +72,15 @@ struct Ended {
 }
 
 impl Iperf3 {
-    /// Finds the address that answers. Nothing is asked yet: a server takes one client at a time.
+    /// Finds the address that answers. Nothing is asked yet; the first test has this connection, as a server takes one
+    /// client at a time.
     ///
     /// # Errors
     /// Refused, unreachable, timed out, interrupted.
     pub(super) fn find(target: Target, stop: Stop) -> Result<Self, MeasureError> {
-        let (_, peer, connect_time) = connect_first(&target, &stop)?;
+        let (stream, peer, connect_time) = connect_first(&target, &stop)?;
         Ok(Self {
+            first: Some(stream),
             target: Target {
                 addresses: vec![peer],
                 ..target
@@ -110,7 +114,8 @@ impl Iperf3 {
         })?;
         let until = now() + BUSY_FOR;
         let mut run = loop {
-            match self.open(&adapted) {
+            let first = self.first.take();
+            match self.open(&adapted, first) {
                 Err(error) if error.is_busy() && now() < until => std::thread::sleep(AGAIN),
                 other => break other?,
             }
@@ -130,8 +135,11 @@ impl Iperf3 {
     }
 
     /// Greets, and asks for the test; done when the server wants the streams.
-    fn open(&self, adapted: &Adapted) -> Result<Run<'_>, MeasureError> {
-        let (stream, ..) = connect_first(&self.target, &self.stop)?;
+    fn open(&self, adapted: &Adapted, first: Option<TcpStream>) -> Result<Run<'_>, MeasureError> {
+        let stream = match first {
+            Some(stream) => stream,
+            None => connect_first(&self.target, &self.stop)?.0,
+        };
         let cookie = random_cookie()?;
         let mut run = Run {
             server: self,
@@ -215,7 +223,7 @@ impl Run<'_> {
     fn error(&self, reason: ClientError) -> MeasureError {
         let peer = self.server.peer;
         match reason {
-            ClientError::Denied => MeasureError::Refused {
+            ClientError::Denied | ClientError::Unanswered => MeasureError::Refused {
                 peer,
                 refusal: Refusal {
                     reason: RefusalReason::Busy,
@@ -258,7 +266,8 @@ impl Run<'_> {
             if !self.is_over(half) {
                 continue;
             }
-            let since: Duration = now() - *over_since.get_or_insert(now());
+            let now = now();
+            let since = now - *over_since.get_or_insert(now);
             if since >= self.settle(half, since) {
                 return Ok(());
             }

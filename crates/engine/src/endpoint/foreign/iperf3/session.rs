@@ -33,8 +33,10 @@ const IDLE_TICK: Duration = Duration::from_millis(100);
 /// Without a byte from a client that sends, as long as the reference's server waits.
 const SILENCE: Duration = Duration::from_secs(120);
 /// What is still under way at the end of a counted test is waited for: so long without a byte, and in all.
-const LAST_BYTES: Duration = Duration::from_millis(200);
-const ALL_LAST_BYTES: Duration = Duration::from_secs(5);
+const LAST_BYTES: Duration = Duration::from_secs(2);
+const ALL_LAST_BYTES: Duration = Duration::from_secs(10);
+/// Where both ends send it is not known how much there is to come.
+const LAST_OF_BOTH: Duration = Duration::from_millis(200);
 
 /// Serves a client to its end.
 pub(in crate::endpoint) fn run(guest: Guest, stream: TcpStream, cookie: Cookie) {
@@ -279,7 +281,8 @@ impl Session {
                 mut heard,
                 until,
             } => {
-                if heard.silence(&half) > LAST_BYTES || self.has_all(&half) || now() > until {
+                let patience = self.patience_for_last_bytes();
+                if heard.silence(&half) > patience || self.has_all(&half) || now() > until {
                     self.report(half);
                 } else {
                     self.stage = Stage::Draining { half, heard, until };
@@ -359,6 +362,13 @@ impl Session {
         asked.is_some_and(|asked| asked.params.direction != Direction::Down)
     }
 
+    fn patience_for_last_bytes(&self) -> Duration {
+        match self.asked.as_ref().map(|asked| asked.params.direction) {
+            Some(Direction::Both) => LAST_OF_BOTH,
+            _ => LAST_BYTES,
+        }
+    }
+
     /// Whether all that a counted test of one direction sends is here.
     fn has_all(&self, half: &Half) -> bool {
         self.asked.as_ref().is_some_and(|asked| {
@@ -430,6 +440,8 @@ impl Session {
         self.record(None);
         self.flush(&mut socket);
         self.guest.left(reason);
+        // Its cookie is free while the last words are read.
+        drop(self.call);
         socket.close();
     }
 }
