@@ -1,7 +1,7 @@
 //! The record of a test that linerate has made with another tool at the far end.
 
 use crate::ceilings;
-use crate::plan::{Direction, Family, Test};
+use crate::plan::{Direction, Family, Test, Traffic};
 use crate::record::{Caveat, CaveatKind, EndReport, ExchangeTotals, Record, Run, Status};
 use crate::wire::message::HalfReport;
 
@@ -77,6 +77,15 @@ impl Encounter {
         record
     }
 
+    /// Whether the other end's protocol has words for its half of such a test.
+    fn tells(&self) -> bool {
+        match (self.tool, self.role) {
+            (Tool::Iperf3, _) => true,
+            (Tool::Netperf, Role::Used) => matches!(self.test.traffic, Traffic::Stream(_)),
+            (Tool::Netperf, Role::Served) | (Tool::Ttcp, _) => false,
+        }
+    }
+
     /// What this record lacks beside one between two ends of linerate's.
     fn doubts(&self) -> Vec<Caveat> {
         let mut doubts = Vec::new();
@@ -101,7 +110,7 @@ impl Encounter {
             ),
             "run linerate at both ends",
         ));
-        if self.there.is_none() {
+        if self.there.is_none() && self.tells() {
             doubts.push(Caveat::new(
                 CaveatKind::Partial,
                 format!("{} has told nothing of its half", self.tool),

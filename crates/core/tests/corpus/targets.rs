@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use linerate_core::analyze::{self, Claims, Input, Options};
 use linerate_core::foreign::iperf3::{self, Cookie, Layout, Params, Results};
+use linerate_core::foreign::netperf;
 use linerate_core::link::frame::{self, Cutter, Gso, Offload, RouterAddresses};
 use linerate_core::link::{Corruption, CorruptionPlace};
 use linerate_core::plan::{
@@ -33,7 +34,7 @@ use linerate_core::wire::{
 pub(crate) type Target = fn(&[u8]);
 
 /// Every target, by the name of its seeds' directory and of its fuzz target.
-pub(crate) const TARGETS: [(&str, Target); 17] = [
+pub(crate) const TARGETS: [(&str, Target); 18] = [
     ("hello", hello),
     ("frames", frames),
     ("client_message", client_message),
@@ -51,6 +52,7 @@ pub(crate) const TARGETS: [(&str, Target); 17] = [
     ("as_table", as_table),
     ("iperf3", iperf3),
     ("iperf3_session", iperf3_session),
+    ("netperf", netperf),
 ];
 
 /// A hello that can be read says the same when it is written and read again.
@@ -625,4 +627,76 @@ pub(crate) fn iperf3_session(bytes: &[u8]) {
         while client.poll_event().is_some() {}
         while server.poll_event().is_some() {}
     }
+}
+
+/// Both halves of netperf's protocol in any order of operations, among them a stranger's bytes to either: a test that is
+/// taken is within the limits, an end that has closed says nothing more, and nobody waits without a deadline.
+pub(crate) fn netperf(bytes: &[u8]) {
+    let settings = netperf::Settings {
+        passphrase: None,
+        limits: NETPERF_LIMITS,
+        cpus: 2,
+        cpu_rate: 100.0,
+    };
+    let mut now = Duration::ZERO;
+    let mut server = netperf::Server::new(now, settings);
+    let mut client = netperf::Client::new(now);
+    let mut rest = bytes;
+    for _ in 0..MOST_OPERATIONS {
+        let Some((&operation, more)) = rest.split_first() else {
+            return;
+        };
+        rest = more;
+        let closed = server.is_closed();
+        match operation % 9 {
+            0 => server.ready(&netperf::Ready::default()),
+            1 => server.report(now, &netperf::Results::default()),
+            2 => server.refuse(now, netperf::Refusal::new(netperf::errno::EBUSY, "busy")),
+            3 => client.open(now, &netperf_test()),
+            4 => client.begun(now, Duration::from_secs(1)),
+            5 => {
+                now += Duration::from_secs(u64::from(operation));
+                client.handle_timeout(now);
+                server.handle_timeout(now);
+            }
+            // A whole message, or what there is.
+            6 | 7 => {
+                let (piece, more) = rest.split_at(rest.len().min(netperf::WIDE_BYTES));
+                rest = more;
+                match operation % 9 {
+                    6 => server.handle_input(now, piece),
+                    _ => client.handle_input(piece),
+                }
+            }
+            _ => {
+                while let Some(bytes) = client.poll_transmit() {
+                    server.handle_input(now, &bytes);
+                }
+                while let Some(bytes) = server.poll_transmit() {
+                    client.handle_input(&bytes);
+                }
+            }
+        }
+        assert!(!closed || server.is_closed());
+        assert_eq!(server.poll_timeout().is_none(), server.is_closed());
+        while let Some(event) = server.poll_event() {
+            if let netperf::ServerEvent::Test(test) = event {
+                assert!(test.seconds(&NETPERF_LIMITS) <= NETPERF_LIMITS.seconds);
+                assert!(test.port == 0 || test.port >= 1024);
+            }
+        }
+        while client.poll_event().is_some() {}
+    }
+}
+
+const NETPERF_LIMITS: Limits = Limits {
+    clients: 1,
+    streams: 1,
+    seconds: 60.0,
+    rate_bps: None,
+};
+
+fn netperf_test() -> netperf::DataTest {
+    use netperf::{Length, Role, Transport};
+    netperf::Client::test(Role::Receive, Transport::Tcp, Length::Seconds(1))
 }

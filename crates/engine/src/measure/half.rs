@@ -154,6 +154,12 @@ impl Half {
             .sum()
     }
 
+    /// Whether every receiver of this end has seen the end of its stream.
+    pub(crate) fn all_received(&self) -> bool {
+        let mut receivers = self.shared.flows.iter().filter(|flow| !flow.sends);
+        receivers.all(|flow| flow.counters.is_done())
+    }
+
     /// Payload that this end has moved so far, warm-up and what came after the measured time included.
     pub(crate) fn moved_bytes(&self) -> u64 {
         self.shared.flows.iter().map(|f| f.counters.bytes()).sum()

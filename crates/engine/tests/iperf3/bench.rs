@@ -43,6 +43,9 @@ impl Bench {
             key: None,
             allow_treatments: false,
             one_off: false,
+            netperf: None,
+            ttcp_sink: None,
+            ttcp_source: None,
         };
         let endpoint = Endpoint::bind(&options).unwrap();
         let address = endpoint.addresses()[0];

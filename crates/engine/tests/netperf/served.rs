@@ -71,7 +71,11 @@ fn tcp_rr_answers_each_request_also_several_at_once() {
     stream.read_exact(&mut [0; 16]).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(control.hear().word(9), 116);
-    assert_eq!(bench.record().workload, Workload::Rr);
+    let record = bench.record();
+    assert_eq!(
+        (record.workload, record.transactions),
+        (Workload::Rr, Some(116))
+    );
 }
 
 #[test]
@@ -90,7 +94,11 @@ fn tcp_crr_and_cc_take_one_connection_after_the_other() {
             assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
         }
         assert_eq!(control.hear().word(count), 20, "{name}");
-        assert_eq!(bench.record().workload, Workload::Crr);
+        let record = bench.record();
+        assert_eq!(
+            (record.workload, record.transactions),
+            (Workload::Crr, Some(20))
+        );
     }
 }
 

@@ -43,6 +43,9 @@ pub enum ClientError {
     Closed,
 }
 
+/// A netserver leaves the type of its first answer in the second, as it was turned for the wire, and so turns it again.
+const OLD_RESPONSE: i32 = kind::OMNI_RESPONSE.swap_bytes();
+
 fn note(number: i32) -> &'static str {
     match number {
         errno::UNKNOWN_TEST => " (it does not know the test)",
@@ -169,8 +172,7 @@ impl Client {
                 Ok(_) => self.fail(ClientError::NotNetserver),
                 Err(errno) => self.fail(ClientError::Refused(errno)),
             },
-            // A netserver leaves the type of its first answer in the second.
-            (State::Running, kind::OMNI_RESPONSE | kind::OMNI_RESULTS) => {
+            (State::Running, kind::OMNI_RESPONSE | kind::OMNI_RESULTS | OLD_RESPONSE) => {
                 match Results::parse(block) {
                     Ok(results) => {
                         self.state = State::Idle;

@@ -96,7 +96,7 @@ impl Netperf {
         let mut lanes = Vec::new();
         for id in 0..adapted.test.flows() {
             let mut lane = Lane::greet(&self.target, &self.stop)?;
-            lane.open(&test::request(&adapted.test, id), &self.stop)?;
+            lane.open(&test::request(&adapted.test, id, self.peer), &self.stop)?;
             lanes.push(lane);
         }
         let (flows, source) = self.connect(&adapted.test, &lanes)?;
@@ -155,10 +155,11 @@ impl Netperf {
             if !is_over {
                 continue;
             }
-            let since = now() - *over_since.get_or_insert(now());
+            let over = *over_since.get_or_insert_with(now);
+            let since = now().saturating_sub(over);
             let settle = match (&test.traffic, test.direction) {
                 _ if half.all_done() => Duration::ZERO,
-                (Traffic::Stream(_), Direction::Up) => Duration::ZERO,
+                (Traffic::Stream(_), _) if half.all_received() => Duration::ZERO,
                 (Traffic::Stream(_), _) => LAST_BYTES,
                 (Traffic::Rr(_) | Traffic::Crr(_), _) => LAST_ANSWERS,
             };

@@ -1,8 +1,10 @@
 //! linerate's test as one of netperf's: one control connection, and so one test of netperf's, for each flow.
 
+use std::net::SocketAddr;
+
 use linerate_core::foreign::netperf::{Client, DataTest, Length, Results, Role, Transport};
 use linerate_core::plan::{
-    Direction, Extent, Protocol, SendMethod, SocketOptions, StreamTest, Test, Traffic,
+    Direction, Extent, Family, Protocol, SendMethod, SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::{ByteCount, Span};
@@ -124,7 +126,7 @@ fn first(missing: &[(bool, &'static str)]) -> Option<&'static str> {
 }
 
 /// What the netserver is asked for on behalf of flow `id`.
-pub(super) fn request(test: &Test, id: u32) -> DataTest {
+pub(super) fn request(test: &Test, id: u32, peer: SocketAddr) -> DataTest {
     let down = flow_direction(test, id) == Direction::Down;
     let role = match test.traffic {
         Traffic::Stream(_) if down => Role::Send,
@@ -140,6 +142,11 @@ pub(super) fn request(test: &Test, id: u32) -> DataTest {
     let options = &test.options;
     let bytes = |size: Option<ByteCount>| size.map(|ByteCount(bytes)| clamp(bytes));
     let asked = DataTest {
+        // A netserver that is told no family ends.
+        family: Some(match peer.is_ipv6() {
+            true => Family::Ipv6,
+            false => Family::Ipv4,
+        }),
         nodelay: options.nodelay,
         receive_buffer: bytes(options.receive_window_bytes).filter(|_| !down),
         send_buffer: bytes(options.send_buffer_bytes).filter(|_| down),

@@ -7,8 +7,8 @@ use linerate_core::foreign::netperf::{
     DataTest, Length, PAD_SECONDS, Refusal, Results, Role, errno,
 };
 use linerate_core::foreign::{Encounter, Role as End, Tool};
-use linerate_core::plan::{Family, Test};
-use linerate_core::record::{HostFacts, Status};
+use linerate_core::plan::{Family, Test, Traffic};
+use linerate_core::record::{ExchangeTotals, HostFacts, Status};
 use linerate_core::wire::message::{FlowHalf, Limits};
 use linerate_sys::clock::format_rfc3339;
 
@@ -138,7 +138,6 @@ impl Running {
             tool: Tool::Netperf,
             version: None,
             role: End::Served,
-            test: self.test,
             host: self.peer.to_string(),
             peer: peer.unwrap_or_else(|| guest.peer().to_string()),
             family: match self.peer {
@@ -149,7 +148,13 @@ impl Running {
             status,
             here: report,
             there: None,
-            exchange: None,
+            exchange: matches!(self.test.traffic, Traffic::Rr(_) | Traffic::Crr(_)).then(|| {
+                ExchangeTotals {
+                    transactions,
+                    ..ExchangeTotals::default()
+                }
+            }),
+            test: self.test,
         });
         results
     }
