@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use linerate_core::foreign::Tool;
@@ -10,8 +11,8 @@ use linerate_core::record::{Interval, SWEEP_SCHEMA, Sweep};
 use linerate_core::wire::Key;
 use linerate_core::wire::message::Limits;
 use linerate_engine::{
-    Campaign, Category, CheckOptions, Endpoint, MeasureError, Observer, Partner, ServeEvent,
-    ServeOptions, Stop, stop_on_signal,
+    Campaign, Category, CheckOptions, Endpoint, Iperf3Access, MeasureError, Observer, Partner,
+    ServeEvent, ServeOptions, Stop, stop_on_signal,
 };
 use serde_json::json;
 
@@ -46,6 +47,8 @@ pub(crate) struct Service {
     pub(crate) limits: Limits,
     /// The key that clients must have.
     pub(crate) key: Option<Key>,
+    /// Who may test by iperf3's protocol.
+    pub(crate) iperf3: Option<Iperf3Access>,
     /// They may change settings of this host.
     pub(crate) allow_treatments: bool,
     /// Ends after one client.
@@ -175,6 +178,7 @@ pub(crate) fn serve(service: Service) -> Result<(), Failure> {
         port: 0,
         limits: service.limits,
         key: service.key,
+        iperf3: service.iperf3.map(Arc::new),
         allow_treatments: service.allow_treatments,
         one_off: service.one_off,
     };

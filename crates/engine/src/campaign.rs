@@ -40,8 +40,8 @@ pub struct Campaign {
 }
 
 /// Runs one test, whoever it is run against.
-pub(crate) type RunTest<'a> = dyn FnMut(&Test, &mut dyn FnMut(&Live) -> bool) -> Result<Outcome, MeasureError>
-    + 'a;
+pub(crate) type RunTest<'a> =
+    dyn FnMut(&Test, &mut dyn FnMut(&Live) -> bool) -> Result<Outcome, MeasureError> + 'a;
 
 impl Client {
     /// Runs a plan. What was run before an error is kept.

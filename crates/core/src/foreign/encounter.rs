@@ -200,7 +200,7 @@ mod tests {
             family: Family::Ipv4,
             started_at: String::new(),
             status: Status::Complete,
-            there: told.then(|| results.to_half(&here)),
+            there: told.then(|| results.to_half(&here, false)),
             here,
             exchange: None,
         }
@@ -227,8 +227,14 @@ mod tests {
                     false => [Cause::CpuSend, Cause::ApplicationSend],
                 };
                 let verdict = record.verdict.as_ref().map(|verdict| verdict.cause);
-                assert!(verdict.is_some_and(|cause| !theirs.contains(&cause)), "{verdict:?}");
-                let doubt = record.caveats.iter().find(|c| c.kind == CaveatKind::OtherTool);
+                assert!(
+                    verdict.is_some_and(|cause| !theirs.contains(&cause)),
+                    "{verdict:?}"
+                );
+                let doubt = record
+                    .caveats
+                    .iter()
+                    .find(|c| c.kind == CaveatKind::OtherTool);
                 assert!(doubt.is_some_and(|doubt| doubt.message.contains("iperf3 3.12")));
             }
         }

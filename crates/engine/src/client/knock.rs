@@ -9,8 +9,8 @@ use linerate_core::wire::{KNOCK_BYTES, Knock, KnockKind, Token};
 use linerate_sys::poll::wait_readable;
 use linerate_sys::socket;
 
-use super::{Client, Target};
 use super::flows::prepare;
+use super::{Client, Target};
 use crate::clock::now;
 use crate::error::MeasureError;
 use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
@@ -58,8 +58,8 @@ impl Client {
 
     fn knocking(&self, test: &Test, flow: u32) -> Result<Knocking, MeasureError> {
         let sends = sends(Side::Client, flow_direction(test, flow));
-        let socket = udp_socket(&self.target, self.peer)
-            .map_err(MeasureError::connect(self.peer))?;
+        let socket =
+            udp_socket(&self.target, self.peer).map_err(MeasureError::connect(self.peer))?;
         options::apply_udp(&socket, &test.options, sends)?;
         Ok(Knocking::new(socket, self.token, flow))
     }
@@ -72,7 +72,9 @@ pub(crate) fn udp_socket(target: &Target, peer: SocketAddr) -> std::io::Result<U
     } else {
         ([0u8; 4], 0).into()
     };
-    let local = target.source.map_or(any, |source| SocketAddr::new(source, 0));
+    let local = target
+        .source
+        .map_or(any, |source| SocketAddr::new(source, 0));
     let socket = socket::udp_socket(local, None, false)?;
     prepare(&socket, target)?;
     socket.connect(peer)?;
