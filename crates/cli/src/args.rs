@@ -95,9 +95,6 @@ pub(crate) struct WatchArgs {
 pub(crate) struct CheckArgs {
     /// Endpoint: host, host:port or [v6]:port; without it, a demonstration path here
     pub(crate) host: Option<EndpointName>,
-    /// Use a server of this tool's there: iperf3 or netperf (default: whatever answers)
-    #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
-    pub(crate) via: Option<Tool>,
     /// Take about 5 s instead of 20 s, and give no intervals
     #[arg(long)]
     pub(crate) quick: bool,
@@ -107,6 +104,9 @@ pub(crate) struct CheckArgs {
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// Only by a server of this tool's there, iperf3 or netperf (default: what answers)
+    #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
+    pub(crate) via: Option<Tool>,
     #[command(flatten)]
     pub(crate) path: PathOptions,
     #[command(flatten)]

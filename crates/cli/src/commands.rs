@@ -201,11 +201,22 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
         None => None,
     };
     let others = others(&args.others, key.is_some())?;
+    let iperf3 = match (&args.limits.iperf3_users, &args.limits.iperf3_key) {
+        (Some(users), Some(key)) => {
+            let (access, warning) = files::read_iperf3_access(users, key)?;
+            if let (Some(warning), Entrance::Port { .. }) = (warning, &entrance) {
+                Progress::new(Format::Text, quiet).warn(&warning);
+            }
+            Some(access)
+        }
+        _ => None,
+    };
     run::serve(Service {
         entrance,
         limits,
         key,
         others,
+        iperf3,
         allow_treatments,
         one_off: args.listen.one_off,
         json_stream: args.json_stream,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use linerate_core::wire::Key;
+use linerate_engine::{AccessError, Iperf3Access};
 
 use crate::failure::Failure;
 
@@ -15,6 +16,10 @@ const MAX_KEY_FILE: u64 = 4096;
 
 /// What a block of an old netperf has room for, bytes.
 const MAX_PASSPHRASE: usize = 247;
+/// Of a list of iperf3's users, bytes: some ten thousand of them.
+const MAX_USERS_FILE: u64 = 1 << 20;
+/// A key of 8192 bits in PEM takes half of it, bytes.
+const MAX_PEM_FILE: u64 = 16 << 10;
 
 /// Reads all of `path`, which holds at most `limit` bytes.
 ///
@@ -70,6 +75,28 @@ pub(crate) fn read_passphrase(path: &Path) -> Result<String, Failure> {
         )));
     }
     Ok(line.to_owned())
+}
+
+/// Reads who may test by iperf3's protocol, with a warning where others may read the key.
+///
+/// # Errors
+/// A file cannot be read, or is not what it should be; its content is not repeated.
+pub(crate) fn read_iperf3_access(
+    users: &Path,
+    key: &Path,
+) -> Result<(Iperf3Access, Option<String>), Failure> {
+    let list = read_at_most(users, MAX_USERS_FILE).map_err(Failure::usage)?;
+    let pem = read_at_most(key, MAX_PEM_FILE).map_err(Failure::usage)?;
+    let mode = fs::metadata(key).map_or(0, |file| file.permissions().mode());
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let access = Iperf3Access::new(&text(list), &text(pem)).map_err(|error| {
+        let file = match &error {
+            AccessError::Users(_) => users,
+            AccessError::Key(_) => key,
+        };
+        Failure::usage(anyhow!(error).context(file.display().to_string()))
+    })?;
+    Ok((access, wide_mode_warning(key, mode)))
 }
 
 /// What to say of a key file that more than its owner may read or write.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use linerate_core::foreign::Tool;
@@ -11,8 +12,8 @@ use linerate_core::record::{Interval, SWEEP_SCHEMA, Sweep};
 use linerate_core::wire::Key;
 use linerate_core::wire::message::Limits;
 use linerate_engine::{
-    Campaign, Category, CheckOptions, Endpoint, MeasureError, NetperfOptions, Observer, Partner,
-    ServeEvent, ServeOptions, Stop, stop_on_signal,
+    Campaign, Category, CheckOptions, Endpoint, Iperf3Access, MeasureError, NetperfOptions,
+    Observer, Partner, ServeEvent, ServeOptions, Stop, stop_on_signal,
 };
 use serde_json::json;
 
@@ -47,6 +48,8 @@ pub(crate) struct Service {
     pub(crate) limits: Limits,
     /// The key that clients must have.
     pub(crate) key: Option<Key>,
+    /// Who may test by iperf3's protocol.
+    pub(crate) iperf3: Option<Iperf3Access>,
     /// They may change settings of this host.
     pub(crate) allow_treatments: bool,
     /// Ends after one client.
@@ -189,6 +192,7 @@ pub(crate) fn serve(service: Service) -> Result<(), Failure> {
         port: 0,
         limits: service.limits,
         key: service.key,
+        iperf3: service.iperf3.map(Arc::new),
         allow_treatments: service.allow_treatments,
         one_off: service.one_off,
         netperf: service.others.netperf,

@@ -63,6 +63,12 @@ pub(crate) struct LimitOptions {
     /// File with the key that clients must have: 64 hexadecimal digits
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
+    /// Who may test with iperf3, as its server's list has them: lines user,digest
+    #[arg(long, value_name = "FILE", requires = "iperf3_key")]
+    pub(crate) iperf3_users: Option<PathBuf>,
+    /// Private key whose public key iperf3's users have: RSA, PEM, in clear
+    #[arg(long, value_name = "FILE", requires = "iperf3_users")]
+    pub(crate) iperf3_key: Option<PathBuf>,
     /// Let clients with the key change settings of this host, undone when they go; needs root
     #[arg(long)]
     pub(crate) allow_treatments: bool,

@@ -17,15 +17,15 @@ pub(crate) struct RunOptions {
     /// Endpoint, where `linerate serve` answers: host, host:port or [v6]:port
     #[arg(help_heading = None::<&str>, required_unless_present = "lab")]
     pub(crate) host: Option<EndpointName>,
-    /// Use a server of this tool's there: iperf3 or netperf (default: whatever answers)
-    #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
-    pub(crate) via: Option<Tool>,
     #[command(flatten)]
     pub(crate) extent: ExtentOptions,
     #[command(flatten)]
     pub(crate) transport: TransportOptions,
     #[command(flatten)]
     pub(crate) sockets: SocketArgs,
+    /// Only by a server of this tool's there, iperf3 or netperf (default: what answers)
+    #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
+    pub(crate) via: Option<Tool>,
     #[command(flatten)]
     pub(crate) path: PathOptions,
     #[command(flatten)]

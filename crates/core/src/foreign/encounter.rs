@@ -212,7 +212,7 @@ mod tests {
             family: Family::Ipv4,
             started_at: String::new(),
             status: Status::Complete,
-            there: told.then(|| results.to_half(&here)),
+            there: told.then(|| results.to_half(&here, false)),
             here,
             exchange: None,
         }

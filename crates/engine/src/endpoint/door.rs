@@ -96,6 +96,7 @@ impl Door {
                 limits: endpoint.options.limits,
                 allow_treatments: endpoint.options.allow_treatments,
                 key: endpoint.options.key,
+                iperf3: endpoint.options.iperf3,
                 active: AtomicU32::new(0),
                 served: AtomicU32::new(0),
                 log,

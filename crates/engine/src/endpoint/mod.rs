@@ -23,6 +23,7 @@ mod tracing;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_core::plan::Family;
@@ -31,6 +32,7 @@ use linerate_core::wire::Key;
 use linerate_core::wire::message::Limits;
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
+pub use self::foreign::iperf3::{AccessError, Iperf3Access};
 use crate::error::MeasureError;
 use crate::stop::Stop;
 
@@ -52,6 +54,8 @@ pub struct ServeOptions {
     pub limits: Limits,
     /// Clients must have it.
     pub key: Option<Key>,
+    /// Who may test by iperf3's protocol: everybody if `None`, unless there is a key.
+    pub iperf3: Option<Arc<Iperf3Access>>,
     /// Clients may change this host by the table of treatments, for as long as they are there. Needs a key.
     pub allow_treatments: bool,
     /// End after one session.

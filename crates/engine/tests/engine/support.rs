@@ -37,6 +37,7 @@ impl Served {
             port: 0,
             limits,
             key,
+            iperf3: None,
             allow_treatments: false,
             one_off: false,
             netperf: None,

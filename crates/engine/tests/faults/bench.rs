@@ -54,6 +54,7 @@ pub(crate) fn options(limits: Limits, key: Option<Key>) -> ServeOptions {
         port: 0,
         limits,
         key,
+        iperf3: None,
         allow_treatments: false,
         one_off: false,
         netperf: None,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::record::Record;
 use linerate_core::wire::message::Limits;
-use linerate_engine::{Endpoint, ServeEvent, ServeOptions, Stop};
+use linerate_engine::{Endpoint, Iperf3Access, ServeEvent, ServeOptions, Stop};
 use serde_json::Value;
 
 /// More than anything takes here that does not hang.
@@ -35,12 +35,21 @@ impl Bench {
     }
 
     pub(crate) fn with(bind: IpAddr, limits: Limits) -> Self {
+        Self::with_access(bind, limits, None)
+    }
+
+    pub(crate) fn with_access(
+        bind: IpAddr,
+        limits: Limits,
+        iperf3: Option<Arc<Iperf3Access>>,
+    ) -> Self {
         let options = ServeOptions {
             bind: Some(bind),
             family: None,
             port: 0,
             limits,
             key: None,
+            iperf3,
             allow_treatments: false,
             one_off: false,
             netperf: None,
@@ -80,7 +89,11 @@ impl Bench {
             if records.len() >= count {
                 return records;
             }
-            assert!(Instant::now() < until, "{} of {count} records", records.len());
+            assert!(
+                Instant::now() < until,
+                "{} of {count} records",
+                records.len()
+            );
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -140,10 +153,19 @@ pub(crate) fn is_installed() -> bool {
 }
 
 pub(crate) fn spawn_client(address: SocketAddr, arguments: &str) -> std::process::Child {
+    spawn_client_with(address, arguments, &[])
+}
+
+pub(crate) fn spawn_client_with(
+    address: SocketAddr,
+    arguments: &str,
+    environment: &[(&str, &str)],
+) -> std::process::Child {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     Command::new("iperf3")
         .args(["-J", "-c", &host, "-p", &port])
         .args(arguments.split_whitespace())
+        .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())

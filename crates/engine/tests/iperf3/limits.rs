@@ -37,12 +37,24 @@ fn what_the_owner_does_not_allow_is_refused_with_iperf3s_own_numbers() {
     };
     let bench = Bench::with(LOCALHOST, limits);
     let cases = [
-        (r#"{"tcp":true,"len":1000,"parallel":5,"time":1}"#, ErrorCode::STREAMS),
-        (r#"{"tcp":true,"len":1000,"time":11}"#, ErrorCode::MAX_DURATION),
-        (r#"{"udp":true,"len":1000,"time":1,"bandwidth":1000001}"#, ErrorCode::TOTAL_RATE),
+        (
+            r#"{"tcp":true,"len":1000,"parallel":5,"time":1}"#,
+            ErrorCode::STREAMS,
+        ),
+        (
+            r#"{"tcp":true,"len":1000,"time":11}"#,
+            ErrorCode::MAX_DURATION,
+        ),
+        (
+            r#"{"udp":true,"len":1000,"time":1,"bandwidth":1000001}"#,
+            ErrorCode::TOTAL_RATE,
+        ),
         // Without a rate it would be as fast as it goes.
         (r#"{"udp":true,"len":1000,"time":1}"#, ErrorCode::TOTAL_RATE),
-        (r#"{"tcp":true,"len":1000,"time":1,"congestion":"nosuch"}"#, ErrorCode::CONGESTION),
+        (
+            r#"{"tcp":true,"len":1000,"time":1,"reverse":true,"congestion":"nosuch"}"#,
+            ErrorCode::CONGESTION,
+        ),
         (r#"{"tcp":true,"len":0}"#, ErrorCode::BLOCK),
         ("{", ErrorCode::PARAMS),
     ];
@@ -54,7 +66,10 @@ fn what_the_owner_does_not_allow_is_refused_with_iperf3s_own_numbers() {
 
 #[test]
 fn a_client_too_many_is_turned_away() {
-    let limits = Limits { clients: 1, ..LIMITS };
+    let limits = Limits {
+        clients: 1,
+        ..LIMITS
+    };
     let bench = Bench::with(LOCALHOST, limits);
     let mut first = bench.say(&Cookie::from_random([1; 36]).0);
     let mut byte = [0];
@@ -83,10 +98,16 @@ fn a_greeting_by_udp_is_not_answered_without_a_test() {
     let socket = std::net::UdpSocket::bind((LOCALHOST, 0)).unwrap();
     socket.send_to(b"9876", bench.address).unwrap();
     // The answer to a test's own greeting comes later than this one would have.
-    let mut control = bench.say(&greeting(1, r#"{"udp":true,"len":1000,"time":1,"parallel":1}"#));
+    let mut control = bench.say(&greeting(
+        1,
+        r#"{"udp":true,"len":1000,"time":1,"parallel":1}"#,
+    ));
     let mut bytes = [0; 2];
     control.read_exact(&mut bytes).unwrap();
-    assert_eq!(bytes, [State::ParamExchange.byte(), State::CreateStreams.byte()]);
+    assert_eq!(
+        bytes,
+        [State::ParamExchange.byte(), State::CreateStreams.byte()]
+    );
     let wanted = std::net::UdpSocket::bind((LOCALHOST, 0)).unwrap();
     wanted.set_read_timeout(Some(crate::bench::LONG)).unwrap();
     wanted.send_to(b"9876", bench.address).unwrap();

@@ -12,3 +12,4 @@ mod limits;
 mod served;
 mod strangers;
 mod used;
+mod users;

@@ -129,7 +129,11 @@ fn held() -> (usize, usize, usize) {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();
     let resident = pages.split_whitespace().nth(1).unwrap();
     let resident: usize = resident.parse().unwrap();
-    (count("/proc/self/task"), count("/proc/self/fd"), resident * 4096 >> 20)
+    (
+        count("/proc/self/task"),
+        count("/proc/self/fd"),
+        resident * 4096 >> 20,
+    )
 }
 
 #[test]

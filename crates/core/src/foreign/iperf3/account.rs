@@ -27,14 +27,19 @@ impl Results {
     }
 
     /// What the other end has told, as its half of a test of which `here` is this end's. Where it sent TCP, its
-    /// retransmissions are all that is known of its kernel: they go with what this end's kernel has seen.
-    pub fn to_half(&self, here: &HalfReport) -> HalfReport {
+    /// retransmissions are all that is known of its kernel: they go with what this end's kernel has seen. With `own_time`
+    /// its streams are as long as this end's, whatever it tells: a server counts on until a counted test is said to be over.
+    pub fn to_half(&self, here: &HalfReport, own_time: bool) -> HalfReport {
         let flows: Vec<FlowHalf> = here
             .flows
             .iter()
             .filter_map(|flow| {
                 let id = stream_id(flow.id);
                 let told = self.streams.iter().find(|stream| stream.id == id)?;
+                let told = StreamResult {
+                    seconds: told.seconds.filter(|_| !own_time),
+                    ..*told
+                };
                 Some(told.to_flow(flow))
             })
             .collect();

@@ -48,7 +48,10 @@ impl Pair {
         let now = Duration::from_secs(1);
         let mut client = Client::new(now, Cookie::from_random([7; 36]), params);
         // The door reads the cookie.
-        assert_eq!(client.poll_transmit().map(|bytes| bytes.len()), Some(COOKIE_BYTES));
+        assert_eq!(
+            client.poll_transmit().map(|bytes| bytes.len()),
+            Some(COOKIE_BYTES)
+        );
         Self {
             client,
             server: Server::new(now, LONGEST),
@@ -126,7 +129,9 @@ fn a_refusal_reaches_the_client_with_its_number() {
     pair.server.refuse(ErrorCode::TOTAL_RATE, "too fast");
     assert_eq!(
         pair.client_says(),
-        Some(ClientEvent::Failed(ClientError::Server(ErrorCode::TOTAL_RATE)))
+        Some(ClientEvent::Failed(ClientError::Server(
+            ErrorCode::TOTAL_RATE
+        )))
     );
 }
 
@@ -165,7 +170,10 @@ fn parameters_of_real_clients_are_read() {
     assert!(udp.wants_output);
     let tcp = Params::parse(TCP.as_bytes()).unwrap();
     let test = tcp.to_test(1);
-    assert_eq!(test.extent, Extent::Bytes(crate::units::ByteCount(104_857_600)));
+    assert_eq!(
+        test.extent,
+        Extent::Bytes(crate::units::ByteCount(104_857_600))
+    );
     assert_eq!(test.options.congestion.as_deref(), Some("reno"));
     assert_eq!(tcp.seconds(), None);
 }
@@ -186,7 +194,10 @@ fn absurd_parameters_are_refused_with_the_number_of_the_reference() {
         (r#"{"tcp":true,"len":1,"MSS":32768}"#, ErrorCode::MSS),
         (r#"{"tcp":true,"len":1,"TOS":256}"#, ErrorCode::TOS),
         (r#"{"tcp":true,"len":1,"burst":1001}"#, ErrorCode::BURST),
-        (r#"{"tcp":true,"len":1,"congestion":"a b"}"#, ErrorCode::CONGESTION),
+        (
+            r#"{"tcp":true,"len":1,"congestion":"a b"}"#,
+            ErrorCode::CONGESTION,
+        ),
         (r#"{"sctp":true,"len":1}"#, ErrorCode::PARAMS),
         (r#"{"tcp":true,"udp":true,"len":16}"#, ErrorCode::PARAMS),
         ("[]", ErrorCode::PARAMS),
@@ -240,14 +251,23 @@ fn results_that_are_not_of_the_test_are_refused() {
         let json = format!(r#"{{"streams":{streams}}}"#);
         assert!(Results::parse(json.as_bytes(), 2).is_err(), "{json}");
     }
-    assert!(Results::parse(format!(r#"{{"streams":[{stream},{stream}]}}"#).as_bytes(), 1).is_err());
+    assert!(
+        Results::parse(
+            format!(r#"{{"streams":[{stream},{stream}]}}"#).as_bytes(),
+            1
+        )
+        .is_err()
+    );
 }
 
 #[test]
 fn omitted_datagrams_are_taken_off() {
     let json = br#"{"streams":[{"id":1,"bytes":5,"packets":10,"omitted_packets":4,"errors":3,"omitted_errors":1}]}"#;
     let results = Results::parse(json, 1).unwrap();
-    assert_eq!((results.streams[0].packets, results.streams[0].errors), (6, 2));
+    assert_eq!(
+        (results.streams[0].packets, results.streams[0].errors),
+        (6, 2)
+    );
 }
 
 #[test]
@@ -263,7 +283,13 @@ fn a_cookie_is_told_from_other_greetings() {
     let new = Cookie::from_random([3; 36]);
     assert!(Cookie::can_begin(&old) && Cookie::can_begin(&new.0));
     assert!((1..COOKIE_BYTES).all(|n| Cookie::can_begin(&new.0[..n])));
-    for other in [&b"GET / HTTP/1.1\r\n"[..], b"\0", b"", &[b'a'; COOKIE_BYTES], b"\xd1lin"] {
+    for other in [
+        &b"GET / HTTP/1.1\r\n"[..],
+        b"\0",
+        b"",
+        &[b'a'; COOKIE_BYTES],
+        b"\xd1lin",
+    ] {
         assert!(!Cookie::can_begin(other));
     }
 }

@@ -333,7 +333,10 @@ impl Run<'_> {
         self.session.report(now(), &results);
         let there = loop {
             match self.session.poll_event() {
-                Some(ClientEvent::Results(results)) => break results.to_half(here),
+                Some(ClientEvent::Results(results)) => {
+                    let counted = !matches!(self.adapted.test.extent, Extent::Time(_));
+                    break results.to_half(here, counted);
+                }
                 Some(ClientEvent::Failed(error)) => return Err(self.error(error)),
                 Some(_) => {}
                 None => self.pump(TICK),

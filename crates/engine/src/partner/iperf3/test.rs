@@ -68,7 +68,8 @@ pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
         version: Some(format!("linerate-{}", env!("CARGO_PKG_VERSION"))),
     };
     // The server's own limits: what it would refuse is refused here, with its reason.
-    Params::parse(&params.to_json()).map_err(|error| format!("iperf3 cannot do this test: {error}"))?;
+    Params::parse(&params.to_json())
+        .map_err(|error| format!("iperf3 cannot do this test: {error}"))?;
     let down_bytes = match (test.direction, blocks) {
         (Direction::Up, _) => 0,
         (_, 0) => bytes,
@@ -90,7 +91,10 @@ fn lacks(test: &Test, stream: &StreamTest) -> Result<(), String> {
         (stream.verify, "--verify"),
         (stream.whole, "--whole"),
         (stream.train, "a packet train"),
-        (stream.read_rate_bps.is_some() && up, "--read-rate at the server"),
+        (
+            stream.read_rate_bps.is_some() && up,
+            "--read-rate at the server",
+        ),
         (options.quickack.is_some(), "the treatment quickack"),
         (options.busy_poll_us.is_some(), "the treatment busy_poll"),
     ];

@@ -218,9 +218,15 @@ impl Session {
 
     fn admit(&self, params: Params) -> Result<Asked, (ErrorCode, String)> {
         let context = self.guest.context();
-        if context.key.is_some() {
-            let why = "the endpoint has a key, which iperf3's protocol cannot prove";
-            return Err((ErrorCode::AUTHORIZATION, why.to_owned()));
+        match &context.iperf3 {
+            Some(access) => access
+                .admit(params.token.as_deref())
+                .map_err(|why| (ErrorCode::AUTHORIZATION, why.to_string()))?,
+            None if context.key.is_some() => {
+                let why = "the endpoint has a key, which iperf3's protocol cannot prove";
+                return Err((ErrorCode::AUTHORIZATION, why.to_owned()));
+            }
+            None => {}
         }
         if let Some(excess) = params.demand().excess(&context.limits) {
             let code = match excess {
@@ -423,7 +429,7 @@ impl Session {
             },
             started_at: std::mem::take(&mut self.started_at),
             status,
-            there: results.map(|results| results.to_half(&here)),
+            there: results.map(|results| results.to_half(&here, false)),
             here,
             exchange: None,
         });
