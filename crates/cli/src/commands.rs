@@ -391,6 +391,9 @@ mod tests {
             ("--max-duration 0", ["--max-duration", "0.01"]),
             ("--max-rate 0", ["--max-rate", "at least 1 bit/s"]),
             ("--allow-treatments", ["--allow-treatments", "--key-file"]),
+            ("--inetd --netperf", ["--inetd", "--netperf"]),
+            ("--inetd --ttcp=5", ["--inetd", "--ttcp"]),
+            ("--netperf-passphrase f", ["required", "--netperf"]),
         ] {
             let message = served(line).expect_err(line);
             for word in words {
@@ -399,5 +402,34 @@ mod tests {
         }
         assert_eq!(served("--inetd").unwrap().0, Entrance::Inherited);
         assert!(served("--allow-treatments --key-file k").is_ok());
+    }
+
+    #[test]
+    fn a_key_is_got_round_by_no_other_tool() {
+        let none = || OtherOptions {
+            netperf: None,
+            netperf_passphrase: None,
+            ttcp: None,
+            ttcp_source: None,
+        };
+        assert!(others(&none(), true).is_ok());
+        let doors = [
+            OtherOptions {
+                netperf: Some(12865),
+                ..none()
+            },
+            OtherOptions {
+                ttcp: Some(5001),
+                ..none()
+            },
+            OtherOptions {
+                ttcp_source: Some(5002),
+                ..none()
+            },
+        ];
+        for door in doors {
+            assert!(others(&door, false).is_ok(), "{door:?}");
+            assert!(others(&door, true).is_err(), "{door:?}");
+        }
     }
 }

@@ -78,15 +78,31 @@ pub struct NetperfOptions {
 }
 
 impl ServeOptions {
-    /// Treatments are root's work: never for a stranger, whoever has built these options.
+    /// Treatments are root's work: never for a stranger, whoever has built these options. And whoever must have a key
+    /// comes in by no other door without proving something.
     fn check(&self) -> Result<(), MeasureError> {
-        match (self.allow_treatments, &self.key) {
-            (true, None) => Err(MeasureError::Host {
-                what: "an endpoint that applies treatments needs a key".into(),
+        let refuse = |what: &str| {
+            Err(MeasureError::Host {
+                what: what.into(),
                 source: io::ErrorKind::InvalidInput.into(),
-            }),
+            })
+        };
+        match &self.key {
+            None if self.allow_treatments => {
+                refuse("an endpoint that applies treatments needs a key")
+            }
+            Some(_) if self.lets_strangers_in() => {
+                refuse("an endpoint with a key serves netperf by a passphrase alone, and no ttcp")
+            }
             _ => Ok(()),
         }
+    }
+
+    fn lets_strangers_in(&self) -> bool {
+        let netperf = self.netperf.as_ref();
+        netperf.is_some_and(|options| options.passphrase.is_none())
+            || self.ttcp_sink.is_some()
+            || self.ttcp_source.is_some()
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) fn options() -> ServeOptions {
         key: None,
         allow_treatments: false,
         one_off: false,
+        iperf3: None,
         netperf: Some(NetperfOptions::default()),
         ttcp_sink: Some(0),
         ttcp_source: Some(0),

@@ -19,7 +19,7 @@ use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
 use super::cpu::CpuWatch;
 use crate::endpoint::terms;
-use crate::measure::flow::{Flow, FlowSocket};
+use crate::measure::flow::{Flow, FlowSocket, Side};
 use crate::measure::plain;
 use crate::measure::source::{FlowSource, OwnListener};
 use crate::options;
@@ -145,54 +145,50 @@ impl Data {
     /// # Errors
     /// The socket cannot be used.
     pub(super) fn arrived(&mut self, timeout: Duration) -> Result<Option<Arrival>, Refusal> {
-        let fail = |error: io::Error| {
-            Refusal::new(errno::EINVAL, format!("the data socket failed: {error}"))
+        let arrived = match &self.socket {
+            Socket::Tcp(listener) => self.connection(listener, timeout),
+            Socket::Udp(socket) => self.datagram(socket, timeout),
         };
-        match &self.socket {
-            Socket::Tcp(listener) => {
-                if !poll::wait_readable(listener, timeout).map_err(fail)? {
-                    return Ok(None);
-                }
-                if matches!(self.test.traffic, Traffic::Crr(_)) {
-                    let own = OwnListener {
-                        listener: listener.try_clone().map_err(fail)?,
-                        peer: self.peer,
-                        flow: 0,
-                    };
-                    return Ok(Some(Arrival::Connections(FlowSource::Listen(own))));
-                }
-                let (stream, peer) = match listener.accept() {
-                    Ok(accepted) => accepted,
-                    // It is gone again.
-                    Err(_) => return Ok(None),
-                };
-                if peer.ip().to_canonical() != self.peer || stream.set_nonblocking(false).is_err() {
-                    return Ok(None);
-                }
-                options::apply_tcp(
-                    &stream,
-                    &self.test.options,
-                    crate::measure::flow::Side::Server,
-                    self.asked.role == Role::Send,
-                )
-                .map_err(|error| Refusal::new(errno::EINVAL, error.to_string()))?;
-                Ok(Some(Arrival::Flow(Flow {
-                    id: 0,
-                    socket: FlowSocket::Tcp(stream),
-                })))
-            }
-            Socket::Udp(socket) => {
-                if self.asked.role != Role::Send
-                    && !self.bind_to_sender(socket, timeout).map_err(fail)?
-                {
-                    return Ok(None);
-                }
-                Ok(Some(Arrival::Flow(Flow {
-                    id: 0,
-                    socket: FlowSocket::Udp(socket.try_clone().map_err(fail)?),
-                })))
-            }
+        arrived.map_err(|error| {
+            Refusal::new(errno::EINVAL, format!("the data socket failed: {error}"))
+        })
+    }
+
+    fn connection(&self, listener: &TcpListener, timeout: Duration) -> io::Result<Option<Arrival>> {
+        if !poll::wait_readable(listener, timeout)? {
+            return Ok(None);
         }
+        if matches!(self.test.traffic, Traffic::Crr(_)) {
+            let own = OwnListener {
+                listener: listener.try_clone()?,
+                peer: self.peer,
+                flow: 0,
+            };
+            return Ok(Some(Arrival::Connections(FlowSource::Listen(own))));
+        }
+        let stream = match listener.accept() {
+            Ok((stream, peer)) if peer.ip().to_canonical() == self.peer => stream,
+            // A stranger, or it is gone again.
+            Ok(_) | Err(_) => return Ok(None),
+        };
+        stream.set_nonblocking(false)?;
+        let sends = self.asked.role == Role::Send;
+        options::apply_tcp(&stream, &self.test.options, Side::Server, sends)
+            .map_err(io::Error::other)?;
+        Ok(Some(Arrival::Flow(Flow {
+            id: 0,
+            socket: FlowSocket::Tcp(stream),
+        })))
+    }
+
+    fn datagram(&self, socket: &UdpSocket, timeout: Duration) -> io::Result<Option<Arrival>> {
+        if self.asked.role != Role::Send && !self.bind_to_sender(socket, timeout)? {
+            return Ok(None);
+        }
+        Ok(Some(Arrival::Flow(Flow {
+            id: 0,
+            socket: FlowSocket::Udp(socket.try_clone()?),
+        })))
     }
 
     /// Connects the socket to where the first datagram comes from, if that is the client's address: nobody else's is
