@@ -20,6 +20,7 @@ mod truth;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use linerate_core::foreign::Tool;
 use linerate_core::units::{BitRate, EndpointName};
 
 pub(crate) use analyze::{AnalyzeArgs, InputName};
@@ -30,7 +31,7 @@ pub(crate) use qos::{
 };
 pub(crate) use qos_cost::QosCostArgs;
 pub(crate) use run::ExperimentArgs;
-pub(crate) use serve::{LimitOptions, ListenOptions, ServeArgs};
+pub(crate) use serve::{LimitOptions, ListenOptions, OtherOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
 };
@@ -103,6 +104,9 @@ pub(crate) struct CheckArgs {
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// Only by a server of this tool's there, iperf3 or netperf (default: what answers)
+    #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
+    pub(crate) via: Option<Tool>,
     #[command(flatten)]
     pub(crate) path: PathOptions,
     #[command(flatten)]

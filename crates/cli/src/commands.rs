@@ -10,17 +10,18 @@ use linerate_core::plan::{Family, MAX_SECONDS, MAX_STREAMS, Plan};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::{BitRate, DEFAULT_PORT, EndpointName, Span};
 use linerate_core::wire::message::Limits;
+use linerate_engine::NetperfOptions;
 
 use crate::args::{
-    CheckArgs, Command, ExplainArgs, LimitOptions, ListenOptions, PathOptions, RunOptions,
-    ServeArgs,
+    CheckArgs, Command, ExplainArgs, LimitOptions, ListenOptions, OtherOptions, PathOptions,
+    RunOptions, ServeArgs,
 };
 use crate::document::Document;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::render::Format;
-use crate::run::{self, Entrance, Examination, Service};
+use crate::run::{self, Entrance, Examination, Others, Service};
 use crate::site::Site;
 use crate::target::Target;
 use crate::{analyze, compare, experiment, files, gate, lab, plan, qos, trace, watch};
@@ -65,7 +66,7 @@ fn measure(options: RunOptions, plan: &Plan, floor: Option<BitRate>) -> Result<(
     let (site, target) = place(options.host, &options.path, seed_of(plan), &mut progress)?;
     target.check_sizes(plan)?;
     let output = Output::open(&options.document, format)?;
-    let (mut document, error) = run::plan(&target, plan, progress)?;
+    let (mut document, error) = run::plan(&target, options.via, plan, progress)?;
     site.iter().for_each(|site| site.describe(&mut document));
     conclude(&document, error, output, floor)
 }
@@ -113,6 +114,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     let output = Output::open(&args.document, format)?;
     let examination = Examination {
         target,
+        via: args.via,
         family: args.path.family(),
         quick: args.quick,
         seed,
@@ -198,14 +200,56 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
         }
         None => None,
     };
+    let others = others(&args.others, key.is_some())?;
+    let iperf3 = match (&args.limits.iperf3_users, &args.limits.iperf3_key) {
+        (Some(users), Some(key)) => {
+            let (access, warning) = files::read_iperf3_access(users, key)?;
+            if let (Some(warning), Entrance::Port { .. }) = (warning, &entrance) {
+                Progress::new(Format::Text, quiet).warn(&warning);
+            }
+            Some(access)
+        }
+        _ => None,
+    };
     run::serve(Service {
         entrance,
         limits,
         key,
+        others,
+        iperf3,
         allow_treatments,
         one_off: args.listen.one_off,
         json_stream: args.json_stream,
         quiet,
+    })
+}
+
+/// Whoever must have a key does not come in by another door without one.
+fn others(options: &OtherOptions, has_key: bool) -> Result<Others, Failure> {
+    let passphrase = match &options.netperf_passphrase {
+        Some(path) => Some(files::read_passphrase(path)?),
+        None => None,
+    };
+    let checked = || {
+        ensure!(
+            !has_key || options.netperf.is_none() || passphrase.is_some(),
+            "--key-file keeps strangers out, and --netperf alone lets them in: \
+             give --netperf-passphrase too"
+        );
+        ensure!(
+            !has_key || (options.ttcp.is_none() && options.ttcp_source.is_none()),
+            "--key-file keeps strangers out, and --ttcp and --ttcp-source let them in: \
+             ttcp has no way to prove anything"
+        );
+        Ok(())
+    };
+    checked().map_err(Failure::usage)?;
+    Ok(Others {
+        netperf: options
+            .netperf
+            .map(|port| NetperfOptions { port, passphrase }),
+        ttcp_sink: options.ttcp,
+        ttcp_source: options.ttcp_source,
     })
 }
 
@@ -347,6 +391,9 @@ mod tests {
             ("--max-duration 0", ["--max-duration", "0.01"]),
             ("--max-rate 0", ["--max-rate", "at least 1 bit/s"]),
             ("--allow-treatments", ["--allow-treatments", "--key-file"]),
+            ("--inetd --netperf", ["--inetd", "--netperf"]),
+            ("--inetd --ttcp=5", ["--inetd", "--ttcp"]),
+            ("--netperf-passphrase f", ["required", "--netperf"]),
         ] {
             let message = served(line).expect_err(line);
             for word in words {
@@ -355,5 +402,34 @@ mod tests {
         }
         assert_eq!(served("--inetd").unwrap().0, Entrance::Inherited);
         assert!(served("--allow-treatments --key-file k").is_ok());
+    }
+
+    #[test]
+    fn a_key_is_got_round_by_no_other_tool() {
+        let none = || OtherOptions {
+            netperf: None,
+            netperf_passphrase: None,
+            ttcp: None,
+            ttcp_source: None,
+        };
+        assert!(others(&none(), true).is_ok());
+        let doors = [
+            OtherOptions {
+                netperf: Some(12865),
+                ..none()
+            },
+            OtherOptions {
+                ttcp: Some(5001),
+                ..none()
+            },
+            OtherOptions {
+                ttcp_source: Some(5002),
+                ..none()
+            },
+        ];
+        for door in doors {
+            assert!(others(&door, false).is_ok(), "{door:?}");
+            assert!(others(&door, true).is_err(), "{door:?}");
+        }
     }
 }

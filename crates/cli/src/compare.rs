@@ -97,6 +97,7 @@ fn resolve(args: CompareArgs) -> anyhow::Result<(CompareOptions, RunOptions)> {
     let pair = pair(&a, &b)?;
     let run = RunOptions {
         host: args.host,
+        via: None,
         extent: extent(&args.extent, seed),
         transport: args.transport,
         sockets: args.sockets,

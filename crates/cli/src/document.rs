@@ -229,6 +229,8 @@ pub(crate) mod tests {
             failed: None,
             corrupted_bytes: None,
             path_train: None,
+            via: None,
+            served: false,
             sender: None,
             receiver: None,
             tcp: None,

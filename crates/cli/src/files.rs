@@ -7,11 +7,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use linerate_core::wire::Key;
+use linerate_engine::{AccessError, Iperf3Access};
 
 use crate::failure::Failure;
 
 /// A key has 64 digits; with blanks and line ends a key file is never larger than this, in bytes.
 const MAX_KEY_FILE: u64 = 4096;
+
+/// What a block of an old netperf has room for, bytes.
+const MAX_PASSPHRASE: usize = 247;
+/// Of a list of iperf3's users, bytes: some ten thousand of them.
+const MAX_USERS_FILE: u64 = 1 << 20;
+/// A key of 8192 bits in PEM takes half of it, bytes.
+const MAX_PEM_FILE: u64 = 16 << 10;
 
 /// Reads all of `path`, which holds at most `limit` bytes.
 ///
@@ -50,6 +58,45 @@ pub(crate) fn read_key(path: &Path) -> Result<(Key, Option<String>), Failure> {
         .with_context(|| format!("key file {}", path.display()))
         .map_err(Failure::usage)?;
     Ok((key, wide_mode_warning(path, mode)))
+}
+
+/// Reads the passphrase that is the first line of `path`.
+///
+/// # Errors
+/// The file cannot be read, or its first line is empty or too long; the content is not repeated.
+pub(crate) fn read_passphrase(path: &Path) -> Result<String, Failure> {
+    let bytes = read_at_most(path, MAX_KEY_FILE).context("passphrase file");
+    let text = String::from_utf8_lossy(&bytes.map_err(Failure::usage)?).into_owned();
+    let line = text.lines().next().unwrap_or_default();
+    if !(1..=MAX_PASSPHRASE).contains(&line.len()) {
+        let path = path.display();
+        return Err(Failure::usage(anyhow!(
+            "passphrase file {path}: its first line must have 1 to {MAX_PASSPHRASE} bytes"
+        )));
+    }
+    Ok(line.to_owned())
+}
+
+/// Reads who may test by iperf3's protocol, with a warning where others may read the key.
+///
+/// # Errors
+/// A file cannot be read, or is not what it should be; its content is not repeated.
+pub(crate) fn read_iperf3_access(
+    users: &Path,
+    key: &Path,
+) -> Result<(Iperf3Access, Option<String>), Failure> {
+    let list = read_at_most(users, MAX_USERS_FILE).map_err(Failure::usage)?;
+    let pem = read_at_most(key, MAX_PEM_FILE).map_err(Failure::usage)?;
+    let mode = fs::metadata(key).map_or(0, |file| file.permissions().mode());
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let access = Iperf3Access::new(&text(list), &text(pem)).map_err(|error| {
+        let file = match &error {
+            AccessError::Users(_) => users,
+            AccessError::Key(_) => key,
+        };
+        Failure::usage(anyhow!(error).context(file.display().to_string()))
+    })?;
+    Ok((access, wide_mode_warning(key, mode)))
 }
 
 /// What to say of a key file that more than its owner may read or write.

@@ -1,16 +1,19 @@
 //! The one door to the engine: what is resolved and checked goes in, a document comes out.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
+use linerate_core::foreign::Tool;
 use linerate_core::plan::{Family, Plan};
 use linerate_core::record::{Interval, SWEEP_SCHEMA, Sweep};
 use linerate_core::wire::Key;
 use linerate_core::wire::message::Limits;
 use linerate_engine::{
-    Campaign, Category, CheckOptions, Client, Endpoint, MeasureError, Observer, ServeEvent,
-    ServeOptions, Stop, stop_on_signal,
+    Campaign, Category, CheckOptions, Endpoint, Iperf3Access, MeasureError, NetperfOptions,
+    Observer, Partner, ServeEvent, ServeOptions, Stop, stop_on_signal,
 };
 use serde_json::json;
 
@@ -26,6 +29,8 @@ use crate::watch;
 pub(crate) struct Examination {
     /// The endpoint; without one, both ends run here.
     pub(crate) target: Option<Target>,
+    /// A server of this tool's must answer there.
+    pub(crate) via: Option<Tool>,
     /// The family of the path where both ends run here.
     pub(crate) family: Option<Family>,
     /// About 5 s instead of 20 s, without intervals.
@@ -43,14 +48,29 @@ pub(crate) struct Service {
     pub(crate) limits: Limits,
     /// The key that clients must have.
     pub(crate) key: Option<Key>,
+    /// Who may test by iperf3's protocol.
+    pub(crate) iperf3: Option<Iperf3Access>,
     /// They may change settings of this host.
     pub(crate) allow_treatments: bool,
     /// Ends after one client.
     pub(crate) one_off: bool,
+    /// Clients of other tools that have ports of their own.
+    pub(crate) others: Others,
     /// One JSON line on stdout for each event.
     pub(crate) json_stream: bool,
     /// No lines about clients on stderr.
     pub(crate) quiet: bool,
+}
+
+/// Clients of other tools that an endpoint serves on ports of their own.
+#[derive(Debug, Default)]
+pub(crate) struct Others {
+    /// netperf's.
+    pub(crate) netperf: Option<NetperfOptions>,
+    /// ttcp's that send.
+    pub(crate) ttcp_sink: Option<u16>,
+    /// Those that receive.
+    pub(crate) ttcp_source: Option<u16>,
 }
 
 /// Where clients of an endpoint come from.
@@ -98,10 +118,11 @@ impl Observer for Shown {
 /// Nothing was measured: refused, unreachable, timed out, or this host lacks something.
 pub(crate) fn plan(
     target: &Target,
+    via: Option<Tool>,
     plan: &Plan,
     progress: Progress,
 ) -> Result<(Document, Option<Failure>), Failure> {
-    let mut client = Client::connect(target.to_engine(), signals()?).map_err(failure)?;
+    let mut client = Partner::connect(target.to_engine(), via, signals()?).map_err(failure)?;
     let mut shown = Shown {
         progress,
         failure: None,
@@ -145,6 +166,7 @@ pub(crate) fn check(
 ) -> Result<(Document, Option<Failure>), Failure> {
     let options = CheckOptions {
         target: examination.target.as_ref().map(Target::to_engine),
+        via: examination.via,
         family: examination.family,
         quick: examination.quick,
         seed: examination.seed,
@@ -170,8 +192,12 @@ pub(crate) fn serve(service: Service) -> Result<(), Failure> {
         port: 0,
         limits: service.limits,
         key: service.key,
+        iperf3: service.iperf3.map(Arc::new),
         allow_treatments: service.allow_treatments,
         one_off: service.one_off,
+        netperf: service.others.netperf,
+        ttcp_sink: service.others.ttcp_sink,
+        ttcp_source: service.others.ttcp_source,
     };
     let endpoint = match service.entrance {
         Entrance::Inherited => {
@@ -225,10 +251,13 @@ impl Log {
             self.say(note);
         }
         self.say(&format!("listening on {}", addresses.join(" and ")));
+        for (tool, address) in endpoint.foreign_addresses() {
+            self.say(&format!("listening on {address} for {tool}"));
+        }
         if self.json {
             output::print(&format!(
                 "{}\n",
-                json!({"event": "listening", "addresses": addresses})
+                json!({"event": "listening", "addresses": addresses, "others": others(endpoint)})
             ))?;
         }
         Ok(())
@@ -238,6 +267,7 @@ impl Log {
         let (name, peer, text) = match event {
             ServeEvent::Connected { peer } => ("connected", peer, String::new()),
             ServeEvent::Tested { peer, summary } => ("tested", peer, summary.clone()),
+            ServeEvent::Served { peer, summary, .. } => ("tested", peer, summary.clone()),
             ServeEvent::Treated { peer, read_back } => ("treated", peer, read_back.join("; ")),
             ServeEvent::Untreated { peer, error } => {
                 ("untreated", peer, error.clone().unwrap_or_default())
@@ -252,7 +282,10 @@ impl Log {
             if text.is_empty() { "" } else { ": " }
         ));
         if self.json {
-            let line = json!({"event": name, "peer": peer.to_string(), "message": text});
+            let mut line = json!({"event": name, "peer": peer.to_string(), "message": text});
+            if let ServeEvent::Served { record, .. } = event {
+                line["record"] = json!(record);
+            }
             // Nobody reads it: the endpoint serves on.
             let _ = output::print(&format!("{line}\n"));
         }
@@ -263,6 +296,15 @@ impl Log {
             let _ = writeln!(std::io::stderr(), "linerate: {}", printable(text));
         }
     }
+}
+
+/// The addresses for each other tool, by its name.
+fn others(endpoint: &Endpoint) -> BTreeMap<&'static str, Vec<String>> {
+    let mut others: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for (tool, address) in endpoint.foreign_addresses() {
+        others.entry(tool).or_default().push(address.to_string());
+    }
+    others
 }
 
 /// What Ctrl-C and its kin request.

@@ -14,6 +14,7 @@
 //! | [`open_loop`] | when the requests of an open loop are due |
 //! | [`record`] | the document that a run leaves: the JSON contract |
 //! | [`wire`] | bytes on the wire: hello, frames, messages, datagrams, encryption |
+//! | [`foreign`] | other tools' protocols as pure state machines: iperf3, netperf, ttcp |
 //! | [`session`] | the control session of client and endpoint as pure state machines |
 //! | [`cost`] | service demand: CPU time for each KiB |
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
@@ -31,6 +32,7 @@ pub mod ceilings;
 pub mod compare;
 pub mod cost;
 pub mod experiment;
+pub mod foreign;
 pub mod lab;
 pub mod link;
 pub mod open_loop;

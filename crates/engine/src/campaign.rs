@@ -5,7 +5,7 @@ use linerate_core::record::{Caveat, CaveatKind, Interval, Record, SizeFigure};
 use linerate_core::stats::{Figure, Precision, figure, precision_reached};
 use linerate_core::units::ByteCount;
 
-use crate::client::{Client, Live};
+use crate::client::{Client, Live, Outcome};
 use crate::error::MeasureError;
 
 /// Who looks on while a plan runs.
@@ -39,6 +39,10 @@ pub struct Campaign {
     pub error: Option<MeasureError>,
 }
 
+/// Runs one test, whoever it is run against.
+pub(crate) type RunTest<'a> =
+    dyn FnMut(&Test, &mut dyn FnMut(&Live) -> bool) -> Result<Outcome, MeasureError> + 'a;
+
 impl Client {
     /// Runs a plan. What was run before an error is kept.
     ///
@@ -49,35 +53,7 @@ impl Client {
         plan: &Plan,
         observer: &mut dyn Observer,
     ) -> Result<Campaign, MeasureError> {
-        let mut campaign = Campaign {
-            rows: Vec::new(),
-            figures: Vec::new(),
-            caveats: Vec::new(),
-            error: None,
-        };
-        for test in &plan.tests {
-            let mut samples = Vec::new();
-            while wants_more(plan.repeats, &samples) {
-                observer.phase(&title(plan, test, samples.len()));
-                match self.run_once(test, observer) {
-                    Err(error) if campaign.rows.is_empty() => return Err(error),
-                    Err(error) => campaign.error = Some(error),
-                    Ok((record, error)) => {
-                        samples.extend(metric(&record).map(|(_, value)| value));
-                        campaign.rows.push(record);
-                        campaign.error = error;
-                    }
-                }
-                if campaign.error.is_some() {
-                    return Ok(campaign);
-                }
-            }
-            campaign
-                .figures
-                .extend(size_figure(test, &campaign.rows, &samples));
-        }
-        campaign.caveats = doubts(&campaign.figures);
-        Ok(campaign)
+        run_plan(&mut |test, observe| self.run(test, observe), plan, observer)
     }
 
     /// One run, its intervals shown to `observer`.
@@ -86,13 +62,59 @@ impl Client {
         test: &Test,
         observer: &mut dyn Observer,
     ) -> Result<(Record, Option<MeasureError>), MeasureError> {
-        let mut intervals = LiveIntervals::new(test);
-        let outcome = self.run(test, &mut |live| match intervals.next(live) {
-            Some(interval) => observer.interval(&interval),
-            None => true,
-        })?;
-        Ok((outcome.record, outcome.error))
+        run_once(&mut |test, observe| self.run(test, observe), test, observer)
     }
+}
+
+/// [`Client::run_plan`], whoever the tests are run against.
+pub(crate) fn run_plan(
+    run: &mut RunTest<'_>,
+    plan: &Plan,
+    observer: &mut dyn Observer,
+) -> Result<Campaign, MeasureError> {
+    let mut campaign = Campaign {
+        rows: Vec::new(),
+        figures: Vec::new(),
+        caveats: Vec::new(),
+        error: None,
+    };
+    for test in &plan.tests {
+        let mut samples = Vec::new();
+        while wants_more(plan.repeats, &samples) {
+            observer.phase(&title(plan, test, samples.len()));
+            match run_once(run, test, observer) {
+                Err(error) if campaign.rows.is_empty() => return Err(error),
+                Err(error) => campaign.error = Some(error),
+                Ok((record, error)) => {
+                    samples.extend(metric(&record).map(|(_, value)| value));
+                    campaign.rows.push(record);
+                    campaign.error = error;
+                }
+            }
+            if campaign.error.is_some() {
+                return Ok(campaign);
+            }
+        }
+        campaign
+            .figures
+            .extend(size_figure(test, &campaign.rows, &samples));
+    }
+    campaign.caveats = doubts(&campaign.figures);
+    Ok(campaign)
+}
+
+/// One run, its intervals shown to `observer`.
+pub(crate) fn run_once(
+    run: &mut RunTest<'_>,
+    test: &Test,
+    observer: &mut dyn Observer,
+) -> Result<(Record, Option<MeasureError>), MeasureError> {
+    let mut intervals = LiveIntervals::new(test);
+    let outcome = run(test, &mut |live| match intervals.next(live) {
+        Some(interval) => observer.interval(&interval),
+        None => true,
+    })?;
+    Ok((outcome.record, outcome.error))
 }
 
 fn wants_more(repeats: Repeats, samples: &[f64]) -> bool {

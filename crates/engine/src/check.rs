@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use linerate_core::foreign::Tool;
 use linerate_core::link::Nanos;
 use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, Family, Protocol, ReceiveMethod, SendMethod,
@@ -19,6 +20,7 @@ use crate::campaign::Observer;
 use crate::client::{Client, Target};
 use crate::error::MeasureError;
 use crate::own_endpoint::OwnEndpoint;
+use crate::partner::Partner;
 use crate::stop::Stop;
 use crate::trace::{TraceOptions, trace};
 use crate::{host, path};
@@ -28,6 +30,8 @@ use crate::{host, path};
 pub struct CheckOptions {
     /// The endpoint; without one, both ends run here, on loopback.
     pub target: Option<Target>,
+    /// A server of this tool's must answer there.
+    pub via: Option<Tool>,
     /// Family of the loopback path.
     pub family: Option<Family>,
     /// One run each way, without intervals.
@@ -108,7 +112,7 @@ fn examine(
     observer.phase("tracing the route");
     check.route = route(target, options.seed, stop);
     observer.phase("connecting");
-    let client = match Client::connect(target.clone(), stop.clone()) {
+    let client = match Partner::connect(target.clone(), options.via, stop.clone()) {
         Ok(client) => client,
         Err(MeasureError::Interrupted) => return Err(MeasureError::Interrupted),
         Err(error) => {
@@ -171,7 +175,7 @@ fn one_sided(check: &mut Check, target: &Target, error: &MeasureError) {
 }
 
 struct Examination<'a> {
-    client: Client,
+    client: Partner,
     /// A second session, for small requests beside the bulk transfer.
     probe: Option<Client>,
     options: &'a CheckOptions,
@@ -181,6 +185,25 @@ struct Examination<'a> {
 
 impl Examination<'_> {
     fn run(&mut self, target: &Target, stop: &Stop) -> Result<(), MeasureError> {
+        let rtt = match self.client.tool() {
+            None => self.look_around(target, stop)?,
+            Some(tool) => {
+                self.check.caveats.push(Caveat::new(
+                    CaveatKind::OtherTool,
+                    format!("{tool} answers there: latency, idle and under load, and packet trains need linerate at both ends"),
+                    "on that host: linerate serve",
+                ));
+                self.client.connect_time()
+            }
+        };
+        let (mut up, mut down) = (Leg::default(), Leg::default());
+        let done = self.both_ways(rtt, &mut up, &mut down);
+        self.keep(up, down);
+        done
+    }
+
+    /// What only an endpoint of linerate's can do: small requests, trains. Answers the idle round trip.
+    fn look_around(&mut self, target: &Target, stop: &Stop) -> Result<Duration, MeasureError> {
         let idle_time = if self.options.quick { 0.5 } else { 1.5 };
         self.observer.phase("idle latency");
         let idle = self.probe_alone(Duration::from_secs_f64(idle_time))?;
@@ -190,8 +213,9 @@ impl Examination<'_> {
         let rtt = Duration::from_secs_f64(idle.latency_us.map_or(0.0, |latency| latency.p50) / 1e6);
         // Before there is a second session: the trains need one, and an endpoint may allow no more.
         self.observer.phase("packet trains");
-        self.client
-            .find_link_rate(Direction::Both, self.options.seed);
+        if let Partner::Own(client) = &mut self.client {
+            client.find_link_rate(Direction::Both, self.options.seed);
+        }
         match Client::connect(target.clone(), stop.clone()) {
             Ok(probe) => self.probe = Some(probe),
             Err(error) => self.check.caveats.push(Caveat::new(
@@ -200,10 +224,7 @@ impl Examination<'_> {
                 "allow more clients: linerate serve --max-clients",
             )),
         }
-        let (mut up, mut down) = (Leg::default(), Leg::default());
-        let done = self.both_ways(rtt, &mut up, &mut down);
-        self.keep(up, down);
-        done
+        Ok(rtt)
     }
 
     /// In turn, so that a drift of the hosts or of the path falls on both directions alike.
@@ -285,6 +306,11 @@ impl Examination<'_> {
         // Of a bulk flow: a connection that has carried little has not got its whole MSS on every device.
         let sizes = bulk.filter_map(|record| record.tcp.as_ref().map(|tcp| tcp.mss_bytes));
         self.check.path.mss_bytes = sizes.max();
+        if self.client.tool().is_some()
+            && let Some(record) = up.records.first()
+        {
+            self.check.environment = record.environment.clone();
+        }
         self.check.up = up.median();
         self.check.down = down.median();
         if self.options.quick {

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use linerate_core::foreign::Tool;
 use linerate_core::session::SessionError;
 use linerate_core::stats::StatsError;
 use linerate_core::wire::message::{Refusal, RefusalReason};
@@ -56,6 +57,20 @@ pub enum MeasureError {
         peer: SocketAddr,
         /// What, in words.
         what: String,
+    },
+    /// A test with another tool's server failed.
+    #[error("{peer}: {reason}")]
+    Foreign {
+        /// Address and port.
+        peer: SocketAddr,
+        /// Why, in words.
+        reason: String,
+    },
+    /// A tool whose servers linerate does not use.
+    #[error("linerate is no client of {tool}")]
+    NoClient {
+        /// The tool.
+        tool: Tool,
     },
     /// The control session failed.
     #[error("{peer}: {reason}")]
@@ -125,6 +140,7 @@ impl MeasureError {
             Self::UnknownHost { .. }
             | Self::NoAddress { .. }
             | Self::NoFigure { .. }
+            | Self::NoClient { .. }
             | Self::Statistics(_) => Category::Usage,
             Self::Host { .. } | Self::Option(_) | Self::Lacks { .. } => Category::Missing,
             Self::Treat(error) => error.category(),
@@ -134,6 +150,7 @@ impl MeasureError {
             Self::Refused { .. }
             | Self::Connect { .. }
             | Self::Session { .. }
+            | Self::Foreign { .. }
             | Self::Interrupted => Category::Failed,
         }
     }

@@ -19,6 +19,7 @@
 //! |---|---|
 //! | `endpoint` | the door, UDP challenges, one thread for each client's session |
 //! | `client`, `campaign` | a session with an endpoint; a plan run on it |
+//! | `partner` | what answers at a host: an endpoint, or another tool's server |
 //! | `treated`, `compare` | a run under a treatment; two treatments against each other |
 //! | `experiment` | the runs of an experiment, each on a path of its own, and the file that keeps them |
 //! | `check`, `path`, `train` | the examination of a path; what one end alone can see of it; its narrowest link |
@@ -51,6 +52,7 @@ mod measure;
 mod options;
 mod own_directory;
 mod own_endpoint;
+mod partner;
 mod path;
 pub mod qos;
 mod qos_cost;
@@ -66,7 +68,9 @@ pub use campaign::{Campaign, Observer};
 pub use check::{CheckOptions, check};
 pub use client::{Client, Live, Outcome, Target};
 pub use compare::{CompareObserver, CompareOptions, compare};
-pub use endpoint::{Endpoint, ServeEvent, ServeOptions};
+pub use endpoint::{
+    AccessError, Endpoint, Iperf3Access, NetperfOptions, ServeEvent, ServeOptions,
+};
 pub use error::{Category, MeasureError};
 pub use experiment::special::SpecialError;
 pub use experiment::{
@@ -80,6 +84,7 @@ pub use lab::{
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use lab::{TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
+pub use partner::{Foreign, Partner};
 pub use qos_cost::{CostError, CostObserver, CostOptions, qos_cost};
 pub use signal::stop_on_signal;
 pub use stop::Stop;

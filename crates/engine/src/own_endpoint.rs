@@ -100,8 +100,12 @@ fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {
             rate_bps: None,
         },
         key: Some(key),
+        iperf3: None,
         allow_treatments,
         one_off: false,
+        netperf: None,
+        ttcp_sink: None,
+        ttcp_source: None,
     }
 }
 

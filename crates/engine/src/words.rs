@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt::Write;
 
+use linerate_core::plan::{Test, Traffic};
 use linerate_core::units::{BitRate, ByteCount};
 use linerate_core::wire::message::HalfReport;
 
@@ -36,6 +37,17 @@ pub(crate) fn chain(error: &dyn Error) -> String {
         source = error.source();
     }
     text
+}
+
+/// What a half did in a test, in a line for the endpoint's log.
+pub(crate) fn tested(test: &Test, report: &HalfReport) -> String {
+    if let Traffic::Stream(_) = test.traffic {
+        return summary(report);
+    }
+    let transactions: u64 = report.flows.iter().map(|flow| flow.messages).sum();
+    let seconds = report.flows.iter().map(|flow| flow.seconds);
+    let seconds = seconds.fold(0.0, f64::max);
+    format!("{transactions} transactions in {seconds:.2} s")
 }
 
 /// What a half did, in a line for the endpoint's log.

@@ -16,6 +16,8 @@ pub(crate) enum Workload {
     },
     /// One small request at a time.
     PingPong { udp: bool, spin: bool },
+    /// A stock client of iperf3's against `linerate serve`, and against its own server.
+    Stock { udp: bool, down: bool },
 }
 
 /// Which copies between user and kernel a stream is spared. The receiver of a peer always reads.
@@ -59,6 +61,9 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(zero_copy());
     cases.extend(MESSAGES.map(small_messages));
     cases.extend(datagrams());
+    for (udp, down) in [(false, false), (false, true), (true, false), (true, true)] {
+        cases.push(stock(udp, down));
+    }
     for udp in [false, true] {
         for spin in [false, true] {
             cases.push(ping_pong(udp, spin));
@@ -74,7 +79,7 @@ const MESSAGES: [u64; 6] = [32, 64, 128, 512, 1024, 2920];
 const LARGE: u64 = 128 << 10;
 
 /// Payload of a datagram that fills an Ethernet frame with room for options.
-const DATAGRAM: u64 = 1448;
+pub(crate) const DATAGRAM: u64 = 1448;
 
 fn copies() -> Vec<Case> {
     let case = |peer| Case {
@@ -155,6 +160,26 @@ fn datagrams() -> Vec<Case> {
         case("udp-500k-offload", Some(500_000), true, None, even()),
         case("udp-50k-plain", Some(50_000), false, None, even()),
     ]
+}
+
+/// The server is what differs: its CPU counts, whichever way the payload goes.
+fn stock(udp: bool, down: bool) -> Case {
+    let protocol = if udp { "udp" } else { "tcp" };
+    let (direction, server) = match down {
+        false => ("up", Metric::ReceiverCost),
+        true => ("down", Metric::SenderCost),
+    };
+    let mut goals = vec![
+        goal(Metric::Goodput, Bound::RatioAtLeast(1.0)),
+        goal(server, Bound::RatioAtMost(1.0)),
+    ];
+    goals.extend(udp.then_some(goal(Metric::Loss, Bound::Shown)));
+    Case {
+        name: format!("served-{protocol}-{direction}"),
+        workload: Workload::Stock { udp, down },
+        peer: Some(Peer::Iperf3),
+        goals,
+    }
 }
 
 fn ping_pong(udp: bool, spin: bool) -> Case {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
 
-use crate::cases::{Copies, Workload};
+use crate::cases::{Copies, DATAGRAM, Workload};
 use crate::measurement::Measurement;
 use crate::place::{End, Place};
 use crate::process::{Ended, Listening, Process};
@@ -105,6 +105,9 @@ fn linerate(run: Run<'_>) -> anyhow::Result<Measurement> {
     let mut server = run.place.command(End::Server, program);
     server.args(["serve", "--one-off", "--quiet", "-4", "--port"]);
     server.arg(port.to_string());
+    if let Workload::Stock { udp, down } = run.workload {
+        return stock(run, server, port, udp, down);
+    }
     let mut client = run.place.command(End::Client, program);
     // No warm-up: the CPU time is that of the whole run, so the bytes must be, too. The peers have none either.
     let common = ["--json", "--quiet", "--warm-up", "0s", "--time"];
@@ -126,6 +129,7 @@ fn linerate(run: Run<'_>) -> anyhow::Result<Measurement> {
             let transactions = number(&record, "/transactions")?;
             (transactions, transactions)
         }
+        Workload::Stock { .. } => bail!("has a client of its own"),
     };
     let optional = |path: &str| number(&record, path).ok();
     let share = |part: &str, whole: &str| Some(optional(part)? / optional(whole)?);
@@ -172,6 +176,8 @@ fn linerate_arguments(workload: Workload) -> String {
             let spin = if spin { "--spin" } else { "" };
             format!("rr --protocol {protocol} --request 1 --response 1 {spin}")
         }
+        // Its client is iperf3's.
+        Workload::Stock { .. } => String::new(),
     }
 }
 
@@ -179,6 +185,9 @@ fn iperf3(run: Run<'_>) -> anyhow::Result<Measurement> {
     let [port] = run.place.free_ports()?;
     let mut server = run.place.command(End::Server, "iperf3");
     server.args(["-s", "-1", "-4", "-p", &port.to_string()]);
+    if let Workload::Stock { udp, down } = run.workload {
+        return stock(run, server, port, udp, down);
+    }
     let mut client = run.place.command(End::Client, "iperf3");
     client.args(["-J", "-t", SECONDS, "-p", &port.to_string()]);
     client.args(["-c", &run.place.server_address().to_string()]);
@@ -217,6 +226,45 @@ fn iperf3(run: Run<'_>) -> anyhow::Result<Measurement> {
         seconds: number(&report, "/end/sum_received/seconds")?,
         loss_percent,
         ..costs(&client, &server)
+    })
+}
+
+/// A client of iperf3's with its defaults, against `server`.
+fn stock(
+    run: Run<'_>,
+    server: Command,
+    port: u16,
+    udp: bool,
+    down: bool,
+) -> anyhow::Result<Measurement> {
+    let mut client = run.place.command(End::Client, "iperf3");
+    client.args(["-J", "-t", SECONDS, "-p", &port.to_string()]);
+    client.args(["-c", &run.place.server_address().to_string()]);
+    client.args(down.then_some("-R"));
+    if udp {
+        client.args(["-u", "-b", "0", "-l", &DATAGRAM.to_string()]);
+    }
+    let (client, server) = both(run, server, Listening::Tcp(port), client)?;
+    let report = json(&client)?;
+    let mut bytes = number(&report, "/end/sum_received/bytes")?;
+    let mut loss_percent = None;
+    if udp {
+        let sent = number(&report, "/end/sum/packets")?;
+        let lost = number(&report, "/end/sum/lost_packets")?;
+        bytes = (sent - lost) * DATAGRAM as f64;
+        loss_percent = Some(lost / sent * 100.0);
+    }
+    let (sender, receiver) = if down {
+        (&server, &client)
+    } else {
+        (&client, &server)
+    };
+    Ok(Measurement {
+        bytes,
+        units: bytes,
+        seconds: number(&report, "/end/sum_received/seconds")?,
+        loss_percent,
+        ..costs(sender, receiver)
     })
 }
 
@@ -324,11 +372,11 @@ fn run_client(run: Run<'_>, client: Command) -> anyhow::Result<Ended> {
     Ok(client)
 }
 
-/// The client sends in all workloads.
-fn costs(client: &Ended, server: &Ended) -> Measurement {
+/// The client sends in all workloads but one.
+fn costs(sender: &Ended, receiver: &Ended) -> Measurement {
     Measurement {
-        sender_cpu_s: client.cpu.as_secs_f64(),
-        receiver_cpu_s: server.cpu.as_secs_f64(),
+        sender_cpu_s: sender.cpu.as_secs_f64(),
+        receiver_cpu_s: receiver.cpu.as_secs_f64(),
         ..Measurement::default()
     }
 }

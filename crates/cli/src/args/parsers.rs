@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use anyhow::{anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use linerate_core::foreign::Tool;
 use linerate_core::plan::{Closer, Direction, Protocol, Workload};
 
 /// `up`, `down` or `both`.
@@ -21,6 +22,14 @@ pub(super) fn protocol() -> impl TypedValueParser<Value = Protocol> {
         "tcp" => Protocol::Tcp,
         "udp" => Protocol::Udp,
         _ => Protocol::Mptcp,
+    })
+}
+
+/// `iperf3` or `netperf`.
+pub(super) fn tool() -> impl TypedValueParser<Value = Tool> {
+    PossibleValuesParser::new(["iperf3", "netperf"]).map(|word| match word.as_str() {
+        "iperf3" => Tool::Iperf3,
+        _ => Tool::Netperf,
     })
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct ServeArgs {
     pub(crate) listen: ListenOptions,
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
+    #[command(flatten)]
+    pub(crate) others: OtherOptions,
     /// Print one JSON line for each event on stdout
     #[arg(long, help_heading = "Output")]
     pub(crate) json_stream: bool,
@@ -61,6 +63,12 @@ pub(crate) struct LimitOptions {
     /// File with the key that clients must have: 64 hexadecimal digits
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
+    /// Who may test with iperf3, as its server's list has them: lines user,digest
+    #[arg(long, value_name = "FILE", requires = "iperf3_key")]
+    pub(crate) iperf3_users: Option<PathBuf>,
+    /// Private key whose public key iperf3's users have: RSA, PEM, in clear
+    #[arg(long, value_name = "FILE", requires = "iperf3_users")]
+    pub(crate) iperf3_key: Option<PathBuf>,
     /// Let clients with the key change settings of this host, undone when they go; needs root
     #[arg(long)]
     pub(crate) allow_treatments: bool,
@@ -76,4 +84,41 @@ pub(crate) struct LimitOptions {
     /// Rate of a test over all its flows (default: no limit)
     #[arg(long, value_name = "RATE")]
     pub(crate) max_rate: Option<BitRate>,
+}
+
+/// Clients of other tools, on ports of their own.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Other tools")]
+pub(crate) struct OtherOptions {
+    /// Serve netperf clients too (default port 12865)
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = NETPERF_PORT, conflicts_with = "inetd")]
+    pub(crate) netperf: Option<u16>,
+    /// File whose first line netperf clients must say as passphrase
+    #[arg(long, value_name = "FILE", requires = "netperf")]
+    pub(crate) netperf_passphrase: Option<PathBuf>,
+    /// Take and count what ttcp clients send, TCP and UDP (default port 5001)
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "5001", conflicts_with = "inetd")]
+    pub(crate) ttcp: Option<u16>,
+    /// Send to whoever connects by TCP, until they leave (default port 5002)
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "5002", conflicts_with = "inetd")]
+    pub(crate) ttcp_source: Option<u16>,
+}
+
+/// A netserver's.
+const NETPERF_PORT: &str = "12865";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_of_netperf_is_a_netservers() {
+        assert_eq!(
+            NETPERF_PORT,
+            linerate_core::foreign::netperf::PORT.to_string()
+        );
+    }
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
 use linerate_core::plan::{Family, Protocol};
 use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Percent, Span};
@@ -22,6 +23,9 @@ pub(crate) struct RunOptions {
     pub(crate) transport: TransportOptions,
     #[command(flatten)]
     pub(crate) sockets: SocketArgs,
+    /// Only by a server of this tool's there, iperf3 or netperf (default: what answers)
+    #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
+    pub(crate) via: Option<Tool>,
     #[command(flatten)]
     pub(crate) path: PathOptions,
     #[command(flatten)]

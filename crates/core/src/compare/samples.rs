@@ -34,6 +34,8 @@ pub(crate) fn record(throughput_bps: f64) -> Record {
         failed: None,
         corrupted_bytes: None,
         path_train: None,
+        via: None,
+        served: false,
         sender: None,
         receiver: None,
         tcp: None,

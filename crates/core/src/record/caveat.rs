@@ -51,6 +51,8 @@ pub enum CaveatKind {
     EarlyStop,
     /// Pairs of a comparison were left out for a fault.
     ExcludedPairs,
+    /// The other end is another tool: what its host has seen is not known.
+    OtherTool,
     /// A kind that this version does not know.
     #[serde(other)]
     Other,

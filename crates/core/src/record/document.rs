@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ceilings::{Cause, Ceiling, Verdict};
+use crate::foreign::Tool;
 use crate::plan::{Direction, Family, Protocol, Test, Workload};
 use crate::stats::{Figure, LatencyBuckets, LatencySummary};
 use crate::trace::TraceDocument;
@@ -42,6 +43,13 @@ pub struct Record {
     pub host: String,
     /// Its address and port.
     pub peer: String,
+    /// The tool at the other end, where that is not linerate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<Tool>,
+    /// Made by the endpoint, of another tool's client: `host` and `peer` are where that client has reached it, and the
+    /// client's addresses are the `local` ones of the flows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub served: bool,
     /// What was sent.
     pub workload: Workload,
     /// Over which transport.

@@ -328,6 +328,9 @@ pub struct UdpReceived {
     pub malformed: u64,
     /// A packet train as it arrived.
     pub train: Option<Train>,
+    /// Datagrams that must have been sent by the last one seen, where the sender is another tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<u64>,
 }
 
 /// A packet train from its first datagram to arrive to its last, by the clock of the receiver's kernel.

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use linerate_core::analyze::{self, Claims, Input, Options};
+use linerate_core::foreign::iperf3::{self, Cookie, Layout, Params, Results};
+use linerate_core::foreign::netperf;
 use linerate_core::link::frame::{self, Cutter, Gso, Offload, RouterAddresses};
 use linerate_core::link::{Corruption, CorruptionPlace};
 use linerate_core::plan::{
@@ -32,7 +34,7 @@ use linerate_core::wire::{
 pub(crate) type Target = fn(&[u8]);
 
 /// Every target, by the name of its seeds' directory and of its fuzz target.
-pub(crate) const TARGETS: [(&str, Target); 15] = [
+pub(crate) const TARGETS: [(&str, Target); 18] = [
     ("hello", hello),
     ("frames", frames),
     ("client_message", client_message),
@@ -48,6 +50,9 @@ pub(crate) const TARGETS: [(&str, Target); 15] = [
     ("traced", traced),
     ("icmp", icmp),
     ("as_table", as_table),
+    ("iperf3", iperf3),
+    ("iperf3_session", iperf3_session),
+    ("netperf", netperf),
 ];
 
 /// A hello that can be read says the same when it is written and read again.
@@ -522,4 +527,176 @@ pub(crate) fn as_table(bytes: &[u8]) {
             assert!(error.column <= line.chars().count() + 1, "{error}");
         }
     }
+}
+
+/// What an iperf3 client or server may send, by itself: what can be read is within limits and reads the same again. The
+/// first byte says which.
+pub(crate) fn iperf3(bytes: &[u8]) {
+    let Some((&kind, body)) = bytes.split_first() else {
+        return;
+    };
+    match kind % 5 {
+        0 => {
+            if let Ok(params) = Params::parse(body) {
+                assert!((1..=256).contains(&params.flows()));
+                assert!(params.seconds().is_none_or(|seconds| seconds <= 87_000.0));
+                assert!((1..=1 << 20).contains(&params.block_bytes));
+                assert_eq!(params.to_test(1).flows(), params.flows());
+                let again = Params::parse(&params.to_json()).expect("what was read can be written");
+                assert_eq!(again.demand(), params.demand());
+            }
+        }
+        1 => {
+            if let Ok(results) = Results::parse(body, 256) {
+                let total: u64 = results.streams.iter().map(|stream| stream.bytes).sum();
+                assert!(total < 1 << 63);
+                Results::parse(&results.to_json(), 256).expect("what was read can be written");
+            }
+        }
+        2 => {
+            if let Ok(text) = std::str::from_utf8(body)
+                && let Err(error) = iperf3::Users::parse(text)
+            {
+                assert!(error.line <= text.lines().count() + 1, "{error}");
+            }
+            iperf3::Credentials::parse(body);
+        }
+        3 => {
+            for layout in [Layout::Narrow, Layout::Wide] {
+                let header = layout.read(body, u64::MAX);
+                assert_eq!(header.is_some(), body.len() >= layout.bytes());
+            }
+            iperf3::Greeting::decode(body);
+        }
+        _ => {
+            Cookie::can_begin(body);
+        }
+    }
+}
+
+/// A client and a server of iperf3's in any order of operations, among them a stranger's bytes to either: an end that
+/// has closed says nothing more, and nobody waits without a deadline.
+pub(crate) fn iperf3_session(bytes: &[u8]) {
+    let longest = Duration::from_secs(60);
+    let params = Params::parse(br#"{"tcp":true,"time":1,"len":1000,"parallel":2}"#)
+        .expect("parameters of a test");
+    let mut now = Duration::ZERO;
+    let mut client = iperf3::Client::new(now, Cookie::from_random([1; 36]), params);
+    let mut server = iperf3::Server::new(now, longest);
+    client.poll_transmit();
+    let mut rest = bytes;
+    for _ in 0..MOST_OPERATIONS {
+        let Some((&operation, more)) = rest.split_first() else {
+            return;
+        };
+        rest = more;
+        let closed = (client.is_closed(), server.is_closed());
+        match operation % 12 {
+            0 => server.accept(now),
+            1 => server.stream_came(now),
+            2 => server.begin(now),
+            3 => server.report(now, &Results::default()),
+            4 => client.end(now),
+            5 => client.report(now, &Results::default()),
+            6 => client.terminate(),
+            7 => server.terminate(),
+            8 => {
+                now += Duration::from_secs(u64::from(operation));
+                client.handle_timeout(now);
+                server.handle_timeout(now);
+            }
+            9 | 10 => {
+                let (piece, more) = rest.split_at(rest.len().min(usize::from(operation)));
+                rest = more;
+                match operation % 12 {
+                    9 => server.handle_input(now, piece),
+                    _ => client.handle_input(now, piece),
+                }
+            }
+            _ => {
+                while let Some(bytes) = client.poll_transmit() {
+                    server.handle_input(now, &bytes);
+                }
+                while let Some(bytes) = server.poll_transmit() {
+                    client.handle_input(now, &bytes);
+                }
+            }
+        }
+        assert!(!closed.0 || client.is_closed());
+        assert!(!closed.1 || server.is_closed());
+        while client.poll_event().is_some() {}
+        while server.poll_event().is_some() {}
+    }
+}
+
+/// Both halves of netperf's protocol in any order of operations, among them a stranger's bytes to either: a test that is
+/// taken is within the limits, an end that has closed says nothing more, and nobody waits without a deadline.
+pub(crate) fn netperf(bytes: &[u8]) {
+    let settings = netperf::Settings {
+        passphrase: None,
+        limits: NETPERF_LIMITS,
+        cpus: 2,
+        cpu_rate: 100.0,
+    };
+    let mut now = Duration::ZERO;
+    let mut server = netperf::Server::new(now, settings);
+    let mut client = netperf::Client::new(now);
+    let mut rest = bytes;
+    for _ in 0..MOST_OPERATIONS {
+        let Some((&operation, more)) = rest.split_first() else {
+            return;
+        };
+        rest = more;
+        let closed = server.is_closed();
+        match operation % 9 {
+            0 => server.ready(&netperf::Ready::default()),
+            1 => server.report(now, &netperf::Results::default()),
+            2 => server.refuse(now, netperf::Refusal::new(netperf::errno::EBUSY, "busy")),
+            3 => client.open(now, &netperf_test()),
+            4 => client.begun(now, Duration::from_secs(1)),
+            5 => {
+                now += Duration::from_secs(u64::from(operation));
+                client.handle_timeout(now);
+                server.handle_timeout(now);
+            }
+            // A whole message, or what there is.
+            6 | 7 => {
+                let (piece, more) = rest.split_at(rest.len().min(netperf::WIDE_BYTES));
+                rest = more;
+                match operation % 9 {
+                    6 => server.handle_input(now, piece),
+                    _ => client.handle_input(piece),
+                }
+            }
+            _ => {
+                while let Some(bytes) = client.poll_transmit() {
+                    server.handle_input(now, &bytes);
+                }
+                while let Some(bytes) = server.poll_transmit() {
+                    client.handle_input(&bytes);
+                }
+            }
+        }
+        assert!(!closed || server.is_closed());
+        assert_eq!(server.poll_timeout().is_none(), server.is_closed());
+        while let Some(event) = server.poll_event() {
+            if let netperf::ServerEvent::Test(test) = event {
+                assert!(test.seconds(&NETPERF_LIMITS) <= NETPERF_LIMITS.seconds);
+                assert!(test.port == 0 || test.port >= 1024);
+            }
+        }
+        while client.poll_event().is_some() {}
+    }
+}
+
+const NETPERF_LIMITS: Limits = Limits {
+    clients: 1,
+    streams: 1,
+    seconds: 60.0,
+    rate_bps: None,
+};
+
+fn netperf_test() -> netperf::DataTest {
+    use netperf::{Length, Role, Transport};
+    netperf::Client::test(Role::Receive, Transport::Tcp, Length::Seconds(1))
 }

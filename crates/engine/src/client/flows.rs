@@ -84,7 +84,7 @@ impl Client {
 }
 
 /// Connects to the first address that answers, and says how long that took.
-pub(super) fn connect_first(
+pub(crate) fn connect_first(
     target: &Target,
     stop: &Stop,
 ) -> Result<(TcpStream, SocketAddr, Duration), MeasureError> {
@@ -116,7 +116,7 @@ fn send_together(mut stream: &TcpStream, hello: &[u8], first: &[u8]) -> std::io:
 }
 
 /// What is set on every socket of a target before it is connected.
-pub(super) fn prepare(socket: &impl AsFd, target: &Target) -> std::io::Result<()> {
+pub(crate) fn prepare(socket: &impl AsFd, target: &Target) -> std::io::Result<()> {
     match &target.device {
         Some(device) => socket::bind_device(socket, device).map_err(std::io::Error::other),
         None => Ok(()),
@@ -124,7 +124,7 @@ pub(super) fn prepare(socket: &impl AsFd, target: &Target) -> std::io::Result<()
 }
 
 /// Connects, and looks on the way whether it was given up.
-fn connect_unless(
+pub(crate) fn connect_unless(
     socket: Connecting,
     peer: SocketAddr,
     timeout: Duration,

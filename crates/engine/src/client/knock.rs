@@ -9,8 +9,8 @@ use linerate_core::wire::{KNOCK_BYTES, Knock, KnockKind, Token};
 use linerate_sys::poll::wait_readable;
 use linerate_sys::socket;
 
-use super::Client;
 use super::flows::prepare;
+use super::{Client, Target};
 use crate::clock::now;
 use crate::error::MeasureError;
 use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
@@ -58,26 +58,27 @@ impl Client {
 
     fn knocking(&self, test: &Test, flow: u32) -> Result<Knocking, MeasureError> {
         let sends = sends(Side::Client, flow_direction(test, flow));
-        let socket = self
-            .udp_socket()
-            .map_err(MeasureError::connect(self.peer))?;
+        let socket =
+            udp_socket(&self.target, self.peer).map_err(MeasureError::connect(self.peer))?;
         options::apply_udp(&socket, &test.options, sends)?;
         Ok(Knocking::new(socket, self.token, flow))
     }
+}
 
-    fn udp_socket(&self) -> std::io::Result<UdpSocket> {
-        let any: SocketAddr = if self.peer.is_ipv6() {
-            ([0u16; 8], 0).into()
-        } else {
-            ([0u8; 4], 0).into()
-        };
-        let source = self.target.source;
-        let local = source.map_or(any, |source| SocketAddr::new(source, 0));
-        let socket = socket::udp_socket(local, None, false)?;
-        prepare(&socket, &self.target)?;
-        socket.connect(self.peer)?;
-        Ok(socket)
-    }
+/// A UDP socket of a target's, connected to `peer`.
+pub(crate) fn udp_socket(target: &Target, peer: SocketAddr) -> std::io::Result<UdpSocket> {
+    let any: SocketAddr = if peer.is_ipv6() {
+        ([0u16; 8], 0).into()
+    } else {
+        ([0u8; 4], 0).into()
+    };
+    let local = target
+        .source
+        .map_or(any, |source| SocketAddr::new(source, 0));
+    let socket = socket::udp_socket(local, None, false)?;
+    prepare(&socket, target)?;
+    socket.connect(peer)?;
+    Ok(socket)
 }
 
 impl Knocking {

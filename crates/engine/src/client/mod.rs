@@ -16,7 +16,8 @@ use linerate_core::wire::message::{HalfReport, Progress, Refusal, RefusalReason,
 use linerate_core::wire::{Key, Token};
 use linerate_sys::clock::format_rfc3339;
 
-use self::flows::connect_first;
+pub(crate) use self::flows::{connect_first, connect_unless, prepare};
+pub(crate) use self::knock::udp_socket;
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;

@@ -8,11 +8,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_core::foreign::Tool;
+use linerate_core::foreign::iperf3::{ACCESS_DENIED, COOKIE_BYTES, Cookie};
 use linerate_core::session::{GREETING_TIMEOUT, refusal_frame};
 use linerate_core::wire::message::{Refusal, RefusalReason};
 use linerate_core::wire::{HELLO_BYTES, Hello, HelloError, HelloKind, is_hello_start};
 use linerate_sys::poll::Poller;
 
+use super::foreign::iperf3::{self, Caller, Calls};
+use super::foreign::{Guest, Ports};
 use super::knock::Knocks;
 use super::occupancy::{Occupancy, PATIENCE};
 use super::registry::Registry;
@@ -42,6 +46,8 @@ enum Look {
     Wait,
     Gone,
     Hello(Result<Hello, HelloError>),
+    /// Of a client of iperf3's.
+    Cookie(Cookie),
 }
 
 pub(super) struct Door {
@@ -51,6 +57,7 @@ pub(super) struct Door {
     pending: BTreeMap<u64, Pending>,
     next_number: u64,
     context: Arc<Context>,
+    ports: Ports,
     one_off: bool,
     stop: Stop,
 }
@@ -61,7 +68,7 @@ impl Door {
         log: Box<dyn Fn(ServeEvent) + Send + Sync>,
         stop: Stop,
     ) -> io::Result<Self> {
-        let registry = Registry::default();
+        let (registry, calls) = (Registry::default(), Calls::default());
         let poller = Poller::new()?;
         let mut next_number = 0;
         let mut watch = |socket: &dyn Fn(&Poller, u64) -> io::Result<()>| {
@@ -78,27 +85,32 @@ impl Door {
         }
         Ok(Self {
             listeners: endpoint.listeners,
-            knocks: Knocks::new(endpoint.datagrams, registry.clone()),
+            knocks: Knocks::new(endpoint.datagrams, registry.clone(), calls.clone()),
             poller,
             pending: BTreeMap::new(),
             next_number,
             context: Arc::new(Context {
                 registry,
+                calls,
                 occupancy: Occupancy::new(PATIENCE),
                 limits: endpoint.options.limits,
                 allow_treatments: endpoint.options.allow_treatments,
                 key: endpoint.options.key,
+                iperf3: endpoint.options.iperf3,
                 active: AtomicU32::new(0),
                 served: AtomicU32::new(0),
                 log,
                 stop: stop.clone(),
             }),
+            ports: endpoint.ports,
             one_off: endpoint.options.one_off,
             stop,
         })
     }
 
     pub(super) fn run(mut self) -> io::Result<()> {
+        // They end with the stop flag, and hold nothing that waits for them.
+        let _others = std::mem::take(&mut self.ports).start(&self.context)?;
         while !self.stop.is_requested() && !self.is_over() {
             let ready: VecDeque<u64> = self.poller.wait(TICK)?.collect();
             for number in ready {
@@ -175,6 +187,7 @@ impl Door {
             }
             Look::Gone => {}
             Look::Hello(hello) => self.greet(number, pending, hello),
+            Look::Cookie(cookie) => self.call(number, pending, cookie),
         }
     }
 
@@ -198,6 +211,11 @@ impl Door {
                 // Whoever takes it over watches it in his own way.
                 if self.poller.remove(&pending.stream).is_ok() {
                     self.greet(number, pending, hello);
+                }
+            }
+            Look::Cookie(cookie) => {
+                if self.poller.remove(&pending.stream).is_ok() {
+                    self.call(number, pending, cookie);
                 }
             }
         }
@@ -226,6 +244,34 @@ impl Door {
         }
     }
 
+    /// A connection of a client of iperf3's: one of a test that is open, or a new one's first.
+    fn call(&mut self, number: u64, pending: Pending, cookie: Cookie) {
+        let Pending { stream, peer, .. } = pending;
+        let stream = match self.context.calls.deliver(cookie, peer.ip(), stream) {
+            Caller::Delivered => return,
+            Caller::Unwanted(stream) => {
+                (self.context.log)(ServeEvent::Refused {
+                    peer,
+                    reason: "an iperf3 test has no place for this connection".to_owned(),
+                });
+                return self.say_last(number, stream, peer, &[ACCESS_DENIED]);
+            }
+            Caller::New(stream) => stream,
+        };
+        let Ok(guest) = Guest::admit(&self.context, Tool::Iperf3, peer) else {
+            return self.say_last(number, stream, peer, &[ACCESS_DENIED]);
+        };
+        let started = thread::Builder::new()
+            .name("iperf3".into())
+            .spawn(move || iperf3::run(guest, stream, cookie));
+        if let Err(error) = started {
+            (self.context.log)(ServeEvent::Refused {
+                peer,
+                reason: format!("no thread for it: {error}"),
+            });
+        }
+    }
+
     fn start_session(&mut self, number: u64, pending: Pending, sealed: bool) {
         let limit = self.context.limits.clients;
         let active = self.context.active.load(Ordering::Acquire);
@@ -251,13 +297,7 @@ impl Door {
     }
 
     /// Says no, and leaves the client a moment to read it.
-    fn refuse(
-        &mut self,
-        number: u64,
-        mut pending: Pending,
-        reason: RefusalReason,
-        message: String,
-    ) {
+    fn refuse(&mut self, number: u64, pending: Pending, reason: RefusalReason, message: String) {
         let bytes = refusal_frame(Refusal {
             reason,
             message: message.clone(),
@@ -266,15 +306,23 @@ impl Door {
             peer: pending.peer,
             reason: message,
         });
+        self.say_last(number, pending.stream, pending.peer, &bytes);
+    }
+
+    /// Sends a peer its last bytes, and leaves it a moment to read them.
+    fn say_last(&mut self, number: u64, mut stream: TcpStream, peer: SocketAddr, bytes: &[u8]) {
         // A few hundred bytes fit any fresh socket's buffer; if not, the peer is none to wait for.
-        if pending.stream.write_all(&bytes).is_err()
-            || pending.stream.shutdown(Shutdown::Write).is_err()
-        {
+        if stream.write_all(bytes).is_err() || stream.shutdown(Shutdown::Write).is_err() {
             return;
         }
-        pending.refused = true;
-        pending.deadline = Instant::now() + LINGER;
-        if self.poller.add(&pending.stream, number).is_ok() {
+        if self.poller.add(&stream, number).is_ok() {
+            let pending = Pending {
+                stream,
+                peer,
+                deadline: Instant::now() + LINGER,
+                hello: Vec::new(),
+                refused: true,
+            };
             self.keep(number, pending);
         }
     }
@@ -290,20 +338,29 @@ impl Pending {
         if self.refused {
             return self.drain();
         }
-        let mut bytes = [0; HELLO_BYTES];
-        let missing = HELLO_BYTES - self.hello.len();
-        match self.stream.read(&mut bytes[..missing]) {
-            Ok(0) => return Look::Gone,
-            Ok(n) => self.hello.extend_from_slice(&bytes[..n]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Look::Wait,
-            Err(_) => return Look::Gone,
-        }
-        if !is_hello_start(self.hello[0]) {
-            return Look::Hello(Err(HelloError::NotLinerate));
-        }
-        match self.hello.first_chunk() {
-            Some(hello) => Look::Hello(Hello::decode(hello)),
-            None => Look::Wait,
+        loop {
+            // What follows a cookie is the test's own.
+            let most = match self.hello.len() {
+                0..COOKIE_BYTES => COOKIE_BYTES,
+                _ => HELLO_BYTES,
+            };
+            let mut bytes = [0; HELLO_BYTES];
+            match self.stream.read(&mut bytes[..most - self.hello.len()]) {
+                Ok(0) => return Look::Gone,
+                Ok(n) => self.hello.extend_from_slice(&bytes[..n]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Look::Wait,
+                Err(_) => return Look::Gone,
+            }
+            if !is_hello_start(self.hello[0]) {
+                if !Cookie::can_begin(&self.hello) {
+                    return Look::Hello(Err(HelloError::NotLinerate));
+                }
+                if let Some(cookie) = self.hello.first_chunk() {
+                    return Look::Cookie(Cookie(*cookie));
+                }
+            } else if let Some(hello) = self.hello.first_chunk() {
+                return Look::Hello(Hello::decode(hello));
+            }
         }
     }
 

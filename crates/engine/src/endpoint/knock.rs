@@ -3,9 +3,11 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, UdpSocket};
 
+use linerate_core::foreign::iperf3::Greeting;
 use linerate_core::wire::{KNOCK_BYTES, Knock, KnockKind, Token};
 use linerate_sys::socket;
 
+use super::foreign::iperf3::Calls;
 use super::registry::Registry;
 use crate::measure::flow::{Flow, FlowSocket};
 
@@ -13,15 +15,17 @@ use crate::measure::flow::{Flow, FlowSocket};
 pub(super) struct Knocks {
     sockets: Vec<UdpSocket>,
     registry: Registry,
+    calls: Calls,
     /// SipHash with random keys: a cookie can be checked without having been stored.
     secret: RandomState,
 }
 
 impl Knocks {
-    pub(super) fn new(sockets: Vec<UdpSocket>, registry: Registry) -> Self {
+    pub(super) fn new(sockets: Vec<UdpSocket>, registry: Registry, calls: Calls) -> Self {
         Self {
             sockets,
             registry,
+            calls,
             secret: RandomState::new(),
         }
     }
@@ -42,6 +46,8 @@ impl Knocks {
             };
             if let Some(knock) = Knock::decode(&bytes[..n]) {
                 self.answer_one(socket, peer, knock);
+            } else if let Some(greeting) = Greeting::decode(&bytes[..n]) {
+                self.answer_greeting(socket, peer, greeting);
             }
         }
     }
@@ -67,17 +73,23 @@ impl Knocks {
         }
     }
 
+    /// Of a client of iperf3's, which has a test open from this very address: nobody else gets an answer.
+    fn answer_greeting(&self, socket: &UdpSocket, peer: SocketAddr, greeting: Greeting) {
+        if !self.calls.expects(peer) {
+            return;
+        }
+        if let Some(flow) = own_socket(socket, peer) {
+            let _ = flow.send(&greeting.answer());
+            self.calls.deliver_datagrams(peer, flow);
+        }
+    }
+
     fn cookie(&self, peer: SocketAddr, token: Token, flow: u32) -> u64 {
         self.secret.hash_one((peer, token, flow))
     }
 
-    /// Gives the flow a socket of its own on the same port, connected to the peer; from then on the
-    /// kernel sorts the peer's datagrams.
     fn bind(&self, socket: &UdpSocket, peer: SocketAddr, knock: Knock) {
-        let Ok(local) = socket.local_addr() else {
-            return;
-        };
-        let Ok(flow) = socket::udp_socket(local, Some(peer), true) else {
+        let Some(flow) = own_socket(socket, peer) else {
             return;
         };
         let welcome = Knock {
@@ -94,4 +106,10 @@ impl Knocks {
             },
         );
     }
+}
+
+/// A socket of a flow's own on the same port, connected to the peer; from then on the kernel sorts the peer's datagrams.
+fn own_socket(socket: &UdpSocket, peer: SocketAddr) -> Option<UdpSocket> {
+    let local = socket.local_addr().ok()?;
+    socket::udp_socket(local, Some(peer), true).ok()
 }

@@ -4,12 +4,15 @@
 //! it on: a control connection to a thread of its own ([`session`]), a data connection or UDP flow to the
 //! session whose token it carries ([`registry`]). Nobody waits for anybody without a deadline.
 //!
+//! Clients of other tools are told by their first bytes, or have a port of their own ([`foreign`]).
+//!
 //! A client may also have the way to itself traced ([`tracing`]).
 //!
 //! What a client with the key may change on this host is on loan to its session ([`lease`]), and while it is, no
 //! other client measures or changes anything ([`occupancy`]).
 
 mod door;
+mod foreign;
 mod knock;
 mod lease;
 mod occupancy;
@@ -20,13 +23,16 @@ mod tracing;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_core::plan::Family;
+use linerate_core::record::Record;
 use linerate_core::wire::Key;
 use linerate_core::wire::message::Limits;
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
+pub use self::foreign::iperf3::{AccessError, Iperf3Access};
 use crate::error::MeasureError;
 use crate::stop::Stop;
 
@@ -48,22 +54,55 @@ pub struct ServeOptions {
     pub limits: Limits,
     /// Clients must have it.
     pub key: Option<Key>,
+    /// Who may test by iperf3's protocol: everybody if `None`, unless there is a key.
+    pub iperf3: Option<Arc<Iperf3Access>>,
     /// Clients may change this host by the table of treatments, for as long as they are there. Needs a key.
     pub allow_treatments: bool,
     /// End after one session.
     pub one_off: bool,
+    /// Serve netperf's clients too, on a port of their own.
+    pub netperf: Option<NetperfOptions>,
+    /// Port of a sink for ttcp's streams and datagrams.
+    pub ttcp_sink: Option<u16>,
+    /// Port that sends to whoever connects.
+    pub ttcp_source: Option<u16>,
+}
+
+/// How to serve netperf's clients.
+#[derive(Debug, Clone, Default)]
+pub struct NetperfOptions {
+    /// TCP; 0 lets the kernel choose.
+    pub port: u16,
+    /// What they must say first.
+    pub passphrase: Option<String>,
 }
 
 impl ServeOptions {
-    /// Treatments are root's work: never for a stranger, whoever has built these options.
+    /// Treatments are root's work: never for a stranger, whoever has built these options. And whoever must have a key
+    /// comes in by no other door without proving something.
     fn check(&self) -> Result<(), MeasureError> {
-        match (self.allow_treatments, &self.key) {
-            (true, None) => Err(MeasureError::Host {
-                what: "an endpoint that applies treatments needs a key".into(),
+        let refuse = |what: &str| {
+            Err(MeasureError::Host {
+                what: what.into(),
                 source: io::ErrorKind::InvalidInput.into(),
-            }),
+            })
+        };
+        match &self.key {
+            None if self.allow_treatments => {
+                refuse("an endpoint that applies treatments needs a key")
+            }
+            Some(_) if self.lets_strangers_in() => {
+                refuse("an endpoint with a key serves netperf by a passphrase alone, and no ttcp")
+            }
             _ => Ok(()),
         }
+    }
+
+    fn lets_strangers_in(&self) -> bool {
+        let netperf = self.netperf.as_ref();
+        netperf.is_some_and(|options| options.passphrase.is_none())
+            || self.ttcp_sink.is_some()
+            || self.ttcp_source.is_some()
     }
 }
 
@@ -81,6 +120,15 @@ pub enum ServeEvent {
         peer: SocketAddr,
         /// One line.
         summary: String,
+    },
+    /// A test of another tool's client ended.
+    Served {
+        /// The client.
+        peer: SocketAddr,
+        /// One line.
+        summary: String,
+        /// What this end has seen of it, with its verdict.
+        record: Box<Record>,
     },
     /// A client has changed this host.
     Treated {
@@ -118,6 +166,7 @@ pub struct Endpoint {
     listeners: Vec<TcpListener>,
     datagrams: Vec<UdpSocket>,
     options: ServeOptions,
+    ports: foreign::Ports,
     notes: Vec<String>,
 }
 
@@ -132,6 +181,7 @@ impl Endpoint {
             listeners: Vec::new(),
             datagrams: Vec::new(),
             options: options.clone(),
+            ports: foreign::Ports::default(),
             notes: Vec::new(),
         };
         let wildcards = [
@@ -173,6 +223,7 @@ impl Endpoint {
             listeners: vec![listener],
             datagrams: Vec::new(),
             options: options.clone(),
+            ports: foreign::Ports::default(),
             notes: Vec::new(),
         };
         match socket::udp_socket(address, None, true) {
@@ -220,14 +271,21 @@ impl Endpoint {
         }
     }
 
-    fn nonempty(self) -> Result<Self, MeasureError> {
+    fn nonempty(mut self) -> Result<Self, MeasureError> {
         if self.listeners.is_empty() {
             return Err(MeasureError::Host {
                 what: "this host has neither IPv4 nor IPv6".into(),
                 source: io::ErrorKind::AddrNotAvailable.into(),
             });
         }
+        let addresses: Vec<IpAddr> = self.addresses().iter().map(SocketAddr::ip).collect();
+        self.ports = foreign::Ports::bind(&self.options, &addresses)?;
         Ok(self)
+    }
+
+    /// Where other tools' clients find it on ports of their own: `netperf`, `ttcp`, `ttcp-source`.
+    pub fn foreign_addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+        self.ports.addresses()
     }
 
     /// Where it listens.

@@ -14,12 +14,13 @@ use linerate_core::treatment::HostChange;
 use linerate_core::wire::message::{HalfReport, Limits, RefusalReason, TRACE, TREATMENTS, Welcome};
 use linerate_core::wire::{Key, Token};
 
-use super::ServeEvent;
+use super::foreign::iperf3::Calls;
 use super::lease::{Lease, LeaseError};
 use super::occupancy::Occupancy;
 use super::registry::{Registration, Registry};
 use super::terms::{can_do, owners_limit, prepare, within_rate};
 use super::tracing::{NoTrace, Tracing};
+use super::{Iperf3Access, ServeEvent};
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::host;
@@ -33,9 +34,11 @@ use crate::words;
 /// What all sessions of an endpoint share.
 pub(super) struct Context {
     pub(super) registry: Registry,
+    pub(super) calls: Calls,
     pub(super) occupancy: Occupancy,
     pub(super) limits: Limits,
     pub(super) key: Option<Key>,
+    pub(super) iperf3: Option<Arc<Iperf3Access>>,
     /// Clients may change this host; only ever set together with a key.
     pub(super) allow_treatments: bool,
     pub(super) active: AtomicU32,

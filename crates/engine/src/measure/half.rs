@@ -9,15 +9,16 @@ use std::time::Duration;
 use linerate_core::plan::{Extent, Protocol, Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind, EndReport, HostFacts};
 use linerate_core::wire::message::{FlowHalf, HalfReport, Progress};
+use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::{self as sys_thread, CpuUsage};
 
 use super::flow::{Flow, FlowSocket, Side};
 use super::outcome::ExchangeOutcome;
 use super::qos::QosMeter;
 use super::sampler::{self, Course};
-use super::shared::{FlowState, Shared, WorkerEnd};
+use super::shared::{FlowState, Marks, Shared, WorkerEnd};
 use super::source::FlowSource;
-use super::{crr, exchange, stream, udp, whole};
+use super::{crr, exchange, iperf3_udp, plain, stream, udp, whole};
 use crate::clock::now_ns;
 
 /// A worker's end and the CPU time of its thread.
@@ -52,9 +53,23 @@ impl Half {
         flows: Vec<Flow>,
         source: FlowSource,
     ) -> io::Result<Self> {
+        Self::start_marked(side, test, Marks::Own, flows, source)
+    }
+
+    /// The same with datagrams of another tool's.
+    ///
+    /// # Errors
+    /// As [`Half::start`].
+    pub(crate) fn start_marked(
+        side: Side,
+        test: &Test,
+        marks: Marks,
+        flows: Vec<Flow>,
+        source: FlowSource,
+    ) -> io::Result<Self> {
         // Before the first byte: looking for the device takes a moment.
         let qos = QosMeter::towards_peer_of(&flows);
-        let shared = Arc::new(Shared::new(side, test, flows, source));
+        let shared = Arc::new(Shared::new(side, test, marks, flows, source));
         let sampler = {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
@@ -113,6 +128,23 @@ impl Half {
         }
     }
 
+    /// What was handed over so far, bytes.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        let senders = self.shared.flows.iter().filter(|flow| flow.sends);
+        senders.map(|flow| flow.counters.bytes()).sum()
+    }
+
+    /// Whether the peer's kernel has acknowledged all that this end's TCP senders have sent.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        let mut senders = self.shared.flows.iter().filter(|flow| flow.sends);
+        senders.all(|flow| match &flow.socket {
+            Some(FlowSocket::Tcp(stream)) => TcpInfo::read(stream).map_or(true, |info| {
+                info.unacked == 0 && info.notsent_bytes.unwrap_or(0) == 0
+            }),
+            _ => true,
+        })
+    }
+
     /// Messages or transactions so far.
     pub(crate) fn messages(&self) -> u64 {
         self.shared
@@ -120,6 +152,17 @@ impl Half {
             .iter()
             .map(|f| f.counters.messages())
             .sum()
+    }
+
+    /// Whether every receiver of this end has seen the end of its stream.
+    pub(crate) fn all_received(&self) -> bool {
+        let mut receivers = self.shared.flows.iter().filter(|flow| !flow.sends);
+        receivers.all(|flow| flow.counters.is_done())
+    }
+
+    /// Payload that this end has moved so far, warm-up and what came after the measured time included.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.shared.flows.iter().map(|f| f.counters.bytes()).sum()
     }
 
     /// Whether the measured time is over, or every worker is done.
@@ -219,14 +262,24 @@ fn work(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
             })
         }
         (Traffic::Stream(test), Some(FlowSocket::Udp(socket)), _) if flow.sends => {
-            udp::send(shared, flow, test, socket)
+            match shared.marks {
+                Marks::Own | Marks::Iperf3(_) => udp::send(shared, flow, test, socket),
+                Marks::None => plain::send(shared, flow, test, socket),
+            }
         }
-        (Traffic::Stream(test), Some(FlowSocket::Udp(socket)), _) => {
-            udp::receive(shared, flow, test, socket)
-        }
+        (Traffic::Stream(test), Some(FlowSocket::Udp(socket)), _) => match shared.marks {
+            Marks::Own => udp::receive(shared, flow, test, socket),
+            Marks::Iperf3(layout) => iperf3_udp::receive(shared, flow, test, layout, socket),
+            Marks::None => plain::receive(shared, flow, test, socket),
+        },
         (Traffic::Stream(test), None, _) => whole::run(shared, flow, test),
         (Traffic::Rr(test), Some(socket), Side::Client) => {
             exchange::request(shared, flow, test, socket)
+        }
+        (Traffic::Rr(test), Some(FlowSocket::Udp(socket)), Side::Server)
+            if shared.marks == Marks::None =>
+        {
+            plain::respond(shared, flow, test, socket)
         }
         (Traffic::Rr(test), Some(socket), Side::Server) => {
             exchange::respond(shared, flow, test, socket)

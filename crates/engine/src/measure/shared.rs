@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use linerate_core::foreign::iperf3::Layout;
 use linerate_core::plan::{Direction, Test};
 use linerate_core::record::TcpEvidence;
 use linerate_core::wire::message::{UdpReceived, UdpSent};
@@ -23,10 +24,22 @@ pub(crate) struct FlowState {
     pub(crate) counters: Counters,
 }
 
+/// What the datagrams of a test say of themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marks {
+    /// linerate's own header, with the phase in it.
+    Own,
+    /// iperf3's.
+    Iperf3(Layout),
+    /// Nothing: netperf's and ttcp's.
+    None,
+}
+
 /// What workers, sampler and controller of a half share.
 pub(crate) struct Shared {
     pub(crate) side: Side,
     pub(crate) test: Test,
+    pub(crate) marks: Marks,
     pub(crate) flows: Vec<FlowState>,
     pub(crate) source: FlowSource,
     pub(crate) stop: Stop,
@@ -37,10 +50,17 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// The state of a half that begins now; `flows` are the sockets that are bound already.
-    pub(crate) fn new(side: Side, test: &Test, flows: Vec<Flow>, source: FlowSource) -> Self {
+    pub(crate) fn new(
+        side: Side,
+        test: &Test,
+        marks: Marks,
+        flows: Vec<Flow>,
+        source: FlowSource,
+    ) -> Self {
         let flows = flow_states(side, test, flows);
         Self {
             side,
+            marks,
             test: test.clone(),
             working: AtomicU64::new(flows.len() as u64),
             flows,
@@ -114,6 +134,6 @@ fn flow_states(side: Side, test: &Test, flows: Vec<Flow>) -> Vec<FlowState> {
 impl Shared {
     /// A half without threads, for a test that calls the worker of its one flow itself.
     pub(crate) fn alone(side: Side, test: &Test, source: FlowSource) -> Self {
-        Self::new(side, test, Vec::new(), source)
+        Self::new(side, test, Marks::Own, Vec::new(), source)
     }
 }

@@ -1,10 +1,12 @@
 //! Where a worker gets connections that are made within the run.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
+
+use linerate_sys::poll;
 
 use super::flow::{Flow, FlowSocket};
 use crate::stop::Stop;
@@ -20,23 +22,40 @@ pub(crate) enum FlowSource {
     Connect(Box<Connect>),
     /// The endpoint gets them from its door.
     Accept(Mutex<Receiver<Flow>>),
+    /// A listener that is one client's alone.
+    Listen(OwnListener),
 }
+
+/// A listener for the connections of one client's test.
+pub(crate) struct OwnListener {
+    /// Does not block.
+    pub(crate) listener: TcpListener,
+    /// Others are turned away.
+    pub(crate) peer: IpAddr,
+    /// Socket options beyond those of the test are the listener's, which its connections inherit.
+    pub(crate) flow: u32,
+}
+
+/// Longest wait without looking at the stop flag.
+const SLICE: Duration = Duration::from_millis(20);
 
 impl FlowSource {
     /// A new connection to the endpoint, on which the hello and `first` are sent in one segment if they fit it.
     pub(crate) fn connect(&self, flow: u32, first: &[u8]) -> io::Result<TcpStream> {
         match self {
             Self::Connect(connect) => connect(flow, first),
-            Self::Bound | Self::Accept(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Bound | Self::Accept(_) | Self::Listen(_) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
         }
     }
 
     /// The next connection from the client and the flow it is for; `None` when asked to stop or when no more will come.
     pub(crate) fn accept(&self, stop: &Stop) -> Option<(u32, TcpStream)> {
-        /// Longest wait without looking at the stop flag.
-        const SLICE: Duration = Duration::from_millis(20);
-        let Self::Accept(arrivals) = self else {
-            return None;
+        let arrivals = match self {
+            Self::Accept(arrivals) => arrivals,
+            Self::Listen(own) => return own.accept(stop),
+            Self::Bound | Self::Connect(_) => return None,
         };
         while !stop.is_requested() {
             // Workers wait in turn: the one that holds the lock takes the next connection.
@@ -52,6 +71,22 @@ impl FlowSource {
                 }) => return Some((id, stream)),
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        None
+    }
+}
+
+impl OwnListener {
+    fn accept(&self, stop: &Stop) -> Option<(u32, TcpStream)> {
+        while !stop.is_requested() {
+            match self.listener.accept() {
+                Ok((stream, peer)) if peer.ip().to_canonical() == self.peer => {
+                    return Some((self.flow, stream));
+                }
+                Ok(_) => {}
+                // Also where descriptors are short: the next look may find one.
+                Err(_) => _ = poll::wait_readable(&self.listener, SLICE),
             }
         }
         None

@@ -19,7 +19,7 @@ use linerate_sys::clock::sleep_until;
 use linerate_sys::socket;
 use linerate_sys::udp_batch::{BatchReceiver, BatchSender, Offload};
 
-use super::shared::{FlowState, Shared, WorkerEnd};
+use super::shared::{FlowState, Marks, Shared, WorkerEnd};
 use crate::clock::{nanos, now_ns};
 
 /// Datagrams of an unpaced call: two to three full offload frames, or one sendmmsg.
@@ -30,15 +30,15 @@ const MIN_CALL_GAP_NS: u64 = 16_000;
 /// A sleeping CPU wakes up late: the rest of a wait is spun away.
 const SPIN: Duration = Duration::from_micros(120);
 /// Longest wait without looking at the stop flag.
-const TIMEOUT: Duration = Duration::from_millis(50);
+pub(super) const TIMEOUT: Duration = Duration::from_millis(50);
 /// A receive buffer for the time that a receiver is off its CPU, bytes, as far as the host allows.
-const RECEIVE_BUFFER: u32 = 4 << 20;
+pub(super) const RECEIVE_BUFFER: u32 = 4 << 20;
 /// Largest UDP payload of an offload frame, bytes.
 const MAX_FRAME: f64 = 65_507.0;
 /// So many refused datagrams in a row, and nobody is there any more.
 const MAX_REFUSED: u32 = 1000;
 
-fn offload(test: &StreamTest) -> Offload {
+pub(super) fn offload(test: &StreamTest) -> Offload {
     if test.offload {
         Offload::Segment
     } else {
@@ -65,6 +65,7 @@ pub(crate) fn send(
         pattern: test.verify.then(|| Pattern::new(shared.test.seed)),
         message: test.message_bytes,
         sequence: 0,
+        phase_began: 0,
         phase: Phase::WarmUp,
         handed_over: 0,
         refused: 0,
@@ -97,8 +98,10 @@ struct Sender<'a> {
     per_call: usize,
     pattern: Option<Pattern>,
     message: u64,
-    /// Of the next datagram in this phase.
+    /// Of the next datagram: in this phase, or of the flow where its marks know no phases.
     sequence: u64,
+    /// The first of this phase.
+    phase_began: u64,
     phase: Phase,
     /// Over both phases.
     handed_over: u64,
@@ -127,12 +130,15 @@ impl Sender<'_> {
             let now = now_ns();
             if self.phase == Phase::WarmUp && now >= measured_ns {
                 self.phase = Phase::Measured;
-                self.sequence = 0;
+                match self.shared.marks {
+                    Marks::Own | Marks::None => self.sequence = 0,
+                    Marks::Iperf3(_) => self.phase_began = self.sequence,
+                }
                 self.last_call_ns = None;
             }
             let left = match self.phase {
                 Phase::WarmUp => u64::MAX,
-                Phase::Measured => count - self.sequence,
+                Phase::Measured => count - (self.sequence - self.phase_began),
             };
             if left == 0 || now >= end_ns || self.shared.stop.is_requested() {
                 return Ok(());
@@ -152,12 +158,17 @@ impl Sender<'_> {
             if let Some(pattern) = &self.pattern {
                 pattern.fill(sequence.wrapping_mul(message), datagram);
             }
-            let header = DatagramHeader {
-                phase: self.phase,
-                sequence,
-                sent_ns: now,
-            };
-            header.write(datagram);
+            match self.shared.marks {
+                Marks::Own => DatagramHeader {
+                    phase: self.phase,
+                    sequence,
+                    sent_ns: now,
+                }
+                .write(datagram),
+                // It counts from 1.
+                Marks::Iperf3(layout) => layout.write(datagram, sequence + 1, now),
+                Marks::None => {}
+            }
         }
         let sent = match self.batch.send(self.socket, wanted) {
             Ok(sent) => sent as u64,
@@ -219,7 +230,7 @@ impl Sender<'_> {
     fn end(self) -> WorkerEnd {
         let measured = match self.phase {
             Phase::WarmUp => 0,
-            Phase::Measured => self.sequence,
+            Phase::Measured => self.sequence - self.phase_began,
         };
         let method = match (self.batch.offload(), self.per_call) {
             (Offload::Segment, 2..) => "udp_segment",
@@ -300,7 +311,7 @@ pub(crate) fn receive(
 }
 
 /// Nothing came in time, a signal, or ICMP's answer to a datagram of ours.
-fn is_passing(error: &io::Error) -> bool {
+pub(super) fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused
@@ -409,6 +420,7 @@ impl Receiver {
                 datagrams,
                 nanoseconds: nanos(last.saturating_sub(first)),
             }),
+            expected: None,
         }
     }
 }

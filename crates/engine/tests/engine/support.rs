@@ -37,8 +37,12 @@ impl Served {
             port: 0,
             limits,
             key,
+            iperf3: None,
             allow_treatments: false,
             one_off: false,
+            netperf: None,
+            ttcp_sink: None,
+            ttcp_source: None,
         };
         let endpoint = Endpoint::bind(&options).unwrap();
         let address = endpoint.addresses()[0];

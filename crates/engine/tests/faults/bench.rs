@@ -54,8 +54,12 @@ pub(crate) fn options(limits: Limits, key: Option<Key>) -> ServeOptions {
         port: 0,
         limits,
         key,
+        iperf3: None,
         allow_treatments: false,
         one_off: false,
+        netperf: None,
+        ttcp_sink: None,
+        ttcp_source: None,
     }
 }
 

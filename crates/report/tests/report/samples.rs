@@ -113,6 +113,8 @@ fn bare(plan: Test) -> Record {
         failed: None,
         corrupted_bytes: None,
         path_train: None,
+        via: None,
+        served: false,
         sender: None,
         receiver: None,
         tcp: None,

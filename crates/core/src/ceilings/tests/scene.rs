@@ -219,6 +219,8 @@ impl Scene {
             failed: None,
             corrupted_bytes: None,
             path_train: None,
+            via: None,
+            served: false,
             sender: Some(self.sender.clone()),
             receiver: Some(self.receiver.clone()),
             tcp: self.tcp.first().cloned(),

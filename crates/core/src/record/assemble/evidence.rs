@@ -53,6 +53,9 @@ pub(super) fn flow_udp(
         evidence.gaps_us = sent.gaps.as_ref().and_then(gap_summary);
     }
     if let Some(received) = received {
+        if sent.is_none() {
+            evidence.sent = received.expected.unwrap_or(0);
+        }
         evidence.received = received.received;
         evidence.duplicated = received.duplicated;
         evidence.reordered = received.reordered;

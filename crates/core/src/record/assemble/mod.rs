@@ -95,6 +95,8 @@ impl Run {
             failed: None,
             corrupted_bytes: None,
             path_train: None,
+            via: None,
+            served: false,
             sender: None,
             receiver: None,
             tcp: None,

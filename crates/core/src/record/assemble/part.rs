@@ -22,6 +22,16 @@ impl<'a> Part<'a> {
             .filter_map(|(sender, receiver)| receiver.or(*sender))
     }
 
+    /// The account that has a course: the receiver's, unless that is another tool, which tells none.
+    fn with_course(&self) -> impl Iterator<Item = &'a FlowHalf> + '_ {
+        self.flows.iter().filter_map(|(sender, receiver)| {
+            receiver
+                .filter(|flow| !flow.steps.is_empty())
+                .or(*sender)
+                .or(*receiver)
+        })
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.counted().map(|flow| flow.bytes).sum()
     }
@@ -92,7 +102,7 @@ impl<'a> Part<'a> {
                 start + width
             };
             let bytes: u64 = self
-                .counted()
+                .with_course()
                 .map(|flow| at(&flow.steps, end).saturating_sub(at(&flow.steps, start)))
                 .sum();
             let mut interval = Interval {

@@ -1,0 +1,106 @@
+//! What a client of another tool asks for, against what the owner allows.
+
+use crate::units::BitRate;
+use crate::wire::message::Limits;
+
+/// What a test would take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Demand {
+    /// Flows over both directions.
+    pub streams: u32,
+    /// Length with its warm-up; `None` where it ends by an amount, and is cut off at the owner's limit.
+    pub seconds: Option<f64>,
+    /// Rate over all flows, bits per second, where this end cannot slow them: that of datagrams.
+    pub rate_bps: Option<u64>,
+}
+
+/// What goes beyond the owner's limits, in words with the numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Excess {
+    /// Too many flows.
+    Streams(String),
+    /// Too long.
+    Seconds(String),
+    /// Too fast.
+    Rate(String),
+}
+
+impl Excess {
+    /// For the log.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Streams(text) | Self::Seconds(text) | Self::Rate(text) => text,
+        }
+    }
+}
+
+impl Demand {
+    /// The first thing that the owner does not allow. A rate that is not limited at all is beyond any limit.
+    pub fn excess(&self, limits: &Limits) -> Option<Excess> {
+        if self.streams > limits.streams {
+            return Some(Excess::Streams(format!(
+                "{} flows, where the owner allows {}",
+                self.streams, limits.streams
+            )));
+        }
+        if let Some(seconds) = self.seconds
+            && seconds > limits.seconds
+        {
+            return Some(Excess::Seconds(format!(
+                "{seconds} s, where the owner allows {} s",
+                limits.seconds
+            )));
+        }
+        let limit = limits.rate_bps?;
+        let rate = self.rate_bps?;
+        (rate > limit).then(|| {
+            Excess::Rate(format!(
+                "{}, where the owner allows {}",
+                BitRate(rate),
+                BitRate(limit)
+            ))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        clients: 4,
+        streams: 8,
+        seconds: 10.0,
+        rate_bps: Some(1_000_000),
+    };
+    const MODEST: Demand = Demand {
+        streams: 8,
+        seconds: Some(10.0),
+        rate_bps: Some(1_000_000),
+    };
+
+    #[test]
+    fn what_the_owner_allows_is_no_excess_and_one_more_is() {
+        assert_eq!(MODEST.excess(&LIMITS), None);
+        let streams = Demand {
+            streams: 9,
+            ..MODEST
+        };
+        let seconds = Demand {
+            seconds: Some(10.1),
+            ..MODEST
+        };
+        let rate = Demand {
+            rate_bps: Some(1_000_001),
+            ..MODEST
+        };
+        assert!(matches!(streams.excess(&LIMITS), Some(Excess::Streams(_))));
+        assert!(matches!(seconds.excess(&LIMITS), Some(Excess::Seconds(_))));
+        assert!(matches!(rate.excess(&LIMITS), Some(Excess::Rate(_))));
+        let unlimited = Limits {
+            rate_bps: None,
+            ..LIMITS
+        };
+        assert_eq!(rate.excess(&unlimited), None);
+    }
+}

@@ -1,0 +1,280 @@
+//! The record of a test that linerate has made with another tool at the far end.
+
+use crate::ceilings;
+use crate::plan::{Direction, Family, Test, Traffic};
+use crate::record::{Caveat, CaveatKind, EndReport, ExchangeTotals, Record, Run, Status};
+use crate::wire::message::HalfReport;
+
+use super::Tool;
+
+/// Which end of the test linerate was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The endpoint, which served a client of the tool's.
+    Served,
+    /// The client of the tool's server.
+    Used,
+}
+
+/// A test with another tool, as linerate's end knows it when it is over.
+#[derive(Debug, Clone)]
+pub struct Encounter {
+    /// What the other end is.
+    pub tool: Tool,
+    /// Its version, as it tells it.
+    pub version: Option<String>,
+    /// Which end this is.
+    pub role: Role,
+    /// What was run, seen from the client: `Up` is client to server.
+    pub test: Test,
+    /// The serving end: as the client's user named it, or the address at which the client has reached it.
+    pub host: String,
+    /// Its address and port; the client's are those of the flows.
+    pub peer: String,
+    /// Over which family.
+    pub family: Family,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// Whether it ended as planned.
+    pub status: Status,
+    /// This end's account.
+    pub here: HalfReport,
+    /// What the other end has told, in so far as it fits: of its flows the counts, of its host the CPU time.
+    pub there: Option<HalfReport>,
+    /// What the requests' worker counted, where this end asked.
+    pub exchange: Option<ExchangeTotals>,
+}
+
+impl Encounter {
+    /// The record with ceilings and verdict, from what this end has seen; what it cannot know is a caveat.
+    pub fn into_record(mut self) -> Record {
+        let has_account = |half: &HalfReport| half.end != EndReport::default();
+        let accounted = self.there.as_ref().is_some_and(has_account);
+        let (role, tool) = (self.role, self.tool);
+        self.here.caveats.extend(self.doubts());
+        let (client, server) = match role {
+            Role::Used => (self.here, self.there),
+            Role::Served => (self.there.unwrap_or_default(), Some(self.here)),
+        };
+        let run = Run {
+            test: self.test,
+            host: self.host,
+            peer: self.peer,
+            family: self.family,
+            started_at: self.started_at,
+            status: self.status,
+            client,
+            server,
+            exchange: self.exchange,
+        };
+        let mut record = run.into_record();
+        record.via = Some(tool);
+        record.served = role == Role::Served;
+        if !accounted {
+            forget_other(&mut record, role);
+        }
+        ceilings::annotate(&mut record);
+        record
+    }
+
+    /// Whether the other end's protocol has words for its half of such a test.
+    fn tells(&self) -> bool {
+        match (self.tool, self.role) {
+            (Tool::Iperf3, _) => true,
+            (Tool::Netperf, Role::Used) => matches!(self.test.traffic, Traffic::Stream(_)),
+            (Tool::Netperf, Role::Served) | (Tool::Ttcp, _) => false,
+        }
+    }
+
+    /// What this record lacks beside one between two ends of linerate's.
+    fn doubts(&self) -> Vec<Caveat> {
+        let mut doubts = Vec::new();
+        let version = self.version.as_deref().unwrap_or_default();
+        let name = format!("{} {version}", self.tool);
+        let sends = self.here.flows.iter().any(|flow| flow.sends);
+        let receives = self.here.flows.iter().any(|flow| !flow.sends);
+        let lacks = match (sends, receives) {
+            (true, false) => "the receiver's CPU, buffers and drops",
+            (false, true) => "the sender's windows, losses and CPU",
+            _ => "its windows, losses, buffers and CPU",
+        };
+        let intervals = match sends {
+            true => "; the intervals are as sent, not as received",
+            false => "",
+        };
+        doubts.push(Caveat::new(
+            CaveatKind::OtherTool,
+            format!(
+                "the other end is {}: {lacks} are not known, so a cause that lies there cannot be told{intervals}",
+                name.trim()
+            ),
+            "run linerate at both ends",
+        ));
+        if self.there.is_none() && self.tells() {
+            doubts.push(Caveat::new(
+                CaveatKind::Partial,
+                format!("{} has told nothing of its half", self.tool),
+                "run it again, or linerate at both ends",
+            ));
+        }
+        doubts
+    }
+}
+
+/// An end that has told nothing of its host has no account, rather than one of zeros.
+fn forget_other(record: &mut Record, role: Role) {
+    // The client sends up; the other end is the client where this one has served.
+    let other_sends_up = role == Role::Served;
+    if (record.direction == Direction::Down) == other_sends_up {
+        record.receiver = None;
+    } else {
+        record.sender = None;
+    }
+    for (direction, part) in &mut record.directions {
+        if (direction == "up") == other_sends_up {
+            part.sender = None;
+        } else {
+            part.receiver = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ceilings::Cause;
+    use crate::foreign::iperf3::{Params, Results};
+    use crate::plan::Direction;
+    use crate::record::{CpuSeconds, EndReport, TcpEvidence};
+    use crate::wire::message::FlowHalf;
+
+    fn test_of(direction: Direction) -> Test {
+        let json = br#"{"tcp":true,"time":1,"parallel":1,"len":131072}"#;
+        let mut params = Params::parse(json).unwrap();
+        params.direction = direction;
+        params.to_test(1)
+    }
+
+    /// A gigabyte in a second, of which this end's kernel has seen its part.
+    fn here(direction: Direction, sends: bool) -> HalfReport {
+        let flow = FlowHalf {
+            id: 0,
+            direction,
+            sends,
+            local: "198.18.0.1:5201".into(),
+            remote: "198.18.0.2:40000".into(),
+            bytes: 1_000_000_000,
+            messages: 8000,
+            seconds: 1.0,
+            steps: vec![(500_000, 500_000_000), (1_000_000, 1_000_000_000)],
+            tcp: Some(TcpEvidence {
+                mss_bytes: 1448,
+                rtt_mean_us: 1000,
+                busy_us: sends.then_some(1_000_000),
+                ..TcpEvidence::default()
+            }),
+            samples: Vec::new(),
+            udp_sent: None,
+            udp_received: None,
+            corrupted_bytes: None,
+            thread_percent: 20.0,
+            method: None,
+        };
+        HalfReport {
+            flows: vec![flow],
+            end: EndReport {
+                cpu_seconds: CpuSeconds {
+                    user: 0.0,
+                    system: 0.2,
+                },
+                cpus: 4,
+                busiest_thread_percent: Some(20.0),
+                host_cpu_percent: Some(10.0),
+                ..EndReport::default()
+            },
+            ..HalfReport::default()
+        }
+    }
+
+    fn encounter(role: Role, direction: Direction, told: bool) -> Record {
+        let sends = (role == Role::Used) == (direction == Direction::Up);
+        let here = here(direction, sends);
+        let json = br#"{"cpu_util_user":1,"cpu_util_system":99,"sender_has_retransmits":1,
+            "streams":[{"id":1,"bytes":990000000,"retransmits":7,"end_time":1.0}]}"#;
+        let results = Results::parse(json, 1).unwrap();
+        Encounter {
+            tool: Tool::Iperf3,
+            version: Some("3.12".into()),
+            role,
+            test: test_of(direction),
+            host: "pit".into(),
+            peer: "198.18.0.1:5201".into(),
+            family: Family::Ipv4,
+            started_at: String::new(),
+            status: Status::Complete,
+            there: told.then(|| results.to_half(&here, false)),
+            here,
+            exchange: None,
+        }
+        .into_record()
+    }
+
+    #[test]
+    fn goodput_is_the_receivers_whichever_end_it_is() {
+        let bytes = |role, direction| encounter(role, direction, true).bytes;
+        assert_eq!(bytes(Role::Served, Direction::Up), 1_000_000_000);
+        assert_eq!(bytes(Role::Served, Direction::Down), 990_000_000);
+        assert_eq!(bytes(Role::Used, Direction::Up), 990_000_000);
+        assert_eq!(bytes(Role::Used, Direction::Down), 1_000_000_000);
+    }
+
+    #[test]
+    fn no_verdict_is_of_a_host_that_nobody_has_looked_at() {
+        for role in [Role::Served, Role::Used] {
+            for direction in [Direction::Up, Direction::Down] {
+                let record = encounter(role, direction, true);
+                let here_sends = (role == Role::Used) == (direction == Direction::Up);
+                let theirs = match here_sends {
+                    true => [Cause::CpuReceive, Cause::ApplicationReceive],
+                    false => [Cause::CpuSend, Cause::ApplicationSend],
+                };
+                let verdict = record.verdict.as_ref().map(|verdict| verdict.cause);
+                assert!(
+                    verdict.is_some_and(|cause| !theirs.contains(&cause)),
+                    "{verdict:?}"
+                );
+                let doubt = record
+                    .caveats
+                    .iter()
+                    .find(|c| c.kind == CaveatKind::OtherTool);
+                assert!(doubt.is_some_and(|doubt| doubt.message.contains("iperf3 3.12")));
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_client_has_sent_again_is_known_from_it_alone() {
+        let record = encounter(Role::Served, Direction::Up, true);
+        assert_eq!(record.tcp.map(|tcp| tcp.retransmitted_segments), Some(7));
+        assert_eq!(record.flows[0].local, "198.18.0.2:40000");
+    }
+
+    #[test]
+    fn a_client_that_has_told_nothing_has_no_account() {
+        let record = encounter(Role::Served, Direction::Up, false);
+        assert_eq!(record.sender, None);
+        assert!(record.receiver.is_some());
+        assert_eq!(record.bytes, 1_000_000_000);
+    }
+
+    #[test]
+    fn intervals_are_of_the_end_that_has_them() {
+        for role in [Role::Served, Role::Used] {
+            for direction in [Direction::Up, Direction::Down] {
+                let record = encounter(role, direction, true);
+                let bytes: u64 = record.intervals.iter().map(|interval| interval.bytes).sum();
+                assert_eq!(bytes, 1_000_000_000);
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The account of a half in iperf3's words, and back.
+
+use crate::plan::{Protocol, Test};
+use crate::record::{CpuSeconds, EndReport};
+use crate::wire::message::{FlowHalf, HalfReport, UdpReceived, UdpSent};
+
+use super::{Results, StreamResult, stream_id};
+
+impl Results {
+    /// This end's account of a test.
+    pub fn of_half(half: &HalfReport, test: &Test) -> Self {
+        let seconds = longest(half);
+        let percent = |cpu_seconds: f64| match seconds > 0.0 {
+            true => 100.0 * cpu_seconds / seconds,
+            false => 0.0,
+        };
+        let tcp = test.protocol != Protocol::Udp;
+        let cpu = half.end.cpu_seconds;
+        let mut evidence = half.flows.iter().filter_map(|flow| flow.tcp.as_ref());
+        Self {
+            cpu_percent: (percent(cpu.user), percent(cpu.system)),
+            has_retransmits: half.flows.iter().any(|flow| flow.sends).then_some(tcp),
+            congestion: evidence.find_map(|tcp| tcp.congestion.clone()),
+            streams: half.flows.iter().map(StreamResult::of_flow).collect(),
+            output: None,
+        }
+    }
+
+    /// What the other end has told, as its half of a test of which `here` is this end's. Where it sent TCP, its
+    /// retransmissions are all that is known of its kernel: they go with what this end's kernel has seen. With `own_time`
+    /// its streams are as long as this end's, whatever it tells: a server counts on until a counted test is said to be over.
+    pub fn to_half(&self, here: &HalfReport, own_time: bool) -> HalfReport {
+        let flows: Vec<FlowHalf> = here
+            .flows
+            .iter()
+            .filter_map(|flow| {
+                let id = stream_id(flow.id);
+                let told = self.streams.iter().find(|stream| stream.id == id)?;
+                let told = StreamResult {
+                    seconds: told.seconds.filter(|_| !own_time),
+                    ..*told
+                };
+                Some(told.to_flow(flow))
+            })
+            .collect();
+        let seconds = longest(here);
+        let (user, system) = self.cpu_percent;
+        HalfReport {
+            flows,
+            end: EndReport {
+                cpu_seconds: CpuSeconds {
+                    user: user / 100.0 * seconds,
+                    system: system / 100.0 * seconds,
+                },
+                ..EndReport::default()
+            },
+            ..HalfReport::default()
+        }
+    }
+}
+
+impl StreamResult {
+    fn of_flow(flow: &FlowHalf) -> Self {
+        let mut result = Self {
+            id: stream_id(flow.id),
+            bytes: flow.bytes,
+            seconds: Some(flow.seconds),
+            ..Self::default()
+        };
+        if flow.sends {
+            result.retransmits = flow.tcp.as_ref().map(|tcp| tcp.retransmitted_segments);
+        }
+        if let Some(sent) = &flow.udp_sent {
+            result.packets = sent.sent;
+        }
+        if let Some(received) = &flow.udp_received {
+            result.packets = received.expected.unwrap_or(received.received);
+            result.errors = result.packets.saturating_sub(received.received);
+            result.jitter_s = received.jitter_ns / 1e9;
+        }
+        result
+    }
+
+    /// The other end's half of `flow`.
+    fn to_flow(self, flow: &FlowHalf) -> FlowHalf {
+        let sends = !flow.sends;
+        let udp = flow.udp_sent.is_some() || flow.udp_received.is_some();
+        // A time that cannot be of this test makes no rate.
+        let plausible = flow.seconds / 2.0..=flow.seconds * 2.0;
+        let mut tcp = flow.tcp.clone().filter(|_| sends);
+        if let (Some(tcp), Some(retransmits)) = (&mut tcp, self.retransmits) {
+            tcp.retransmitted_segments = retransmits;
+        }
+        FlowHalf {
+            id: flow.id,
+            direction: flow.direction,
+            sends,
+            local: flow.remote.clone(),
+            remote: flow.local.clone(),
+            bytes: self.bytes,
+            messages: if udp { self.packets - self.lost() } else { 0 },
+            seconds: self
+                .seconds
+                .filter(|seconds| plausible.contains(seconds))
+                .unwrap_or(flow.seconds),
+            steps: Vec::new(),
+            tcp,
+            samples: Vec::new(),
+            udp_sent: (udp && sends).then(|| UdpSent {
+                sent: self.packets,
+                ..UdpSent::default()
+            }),
+            udp_received: (udp && !sends).then(|| UdpReceived {
+                received: self.packets - self.lost(),
+                jitter_ns: self.jitter_s * 1e9,
+                expected: Some(self.packets),
+                ..UdpReceived::default()
+            }),
+            corrupted_bytes: None,
+            thread_percent: 0.0,
+            method: None,
+        }
+    }
+
+    fn lost(&self) -> u64 {
+        self.errors.min(self.packets)
+    }
+}
+
+fn longest(half: &HalfReport) -> f64 {
+    half.flows.iter().map(|f| f.seconds).fold(0.0, f64::max)
+}

@@ -1,0 +1,245 @@
+//! Who may test: a list of users, and the token that a client encrypts with the server's public key.
+//!
+//! The token's decryption is somebody else's; here is what it says. The list is the reference server's: a line
+//! `user,digest` for each, the digest being SHA-256 of `{user}password` in hexadecimal digits.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// How far a token's time may be off, as at the reference's server.
+const SKEW: Duration = Duration::from_secs(10);
+/// Longest name or password that a token can hold: more does not fit a key's block.
+const MAX_FIELD: usize = 512;
+
+/// Those who may test.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Users(BTreeMap<String, [u8; 32]>);
+
+/// A line that is none.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("line {line}: {what}")]
+pub struct UsersError {
+    /// From 1.
+    pub line: usize,
+    what: &'static str,
+}
+
+/// What a token says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user's name.
+    pub user: String,
+    /// The password in clear.
+    pub password: String,
+    /// When the token was made, since 1970.
+    pub made_at: Duration,
+}
+
+/// Why a client may not test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum NotAllowed {
+    /// The token cannot be read.
+    #[error("no token, or one that this key cannot read")]
+    Token,
+    /// It is too old, or of the future.
+    #[error("the token's time is more than {} s off", SKEW.as_secs())]
+    Time,
+    /// No such user, or another password.
+    #[error("no such user, or a wrong password")]
+    User,
+}
+
+impl Users {
+    /// Reads the list; empty lines and lines that begin with `#` are skipped.
+    ///
+    /// # Errors
+    /// The first line that is no user.
+    pub fn parse(text: &str) -> Result<Self, UsersError> {
+        let mut users = BTreeMap::new();
+        for (line, entry) in (1..).zip(text.lines()) {
+            let entry = entry.trim();
+            if entry.is_empty() || entry.starts_with('#') {
+                continue;
+            }
+            let fail = |what| UsersError { line, what };
+            let (user, digest) = entry
+                .split_once(',')
+                .ok_or(fail("it must be user,digest"))?;
+            let digest =
+                digest_of(digest.trim()).ok_or(fail("the digest must be 64 hexadecimal digits"))?;
+            users.insert(user.trim().to_owned(), digest);
+        }
+        if users.is_empty() {
+            return Err(UsersError {
+                line: 1,
+                what: "there is no user in it",
+            });
+        }
+        Ok(Self(users))
+    }
+
+    /// Whether a token of these words may test at `now` (since 1970). `sha256` is the digest of bytes.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn admit(
+        &self,
+        credentials: &Credentials,
+        now: Duration,
+        sha256: impl Fn(&[u8]) -> [u8; 32],
+    ) -> Result<(), NotAllowed> {
+        if credentials.made_at.abs_diff(now) > SKEW {
+            return Err(NotAllowed::Time);
+        }
+        let Credentials { user, password, .. } = credentials;
+        let digest = sha256(format!("{{{user}}}{password}").as_bytes());
+        match self.0.get(user) {
+            Some(known) if same(known, &digest) => Ok(()),
+            _ => Err(NotAllowed::User),
+        }
+    }
+}
+
+impl Credentials {
+    /// Reads a token's text; `None` where it is none.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let mut lines = text.lines();
+        let mut field = |name: &str| -> Option<String> {
+            let value = lines.next()?.strip_prefix(name)?;
+            (value.len() <= MAX_FIELD).then(|| value.to_owned())
+        };
+        Some(Self {
+            user: field("user: ")?,
+            password: field("pwd:  ")?,
+            made_at: Duration::from_secs(field("ts:   ")?.trim().parse().ok()?),
+        })
+    }
+}
+
+/// The text of a token, before it is encrypted.
+pub fn token_text(credentials: &Credentials) -> String {
+    format!(
+        "user: {}\npwd:  {}\nts:   {}",
+        credentials.user,
+        credentials.password,
+        credentials.made_at.as_secs()
+    )
+}
+
+/// The bytes of base64 (RFC 4648, section 4); blanks are skipped. `None` for what is none.
+pub fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0u32, 0);
+    let mut digits = text.bytes().filter(|byte| !byte.is_ascii_whitespace());
+    for digit in digits.by_ref().take_while(|byte| *byte != b'=') {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    digits.all(|byte| byte == b'=').then_some(bytes)
+}
+
+fn digest_of(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    let mut digest = [0; 32];
+    for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+    }
+    Some(digest)
+}
+
+/// Whether both are the same, in the same time whatever they are.
+fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
+    a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No digest, but one that tells texts apart.
+    fn sum(bytes: &[u8]) -> [u8; 32] {
+        let mut digest = [0; 32];
+        for (at, byte) in bytes.iter().enumerate() {
+            digest[at % 32] ^= byte.rotate_left(at as u32 / 32);
+        }
+        digest
+    }
+
+    fn anna(password: &str, made_at: u64) -> Credentials {
+        Credentials {
+            user: "anna".into(),
+            password: password.into(),
+            made_at: Duration::from_secs(made_at),
+        }
+    }
+
+    #[test]
+    fn the_right_password_in_time_is_let_in_and_nothing_else() {
+        let digest = sum(b"{anna}rain");
+        let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let users = Users::parse(&format!("# who\n\nanna,{digits}\n")).unwrap();
+        let now = Duration::from_secs(1000);
+        assert_eq!(users.admit(&anna("rain", 1009), now, sum), Ok(()));
+        assert_eq!(
+            users.admit(&anna("rain", 1011), now, sum),
+            Err(NotAllowed::Time)
+        );
+        assert_eq!(
+            users.admit(&anna("snow", 1000), now, sum),
+            Err(NotAllowed::User)
+        );
+        let mut nobody = anna("rain", 1000);
+        nobody.user = "otto".into();
+        assert_eq!(users.admit(&nobody, now, sum), Err(NotAllowed::User));
+    }
+
+    #[test]
+    fn a_token_reads_as_it_was_written() {
+        let credentials = anna("a b:c", 12);
+        let text = token_text(&credentials);
+        assert_eq!(Credentials::parse(text.as_bytes()), Some(credentials));
+        for other in ["", "user: a\npwd: b\nts:   1", "user: a\npwd:  b\nts:   x"] {
+            assert_eq!(Credentials::parse(other.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn base64_is_read_with_and_without_its_end() {
+        for (text, bytes) in [
+            ("", &b""[..]),
+            ("Zg==", b"f"),
+            ("Zm8=", b"fo"),
+            ("Zm9v", b"foo"),
+            ("Zm9v\nYmFy\n", b"foobar"),
+            ("+/+/", &[0xfb, 0xff, 0xbf]),
+        ] {
+            assert_eq!(from_base64(text).as_deref(), Some(bytes), "{text}");
+        }
+        assert_eq!(from_base64("Zm9-"), None);
+        assert_eq!(from_base64("Zg==Zg"), None);
+    }
+
+    #[test]
+    fn a_list_that_is_none_is_refused_with_its_line() {
+        for (text, line) in [("", 1), ("#\nanna", 2), ("anna,12", 1)] {
+            assert_eq!(Users::parse(text).unwrap_err().line, line, "{text}");
+        }
+    }
+}

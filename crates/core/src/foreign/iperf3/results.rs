@@ -1,0 +1,193 @@
+//! What each end counted, which both send at the end.
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::number::{count, count_if_known};
+
+/// Longest that a test can have been, seconds; more is no figure.
+const MAX_SECONDS: f64 = 1e6;
+/// A process cannot use more, percent of one CPU.
+const MAX_CPU: f64 = 1e6;
+
+/// One end's account of one stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct StreamResult {
+    /// 1, 3, 4, 5, …
+    pub id: u32,
+    /// Payload sent or received, warm-up left out.
+    pub bytes: u64,
+    /// Segments sent again, where a TCP sender knows.
+    pub retransmits: Option<u64>,
+    /// Of arriving datagrams, seconds.
+    pub jitter_s: f64,
+    /// Datagrams lost, warm-up left out.
+    pub errors: u64,
+    /// Datagrams sent, warm-up left out: at a receiver the highest number.
+    pub packets: u64,
+    /// Length, seconds, where it is told.
+    pub seconds: Option<f64>,
+}
+
+/// One end's account of a test.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Results {
+    /// CPU time of the process, percent of one CPU: user, system.
+    pub cpu_percent: (f64, f64),
+    /// Whether this end is a TCP sender that counts what it sends again; `None` for an end that only receives.
+    pub has_retransmits: Option<bool>,
+    /// Congestion control of this end's sockets.
+    pub congestion: Option<String>,
+    /// Each stream.
+    pub streams: Vec<StreamResult>,
+    /// What the server prints, where the client wants to see it.
+    pub output: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Raw {
+    #[serde(default)]
+    cpu_util_user: Value,
+    #[serde(default)]
+    cpu_util_system: Value,
+    #[serde(default)]
+    sender_has_retransmits: Value,
+    #[serde(default)]
+    congestion_used: Value,
+    streams: Vec<RawStream>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawStream {
+    id: Value,
+    bytes: Value,
+    #[serde(default)]
+    retransmits: Value,
+    #[serde(default)]
+    jitter: Value,
+    #[serde(default)]
+    errors: Value,
+    #[serde(default)]
+    omitted_errors: Value,
+    #[serde(default)]
+    packets: Value,
+    #[serde(default)]
+    omitted_packets: Value,
+    #[serde(default)]
+    end_time: Value,
+}
+
+impl Results {
+    /// Longest JSON that a server takes: 256 streams, each written by a client of any version.
+    pub const MAX_FROM_CLIENT: usize = 256 << 10;
+    /// Longest that a client takes, which may carry what the server has printed.
+    pub const MAX_FROM_SERVER: usize = 8 << 20;
+
+    /// Reads the results of a test of `flows` flows.
+    ///
+    /// # Errors
+    /// No results, or not of this test, in words.
+    pub fn parse(json: &[u8], flows: u32) -> Result<Self, String> {
+        let raw: Raw =
+            serde_json::from_slice(json).map_err(|error| format!("the results: {error}"))?;
+        if raw.streams.len() > flows as usize {
+            return Err(format!(
+                "results of {} streams in a test of {flows}",
+                raw.streams.len()
+            ));
+        }
+        let streams: Vec<StreamResult> = raw
+            .streams
+            .iter()
+            .map(|stream| {
+                stream
+                    .read()
+                    .ok_or("a stream's results that are no figures".to_owned())
+            })
+            .collect::<Result<_, _>>()?;
+        let mut seen = HashSet::new();
+        if !streams.iter().all(|stream| seen.insert(stream.id)) {
+            return Err("two results of one stream".to_owned());
+        }
+        let congestion = raw.congestion_used.as_str().map(|name| {
+            let plain = name.chars().filter(|c| c.is_ascii_graphic());
+            plain.take(15).collect()
+        });
+        Ok(Self {
+            cpu_percent: (
+                measure(&raw.cpu_util_user, MAX_CPU).unwrap_or(0.0),
+                measure(&raw.cpu_util_system, MAX_CPU).unwrap_or(0.0),
+            ),
+            has_retransmits: count_if_known(&raw.sender_has_retransmits).map(|has| has == 1),
+            congestion,
+            streams,
+            output: None,
+        })
+    }
+
+    /// What is sent.
+    pub fn to_json(&self) -> Vec<u8> {
+        let (user, system) = self.cpu_percent;
+        let has_retransmits = match self.has_retransmits {
+            None => -1,
+            Some(has) => i32::from(has),
+        };
+        let streams: Vec<Value> = self.streams.iter().map(StreamResult::to_json).collect();
+        let mut results = json!({
+            "cpu_util_total": user + system,
+            "cpu_util_user": user,
+            "cpu_util_system": system,
+            "sender_has_retransmits": has_retransmits,
+            "streams": streams,
+        });
+        if let Some(congestion) = &self.congestion {
+            results["congestion_used"] = json!(congestion);
+        }
+        if let Some(output) = &self.output {
+            results["server_output_text"] = json!(output);
+        }
+        results.to_string().into_bytes()
+    }
+}
+
+impl RawStream {
+    fn read(&self) -> Option<StreamResult> {
+        let known = |value: &Value| count_if_known(value).unwrap_or(0);
+        Some(StreamResult {
+            id: u32::try_from(count(&self.id)?).ok()?,
+            // Sums of them must not overflow.
+            bytes: count(&self.bytes).filter(|bytes| *bytes < 1 << 55)?,
+            retransmits: count_if_known(&self.retransmits).filter(|count| *count < 1 << 55),
+            jitter_s: measure(&self.jitter, MAX_SECONDS).unwrap_or(0.0),
+            errors: known(&self.errors).saturating_sub(known(&self.omitted_errors)),
+            packets: known(&self.packets).saturating_sub(known(&self.omitted_packets)),
+            seconds: measure(&self.end_time, MAX_SECONDS).filter(|seconds| *seconds >= 1e-6),
+        })
+    }
+}
+
+impl StreamResult {
+    fn to_json(&self) -> Value {
+        let retransmits = self.retransmits.map_or(json!(-1), |count| json!(count));
+        json!({
+            "id": self.id,
+            "bytes": self.bytes,
+            "retransmits": retransmits,
+            "jitter": self.jitter_s,
+            "errors": self.errors,
+            "omitted_errors": 0,
+            "packets": self.packets,
+            "omitted_packets": 0,
+            "start_time": 0,
+            "end_time": self.seconds.unwrap_or(0.0),
+        })
+    }
+}
+
+/// A figure from 0 to `most`.
+fn measure(value: &Value, most: f64) -> Option<f64> {
+    let figure = value.as_f64()?;
+    (0.0..=most).contains(&figure).then_some(figure)
+}

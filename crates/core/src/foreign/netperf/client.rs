@@ -1,0 +1,197 @@
+//! The client's half, against a netserver of 2.6 or newer: one test, asked for by OMNI.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::answer::{Ready, Results};
+use super::block::{Block, WIDE_BYTES, Width};
+use super::request::{DataTest, Length, Message, Role, Transport};
+use super::{PAD_SECONDS, errno, kind};
+
+/// From a message to its answer, beside the time of the test itself.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the driver of a [`Client`] is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ClientEvent {
+    /// The netserver answers to its protocol.
+    Greeted,
+    /// The netserver is ready: connect, or send, to this port; then [`Client::begun`].
+    Ready(Box<Ready>),
+    /// It has said what came of the test.
+    Results(Box<Results>),
+    /// Nothing more will come.
+    Failed(ClientError),
+}
+
+/// Why a netserver was of no use.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ClientError {
+    /// It answered by an errno.
+    #[error("the netserver refuses the test: error {0}{note}", note = note(*.0))]
+    Refused(i32),
+    /// The answer is none of netperf's, or none of this place.
+    #[error("what answers there is no netserver of 2.6 or newer")]
+    NotNetserver,
+    /// Nothing came in time.
+    #[error("timed out: {0}")]
+    Timeout(&'static str),
+    /// The connection ended.
+    #[error("the netserver closed the control connection (it may want a passphrase)")]
+    Closed,
+}
+
+/// A netserver leaves the type of its first answer in the second, as it was turned for the wire, and so turns it again.
+const OLD_RESPONSE: i32 = kind::OMNI_RESPONSE.swap_bytes();
+
+fn note(number: i32) -> &'static str {
+    match number {
+        errno::UNKNOWN_TEST => " (it does not know the test)",
+        errno::EINVAL => " (a figure that it does not take)",
+        errno::EPERM => " (more than its owner allows)",
+        errno::EBUSY => " (it is busy)",
+        _ => "",
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Greeting,
+    Idle,
+    Opening,
+    Running,
+    Over,
+}
+
+/// The client's half of a control connection. It never waits without a deadline.
+#[derive(Debug)]
+pub struct Client {
+    state: State,
+    input: Vec<u8>,
+    deadline: Option<Duration>,
+    output: VecDeque<Vec<u8>>,
+    events: VecDeque<ClientEvent>,
+}
+
+impl Client {
+    /// A connection that was made at `now`; it asks whether a netserver is there by a message that changes nothing.
+    pub fn new(now: Duration) -> Self {
+        let hello = Block::new(Width::Wide, kind::DEBUG_OFF).with_second(-1);
+        Self {
+            state: State::Greeting,
+            input: Vec::new(),
+            deadline: Some(now + ANSWER_TIMEOUT),
+            output: VecDeque::from([hello.into_bytes()]),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The test that a netserver is to do its part of: `role` is the netserver's.
+    pub fn test(role: Role, transport: Transport, length: Length) -> DataTest {
+        DataTest::plain(Message::Omni, role, transport).with_length(length)
+    }
+
+    /// Asks for a test.
+    pub fn open(&mut self, now: Duration, test: &DataTest) {
+        if self.state == State::Idle {
+            self.state = State::Opening;
+            self.deadline = Some(now + ANSWER_TIMEOUT);
+            self.output.push_back(test.to_omni().into_bytes());
+        }
+    }
+
+    /// The data is on its way; the results are due so long after now, and what a netserver pads.
+    pub fn begun(&mut self, now: Duration, length: Duration) {
+        if self.state == State::Running {
+            let pad = Duration::from_secs(PAD_SECONDS.into());
+            self.deadline = Some(now + length + pad + ANSWER_TIMEOUT);
+        }
+    }
+
+    /// Bytes from the netserver.
+    pub fn handle_input(&mut self, bytes: &[u8]) {
+        if self.state == State::Over {
+            return;
+        }
+        self.input.extend_from_slice(bytes);
+        while self.state != State::Over && self.input.len() >= WIDE_BYTES {
+            let rest = self.input.split_off(WIDE_BYTES);
+            let bytes = std::mem::replace(&mut self.input, rest);
+            match Block::decode(Width::Wide, &bytes) {
+                Some(block) => self.take(&block),
+                None => self.fail(ClientError::NotNetserver),
+            }
+        }
+    }
+
+    /// The connection ended.
+    pub fn handle_close(&mut self) {
+        self.fail(ClientError::Closed);
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            self.fail(ClientError::Timeout(match self.state {
+                State::Greeting => "no answer as of a netserver",
+                State::Opening => "the netserver does not make ready",
+                _ => "the netserver's results do not come",
+            }));
+        }
+    }
+
+    /// The next bytes for the netserver.
+    pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+        self.output.pop_front()
+    }
+
+    /// What has happened.
+    pub fn poll_event(&mut self) -> Option<ClientEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        self.deadline
+    }
+
+    fn take(&mut self, block: &Block) {
+        self.deadline = None;
+        match (self.state, block.kind()) {
+            (State::Greeting, kind::DEBUG_OK) => {
+                self.state = State::Idle;
+                self.events.push_back(ClientEvent::Greeted);
+            }
+            (State::Opening, kind::OMNI_RESPONSE) => match Ready::parse(block) {
+                Ok(ready) if ready.port > 0 => {
+                    self.state = State::Running;
+                    self.events.push_back(ClientEvent::Ready(Box::new(ready)));
+                }
+                Ok(_) => self.fail(ClientError::NotNetserver),
+                Err(errno) => self.fail(ClientError::Refused(errno)),
+            },
+            (State::Running, kind::OMNI_RESPONSE | kind::OMNI_RESULTS | OLD_RESPONSE) => {
+                match Results::parse(block) {
+                    Ok(results) => {
+                        self.state = State::Idle;
+                        let results = Box::new(results);
+                        self.events.push_back(ClientEvent::Results(results));
+                    }
+                    Err(errno) => self.fail(ClientError::Refused(errno)),
+                }
+            }
+            (_, _) if block.second() > 0 => self.fail(ClientError::Refused(block.second())),
+            _ => self.fail(ClientError::NotNetserver),
+        }
+    }
+
+    fn fail(&mut self, error: ClientError) {
+        if self.state != State::Over {
+            self.state = State::Over;
+            self.deadline = None;
+            self.events.push_back(ClientEvent::Failed(error));
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The server's half: requests in, tests to run out, answers back.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::answer::{self, Ready, Results};
+use super::block::{Block, NARROW_BYTES, WIDE_BYTES, Width};
+use super::request::{DataTest, Message, Refusal};
+use super::{PAD_SECONDS, kind};
+use crate::wire::message::Limits;
+
+/// From the connection to the first whole message.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// A client may think so long between two messages.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// So many bytes of an old client's block, and nothing more for this long, are the whole of it.
+const NARROW_AFTER: Duration = Duration::from_millis(200);
+/// What a test may take longer than its own time: clients wait before they connect, and queues drain.
+const GRACE: Duration = Duration::from_secs(30);
+/// Longest passphrase, bytes with its zero: what the payload of an old client's block holds.
+const PASSPHRASE_BYTES: usize = NARROW_BYTES - 8;
+
+/// How to serve.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// What a client must say first, 1 to 247 bytes.
+    pub passphrase: Option<String>,
+    /// What the owner allows.
+    pub limits: Limits,
+    /// CPUs of this host, for a client that asks.
+    pub cpus: u32,
+    /// Ticks per second in which their time is counted.
+    pub cpu_rate: f32,
+}
+
+/// What the driver of a [`Server`] is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ServerEvent {
+    /// Make ready for this test, and answer by [`Server::ready`] or [`Server::refuse`]; after it by [`Server::report`]
+    /// or [`Server::refuse`].
+    Test(Box<DataTest>),
+    /// A request was answered by an errno.
+    Refused(Refusal),
+    /// The session is over; a test that runs is to end.
+    Closed(End),
+}
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The client closed between two messages.
+    Done,
+    /// The client closed with a test under way, or in the middle of a message.
+    Gone,
+    /// Something took too long.
+    Timeout(&'static str),
+    /// The client has not the passphrase.
+    Passphrase,
+    /// The client sends while it is to wait.
+    OutOfTurn,
+}
+
+impl End {
+    /// In words, unless the client took its leave properly.
+    pub fn reason(self) -> Option<String> {
+        match self {
+            Self::Done => None,
+            Self::Gone => Some("the client closed the control connection".into()),
+            Self::Timeout(what) => Some(format!("timed out: {what}")),
+            Self::Passphrase => Some("no passphrase, or another one".into()),
+            Self::OutOfTurn => Some("the client sent a message that has no place here".into()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing whole has come yet.
+    Greeting,
+    Idle,
+    /// The driver makes ready.
+    Opening(Message),
+    Running(Message),
+    Closed,
+}
+
+/// The server's half of a control connection, from its first byte. It reads at most one message ahead and never waits
+/// without a deadline.
+#[derive(Debug)]
+pub struct Server {
+    settings: Settings,
+    state: State,
+    width: Option<Width>,
+    input: Vec<u8>,
+    /// When the last byte came.
+    heard: Duration,
+    trusted: bool,
+    deadline: Duration,
+    output: VecDeque<Vec<u8>>,
+    events: VecDeque<ServerEvent>,
+}
+
+impl Server {
+    /// A connection that was accepted at `now`.
+    pub fn new(now: Duration, settings: Settings) -> Self {
+        Self {
+            trusted: settings.passphrase.is_none(),
+            settings,
+            state: State::Greeting,
+            width: None,
+            input: Vec::new(),
+            heard: now,
+            deadline: now + GREETING_TIMEOUT,
+            output: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Bytes from the client.
+    pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) {
+        if self.state == State::Closed {
+            return;
+        }
+        if self.input.len() + bytes.len() > 2 * WIDE_BYTES {
+            // Nobody sends a third message before the first is answered.
+            self.close(End::OutOfTurn);
+            return;
+        }
+        self.input.extend_from_slice(bytes);
+        self.heard = now;
+        self.take_blocks(now);
+    }
+
+    /// The client closed its direction, or the connection is lost.
+    pub fn handle_close(&mut self) {
+        let end = match self.state {
+            State::Greeting | State::Idle if self.input.is_empty() => End::Done,
+            _ => End::Gone,
+        };
+        self.close(end);
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        if self.may_be_narrow() && now >= self.heard + NARROW_AFTER {
+            self.width = Some(Width::Narrow);
+            self.take_blocks(now);
+        }
+        if self.state != State::Closed && now >= self.deadline {
+            self.close(End::Timeout(match self.state {
+                State::Greeting => "nothing that can be read came",
+                State::Idle => "no test was asked for",
+                _ => "the test did not end",
+            }));
+        }
+    }
+
+    /// The next bytes for the client.
+    pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+        self.output.pop_front()
+    }
+
+    /// What has happened.
+    pub fn poll_event(&mut self) -> Option<ServerEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let narrow = self.may_be_narrow().then_some(self.heard + NARROW_AFTER);
+        (self.state != State::Closed)
+            .then(|| narrow.map_or(self.deadline, |narrow| narrow.min(self.deadline)))
+    }
+
+    /// Whether the session is over.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// The test can begin; the data may come.
+    pub fn ready(&mut self, ready: &Ready) {
+        if let State::Opening(message) = self.state {
+            self.state = State::Running(message);
+            let block = answer::ready(message, self.answer_width(), ready);
+            self.output.push_back(block.into_bytes());
+        }
+    }
+
+    /// The test is over.
+    pub fn report(&mut self, now: Duration, results: &Results) {
+        if let State::Running(message) = self.state {
+            let block = answer::results(message, self.answer_width(), results);
+            self.output.push_back(block.into_bytes());
+            self.rest(now);
+        }
+    }
+
+    /// The test cannot be, or failed.
+    pub fn refuse(&mut self, now: Duration, refusal: Refusal) {
+        if let State::Opening(message) | State::Running(message) = self.state {
+            self.say_no(Some(message), refusal);
+            self.rest(now);
+        }
+    }
+
+    fn rest(&mut self, now: Duration) {
+        self.state = State::Idle;
+        self.deadline = now + IDLE_TIMEOUT;
+        self.take_blocks(now);
+    }
+
+    fn close(&mut self, end: End) {
+        if self.state != State::Closed {
+            self.state = State::Closed;
+            self.events.push_back(ServerEvent::Closed(end));
+        }
+    }
+
+    fn may_be_narrow(&self) -> bool {
+        self.width.is_none() && self.input.len() == NARROW_BYTES && self.listens()
+    }
+
+    fn listens(&self) -> bool {
+        matches!(self.state, State::Greeting | State::Idle)
+    }
+
+    fn answer_width(&self) -> Width {
+        self.width.unwrap_or(Width::Wide)
+    }
+
+    fn take_blocks(&mut self, now: Duration) {
+        while self.listens() {
+            let width = match self.width {
+                Some(width) => width,
+                None if self.input.len() > NARROW_BYTES => Width::Wide,
+                None => return,
+            };
+            if self.input.len() < width.bytes() {
+                return;
+            }
+            let rest = self.input.split_off(width.bytes());
+            let bytes = std::mem::replace(&mut self.input, rest);
+            self.width = Some(width);
+            if let Some(block) = Block::decode(width, &bytes) {
+                self.state = State::Idle;
+                self.deadline = now + IDLE_TIMEOUT;
+                self.take(now, &block);
+            }
+        }
+    }
+
+    fn take(&mut self, now: Duration, block: &Block) {
+        if !self.trusted {
+            if block.kind() == kind::PASSPHRASE && self.has_passphrase(block) {
+                self.trusted = true;
+            } else {
+                self.close(End::Passphrase);
+            }
+            return;
+        }
+        let width = block.width();
+        match block.kind() {
+            kind::DEBUG_ON | kind::DEBUG_OFF => self.say(Block::new(width, kind::DEBUG_OK)),
+            kind::CPU_CALIBRATE => {
+                let words = [self.settings.cpu_rate.to_bits(), self.settings.cpus];
+                self.say(Block::of_words(width, kind::CPU_CALIBRATE, &words));
+            }
+            // Not asked for, and never answered.
+            kind::PASSPHRASE => {}
+            _ => self.open(now, block),
+        }
+    }
+
+    fn open(&mut self, now: Duration, block: &Block) {
+        match DataTest::parse(block, &self.settings.limits) {
+            Ok(test) => {
+                let seconds = test.seconds(&self.settings.limits) + f64::from(PAD_SECONDS);
+                self.deadline = now + Duration::from_secs_f64(seconds) + GRACE;
+                self.state = State::Opening(test.message);
+                self.events.push_back(ServerEvent::Test(Box::new(test)));
+            }
+            Err(refusal) => {
+                let classic = super::classic::Classic::of_request(block.kind());
+                self.say_no(classic.map(Message::Classic), refusal);
+            }
+        }
+    }
+
+    fn say(&mut self, block: Block) {
+        self.output.push_back(block.into_bytes());
+    }
+
+    fn say_no(&mut self, message: Option<Message>, refusal: Refusal) {
+        self.say(answer::refused(message, self.answer_width(), &refusal));
+        self.events.push_back(ServerEvent::Refused(refusal));
+    }
+
+    /// Compares without telling by the time it takes how much of it was right.
+    fn has_passphrase(&self, block: &Block) -> bool {
+        let Some(passphrase) = &self.settings.passphrase else {
+            return true;
+        };
+        let (own, said) = (
+            passphrase.as_bytes(),
+            block.text_bytes(0, 0, PASSPHRASE_BYTES),
+        );
+        let differences = own.iter().zip(said).fold(0, |all, (a, b)| all | (a ^ b));
+        own.len() == said.len() && differences == 0
+    }
+}

@@ -1,0 +1,56 @@
+//! What a client sees that asks for the server's output.
+
+use std::fmt::Write;
+
+use linerate_core::units::{BitRate, ByteCount};
+use linerate_core::wire::message::{FlowHalf, HalfReport};
+
+/// One line for each stream.
+pub(super) fn text(report: &HalfReport) -> String {
+    let mut text = format!(
+        "linerate {} on {}\n",
+        report.facts.linerate, report.facts.hostname
+    );
+    for flow in &report.flows {
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "{}", line(flow));
+    }
+    text
+}
+
+fn line(flow: &FlowHalf) -> String {
+    let verb = if flow.sends { "sent" } else { "received" };
+    let rate = match flow.seconds > 0.0 {
+        true => BitRate((flow.bytes as f64 * 8.0 / flow.seconds) as u64),
+        false => BitRate(0),
+    };
+    let mut line = format!(
+        "{} <-> {}: {verb} {} in {:.2} s, {rate}",
+        flow.local,
+        flow.remote,
+        ByteCount(flow.bytes),
+        flow.seconds
+    );
+    if let Some(tcp) = flow.tcp.as_ref().filter(|_| flow.sends) {
+        let _ = write!(
+            line,
+            ", {} segments sent again, rtt {} us, cwnd {}",
+            tcp.retransmitted_segments,
+            tcp.rtt_mean_us,
+            ByteCount(tcp.cwnd_bytes)
+        );
+    }
+    if let Some(udp) = &flow.udp_received {
+        let expected = udp.expected.unwrap_or(udp.received);
+        let _ = write!(
+            line,
+            ", {} of {expected} datagrams lost, {} of them by this socket, {} late, {} twice, jitter {:.0} us",
+            expected.saturating_sub(udp.received),
+            udp.socket_drops,
+            udp.reordered,
+            udp.duplicated,
+            udp.jitter_ns / 1000.0
+        );
+    }
+    line
+}

@@ -1,0 +1,145 @@
+//! Clients of other tools at the endpoint: what all of their protocols share.
+//!
+//! A [`Guest`] is such a client for as long as it is there. It counts among the endpoint's clients, keeps off a host
+//! that another client has changed, and leaves one line in the log and a record for each test.
+
+pub(super) mod iperf3;
+mod lobby;
+mod netperf;
+mod ports;
+mod ttcp;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use linerate_core::foreign::{Encounter, Tool};
+use linerate_core::wire::Token;
+
+use super::ServeEvent;
+use super::occupancy::Place;
+use super::session::Context;
+use crate::words;
+
+pub(super) use self::ports::Ports;
+
+/// One client of another tool; dropped, its place is free.
+pub(super) struct Guest {
+    context: Arc<Context>,
+    tool: Tool,
+    peer: SocketAddr,
+    place: Place,
+    /// The log knows of it.
+    told: bool,
+}
+
+impl Guest {
+    /// Lets a client in, if there is room for one more.
+    ///
+    /// # Errors
+    /// Why not, in words; the log has been told.
+    pub(super) fn admit(
+        context: &Arc<Context>,
+        tool: Tool,
+        peer: SocketAddr,
+    ) -> Result<Self, String> {
+        let limit = context.limits.clients;
+        let refuse = |reason: String| {
+            (context.log)(ServeEvent::Refused {
+                peer,
+                reason: reason.clone(),
+            });
+            Err(reason)
+        };
+        let admitted = context
+            .active
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |active| {
+                (active < limit).then_some(active + 1)
+            });
+        if admitted.is_err() {
+            return refuse(format!(
+                "the endpoint is busy: {limit} of at most {limit} clients are there"
+            ));
+        }
+        let mut bytes = [0; 16];
+        if let Err(error) = getrandom::fill(&mut bytes) {
+            context.active.fetch_sub(1, Ordering::AcqRel);
+            return refuse(format!("no random numbers: {error}"));
+        }
+        Ok(Self {
+            context: Arc::clone(context),
+            tool,
+            peer,
+            place: context.occupancy.place(Token(bytes)),
+            told: false,
+        })
+    }
+
+    /// What all sessions of the endpoint share.
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Its address.
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// It has asked for something that makes sense: from now on it counts as served.
+    pub(super) fn tell(&mut self) {
+        if !self.told {
+            self.told = true;
+            self.context.served.fetch_add(1, Ordering::AcqRel);
+            (self.context.log)(ServeEvent::Connected { peer: self.peer });
+        }
+    }
+
+    /// From now on this client measures.
+    ///
+    /// # Errors
+    /// Another client has changed the host, in words.
+    pub(super) fn begin_test(&self) -> Result<(), String> {
+        self.place.begin_test()
+    }
+
+    /// It measures no more.
+    pub(super) fn end_test(&self) {
+        self.place.end_test();
+    }
+
+    /// Leaves the record of a test, and its line in the log.
+    pub(super) fn tested(&self, encounter: Encounter) {
+        let version = encounter.version.as_deref().unwrap_or_default();
+        let name = format!("{} {version}", self.tool);
+        let summary = format!(
+            "{}: {}",
+            name.trim(),
+            words::tested(&encounter.test, &encounter.here)
+        );
+        let record = Box::new(encounter.into_record());
+        (self.context.log)(ServeEvent::Served {
+            peer: self.peer,
+            summary,
+            record,
+        });
+    }
+
+    /// It is gone: with a goodbye, or for a reason.
+    pub(super) fn left(&self, reason: Option<String>) {
+        let peer = self.peer;
+        let event = match (reason, self.told) {
+            (Some(reason), false) => ServeEvent::Refused {
+                peer,
+                reason: format!("{}: {reason}", self.tool),
+            },
+            (reason, _) => ServeEvent::Disconnected { peer, reason },
+        };
+        (self.context.log)(event);
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.context.active.fetch_sub(1, Ordering::AcqRel);
+    }
+}

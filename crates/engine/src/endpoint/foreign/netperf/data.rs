@@ -1,0 +1,387 @@
+//! The data sockets of a test: made as the client asks, and waited on until its data comes.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::time::{Duration, Instant};
+
+use linerate_core::foreign::netperf::{
+    DataTest, Length, PAD_SECONDS, Ready, Refusal, Results, Role, Transport, errno,
+};
+use linerate_core::plan::{
+    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
+    StreamTest, Test, Traffic,
+};
+use linerate_core::record::HostFacts;
+use linerate_core::units::{BitRate, Span};
+use linerate_core::wire::message::Limits;
+use linerate_sys::poll;
+use linerate_sys::socket::{self, ListenOptions, Mptcp};
+
+use super::cpu::CpuWatch;
+use crate::endpoint::terms;
+use crate::measure::flow::{Flow, FlowSocket, Side};
+use crate::measure::plain;
+use crate::measure::source::{FlowSource, OwnListener};
+use crate::options;
+
+/// Connections of one test that wait to be accepted.
+const BACKLOG: u32 = 128;
+/// How long a client may take from the answer to its first data, beside the test's own time for datagrams.
+const FIRST_DATA: Duration = Duration::from_secs(30);
+/// Bytes of a write or a read where the client leaves them open.
+const MESSAGE: u32 = 128 << 10;
+/// Largest write; the answer says it, as it says everything that is in force.
+const MAX_WRITE: u32 = 4 << 20;
+/// Datagrams where the client leaves their size open: what fits an Ethernet frame over IPv6.
+const DATAGRAM: u32 = 1452;
+
+enum Socket {
+    Tcp(TcpListener),
+    Udp(UdpSocket),
+}
+
+/// Where a test's data comes from.
+pub(super) enum Arrival {
+    /// One flow, bound.
+    Flow(Flow),
+    /// Connections that come and go.
+    Connections(FlowSource),
+}
+
+/// A test that waits for its data.
+pub(super) struct Data {
+    pub(super) asked: DataTest,
+    /// What runs, for the worker and the record.
+    pub(super) test: Test,
+    pub(super) peer: IpAddr,
+    pub(super) limits: Limits,
+    pub(super) cpu: Option<CpuWatch>,
+    socket: Socket,
+    overdue: Instant,
+}
+
+impl Data {
+    /// Makes the sockets. Data comes from `peer` alone, to `local` unless the client names another address of this
+    /// host.
+    ///
+    /// # Errors
+    /// What this host or its owner does not allow.
+    pub(super) fn open(
+        asked: DataTest,
+        local: SocketAddr,
+        peer: IpAddr,
+        limits: &Limits,
+    ) -> Result<Self, Refusal> {
+        let test = terms::within_rate(Box::new(plan(&asked, limits)), limits.rate_bps)
+            .map_err(|reason| Refusal::new(errno::EPERM, reason))?;
+        terms::can_do(&test).map_err(|reason| Refusal::new(errno::EINVAL, reason))?;
+        let address = SocketAddr::new(asked.address.unwrap_or(local.ip()), asked.port);
+        let socket = match asked.transport {
+            Transport::Tcp => Socket::Tcp(listener(&asked, address)?),
+            Transport::Udp => Socket::Udp(datagrams(&asked, address, peer)?),
+        };
+        let mut wait = FIRST_DATA;
+        if asked.transport == Transport::Udp {
+            // All of them may be lost: then the client still waits for its answer.
+            wait = Duration::from_secs_f64(asked.seconds(limits) + f64::from(PAD_SECONDS));
+        }
+        Ok(Self {
+            cpu: asked.measure_cpu.then(CpuWatch::begin).flatten(),
+            asked,
+            test: *test,
+            peer: peer.to_canonical(),
+            limits: *limits,
+            socket,
+            overdue: Instant::now() + wait,
+        })
+    }
+
+    /// What the client is told.
+    pub(super) fn ready(&self, facts: &HostFacts) -> Ready {
+        let (receive_buffer, send_buffer) = self.buffers();
+        let local = match &self.socket {
+            Socket::Tcp(listener) => listener.local_addr(),
+            Socket::Udp(socket) => socket.local_addr(),
+        };
+        let (send_bytes, receive_bytes) = match &self.test.traffic {
+            Traffic::Stream(stream) => (stream.message_bytes, stream.message_bytes),
+            Traffic::Rr(exchange) | Traffic::Crr(exchange) => {
+                (exchange.response_bytes, exchange.request_bytes)
+            }
+        };
+        Ready {
+            port: local.map_or(0, |local| local.port()),
+            receive_buffer,
+            receive_bytes: receive_bytes as u32,
+            send_buffer,
+            send_bytes: send_bytes as u32,
+            nodelay: self.asked.nodelay,
+            measure_cpu: self.cpu.is_some(),
+            cpu_rate: self
+                .cpu
+                .as_ref()
+                .map_or(0.0, |_| linerate_sys::proc::stat::user_hz() as f32),
+            length: match self.asked.length {
+                Length::Seconds(seconds) => seconds,
+                Length::Units(units) => (units as i32).wrapping_neg() as u32,
+                Length::Open => 0,
+            },
+            burst: self.asked.burst,
+            traffic_class: self.asked.traffic_class,
+            cpu_model: facts.cpu.model.clone().unwrap_or_default(),
+        }
+    }
+
+    /// `SO_RCVBUF` and `SO_SNDBUF` as read back; zero where they cannot be.
+    fn buffers(&self) -> (u32, u32) {
+        match &self.socket {
+            Socket::Tcp(socket) => buffers_of(socket),
+            Socket::Udp(socket) => buffers_of(socket),
+        }
+    }
+
+    /// The first data, within `timeout`.
+    ///
+    /// # Errors
+    /// The socket cannot be used.
+    pub(super) fn arrived(&mut self, timeout: Duration) -> Result<Option<Arrival>, Refusal> {
+        let arrived = match &self.socket {
+            Socket::Tcp(listener) => self.connection(listener, timeout),
+            Socket::Udp(socket) => self.datagram(socket, timeout),
+        };
+        arrived.map_err(|error| {
+            Refusal::new(errno::EINVAL, format!("the data socket failed: {error}"))
+        })
+    }
+
+    fn connection(&self, listener: &TcpListener, timeout: Duration) -> io::Result<Option<Arrival>> {
+        if !poll::wait_readable(listener, timeout)? {
+            return Ok(None);
+        }
+        if matches!(self.test.traffic, Traffic::Crr(_)) {
+            let own = OwnListener {
+                listener: listener.try_clone()?,
+                peer: self.peer,
+                flow: 0,
+            };
+            return Ok(Some(Arrival::Connections(FlowSource::Listen(own))));
+        }
+        let stream = match listener.accept() {
+            Ok((stream, peer)) if peer.ip().to_canonical() == self.peer => stream,
+            // A stranger, or it is gone again.
+            Ok(_) | Err(_) => return Ok(None),
+        };
+        stream.set_nonblocking(false)?;
+        let sends = self.asked.role == Role::Send;
+        options::apply_tcp(&stream, &self.test.options, Side::Server, sends)
+            .map_err(io::Error::other)?;
+        Ok(Some(Arrival::Flow(Flow {
+            id: 0,
+            socket: FlowSocket::Tcp(stream),
+        })))
+    }
+
+    fn datagram(&self, socket: &UdpSocket, timeout: Duration) -> io::Result<Option<Arrival>> {
+        if self.asked.role != Role::Send && !self.bind_to_sender(socket, timeout)? {
+            return Ok(None);
+        }
+        Ok(Some(Arrival::Flow(Flow {
+            id: 0,
+            socket: FlowSocket::Udp(socket.try_clone()?),
+        })))
+    }
+
+    /// Connects the socket to where the first datagram comes from, if that is the client's address: nobody else's is
+    /// counted, and nobody else is answered.
+    fn bind_to_sender(&self, socket: &UdpSocket, timeout: Duration) -> io::Result<bool> {
+        if !poll::wait_readable(socket, timeout)? {
+            return Ok(false);
+        }
+        let mut scrap = [0; 1];
+        match socket.peek_from(&mut scrap) {
+            Ok((_, from)) if from.ip().to_canonical() == self.peer => {
+                socket.connect(from)?;
+                Ok(true)
+            }
+            Ok(_) => {
+                let _ = socket.recv(&mut scrap);
+                Ok(false)
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    pub(super) fn is_overdue(&self) -> bool {
+        Instant::now() >= self.overdue
+    }
+
+    /// The results of datagrams of which none came; a stream without a connection has none.
+    pub(super) fn nothing(self) -> Option<Results> {
+        let (receive_buffer, send_buffer) = self.buffers();
+        (self.asked.transport == Transport::Udp).then(|| Results {
+            seconds: self.asked.seconds(&self.limits) as f32,
+            cpu: self.cpu.and_then(CpuWatch::end),
+            receive_buffer,
+            send_buffer,
+            ..Results::default()
+        })
+    }
+}
+
+pub(super) fn buffers_of(socket: &impl std::os::fd::AsFd) -> (u32, u32) {
+    (
+        socket::receive_buffer(socket).unwrap_or(0),
+        socket::send_buffer(socket).unwrap_or(0),
+    )
+}
+
+fn listener(asked: &DataTest, address: SocketAddr) -> Result<TcpListener, Refusal> {
+    let options = ListenOptions {
+        backlog: BACKLOG,
+        mptcp: Mptcp::Off,
+    };
+    let listener = socket::listen(address, options).map_err(|error| no_socket(address, &error))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| no_socket(address, &error))?;
+    prepare(&listener, asked)?;
+    Ok(listener)
+}
+
+fn datagrams(asked: &DataTest, address: SocketAddr, peer: IpAddr) -> Result<UdpSocket, Refusal> {
+    // Datagrams that the endpoint begins go to the client's own address, or not at all.
+    let to = match asked.role {
+        Role::Send if !asked.is_for(peer) => {
+            let reason = "wants datagrams sent to an address that is not its own";
+            return Err(Refusal::new(errno::EACCES, reason));
+        }
+        Role::Send if asked.client_port == 0 => {
+            let reason = "wants datagrams sent to port 0";
+            return Err(Refusal::new(errno::EINVAL, reason));
+        }
+        Role::Send => Some(SocketAddr::new(peer, asked.client_port)),
+        _ => None,
+    };
+    let socket =
+        socket::udp_socket(address, to, false).map_err(|error| no_socket(address, &error))?;
+    if asked.receive_buffer.is_none() {
+        // As in linerate's own tests; the answer says what it is.
+        let _ = socket::set_receive_buffer(&socket, plain::RECEIVE_BUFFER);
+    }
+    prepare(&socket, asked)?;
+    Ok(socket)
+}
+
+/// What a listener hands on to its connections.
+fn prepare(socket: &impl std::os::fd::AsFd, asked: &DataTest) -> Result<(), Refusal> {
+    let fail = |error: socket::OptionError| Refusal::new(errno::EINVAL, error.to_string());
+    if let Some(bytes) = asked.receive_buffer {
+        socket::set_receive_buffer(socket, bytes).map_err(fail)?;
+    }
+    if let Some(bytes) = asked.send_buffer {
+        socket::set_send_buffer(socket, bytes).map_err(fail)?;
+    }
+    if let Some(octet) = asked.traffic_class {
+        socket::set_traffic_class(socket, octet).map_err(fail)?;
+    }
+    Ok(())
+}
+
+fn no_socket(address: SocketAddr, error: &io::Error) -> Refusal {
+    Refusal::new(
+        error.raw_os_error().unwrap_or(errno::EINVAL),
+        format!("no data socket at {address}: {error}"),
+    )
+}
+
+/// The test as linerate's own workers and its record know it, seen from the client.
+fn plan(asked: &DataTest, limits: &Limits) -> Test {
+    let exchange = || ExchangeTest {
+        request_bytes: asked.request_bytes.into(),
+        response_bytes: asked.response_bytes.into(),
+        depth: 1,
+        rate_per_s: None,
+        spin: false,
+        closer: Closer::Server,
+        reset: false,
+    };
+    let traffic = match asked.role {
+        Role::Receive | Role::Send => Traffic::Stream(stream(asked, limits)),
+        Role::Exchange => Traffic::Rr(exchange()),
+        Role::ConnectExchange | Role::Connect => Traffic::Crr(exchange()),
+    };
+    Test {
+        traffic,
+        protocol: match asked.transport {
+            Transport::Tcp => Protocol::Tcp,
+            Transport::Udp => Protocol::Udp,
+        },
+        direction: match asked.role {
+            Role::Send => Direction::Down,
+            _ => Direction::Up,
+        },
+        streams: 1,
+        extent: extent(asked, limits),
+        warm_up: Span(Duration::ZERO),
+        interval: Span(Duration::from_secs(1)),
+        options: SocketOptions {
+            nodelay: asked.nodelay,
+            congestion: asked.congestion.clone(),
+            ..SocketOptions::default()
+        },
+        seed: 0,
+    }
+}
+
+fn stream(asked: &DataTest, limits: &Limits) -> StreamTest {
+    let udp = asked.transport == Transport::Udp;
+    let bytes = match asked.role {
+        Role::Send => asked.send_bytes,
+        _ => asked.receive_bytes,
+    };
+    let message = bytes.unwrap_or(if udp { DATAGRAM } else { MESSAGE });
+    // So many of them every so many µs.
+    let burst = asked.burst.map(|(count, microseconds)| {
+        let bits = 8 * u64::from(message) * u64::from(count);
+        BitRate((bits * 1_000_000 / u64::from(microseconds)).max(1))
+    });
+    let slower = |rate: Option<BitRate>, limit: Option<BitRate>| match (rate, limit) {
+        (Some(rate), Some(limit)) => Some(rate.min(limit)),
+        (rate, limit) => rate.or(limit),
+    };
+    let sent_datagrams = udp && asked.role == Role::Send;
+    StreamTest {
+        message_bytes: message.min(MAX_WRITE).into(),
+        send: match asked.sendfile {
+            true => SendMethod::ZeroCopy,
+            false => SendMethod::Copy,
+        },
+        receive: ReceiveMethod::Read,
+        verify: false,
+        whole: false,
+        write_rate_bps: burst.filter(|_| !udp),
+        read_rate_bps: None,
+        rate_bps: match sent_datagrams {
+            true => slower(burst, limits.rate_bps.map(BitRate)),
+            false => None,
+        },
+        offload: false,
+        train: false,
+    }
+}
+
+/// Data that the client ends may come for as long as a netserver would wait.
+fn extent(asked: &DataTest, limits: &Limits) -> Extent {
+    let time = |seconds: f64| Extent::Time(Span(Duration::from_secs_f64(seconds)));
+    match (asked.length, asked.role) {
+        (Length::Seconds(seconds), Role::Receive | Role::Exchange) => {
+            time(f64::from(seconds + PAD_SECONDS))
+        }
+        (Length::Seconds(seconds), _) => time(seconds.into()),
+        (Length::Units(units), Role::Receive | Role::Send) => {
+            Extent::Bytes(linerate_core::units::ByteCount(units.into()))
+        }
+        (Length::Units(units), _) => Extent::Count(units.into()),
+        (Length::Open, _) => time(limits.seconds),
+    }
+}

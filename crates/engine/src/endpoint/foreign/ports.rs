@@ -1,0 +1,135 @@
+//! The ports of their own that other tools' clients call.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use linerate_sys::socket::{self, ListenOptions, Mptcp};
+
+use super::{netperf, ttcp};
+use crate::endpoint::session::Context;
+use crate::endpoint::{BACKLOG, NetperfOptions, ServeOptions};
+use crate::error::MeasureError;
+
+/// Bound, not served yet.
+#[derive(Debug, Default)]
+pub(in crate::endpoint) struct Ports {
+    netperf: Vec<TcpListener>,
+    netperf_options: NetperfOptions,
+    sink: Vec<TcpListener>,
+    sink_datagrams: Vec<UdpSocket>,
+    source: Vec<TcpListener>,
+}
+
+impl Ports {
+    /// Binds what the owner wants at each of these addresses.
+    ///
+    /// # Errors
+    /// A port is taken, or not allowed.
+    pub(in crate::endpoint) fn bind(
+        options: &ServeOptions,
+        addresses: &[IpAddr],
+    ) -> Result<Self, MeasureError> {
+        let mut ports = Self::default();
+        if let Some(netperf) = &options.netperf {
+            ports.netperf = listen(addresses, netperf.port, "--netperf")?;
+            ports.netperf_options = netperf.clone();
+        }
+        if let Some(port) = options.ttcp_sink {
+            ports.sink = listen(addresses, port, "--ttcp")?;
+            for listener in &ports.sink {
+                let local = listener
+                    .local_addr()
+                    .map_err(MeasureError::host("--ttcp: no address"))?;
+                let socket = socket::udp_socket(local, None, false).map_err(MeasureError::host(
+                    format!("--ttcp: no datagrams at {local}"),
+                ))?;
+                ports.sink_datagrams.push(socket);
+            }
+        }
+        if let Some(port) = options.ttcp_source {
+            ports.source = listen(addresses, port, "--ttcp-source")?;
+        }
+        Ok(ports)
+    }
+
+    /// Each with the option that asked for it.
+    pub(in crate::endpoint) fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+        let sets = [
+            ("netperf", &self.netperf),
+            ("ttcp", &self.sink),
+            ("ttcp-source", &self.source),
+        ];
+        sets.iter()
+            .flat_map(|(name, listeners)| {
+                let bound = listeners.iter().filter_map(|l| l.local_addr().ok());
+                bound.map(|address| (*name, address))
+            })
+            .collect()
+    }
+
+    /// Serves until the context's stop is requested.
+    ///
+    /// # Errors
+    /// No threads.
+    pub(in crate::endpoint) fn start(
+        self,
+        context: &Arc<Context>,
+    ) -> io::Result<Vec<JoinHandle<()>>> {
+        let mut threads = Vec::new();
+        let mut start = |name: &str, work: Box<dyn FnOnce(&Arc<Context>) + Send>| {
+            let context = Arc::clone(context);
+            let thread = thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(move || work(&context))?;
+            threads.push(thread);
+            Ok::<(), io::Error>(())
+        };
+        let Self {
+            netperf,
+            netperf_options,
+            sink,
+            sink_datagrams,
+            source,
+        } = self;
+        if !netperf.is_empty() {
+            let work = move |context: &Arc<Context>| {
+                netperf::serve(context, netperf, &netperf_options);
+            };
+            start("netperf-door", Box::new(work))?;
+        }
+        if !sink.is_empty() {
+            let work = move |context: &Arc<Context>| ttcp::sink(context, sink);
+            start("ttcp-door", Box::new(work))?;
+        }
+        if !sink_datagrams.is_empty() {
+            let work = move |context: &Arc<Context>| ttcp::sink_datagrams(context, sink_datagrams);
+            start("ttcp-udp", Box::new(work))?;
+        }
+        if !source.is_empty() {
+            let work = move |context: &Arc<Context>| ttcp::source(context, source);
+            start("ttcp-source", Box::new(work))?;
+        }
+        Ok(threads)
+    }
+}
+
+/// Listens at each address; all get the same port, also when the kernel chooses it.
+fn listen(addresses: &[IpAddr], port: u16, option: &str) -> Result<Vec<TcpListener>, MeasureError> {
+    let mut listeners: Vec<TcpListener> = Vec::new();
+    for address in addresses {
+        let port = match listeners.first().map(TcpListener::local_addr) {
+            Some(Ok(first)) => first.port(),
+            _ => port,
+        };
+        let wanted = SocketAddr::new(*address, port);
+        let options = ListenOptions {
+            backlog: BACKLOG,
+            mptcp: Mptcp::Off,
+        };
+        let what = format!("{option}: cannot listen on {wanted}");
+        listeners.push(socket::listen(wanted, options).map_err(MeasureError::host(what))?);
+    }
+    Ok(listeners)
+}

@@ -1,0 +1,376 @@
+//! A client of iperf3's server: each test is a control connection of its own.
+
+mod flows;
+mod test;
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, SystemTime};
+
+use linerate_core::foreign::iperf3::{
+    Client as Session, ClientError, ClientEvent, Cookie, Results, Transport,
+};
+use linerate_core::foreign::{Encounter, Role, Tool};
+use linerate_core::plan::{Direction, Extent, Family, Protocol, Test};
+use linerate_core::record::Status;
+use linerate_core::wire::message::{HalfReport, Refusal, RefusalReason};
+use linerate_sys::clock::format_rfc3339;
+
+use self::test::{Adapted, adapt};
+use crate::client::{Live, Outcome, Target, connect_first};
+use crate::clock::now;
+use crate::control::{ControlSocket, Received};
+use crate::error::MeasureError;
+use crate::host;
+use crate::measure::flow::Side;
+use crate::measure::half::Half;
+use crate::measure::shared::Marks;
+use crate::measure::source::FlowSource;
+use crate::stop::Stop;
+
+/// Longest wait without looking at the stop flag and at the workers.
+const TICK: Duration = Duration::from_millis(20);
+/// A server that has just had another client, or linerate's own greeting, is busy for a moment.
+const BUSY_FOR: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_millis(100);
+/// After the last datagram was sent, for those still under way.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Longest wait for the peer's acknowledgement of the last bytes of a counted transfer.
+const LAST_BYTES: Duration = Duration::from_secs(5);
+/// How long a server gets to take what was acknowledged out of its socket: it counts no more after the end.
+const TAKEN: Duration = Duration::from_millis(50);
+
+/// An iperf3 server and the way to it.
+pub(super) struct Iperf3 {
+    target: Target,
+    peer: SocketAddr,
+    connect_time: Duration,
+    /// A connection on which nothing was said yet.
+    first: Option<TcpStream>,
+    stop: Stop,
+}
+
+impl std::fmt::Debug for Iperf3 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Iperf3({})", self.peer)
+    }
+}
+
+/// A test that is under way.
+struct Run<'a> {
+    server: &'a Iperf3,
+    session: Session,
+    socket: ControlSocket,
+    cookie: Cookie,
+    adapted: Adapted,
+}
+
+/// What a test ended with.
+struct Ended {
+    here: HalfReport,
+    there: Option<HalfReport>,
+    error: Option<MeasureError>,
+}
+
+impl Iperf3 {
+    /// Finds the address that answers. Nothing is asked yet; the first test has this connection, as a server takes one
+    /// client at a time.
+    ///
+    /// # Errors
+    /// Refused, unreachable, timed out, interrupted.
+    pub(super) fn find(target: Target, stop: Stop) -> Result<Self, MeasureError> {
+        let (stream, peer, connect_time) = connect_first(&target, &stop)?;
+        Ok(Self {
+            first: Some(stream),
+            target: Target {
+                addresses: vec![peer],
+                ..target
+            },
+            peer,
+            connect_time,
+            stop,
+        })
+    }
+
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(super) fn connect_time(&self) -> Duration {
+        self.connect_time
+    }
+
+    /// Runs a test.
+    ///
+    /// # Errors
+    /// iperf3's protocol has no such test; the server refuses it, or is busy for longer than a moment.
+    pub(super) fn run(
+        &mut self,
+        test: &Test,
+        observe: &mut dyn FnMut(&Live) -> bool,
+    ) -> Result<Outcome, MeasureError> {
+        let adapted = adapt(test).map_err(|what| MeasureError::Lacks {
+            peer: self.peer,
+            what,
+        })?;
+        let until = now() + BUSY_FOR;
+        let mut run = loop {
+            let first = self.first.take();
+            match self.open(&adapted, first) {
+                Err(error) if error.is_busy() && now() < until => std::thread::sleep(AGAIN),
+                other => break other?,
+            }
+        };
+        let flows = run.connect_flows()?;
+        run.await_event(&ClientEvent::Begin)?;
+        let started_at = format_rfc3339(SystemTime::now());
+        let marks = match run.adapted.params.transport {
+            Transport::Tcp => Marks::Own,
+            Transport::Udp(layout) => Marks::Iperf3(layout),
+        };
+        let test = run.adapted.test.clone();
+        let half = Half::start_marked(Side::Client, &test, marks, flows, FlowSource::Bound)
+            .map_err(MeasureError::host("cannot start the threads of the test"))?;
+        let watched = run.watch(&half, observe);
+        Ok(self.outcome(test, started_at, run.conclude(half, watched)))
+    }
+
+    /// Greets, and asks for the test; done when the server wants the streams.
+    fn open(&self, adapted: &Adapted, first: Option<TcpStream>) -> Result<Run<'_>, MeasureError> {
+        let stream = match first {
+            Some(stream) => stream,
+            None => connect_first(&self.target, &self.stop)?.0,
+        };
+        let cookie = random_cookie()?;
+        let mut run = Run {
+            server: self,
+            session: Session::new(now(), cookie, adapted.params.clone()),
+            socket: control(stream, self.peer)?,
+            cookie,
+            adapted: adapted.clone(),
+        };
+        run.await_event(&ClientEvent::Open)?;
+        Ok(run)
+    }
+
+    fn outcome(&self, test: Test, started_at: String, ended: Ended) -> Outcome {
+        let encounter = Encounter {
+            tool: Tool::Iperf3,
+            version: None,
+            role: Role::Used,
+            test,
+            host: self.target.name.clone(),
+            peer: self.peer.to_string(),
+            family: match self.peer.is_ipv6() {
+                true => Family::Ipv6,
+                false => Family::Ipv4,
+            },
+            started_at,
+            status: match ended.error {
+                Some(_) => Status::Partial,
+                None => Status::Complete,
+            },
+            here: ended.here,
+            there: ended.there,
+            exchange: None,
+        };
+        Outcome {
+            record: encounter.into_record(),
+            error: ended.error,
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Sends and receives on the control connection, for at most `timeout`.
+    fn pump(&mut self, timeout: Duration) {
+        while let Some(bytes) = self.session.poll_transmit() {
+            if self.socket.send(&bytes).is_err() {
+                return self.session.handle_close();
+            }
+        }
+        let until = self.session.poll_timeout();
+        let timeout = until.map_or(timeout, |at| at.saturating_sub(now()).min(timeout));
+        match self.socket.receive(timeout) {
+            Received::Bytes(bytes) => self.session.handle_input(now(), bytes),
+            Received::Nothing => {}
+            Received::Closed => self.session.handle_close(),
+        }
+        self.session.handle_timeout(now());
+    }
+
+    /// The next event, failures as errors.
+    fn next_event(&mut self) -> Result<ClientEvent, MeasureError> {
+        loop {
+            match self.session.poll_event() {
+                Some(ClientEvent::Failed(error)) => return Err(self.error(error)),
+                Some(event) => return Ok(event),
+                None if self.server.stop.is_requested() => {
+                    self.give_up();
+                    return Err(MeasureError::Interrupted);
+                }
+                None => self.pump(TICK),
+            }
+        }
+    }
+
+    fn await_event(&mut self, wanted: &ClientEvent) -> Result<(), MeasureError> {
+        match self.next_event()? {
+            event if event == *wanted => Ok(()),
+            _ => Err(self.error(ClientError::Timeout("the server skipped a step"))),
+        }
+    }
+
+    fn error(&self, reason: ClientError) -> MeasureError {
+        let peer = self.server.peer;
+        match reason {
+            ClientError::Denied | ClientError::Unanswered => MeasureError::Refused {
+                peer,
+                refusal: Refusal {
+                    reason: RefusalReason::Busy,
+                    message: reason.to_string(),
+                },
+            },
+            _ => MeasureError::Foreign {
+                peer,
+                reason: reason.to_string(),
+            },
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.session.terminate();
+        while let Some(bytes) = self.session.poll_transmit() {
+            // A server that does not read it sees the connection end.
+            if self.socket.send(&bytes).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Stays with a running test until it is over at this end.
+    fn watch(
+        &mut self,
+        half: &Half,
+        observe: &mut dyn FnMut(&Live) -> bool,
+    ) -> Result<(), MeasureError> {
+        let mut over_since = None;
+        loop {
+            self.pump(half.patience());
+            match self.session.poll_event() {
+                Some(ClientEvent::Failed(error)) => return Err(self.error(error)),
+                Some(_) | None => {}
+            }
+            if !observe(&live(half)) || self.server.stop.is_requested() {
+                return Err(MeasureError::Interrupted);
+            }
+            if !self.is_over(half) {
+                continue;
+            }
+            let now = now();
+            let since = now - *over_since.get_or_insert(now);
+            if since >= self.settle(half, since) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn is_over(&self, half: &Half) -> bool {
+        let test = &self.adapted.test;
+        match (test.extent, test.direction) {
+            (Extent::Time(_), _) => half.is_finished(),
+            (Extent::Bytes(_) | Extent::Count(_), Direction::Up) => half.all_sent(),
+            // The server sends without end: this end stops it when it has enough.
+            (Extent::Bytes(_) | Extent::Count(_), _) => {
+                half.all_sent() && half.progress().received_bytes >= self.adapted.down_bytes
+            }
+        }
+    }
+
+    /// How long what is still under way is waited for: in a test of a time it does not count.
+    fn settle(&self, half: &Half, since: Duration) -> Duration {
+        let test = &self.adapted.test;
+        match (test.extent, test.direction, test.protocol) {
+            (Extent::Time(_), ..) | (_, Direction::Down, _) => Duration::ZERO,
+            (.., Protocol::Udp) => SETTLE,
+            _ if half.is_acknowledged() || since >= LAST_BYTES => TAKEN,
+            _ => LAST_BYTES,
+        }
+    }
+
+    /// Ends the test at both ends and takes both accounts. Also after an interruption: there is something to report.
+    fn conclude(mut self, half: Half, watched: Result<(), MeasureError>) -> Ended {
+        half.request_stop();
+        self.session.end(now());
+        let asked = self.await_report();
+        // Only now: the server is not to see a stream end before the test has.
+        let facts = host::facts(Some(self.server.peer.ip()));
+        let here = half.stop(facts).report;
+        let there = asked.and_then(|()| self.exchange(&here));
+        let (there, error) = match (there, watched) {
+            (Ok(there), Ok(())) => (Some(there), None),
+            (Ok(there), Err(error)) => (Some(there), Some(error)),
+            (Err(_), Err(error)) | (Err(error), Ok(())) => (None, Some(error)),
+        };
+        Ended { here, there, error }
+    }
+
+    fn await_report(&mut self) -> Result<(), MeasureError> {
+        loop {
+            match self.session.poll_event() {
+                Some(ClientEvent::Report) => return Ok(()),
+                Some(ClientEvent::Failed(error)) => return Err(self.error(error)),
+                Some(_) => {}
+                None if self.session.is_closed() => {
+                    return Err(self.error(ClientError::Hangup("")));
+                }
+                None => self.pump(TICK),
+            }
+        }
+    }
+
+    fn exchange(&mut self, here: &HalfReport) -> Result<HalfReport, MeasureError> {
+        let results = Results::of_half(here, &self.adapted.test);
+        self.session.report(now(), &results);
+        let there = loop {
+            match self.session.poll_event() {
+                Some(ClientEvent::Results(results)) => {
+                    let counted = !matches!(self.adapted.test.extent, Extent::Time(_));
+                    break results.to_half(here, counted);
+                }
+                Some(ClientEvent::Failed(error)) => return Err(self.error(error)),
+                Some(_) => {}
+                None => self.pump(TICK),
+            }
+        };
+        // Its goodbye: a server that does not get it has no place for the next test for a while.
+        while !self.session.is_closed() {
+            self.pump(TICK);
+        }
+        self.pump(Duration::ZERO);
+        Ok(there)
+    }
+}
+
+fn live(half: &Half) -> Live {
+    let here = half.progress();
+    Live {
+        at_s: here.at_s,
+        // What has arrived there only the server knows.
+        up_bytes: half.sent_bytes(),
+        down_bytes: here.received_bytes,
+        transactions: 0,
+    }
+}
+
+fn control(stream: TcpStream, peer: SocketAddr) -> Result<ControlSocket, MeasureError> {
+    ControlSocket::new(stream).map_err(MeasureError::connect(peer))
+}
+
+fn random_cookie() -> Result<Cookie, MeasureError> {
+    let mut random = [0; 36];
+    getrandom::fill(&mut random).map_err(|error| MeasureError::Host {
+        what: "no random numbers".into(),
+        source: std::io::Error::other(error),
+    })?;
+    Ok(Cookie::from_random(random))
+}

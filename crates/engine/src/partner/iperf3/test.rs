@@ -1,0 +1,124 @@
+//! linerate's test as one of iperf3's.
+
+use linerate_core::foreign::iperf3::{Layout, Params, Transport};
+use linerate_core::plan::{Direction, Extent, Protocol, SendMethod, StreamTest, Test, Traffic};
+use linerate_core::units::{BitRate, ByteCount, Span};
+
+/// A test as this end drives it, and as the server is asked for it.
+#[derive(Debug, Clone)]
+pub(super) struct Adapted {
+    pub(super) test: Test,
+    pub(super) params: Params,
+    /// Of a counted test, over all flows that come from the server.
+    pub(super) down_bytes: u64,
+}
+
+/// Makes a test of linerate's one of iperf3's. Its warm-up is in whole seconds there, and is rounded up.
+///
+/// # Errors
+/// What its protocol has not, in words.
+pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
+    let Traffic::Stream(stream) = &test.traffic else {
+        return Err(
+            "an iperf3 server answers there, which has no requests and responses: rr and crr need \
+             `linerate serve` on that host"
+                .into(),
+        );
+    };
+    lacks(test, stream)?;
+    let mut test = test.clone();
+    let warm_up = test.warm_up.as_secs_f64().ceil();
+    test.warm_up = Span(std::time::Duration::from_secs_f64(warm_up));
+    let flows = u64::from(test.streams);
+    let (time, bytes, blocks) = match test.extent {
+        Extent::Time(time) => (time.as_secs_f64().ceil().max(1.0), 0, 0),
+        Extent::Bytes(bytes) => (0.0, bytes.0.saturating_mul(flows), 0),
+        Extent::Count(count) => (0.0, 0, count.saturating_mul(flows)),
+    };
+    let udp = test.protocol == Protocol::Udp;
+    let rate = if udp {
+        stream.rate_bps
+    } else {
+        stream.write_rate_bps
+    };
+    let options = &test.options;
+    let params = Params {
+        transport: match udp {
+            true => Transport::Udp(Layout::Wide),
+            false => Transport::Tcp,
+        },
+        omit_s: warm_up as u32,
+        time_s: time as u32,
+        bytes,
+        blocks,
+        streams: test.streams,
+        direction: test.direction,
+        block_bytes: stream.message_bytes,
+        nodelay: options.nodelay,
+        window_bytes: window(&test)?,
+        mss_bytes: options.mss_bytes,
+        rate_bps: rate.map(|BitRate(bps)| bps),
+        pacing_bps: options.pacing_bps.map(|BitRate(bps)| bps),
+        tos: options.dscp.map_or(0, |dscp| dscp.octet()),
+        congestion: options.congestion.clone(),
+        zerocopy: stream.send == SendMethod::ZeroCopy,
+        discard: false,
+        wants_output: false,
+        token: None,
+        version: Some(format!("linerate-{}", env!("CARGO_PKG_VERSION"))),
+    };
+    // The server's own limits: what it would refuse is refused here, with its reason.
+    Params::parse(&params.to_json())
+        .map_err(|error| format!("iperf3 cannot do this test: {error}"))?;
+    let down_bytes = match (test.direction, blocks) {
+        (Direction::Up, _) => 0,
+        (_, 0) => bytes,
+        (_, blocks) => blocks.saturating_mul(stream.message_bytes),
+    };
+    Ok(Adapted {
+        test,
+        params,
+        down_bytes,
+    })
+}
+
+/// What the far end would have to do and cannot.
+fn lacks(test: &Test, stream: &StreamTest) -> Result<(), String> {
+    let up = test.direction != Direction::Down;
+    let options = &test.options;
+    let missing = [
+        (test.protocol == Protocol::Mptcp, "--protocol mptcp"),
+        (stream.verify, "--verify"),
+        (stream.whole, "--whole"),
+        (stream.train, "a packet train"),
+        (
+            stream.read_rate_bps.is_some() && up,
+            "--read-rate at the server",
+        ),
+        (options.quickack.is_some(), "the treatment quickack"),
+        (options.busy_poll_us.is_some(), "the treatment busy_poll"),
+    ];
+    match missing.iter().find(|(asked, _)| *asked) {
+        Some((_, what)) => Err(format!(
+            "an iperf3 server answers there, which has no {what}: run `linerate serve` on that host"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The size of both of the server's socket buffers, of which one counts in each direction.
+fn window(test: &Test) -> Result<Option<u64>, String> {
+    let bytes = |size: Option<ByteCount>| size.map(|ByteCount(bytes)| bytes);
+    let receive = bytes(test.options.receive_window_bytes);
+    let send = bytes(test.options.send_buffer_bytes);
+    match (test.direction, receive, send) {
+        (Direction::Up, receive, _) => Ok(receive),
+        (Direction::Down, _, send) => Ok(send),
+        (Direction::Both, Some(receive), Some(send)) if receive != send => Err(
+            "iperf3 has one size for both socket buffers: give --receive-window and --send-buffer \
+             the same, or one direction"
+                .into(),
+        ),
+        (Direction::Both, receive, send) => Ok(receive.or(send)),
+    }
+}

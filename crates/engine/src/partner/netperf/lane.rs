@@ -1,0 +1,169 @@
+//! One control connection to a netserver, and the data connection of its one test.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use linerate_core::foreign::netperf::{
+    Client as Session, ClientError, ClientEvent, DataTest, Results,
+};
+use linerate_core::plan::{Protocol, Test};
+use linerate_sys::socket::{self, Mptcp};
+
+use super::test::own_options;
+use crate::client::{Target, connect_first, connect_unless, prepare, udp_socket};
+use crate::clock::now;
+use crate::control::{ControlSocket, Received};
+use crate::error::MeasureError;
+use crate::measure::flow::{FlowSocket, Side, flow_direction, sends};
+use crate::measure::source::FlowSource;
+use crate::options;
+use crate::stop::Stop;
+
+/// Longest wait without looking at the stop flag.
+const TICK: Duration = Duration::from_millis(20);
+/// A netserver that still sends needs its time to end, beside what core allows for the answer.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// A control connection.
+pub(super) struct Lane {
+    session: Session,
+    socket: ControlSocket,
+    peer: SocketAddr,
+    connect_time: Duration,
+    /// Of the data, when the netserver is ready.
+    port: u16,
+}
+
+impl Lane {
+    /// Connects, and makes sure that a netserver answers.
+    pub(super) fn greet(target: &Target, stop: &Stop) -> Result<Self, MeasureError> {
+        let (stream, peer, connect_time) = connect_first(target, stop)?;
+        let socket = ControlSocket::new(stream).map_err(MeasureError::connect(peer))?;
+        let mut lane = Self {
+            session: Session::new(now()),
+            socket,
+            peer,
+            connect_time,
+            port: 0,
+        };
+        match lane.next_event(stop)? {
+            ClientEvent::Greeted => Ok(lane),
+            _ => Err(lane.error(&ClientError::NotNetserver)),
+        }
+    }
+
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(super) fn connect_time(&self) -> Duration {
+        self.connect_time
+    }
+
+    /// Where the data goes.
+    pub(super) fn data(&self) -> SocketAddr {
+        SocketAddr::new(self.peer.ip(), self.port)
+    }
+
+    /// Asks for a test; done when the netserver waits for its data.
+    pub(super) fn open(&mut self, test: &DataTest, stop: &Stop) -> Result<(), MeasureError> {
+        self.session.open(now(), test);
+        match self.next_event(stop)? {
+            ClientEvent::Ready(ready) => {
+                self.port = ready.port;
+                Ok(())
+            }
+            _ => Err(self.error(&ClientError::NotNetserver)),
+        }
+    }
+
+    /// The data connection of flow `id`.
+    pub(super) fn connect(
+        &self,
+        test: &Test,
+        id: u32,
+        target: &Target,
+        stop: &Stop,
+    ) -> Result<FlowSocket, MeasureError> {
+        let peer = self.data();
+        if test.protocol == Protocol::Udp {
+            let socket = udp_socket(target, peer).map_err(MeasureError::connect(peer))?;
+            let sends = sends(Side::Client, flow_direction(test, id));
+            options::apply_udp(&socket, &own_options(test, id), sends)?;
+            return Ok(FlowSocket::Udp(socket));
+        }
+        match connect(test, id, target, peer, || stop.is_requested()) {
+            Ok(stream) => Ok(FlowSocket::Tcp(stream)),
+            Err(_) if stop.is_requested() => Err(MeasureError::Interrupted),
+            Err(error) => Err(MeasureError::connect(peer)(error)),
+        }
+    }
+
+    /// What the netserver says of a test whose data is over.
+    pub(super) fn results(mut self, stop: &Stop) -> Result<Results, MeasureError> {
+        self.session.begun(now(), ENDING);
+        match self.next_event(stop)? {
+            ClientEvent::Results(results) => Ok(*results),
+            _ => Err(self.error(&ClientError::NotNetserver)),
+        }
+    }
+
+    /// The next event, failures as errors.
+    fn next_event(&mut self, stop: &Stop) -> Result<ClientEvent, MeasureError> {
+        loop {
+            while let Some(bytes) = self.session.poll_transmit() {
+                if self.socket.send(&bytes).is_err() {
+                    self.session.handle_close();
+                }
+            }
+            match self.session.poll_event() {
+                Some(ClientEvent::Failed(error)) => return Err(self.error(&error)),
+                Some(event) => return Ok(event),
+                None if stop.is_requested() => return Err(MeasureError::Interrupted),
+                None => {}
+            }
+            match self.socket.receive(TICK) {
+                Received::Bytes(bytes) => self.session.handle_input(bytes),
+                Received::Nothing => {}
+                Received::Closed => self.session.handle_close(),
+            }
+            self.session.handle_timeout(now());
+        }
+    }
+
+    fn error(&self, reason: &ClientError) -> MeasureError {
+        MeasureError::Foreign {
+            peer: self.peer,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+fn connect(
+    test: &Test,
+    id: u32,
+    target: &Target,
+    peer: SocketAddr,
+    given_up: impl Fn() -> bool,
+) -> io::Result<TcpStream> {
+    let socket = socket::tcp_socket(peer, target.source, Mptcp::Off)?;
+    prepare(&socket, target)?;
+    let sends = sends(Side::Client, flow_direction(test, id));
+    options::apply_tcp(&socket, &own_options(test, id), Side::Client, sends)
+        .map_err(io::Error::other)?;
+    connect_unless(socket, peer, target.connect_timeout, given_up)
+}
+
+/// Connections that come and go within the run, each with its request.
+pub(super) fn connections(test: &Test, target: &Target, peers: Vec<SocketAddr>) -> FlowSource {
+    let (test, target) = (test.clone(), target.clone());
+    FlowSource::Connect(Box::new(move |flow, first| {
+        let peer = peers
+            .get(flow as usize)
+            .ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let mut stream = connect(&test, flow, &target, *peer, || false)?;
+        stream.write_all(first)?;
+        Ok(stream)
+    }))
+}

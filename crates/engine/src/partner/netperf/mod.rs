@@ -1,0 +1,250 @@
+//! A client of netserver's: one control connection and one data connection for each flow of a test.
+
+mod lane;
+mod test;
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use linerate_core::foreign::netperf::{PORT, Results};
+use linerate_core::foreign::{Encounter, Role, Tool};
+use linerate_core::plan::{Direction, Extent, Family, Protocol, Test, Traffic};
+use linerate_core::record::{ExchangeTotals, Status};
+use linerate_core::units::DEFAULT_PORT;
+use linerate_core::wire::message::HalfReport;
+use linerate_sys::clock::format_rfc3339;
+
+use self::lane::Lane;
+use self::test::{Adapted, adapt, told};
+use crate::client::{Live, Outcome, Target};
+use crate::clock::now;
+use crate::error::MeasureError;
+use crate::host;
+use crate::measure::flow::{Flow, Side};
+use crate::measure::half::{Half, HalfEnd};
+use crate::measure::shared::Marks;
+use crate::measure::source::FlowSource;
+use crate::stop::Stop;
+
+/// How long a sending netserver may go on after this end has measured.
+const LAST_BYTES: Duration = Duration::from_secs(5);
+/// After the last request, for its answer.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// A netserver and the way to it.
+pub(super) struct Netperf {
+    target: Target,
+    peer: SocketAddr,
+    connect_time: Duration,
+    stop: Stop,
+}
+
+impl std::fmt::Debug for Netperf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Netperf({})", self.peer)
+    }
+}
+
+impl Netperf {
+    /// Finds the address that answers as a netserver; where the target has linerate's own port, at netperf's.
+    ///
+    /// # Errors
+    /// Refused, unreachable, timed out, interrupted; something else answers.
+    pub(super) fn find(target: Target, stop: Stop) -> Result<Self, MeasureError> {
+        let addresses = target.addresses.iter().map(|address| match address.port() {
+            DEFAULT_PORT => SocketAddr::new(address.ip(), PORT),
+            _ => *address,
+        });
+        let target = Target {
+            addresses: addresses.collect(),
+            ..target
+        };
+        let lane = Lane::greet(&target, &stop)?;
+        let (peer, connect_time) = (lane.peer(), lane.connect_time());
+        Ok(Self {
+            target: Target {
+                addresses: vec![peer],
+                ..target
+            },
+            peer,
+            connect_time,
+            stop,
+        })
+    }
+
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(super) fn connect_time(&self) -> Duration {
+        self.connect_time
+    }
+
+    /// Runs a test.
+    ///
+    /// # Errors
+    /// netperf's protocol has no such test, or the netserver refuses it.
+    pub(super) fn run(
+        &mut self,
+        test: &Test,
+        observe: &mut dyn FnMut(&Live) -> bool,
+    ) -> Result<Outcome, MeasureError> {
+        let adapted = adapt(test).map_err(|what| MeasureError::Lacks {
+            peer: self.peer,
+            what,
+        })?;
+        let mut lanes = Vec::new();
+        for id in 0..adapted.test.flows() {
+            let mut lane = Lane::greet(&self.target, &self.stop)?;
+            lane.open(&test::request(&adapted.test, id, self.peer), &self.stop)?;
+            lanes.push(lane);
+        }
+        let (flows, source) = self.connect(&adapted.test, &lanes)?;
+        let started_at = format_rfc3339(SystemTime::now());
+        let marks = match adapted.test.protocol {
+            Protocol::Udp => Marks::None,
+            Protocol::Tcp | Protocol::Mptcp => Marks::Own,
+        };
+        let half = Half::start_marked(Side::Client, &adapted.test, marks, flows, source)
+            .map_err(MeasureError::host("cannot start the threads of the test"))?;
+        let watched = self.watch(&adapted.test, &half, observe);
+        Ok(self.outcome(adapted, started_at, half, lanes, watched))
+    }
+
+    fn connect(
+        &self,
+        test: &Test,
+        lanes: &[Lane],
+    ) -> Result<(Vec<Flow>, FlowSource), MeasureError> {
+        if let Traffic::Crr(_) = test.traffic {
+            let ports: Vec<SocketAddr> = lanes.iter().map(Lane::data).collect();
+            let source = lane::connections(test, &self.target, ports);
+            return Ok((Vec::new(), source));
+        }
+        let flows = (0..).zip(lanes).map(|(id, lane)| {
+            let socket = lane.connect(test, id, &self.target, &self.stop)?;
+            Ok(Flow { id, socket })
+        });
+        Ok((
+            flows.collect::<Result<_, MeasureError>>()?,
+            FlowSource::Bound,
+        ))
+    }
+
+    /// Stays with a running test until it is over at this end.
+    fn watch(
+        &self,
+        test: &Test,
+        half: &Half,
+        observe: &mut dyn FnMut(&Live) -> bool,
+    ) -> Result<(), MeasureError> {
+        let mut over_since = None;
+        loop {
+            std::thread::sleep(half.patience().min(Duration::from_millis(20)));
+            if !observe(&live(half)) || self.stop.is_requested() {
+                return Err(MeasureError::Interrupted);
+            }
+            let is_over = match (&test.traffic, test.extent) {
+                (Traffic::Stream(_), Extent::Bytes(_) | Extent::Count(_))
+                    if test.direction == Direction::Up =>
+                {
+                    half.all_sent()
+                }
+                _ => half.is_finished(),
+            };
+            if !is_over {
+                continue;
+            }
+            let over = *over_since.get_or_insert_with(now);
+            let since = now().saturating_sub(over);
+            let settle = match (&test.traffic, test.direction) {
+                _ if half.all_done() => Duration::ZERO,
+                (Traffic::Stream(_), _) if half.all_received() => Duration::ZERO,
+                (Traffic::Stream(_), _) => LAST_BYTES,
+                (Traffic::Rr(_) | Traffic::Crr(_), _) => LAST_ANSWERS,
+            };
+            if since >= settle {
+                return Ok(());
+            }
+        }
+    }
+
+    fn outcome(
+        &self,
+        adapted: Adapted,
+        started_at: String,
+        half: Half,
+        lanes: Vec<Lane>,
+        watched: Result<(), MeasureError>,
+    ) -> Outcome {
+        let Adapted { test, caveats } = adapted;
+        let facts = host::facts(Some(self.peer.ip()));
+        // The ends of the data connections are what a netserver waits for.
+        let HalfEnd {
+            mut report,
+            exchange,
+            ..
+        } = half.stop(facts);
+        report.caveats.extend(caveats);
+        let there = self.ask(&test, &report, lanes);
+        let (there, error) = match (there, watched) {
+            (there, Err(error)) => (there.ok().flatten(), Some(error)),
+            (Ok(there), Ok(())) => (there, None),
+            (Err(error), Ok(())) => (None, Some(error)),
+        };
+        let encounter = Encounter {
+            tool: Tool::Netperf,
+            version: None,
+            role: Role::Used,
+            test,
+            host: self.target.name.clone(),
+            peer: self.peer.to_string(),
+            family: match self.peer.is_ipv6() {
+                true => Family::Ipv6,
+                false => Family::Ipv4,
+            },
+            started_at,
+            status: match error {
+                Some(_) => Status::Partial,
+                None => Status::Complete,
+            },
+            here: report,
+            there,
+            exchange: exchange.map(|outcome| ExchangeTotals::from(&outcome)),
+        };
+        Outcome {
+            record: encounter.into_record(),
+            error,
+        }
+    }
+
+    /// What the netserver tells of its half. Of requests it can only count what this end has counted; and for the end of
+    /// connections that come and go it waits four seconds, which nobody else has to.
+    fn ask(
+        &self,
+        test: &Test,
+        here: &HalfReport,
+        lanes: Vec<Lane>,
+    ) -> Result<Option<HalfReport>, MeasureError> {
+        if !matches!(test.traffic, Traffic::Stream(_)) {
+            return Ok(None);
+        }
+        let mut there = HalfReport::default();
+        for (lane, flow) in lanes.into_iter().zip(&here.flows) {
+            let results: Results = lane.results(&self.stop)?;
+            there.flows.push(told(&results, flow));
+        }
+        Ok(Some(there))
+    }
+}
+
+fn live(half: &Half) -> Live {
+    let here = half.progress();
+    Live {
+        at_s: here.at_s,
+        // What has arrived there only the server knows.
+        up_bytes: half.sent_bytes(),
+        down_bytes: here.received_bytes,
+        transactions: half.messages(),
+    }
+}

@@ -1,0 +1,244 @@
+//! linerate's test as one of netperf's: one control connection, and so one test of netperf's, for each flow.
+
+use std::net::SocketAddr;
+
+use linerate_core::foreign::netperf::{Client, DataTest, Length, Results, Role, Transport};
+use linerate_core::plan::{
+    Direction, Extent, Family, Protocol, SendMethod, SocketOptions, StreamTest, Test, Traffic,
+};
+use linerate_core::record::{Caveat, CaveatKind};
+use linerate_core::units::{ByteCount, Span};
+use linerate_core::wire::message::{FlowHalf, UdpReceived};
+
+use crate::measure::flow::flow_direction;
+
+/// So much longer than this end's measured time a netserver is asked to go on, whole seconds rounded up: it is this end
+/// that ends a test.
+const LONGER_S: f64 = 1.0;
+
+/// A test as this end drives it.
+#[derive(Debug, Clone)]
+pub(super) struct Adapted {
+    pub(super) test: Test,
+    /// What is not as it was asked for.
+    pub(super) caveats: Vec<Caveat>,
+}
+
+/// Makes a test of linerate's one of netperf's.
+///
+/// # Errors
+/// What its protocol has not, in words.
+pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
+    lacks(test)?;
+    let mut adapted = Adapted {
+        test: test.clone(),
+        caveats: Vec::new(),
+    };
+    let receives = test.direction != Direction::Up;
+    let streams = matches!(test.traffic, Traffic::Stream(_));
+    if streams && test.direction != Direction::Down && !test.warm_up.0.is_zero() {
+        // A netserver counts from the first byte to the last.
+        adapted.test.warm_up = Span(std::time::Duration::ZERO);
+        adapted.caveats.push(Caveat::new(
+            CaveatKind::SettingNotTaken,
+            "a netserver has no warm-up: what it received counts from the first byte, slow start included",
+            "measure for longer, or run `linerate serve` on that host",
+        ));
+    }
+    if receives
+        && matches!(test.extent, Extent::Bytes(_) | Extent::Count(_))
+        && count(test) > MAX_UNITS
+    {
+        return Err(format!("a netserver counts to {MAX_UNITS} at most"));
+    }
+    Ok(adapted)
+}
+
+/// What netperf's 32-bit lengths hold.
+const MAX_UNITS: u64 = i32::MAX as u64;
+
+fn count(test: &Test) -> u64 {
+    match (test.extent, &test.traffic) {
+        (Extent::Bytes(ByteCount(bytes)), _) => bytes,
+        (Extent::Count(count), Traffic::Stream(stream)) => {
+            count.saturating_mul(stream.message_bytes)
+        }
+        (Extent::Count(count), _) => count,
+        (Extent::Time(_), _) => 0,
+    }
+}
+
+fn lacks(test: &Test) -> Result<(), String> {
+    let missing = match &test.traffic {
+        Traffic::Stream(stream) => stream_lacks(test, stream),
+        Traffic::Rr(exchange) | Traffic::Crr(exchange) => {
+            let missing = [
+                (test.protocol == Protocol::Udp, "--udp in rr"),
+                (exchange.reset, "--reset"),
+            ];
+            first(&missing)
+        }
+    };
+    let options = &test.options;
+    let always = [
+        (test.protocol == Protocol::Mptcp, "--protocol mptcp"),
+        (options.quickack.is_some(), "the treatment quickack"),
+        (options.busy_poll_us.is_some(), "the treatment busy_poll"),
+    ];
+    match missing.or(first(&always)) {
+        Some(what) => Err(format!(
+            "a netserver answers there, which has no {what}: run `linerate serve` on that host"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn stream_lacks(test: &Test, stream: &StreamTest) -> Option<&'static str> {
+    let up = test.direction != Direction::Down;
+    let down = test.direction != Direction::Up;
+    let udp = test.protocol == Protocol::Udp;
+    first(&[
+        // It sends them to an address that it is told: no translator on the way lets them through.
+        (udp && down, "--reverse with --udp"),
+        (stream.verify, "--verify"),
+        (stream.whole, "--whole"),
+        (stream.train, "a packet train"),
+        (
+            stream.read_rate_bps.is_some() && up,
+            "--read-rate at the server",
+        ),
+        (
+            stream.write_rate_bps.is_some() && down,
+            "--write-rate at the server",
+        ),
+        (
+            test.options.pacing_bps.is_some() && down,
+            "--pacing at the server",
+        ),
+    ])
+}
+
+fn first(missing: &[(bool, &'static str)]) -> Option<&'static str> {
+    missing
+        .iter()
+        .find(|(asked, _)| *asked)
+        .map(|(_, what)| *what)
+}
+
+/// What the netserver is asked for on behalf of flow `id`.
+pub(super) fn request(test: &Test, id: u32, peer: SocketAddr) -> DataTest {
+    let down = flow_direction(test, id) == Direction::Down;
+    let role = match test.traffic {
+        Traffic::Stream(_) if down => Role::Send,
+        Traffic::Stream(_) => Role::Receive,
+        Traffic::Rr(_) => Role::Exchange,
+        Traffic::Crr(_) => Role::ConnectExchange,
+    };
+    let transport = match test.protocol {
+        Protocol::Udp => Transport::Udp,
+        Protocol::Tcp | Protocol::Mptcp => Transport::Tcp,
+    };
+    let asked = Client::test(role, transport, length(test, role));
+    let options = &test.options;
+    let bytes = |size: Option<ByteCount>| size.map(|ByteCount(bytes)| clamp(bytes));
+    let asked = DataTest {
+        // A netserver that is told no family ends.
+        family: Some(match peer.is_ipv6() {
+            true => Family::Ipv6,
+            false => Family::Ipv4,
+        }),
+        nodelay: options.nodelay,
+        receive_buffer: bytes(options.receive_window_bytes).filter(|_| !down),
+        send_buffer: bytes(options.send_buffer_bytes).filter(|_| down),
+        congestion: options.congestion.clone().filter(|_| down),
+        traffic_class: options.dscp.map(|dscp| dscp.octet()),
+        measure_cpu: true,
+        ..asked
+    };
+    with_sizes(asked, test)
+}
+
+fn with_sizes(asked: DataTest, test: &Test) -> DataTest {
+    match &test.traffic {
+        Traffic::Stream(stream) => DataTest {
+            send_bytes: Some(clamp(stream.message_bytes)),
+            receive_bytes: Some(clamp(stream.message_bytes)),
+            sendfile: stream.send == SendMethod::ZeroCopy,
+            ..asked
+        },
+        Traffic::Rr(exchange) | Traffic::Crr(exchange) => DataTest {
+            request_bytes: clamp(exchange.request_bytes),
+            response_bytes: clamp(exchange.response_bytes),
+            ..asked
+        },
+    }
+}
+
+fn length(test: &Test, role: Role) -> Length {
+    match (test.extent, role) {
+        (Extent::Time(time), _) => {
+            let seconds = (test.warm_up.as_secs_f64() + time.as_secs_f64()).ceil();
+            // A sender ends the test: then not before this end has measured.
+            let longer = if role == Role::Send { LONGER_S } else { 0.0 };
+            Length::Seconds((seconds + longer).max(1.0) as u32)
+        }
+        // What this end sends ends with the stream.
+        (_, Role::Receive) => Length::Open,
+        _ => Length::Units(u32::try_from(count(test)).unwrap_or(i32::MAX as u32)),
+    }
+}
+
+fn clamp(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// The options of this end: what the server was asked to set is not set here.
+pub(super) fn own_options(test: &Test, id: u32) -> SocketOptions {
+    let mut options = test.options.clone();
+    if flow_direction(test, id) == Direction::Down {
+        options.congestion = None;
+    }
+    options
+}
+
+/// The netserver's half of `flow`.
+pub(super) fn told(results: &Results, flow: &FlowHalf) -> FlowHalf {
+    let sends = !flow.sends;
+    let udp = flow.udp_sent.as_ref();
+    // A time that cannot be of this test makes no rate; a sender's is its own and not the receiver's.
+    let seconds = f64::from(results.seconds);
+    let plausible = flow.seconds / 2.0..=flow.seconds * 2.0;
+    let mut tcp = flow.tcp.clone().filter(|_| sends);
+    if let (Some(tcp), Some(retransmitted)) = (&mut tcp, results.retransmitted) {
+        tcp.retransmitted_segments = retransmitted.into();
+    }
+    let (bytes, messages) = match sends {
+        true => (results.sent_bytes, results.send_calls),
+        false => (results.received_bytes, results.receive_calls),
+    };
+    FlowHalf {
+        id: flow.id,
+        direction: flow.direction,
+        sends,
+        local: flow.remote.clone(),
+        remote: flow.local.clone(),
+        bytes,
+        messages: messages.into(),
+        seconds: match plausible.contains(&seconds) && !sends {
+            true => seconds,
+            false => flow.seconds,
+        },
+        steps: Vec::new(),
+        tcp,
+        samples: Vec::new(),
+        udp_sent: None,
+        udp_received: udp.map(|sent| UdpReceived {
+            received: messages.into(),
+            expected: Some(sent.sent),
+            ..UdpReceived::default()
+        }),
+        corrupted_bytes: None,
+        thread_percent: 0.0,
+        method: None,
+    }
+}

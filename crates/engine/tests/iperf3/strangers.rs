@@ -1,0 +1,179 @@
+//! Clients that vanish in any state.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_core::foreign::iperf3::{Cookie, State};
+
+use crate::bench::{Bench, LONG, is_installed};
+
+const TCP: &str = r#"{"tcp":true,"len":1000,"time":30,"parallel":2}"#;
+const BOTH: &str = r#"{"tcp":true,"len":1000,"time":30,"parallel":2,"bidirectional":true}"#;
+const UDP: &str = r#"{"udp":true,"len":1000,"time":30,"parallel":1,"bandwidth":1000000}"#;
+/// Of them all, in so many states.
+const STATES: u32 = 12;
+
+/// A client that stops in one of the states; its sockets are open until this is dropped.
+struct Stranger {
+    _streams: Vec<TcpStream>,
+    _datagrams: Option<UdpSocket>,
+}
+
+fn expect(control: &mut TcpStream, state: State) {
+    let mut byte = [0];
+    control.read_exact(&mut byte).unwrap();
+    assert_eq!(byte[0], state.byte());
+}
+
+fn framed(json: &str) -> Vec<u8> {
+    let mut bytes = (json.len() as u32).to_be_bytes().to_vec();
+    bytes.extend_from_slice(json.as_bytes());
+    bytes
+}
+
+impl Stranger {
+    fn come(bench: &Bench, number: u32) -> Self {
+        // A test that runs costs both ends some milliseconds: so fewer of these.
+        let state = match number % STATES {
+            running @ 7..=10 if number / STATES % 4 > 0 => running - 5,
+            state => state,
+        };
+        let mut random = [0; 36];
+        random[..4].copy_from_slice(&number.to_be_bytes());
+        // One letter of 32 for each five bits.
+        for (at, letter) in random.iter_mut().enumerate().take(8) {
+            *letter = (number >> (4 * at) & 15) as u8;
+        }
+        let cookie = Cookie::from_random(random).0;
+        match state {
+            0 => return Self::of(bench.say(b"")),
+            1 => return Self::of(bench.say(&cookie[..20])),
+            _ => {}
+        }
+        let mut control = bench.say(&cookie);
+        expect(&mut control, State::ParamExchange);
+        match state {
+            2 => return Self::of(control),
+            3 => control.write_all(&[0, 0, 0, 200, b'{']).unwrap(),
+            4 => control.write_all(&[0xff; 64]).unwrap(),
+            5 => control.write_all(&framed("[[[[")).unwrap(),
+            6..=9 => return Self::with_streams(bench, control, &cookie, state, TCP),
+            10 => return Self::with_streams(bench, control, &cookie, state, BOTH),
+            _ => return Self::with_datagrams(bench, control, number),
+        }
+        Self::of(control)
+    }
+
+    fn of(stream: TcpStream) -> Self {
+        Self {
+            _streams: vec![stream],
+            _datagrams: None,
+        }
+    }
+
+    fn with_streams(
+        bench: &Bench,
+        mut control: TcpStream,
+        cookie: &[u8],
+        state: u32,
+        parameters: &str,
+    ) -> Self {
+        control.write_all(&framed(parameters)).unwrap();
+        expect(&mut control, State::CreateStreams);
+        let wanted = if parameters == BOTH { 4 } else { 2 };
+        let opened = if state == 6 { 1 } else { wanted };
+        let mut streams: Vec<_> = (0..opened).map(|_| bench.say(cookie)).collect();
+        if state >= 7 {
+            expect(&mut control, State::TestStart);
+            expect(&mut control, State::TestRunning);
+            streams[0].write_all(&[7; 5000]).unwrap();
+        }
+        if state >= 8 {
+            control.write_all(&[State::TestEnd.byte()]).unwrap();
+            expect(&mut control, State::ExchangeResults);
+        }
+        if state == 9 {
+            control.write_all(&framed(r#"{"streams":[]}"#)).unwrap();
+        }
+        streams.push(control);
+        Self {
+            _streams: streams,
+            _datagrams: None,
+        }
+    }
+
+    fn with_datagrams(bench: &Bench, mut control: TcpStream, number: u32) -> Self {
+        control.write_all(&framed(UDP)).unwrap();
+        expect(&mut control, State::CreateStreams);
+        let socket = UdpSocket::bind((bench.address.ip(), 0)).unwrap();
+        socket.connect(bench.address).unwrap();
+        if number & 1 == 0 {
+            socket.send(b"9876").unwrap();
+        }
+        Self {
+            _streams: vec![control],
+            _datagrams: Some(socket),
+        }
+    }
+}
+
+fn count(directory: &str) -> usize {
+    fs::read_dir(directory).unwrap().count()
+}
+
+/// Threads, descriptors and resident memory in MiB of this process.
+fn held() -> (usize, usize, usize) {
+    let pages = fs::read_to_string("/proc/self/statm").unwrap();
+    let resident = pages.split_whitespace().nth(1).unwrap();
+    let resident: usize = resident.parse().unwrap();
+    (
+        count("/proc/self/task"),
+        count("/proc/self/fd"),
+        resident * 4096 >> 20,
+    )
+}
+
+#[test]
+fn a_thousand_clients_that_vanish_leave_nothing_behind() {
+    let bench = Bench::start();
+    // What is made once is made before.
+    for number in 0..STATES {
+        drop(Stranger::come(&bench, number));
+    }
+    thread::sleep(Duration::from_millis(500));
+    let before = held();
+    for batch in 0..50 {
+        // Together, in whatever order.
+        thread::scope(|scope| {
+            for n in 0..20 {
+                let bench = &bench;
+                scope.spawn(move || Stranger::come(bench, STATES + 20 * batch + n));
+            }
+        });
+    }
+    let until = Instant::now() + LONG;
+    // Other tests of this process have threads and sockets of their own.
+    while held().0 > before.0 + 40 || held().1 > before.1 + 60 {
+        assert!(Instant::now() < until, "{before:?} became {:?}", held());
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(held().2 < before.2 + 64, "{before:?} became {:?}", held());
+    let mut next = bench.say(&Cookie::from_random([31; 36]).0);
+    expect(&mut next, State::ParamExchange);
+    if is_installed() {
+        assert_eq!(bench.client("-n 1M").get("error"), None);
+    }
+}
+
+#[test]
+fn what_speaks_no_protocol_at_all_is_refused_as_before() {
+    let bench = Bench::start();
+    let mut stream = bench.say(b"GET / HTTP/1.1\r\n\r\n");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(!answer.is_empty());
+    bench.assert_says("does not speak linerate's protocol");
+}

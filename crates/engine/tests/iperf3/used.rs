@@ -1,0 +1,227 @@
+//! The real iperf3 as a server, and an endpoint of linerate's in its place.
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_core::foreign::Tool;
+use linerate_core::plan::*;
+use linerate_core::record::{CaveatKind, Record, Status};
+use linerate_core::units::{BitRate, ByteCount, Span};
+use linerate_engine::{Category, Partner, Stop, Target};
+
+use crate::bench::{Bench, LONG, assert_within_1_percent, is_installed};
+
+/// iperf3's server until it is dropped.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start() -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let child = Command::new("iperf3")
+            .args(["-s", "-B", "127.0.0.1", "-p", &address.port().to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + LONG;
+        while TcpListener::bind(address).is_ok() {
+            assert!(Instant::now() < until, "iperf3 -s does not listen");
+            thread::sleep(Duration::from_millis(10));
+        }
+        Self { child, address }
+    }
+
+    fn partner(&self, via: Option<Tool>) -> Partner {
+        partner(self.address, via)
+    }
+
+    fn run(&self, test: &Test) -> Record {
+        let mut partner = self.partner(Some(Tool::Iperf3));
+        run(&mut partner, test)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn partner(address: SocketAddr, via: Option<Tool>) -> Partner {
+    let target = Target {
+        name: "server".into(),
+        addresses: vec![address],
+        source: None,
+        device: None,
+        key: None,
+        connect_timeout: LONG,
+    };
+    Partner::connect(target, via, Stop::new()).unwrap()
+}
+
+fn run(partner: &mut Partner, test: &Test) -> Record {
+    let outcome = partner.run(test, &mut |_| true).unwrap();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    assert_eq!(outcome.record.status, Status::Complete);
+    outcome.record
+}
+
+fn test(direction: Direction, extent: Extent) -> Test {
+    Test {
+        traffic: Traffic::Stream(StreamTest {
+            message_bytes: 131_072,
+            send: SendMethod::Copy,
+            receive: ReceiveMethod::Read,
+            verify: false,
+            whole: false,
+            write_rate_bps: None,
+            read_rate_bps: None,
+            rate_bps: None,
+            offload: false,
+            train: false,
+        }),
+        protocol: Protocol::Tcp,
+        direction,
+        streams: 2,
+        extent,
+        warm_up: Span(Duration::ZERO),
+        interval: Span(Duration::from_secs(1)),
+        options: SocketOptions::default(),
+        seed: 1,
+    }
+}
+
+fn udp(direction: Direction, extent: Extent) -> Test {
+    let mut test = test(direction, extent);
+    test.protocol = Protocol::Udp;
+    if let Traffic::Stream(stream) = &mut test.traffic {
+        stream.message_bytes = 1400;
+        stream.rate_bps = Some(BitRate(20_000_000));
+    }
+    test
+}
+
+const SECOND: Extent = Extent::Time(Span(Duration::from_secs(1)));
+
+#[test]
+fn an_iperf3_server_is_found_and_used_up_and_down() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start();
+    let mut partner = server.partner(None);
+    assert_eq!(partner.tool(), Some(Tool::Iperf3));
+    let bytes = ByteCount(10 << 20);
+    let up = run(&mut partner, &test(Direction::Up, Extent::Bytes(bytes)));
+    // What the server has counted, of what was sent to it.
+    assert_within_1_percent(up.bytes as f64, 2.0 * bytes.0 as f64, "up");
+    assert_eq!((up.via, up.served), (Some(Tool::Iperf3), false));
+    assert!(
+        up.tcp
+            .is_some_and(|tcp| tcp.cwnd_bytes > 0 && tcp.busy_us.is_some())
+    );
+    assert!(up.verdict.is_some());
+    assert!(up.caveats.iter().any(|c| c.kind == CaveatKind::OtherTool));
+    assert!(
+        up.receiver
+            .is_some_and(|end| end.busiest_thread_percent.is_none())
+    );
+    for direction in [Direction::Down, Direction::Both, Direction::Up] {
+        let record = run(&mut partner, &test(direction, SECOND));
+        assert!(record.throughput_bps.is_some_and(|rate| rate > 1e6));
+        assert_eq!(
+            record
+                .intervals
+                .iter()
+                .map(|i| i.bytes)
+                .min()
+                .map(|b| b > 0),
+            Some(true)
+        );
+    }
+}
+
+#[test]
+fn datagrams_go_to_and_come_from_an_iperf3_server() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start();
+    let up = server.run(&udp(Direction::Up, Extent::Count(500)));
+    let sent = up.udp.unwrap();
+    assert_eq!(sent.sent, 1000);
+    assert_eq!(sent.received + sent.lost, 1000, "{sent:?}");
+    assert!(sent.received > 500, "{sent:?}");
+    let down = server.run(&udp(Direction::Down, SECOND));
+    let udp = down.udp.unwrap();
+    // Those under way at the end are the server's alone.
+    assert!(udp.received > 0 && udp.lost * 2 < udp.sent, "{udp:?}");
+}
+
+#[test]
+fn what_iperf3_has_not_is_said_and_not_tried() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start();
+    let mut partner = server.partner(Some(Tool::Iperf3));
+    let mut verified = test(Direction::Up, SECOND);
+    if let Traffic::Stream(stream) = &mut verified.traffic {
+        stream.verify = true;
+    }
+    let mut requests = test(Direction::Up, SECOND);
+    requests.traffic = Traffic::Rr(ExchangeTest {
+        request_bytes: 1,
+        response_bytes: 1,
+        depth: 1,
+        rate_per_s: None,
+        spin: false,
+        closer: Closer::Server,
+        reset: false,
+    });
+    for (test, words) in [(verified, "no --verify"), (requests, "rr and crr need")] {
+        let error = partner.run(&test, &mut |_| true).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(error.category(), Category::Missing);
+    }
+}
+
+/// Without iperf3: both ends are linerate's, and speak iperf3's protocol.
+#[test]
+fn linerate_serves_what_it_asks_for_as_iperf3() {
+    let bench = Bench::start();
+    assert_eq!(partner(bench.address, None).tool(), None);
+    let mut partner = partner(bench.address, Some(Tool::Iperf3));
+    let bytes = Extent::Bytes(ByteCount(5 << 20));
+    let tests = [
+        test(Direction::Up, bytes),
+        test(Direction::Down, bytes),
+        test(Direction::Both, SECOND),
+        udp(Direction::Up, Extent::Count(300)),
+        udp(Direction::Both, SECOND),
+    ];
+    for (done, test) in (1..).zip(tests) {
+        let here = run(&mut partner, &test);
+        let there = bench.records(done).pop().unwrap();
+        assert!(here.bytes > 0 && there.bytes > 0);
+        if test.direction == Direction::Up {
+            assert_within_1_percent(here.bytes as f64, there.bytes as f64, "both ends");
+        }
+    }
+    let there = bench.records(5);
+    assert!(
+        there
+            .iter()
+            .all(|record| record.via == Some(Tool::Iperf3) && record.served)
+    );
+}

@@ -1,0 +1,309 @@
+//! Each test of netperf's, as a stock client asks for it.
+
+use std::io::Read;
+use std::net::Shutdown;
+
+use linerate_core::foreign::Tool;
+use linerate_core::plan::{Direction, Protocol, Workload};
+use linerate_core::record::{CaveatKind, Status};
+use linerate_engine::{NetperfOptions, ServeOptions};
+
+use crate::bench::{Bench, options};
+use crate::dialogue::{
+    Control, PORT, exchange, read_stream, request, send_stream, set_word, tcp, udp,
+};
+
+const MEGABYTE: usize = 1 << 20;
+
+#[test]
+fn tcp_stream_counts_every_byte_and_leaves_a_record_of_its_half() {
+    let bench = Bench::start();
+    let mut control = Control::connect(bench.netperf);
+    let data = control.open(&request("tcp_stream"), PORT);
+    send_stream(data, 8 * MEGABYTE);
+    let results = control.hear();
+    assert_eq!((results.errno(), results.wide(0)), (0, 8 << 20));
+    assert!(results.float(10) > 0.0);
+    let record = bench.record();
+    assert_eq!((record.via, record.served), (Some(Tool::Netperf), true));
+    assert_eq!(
+        (record.workload, record.direction),
+        (Workload::Stream, Direction::Up)
+    );
+    assert_eq!((record.status, record.bytes), (Status::Complete, 8 << 20));
+    assert!(record.sender.is_none() && record.receiver.is_some());
+    assert!(
+        record
+            .caveats
+            .iter()
+            .any(|c| c.kind == CaveatKind::OtherTool)
+    );
+    assert!(record.verdict.is_some());
+}
+
+#[test]
+fn tcp_maerts_sends_what_it_says() {
+    let bench = Bench::start();
+    let mut control = Control::connect(bench.netperf);
+    let data = control.open(&request("tcp_maerts"), PORT);
+    let received = read_stream(data);
+    let sent = control.hear().wide(4);
+    // A write that is cut off by the end of the time counts as none.
+    assert!(
+        received >= sent && received - sent <= 1 << 20,
+        "{received} of {sent}"
+    );
+    assert!(sent > 0);
+    let record = bench.record();
+    assert_eq!(record.direction, Direction::Down);
+    assert!(record.sender.is_some() && record.receiver.is_none());
+    assert!(record.tcp.is_some());
+}
+
+#[test]
+fn tcp_rr_answers_each_request_also_several_at_once() {
+    let bench = Bench::start();
+    let mut control = Control::connect(bench.netperf);
+    let data = control.open(&request("tcp_rr"), PORT);
+    let mut stream = tcp(data);
+    (0..100).for_each(|_| exchange(&mut stream));
+    std::io::Write::write_all(&mut stream, &[1; 16]).unwrap();
+    stream.read_exact(&mut [0; 16]).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(control.hear().word(9), 116);
+    let record = bench.record();
+    assert_eq!(
+        (record.workload, record.transactions),
+        (Workload::Rr, Some(116))
+    );
+}
+
+#[test]
+fn tcp_crr_and_cc_take_one_connection_after_the_other() {
+    let bench = Bench::start();
+    // Classic messages have the port in another word, and so the count.
+    for (name, port, count, requests) in [("tcp_crr", PORT, 9, true), ("tcp_cc", 5, 2, false)] {
+        let mut control = Control::connect(bench.netperf);
+        let data = control.open(&request(name), port);
+        for _ in 0..20 {
+            let mut stream = tcp(data);
+            if requests {
+                exchange(&mut stream);
+            }
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+        }
+        assert_eq!(control.hear().word(count), 20, "{name}");
+        let record = bench.record();
+        assert_eq!(
+            (record.workload, record.transactions),
+            (Workload::Crr, Some(20))
+        );
+    }
+}
+
+#[test]
+fn udp_stream_ends_with_an_empty_datagram_and_counts_those_before() {
+    let bench = Bench::start();
+    let mut control = Control::connect(bench.netperf);
+    let data = control.open(&request("udp_stream"), PORT);
+    let socket = udp(data);
+    for _ in 0..50 {
+        socket.send(&[7; 1000]).unwrap();
+    }
+    (0..3).for_each(|_| _ = socket.send(&[]).unwrap());
+    let results = control.hear();
+    assert_eq!((results.word(2), results.wide(0)), (50, 50_000));
+    let record = bench.record();
+    assert_eq!((record.protocol, record.bytes), (Protocol::Udp, 50_000));
+}
+
+#[test]
+fn udp_rr_answers_the_client_and_nobody_else() {
+    let bench = Bench::start();
+    let mut control = Control::connect(bench.netperf);
+    let data = control.open(&request("udp_rr"), PORT);
+    let socket = udp(data);
+    for _ in 0..20 {
+        socket.send(&[1]).unwrap();
+        assert_eq!(socket.recv(&mut [0; 8]).unwrap(), 1);
+    }
+    // From another port nothing is answered: the flow is bound to the first.
+    let stranger = udp(data);
+    stranger
+        .set_read_timeout(Some(std::time::Duration::from_millis(100)))
+        .unwrap();
+    let _ = stranger.send(&[1]);
+    assert!(stranger.recv(&mut [0; 8]).is_err());
+    (0..3).for_each(|_| _ = socket.send(&[]).unwrap());
+    assert_eq!(control.hear().word(9), 20);
+}
+
+#[test]
+fn datagrams_are_sent_to_the_client_and_to_no_other_address() {
+    let bench = Bench::start();
+    let mut control = Control::connect(bench.netperf);
+    let socket = udp(bench.netperf);
+    let port = u32::from(socket.local_addr().unwrap().port());
+    let mut asked = request("omni_udp_down");
+    set_word(&mut asked, 25, port);
+    let mut elsewhere = asked.clone();
+    set_word(&mut elsewhere, 28, u32::from_be_bytes([198, 18, 7, 7]));
+    control.say(&elsewhere);
+    assert_eq!(control.hear().errno(), 13);
+    assert!(bench.refusal().contains("not its own"));
+    let data = control.open(&asked, PORT);
+    socket.connect(data).unwrap();
+    let mut received = 0;
+    loop {
+        match socket.recv(&mut [0; 2000]).unwrap() {
+            0 => break,
+            n => received += n as u64,
+        }
+    }
+    let sent = control.hear().wide(4);
+    assert!(received > 0 && received <= sent, "{received} of {sent}");
+}
+
+#[test]
+fn cpu_figures_are_there_when_asked_for_and_not_otherwise() {
+    let bench = Bench::start();
+    for (name, measured) in [("tcp_stream_cpu", true), ("tcp_stream", false)] {
+        let mut control = Control::connect(bench.netperf);
+        let data = control.open(&request(name), PORT);
+        let mut stream = tcp(data);
+        // Ticks of 10 ms: a few of them must pass.
+        std::io::Write::write_all(&mut stream, &[1; 1000]).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(stream);
+        let results = control.hear();
+        let busy = results.float(11);
+        match measured {
+            true => assert!((0.0..=101.0).contains(&busy), "{busy}"),
+            false => assert_eq!(busy, -1.0),
+        }
+        assert_eq!(results.word(18), if measured { 8 } else { 0 });
+        assert!(results.word(19) > 0);
+    }
+}
+
+#[test]
+fn one_control_connection_has_many_tests_and_survives_a_refused_one() {
+    let bench = Bench::start();
+    let mut control = Control::connect(bench.netperf);
+    let mut too_long = request("tcp_stream");
+    set_word(&mut too_long, 14, 21);
+    for _ in 0..3 {
+        control.say(&too_long);
+        assert_eq!(control.hear().errno(), 1);
+        let data = control.open(&request("tcp_stream"), PORT);
+        send_stream(data, MEGABYTE);
+        assert_eq!(control.hear().wide(0), 1 << 20);
+    }
+    assert!(bench.refusal().contains("the owner allows 20 s"));
+}
+
+#[test]
+fn many_clients_are_served_at_once_each_with_its_own_sums() {
+    let bench = Bench::start();
+    std::thread::scope(|scope| {
+        for client in 1..=20 {
+            let address = bench.netperf;
+            scope.spawn(move || {
+                let mut control = Control::connect(address);
+                let data = control.open(&request("tcp_stream"), PORT);
+                let bytes = client * 100_000;
+                send_stream(data, bytes);
+                assert_eq!(control.hear().wide(0), bytes as u64);
+            });
+        }
+    });
+}
+
+#[test]
+fn the_clients_beyond_the_owners_limit_are_turned_away_and_the_next_is_served() {
+    let mut few = options();
+    few.limits.clients = 2;
+    let bench = Bench::with(&few);
+    let mut there: Vec<Control> = (0..2)
+        .map(|_| {
+            let mut control = Control::connect(bench.netperf);
+            control.open(&request("tcp_rr"), PORT);
+            control
+        })
+        .collect();
+    let mut third = Control::connect(bench.netperf);
+    third.say(&request("tcp_rr"));
+    assert!(third.is_closed());
+    assert!(bench.refusal().contains("at most 2 clients"));
+    there.pop();
+    // The place is free when the session has seen the end.
+    let until = std::time::Instant::now() + crate::bench::PATIENCE;
+    loop {
+        let mut next = std::net::TcpStream::connect(bench.netperf).unwrap();
+        std::io::Write::write_all(&mut next, &request("tcp_rr")).unwrap();
+        if next.read_exact(&mut [0; 656]).is_ok() {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "no place came free");
+    }
+}
+
+#[test]
+fn a_passphrase_keeps_strangers_out() {
+    let bench = Bench::with(&ServeOptions {
+        netperf: Some(NetperfOptions {
+            port: 0,
+            passphrase: Some("open sesame".into()),
+        }),
+        ..options()
+    });
+    let mut stranger = Control::connect(bench.netperf);
+    stranger.say(&request("tcp_stream"));
+    assert!(stranger.is_closed());
+    assert!(bench.refusal().contains("passphrase"));
+    let mut said = vec![0; crate::dialogue::BLOCK];
+    said[3] = 6;
+    said[8..19].copy_from_slice(b"open sesame");
+    let mut friend = Control::connect(bench.netperf);
+    friend.say(&said);
+    let data = friend.open(&request("tcp_stream"), PORT);
+    send_stream(data, MEGABYTE);
+    assert_eq!(friend.hear().wide(0), 1 << 20);
+}
+
+#[test]
+fn an_old_client_with_short_messages_gets_short_answers() {
+    let bench = Bench::start();
+    let mut control = Control::connect(bench.netperf);
+    // TCP_RR of netperf 2.4: sizes of one byte, for one second.
+    let mut asked = vec![0; 256];
+    asked[3] = 13;
+    for (index, word) in [(6, 1), (7, 1), (11, 1)] {
+        set_word(&mut asked, index, word);
+    }
+    control.say(&asked);
+    let ready = control.hear_bytes(256);
+    assert_eq!((ready.raw(0), ready.errno()), (14, 0));
+    let mut data = bench.netperf;
+    data.set_port(ready.word(5) as u16);
+    let mut stream = tcp(data);
+    (0..10).for_each(|_| exchange(&mut stream));
+    drop(stream);
+    let results = control.hear_bytes(256);
+    assert_eq!((results.raw(0), results.word(2)), (15, 10));
+}
+
+#[test]
+fn ipv6_is_served_too() {
+    let Some(bench) = Bench::over_ipv6() else {
+        eprintln!("SKIPPED: this host has no IPv6 on loopback");
+        return;
+    };
+    let mut control = Control::connect(bench.netperf);
+    let mut asked = request("tcp_stream");
+    set_word(&mut asked, 21, 6);
+    let data = control.open(&asked, PORT);
+    send_stream(data, MEGABYTE);
+    assert_eq!(control.hear().wide(0), 1 << 20);
+}

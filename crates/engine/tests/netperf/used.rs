@@ -1,0 +1,170 @@
+//! linerate as a client of what speaks netperf: its own endpoint, whose half the other tests hold to stock clients, and a
+//! stock netserver where one is installed.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use linerate_core::foreign::Tool;
+use linerate_core::plan::{
+    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
+    StreamTest, Test, Traffic,
+};
+use linerate_core::record::{CaveatKind, Record};
+use linerate_core::units::{ByteCount, Span};
+use linerate_engine::{MeasureError, Partner, Stop, Target};
+
+use crate::bench::{Bench, PATIENCE};
+use crate::programs::program;
+
+fn stream(direction: Direction, protocol: Protocol, extent: Extent) -> Test {
+    Test {
+        traffic: Traffic::Stream(StreamTest {
+            message_bytes: if protocol == Protocol::Udp {
+                1000
+            } else {
+                64 << 10
+            },
+            send: SendMethod::Copy,
+            receive: ReceiveMethod::Read,
+            verify: false,
+            whole: false,
+            write_rate_bps: None,
+            read_rate_bps: None,
+            rate_bps: (protocol == Protocol::Udp)
+                .then_some(linerate_core::units::BitRate(8_000_000)),
+            offload: false,
+            train: false,
+        }),
+        protocol,
+        direction,
+        streams: 2,
+        extent,
+        warm_up: Span(Duration::ZERO),
+        interval: Span(Duration::from_secs(1)),
+        options: SocketOptions::default(),
+        seed: 1,
+    }
+}
+
+fn exchange(connects: bool, extent: Extent) -> Test {
+    let exchange = ExchangeTest {
+        request_bytes: 16,
+        response_bytes: 32,
+        depth: 1,
+        rate_per_s: None,
+        spin: false,
+        closer: Closer::Server,
+        reset: false,
+    };
+    Test {
+        traffic: match connects {
+            true => Traffic::Crr(exchange),
+            false => Traffic::Rr(exchange),
+        },
+        streams: 1,
+        ..stream(Direction::Up, Protocol::Tcp, extent)
+    }
+}
+
+const SECOND: Extent = Extent::Time(Span(Duration::from_secs(1)));
+
+fn connect(address: SocketAddr) -> Result<Partner, MeasureError> {
+    let target = Target {
+        name: "netserver".into(),
+        addresses: vec![address],
+        source: None,
+        device: None,
+        key: None,
+        connect_timeout: PATIENCE,
+    };
+    Partner::connect(target, Some(Tool::Netperf), Stop::new())
+}
+
+fn run(partner: &mut Partner, test: &Test) -> Record {
+    let outcome = partner.run(test, &mut |_| true).expect("it begins");
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    let record = outcome.record;
+    assert_eq!(record.via, Some(Tool::Netperf));
+    assert!(
+        record
+            .caveats
+            .iter()
+            .any(|c| c.kind == CaveatKind::OtherTool)
+    );
+    record
+}
+
+/// What linerate gets out of any netserver.
+fn uses_it(address: SocketAddr) {
+    let mut partner = connect(address).expect("a netserver answers");
+    let bytes = Extent::Bytes(ByteCount(4 << 20));
+    let up = run(&mut partner, &stream(Direction::Up, Protocol::Tcp, bytes));
+    assert_eq!(up.bytes, 8 << 20);
+    assert!(up.sender.is_some() && up.receiver.is_none() && up.verdict.is_some());
+    let down = run(
+        &mut partner,
+        &stream(Direction::Down, Protocol::Tcp, SECOND),
+    );
+    assert!(down.throughput_bps > Some(1e6));
+    let udp = run(&mut partner, &stream(Direction::Up, Protocol::Udp, SECOND));
+    assert!(udp.udp.expect("counts").received > 0);
+    let rr = run(&mut partner, &exchange(false, Extent::Count(200)));
+    assert_eq!(rr.transactions, Some(200));
+    let crr = run(&mut partner, &exchange(true, Extent::Count(20)));
+    assert_eq!(crr.transactions, Some(20));
+    let lacks = partner.run(&stream(Direction::Down, Protocol::Udp, SECOND), &mut |_| {
+        true
+    });
+    assert!(matches!(lacks, Err(MeasureError::Lacks { .. })));
+}
+
+#[test]
+fn linerate_uses_what_speaks_netperf() {
+    let bench = Bench::start();
+    uses_it(bench.netperf);
+}
+
+#[test]
+fn what_is_no_netserver_is_said_to_be_none() {
+    let bench = Bench::start();
+    let error = connect(bench.own).expect_err("linerate answers there");
+    let text = error.to_string();
+    assert!(
+        text.contains("netserver") || text.contains("closed"),
+        "{text}"
+    );
+}
+
+/// A stock netserver; it ends with its owner.
+struct Netserver(Child);
+
+impl Drop for Netserver {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn linerate_uses_a_stock_netserver() {
+    let Some(netserver) = program("netserver", "build netperf from its source") else {
+        return;
+    };
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = free.local_addr().expect("an address");
+    drop(free);
+    let child = Command::new(netserver)
+        .args(["-D", "-4", "-p", &address.port().to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let _netserver = Netserver(child);
+    let until = Instant::now() + PATIENCE;
+    while std::net::TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < until, "it does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    uses_it(address);
+}
