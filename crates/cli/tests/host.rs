@@ -392,6 +392,39 @@ fn without_privilege_it_shows_and_says_why_it_cannot_set() {
     assert_eq!(host.read(SACK), "1");
 }
 
+#[test]
+fn cpus_of_queues_are_set_where_sys_shows_them_and_refused_elsewhere() {
+    let Some(host) = host() else { return };
+    let refused = host.run(&["set", "device.veth0.rps_cpus=0"]);
+    assert_eq!(refused.status.code(), Some(3), "{}", errors(&refused));
+    assert!(
+        errors(&refused).contains("another network namespace"),
+        "{}",
+        errors(&refused)
+    );
+    // As `ip netns exec` does it.
+    let script = format!(
+        "mount -t sysfs sysfs /sys || exit 77
+        file=/sys/class/net/veth0/queues/rx-0/rps_cpus
+        '{PROGRAM}' host set device.veth0.rps_cpus=0 >&2 && cat $file && '{PROGRAM}' host undo >&2 && cat $file"
+    );
+    let output = host
+        .command("unshare")
+        .args(["--mount", "sh", "-c", &script])
+        .output()
+        .unwrap();
+    if output.status.code() == Some(77) || errors(&output).starts_with("unshare:") {
+        eprintln!("SKIPPED: /sys cannot be mounted here: {}", errors(&output));
+        return;
+    }
+    assert!(output.status.success(), "{}", errors(&output));
+    let masks: Vec<u64> = text(&output)
+        .lines()
+        .map(|line| u64::from_str_radix(&line.replace(',', ""), 16).unwrap())
+        .collect();
+    assert_eq!(masks, [1, 0], "{}", errors(&output));
+}
+
 /// A lab that stays, taken down with the test.
 struct Lab {
     directory: TempDir,

@@ -25,11 +25,11 @@ pub(crate) struct HostShowArgs {
     /// Settings to look at, such as net.ipv4.tcp_rmem or device.eth0.tso (default: all)
     #[arg(value_name = "KEY")]
     pub(crate) keys: Vec<String>,
-    #[command(flatten)]
-    pub(crate) need: NeedOptions,
     /// Show those that are fine, too, and those that this host does not have
     #[arg(long)]
     pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) need: NeedOptions,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
 }
@@ -81,14 +81,14 @@ pub(crate) struct HostProfileArgs {
     /// wan, lan or many-connections
     #[arg(value_name = "NAME")]
     pub(crate) profile: Profile,
-    #[command(flatten)]
-    pub(crate) need: NeedOptions,
     /// Set it; without, only say what would be set
     #[arg(long)]
     pub(crate) apply: bool,
     /// Keep kernel settings over a reboot, too, by our one file in /etc/sysctl.d
     #[arg(long, requires = "apply")]
     pub(crate) persist: bool,
+    #[command(flatten)]
+    pub(crate) need: NeedOptions,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
 }

@@ -259,7 +259,7 @@ static TABLE: &[Setting] = &[
         "half-open connections of a listener, where SYN cookies are off",
         "≥ connections ÷ 10 s · 0.1 s, 4096 to 65535",
         "Documentation/networking/ip-sysctl.rst; tcp_conn_request, net/ipv4/tcp_input.c",
-        rules::accept_queue,
+        rules::syn_queue,
     ),
     Setting {
         limits: "connection requests in a burst",
@@ -354,27 +354,36 @@ static TABLE: &[Setting] = &[
             "how long a closed TCP connection is tracked",
         )
     },
-    shared(
-        "net.core.netdev_max_backlog",
-        "packets of RPS, loopback, veth and tunnels",
-        "≥ packets of 1514 bytes in 4 ms, at least 1000",
-        NET_SYSCTL,
-        rules::backlog,
-    ),
-    shared(
-        "net.core.busy_poll",
-        "latency of poll and select",
-        "50 for the profile lan",
-        NET_SYSCTL,
-        rules::polling,
-    ),
-    shared(
-        "net.core.busy_read",
-        "latency of receiving calls",
-        "50 for the profile lan",
-        NET_SYSCTL,
-        rules::polling,
-    ),
+    Setting {
+        place: Place::Host,
+        ..shared(
+            "net.core.netdev_max_backlog",
+            "packets of RPS, loopback, veth and tunnels",
+            "≥ packets of 1514 bytes in 4 ms, at least 1000",
+            NET_SYSCTL,
+            rules::backlog,
+        )
+    },
+    Setting {
+        place: Place::Host,
+        ..shared(
+            "net.core.busy_poll",
+            "latency of poll and select",
+            "50 for the profile lan",
+            NET_SYSCTL,
+            rules::polling,
+        )
+    },
+    Setting {
+        place: Place::Host,
+        ..shared(
+            "net.core.busy_read",
+            "latency of receiving calls",
+            "50 for the profile lan",
+            NET_SYSCTL,
+            rules::polling,
+        )
+    },
     Setting {
         limits: "packets of a fast link while the CPU is late",
         formula: "≥ packets of 1514 bytes in 1 ms, 256 to the device's most",
@@ -421,6 +430,18 @@ static TABLE: &[Setting] = &[
             Place::Device,
             number(0, 1_000_000, "µs"),
             "how long an interrupt for sent packets is held back",
+        )
+    },
+    Setting {
+        limits: "latency; CPU time where they are few",
+        formula: "as the driver has it",
+        source: "Documentation/networking/ethtool-netlink.rst, COALESCE_GET",
+        rule: rules::adaptive,
+        ..own(
+            "device.*.rx_frames",
+            Place::Device,
+            number(0, 1 << 20, "packets"),
+            "received packets that raise an interrupt at once",
         )
     },
     Setting {

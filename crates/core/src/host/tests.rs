@@ -84,6 +84,7 @@ const USUAL: &[(&str, &str)] = &[
     ("device.eth0.tx_ring", "512"),
     ("device.eth0.rx_usecs", "50"),
     ("device.eth0.tx_usecs", "50"),
+    ("device.eth0.rx_frames", "0"),
     ("device.eth0.adaptive_rx", "off"),
     ("device.eth0.checksum_offload", "on"),
     ("device.eth0.tso", "on"),
@@ -281,6 +282,12 @@ fn connections_need_ports_descriptors_and_queues() {
             _ => assert_eq!(found.as_deref(), expected, "{key}"),
         }
     }
+    // Half-open connections have a limit of their own only without cookies.
+    let syn = "net.ipv4.tcp_max_syn_backlog";
+    assert_eq!(right(&need, &view, syn), None);
+    let mut bare = host();
+    put(&mut bare, "net.ipv4.tcp_syncookies", "0");
+    assert_eq!(right(&need, &bare, syn).as_deref(), Some("5000"));
     // More than half of the memory is not given away.
     let huge = Need {
         connections: Some(1 << 30),

@@ -1,15 +1,14 @@
 //! A checked assignment as something that the hands of treatments can set.
 
-use linerate_core::host::{Assignment, device_key};
+use linerate_core::host::{Assignment, DeviceKey, device_key};
 use linerate_core::treatment::{DeviceSetting, Value};
 
-use super::device;
 use crate::treatment::{FIGURES, FileSetting, TreatError, Wanted};
 
 /// What to set.
 ///
 /// # Errors
-/// Files of `/sys` are those of another network namespace.
+/// A device has no such setting.
 pub(super) fn wanted(assignment: &Assignment) -> Result<Wanted<'_>, TreatError> {
     let key = assignment.key();
     if key == "cpu.governor" {
@@ -19,13 +18,17 @@ pub(super) fn wanted(assignment: &Assignment) -> Result<Wanted<'_>, TreatError> 
             value: assignment.text(),
         });
     }
-    let Some(own) = device_key(key) else {
-        return Ok(Wanted::Sysctl {
+    match device_key(key) {
+        Some(own) => of_device(assignment, own),
+        None => Ok(Wanted::Sysctl {
             key,
             value: assignment.text(),
-        });
-    };
-    let device = own.device;
+        }),
+    }
+}
+
+fn of_device<'a>(assignment: &'a Assignment, own: DeviceKey<'a>) -> Result<Wanted<'a>, TreatError> {
+    let (key, device) = (assignment.key(), own.device);
     if let Some(setting) = offload(own.name) {
         let on = *assignment.value() == Value::Switch(true);
         return Ok(Wanted::Offload {
@@ -34,7 +37,7 @@ pub(super) fn wanted(assignment: &Assignment) -> Result<Wanted<'_>, TreatError> 
             on,
         });
     }
-    if let Some((_, figure)) = FIGURES.iter().find(|(name, _)| *name == own.name) {
+    if let Some((_, figure)) = FIGURES.into_iter().find(|(name, _)| *name == own.name) {
         let value = match assignment.value() {
             Value::Switch(on) => u32::from(*on),
             Value::Number(number) => u32::try_from(*number).unwrap_or(u32::MAX),
@@ -42,17 +45,13 @@ pub(super) fn wanted(assignment: &Assignment) -> Result<Wanted<'_>, TreatError> 
         };
         return Ok(Wanted::Figure {
             device,
-            figure: *figure,
+            figure,
             value,
         });
     }
-    let Some(setting) = files(device, own.name) else {
-        return Err(TreatError::unfit(
-            key,
-            "there is no such setting of a device",
-        ));
-    };
-    device::check_sys()?;
+    let setting = files(device, own.name);
+    let setting =
+        setting.ok_or_else(|| TreatError::unfit(key, "there is no such setting of a device"))?;
     Ok(Wanted::Files {
         key,
         setting,

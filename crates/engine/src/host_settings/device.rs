@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::path::PathBuf;
 
 use linerate_core::host::{DeviceView, HostView, Reading};
+use linerate_core::treatment::DeviceSetting;
 use linerate_sys::ethtool::Ethtool;
 use linerate_sys::netlink::Link;
 use linerate_sys::proc::privilege::{Capability, Privileges};
@@ -11,62 +12,55 @@ use linerate_sys::proc::{Probe, steering};
 
 use super::change::{FILES, OFFLOADS, files};
 use crate::treatment::{
-    FIGURES, FileSetting, TreatError, figure_words, offload_state, open_netlink, summary,
+    DriverFigure, FIGURES, FileSetting, TreatError, figure_words, offload_state, summary,
 };
 
 /// Adds a device and its settings to the view.
 pub(super) fn read(view: &mut HostView, link: &Link, sys: &Result<(), TreatError>) {
     let device = &link.name;
-    let mut put = |name: &str, reading: Reading| {
+    let obstacle = no_admin();
+    let figures =
+        FIGURES.map(|(name, figure)| (name.to_owned(), of_figure(figure, link, &obstacle)));
+    let offloads =
+        OFFLOADS.map(|setting| (setting.to_string(), of_offload(setting, device, &obstacle)));
+    let files = FILES.map(|name| (name.to_owned(), of_name(name, device, sys)));
+    for (name, reading) in figures.into_iter().chain(offloads).chain(files) {
         view.readings
             .insert(format!("device.{device}.{name}"), reading);
-    };
-    let obstacle = no_admin();
-    for (name, figure) in FIGURES {
-        put(
-            name,
-            match figure.read(link) {
-                Ok(Some(value)) => Reading::Value {
-                    text: figure_words(figure, value),
-                    obstacle: obstacle.clone(),
-                },
-                Ok(None) => {
-                    Reading::Unsupported(format!("the driver of {device} does not have it"))
-                }
-                Err(error) => Reading::Unknown(crate::words::chain(&error)),
-            },
-        );
     }
-    for setting in OFFLOADS {
-        put(
-            &setting.to_string(),
-            match offload_state(device, setting) {
-                Ok(text) => Reading::Value {
-                    obstacle: match text.ends_with("(fixed)") {
-                        true => Some("the device cannot switch it".to_owned()),
-                        false => obstacle.clone(),
-                    },
-                    text,
-                },
-                Err(error) => Reading::Unknown(crate::words::chain(&error)),
-            },
-        );
+    view.devices.push(facts(link, sys.is_ok()));
+}
+
+fn of_figure(figure: DriverFigure, link: &Link, obstacle: &Option<String>) -> Reading {
+    match figure.read(link) {
+        Ok(Some(value)) => Reading::Value {
+            text: figure_words(figure, value),
+            obstacle: obstacle.clone(),
+        },
+        Ok(None) => Reading::Unsupported(format!("the driver of {} does not have it", link.name)),
+        Err(error) => Reading::Unknown(crate::words::chain(&error)),
     }
-    for name in FILES {
-        let setting = files(device, name).filter(|_| sys.is_ok());
-        put(
-            name,
-            match (setting, sys) {
-                (Some(setting), _) => of_files(setting),
-                (None, Err(error)) => Reading::Unknown(error.to_string()),
-                (None, Ok(())) => {
-                    Reading::Unsupported("there is no such setting of a device".to_owned())
-                }
+}
+
+fn of_offload(setting: DeviceSetting, device: &str, obstacle: &Option<String>) -> Reading {
+    match offload_state(device, setting) {
+        Ok(text) => Reading::Value {
+            obstacle: match text.ends_with("(fixed)") {
+                true => Some("the device cannot switch it".to_owned()),
+                false => obstacle.clone(),
             },
-        );
+            text,
+        },
+        Err(error) => Reading::Unknown(crate::words::chain(&error)),
     }
-    let facts = facts(link, sys.is_ok());
-    view.devices.push(facts);
+}
+
+fn of_name(name: &str, device: &str, sys: &Result<(), TreatError>) -> Reading {
+    match (files(device, name), sys) {
+        (_, Err(error)) => Reading::Unknown(error.to_string()),
+        (Some(setting), Ok(())) => of_files(setting),
+        (None, Ok(())) => Reading::Unsupported("there is no such setting of a device".to_owned()),
+    }
 }
 
 fn facts(link: &Link, has_sys: bool) -> DeviceView {
@@ -119,24 +113,4 @@ fn no_admin() -> Option<String> {
     let privileges = Privileges::read().ok()?;
     let needs = "not permitted: it needs root, or CAP_NET_ADMIN in the network namespace";
     (!privileges.has(Capability::NetAdmin)).then(|| needs.to_owned())
-}
-
-/// Whether `/sys` shows the devices of this network namespace.
-///
-/// # Errors
-/// It shows those of another.
-pub(super) fn check_sys() -> Result<(), TreatError> {
-    let links = open_netlink()?.links();
-    let links = links.map_err(|error| TreatError::kernel("list the devices", error))?;
-    let names: Vec<(&str, u32)> = links
-        .iter()
-        .map(|link| (link.name.as_str(), link.index))
-        .collect();
-    match steering::shows_devices(&names) {
-        true => Ok(()),
-        false => {
-            let why = "/sys shows the devices of another network namespace (`ip netns exec` mounts that of its own)";
-            Err(TreatError::unfit("CPUs of queues and interrupts", why))
-        }
-    }
 }

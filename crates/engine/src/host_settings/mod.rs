@@ -184,22 +184,30 @@ pub fn profile(
         document.changes = can.iter().map(planned).collect();
         return Ok(document);
     }
-    let assignments = can.iter().map(|setting| {
+    apply_profile(&mut document, &can, persist)?;
+    // As they are now.
+    document.settings = judged(&read::view(scope.peer, &[])?, need, &[])?.settings;
+    Ok(document)
+}
+
+fn apply_profile(
+    document: &mut HostDocument,
+    wrong: &[SettingReport],
+    persist: bool,
+) -> Result<(), TreatError> {
+    let assignments = wrong.iter().map(|setting| {
         let right = setting.right.as_deref().unwrap_or_default();
         Assignment::new(&setting.key, right)
     });
     let assignments: Vec<_> = assignments
         .collect::<Result<_, _>>()
         .map_err(|error| TreatError::kernel("take the profile's values", error))?;
-    apply(&mut document, &assignments, persist)?;
+    apply(document, &assignments, persist)?;
     for change in &mut document.changes {
-        let own = can.iter().find(|setting| setting.key == change.key);
+        let own = wrong.iter().find(|setting| setting.key == change.key);
         change.why = own.map(|setting| setting.why.clone());
     }
-    // As they are now.
-    let settings = judged(&read::view(scope.peer, &[])?, need, &[])?.settings;
-    document.settings = settings;
-    Ok(document)
+    Ok(())
 }
 
 fn planned(setting: &SettingReport) -> SettingChange {

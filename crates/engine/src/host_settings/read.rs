@@ -10,7 +10,7 @@ use linerate_sys::proc::sysctl::{self, SysctlError};
 use linerate_sys::proc::{cpu, limits, machine, memory};
 
 use super::device;
-use crate::treatment::{FileSetting, TreatError, open_netlink};
+use crate::treatment::{FileSetting, TreatError, check_sys, open_netlink};
 
 /// The settings and what their right values depend on. `keys` are looked at, too, where the table does not have them.
 ///
@@ -40,7 +40,7 @@ pub(super) fn view(peer: Option<IpAddr>, keys: &[String]) -> Result<HostView, Tr
         "cpu.governor".to_owned(),
         device::of_files(FileSetting::Governor),
     );
-    let sys = device::check_sys();
+    let sys = check_sys();
     for link in links(peer, keys)? {
         device::read(&mut view, &link, &sys);
     }

@@ -389,6 +389,33 @@ fn settings_of_a_device_are_set_and_undone() {
     });
 }
 
+/// A TAP device is the one whose driver a test can have that takes a figure (drivers/net/tun.c, `tun_set_coalesce`).
+#[test]
+fn a_figure_of_a_driver_is_set_and_undone() {
+    in_namespace(|bench| {
+        let made = std::process::Command::new("ip")
+            .args(["tuntap", "add", "dev", "tap0", "mode", "tap"])
+            .output();
+        if !made.is_ok_and(|made| made.status.success()) {
+            eprintln!("SKIPPED: needs `ip tuntap add`, that is /dev/net/tun and iproute2");
+            return;
+        }
+        let set = bench.set(&["device.tap0.rx_frames=17"]).unwrap();
+        assert_eq!(
+            (set[0].was.as_str(), set[0].now.as_deref()),
+            ("0", Some("17"))
+        );
+        // The driver takes no more than 64: that is not what was asked.
+        let error = bench.set(&["device.tap0.rx_frames=1000"]).unwrap_err();
+        assert!(matches!(error, TreatError::NotTaken { .. }), "{error}");
+        let undone = bench.undo(&[]);
+        assert_eq!(
+            undone,
+            [("device.tap0.rx_frames".to_owned(), ChangeOutcome::Restored)]
+        );
+    });
+}
+
 #[test]
 fn what_a_namespace_does_not_have_is_said() {
     use linerate_core::host::Reading;

@@ -17,17 +17,19 @@ pub(crate) enum DriverFigure {
     TxRing,
     RxUsecs,
     TxUsecs,
+    RxFrames,
     AdaptiveRx,
     #[serde(rename = "txqueuelen")]
     QueueLength,
 }
 
 /// All of them, by the names that they have in keys.
-pub(crate) const FIGURES: [(&str, DriverFigure); 6] = [
+pub(crate) const FIGURES: [(&str, DriverFigure); 7] = [
     ("rx_ring", DriverFigure::RxRing),
     ("tx_ring", DriverFigure::TxRing),
     ("rx_usecs", DriverFigure::RxUsecs),
     ("tx_usecs", DriverFigure::TxUsecs),
+    ("rx_frames", DriverFigure::RxFrames),
     ("adaptive_rx", DriverFigure::AdaptiveRx),
     ("txqueuelen", DriverFigure::QueueLength),
 ];
@@ -45,6 +47,7 @@ impl DriverFigure {
             Self::TxRing => DriverSetting::TxRing,
             Self::RxUsecs => DriverSetting::RxMicroseconds,
             Self::TxUsecs => DriverSetting::TxMicroseconds,
+            Self::RxFrames => DriverSetting::RxFrames,
             Self::AdaptiveRx => DriverSetting::RxAdaptive,
             Self::QueueLength => return None,
         })
@@ -109,7 +112,22 @@ impl DriverStep {
     }
 
     pub(super) fn set(&self) -> Result<(), TreatError> {
-        self.put(&self.device, self.set)
+        self.put(&self.device, self.set)?;
+        let found = self.found()?;
+        if found == Some(self.set) {
+            return Ok(());
+        }
+        // What the driver made of it is not what the journal says is ours.
+        self.put(&self.device, self.was)?;
+        Err(self.not_taken(found))
+    }
+
+    fn not_taken(&self, found: Option<u32>) -> TreatError {
+        TreatError::NotTaken {
+            what: format!("{}={}", self.key(), self.set),
+            found: found.map_or("gone".to_owned(), |found| found.to_string()),
+            why: "the driver rounds it, or somebody else sets it",
+        }
     }
 
     fn put(&self, device: &str, value: u32) -> Result<(), TreatError> {
@@ -143,11 +161,7 @@ impl DriverStep {
     pub(super) fn check(&self) -> Result<String, TreatError> {
         let found = self.found()?;
         if found != Some(self.set) {
-            return Err(TreatError::NotTaken {
-                what: format!("{}={}", self.figure.name(), self.set),
-                found: found.map_or("gone".to_owned(), |found| found.to_string()),
-                why: "the driver rounds it, or somebody else sets it",
-            });
+            return Err(self.not_taken(found));
         }
         Ok(format!(
             "{}: {} {}",

@@ -7,6 +7,7 @@ use linerate_core::treatment::{Value, ValueKind};
 use linerate_sys::proc::{Probe, ProcError, cpu, steering};
 use serde::{Deserialize, Serialize};
 
+use super::device::{by_index, open_netlink};
 use super::error::TreatError;
 use super::step::Undone;
 
@@ -27,6 +28,8 @@ pub(crate) enum FileSetting<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FilesStep {
     pub(super) key: String,
+    /// The index of the device that they are of.
+    device: Option<u32>,
     files: Vec<FileState>,
     pub(super) set: String,
 }
@@ -38,6 +41,15 @@ struct FileState {
 }
 
 impl FileSetting<'_> {
+    fn device(&self) -> Option<&str> {
+        match self {
+            Self::Receive(device) | Self::Transmit(device) | Self::Interrupts(device) => {
+                Some(device)
+            }
+            Self::Governor => None,
+        }
+    }
+
     /// Its files.
     fn paths(self) -> Probe<Vec<PathBuf>> {
         let of_cpus = |files: Probe<Vec<steering::CpuFile>>| match files {
@@ -103,6 +115,10 @@ impl FilesStep {
         setting: FileSetting<'_>,
         value: &str,
     ) -> Result<Self, TreatError> {
+        let device = setting
+            .device()
+            .map(|name| index_of(key, name))
+            .transpose()?;
         let files = match setting.read() {
             Probe::Supported(files) => files,
             Probe::Unsupported(why) | Probe::Unknown(why) => {
@@ -118,6 +134,7 @@ impl FilesStep {
         let files = files.into_iter().map(|(path, was)| FileState { path, was });
         Ok(Self {
             key: key.to_owned(),
+            device,
             files: files.collect(),
             set: value.to_owned(),
         })
@@ -146,10 +163,16 @@ impl FilesStep {
     }
 
     pub(super) fn set(&self) -> Result<(), TreatError> {
-        let differing = self.files.iter().filter(|file| file.was != self.set);
-        differing
-            .into_iter()
-            .try_for_each(|file| self.put(&file.path, &self.set))
+        for file in self.files.iter().filter(|file| file.was != self.set) {
+            self.put(&file.path, &self.set)?;
+            let found = self.read(&file.path)?;
+            if found != self.set {
+                // What the kernel made of it is not what the journal says is ours.
+                self.put(&file.path, &file.was)?;
+                return Err(self.not_taken(found));
+            }
+        }
+        Ok(())
     }
 
     fn put(&self, path: &Path, value: &str) -> Result<(), TreatError> {
@@ -168,16 +191,26 @@ impl FilesStep {
     pub(super) fn check(&self) -> Result<String, TreatError> {
         let found = self.found()?;
         if found != self.set {
-            return Err(TreatError::NotTaken {
-                what: format!("{}={}", self.key, self.set),
-                found,
-                why: "the host does not have all of these CPUs, or the kernel manages it",
-            });
+            return Err(self.not_taken(found));
         }
         Ok(format!("{} = {}", self.key, self.set))
     }
 
+    fn not_taken(&self, found: String) -> TreatError {
+        TreatError::NotTaken {
+            what: format!("{}={}", self.key, self.set),
+            found,
+            why: "the host does not have all of these CPUs, or the kernel manages it",
+        }
+    }
+
     pub(super) fn undo(&self) -> Result<Undone, TreatError> {
+        if let Some(index) = self.device {
+            if by_index(&mut open_netlink()?, index)?.is_none() {
+                return Ok(Undone::Gone);
+            }
+            check_sys()?;
+        }
         let mut undone = Undone::Gone;
         for file in self.files.iter().rev().filter(|file| file.path.exists()) {
             if self.read(&file.path)? != self.set {
@@ -229,11 +262,39 @@ fn cpu_of(path: &Path) -> Option<u32> {
     name.strip_prefix("cpu")?.parse().ok()
 }
 
+/// The index of a device whose files are those that `/sys` shows.
+fn index_of(key: &str, device: &str) -> Result<u32, TreatError> {
+    check_sys()?;
+    let link = open_netlink()?.link(device);
+    link.map(|link| link.index)
+        .map_err(|_| TreatError::unfit(key, "there is no such device in this network namespace"))
+}
+
 /// One value, or all of them where they differ.
 pub(crate) fn summary<'a>(values: impl Iterator<Item = &'a str>) -> String {
     let mut all: Vec<&str> = values.collect();
     all.dedup();
     all.join("; ")
+}
+
+/// Whether `/sys` shows the devices of this network namespace.
+///
+/// # Errors
+/// It shows those of another.
+pub(crate) fn check_sys() -> Result<(), TreatError> {
+    let links = open_netlink()?.links();
+    let links = links.map_err(|error| TreatError::kernel("list the devices", error))?;
+    let names: Vec<(&str, u32)> = links
+        .iter()
+        .map(|link| (link.name.as_str(), link.index))
+        .collect();
+    match steering::shows_devices(&names) {
+        true => Ok(()),
+        false => {
+            let why = "/sys shows the devices of another network namespace (`ip netns exec` mounts that of its own)";
+            Err(TreatError::unfit("CPUs of queues and interrupts", why))
+        }
+    }
 }
 
 const GOVERNOR: &str = "scaling_governor";

@@ -38,9 +38,9 @@ mod tests;
 
 pub use applied::Applied;
 pub(crate) use device::{offload_state, open_netlink, towards};
-pub(crate) use driver::{FIGURES, figure_words};
+pub(crate) use driver::{DriverFigure, FIGURES, figure_words};
 pub use error::TreatError;
-pub(crate) use files::{FileSetting, summary};
+pub(crate) use files::{FileSetting, check_sys, summary};
 pub(crate) use journal::Directory;
 pub(crate) use kept::{Wanted, keep, kept, undo};
 pub(crate) use memory::{forget, remembers};

@@ -23,7 +23,7 @@ pub fn host(document: &HostDocument, all: bool, style: Style) -> String {
     }
     if let Some(file) = &document.file {
         page.gap();
-        page.line(Emphasis::None, &format!("over a reboot: {file}"));
+        page.line(Emphasis::None, &format!("{file} was changed"));
     }
     for note in &document.notes {
         page.paragraph(Emphasis::Warning, "  !", 4, note);

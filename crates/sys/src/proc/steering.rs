@@ -97,6 +97,11 @@ pub fn receive_steering(device: &str) -> Probe<Vec<CpuFile>> {
 
 /// XPS of each transmit queue; unsupported where there is one queue.
 pub fn transmit_steering(device: &str) -> Probe<Vec<CpuFile>> {
+    if queue_counts(device).is_ok_and(|(_, transmit)| transmit <= 1) {
+        return Probe::Unsupported(format!(
+            "{device} has one transmit queue, and XPS is for several"
+        ));
+    }
     steering(device, "tx-", "xps_cpus").into()
 }
 
