@@ -170,11 +170,8 @@ fn everything_that_decides_is_shown_or_said_to_be_missing() {
             setting["why"].as_str().is_some_and(|why| !why.is_empty()),
             "{setting}"
         );
-        assert_ne!(
-            setting["now"].is_null(),
-            setting["state"] == "fine",
-            "{setting}"
-        );
+        let is_missing = setting["state"] == "unsupported" || setting["state"] == "unknown";
+        assert_eq!(setting["now"].is_null(), is_missing, "{setting}");
     }
     let page = text(&host.run(&["show", "--all"]));
     assert!(
@@ -393,6 +390,38 @@ fn without_privilege_it_shows_and_says_why_it_cannot_set() {
 }
 
 #[test]
+fn a_container_whose_settings_are_read_only_says_so() {
+    let Some(host) = host() else { return };
+    let script = format!(
+        "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys || exit 77
+        '{PROGRAM}' host show {RMEM} --rate 10gbit --rtt 80ms
+        '{PROGRAM}' host set net.ipv4.tcp_sack=0; echo status $?"
+    );
+    let output = host
+        .command("unshare")
+        .args(["--mount", "sh", "-c", &script])
+        .output()
+        .unwrap();
+    if output.status.code() == Some(77) || errors(&output).starts_with("unshare:") {
+        eprintln!("SKIPPED: nothing can be mounted here: {}", errors(&output));
+        return;
+    }
+    let page = text(&output);
+    assert!(page.contains("but        it is read-only here"), "{page}");
+    assert!(
+        !page.contains("linerate host set"),
+        "what cannot be set is in no command: {page}"
+    );
+    assert!(page.ends_with("status 3\n"), "{page}{}", errors(&output));
+    assert!(
+        errors(&output).contains("read-only here"),
+        "{}",
+        errors(&output)
+    );
+    assert_eq!(host.read(SACK), "1");
+}
+
+#[test]
 fn cpus_of_queues_are_set_where_sys_shows_them_and_refused_elsewhere() {
     let Some(host) = host() else { return };
     let refused = host.run(&["set", "device.veth0.rps_cpus=0"]);
@@ -483,6 +512,17 @@ fn the_remedy_of_a_verdict_works_as_it_is_printed() {
     BufReader::new(server.stderr.take().unwrap())
         .read_line(&mut line)
         .unwrap();
+    let shown = lab.in_host(
+        "client",
+        &[PROGRAM, "host", "show", "--for", "server", RMEM, "--json"],
+    );
+    let shown: Value =
+        serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("{}", errors(&shown)));
+    let path = &shown["need"]["path"];
+    assert_eq!(path["origin"], "measured", "{shown}");
+    // The path's, and not the window's, which is far below it.
+    assert!(path["rtt_us"].as_f64().unwrap() >= 20_000.0, "{path}");
+    assert!(path["rate_bps"].as_f64().unwrap() > 100e6, "{path}");
     let stream = || -> Value {
         let output = lab.in_host(
             "client",
