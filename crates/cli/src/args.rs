@@ -6,6 +6,7 @@
 
 mod analyze;
 mod compare;
+mod host;
 mod lab;
 mod parsers;
 mod qos;
@@ -25,6 +26,9 @@ use linerate_core::units::{BitRate, EndpointName};
 
 pub(crate) use analyze::{AnalyzeArgs, InputName};
 pub(crate) use compare::{CompareArgs, CompareExtent, CompareTraffic};
+pub(crate) use host::{
+    HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,
+};
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
@@ -77,6 +81,9 @@ pub(crate) enum Command {
     /// DiffServ policies of this host: check, apply, status, stats, explain
     #[command(subcommand)]
     Qos(QosCommand),
+    /// Limits and settings of this host: show, set, undo, profile
+    #[command(subcommand)]
+    Host(HostCommand),
     /// Undo what a process has changed on this host if it is killed; started beside each that may
     #[command(hide = true)]
     WatchTreatments(WatchArgs),

@@ -24,7 +24,7 @@ use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Others, Service};
 use crate::site::Site;
 use crate::target::Target;
-use crate::{analyze, compare, experiment, files, gate, lab, plan, qos, trace, watch};
+use crate::{analyze, compare, experiment, files, gate, host, lab, plan, qos, trace, watch};
 
 /// Does what the command line says.
 ///
@@ -53,6 +53,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Analyze(args) => analyze::execute(&args),
         Command::Lab(command) => lab::execute(command),
         Command::Qos(command) => qos::execute(command),
+        Command::Host(command) => host::execute(command),
         Command::WatchTreatments(args) => {
             watch::execute(&args);
             Ok(())

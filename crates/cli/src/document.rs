@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use linerate_core::analyze::{ANALYSIS_SCHEMA, Analysis};
 use linerate_core::experiment::{EXPERIMENT_SCHEMA, ExperimentDocument};
+use linerate_core::host::{HOST_SCHEMA, HostDocument};
 use linerate_core::lab::{LAB_SCHEMA, LabsDocument};
 use linerate_core::record::{
     CHECK_SCHEMA, COMPARISON_SCHEMA, Caveat, CaveatKind, Check, Comparison, Environment,
@@ -42,10 +43,12 @@ pub(crate) enum Document {
     Truth(Box<Score>),
     /// Labs that are up.
     Labs(LabsDocument),
+    /// Settings of a host.
+    Host(Box<HostDocument>),
 }
 
 /// Schemas of the documents that are read.
-const SCHEMAS: [&str; 9] = [
+const SCHEMAS: [&str; 10] = [
     RECORD_SCHEMA,
     SWEEP_SCHEMA,
     CHECK_SCHEMA,
@@ -55,6 +58,7 @@ const SCHEMAS: [&str; 9] = [
     ANALYSIS_SCHEMA,
     TRUTH_SCHEMA,
     LAB_SCHEMA,
+    HOST_SCHEMA,
 ];
 
 impl Document {
@@ -82,7 +86,8 @@ impl Document {
             | Self::Trace(_)
             | Self::Analysis(_)
             | Self::Truth(_)
-            | Self::Labs(_) => Box::new(std::iter::empty()),
+            | Self::Labs(_)
+            | Self::Host(_) => Box::new(std::iter::empty()),
         }
     }
 
@@ -109,7 +114,8 @@ impl Document {
             | Self::Experiment(_)
             | Self::Analysis(_)
             | Self::Truth(_)
-            | Self::Labs(_) => Box::new(std::iter::empty()),
+            | Self::Labs(_)
+            | Self::Host(_) => Box::new(std::iter::empty()),
         }
     }
 
@@ -126,7 +132,7 @@ impl Document {
             Self::Experiment(whole) => why_partial(whole.status, &whole.caveats),
             // Where it was stopped is said by its end.
             Self::Trace(_) => None,
-            Self::Analysis(_) | Self::Truth(_) | Self::Labs(_) => None,
+            Self::Analysis(_) | Self::Truth(_) | Self::Labs(_) | Self::Host(_) => None,
         }
     }
 
@@ -148,6 +154,7 @@ impl Document {
             ANALYSIS_SCHEMA => serde_json::from_slice(bytes).map(Self::Analysis),
             TRUTH_SCHEMA => serde_json::from_slice(bytes).map(Self::Truth),
             LAB_SCHEMA => serde_json::from_slice(bytes).map(Self::Labs),
+            HOST_SCHEMA => serde_json::from_slice(bytes).map(Self::Host),
             other => {
                 return Err(anyhow!(
                     "its schema is `{}`; this version explains {}",
@@ -298,8 +305,9 @@ pub(crate) mod tests {
         }
     }
 
-    fn documents() -> [Document; 5] {
+    fn documents() -> [Document; 6] {
         [
+            Document::Host(Box::new(HostDocument::new(Default::default()))),
             Document::Labs(labs()),
             Document::Truth(Box::new(Score::of(1, vec![], vec![]))),
             Document::Record(Box::new(record(1e6))),

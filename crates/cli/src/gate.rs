@@ -28,7 +28,8 @@ pub(crate) fn hold(document: &Document, floor: BitRate) -> anyhow::Result<()> {
         | Document::Experiment(_)
         | Document::Analysis(_)
         | Document::Truth(_)
-        | Document::Labs(_) => bail!("--fail-below {floor}: this document has no rate of its own"),
+        | Document::Labs(_)
+        | Document::Host(_) => bail!("--fail-below {floor}: this document has no rate of its own"),
     }
 }
 

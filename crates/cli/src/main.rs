@@ -18,6 +18,7 @@
 //! | [`experiment`] | the experiments of `run` |
 //! | [`trace`] | the route to a host |
 //! | [`qos`], [`qos_cost`] | `qos`: policies of this host's interfaces, and what they cost |
+//! | [`host`] | `host`: this host's limits and settings |
 //! | [`truth`] | the truth test of `lab truth` |
 //! | [`watch`] | what undoes treatments when their process is killed |
 //! | [`document`] | the documents that are printed, stored and read again |
@@ -38,6 +39,7 @@ mod experiment;
 mod failure;
 mod files;
 mod gate;
+mod host;
 mod lab;
 mod output;
 mod plan;

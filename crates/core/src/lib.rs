@@ -21,6 +21,7 @@
 //! | [`compare`] | A against B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE |
 //! | [`ceilings`] | what each cause would let through, and the verdict |
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
+//! | [`host`] | a host's limits and settings: what each should be for a path or a number of connections |
 //! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
 //! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
 //! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
@@ -33,6 +34,7 @@ pub mod compare;
 pub mod cost;
 pub mod experiment;
 pub mod foreign;
+pub mod host;
 pub mod lab;
 pub mod link;
 pub mod open_loop;

@@ -30,6 +30,7 @@
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
 //! | `options` | a test's socket options, set and read back |
 //! | `host` | what this host is like, for the record |
+//! | [`host_settings`] | its limits and settings: read and judged, set and kept, put back |
 //! | `qos_cost` | what a policy costs: the runs of `linerate qos cost` |
 //! | `control` | the control connection as a socket |
 //! | `treatment` | changes of this host, journalled, read back and undone |
@@ -47,6 +48,7 @@ mod endpoint;
 mod error;
 mod experiment;
 mod host;
+pub mod host_settings;
 mod lab;
 mod measure;
 mod options;

@@ -1,9 +1,11 @@
 //! Directories of this user alone, in which processes leave what later ones are to find.
 
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+use linerate_sys::file::open_no_follow;
 
 /// Makes the directory if need be, and makes sure that it is this user's and closed to others.
 ///
@@ -32,4 +34,43 @@ pub(crate) fn is_own(path: &Path, user: u32) -> Result<(), String> {
         return Err(hint.to_owned());
     }
     Ok(())
+}
+
+/// Reads a file of at most `most` bytes, not through a link.
+///
+/// # Errors
+/// It is not there, cannot be read, is larger, or is no text.
+pub(crate) fn read_file(path: &Path, most: u64) -> io::Result<String> {
+    let file = open_no_follow(path, OpenOptions::new().read(true))?;
+    let mut text = String::new();
+    file.take(most + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > most {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(text),
+    }
+}
+
+/// Puts a file in the place of another in one step: whoever reads it, also after a crash, reads the old one or the new one.
+///
+/// # Errors
+/// It cannot be written; the old one is as it was.
+pub(crate) fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    // A name that no program reads: files of sysctl.d end in `.conf`.
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let next = Path::new(&name);
+    // What a killed process has left.
+    let _ = fs::remove_file(next);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    let mut file = open_no_follow(next, &mut options)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if let Err(error) = written.and_then(|()| fs::rename(next, path)) {
+        let _ = fs::remove_file(next);
+        return Err(error);
+    }
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
 }

@@ -2,6 +2,7 @@
 
 use linerate_core::analyze::Analysis;
 use linerate_core::experiment::ExperimentDocument;
+use linerate_core::host::HostDocument;
 use linerate_core::lab::LabsDocument;
 use linerate_core::record::{Check, Comparison, Record, Sweep};
 use linerate_core::trace::TraceDocument;
@@ -24,5 +25,6 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("qos", schema_for!(QosDocument)),
         ("qos_cost", schema_for!(QosCost)),
         ("lab", schema_for!(LabsDocument)),
+        ("host", schema_for!(HostDocument)),
     ]
 }

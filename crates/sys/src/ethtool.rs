@@ -4,8 +4,10 @@
 
 mod feature;
 mod ioctl;
+mod tuning;
 
 pub use feature::{Feature, Offload};
+pub use tuning::DriverSetting;
 
 use std::io;
 use std::net::UdpSocket;

@@ -19,7 +19,7 @@ pub(super) fn treated(scenario: &Scenario, verdict: &Verdict) -> Option<Scenario
         .split_once("  # ")
         .unwrap_or((&verdict.remedy, ""));
     let mut treated = scenario.clone();
-    if let Some(setting) = command.strip_prefix("sysctl -w ") {
+    if let Some(setting) = command.strip_prefix("linerate host set ") {
         let (key, value) = setting.split_once('=')?;
         // What has no copy in each network namespace a lab cannot set.
         let is_of_namespace = key.starts_with("net.ipv4.") || key.starts_with("net.ipv6.");
@@ -104,7 +104,8 @@ mod tests {
     #[test]
     fn a_setting_goes_to_the_host_that_is_named() {
         let before = scenario(Cause::ReceiveWindow);
-        let remedy = "sysctl -w net.ipv4.tcp_rmem='4096 131072 8388608'  # on the receiver's host";
+        let remedy =
+            "linerate host set net.ipv4.tcp_rmem='4096 131072 8388608'  # on the receiver's host";
         let after = treated(&before, &verdict(before.cause, remedy)).unwrap();
         let receiver = match before.test.direction {
             Direction::Down => &after.client,
@@ -134,7 +135,7 @@ mod tests {
         let before = scenario(Cause::SendBuffer);
         for remedy in [
             "",
-            "sysctl -w net.core.wmem_max=1  # on its host, and then: x",
+            "linerate host set net.core.wmem_max=1  # on its host, and then: x",
             "buy a faster link",
         ] {
             assert!(

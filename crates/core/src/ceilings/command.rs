@@ -1,7 +1,8 @@
-//! `linerate stream` as it was run, with one thing changed; or what to change, compared with what was.
+//! `linerate stream` as it was run, with one thing changed; what to change, compared with what was; or a host's setting.
 //!
 //! What else was asked stays: without it another ceiling would be the next one.
 
+use crate::host::quoted;
 use crate::link::PathSpec;
 use crate::plan::{Direction, Extent, Family, Protocol, ReceiveMethod, SendMethod, Traffic};
 use crate::units::{BitRate, ByteCount, DEFAULT_PORT, EndpointName};
@@ -33,6 +34,11 @@ pub(super) fn compare(view: &View<'_>, a: &str, b: &str) -> Option<String> {
         Traffic::Rr(_) | Traffic::Crr(_) => false,
     };
     has_all.then(|| format!("{} --a '{a}' --b '{b}'", command(view, "compare", "")))
+}
+
+/// Sets a kernel setting of the host on which it is typed, for `linerate host undo` to put back.
+pub(super) fn host_set(key: &str, value: &str) -> String {
+    format!("linerate host set {}", quoted(key, value))
 }
 
 fn command(view: &View<'_>, verb: &str, dropped: &str) -> String {

@@ -9,7 +9,7 @@ use crate::plan::{Direction, Family};
 use crate::record::HostFacts;
 
 use super::command;
-pub(super) use super::command::{plain, stream, stream_without};
+pub(super) use super::command::{host_set, plain, stream, stream_without};
 use super::signals::{is_bbr, rtt_s};
 use super::view::View;
 
@@ -40,7 +40,10 @@ pub(super) fn buffer(
     let command = stream(view, &format!("{option} {bytes}"));
     let limit = host.and_then(|host| host.sysctls.get(limit_key)?.trim().parse::<u64>().ok());
     match limit.filter(|limit| *limit < bytes) {
-        Some(_) => format!("sysctl -w {limit_key}={bytes}  # on its host, and then: {command}"),
+        Some(_) => {
+            let set = command::host_set(limit_key, &bytes.to_string());
+            format!("{set}  # on its host, and then: {command}")
+        }
         None => command,
     }
 }
@@ -96,14 +99,8 @@ pub(super) fn setting(view: &View<'_>, end: End, key: &str, value: &str, why: &s
     let was = end.host(view).and_then(|host| value_of(host, key));
     let again = was.and_then(|was| command::compare(view, &treatment(&was), &treatment(value)));
     again.unwrap_or_else(|| {
-        let value = match value.contains(' ') {
-            true => format!("'{value}'"),
-            false => value.to_owned(),
-        };
-        format!(
-            "sysctl -w {key}={value}  # on the {}'s host{why}",
-            end.name()
-        )
+        let set = command::host_set(key, value);
+        format!("{set}  # on the {}'s host{why}", end.name())
     })
 }
 

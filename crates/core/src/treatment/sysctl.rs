@@ -25,18 +25,20 @@ pub fn sysctls() -> &'static [Sysctl] {
     SYSCTLS
 }
 
+/// The entry of a key; none if a treatment may not change it.
+pub fn sysctl_of(key: &str) -> Option<&'static Sysctl> {
+    SYSCTLS.iter().find(|entry| entry.matches(key))
+}
+
 /// The entry of a key, and the value that `text` is for it.
 ///
 /// # Errors
 /// The key is not in the list; the value is of another kind or out of range.
 pub(super) fn read(key: &str, text: &str) -> Result<(&'static Sysctl, Value), TreatmentError> {
-    let entry = SYSCTLS
-        .iter()
-        .find(|entry| entry.matches(key))
-        .ok_or_else(|| TreatmentError::UnknownSysctl {
-            key: shortened(key),
-            hint: hint(key),
-        })?;
+    let entry = sysctl_of(key).ok_or_else(|| TreatmentError::UnknownSysctl {
+        key: shortened(key),
+        hint: hint(key),
+    })?;
     let value = entry
         .value
         .read(text)

@@ -90,6 +90,9 @@ fn texts(kind: ValueKind) -> BoxedStrategy<String> {
         ValueKind::Address => any::<std::net::IpAddr>()
             .prop_map(|ip| ip.to_string())
             .boxed(),
+        ValueKind::Cpus => select(vec!["0-3,8", "0", "none"])
+            .prop_map(str::to_owned)
+            .boxed(),
         ValueKind::Policy => select(vec!["off", "passthrough"])
             .prop_map(str::to_owned)
             .boxed(),

@@ -51,6 +51,8 @@ pub enum ValueKind {
     Dscp,
     /// An address of the host.
     Address,
+    /// CPUs such as `0-3,8`, or `none`.
+    Cpus,
     /// `off`, `passthrough` or the file of a DiffServ policy.
     Policy,
 }
@@ -70,6 +72,8 @@ pub enum Value {
     Dscp(Dscp),
     /// An address.
     Address(IpAddr),
+    /// CPUs, in ascending order.
+    Cpus(Vec<u32>),
     /// A DiffServ policy.
     Policy(QosPolicy),
 }
@@ -101,6 +105,7 @@ impl ValueKind {
             Self::Name => is_name(text).then(|| Value::Name(text.to_owned())),
             Self::Dscp => text.parse().ok().map(Value::Dscp),
             Self::Address => text.parse().ok().map(Value::Address),
+            Self::Cpus => cpus(text).map(Value::Cpus),
             Self::Policy => QosPolicy::read(text).map(Value::Policy),
         }
     }
@@ -138,6 +143,7 @@ impl fmt::Display for ValueKind {
             Self::Name => f.write_str("a name of 1 to 15 letters, digits, _ and -"),
             Self::Dscp => f.write_str("a code point, 0 to 63 or a name such as EF, AF41, LE"),
             Self::Address => f.write_str("an IPv4 or IPv6 address of the host"),
+            Self::Cpus => write!(f, "CPUs, 0 to {LAST_CPU}, written as 0-3,8; or none"),
             Self::Policy => f.write_str("off, passthrough, or the name of a policy's file"),
         }
     }
@@ -156,6 +162,7 @@ impl fmt::Display for Value {
             Self::Name(name) => f.write_str(name),
             Self::Dscp(dscp) => write!(f, "{dscp}"),
             Self::Address(address) => write!(f, "{address}"),
+            Self::Cpus(cpus) => f.write_str(&ranges(cpus)),
             Self::Policy(policy) => write!(f, "{policy}"),
         }
     }
@@ -180,6 +187,41 @@ fn digits(text: &str) -> Option<u64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| text.parse().ok()).flatten()
 }
+
+/// As the kernel's lists of CPUs, in ascending order; `none` for the empty one.
+fn cpus(text: &str) -> Option<Vec<u32>> {
+    if text == "none" {
+        return Some(Vec::new());
+    }
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (digits(first)?, digits(last)?);
+        (first <= last && last <= LAST_CPU).then_some(())?;
+        cpus.extend((first..=last).map(|cpu| cpu as u32));
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Some(cpus)
+}
+
+/// `0-3,8`.
+fn ranges(cpus: &[u32]) -> String {
+    if cpus.is_empty() {
+        return "none".to_owned();
+    }
+    let runs = cpus.chunk_by(|one, next| one + 1 == *next);
+    let words: Vec<String> = runs
+        .map(|run| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            run => run.iter().map(u32::to_string).collect(),
+        })
+        .collect();
+    words.join(",")
+}
+
+/// CONFIG_NR_CPUS is at most 8192.
+const LAST_CPU: u64 = 8_191;
 
 /// TCP_CA_NAME_MAX is 16 with the terminating zero (include/net/tcp.h).
 fn is_name(text: &str) -> bool {

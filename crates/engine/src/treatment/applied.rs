@@ -132,7 +132,7 @@ pub(super) fn undo_step(step: &Step) -> Result<Undone, TreatError> {
 }
 
 /// Another's undoing would bring back its old value over ours, and ours that of the other.
-fn check_free(held: &Held<'_>, step: &Step, place: &Place) -> Result<(), TreatError> {
+pub(super) fn check_free(held: &Held<'_>, step: &Step, place: &Place) -> Result<(), TreatError> {
     let others = held.entries()?;
     let busy = others.iter().find_map(|entry| {
         let header = entry.header.as_ref()?;

@@ -12,7 +12,7 @@ use super::error::TreatError;
 use super::step::Undone;
 
 /// The device that a packet to the peer leaves by.
-pub(super) fn towards(netlink: &mut Netlink, peer: IpAddr) -> Result<Link, TreatError> {
+pub(crate) fn towards(netlink: &mut Netlink, peer: IpAddr) -> Result<Link, TreatError> {
     let operation = || format!("find the device that leads to {peer}");
     let route = netlink
         .route_to(peer)
@@ -25,7 +25,7 @@ pub(super) fn towards(netlink: &mut Netlink, peer: IpAddr) -> Result<Link, Treat
         .map_err(|error| TreatError::kernel(operation(), error))
 }
 
-pub(super) fn open_netlink() -> Result<Netlink, TreatError> {
+pub(crate) fn open_netlink() -> Result<Netlink, TreatError> {
     Netlink::open().map_err(|error| TreatError::kernel("ask for links and routes", error))
 }
 
@@ -55,7 +55,15 @@ impl OffloadStep {
         on: bool,
         peer: IpAddr,
     ) -> Result<Self, TreatError> {
-        let device = towards(&mut open_netlink()?, peer)?;
+        Self::prepare_on(setting, on, towards(&mut open_netlink()?, peer)?)
+    }
+
+    /// The same on a device that is named.
+    pub(super) fn prepare_on(
+        setting: DeviceSetting,
+        on: bool,
+        device: Link,
+    ) -> Result<Self, TreatError> {
         let ethtool = open(&device.name)?;
         let mut features = Vec::new();
         for offload in offloads(setting) {
@@ -138,6 +146,23 @@ impl OffloadStep {
 
     pub(super) fn meets(&self, other: &Self) -> bool {
         self.index == other.index && self.setting == other.setting
+    }
+
+    pub(super) fn key(&self) -> String {
+        format!("device.{}.{}", self.device, self.setting)
+    }
+
+    /// Before and after, in words.
+    pub(super) fn words(&self) -> (&'static str, &'static str) {
+        (word(self.on != self.changes()), word(self.on))
+    }
+
+    /// None if the device is gone.
+    pub(super) fn found(&self) -> Result<Option<String>, TreatError> {
+        let Some(link) = by_index(&mut open_netlink()?, self.index)? else {
+            return Ok(None);
+        };
+        offload_state(&link.name, self.setting).map(Some)
     }
 
     pub(super) fn what(&self) -> String {
@@ -231,6 +256,21 @@ impl MtuStep {
     pub(super) fn what(&self) -> String {
         format!("mtu of {}", self.device)
     }
+}
+
+/// `on` or `off`, with `(fixed)` where the device cannot switch it.
+pub(crate) fn offload_state(device: &str, setting: DeviceSetting) -> Result<String, TreatError> {
+    let ethtool = open(device)?;
+    let Some(offload) = offloads(setting).first() else {
+        return Err(TreatError::unfit(setting, "it is no offload"));
+    };
+    let features = read(&ethtool, device, *offload)?;
+    let can_switch = features.iter().any(|feature| !feature.fixed);
+    let state = word(is_on(&features, true));
+    Ok(match can_switch {
+        true => state.to_owned(),
+        false => format!("{state} (fixed)"),
+    })
 }
 
 fn open(device: &str) -> Result<Ethtool, TreatError> {

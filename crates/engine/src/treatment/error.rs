@@ -77,6 +77,16 @@ pub enum TreatError {
         /// From the kernel.
         source: io::Error,
     },
+    /// The file of kernel settings in sysctl.d could not be read or written.
+    #[error("cannot {operation} {}", path.display())]
+    File {
+        /// What was attempted.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// From the kernel.
+        source: io::Error,
+    },
     /// There is no directory for the journal.
     #[error("there is no directory for the journal of treatments: {reason}")]
     NoDirectory {
@@ -104,7 +114,7 @@ impl TreatError {
         }
     }
 
-    pub(super) fn kernel(
+    pub(crate) fn kernel(
         operation: impl Into<String>,
         source: impl Error + Send + Sync + 'static,
     ) -> Self {
@@ -126,7 +136,7 @@ impl TreatError {
         }
     }
 
-    pub(super) fn unfit(what: impl ToString, why: impl Into<String>) -> Self {
+    pub(crate) fn unfit(what: impl ToString, why: impl Into<String>) -> Self {
         Self::Unfit {
             what: what.to_string(),
             why: why.into(),

@@ -32,7 +32,7 @@ pub(super) struct Header {
 
 /// The directory of the journals.
 #[derive(Debug, Clone)]
-pub(super) struct Directory {
+pub(crate) struct Directory {
     path: PathBuf,
 }
 
@@ -65,9 +65,35 @@ pub(super) struct Entry {
 impl Directory {
     /// The first that can be had of `/run/linerate` for root, `$XDG_RUNTIME_DIR/linerate` and `/tmp/linerate-UID`.
     pub(super) fn open() -> Result<Self, TreatError> {
+        Self::first(candidates())
+    }
+
+    /// Where the settings that are kept stand, which has to outlive a reboot where they do: the directory of
+    /// `LINERATE_STATE_DIRECTORY`, `/var/lib/linerate` for root, or else that of [`Directory::open`].
+    ///
+    /// # Errors
+    /// There is none that can be had.
+    pub(crate) fn of_kept() -> Result<Self, TreatError> {
+        Self::first(state_candidates())
+    }
+
+    /// The same, if it is there.
+    pub(crate) fn of_kept_if_there() -> Option<Self> {
+        let user = effective_user();
+        let mut own = state_candidates().into_iter();
+        own.find(|path| own_directory::is_own(path, user).is_ok())
+            .map(|path| Self { path })
+    }
+
+    /// A file in it.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    fn first(candidates: Vec<PathBuf>) -> Result<Self, TreatError> {
         let user = effective_user();
         let mut reasons = Vec::new();
-        for path in candidates() {
+        for path in candidates {
             match own_directory::make(&path, user) {
                 Ok(()) => return Ok(Self { path }),
                 Err(reason) => reasons.push(format!("{}: {reason}", path.display())),
@@ -91,7 +117,7 @@ impl Directory {
 
     /// For tests: any directory.
     #[cfg(test)]
-    pub(super) fn at(path: impl Into<PathBuf>) -> Self {
+    pub(crate) fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
@@ -125,11 +151,22 @@ impl Directory {
     }
 }
 
+fn state_candidates() -> Vec<PathBuf> {
+    if let Some(path) = std::env::var_os("LINERATE_STATE_DIRECTORY") {
+        return vec![PathBuf::from(path)];
+    }
+    let library = is_root_of_the_host().then(|| PathBuf::from("/var/lib/linerate"));
+    library.into_iter().chain(candidates()).collect()
+}
+
+/// Root of a user namespace is not root of the host.
+fn is_root_of_the_host() -> bool {
+    effective_user() == 0 && in_user_namespace().value() != Some(&true)
+}
+
 fn candidates() -> Vec<PathBuf> {
     let outer = user_outside().unwrap_or_else(|_| effective_user());
-    // Root of a user namespace is not root of the host.
-    let is_root = effective_user() == 0 && in_user_namespace().value() != Some(&true);
-    let run = is_root.then(|| PathBuf::from("/run/linerate"));
+    let run = is_root_of_the_host().then(|| PathBuf::from("/run/linerate"));
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime = runtime
         .filter(|path| path.is_absolute())
@@ -139,6 +176,11 @@ fn candidates() -> Vec<PathBuf> {
 }
 
 impl Held<'_> {
+    /// The directory that is held.
+    pub(super) fn directory(&self) -> &Directory {
+        self.directory
+    }
+
     /// Begins a journal of this process.
     pub(super) fn begin(&self, place: Place) -> Result<Journal, TreatError> {
         let pid = process::id();

@@ -10,6 +10,8 @@
 //! | `applied` | [`Applied`] |
 //! | `step` | one thing that is set: planned, set, checked, undone |
 //! | `device`, `route`, `sysctl`, `qos` | the four kinds of things |
+//! | `driver`, `files` | two more, which only the owner of a host sets |
+//! | `kept` | settings that stay until `linerate host undo`, and their journal |
 //! | `journal` | the directory of journals, and their lines |
 //! | `place` | which boot and which network namespace a journal is of |
 //! | `memory` | what TCP remembers of a host, forgotten |
@@ -18,8 +20,11 @@
 
 mod applied;
 mod device;
+mod driver;
 mod error;
+mod files;
 mod journal;
+mod kept;
 mod leftovers;
 mod memory;
 mod place;
@@ -32,7 +37,12 @@ mod sysctl;
 mod tests;
 
 pub use applied::Applied;
+pub(crate) use device::{offload_state, open_netlink, towards};
+pub(crate) use driver::{DriverFigure, FIGURES, figure_words};
 pub use error::TreatError;
+pub(crate) use files::{FileSetting, check_sys, summary};
+pub(crate) use journal::Directory;
+pub(crate) use kept::{Wanted, keep, kept, undo};
 pub(crate) use memory::{forget, remembers};
 
 pub use leftovers::{start_treatment_watch, undo_leftovers, watch_treatments};

@@ -8,7 +8,9 @@ use linerate_core::treatment::{
 use serde::{Deserialize, Serialize};
 
 use super::device::{MtuStep, OffloadStep};
+use super::driver::{DriverStep, figure_words};
 use super::error::TreatError;
+use super::files::FilesStep;
 use super::qos::QosStep;
 use super::route::RouteStep;
 use super::sysctl::SysctlStep;
@@ -27,6 +29,10 @@ pub(super) enum Step {
     Sysctl(SysctlStep),
     /// The policy of a device.
     Qos(QosStep),
+    /// A figure of a device's driver.
+    Driver(DriverStep),
+    /// Files of `/sys` and `/proc` with one value.
+    Files(FilesStep),
 }
 
 /// What became of a step that was to be undone.
@@ -38,6 +44,17 @@ pub(super) enum Undone {
     NotOurs,
     /// What it was of is gone.
     Gone,
+}
+
+impl Undone {
+    /// Of several things: what was restored counts most, what is gone least.
+    pub(super) fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Restored, _) | (_, Self::Restored) => Self::Restored,
+            (Self::NotOurs, _) | (_, Self::NotOurs) => Self::NotOurs,
+            (Self::Gone, Self::Gone) => Self::Gone,
+        }
+    }
 }
 
 /// A step to be, for which nothing was looked at yet.
@@ -139,6 +156,8 @@ impl Step {
             Self::Route(step) => step.changes(),
             Self::Sysctl(step) => step.changes(),
             Self::Qos(step) => step.changes(),
+            Self::Driver(step) => step.changes(),
+            Self::Files(step) => step.changes(),
         }
     }
 
@@ -150,6 +169,8 @@ impl Step {
             Self::Route(step) => step.set(),
             Self::Sysctl(step) => step.set(),
             Self::Qos(step) => step.set(),
+            Self::Driver(step) => step.set(),
+            Self::Files(step) => step.set(),
         }
     }
 
@@ -161,6 +182,8 @@ impl Step {
             Self::Route(step) => step.check(),
             Self::Sysctl(step) => step.check(),
             Self::Qos(step) => step.check(),
+            Self::Driver(step) => step.check(),
+            Self::Files(step) => step.check(),
         }
     }
 
@@ -172,6 +195,8 @@ impl Step {
             Self::Route(step) => step.undo(),
             Self::Sysctl(step) => step.undo(),
             Self::Qos(step) => step.undo(),
+            Self::Driver(step) => step.undo(),
+            Self::Files(step) => step.undo(),
         }
     }
 
@@ -183,6 +208,8 @@ impl Step {
             (Self::Route(a), Self::Route(b)) => a.peer == b.peer,
             (Self::Sysctl(a), Self::Sysctl(b)) => a.meets(b),
             (Self::Qos(a), Self::Qos(b)) => a.index == b.index,
+            (Self::Driver(a), Self::Driver(b)) => a.meets(b),
+            (Self::Files(a), Self::Files(b)) => a.key == b.key,
             _ => false,
         }
     }
@@ -195,6 +222,73 @@ impl Step {
             Self::Route(step) => step.what(),
             Self::Sysctl(step) => step.key.clone(),
             Self::Qos(step) => step.what(),
+            Self::Driver(step) => step.what(),
+            Self::Files(step) => step.key.clone(),
+        }
+    }
+}
+
+/// As the table of a host's settings has it.
+impl Step {
+    /// The key, such as `net.ipv4.tcp_sack` or `device.eth0.tso`.
+    pub(super) fn key(&self) -> String {
+        match self {
+            Self::Offload(step) => step.key(),
+            Self::Driver(step) => step.key(),
+            other => other.what(),
+        }
+    }
+
+    /// Whether sysctl.d can have it.
+    pub(super) fn is_sysctl(&self) -> bool {
+        matches!(self, Self::Sysctl(_))
+    }
+
+    /// Before and after.
+    pub(super) fn values(&self) -> (String, String) {
+        match self {
+            Self::Sysctl(step) => (step.was.clone(), step.set.clone()),
+            Self::Files(step) => (step.was(), step.set.clone()),
+            Self::Offload(step) => {
+                let (was, set) = step.words();
+                (was.to_owned(), set.to_owned())
+            }
+            Self::Driver(step) => {
+                let words = |value| figure_words(step.figure, value);
+                (words(step.was), words(step.set))
+            }
+            Self::Mtu(_) | Self::Route(_) | Self::Qos(_) => Default::default(),
+        }
+    }
+
+    /// What it is now; none where it is gone.
+    pub(super) fn found(&self) -> Result<Option<String>, TreatError> {
+        match self {
+            Self::Sysctl(step) => step.found(),
+            Self::Files(step) => step.found().map(Some),
+            Self::Offload(step) => step.found(),
+            Self::Driver(step) => {
+                let found = step.found()?;
+                Ok(found.map(|value| figure_words(step.figure, value)))
+            }
+            Self::Mtu(_) | Self::Route(_) | Self::Qos(_) => Ok(None),
+        }
+    }
+
+    /// Takes a later change of the same thing into this one, if they follow on each other.
+    pub(super) fn join(&mut self, later: &Self) -> bool {
+        match (self, later) {
+            (Self::Sysctl(own), Self::Sysctl(later)) if own.set == later.was => {
+                own.set.clone_from(&later.set);
+                true
+            }
+            (Self::Driver(own), Self::Driver(later))
+                if own.meets(later) && own.set == later.was =>
+            {
+                own.set = later.set;
+                true
+            }
+            _ => false,
         }
     }
 }

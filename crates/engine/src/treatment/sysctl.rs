@@ -12,8 +12,8 @@ use super::step::Undone;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SysctlStep {
     pub(super) key: String,
-    was: String,
-    set: String,
+    pub(super) was: String,
+    pub(super) set: String,
 }
 
 impl SysctlStep {
@@ -88,6 +88,14 @@ impl SysctlStep {
                 write(&self.key, &self.was)?;
                 Ok(Undone::Restored)
             }
+        }
+    }
+
+    /// None where there is no such setting.
+    pub(super) fn found(&self) -> Result<Option<String>, TreatError> {
+        match sysctl::read(&self.key) {
+            Err(SysctlError::Missing { .. }) => Ok(None),
+            found => found.map(Some).map_err(|error| access(&self.key, error)),
         }
     }
 

@@ -3,6 +3,7 @@
 mod analysis;
 mod csv;
 mod experiment;
+mod host;
 mod qos;
 mod qos_cost;
 mod samples;

@@ -264,7 +264,7 @@ fn window_verdict() -> Verdict {
             "50,680 B were under way in a window of 51,200 B, with 323,584 B waiting unsent."
                 .to_owned(),
         ],
-        remedy: "sysctl -w net.ipv4.tcp_rmem='4096 131072 689152'".to_owned(),
+        remedy: "linerate host set net.ipv4.tcp_rmem='4096 131072 689152'".to_owned(),
         predicted_bps: Some(61_200_000.0),
         next_cause: Some(Cause::Congestion),
     }

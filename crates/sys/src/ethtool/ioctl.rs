@@ -62,6 +62,18 @@ pub(super) fn read<const WORDS: usize>(
     Ok(words)
 }
 
+/// Writes a structure that was read, with `code`, the command that sets what the other reads.
+pub(super) fn write<const WORDS: usize>(
+    socket: &UdpSocket,
+    link: &str,
+    code: u32,
+    mut words: [u32; WORDS],
+) -> io::Result<()> {
+    words[0] = code;
+    // SAFETY: the array has the size of the structure, which is that of the command that read it.
+    unsafe { call(socket, link, &mut words) }
+}
+
 /// The fixed part of `struct ethtool_link_settings`.
 pub(super) fn link_settings(socket: &UdpSocket, link: &str) -> io::Result<Vec<u32>> {
     let mut words = vec![0; LINK_SETTINGS_WORDS];

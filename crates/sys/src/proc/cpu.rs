@@ -83,6 +83,14 @@ pub fn governor(cpu: u32) -> Probe<String> {
         .into()
 }
 
+/// Sets the frequency governor of one CPU.
+///
+/// # Errors
+/// The host does not scale frequencies, has no such governor (`EINVAL`), or does not permit it.
+pub fn set_governor(cpu: u32, name: &str) -> std::io::Result<()> {
+    std::fs::write(cpu_path(cpu, "cpufreq/scaling_governor"), name)
+}
+
 /// The thermal throttles of one CPU. Unsupported where neither processor nor hypervisor counts them
 /// (only Intel does).
 pub fn thermal_throttles(cpu: u32) -> Probe<ThermalThrottles> {

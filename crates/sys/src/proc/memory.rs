@@ -48,6 +48,14 @@ impl MemoryInfo {
     }
 }
 
+/// Bytes of a page of memory, which some kernel settings count.
+pub fn page_bytes() -> u64 {
+    // SAFETY: sysconf takes and returns plain integers.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    // It fails only for names that the C library does not know; 4096 is the least that Linux has.
+    u64::try_from(bytes).unwrap_or(4096)
+}
+
 /// One cache of kernel objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlabCache {

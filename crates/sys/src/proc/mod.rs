@@ -11,7 +11,8 @@
 //! | [`softnet`] | packets that each CPU's network softirq took, dropped, left for later |
 //! | [`counters`] | protocol counters: `snmp`, `netstat`, `snmp6` |
 //! | [`net_dev`], [`sockstat`], [`udp`] | interfaces, socket memory, UDP sockets |
-//! | [`sysctl`] | kernel settings, by key; the only module that writes |
+//! | [`sysctl`] | kernel settings, by key; writes, too |
+//! | [`steering`] | which CPUs work for a device's queues and interrupts; writes, too |
 //! | [`memory`], [`cpu`], [`machine`] | memory and slab, processors, kernel and hypervisor |
 //! | [`cgroup`], [`privilege`], [`limits`] | what this process may use and do |
 
@@ -26,6 +27,7 @@ pub mod privilege;
 pub mod sockstat;
 pub mod softnet;
 pub mod stat;
+pub mod steering;
 pub mod sysctl;
 pub mod udp;
 

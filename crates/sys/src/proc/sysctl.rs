@@ -2,7 +2,7 @@
 //!
 //! `net.*` keys that a network namespace has of its own are those of the calling thread's.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -66,29 +66,21 @@ pub fn read(key: &str) -> Result<String, SysctlError> {
     Ok(text.trim_end().replace('\t', " "))
 }
 
+/// Whether this process may write a setting: it is opened for writing, and nothing is written.
+///
+/// # Errors
+/// See [`SysctlError`].
+pub fn check_writable(key: &str) -> Result<(), SysctlError> {
+    open_for_writing(key).map(drop)
+}
+
 /// Writes a setting, in one write as the kernel wants it. Some settings are clamped in silence:
 /// read it again.
 ///
 /// # Errors
 /// See [`SysctlError`].
 pub fn write(key: &str, value: &str) -> Result<(), SysctlError> {
-    let path = path(key)?;
-    let mut file = OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .map_err(|source| {
-            // Without a write bit the kernel refuses root as well: sysctl_perm in
-            // fs/proc/proc_sysctl.c.
-            let unwritable = || {
-                std::fs::metadata(&path).is_ok_and(|meta| meta.permissions().mode() & 0o222 == 0)
-            };
-            match source.kind() {
-                io::ErrorKind::PermissionDenied if unwritable() => SysctlError::ReadOnly {
-                    key: key.to_owned(),
-                },
-                _ => access_error(key, source),
-            }
-        })?;
+    let mut file = open_for_writing(key)?;
     match file.write(value.as_bytes()) {
         Ok(_) => Ok(()),
         Err(source)
@@ -105,6 +97,26 @@ pub fn write(key: &str, value: &str) -> Result<(), SysctlError> {
             source,
         }),
     }
+}
+
+fn open_for_writing(key: &str) -> Result<File, SysctlError> {
+    let path = path(key)?;
+    OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .map_err(|source| {
+            // Without a write bit the kernel refuses root as well: sysctl_perm in
+            // fs/proc/proc_sysctl.c.
+            let unwritable = || {
+                std::fs::metadata(&path).is_ok_and(|meta| meta.permissions().mode() & 0o222 == 0)
+            };
+            match source.kind() {
+                io::ErrorKind::PermissionDenied if unwritable() => SysctlError::ReadOnly {
+                    key: key.to_owned(),
+                },
+                _ => access_error(key, source),
+            }
+        })
 }
 
 /// The file of a key. As in sysctl(8), dots separate, and a slash stands for a dot within a name

@@ -1,7 +1,7 @@
 //! The window that the receiver offers.
 
 use super::super::formulas::window_bps;
-use super::super::remedy::{End, buffer, bytes_for, setting, sysctl_maximum, tuning};
+use super::super::remedy::{End, buffer, bytes_for, host_set, setting, sysctl_maximum, tuning};
 use super::super::signals::{positive, rtt_s};
 use super::super::text::percent;
 use super::super::thresholds::{
@@ -111,7 +111,7 @@ fn scaling(view: &View<'_>) -> String {
     let ends = [End::Sender, End::Receiver];
     match ends.into_iter().find(|end| is_off(end.host(view), key)) {
         Some(end) => setting(view, end, key, "1", ""),
-        None => format!("sysctl -w {key}=1  # at the end that has it off"),
+        None => format!("{}  # at the end that has it off", host_set(key, "1")),
     }
 }
 

@@ -133,7 +133,9 @@ fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
     scene.receiver_host.sysctls.extend([most]);
     let capped = scene.is(Cause::ReceiveWindow).verdict;
     assert!(
-        capped.remedy.starts_with("sysctl -w net.core.rmem_max="),
+        capped
+            .remedy
+            .starts_with("linerate host set net.core.rmem_max="),
         "{}",
         capped.remedy
     );
@@ -156,7 +158,7 @@ fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
     // large enough: the window has to begin there.
     assert_eq!(
         explained.verdict.remedy,
-        "sysctl -w net.ipv4.tcp_rmem='4096 8388608 33554432'  # on the receiver's host"
+        "linerate host set net.ipv4.tcp_rmem='4096 8388608 33554432'  # on the receiver's host"
     );
     scene.receiver_host.sysctls.clear();
     assert!(
@@ -254,7 +256,7 @@ fn an_autotuned_buffer_is_a_cause_only_at_its_maximum() {
     assert!(
         verdict
             .remedy
-            .starts_with("sysctl -w net.ipv4.tcp_wmem='4096 16384 ")
+            .starts_with("linerate host set net.ipv4.tcp_wmem='4096 16384 ")
     );
 }
 

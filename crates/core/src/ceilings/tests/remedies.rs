@@ -125,7 +125,7 @@ fn a_tuning_that_is_off_is_turned_on_and_one_that_is_enough_is_not_touched() {
     assert_eq!(verdict(&scene, Cause::ReceiveWindow).predicted_bps, None);
     set(&mut scene, "net.ipv4.tcp_moderate_rcvbuf", "0");
     let remedy = verdict(&scene, Cause::ReceiveWindow).remedy;
-    assert!(remedy.starts_with("sysctl -w net.ipv4.tcp_moderate_rcvbuf=1"));
+    assert!(remedy.starts_with("linerate host set net.ipv4.tcp_moderate_rcvbuf=1"));
 }
 
 #[test]
@@ -155,10 +155,16 @@ fn a_host_of_an_emulated_path_is_treated_in_a_comparison() {
     assert!(typed.contains(" -R --a 'client.sysctl:"), "{typed}");
     // A comparison has neither this nor a topology: then it is what would be typed on that host.
     let typed = remedy(&scene, "labs/sites.toml");
-    assert!(typed.starts_with("sysctl -w net.ipv4.tcp_rmem="), "{typed}");
+    assert!(
+        typed.starts_with("linerate host set net.ipv4.tcp_rmem="),
+        "{typed}"
+    );
     scene.stream().verify = true;
     let typed = remedy(&scene, "rate=100mbit,rtt=40ms");
-    assert!(typed.starts_with("sysctl -w net.ipv4.tcp_rmem="), "{typed}");
+    assert!(
+        typed.starts_with("linerate host set net.ipv4.tcp_rmem="),
+        "{typed}"
+    );
 }
 
 #[test]
@@ -205,4 +211,24 @@ fn a_longer_run_makes_slow_start_a_small_part() {
     scene.direction = Direction::Down;
     scene.plan.interval = Span(Duration::from_millis(100));
     assert_eq!(remedy(&scene), "linerate stream mauchly -R --time 17s");
+}
+
+#[test]
+fn what_a_remedy_sets_on_a_host_can_be_pasted() {
+    let mut scene = small_window();
+    scene.flow().receive_buffer_locked = false;
+    let rmem = "net.ipv4.tcp_rmem".to_owned();
+    scene
+        .receiver_host
+        .sysctls
+        .insert(rmem, "4096\t65536\t131072".into());
+    let remedy = verdict(&scene, Cause::ReceiveWindow).remedy;
+    let (command, comment) = remedy.split_once("  # ").unwrap();
+    assert_eq!(comment, "on the receiver's host");
+    // A shell takes the quotes away.
+    let word = command.strip_prefix("linerate host set ").unwrap();
+    let word = word.replace('\'', "");
+    let set = crate::host::assignments(&[&word]).unwrap();
+    assert_eq!(set[0].key(), "net.ipv4.tcp_rmem");
+    assert!(set[0].text().starts_with("4096 65536 "), "{remedy}");
 }

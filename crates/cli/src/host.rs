@@ -1,0 +1,221 @@
+//! `host`: the limits and settings of this host.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use anyhow::{Context, anyhow, ensure};
+use linerate_core::host::{
+    ChangeOutcome, HostDocument, Need, NeedOrigin, NeededPath, assignments, check_keys,
+};
+use linerate_core::record::Check;
+use linerate_core::units::EndpointName;
+use linerate_engine::TreatError;
+use linerate_engine::host_settings::{self, HostScope};
+use linerate_report::{json, text};
+
+use crate::args::{
+    Cli, Command, HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs,
+    NeedOptions,
+};
+use crate::document::Document;
+use crate::failure::Failure;
+use crate::files::OutputFile;
+use crate::output;
+use crate::plan;
+use crate::progress::Progress;
+use crate::render::Format;
+use crate::run::{self, Examination};
+use crate::target::Target;
+
+/// Does what the command line says.
+///
+/// # Errors
+/// With the kind that decides the exit status.
+pub(crate) fn execute(command: HostCommand) -> Result<(), Failure> {
+    match command {
+        HostCommand::Show(args) => show(&args),
+        HostCommand::Set(args) => set(&args),
+        HostCommand::Undo(args) => undo(&args),
+        HostCommand::Profile(args) => profile(&args),
+    }
+}
+
+fn show(args: &HostShowArgs) -> Result<(), Failure> {
+    check_keys(&args.keys).map_err(Failure::usage)?;
+    let file = args
+        .document
+        .output
+        .as_deref()
+        .map(OutputFile::open)
+        .transpose()?;
+    let scope = HostScope {
+        keys: args.keys.clone(),
+        ..scope(&args.need, args.document.quiet)?
+    };
+    let document = host_settings::show(&scope).map_err(failure)?;
+    let all = args.all || !args.keys.is_empty();
+    print(&document, args.document.json, all, file)
+}
+
+fn set(args: &HostSetArgs) -> Result<(), Failure> {
+    let wanted = assignments(&args.assignments).map_err(Failure::usage)?;
+    if args.persist {
+        let checked = wanted.iter().try_for_each(|one| one.check_persistent());
+        checked.map_err(Failure::usage)?;
+    }
+    let document = host_settings::set(&wanted, args.persist).map_err(failure)?;
+    print(&document, args.json, false, None)
+}
+
+fn undo(args: &HostUndoArgs) -> Result<(), Failure> {
+    check_keys(&args.keys).map_err(Failure::usage)?;
+    let document = host_settings::undo(&args.keys).map_err(failure)?;
+    print(&document, args.json, false, None)?;
+    let is_failed = |outcome| outcome == ChangeOutcome::Failed;
+    match document
+        .changes
+        .iter()
+        .find(|change| is_failed(change.outcome))
+    {
+        Some(change) => Err(Failure::failed(anyhow!(
+            "{} could not be put back; it is still written down",
+            change.key
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn profile(args: &HostProfileArgs) -> Result<(), Failure> {
+    let file = args
+        .document
+        .output
+        .as_deref()
+        .map(OutputFile::open)
+        .transpose()?;
+    let scope = scope(&args.need, args.document.quiet)?;
+    let document = host_settings::profile(args.profile, &scope, args.apply, args.persist);
+    print(&document.map_err(failure)?, args.document.json, false, file)
+}
+
+fn print(
+    document: &HostDocument,
+    as_json: bool,
+    all: bool,
+    file: Option<OutputFile>,
+) -> Result<(), Failure> {
+    if let Some(file) = file {
+        file.write(&json::document(document))?;
+    }
+    let printed = match as_json {
+        true => output::print(&json::document(document)),
+        false => output::print(&text::host(document, all, output::style())),
+    };
+    match printed {
+        Err(failure) if failure.is_reader_gone() => Ok(()),
+        other => other,
+    }
+}
+
+/// What is needed: as given, or measured.
+fn scope(options: &NeedOptions, quiet: bool) -> Result<HostScope, Failure> {
+    let given = given(options).map_err(Failure::usage)?;
+    let (path, peer) = match &options.host {
+        Some(host) => {
+            let (path, peer) = measured(host, quiet)?;
+            (Some(path), Some(peer))
+        }
+        None => (given.path, None),
+    };
+    Ok(HostScope {
+        need: Need {
+            path,
+            connections: options.connections,
+            profile: None,
+        },
+        peer,
+        keys: Vec::new(),
+    })
+}
+
+fn given(options: &NeedOptions) -> anyhow::Result<Need> {
+    let (Some(rate), Some(rtt)) = (options.rate, options.rtt) else {
+        return Ok(Need::default());
+    };
+    ensure!(
+        RATES.contains(&rate.0),
+        "--rate is {rate}: it must be 1 kbit/s to 1 Tbit/s"
+    );
+    ensure!(
+        RTTS.contains(&rtt.0.as_micros()),
+        "--rtt is {rtt}: it must be 1 us to 1 min"
+    );
+    Ok(Need::of_path(rate, rtt))
+}
+
+/// A quick check of the path: the rate of its narrowest link where packet trains tell it, or else the most that was reached.
+fn measured(host: &EndpointName, quiet: bool) -> Result<(NeededPath, IpAddr), Failure> {
+    let Command::Check(args) = check_of(host) else {
+        return Err(Failure::usage(anyhow!("--for: {host} cannot be checked")));
+    };
+    let mut progress = Progress::new(Format::Text, quiet);
+    let target = Target::resolve(host.clone(), &args.path, &mut progress)?;
+    let peer = target
+        .to_engine()
+        .addresses
+        .first()
+        .map(|address| address.ip());
+    let examination = Examination {
+        target: Some(target),
+        family: None,
+        quick: true,
+        seed: plan::fresh_seed(),
+    };
+    let (document, error) = run::check(&examination, progress)?;
+    if let Some(error) = error {
+        return Err(error);
+    }
+    let path = match &document {
+        Document::Check(check) => path_of(check),
+        _ => None,
+    };
+    path.zip(peer)
+        .with_context(|| {
+            format!("{host}: no rate or round-trip time could be measured: give --rate and --rtt")
+        })
+        .map_err(Failure::failed)
+}
+
+/// As `linerate check HOST` is read.
+fn check_of(host: &EndpointName) -> Command {
+    use clap::Parser;
+    let words = ["linerate".to_owned(), "check".to_owned(), host.to_string()];
+    Cli::parse_from(words).command
+}
+
+fn path_of(check: &Check) -> Option<NeededPath> {
+    let records = [&check.up, &check.down].map(Option::as_ref);
+    let reached = records
+        .iter()
+        .flatten()
+        .filter_map(|record| record.throughput_bps);
+    let trains = records
+        .iter()
+        .flatten()
+        .filter_map(|record| Some(record.path_train?.link_bps));
+    let rate_bps = reached.chain(trains).fold(0.0, f64::max);
+    let rtt_us = check.idle_latency_us.as_ref()?.p50;
+    (rate_bps > 0.0 && rtt_us > 0.0).then_some(NeededPath {
+        rate_bps,
+        rtt_us,
+        origin: NeedOrigin::Measured,
+    })
+}
+
+fn failure(error: TreatError) -> Failure {
+    run::failure_of(error.category(), anyhow!(error))
+}
+
+/// Bits per second.
+const RATES: RangeInclusive<u64> = 1_000..=1_000_000_000_000;
+/// Microseconds.
+const RTTS: RangeInclusive<u128> = 1..=60_000_000;

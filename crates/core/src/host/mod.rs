@@ -1,0 +1,49 @@
+//! The limits and settings of a host that decide what its network gives: what each is, what it should be, and why.
+//!
+//! There is one [`settings`] table, the treatments' own with what only the owner of a host may change. A [`Setting`] says
+//! its range, what it limits, and by which formula its right value follows from what is [needed](Need): a path's rate and
+//! round-trip time, a number of connections, or a [`Profile`]. [`advise`] is a pure function of that and of a [`HostView`],
+//! which the engine reads.
+//!
+//! Keys are those of sysctl(8); `device.eth0.rx_ring` is of a network device, `cpu.governor` of the processors and
+//! `process.nofile` of a process.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `table` | the settings |
+//! | `setting` | what one is; finding it by its key |
+//! | `need` | what is needed of a host, and the profiles |
+//! | `view` | what is there |
+//! | `advice` | what should be, from both |
+//! | `rules` | the formulas |
+//! | `assignment` | `KEY=VALUE`, checked |
+//! | `persist` | the file in sysctl.d |
+//! | `document` | the document `linerate.host/1` |
+//! | `error` | what can be wrong with what a user asks for |
+
+mod advice;
+mod assignment;
+mod document;
+mod error;
+mod need;
+mod persist;
+mod rules;
+mod setting;
+mod table;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use advice::advise;
+pub use assignment::{Assignment, MAX_ASSIGNMENTS, assignments, check_keys};
+pub use document::{
+    ChangeOutcome, HOST_SCHEMA, HostAbout, HostDocument, SettingChange, SettingReport,
+    SettingState, quoted,
+};
+pub use error::HostError;
+pub use need::{Need, NeedOrigin, NeededPath, Profile};
+pub use persist::SysctlFile;
+pub use setting::{DeviceKey, Place, Setting, device_key, find};
+pub use table::settings;
+pub use view::{DeviceView, HostView, Reading};

@@ -1,0 +1,125 @@
+//! What is needed of a host: a path to be filled, connections to be held, or what a profile stands for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{BitRate, Span};
+
+/// What is needed of a host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Need {
+    /// The path that is to be filled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<NeededPath>,
+    /// TCP connections at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u64>,
+    /// What the host is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+}
+
+/// A path that is to be filled.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NeededPath {
+    /// What one connection is to get, bits per second.
+    pub rate_bps: f64,
+    /// Round-trip time, microseconds.
+    pub rtt_us: f64,
+    /// Where the two are from.
+    pub origin: NeedOrigin,
+}
+
+/// Where a path's rate and round-trip time are from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NeedOrigin {
+    /// The user gave them.
+    Given,
+    /// They were measured to a host that the user named.
+    Measured,
+    /// They are what the profile takes where nothing is given.
+    Profile,
+}
+
+/// What a host is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// Bulk transfers over long paths.
+    Wan,
+    /// Low latency and high rates over short ones.
+    Lan,
+    /// Servers and clients with a great many connections.
+    ManyConnections,
+}
+
+impl NeededPath {
+    /// Bytes that fill it: rate × round-trip time.
+    pub fn product_bytes(&self) -> f64 {
+        self.rate_bps * self.rtt_us / 8e6
+    }
+}
+
+impl Need {
+    /// A path with that rate and round-trip time.
+    pub fn of_path(rate: BitRate, rtt: Span) -> Self {
+        let path = NeededPath {
+            rate_bps: rate.as_f64(),
+            rtt_us: rtt.as_secs_f64() * 1e6,
+            origin: NeedOrigin::Given,
+        };
+        Self {
+            path: Some(path),
+            ..Self::default()
+        }
+    }
+
+    /// What a profile needs where the user gives nothing else. `speed` is the device's, bits per second.
+    pub fn with_profile(mut self, profile: Profile, speed: Option<u64>) -> Self {
+        let path = |rate: f64, rtt_us: f64| NeededPath {
+            rate_bps: speed.map_or(rate, |bps| bps as f64),
+            rtt_us,
+            origin: NeedOrigin::Profile,
+        };
+        self.profile = Some(profile);
+        match profile {
+            Profile::Wan => self.path = self.path.or(Some(path(1e9, 100_000.0))),
+            Profile::Lan => self.path = self.path.or(Some(path(10e9, 500.0))),
+            Profile::ManyConnections => self.connections = self.connections.or(Some(100_000)),
+        }
+        self
+    }
+}
+
+impl Profile {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Wan, Self::Lan, Self::ManyConnections];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wan => "wan",
+            Self::Lan => "lan",
+            Self::ManyConnections => "many-connections",
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|profile| profile.name() == text);
+        known.ok_or_else(|| format!("the profiles are {}", Self::ALL.map(Self::name).join(", ")))
+    }
+}

@@ -1,0 +1,234 @@
+//! How many connections there can be: descriptors, ports, queues, and what is kept of those that end.
+
+use super::super::advice::{Advice, Question};
+use super::{
+    CONNECTIONS, at_least, at_most, change, fine, numbers, open, power_of_two, unreadable,
+};
+
+/// `fs.file-max`.
+pub(in super::super) fn files(q: &Question<'_>) -> Advice {
+    let Some(count) = q.need.connections else {
+        return open(CONNECTIONS);
+    };
+    let needed = 2 * count + 65_536;
+    at_least(
+        q,
+        needed as f64,
+        needed,
+        "open() and socket() fail with ENFILE for every process",
+    )
+    .with(vec![
+        ("connections", count as f64),
+        ("needed", needed as f64),
+    ])
+}
+
+/// `fs.nr_open`: what RLIMIT_NOFILE can be raised to.
+pub(in super::super) fn files_of_process(q: &Question<'_>) -> Advice {
+    let Some(count) = q.need.connections else {
+        return open(CONNECTIONS);
+    };
+    let needed = count + SPARE_FILES;
+    at_least(
+        q,
+        needed as f64,
+        needed,
+        "no process may raise its limit of descriptors to what the connections take",
+    )
+    .with(vec![
+        ("connections", count as f64),
+        ("needed", needed as f64),
+    ])
+}
+
+/// RLIMIT_NOFILE, `SOFT HARD`.
+pub(in super::super) fn descriptors(q: &Question<'_>) -> Advice {
+    let Some(count) = q.need.connections else {
+        return open(CONNECTIONS);
+    };
+    let needed = count + SPARE_FILES;
+    let inputs = vec![("connections", count as f64), ("needed", needed as f64)];
+    let numbers = numbers(q.now);
+    let [soft, hard] = numbers[..] else {
+        return unreadable();
+    };
+    if soft >= needed {
+        return fine("one process can hold the connections").with(inputs);
+    }
+    let why = match hard >= needed {
+        true => "`ulimit -n` raises it in the shell that starts the program",
+        false => {
+            "the hard limit is too low as well: LimitNOFILE= of the unit, limits.conf, or several processes"
+        }
+    };
+    change(needed.to_string(), why).with(inputs)
+}
+
+/// `ip_local_port_range`: connecting slows down by tens when one parity of the ports is used up
+/// (`__inet_hash_connect`, net/ipv4/inet_hashtables.c, tries the half of the other parity last).
+pub(in super::super) fn ports(q: &Question<'_>) -> Advice {
+    let Some(count) = q.need.connections else {
+        return open(CONNECTIONS);
+    };
+    let numbers = numbers(q.now);
+    let [first, last] = numbers[..] else {
+        return unreadable();
+    };
+    let size = (last + 1).saturating_sub(first);
+    let inputs = vec![("connections", count as f64), ("ports", size as f64)];
+    if size >= 2 * count {
+        return fine("twice as many ports as connections").with(inputs);
+    }
+    let more = match 2 * count <= ALL_PORTS {
+        true => "",
+        false => "; for more than 32256 to one address and port use several source addresses",
+    };
+    if first <= 1_024 && last == 65_535 {
+        return fine(format!("all ports that there are{more}")).with(inputs);
+    }
+    let why = format!(
+        "to one address and port, connect() becomes slow when half of the {size} ports are taken{more}"
+    );
+    change("1024 65535", why).with(inputs)
+}
+
+/// `somaxconn`: connections that arrive while the program does not accept for a tenth of a second, all in ten seconds.
+pub(in super::super) fn accept_queue(q: &Question<'_>) -> Advice {
+    let Some(count) = q.need.connections else {
+        return open(CONNECTIONS);
+    };
+    let needed = (count / 100).clamp(LEAST_QUEUE, 65_535);
+    at_least(
+        q,
+        needed as f64,
+        needed,
+        "SYNs are dropped, and sent again after a second, when the program accepts too late",
+    )
+    .with(vec![
+        ("connections", count as f64),
+        ("needed", needed as f64),
+    ])
+}
+
+/// `tcp_max_syn_backlog`: with cookies the length of the accept queue bounds half-open connections, too
+/// (`tcp_conn_request`, net/ipv4/tcp_input.c).
+pub(in super::super) fn syn_queue(q: &Question<'_>) -> Advice {
+    match q.view.text("net.ipv4.tcp_syncookies") {
+        Some("0") => accept_queue(q),
+        _ => fine("SYN cookies are on, and somaxconn is the limit"),
+    }
+}
+
+/// `tcp_max_tw_buckets`, `tcp_max_orphans`: all connections closed at once.
+pub(in super::super) fn closing(q: &Question<'_>) -> Advice {
+    let Some(count) = q.need.connections else {
+        return open(CONNECTIONS);
+    };
+    at_least(
+        q,
+        count as f64,
+        count,
+        "closing them all at once, those above it are cut off without their state",
+    )
+    .with(vec![("connections", count as f64)])
+}
+
+/// `tcp_fin_timeout`.
+pub(in super::super) fn fin_timeout(q: &Question<'_>) -> Advice {
+    at_most(
+        q,
+        60,
+        "closed connections whose peer is gone hold memory for long",
+    )
+}
+
+/// `nf_conntrack_max`.
+pub(in super::super) fn tracked(q: &Question<'_>) -> Advice {
+    let Some(count) = q.need.connections else {
+        return open(CONNECTIONS);
+    };
+    let needed = count + count / 4;
+    at_least(
+        q,
+        needed as f64,
+        needed,
+        "packets of new connections are dropped when the table is full",
+    )
+    .with(vec![
+        ("connections", count as f64),
+        ("needed", needed as f64),
+    ])
+}
+
+/// `nf_conntrack_buckets`.
+pub(in super::super) fn tracking_buckets(q: &Question<'_>) -> Advice {
+    let Some(count) = q.need.connections else {
+        return open(CONNECTIONS);
+    };
+    let needed = count / 4;
+    at_least(
+        q,
+        needed as f64,
+        power_of_two(needed as f64),
+        "each packet walks a long chain to find its connection",
+    )
+    .with(vec![
+        ("connections", count as f64),
+        ("needed", needed as f64),
+    ])
+}
+
+/// `nf_conntrack_tcp_timeout_established`, 5 days of itself.
+pub(in super::super) fn tracking_timeout(q: &Question<'_>) -> Advice {
+    match q.need.connections {
+        None => open(CONNECTIONS),
+        Some(_) => at_most(
+            q,
+            86_400,
+            "connections that died without a word fill the table for days",
+        ),
+    }
+}
+
+/// `nf_conntrack_tcp_timeout_time_wait`.
+pub(in super::super) fn tracking_wait(q: &Question<'_>) -> Advice {
+    at_most(q, 120, "closed connections fill the table")
+}
+
+/// `tcp_syncookies`.
+pub(in super::super) fn cookies(q: &Question<'_>) -> Advice {
+    match q.now {
+        "0" => change("1", "a full queue of half-open connections drops every SYN"),
+        "2" => change(
+            "1",
+            "every connection is made from a cookie, which costs it options: 2 is for tests",
+        ),
+        _ => fine("cookies only where the queue is full"),
+    }
+}
+
+/// `tcp_tw_reuse`: safe by time stamps (RFC 6191).
+pub(in super::super) fn reuse(q: &Question<'_>) -> Advice {
+    let Some(count) = q.need.connections else {
+        return open(CONNECTIONS);
+    };
+    let has_stamps = q.view.text("net.ipv4.tcp_timestamps") != Some("0");
+    match q.now {
+        "1" => fine("ports in TIME_WAIT are used again after a second"),
+        _ if !has_stamps => fine("it needs time stamps, which are off"),
+        _ => change(
+            "1",
+            "a client that connects often runs out of ports that wait for a minute",
+        )
+        .with(vec![("connections", count as f64)]),
+    }
+}
+
+/// The kernel's own `somaxconn` (since Linux 5.4).
+const LEAST_QUEUE: u64 = 4_096;
+
+/// Ports from 1024 on.
+const ALL_PORTS: u64 = 64_512;
+
+/// Descriptors of a process for other things than connections.
+const SPARE_FILES: u64 = 1_024;

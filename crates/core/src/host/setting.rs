@@ -1,0 +1,168 @@
+//! What a setting of a host is, and finding it by its key.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::advice::{Advice, Question};
+use super::error::HostError;
+use super::table::settings;
+use crate::link::edit_distance;
+use crate::treatment::{Sysctl, ValueKind, sysctl_of};
+
+/// What a setting is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// Each network namespace has its own.
+    Namespace,
+    /// The whole host; containers see it and cannot change it.
+    Host,
+    /// One network device.
+    Device,
+    /// Each process has its own, which its parent or service manager gave it.
+    Process,
+}
+
+/// A setting, and all that is to be known of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// The key; a `*` in it stands for the name of a device.
+    pub key: &'static str,
+    /// What it is of.
+    pub place: Place,
+    /// What it holds back when it is wrong.
+    pub limits: &'static str,
+    /// Its right value, as a formula or a condition.
+    pub formula: &'static str,
+    /// Where that is from.
+    pub source: &'static str,
+    pub(super) words: Words,
+    pub(super) rule: fn(&Question<'_>) -> Advice,
+}
+
+/// Range and meaning.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Words {
+    /// Those of the treatments' table.
+    OfTreatment,
+    /// Of a setting that only its host's owner may change.
+    Own {
+        value: ValueKind,
+        means: &'static str,
+    },
+}
+
+impl Setting {
+    /// Which values it takes.
+    pub fn value(&self) -> ValueKind {
+        match self.words {
+            Words::Own { value, .. } => value,
+            Words::OfTreatment => self.treatment().value,
+        }
+    }
+
+    /// What it decides.
+    pub fn means(&self) -> &'static str {
+        match self.words {
+            Words::Own { means, .. } => means,
+            Words::OfTreatment => self.treatment().means,
+        }
+    }
+
+    /// What is counted, such as `bytes`; empty for a plain number or a name.
+    pub fn unit(&self) -> &'static str {
+        match self.value() {
+            ValueKind::Number { unit, .. } | ValueKind::Numbers { unit, .. } => unit,
+            ValueKind::Bytes { .. } => "bytes",
+            _ => "",
+        }
+    }
+
+    fn treatment(&self) -> &'static Sysctl {
+        sysctl_of(self.key).expect("the treatments' table has it, which a test holds")
+    }
+
+    /// Whether a key is one of this setting's.
+    pub(super) fn matches(&self, key: &str) -> bool {
+        match self.key.strip_prefix(DEVICE) {
+            None => self.key == key,
+            Some(pattern) => {
+                device_key(key).is_some_and(|own| pattern.strip_prefix("*.") == Some(own.name))
+            }
+        }
+    }
+}
+
+/// The two parts of a key of a device: `device.eth0.rx_ring`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceKey<'a> {
+    /// `eth0`; it may have dots.
+    pub device: &'a str,
+    /// `rx_ring`.
+    pub name: &'a str,
+}
+
+/// The parts of the key of a device; none if it is not one.
+pub fn device_key(key: &str) -> Option<DeviceKey<'_>> {
+    let (device, name) = key.strip_prefix(DEVICE)?.rsplit_once('.')?;
+    // IFNAMSIZ is 16 with the terminating zero; dev_valid_name (net/core/dev.c).
+    let allowed = |byte: u8| byte.is_ascii_graphic() && !b"/:*".contains(&byte);
+    let is_name = (1..16).contains(&device.len())
+        && device.bytes().all(allowed)
+        && !matches!(device, "." | "..");
+    is_name.then_some(DeviceKey { device, name })
+}
+
+/// What a key is of: an entry of the table, or a kernel setting that the treatments know and of which nothing is advised.
+///
+/// # Errors
+/// There is no such setting; with one that looks like it.
+pub fn find(key: &str) -> Result<Cow<'static, Setting>, HostError> {
+    let is_it = |setting: &&Setting| setting.key == key || setting.matches(key);
+    if let Some(setting) = settings().iter().find(is_it) {
+        return Ok(Cow::Borrowed(setting));
+    }
+    match sysctl_of(key) {
+        Some(entry) => Ok(Cow::Owned(Setting {
+            key: entry.key,
+            place: Place::Namespace,
+            limits: entry.means,
+            formula: "",
+            source: "Documentation/networking/ip-sysctl.rst, Documentation/admin-guide/sysctl/net.rst",
+            words: Words::Own {
+                value: entry.value,
+                means: entry.means,
+            },
+            rule: super::rules::not_judged,
+        })),
+        None => Err(HostError::Unknown {
+            key: super::error::shortened(key),
+            hint: hint(key),
+        }),
+    }
+}
+
+/// The key that looks like it; one that was written without its beginning, too.
+fn hint(key: &str) -> String {
+    let key = super::error::shortened(key);
+    let distance = |known: &str| {
+        let last = known.rsplit('.').next().unwrap_or(known);
+        match known.ends_with(&format!(".{key}")) {
+            true => 0,
+            false if key.contains('.') => edit_distance(&key, known),
+            false => edit_distance(&key, last),
+        }
+    };
+    let nearest = settings()
+        .iter()
+        .map(|setting| (distance(setting.key), setting.key));
+    match nearest.min() {
+        Some((0..=3, known)) => format!("did you mean `{known}`?"),
+        _ => "`linerate host show --all` lists them".to_owned(),
+    }
+}
+
+/// What keys of devices begin with.
+pub(super) const DEVICE: &str = "device.";

@@ -1,0 +1,301 @@
+//! Settings that are several files of `/sys` and `/proc` with one value: CPUs of queues and interrupts, the governor.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use linerate_core::treatment::{Value, ValueKind};
+use linerate_sys::proc::{Probe, ProcError, cpu, steering};
+use serde::{Deserialize, Serialize};
+
+use super::device::{by_index, open_netlink};
+use super::error::TreatError;
+use super::step::Undone;
+
+/// Which files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileSetting<'a> {
+    /// RPS of the device's receive queues.
+    Receive(&'a str),
+    /// XPS of the device's transmit queues.
+    Transmit(&'a str),
+    /// Its interrupts.
+    Interrupts(&'a str),
+    /// The governor of all CPUs.
+    Governor,
+}
+
+/// A setting whose files get one value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FilesStep {
+    pub(super) key: String,
+    /// The index of the device that they are of.
+    device: Option<u32>,
+    files: Vec<FileState>,
+    pub(super) set: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct FileState {
+    path: PathBuf,
+    was: String,
+}
+
+impl FileSetting<'_> {
+    fn device(&self) -> Option<&str> {
+        match self {
+            Self::Receive(device) | Self::Transmit(device) | Self::Interrupts(device) => {
+                Some(device)
+            }
+            Self::Governor => None,
+        }
+    }
+
+    /// Its files.
+    fn paths(self) -> Probe<Vec<PathBuf>> {
+        let of_cpus = |files: Probe<Vec<steering::CpuFile>>| match files {
+            Probe::Supported(files) => {
+                Probe::Supported(files.iter().map(|file| file.path().to_owned()).collect())
+            }
+            Probe::Unsupported(why) => Probe::Unsupported(why),
+            Probe::Unknown(why) => Probe::Unknown(why),
+        };
+        match self {
+            Self::Receive(device) => of_cpus(steering::receive_steering(device)),
+            Self::Transmit(device) => of_cpus(steering::transmit_steering(device)),
+            Self::Interrupts(device) => of_cpus(steering::interrupts(device)),
+            Self::Governor => governors(),
+        }
+    }
+
+    /// The files with their values; what is missing where there are none.
+    pub(crate) fn read(self) -> Probe<Vec<(PathBuf, String)>> {
+        let paths = match self.paths() {
+            Probe::Supported(paths) if paths.is_empty() => {
+                return Probe::Unsupported("the device has no such queue or interrupt".to_owned());
+            }
+            Probe::Supported(paths) => paths,
+            Probe::Unsupported(why) => return Probe::Unsupported(why),
+            Probe::Unknown(why) => return Probe::Unknown(why),
+        };
+        let read = paths.into_iter().map(|path| {
+            let value = read(&path)?;
+            Ok((path, value))
+        });
+        read.collect::<Result<_, ProcError>>().into()
+    }
+}
+
+/// Each CPU has one, or several share it.
+fn governors() -> Probe<Vec<PathBuf>> {
+    let cpus = match cpu::online() {
+        Ok(cpus) => cpus,
+        Err(error) => return Err(error).into(),
+    };
+    match cpus.first().map(|first| cpu::governor(*first)) {
+        Some(Probe::Unsupported(_)) | None => {
+            let why =
+                "the host does not scale frequencies, or its hypervisor does (no cpufreq in /sys)";
+            Probe::Unsupported(why.to_owned())
+        }
+        Some(Probe::Unknown(why)) => Probe::Unknown(why),
+        Some(Probe::Supported(_)) => {
+            let path = |cpu| {
+                PathBuf::from(format!(
+                    "/sys/devices/system/cpu/cpu{cpu}/cpufreq/{GOVERNOR}"
+                ))
+            };
+            Probe::Supported(cpus.into_iter().map(path).collect())
+        }
+    }
+}
+
+impl FilesStep {
+    pub(super) fn prepare(
+        key: &str,
+        setting: FileSetting<'_>,
+        value: &str,
+    ) -> Result<Self, TreatError> {
+        let device = setting
+            .device()
+            .map(|name| index_of(key, name))
+            .transpose()?;
+        let files = match setting.read() {
+            Probe::Supported(files) => files,
+            Probe::Unsupported(why) | Probe::Unknown(why) => {
+                return Err(TreatError::unfit(key, why));
+            }
+        };
+        if matches!(setting, FileSetting::Interrupts(_)) && value == NO_CPUS {
+            return Err(TreatError::unfit(
+                key,
+                "some CPU has to take the interrupts",
+            ));
+        }
+        let files = files.into_iter().map(|(path, was)| FileState { path, was });
+        Ok(Self {
+            key: key.to_owned(),
+            device,
+            files: files.collect(),
+            set: value.to_owned(),
+        })
+    }
+
+    pub(super) fn changes(&self) -> bool {
+        self.files.iter().any(|file| file.was != self.set)
+    }
+
+    /// What it was: one value, or that of each file.
+    pub(super) fn was(&self) -> String {
+        summary(self.files.iter().map(|file| file.was.as_str()))
+    }
+
+    pub(super) fn found(&self) -> Result<String, TreatError> {
+        let values: Result<Vec<_>, _> = self
+            .files
+            .iter()
+            .map(|file| self.read(&file.path))
+            .collect();
+        Ok(summary(values?.iter().map(String::as_str)))
+    }
+
+    fn read(&self, path: &Path) -> Result<String, TreatError> {
+        read(path).map_err(|error| TreatError::kernel(format!("read {}", self.key), error))
+    }
+
+    pub(super) fn set(&self) -> Result<(), TreatError> {
+        for file in self.files.iter().filter(|file| file.was != self.set) {
+            self.put(&file.path, &self.set)?;
+            let found = self.read(&file.path)?;
+            if found != self.set {
+                // What the kernel made of it is not what the journal says is ours.
+                self.put(&file.path, &file.was)?;
+                return Err(self.not_taken(found));
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&self, path: &Path, value: &str) -> Result<(), TreatError> {
+        write(path, value).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => TreatError::NotPermitted {
+                what: self.key.clone(),
+                needs: "root of the host itself, not of a container or namespace",
+            },
+            io::ErrorKind::ReadOnlyFilesystem => {
+                TreatError::unfit(&self.key, "/sys or /proc is read-only here: a container")
+            }
+            _ => TreatError::kernel(format!("set {} to {value}", self.key), error),
+        })
+    }
+
+    pub(super) fn check(&self) -> Result<String, TreatError> {
+        let found = self.found()?;
+        if found != self.set {
+            return Err(self.not_taken(found));
+        }
+        Ok(format!("{} = {}", self.key, self.set))
+    }
+
+    fn not_taken(&self, found: String) -> TreatError {
+        TreatError::NotTaken {
+            what: format!("{}={}", self.key, self.set),
+            found,
+            why: "the host does not have all of these CPUs, or the kernel manages it",
+        }
+    }
+
+    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
+        if let Some(index) = self.device {
+            if by_index(&mut open_netlink()?, index)?.is_none() {
+                return Ok(Undone::Gone);
+            }
+            check_sys()?;
+        }
+        let mut undone = Undone::Gone;
+        for file in self.files.iter().rev().filter(|file| file.path.exists()) {
+            if self.read(&file.path)? != self.set {
+                undone = undone.or(Undone::NotOurs);
+                continue;
+            }
+            if file.was != self.set {
+                self.put(&file.path, &file.was)?;
+            }
+            undone = Undone::Restored;
+        }
+        Ok(undone)
+    }
+}
+
+fn read(path: &Path) -> Result<String, ProcError> {
+    match path.ends_with(GOVERNOR) {
+        true => {
+            let cpu = cpu_of(path).unwrap_or(u32::MAX);
+            match cpu::governor(cpu) {
+                Probe::Supported(name) => Ok(name),
+                Probe::Unsupported(_) | Probe::Unknown(_) => Err(ProcError::Read {
+                    path: path.to_owned(),
+                    source: io::ErrorKind::NotFound.into(),
+                }),
+            }
+        }
+        false => {
+            let cpus = steering::CpuFile::at(path).read()?;
+            Ok(Value::Cpus(cpus).to_string())
+        }
+    }
+}
+
+fn write(path: &Path, value: &str) -> io::Result<()> {
+    if path.ends_with(GOVERNOR) {
+        let cpu = cpu_of(path).ok_or(io::ErrorKind::NotFound)?;
+        return cpu::set_governor(cpu, value);
+    }
+    match ValueKind::Cpus.read(value) {
+        Some(Value::Cpus(cpus)) => steering::CpuFile::at(path).write(&cpus),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// The number of a CPU, from the path of its governor.
+fn cpu_of(path: &Path) -> Option<u32> {
+    let name = path.ancestors().nth(2)?.file_name()?.to_str()?;
+    name.strip_prefix("cpu")?.parse().ok()
+}
+
+/// The index of a device whose files are those that `/sys` shows.
+fn index_of(key: &str, device: &str) -> Result<u32, TreatError> {
+    check_sys()?;
+    let link = open_netlink()?.link(device);
+    link.map(|link| link.index)
+        .map_err(|_| TreatError::unfit(key, "there is no such device in this network namespace"))
+}
+
+/// One value, or all of them where they differ.
+pub(crate) fn summary<'a>(values: impl Iterator<Item = &'a str>) -> String {
+    let mut all: Vec<&str> = values.collect();
+    all.dedup();
+    all.join("; ")
+}
+
+/// Whether `/sys` shows the devices of this network namespace.
+///
+/// # Errors
+/// It shows those of another.
+pub(crate) fn check_sys() -> Result<(), TreatError> {
+    let links = open_netlink()?.links();
+    let links = links.map_err(|error| TreatError::kernel("list the devices", error))?;
+    let names: Vec<(&str, u32)> = links
+        .iter()
+        .map(|link| (link.name.as_str(), link.index))
+        .collect();
+    match steering::shows_devices(&names) {
+        true => Ok(()),
+        false => {
+            let why = "/sys shows the devices of another network namespace (`ip netns exec` mounts that of its own)";
+            Err(TreatError::unfit("CPUs of queues and interrupts", why))
+        }
+    }
+}
+
+const GOVERNOR: &str = "scaling_governor";
+const NO_CPUS: &str = "none";

@@ -1,0 +1,193 @@
+//! Settings that the owner of a host keeps: set by the same hands as treatments, and in a journal of their own, which no
+//! exit, watch or next start undoes.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `journal` | the journal |
+//! | `back` | putting settings back |
+
+mod back;
+mod journal;
+
+use linerate_core::host::{ChangeOutcome, SettingChange};
+use linerate_core::treatment::DeviceSetting;
+use linerate_sys::netlink::Link;
+
+use super::applied::{check_free, undo_step};
+use super::device::{OffloadStep, open_netlink};
+use super::driver::{DriverFigure, DriverStep};
+use super::error::TreatError;
+use super::files::{FileSetting, FilesStep};
+use super::journal::Directory;
+use super::leftovers;
+use super::place::Place;
+use super::step::Step;
+use super::sysctl::SysctlStep;
+use crate::host_settings::SysctlDirectory;
+
+pub(crate) use back::undo;
+pub(crate) use journal::kept;
+use journal::{Journal, Kept};
+
+/// One setting that is to be set and kept.
+#[derive(Debug, Clone)]
+pub(crate) enum Wanted<'a> {
+    Sysctl {
+        key: &'a str,
+        value: String,
+    },
+    Offload {
+        device: &'a str,
+        setting: DeviceSetting,
+        on: bool,
+    },
+    Figure {
+        device: &'a str,
+        figure: DriverFigure,
+        value: u32,
+    },
+    Files {
+        key: &'a str,
+        setting: FileSetting<'a>,
+        value: String,
+    },
+}
+
+impl Wanted<'_> {
+    fn prepare(&self) -> Result<Step, TreatError> {
+        match self {
+            Self::Sysctl { key, value } => SysctlStep::prepare(key, value).map(Step::Sysctl),
+            Self::Offload {
+                device,
+                setting,
+                on,
+            } => OffloadStep::prepare_on(*setting, *on, link(device)?).map(Step::Offload),
+            Self::Figure {
+                device,
+                figure,
+                value,
+            } => DriverStep::prepare(*figure, *value, &link(device)?).map(Step::Driver),
+            Self::Files {
+                key,
+                setting,
+                value,
+            } => FilesStep::prepare(key, *setting, value).map(Step::Files),
+        }
+    }
+
+    /// Checksums before the segmentation that needs them.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Offload {
+                setting: DeviceSetting::ChecksumOffload,
+                ..
+            } => 0,
+            _ => 1,
+        }
+    }
+}
+
+fn link(device: &str) -> Result<Link, TreatError> {
+    let link = open_netlink()?.link(device);
+    link.map_err(|_| {
+        TreatError::unfit(
+            format!("a setting of {device}"),
+            "there is no such device in this network namespace",
+        )
+    })
+}
+
+/// Sets all of them or none, reads them back, and keeps them; with `file`, the kernel settings among them over a reboot, too.
+///
+/// # Errors
+/// Not permitted, not there, another process treats one of them, or one did not take. Nothing is changed then.
+pub(crate) fn keep(
+    directory: &Directory,
+    wanted: &[Wanted<'_>],
+    file: Option<&SysctlDirectory>,
+) -> Result<Vec<SettingChange>, TreatError> {
+    let place = Place::here()?;
+    let treatments = Directory::open()?;
+    let treating = treatments.hold()?;
+    leftovers::undo_in(&treating)?;
+    let held = directory.hold()?;
+    let mut journal = Journal::open(&held)?;
+    let mut sorted: Vec<&Wanted<'_>> = wanted.iter().collect();
+    sorted.sort_by_key(|one| one.rank());
+    let steps: Vec<Step> = sorted
+        .iter()
+        .map(|one| one.prepare())
+        .collect::<Result<_, _>>()?;
+    for step in steps.iter().filter(|step| step.changes()) {
+        check_free(&treating, step, &place)?;
+    }
+    let before = journal.entries.len();
+    write_down(&mut journal, &steps, &place, file.is_some())?;
+    if let Err(error) = set_all(&steps, file) {
+        // What could not be put back stays in the journal, for `host undo`.
+        if put_back(&steps).is_ok() {
+            journal.entries.truncate(before);
+            journal.rewrite()?;
+        }
+        return Err(error);
+    }
+    journal.compact()?;
+    Ok(steps.iter().map(changed).collect())
+}
+
+fn write_down(
+    journal: &mut Journal<'_>,
+    steps: &[Step],
+    place: &Place,
+    persist: bool,
+) -> Result<(), TreatError> {
+    for step in steps {
+        let persisted = persist && step.is_sysctl();
+        if step.changes() || persisted {
+            journal.add(Kept {
+                place: place.clone(),
+                persisted,
+                step: step.clone(),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn put_back(steps: &[Step]) -> Result<(), TreatError> {
+    let changed = steps.iter().rev().filter(|step| step.changes());
+    let failures = changed.filter_map(|step| undo_step(step).err());
+    failures.reduce(|first, _| first).map_or(Ok(()), Err)
+}
+
+fn set_all(steps: &[Step], file: Option<&SysctlDirectory>) -> Result<(), TreatError> {
+    steps
+        .iter()
+        .filter(|step| step.changes())
+        .try_for_each(Step::set)?;
+    // Only now: one step may take away what an earlier one set.
+    steps.iter().try_for_each(|step| step.check().map(drop))?;
+    match file {
+        Some(file) => {
+            let lines = steps.iter().filter(|step| step.is_sysctl());
+            let lines = lines.map(|step| (step.key(), step.values().1));
+            file.set(&lines.collect::<Vec<_>>())
+        }
+        None => Ok(()),
+    }
+}
+
+fn changed(step: &Step) -> SettingChange {
+    let (was, set) = step.values();
+    SettingChange {
+        key: step.key(),
+        was,
+        now: Some(set.clone()),
+        set,
+        outcome: match step.changes() {
+            true => ChangeOutcome::Set,
+            false => ChangeOutcome::Already,
+        },
+        why: None,
+    }
+}

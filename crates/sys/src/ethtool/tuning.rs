@@ -1,0 +1,158 @@
+//! Ring sizes and interrupt coalescing, one figure at a time.
+
+use super::ioctl::{self, Command};
+use super::{Ethtool, EthtoolError};
+
+/// A figure of a driver that can be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverSetting {
+    /// Descriptors of each receive ring.
+    RxRing,
+    /// Descriptors of each transmit ring.
+    TxRing,
+    /// Microseconds that an interrupt is held back after a received frame.
+    RxMicroseconds,
+    /// Received frames that raise an interrupt at once.
+    RxFrames,
+    /// Microseconds that an interrupt is held back after a sent frame.
+    TxMicroseconds,
+    /// 1 where the driver adapts the receiving figures to the load.
+    RxAdaptive,
+}
+
+impl DriverSetting {
+    /// The place of the figure in its structure (include/uapi/linux/ethtool.h).
+    fn word(self) -> usize {
+        match self {
+            Self::RxRing => 5,
+            Self::TxRing => 8,
+            Self::RxMicroseconds => 1,
+            Self::RxFrames => 2,
+            Self::TxMicroseconds => 5,
+            Self::RxAdaptive => 10,
+        }
+    }
+
+    fn is_ring(self) -> bool {
+        matches!(self, Self::RxRing | Self::TxRing)
+    }
+}
+
+impl Ethtool {
+    /// The figure; none where the driver does not have it.
+    ///
+    /// # Errors
+    /// [`EthtoolError`] if the link has gone.
+    pub fn driver_setting(&self, setting: DriverSetting) -> Result<Option<u32>, EthtoolError> {
+        let word = setting.word();
+        let figure = match setting.is_ring() {
+            true => self
+                .fixed::<RING_WORDS>(Command::Rings)
+                .map(|words| words[word]),
+            false => self
+                .fixed::<COALESCING_WORDS>(Command::Coalescing)
+                .map(|words| words[word]),
+        };
+        self.supported(&format!("read {setting:?}"), figure)
+    }
+
+    /// Sets the figure and leaves the others of its structure as they are. Drivers round some: read it again.
+    ///
+    /// # Errors
+    /// [`EthtoolError`] with `EOPNOTSUPP` if the driver does not have it, `EINVAL` if it does not take the value, `EPERM`
+    /// without `CAP_NET_ADMIN`.
+    pub fn set_driver_setting(
+        &self,
+        setting: DriverSetting,
+        figure: u32,
+    ) -> Result<(), EthtoolError> {
+        let fail = |source| self.error(format!("set {setting:?} to {figure}"), source);
+        let word = setting.word();
+        match setting.is_ring() {
+            true => {
+                let mut words = self.fixed::<RING_WORDS>(Command::Rings).map_err(fail)?;
+                words[word] = figure;
+                ioctl::write(&self.socket, &self.link, SRINGPARAM, words).map_err(fail)
+            }
+            false => {
+                let mut words = self
+                    .fixed::<COALESCING_WORDS>(Command::Coalescing)
+                    .map_err(fail)?;
+                words[word] = figure;
+                ioctl::write(&self.socket, &self.link, SCOALESCE, words).map_err(fail)
+            }
+        }
+    }
+}
+
+const RING_WORDS: usize = 9;
+const COALESCING_WORDS: usize = 23;
+// include/uapi/linux/ethtool.h
+const SCOALESCE: u32 = 0x0f;
+const SRINGPARAM: u32 = 0x11;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::{Pair, pair_or_skip};
+
+    #[test]
+    fn what_a_driver_lacks_is_none_and_cannot_be_set() {
+        let Some(pair) = pair_or_skip() else { return };
+        pair.a
+            .namespace
+            .run(|| {
+                let ethtool = Ethtool::open(Pair::LINK).unwrap();
+                for setting in [
+                    DriverSetting::RxRing,
+                    DriverSetting::TxRing,
+                    DriverSetting::RxMicroseconds,
+                    DriverSetting::RxAdaptive,
+                ] {
+                    assert_eq!(
+                        ethtool.driver_setting(setting).unwrap(),
+                        None,
+                        "{setting:?}"
+                    );
+                    let error = ethtool.set_driver_setting(setting, 1).unwrap_err();
+                    assert_eq!(error.errno(), Some(libc::EOPNOTSUPP), "{setting:?}");
+                }
+            })
+            .unwrap();
+    }
+
+    /// A TAP device holds back received frames (drivers/net/tun.c, `tun_set_coalesce`): the one driver that a test can make.
+    #[test]
+    fn a_figure_is_set_and_the_others_stay() {
+        let Some(pair) = pair_or_skip() else { return };
+        let made = pair.a.namespace.run(|| {
+            let made = std::process::Command::new("ip")
+                .args(["tuntap", "add", "dev", "tap0", "mode", "tap"])
+                .output();
+            if !made.is_ok_and(|made| made.status.success()) {
+                return false;
+            }
+            let ethtool = Ethtool::open("tap0").unwrap();
+            let before = ethtool.coalescing().unwrap().unwrap();
+            ethtool
+                .set_driver_setting(DriverSetting::RxFrames, 17)
+                .unwrap();
+            assert_eq!(
+                ethtool.driver_setting(DriverSetting::RxFrames).unwrap(),
+                Some(17)
+            );
+            let after = ethtool.coalescing().unwrap().unwrap();
+            assert_eq!(
+                super::super::Coalescing {
+                    rx_frames: 0,
+                    ..after
+                },
+                before
+            );
+            true
+        });
+        if !made.unwrap() {
+            eprintln!("SKIPPED: needs `ip tuntap add`, that is /dev/net/tun and iproute2");
+        }
+    }
+}
