@@ -167,6 +167,7 @@ fn measured(host: &EndpointName, quiet: bool) -> Result<(NeededPath, IpAddr), Fa
     let examination = Examination {
         target: Some(target),
         family: None,
+        via: None,
         quick: true,
         seed: plan::fresh_seed(),
     };
