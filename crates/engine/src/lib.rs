@@ -70,9 +70,7 @@ pub use campaign::{Campaign, Observer};
 pub use check::{CheckOptions, check};
 pub use client::{Client, Live, Outcome, Target};
 pub use compare::{CompareObserver, CompareOptions, compare};
-pub use endpoint::{
-    AccessError, Endpoint, Iperf3Access, NetperfOptions, ServeEvent, ServeOptions,
-};
+pub use endpoint::{AccessError, Endpoint, Iperf3Access, NetperfOptions, ServeEvent, ServeOptions};
 pub use error::{Category, MeasureError};
 pub use experiment::special::SpecialError;
 pub use experiment::{

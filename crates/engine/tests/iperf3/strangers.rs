@@ -43,9 +43,9 @@ impl Stranger {
         };
         let mut random = [0; 36];
         random[..4].copy_from_slice(&number.to_be_bytes());
-        // One letter of 32 for each five bits.
+        // Four bits in each letter.
         for (at, letter) in random.iter_mut().enumerate().take(8) {
-            *letter = (number >> (4 * at) & 15) as u8;
+            *letter = ((number >> (4 * at)) & 15) as u8;
         }
         let cookie = Cookie::from_random(random).0;
         match state {
@@ -132,7 +132,7 @@ fn held() -> (usize, usize, usize) {
     (
         count("/proc/self/task"),
         count("/proc/self/fd"),
-        resident * 4096 >> 20,
+        (resident * 4096) >> 20,
     )
 }
 

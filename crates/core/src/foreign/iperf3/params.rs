@@ -1,5 +1,7 @@
 //! The parameters of a test, which the client sends.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -164,21 +166,8 @@ impl Params {
             Err(error) => return refuse(ErrorCode::PARAMS, format!("the parameters: {error}")),
         };
         let transport = transport(&raw)?;
-        let within = |key: &str, value: &Value, most: u64, code| -> Result<u64, ParamsError> {
-            if value.is_null() {
-                return Ok(0);
-            }
-            match count(value) {
-                Some(figure) if figure <= most => Ok(figure),
-                _ => refuse(code, format!("{key} is {value}: it must be 0 to {most}")),
-            }
-        };
         let streams = within("parallel", &raw.parallel, MAX_STREAMS, ErrorCode::STREAMS)?.max(1);
         within("burst", &raw.burst, MAX_BURST, ErrorCode::BURST)?;
-        let rate = |key, value: &Value| {
-            let rate = within(key, value, MAX_RATE, ErrorCode::TOTAL_RATE)?;
-            Ok::<_, ParamsError>(Some(rate.max(MIN_RATE)).filter(|_| rate > 0))
-        };
         Ok(Self {
             transport,
             omit_s: within("omit", &raw.omit, MAX_OMIT, ErrorCode::OMIT)? as u32,
@@ -216,10 +205,6 @@ impl Params {
         let mut set = |key: &str, value: Value| {
             map.insert(key.to_owned(), value);
         };
-        match self.transport {
-            Transport::Tcp => set("tcp", json!(true)),
-            Transport::Udp(_) => set("udp", json!(true)),
-        }
         set("omit", json!(self.omit_s));
         set("time", json!(self.time_s));
         set("num", json!(self.bytes));
@@ -227,32 +212,11 @@ impl Params {
         set("parallel", json!(self.streams));
         set("len", json!(self.block_bytes));
         set("pacing_timer", json!(1000));
-        let flags = [
-            ("nodelay", self.nodelay),
-            ("reverse", self.direction == Direction::Down),
-            ("bidirectional", self.direction == Direction::Both),
-        ];
-        for (key, _) in flags.into_iter().filter(|(_, on)| *on) {
+        for (key, _) in self.flags().into_iter().filter(|(_, on)| *on) {
             set(key, json!(true));
         }
-        let numbers = [
-            ("window", self.window_bytes),
-            ("MSS", self.mss_bytes.map(u64::from)),
-            ("bandwidth", self.rate_bps),
-            ("fqrate", self.pacing_bps),
-            ("TOS", Some(u64::from(self.tos)).filter(|tos| *tos > 0)),
-            ("zerocopy", self.zerocopy.then_some(1)),
-            ("skip_rx_copy", self.discard.then_some(1)),
-            ("get_server_output", self.wants_output.then_some(1)),
-            (
-                "udp_counters_64bit",
-                (self.transport == Transport::Udp(Layout::Wide)).then_some(1),
-            ),
-        ];
-        for (key, number) in numbers {
-            if let Some(number) = number {
-                set(key, json!(number));
-            }
+        for (key, number) in self.numbers() {
+            number.into_iter().for_each(|n| set(key, json!(n)));
         }
         let texts = [
             ("congestion", &self.congestion),
@@ -260,11 +224,40 @@ impl Params {
             ("client_version", &self.version),
         ];
         for (key, text) in texts {
-            if let Some(text) = text {
-                set(key, json!(text));
-            }
+            text.iter().for_each(|text| set(key, json!(text)));
         }
         Value::Object(map).to_string().into_bytes()
+    }
+
+    /// Keys that are `true` or left out.
+    fn flags(&self) -> [(&'static str, bool); 5] {
+        let tcp = self.transport == Transport::Tcp;
+        [
+            ("tcp", tcp),
+            ("udp", !tcp),
+            ("nodelay", self.nodelay),
+            ("reverse", self.direction == Direction::Down),
+            ("bidirectional", self.direction == Direction::Both),
+        ]
+    }
+
+    /// Keys that are numbers, or left out.
+    fn numbers(&self) -> [(&'static str, Option<u64>); 9] {
+        let flag = |on: bool| on.then_some(1);
+        [
+            ("window", self.window_bytes),
+            ("MSS", self.mss_bytes.map(u64::from)),
+            ("bandwidth", self.rate_bps),
+            ("fqrate", self.pacing_bps),
+            ("TOS", Some(u64::from(self.tos)).filter(|tos| *tos > 0)),
+            ("zerocopy", flag(self.zerocopy)),
+            ("skip_rx_copy", flag(self.discard)),
+            ("get_server_output", flag(self.wants_output)),
+            (
+                "udp_counters_64bit",
+                flag(self.transport == Transport::Udp(Layout::Wide)),
+            ),
+        ]
     }
 
     /// Flows over both directions.
@@ -295,54 +288,79 @@ impl Params {
     /// The same test in linerate's words.
     pub fn to_test(&self, seed: u64) -> Test {
         let flows = u64::from(self.streams);
-        let extent = match (self.bytes, self.blocks) {
-            (0, 0) => Extent::Time(Span(std::time::Duration::from_secs(self.time_s.into()))),
-            (0, blocks) => Extent::Count(blocks.div_ceil(flows)),
-            (bytes, _) => Extent::Bytes(ByteCount(bytes.div_ceil(flows))),
-        };
-        let udp = self.transport != Transport::Tcp;
-        let rate = self.rate_bps.map(BitRate);
+        let seconds = |seconds: u32| Span(Duration::from_secs(seconds.into()));
         Test {
-            traffic: Traffic::Stream(StreamTest {
-                message_bytes: self.block_bytes,
-                send: match self.zerocopy && !udp {
-                    true => SendMethod::ZeroCopy,
-                    false => SendMethod::Copy,
-                },
-                receive: match self.discard && !udp {
-                    true => ReceiveMethod::Discard,
-                    false => ReceiveMethod::Read,
-                },
-                verify: false,
-                whole: false,
-                write_rate_bps: rate.filter(|_| !udp),
-                read_rate_bps: None,
-                rate_bps: rate.filter(|_| udp),
-                offload: false,
-                train: false,
-            }),
-            protocol: match udp {
-                true => Protocol::Udp,
-                false => Protocol::Tcp,
+            traffic: Traffic::Stream(self.to_stream()),
+            protocol: match self.transport {
+                Transport::Tcp => Protocol::Tcp,
+                Transport::Udp(_) => Protocol::Udp,
             },
             direction: self.direction,
             streams: self.streams,
-            extent,
-            warm_up: Span(std::time::Duration::from_secs(self.omit_s.into())),
-            interval: Span(std::time::Duration::from_secs(1)),
-            options: SocketOptions {
-                receive_window_bytes: self.window_bytes.map(ByteCount),
-                send_buffer_bytes: self.window_bytes.map(ByteCount),
-                mss_bytes: self.mss_bytes,
-                pacing_bps: self.pacing_bps.map(BitRate),
-                congestion: self.congestion.clone(),
-                nodelay: self.nodelay,
-                dscp: Dscp::new(self.tos >> 2).filter(|_| self.tos > 0),
-                ..SocketOptions::default()
+            extent: match (self.bytes, self.blocks) {
+                (0, 0) => Extent::Time(seconds(self.time_s)),
+                (0, blocks) => Extent::Count(blocks.div_ceil(flows)),
+                (bytes, _) => Extent::Bytes(ByteCount(bytes.div_ceil(flows))),
             },
+            warm_up: seconds(self.omit_s),
+            interval: seconds(1),
+            options: self.to_options(),
             seed,
         }
     }
+
+    fn to_stream(&self) -> StreamTest {
+        let udp = self.transport != Transport::Tcp;
+        let rate = self.rate_bps.map(BitRate);
+        StreamTest {
+            message_bytes: self.block_bytes,
+            send: match self.zerocopy && !udp {
+                true => SendMethod::ZeroCopy,
+                false => SendMethod::Copy,
+            },
+            receive: match self.discard && !udp {
+                true => ReceiveMethod::Discard,
+                false => ReceiveMethod::Read,
+            },
+            verify: false,
+            whole: false,
+            write_rate_bps: rate.filter(|_| !udp),
+            read_rate_bps: None,
+            rate_bps: rate.filter(|_| udp),
+            offload: false,
+            train: false,
+        }
+    }
+
+    fn to_options(&self) -> SocketOptions {
+        SocketOptions {
+            receive_window_bytes: self.window_bytes.map(ByteCount),
+            send_buffer_bytes: self.window_bytes.map(ByteCount),
+            mss_bytes: self.mss_bytes,
+            pacing_bps: self.pacing_bps.map(BitRate),
+            congestion: self.congestion.clone(),
+            nodelay: self.nodelay,
+            dscp: Dscp::new(self.tos >> 2).filter(|_| self.tos > 0),
+            ..SocketOptions::default()
+        }
+    }
+}
+
+/// A figure from 0 to `most`; 0 where there is none.
+fn within(key: &str, value: &Value, most: u64, code: ErrorCode) -> Result<u64, ParamsError> {
+    if value.is_null() {
+        return Ok(0);
+    }
+    match count(value) {
+        Some(figure) if figure <= most => Ok(figure),
+        _ => refuse(code, format!("{key} is {value}: it must be 0 to {most}")),
+    }
+}
+
+/// A rate that can be set, or none.
+fn rate(key: &str, value: &Value) -> Result<Option<u64>, ParamsError> {
+    let rate = within(key, value, MAX_RATE, ErrorCode::TOTAL_RATE)?;
+    Ok(Some(rate.max(MIN_RATE)).filter(|_| rate > 0))
 }
 
 fn transport(raw: &Raw) -> Result<Transport, ParamsError> {

@@ -134,7 +134,7 @@ impl Results {
             None => -1,
             Some(has) => i32::from(has),
         };
-        let streams: Vec<Value> = self.streams.iter().map(StreamResult::to_json).collect();
+        let streams: Vec<Value> = self.streams.iter().map(StreamResult::as_json).collect();
         let mut results = json!({
             "cpu_util_total": user + system,
             "cpu_util_user": user,
@@ -169,7 +169,7 @@ impl RawStream {
 }
 
 impl StreamResult {
-    fn to_json(&self) -> Value {
+    fn as_json(&self) -> Value {
         let retransmits = self.retransmits.map_or(json!(-1), |count| json!(count));
         json!({
             "id": self.id,

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! What cannot be told from a request: whether a client with wide blocks is 2.6.0, whose results have fewer fields; it
-//! gets those of 2.7, as from a netserver of 2.7, and misreads the CPU figures after the first.
+//! gets those of 2.7, as from a netserver of 2.7, and misreads what comes after the CPUs' utilisation.
 
 mod answer;
 mod block;
@@ -47,6 +47,8 @@ mod kind {
     pub(super) const DEBUG_OK: i32 = 3;
     pub(super) const CPU_CALIBRATE: i32 = 5;
     pub(super) const PASSPHRASE: i32 = 6;
+    pub(super) const SYSTEM: i32 = 600;
+    pub(super) const SYSTEM_ANSWER: i32 = 601;
     pub(super) const OMNI_REQUEST: i32 = 97;
     pub(super) const OMNI_RESPONSE: i32 = 98;
     pub(super) const OMNI_RESULTS: i32 = 99;

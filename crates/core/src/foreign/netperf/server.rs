@@ -20,6 +20,9 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Longest passphrase, bytes with its zero: what the payload of an old client's block holds.
 const PASSPHRASE_BYTES: usize = NARROW_BYTES - 8;
 
+/// Each behind its separator.
+const SYSTEM_WORDS: &str = ",Linux,-,-,-";
+
 /// How to serve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -264,6 +267,12 @@ impl Server {
             kind::CPU_CALIBRATE => {
                 let words = [self.settings.cpu_rate.to_bits(), self.settings.cpus];
                 self.say(Block::of_words(width, kind::CPU_CALIBRATE, &words));
+            }
+            // Clients of 2.5 and 2.6 ask for four words about the host, and newer netservers tell none either.
+            kind::SYSTEM => {
+                let mut block = Block::new(width, kind::SYSTEM_ANSWER);
+                block.set_text(0, 0, PASSPHRASE_BYTES, SYSTEM_WORDS);
+                self.say(block);
             }
             // Not asked for, and never answered.
             kind::PASSPHRASE => {}

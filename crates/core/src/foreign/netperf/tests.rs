@@ -443,6 +443,12 @@ fn debugging_and_calibration_are_answered() {
     server.handle_input(START, &Block::new(Width::Wide, 5).into_bytes());
     let rate = answer(&mut server).expect("a rate");
     assert_eq!((rate.kind(), rate.float(0), rate.int(1)), (5, 100.0, 4));
+    server.handle_input(START, &Block::new(Width::Wide, 600).into_bytes());
+    let words = answer(&mut server).expect("four words");
+    assert_eq!(
+        (words.kind(), words.text(0, 40)),
+        (601, ",Linux,-,-,-".into())
+    );
 }
 
 #[test]

@@ -29,25 +29,37 @@ pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
     let mut test = test.clone();
     let warm_up = test.warm_up.as_secs_f64().ceil();
     test.warm_up = Span(std::time::Duration::from_secs_f64(warm_up));
+    let params = params(&test, stream)?;
+    // The server's own limits: what it would refuse is refused here, with its reason.
+    Params::parse(&params.to_json())
+        .map_err(|error| format!("iperf3 cannot do this test: {error}"))?;
+    let down_bytes = match (test.direction, params.blocks) {
+        (Direction::Up, _) => 0,
+        (_, 0) => params.bytes,
+        (_, blocks) => blocks.saturating_mul(stream.message_bytes),
+    };
+    Ok(Adapted {
+        test,
+        params,
+        down_bytes,
+    })
+}
+
+fn params(test: &Test, stream: &StreamTest) -> Result<Params, String> {
     let flows = u64::from(test.streams);
     let (time, bytes, blocks) = match test.extent {
         Extent::Time(time) => (time.as_secs_f64().ceil().max(1.0), 0, 0),
         Extent::Bytes(bytes) => (0.0, bytes.0.saturating_mul(flows), 0),
         Extent::Count(count) => (0.0, 0, count.saturating_mul(flows)),
     };
-    let udp = test.protocol == Protocol::Udp;
-    let rate = if udp {
-        stream.rate_bps
-    } else {
-        stream.write_rate_bps
+    let (transport, rate) = match test.protocol {
+        Protocol::Udp => (Transport::Udp(Layout::Wide), stream.rate_bps),
+        Protocol::Tcp | Protocol::Mptcp => (Transport::Tcp, stream.write_rate_bps),
     };
     let options = &test.options;
-    let params = Params {
-        transport: match udp {
-            true => Transport::Udp(Layout::Wide),
-            false => Transport::Tcp,
-        },
-        omit_s: warm_up as u32,
+    Ok(Params {
+        transport,
+        omit_s: test.warm_up.as_secs_f64() as u32,
         time_s: time as u32,
         bytes,
         blocks,
@@ -55,7 +67,7 @@ pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
         direction: test.direction,
         block_bytes: stream.message_bytes,
         nodelay: options.nodelay,
-        window_bytes: window(&test)?,
+        window_bytes: window(test)?,
         mss_bytes: options.mss_bytes,
         rate_bps: rate.map(|BitRate(bps)| bps),
         pacing_bps: options.pacing_bps.map(|BitRate(bps)| bps),
@@ -66,19 +78,6 @@ pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
         wants_output: false,
         token: None,
         version: Some(format!("linerate-{}", env!("CARGO_PKG_VERSION"))),
-    };
-    // The server's own limits: what it would refuse is refused here, with its reason.
-    Params::parse(&params.to_json())
-        .map_err(|error| format!("iperf3 cannot do this test: {error}"))?;
-    let down_bytes = match (test.direction, blocks) {
-        (Direction::Up, _) => 0,
-        (_, 0) => bytes,
-        (_, blocks) => blocks.saturating_mul(stream.message_bytes),
-    };
-    Ok(Adapted {
-        test,
-        params,
-        down_bytes,
     })
 }
 

@@ -63,7 +63,9 @@ impl Lane {
 
     /// Where the data goes.
     pub(super) fn data(&self) -> SocketAddr {
-        SocketAddr::new(self.peer.ip(), self.port)
+        let mut data = self.peer;
+        data.set_port(self.port);
+        data
     }
 
     /// Asks for a test; done when the netserver waits for its data.

@@ -51,9 +51,12 @@ impl Netperf {
     /// # Errors
     /// Refused, unreachable, timed out, interrupted; something else answers.
     pub(super) fn find(target: Target, stop: Stop) -> Result<Self, MeasureError> {
-        let addresses = target.addresses.iter().map(|address| match address.port() {
-            DEFAULT_PORT => SocketAddr::new(address.ip(), PORT),
-            _ => *address,
+        let addresses = target.addresses.iter().map(|address| {
+            let mut address = *address;
+            if address.port() == DEFAULT_PORT {
+                address.set_port(PORT);
+            }
+            address
         });
         let target = Target {
             addresses: addresses.collect(),

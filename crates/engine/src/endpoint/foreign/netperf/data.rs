@@ -75,7 +75,12 @@ impl Data {
         let test = terms::within_rate(Box::new(plan(&asked, limits)), limits.rate_bps)
             .map_err(|reason| Refusal::new(errno::EPERM, reason))?;
         terms::can_do(&test).map_err(|reason| Refusal::new(errno::EINVAL, reason))?;
-        let address = SocketAddr::new(asked.address.unwrap_or(local.ip()), asked.port);
+        // With its scope, where it is a link's own.
+        let mut address = local;
+        address.set_port(asked.port);
+        if let Some(other) = asked.address {
+            address.set_ip(other);
+        }
         let socket = match asked.transport {
             Transport::Tcp => Socket::Tcp(listener(&asked, address)?),
             Transport::Udp => Socket::Udp(datagrams(&asked, address, peer)?),
