@@ -269,12 +269,15 @@ fn limits(options: &LimitOptions) -> anyhow::Result<Limits> {
         streams,
         seconds,
         rate_bps,
+        connections: DEFAULT_CONNECTIONS,
     })
 }
 
 /// Clients at once: each costs the endpoint a thread for its control connection.
 const CLIENTS: RangeInclusive<u32> = 1..=10_000;
 const DEFAULT_CLIENTS: u32 = 64;
+/// What `capacity` may hold here: about 1 GB of kernel memory for a client that asks for all of it.
+const DEFAULT_CONNECTIONS: u64 = 100_000;
 /// Of a test over both directions.
 const MOST_FLOWS: u32 = 2 * MAX_STREAMS;
 /// Longer tests are for owners who ask for them.
@@ -316,6 +319,7 @@ mod tests {
             streams: 256,
             seconds: 3600.0,
             rate_bps: None,
+            connections: DEFAULT_CONNECTIONS,
         };
         assert_eq!(limits, default);
     }
@@ -328,6 +332,7 @@ mod tests {
             streams: 8,
             seconds: 120.0,
             rate_bps: Some(1_000_000_000),
+            connections: DEFAULT_CONNECTIONS,
         };
         assert_eq!(served(line).unwrap().1, owners);
     }

@@ -457,6 +457,7 @@ fn placeholder() -> Welcome {
             streams: 0,
             seconds: 0.0,
             rate_bps: None,
+            connections: 0,
         },
         facts: Box::default(),
     }

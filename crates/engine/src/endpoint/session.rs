@@ -163,6 +163,8 @@ impl Session<'_> {
                     ServerEvent::Treat(changes) => self.treat(&changes),
                     ServerEvent::Untreat => self.untreat(),
                     ServerEvent::Trace(request) => self.trace(&request),
+                    // Never asked: it is not among the operations yet.
+                    ServerEvent::Hold(_) | ServerEvent::Release => {}
                     ServerEvent::Closed(error) => reason = error.map(|e| e.to_string()),
                 }
             }

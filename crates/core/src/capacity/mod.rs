@@ -1,0 +1,32 @@
+//! How many connections two ends can hold: what is asked, what the endpoint is asked for, what came of it.
+//!
+//! A client names no address and no port: an endpoint takes connections on ports of its own, only from where its
+//! client's control connection comes from, and only those whose first bytes name the session ([`wire`]). So many as its
+//! owner allows, for so long as its owner allows.
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`CapacityTest`] | what the user asks for: counts, rate, hold, churn, load |
+//! | [`CapacityRequest`] | the part of it that the endpoint must know |
+//! | [`HoldPorts`] | the ports that it answers with, and how many each takes |
+//! | [`CapacityHalf`] | one end's account: counts, CPU, memory, limits |
+//! | [`CapacityDocument`] | both, and what the client measured: the JSON contract |
+
+mod document;
+mod half;
+mod request;
+mod test;
+pub mod wire;
+
+pub use document::{
+    CAPACITY_SCHEMA, CapacityDocument, ChurnResult, ConnectLatency, LatencyAt, LoadResult,
+    PoolResult, RampStep,
+};
+pub use half::{
+    CapacityHalf, Failure, FailureCause, HeldCounts, LimitReadings, MOST_CACHES, MemoryCourse,
+    MemoryReading, SlabUse,
+};
+pub use request::{CapacityRequest, HoldPort, HoldPorts, HoldProgress, MOST_CAUSES, MOST_PORTS};
+pub use test::{
+    CapacityError, CapacityTest, LEAST_MESSAGE, Load, LoadPace, MOST_HELD, MOST_MESSAGE,
+};
