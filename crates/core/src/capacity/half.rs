@@ -260,7 +260,44 @@ pub struct CapacityHalf {
     pub caveats: Vec<Caveat>,
 }
 
+impl LimitReadings {
+    /// Of a limit that is none, some kernels say the largest number that they know. On the wire that would be an absurd
+    /// figure.
+    fn bound(&mut self) {
+        let readings = [
+            &mut self.descriptors_each,
+            &mut self.workers_most,
+            &mut self.files,
+            &mut self.nr_open,
+            &mut self.orphans,
+            &mut self.time_wait,
+            &mut self.conntrack,
+            &mut self.epoll_watches,
+            &mut self.cgroup_bytes,
+            &mut self.memory_bytes,
+        ];
+        for reading in readings.into_iter().flatten() {
+            *reading = (*reading).min(NO_LIMIT);
+        }
+        for pages in [&mut self.tcp_memory_pages, &mut self.udp_memory_pages] {
+            *pages = pages.map(|(low, pressure, high)| {
+                let [low, pressure, high] = [low, pressure, high].map(|pages| pages.min(NO_LIMIT));
+                (low, pressure, high)
+            });
+        }
+    }
+}
+
+/// More than any host has of anything, and a whole number to readers of JSON that know only doubles.
+const NO_LIMIT: u64 = 1 << 53;
+
 impl CapacityHalf {
+    /// As it is sent: without figures that the peer would refuse.
+    pub(crate) fn bounded(mut self) -> Self {
+        self.limits.bound();
+        self
+    }
+
     /// Whether this can be an endpoint's account.
     ///
     /// # Errors

@@ -35,4 +35,5 @@ pub use request::{CapacityRequest, HoldPort, HoldPorts, HoldProgress, MOST_CAUSE
 pub use search::{FIRST_TRIED, MOST_ROUNDS, Search, SearchFound, SearchRound, TOLERANCE};
 pub use test::{
     CapacityError, CapacityTest, LEAST_MESSAGE, Load, LoadPace, MOST_HELD, MOST_MESSAGE,
+    MOST_PER_S, MOST_SOURCES,
 };
