@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::half::{CapacityHalf, Failure};
+use super::limit::{LimitRow, StoppedBy};
+use super::search::SearchFound;
 use super::test::CapacityTest;
 use crate::plan::Family;
 use crate::record::{Caveat, Environment, Status};
@@ -52,6 +54,18 @@ pub struct CapacityDocument {
     /// The endpoint's account, as it tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<CapacityHalf>,
+    /// The limit that ended it before all were open; absent where all that was asked for was opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_by: Option<StoppedBy>,
+    /// Of `limits` the one that would come first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_limit: Option<LimitRow>,
+    /// Every limit of both ends that is known, the one that would come first at the top.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitRow>,
+    /// The rounds in which the limit was looked for; all else is of the round that held the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchFound>,
     /// How long all of it took, s.
     pub seconds: f64,
     /// How long closing took, s.

@@ -51,6 +51,31 @@ pub enum FailureCause {
     Other,
 }
 
+impl FailureCause {
+    /// In words, with the error number by which the kernel says so.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Descriptors => "no descriptor left in the process (EMFILE)",
+            Self::Files => "no file left on the host (ENFILE)",
+            Self::Ports => "no local port left (EADDRNOTAVAIL)",
+            Self::Buffers => "no buffers (ENOBUFS)",
+            Self::Memory => "no memory (ENOMEM)",
+            Self::Refused => "refused (ECONNREFUSED)",
+            Self::TimedOut => "not answered in time",
+            Self::Reset => "reset by the peer",
+            Self::Closed => "closed by the peer",
+            Self::Unreachable => "no way there (EHOSTUNREACH)",
+            Self::Stranger => "did not name the session",
+            Self::Crowded => "more than the endpoint has room for",
+            Self::Garbled => "answered with something else",
+            Self::WorkerLost => "the process that held it ended",
+            Self::Watches => "no epoll watch left (ENOSPC)",
+            Self::NotPermitted => "not permitted (EPERM)",
+            Self::Other => "another cause",
+        }
+    }
+}
+
 /// How often that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
@@ -194,6 +219,9 @@ pub struct LimitReadings {
     /// The tightest `memory.max` of the process's control groups, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup_bytes: Option<u64>,
+    /// Connections that the endpoint's owner allows a client; of an endpoint alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_connections: Option<u64>,
     /// Memory of the host, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
@@ -232,7 +260,44 @@ pub struct CapacityHalf {
     pub caveats: Vec<Caveat>,
 }
 
+impl LimitReadings {
+    /// Of a limit that is none, some kernels say the largest number that they know. On the wire that would be an absurd
+    /// figure.
+    fn bound(&mut self) {
+        let readings = [
+            &mut self.descriptors_each,
+            &mut self.workers_most,
+            &mut self.files,
+            &mut self.nr_open,
+            &mut self.orphans,
+            &mut self.time_wait,
+            &mut self.conntrack,
+            &mut self.epoll_watches,
+            &mut self.cgroup_bytes,
+            &mut self.memory_bytes,
+        ];
+        for reading in readings.into_iter().flatten() {
+            *reading = (*reading).min(NO_LIMIT);
+        }
+        for pages in [&mut self.tcp_memory_pages, &mut self.udp_memory_pages] {
+            *pages = pages.map(|(low, pressure, high)| {
+                let [low, pressure, high] = [low, pressure, high].map(|pages| pages.min(NO_LIMIT));
+                (low, pressure, high)
+            });
+        }
+    }
+}
+
+/// More than any host has of anything, and a whole number to readers of JSON that know only doubles.
+const NO_LIMIT: u64 = 1 << 53;
+
 impl CapacityHalf {
+    /// As it is sent: without figures that the peer would refuse.
+    pub(crate) fn bounded(mut self) -> Self {
+        self.limits.bound();
+        self
+    }
+
     /// Whether this can be an endpoint's account.
     ///
     /// # Errors

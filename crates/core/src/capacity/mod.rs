@@ -11,10 +11,14 @@
 //! | [`HoldPorts`] | the ports that it answers with, and how many each takes |
 //! | [`CapacityHalf`] | one end's account: counts, CPU, memory, limits |
 //! | [`CapacityDocument`] | both, and what the client measured: the JSON contract |
+//! | [`LimitRow`], [`StoppedBy`] | which limit comes next, and which one ended it; [`annotate`] finds them |
+//! | [`Search`] | which number to try next when the limit is looked for |
 
 mod document;
 mod half;
+mod limit;
 mod request;
+mod search;
 mod test;
 pub mod wire;
 
@@ -26,7 +30,10 @@ pub use half::{
     CapacityHalf, Failure, FailureCause, HeldCounts, LimitReadings, MOST_CACHES, MemoryCourse,
     MemoryReading, SlabUse,
 };
+pub use limit::{LimitEnd, LimitKind, LimitRow, StoppedBy, annotate};
 pub use request::{CapacityRequest, HoldPort, HoldPorts, HoldProgress, MOST_CAUSES, MOST_PORTS};
+pub use search::{FIRST_TRIED, MOST_ROUNDS, Search, SearchFound, SearchRound, TOLERANCE};
 pub use test::{
     CapacityError, CapacityTest, LEAST_MESSAGE, Load, LoadPace, MOST_HELD, MOST_MESSAGE,
+    MOST_PER_S, MOST_SOURCES,
 };

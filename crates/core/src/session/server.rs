@@ -312,7 +312,7 @@ impl Server {
 
     /// All is closed: the account of it.
     pub fn released(&mut self, now: Duration, half: CapacityHalf) {
-        let message = ServerMessage::HoldReport(Box::new(half));
+        let message = ServerMessage::HoldReport(Box::new(half.bounded()));
         self.answer(State::Releasing, State::Idle, &message);
         self.deadline = now + IDLE_TIMEOUT;
     }
