@@ -143,6 +143,13 @@ fn parse_slab_cache(line: &str) -> Result<SlabCache, Malformed> {
     })
 }
 
+/// Size of a page of this kernel, bytes: what counts of pages are to be multiplied by.
+pub fn page_bytes() -> u64 {
+    // SAFETY: takes a number and answers one.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).unwrap_or(4096)
+}
+
 /// Reads "1234 kB" as bytes.
 fn kibibytes(text: &str) -> Result<u64, Malformed> {
     const EXPECTED: &str = "a number of kB";
