@@ -108,6 +108,7 @@ impl Client {
         }
     }
 
+    /// The document is of the smallest round that was not held: that one says why.
     fn search_limit(
         &mut self,
         test: &CapacityTest,
@@ -121,7 +122,7 @@ impl Client {
             test.udp_sockets
         };
         let mut search = Search::new(most);
-        let mut best: Option<(u64, CapacityOutcome)> = None;
+        let mut telling: Option<(u64, bool, CapacityOutcome)> = None;
         while let Some(asked) = search.next_number() {
             let (connections, udp_sockets) = if is_tcp { (asked, 0) } else { (0, asked) };
             let round = CapacityTest {
@@ -140,15 +141,18 @@ impl Client {
             if !ended {
                 search.handle_round(held);
             }
-            // The round that stopped says why; of rounds that held as many, the one that was asked for more.
-            if best.as_ref().is_none_or(|(most, _)| held >= *most) || ended {
-                best = Some((held, outcome));
+            let is_held = held >= asked;
+            let tells_more = telling
+                .as_ref()
+                .is_none_or(|(before, was_held, _)| *was_held || (!is_held && asked < *before));
+            if tells_more || ended {
+                telling = Some((asked, is_held, outcome));
             }
             if ended {
                 break;
             }
         }
-        let (_, mut outcome) = best.ok_or(MeasureError::Interrupted)?;
+        let (.., mut outcome) = telling.ok_or(MeasureError::Interrupted)?;
         outcome.document.test.find_limit = true;
         outcome.document.search = Some(search.found());
         capacity::annotate(&mut outcome.document);
