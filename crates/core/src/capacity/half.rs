@@ -245,6 +245,9 @@ pub struct CapacityHalf {
     /// Memory of these processes at the height (their share of what they share), bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_bytes: Option<u64>,
+    /// Their memory before anything was opened, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_bytes_before: Option<u64>,
     /// Memory and sockets of the host.
     pub memory: MemoryCourse,
     /// Its limits.

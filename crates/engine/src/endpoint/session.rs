@@ -6,12 +6,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use linerate_core::capacity::CapacityRequest;
 use linerate_core::plan::{Protocol, Test};
 use linerate_core::record::Caveat;
 use linerate_core::session::{Server, ServerEvent};
 use linerate_core::trace::{TraceDocument, TraceRequest};
 use linerate_core::treatment::HostChange;
-use linerate_core::wire::message::{HalfReport, Limits, RefusalReason, TRACE, TREATMENTS, Welcome};
+use linerate_core::wire::message::{
+    CAPACITY, HalfReport, Limits, RefusalReason, TRACE, TREATMENTS, Welcome,
+};
 use linerate_core::wire::{Key, Token};
 
 use super::ServeEvent;
@@ -20,6 +23,7 @@ use super::occupancy::Occupancy;
 use super::registry::{Registration, Registry};
 use super::terms::{can_do, owners_limit, prepare, within_rate};
 use super::tracing::{NoTrace, Tracing};
+use crate::capacity::{Holding, HoldingNews};
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::host;
@@ -51,6 +55,8 @@ const TICK: Duration = Duration::from_millis(2);
 const IDLE_TICK: Duration = Duration::from_millis(100);
 /// Between two reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// Between two looks at the workers that hold connections.
+const HOLDING_TICK: Duration = Duration::from_millis(10);
 
 /// Counts a session for as long as it is there, however it ends.
 struct Active<'a>(&'a AtomicU32);
@@ -73,11 +79,12 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
     let welcome = Welcome {
         software: env!("CARGO_PKG_VERSION").to_owned(),
         token: words::hexadecimal(&token.0),
-        operations: operations(context.allow_treatments),
+        operations: operations(context),
         limits: context.limits,
         facts: Box::new(host::facts(Some(peer.ip()))),
     };
     let session = Session {
+        token,
         registration: context.registry.register(token, peer.ip()),
         lease: Lease::new(context.occupancy.place(token)),
         server: Server::new(now(), welcome, context.key.as_ref(), sealed),
@@ -92,9 +99,11 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
     session.drive(socket);
 }
 
-fn operations(allow_treatments: bool) -> Vec<String> {
-    let treatments = allow_treatments.then_some(TREATMENTS);
-    let names = ["stream", "rr", "crr", TRACE].into_iter().chain(treatments);
+fn operations(context: &Context) -> Vec<String> {
+    let capacity = (context.limits.connections > 0).then_some(CAPACITY);
+    let treatments = context.allow_treatments.then_some(TREATMENTS);
+    let names = ["stream", "rr", "crr", TRACE].into_iter();
+    let names = names.chain(capacity).chain(treatments);
     names.map(str::to_owned).collect()
 }
 
@@ -125,6 +134,7 @@ enum Stage {
         finished: bool,
     },
     Tracing(Tracing),
+    Holding(Box<Holding>),
 }
 
 struct Session<'a> {
@@ -132,6 +142,7 @@ struct Session<'a> {
     peer: SocketAddr,
     /// Which address of this host the client has connected to.
     local: SocketAddr,
+    token: Token,
     registration: Registration,
     server: Server,
     stage: Stage,
@@ -163,8 +174,8 @@ impl Session<'_> {
                     ServerEvent::Treat(changes) => self.treat(&changes),
                     ServerEvent::Untreat => self.untreat(),
                     ServerEvent::Trace(request) => self.trace(&request),
-                    // Never asked: it is not among the operations yet.
-                    ServerEvent::Hold(_) | ServerEvent::Release => {}
+                    ServerEvent::Hold(request) => self.hold(&request),
+                    ServerEvent::Release => self.release(),
                     ServerEvent::Closed(error) => reason = error.map(|e| e.to_string()),
                 }
             }
@@ -219,6 +230,7 @@ impl Session<'_> {
             Stage::Idle | Stage::Bound { .. } => IDLE_TICK,
             Stage::Binding { .. } | Stage::Tracing(_) => TICK,
             Stage::Running { half, .. } => half.patience(),
+            Stage::Holding(_) => HOLDING_TICK,
         };
         match self.server.poll_timeout() {
             Some(at) => at.saturating_sub(now()).min(tick),
@@ -328,7 +340,63 @@ impl Session<'_> {
                     self.traced(outcome);
                 }
             }
+            Stage::Holding(holding) => {
+                if let Some(news) = holding.look() {
+                    self.tell_held(news);
+                }
+            }
         }
+    }
+
+    fn hold(&mut self, request: &CapacityRequest) {
+        self.tell();
+        if let Err(message) = self.lease.place().begin_test() {
+            self.server.refuse(now(), RefusalReason::Busy, message);
+            return;
+        }
+        let way = (self.local, self.peer.ip());
+        let owner = self.context.limits.connections;
+        match Holding::start(request, way, self.token, owner) {
+            Ok(holding) => self.stage = Stage::Holding(Box::new(holding)),
+            Err(message) => {
+                self.lease.place().end_test();
+                self.server.refuse(now(), RefusalReason::Test, message);
+            }
+        }
+    }
+
+    fn release(&mut self) {
+        if let Stage::Holding(holding) = &mut self.stage {
+            holding.release();
+        }
+    }
+
+    fn tell_held(&mut self, news: HoldingNews) {
+        match news {
+            HoldingNews::Ready(ports) => self.server.holding(now(), ports),
+            HoldingNews::Progress(progress) => self.server.held(progress),
+            HoldingNews::Released(half) => {
+                self.end_holding();
+                let (tcp, udp) = (half.tcp.most, half.udp.most);
+                (self.context.log)(ServeEvent::Tested {
+                    peer: self.peer,
+                    summary: format!("held {tcp} connections and {udp} UDP sockets"),
+                });
+                self.server.released(now(), *half);
+            }
+            HoldingNews::Failed(message) => {
+                self.end_holding();
+                // Before it has begun the session goes on; afterwards the client waits for what will not come.
+                self.server
+                    .refuse(now(), RefusalReason::Test, message.clone());
+                self.server.hang_up(RefusalReason::Failed, &message);
+            }
+        }
+    }
+
+    fn end_holding(&mut self) {
+        self.stage = Stage::Idle;
+        self.lease.place().end_test();
     }
 
     fn trace(&mut self, request: &TraceRequest) {
