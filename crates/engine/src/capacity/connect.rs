@@ -1,16 +1,16 @@
 //! The client's connections: opened, kept alive, loaded, replaced. Some sixty bytes for each.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 
 use linerate_core::capacity::FailureCause;
 use linerate_core::capacity::wire::{HEADER_BYTES, Header, Kind, opening};
 use linerate_core::stats::LatencyHistogram;
 use linerate_core::wire::Token;
 use linerate_sys::poll::{Interest, Poller, Ready};
-use linerate_sys::socket::{BeginError, begin_connect, set_nodelay};
+use linerate_sys::socket::set_nodelay;
 use linerate_sys::tcp_info::TcpInfo;
 
+use super::connection::{Answer, Connection, Stage};
 use super::driver::Pool;
 use super::lane::Lane;
 use super::load::{Load, Turn};
@@ -20,37 +20,6 @@ use super::random::Random;
 use super::tally::{Tally, cause_of};
 use crate::clock::now_ns;
 use crate::words;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Closed.
-    Empty,
-    Connecting,
-    /// Open, and to be answered when the endpoint has taken it.
-    Opening,
-    Idle,
-    Beat,
-    Request,
-}
-
-#[derive(Debug)]
-struct Connection {
-    stream: Option<TcpStream>,
-    stage: Stage,
-    replaces: bool,
-    /// Of the answer's header, so many bytes are there.
-    have: u8,
-    echo: [u8; HEADER_BYTES],
-    lane: u16,
-    port: u16,
-    /// Bytes of the answer to come.
-    waits_for: u32,
-    out: Outgoing,
-    /// When it was begun, when the message was sent or due.
-    since: u64,
-    /// On its lane, if it asked to be answered; else 0.
-    number: u64,
-}
 
 /// All of a worker's connections.
 pub(super) struct Connections {
@@ -137,30 +106,15 @@ impl Connections {
     /// Begins a connection in the slot, or in a new one.
     fn begin_in(&mut self, slot: Option<usize>, last: bool) -> Result<(), FailureCause> {
         let begun = match self.choose_lane() {
-            Some(lane) => self.begin_on(lane).map(|begun| (lane, begun)),
+            Some(lane) => Connection::begin(&mut self.lanes[lane], lane, slot.is_some(), last),
             None => Err(FailureCause::Crowded),
         };
-        let (lane, (begun, port, since)) = match begun {
+        let (connection, connected) = match begun {
             Ok(begun) => begun,
             Err(cause) => {
                 self.failures.count(cause);
                 return Err(cause);
             }
-        };
-        let (number, asks) = self.lanes[lane].begin(last);
-        let connection = Connection {
-            stream: Some(begun.stream),
-            stage: Stage::Connecting,
-            replaces: slot.is_some(),
-            have: 0,
-            echo: [0; HEADER_BYTES],
-            // There are as many as ports of the endpoint and sources: both are bounded.
-            lane: lane as u16,
-            port,
-            waits_for: 0,
-            out: Outgoing::default(),
-            since,
-            number: if asks { number } else { 0 },
         };
         let slot = match slot {
             Some(slot) => {
@@ -173,32 +127,7 @@ impl Connections {
             }
         };
         self.opening += 1;
-        self.watch(slot, begun.connected)
-    }
-
-    /// A socket on its way, from a port that nobody else has.
-    fn begin_on(
-        &mut self,
-        lane: usize,
-    ) -> Result<(linerate_sys::socket::Begun, u16, u64), FailureCause> {
-        let lane = &mut self.lanes[lane];
-        loop {
-            let source = lane.next_source().ok_or(FailureCause::Ports)?;
-            let since = now_ns();
-            match begin_connect(lane.peer, Some(source)) {
-                Ok(begun) => return Ok((begun, source.port(), since)),
-                // Another program's: it stays marked as used.
-                Err(error) if is_port_taken(&error) => {}
-                Err(error) => {
-                    lane.leave(source.port());
-                    let ours = error.call == "bind" && error.source.kind() == NO_ADDRESS;
-                    return Err(match ours {
-                        true => FailureCause::Other,
-                        false => cause_of(&error.source),
-                    });
-                }
-            }
-        }
+        self.watch(slot, connected)
     }
 
     fn watch(&mut self, slot: usize, connected: bool) -> Result<(), FailureCause> {
@@ -266,8 +195,7 @@ impl Connections {
         match kind {
             Kind::OpenAnswered => {
                 connection.stage = Stage::Opening;
-                connection.out = Outgoing::sent(header);
-                (connection.have, connection.waits_for) = (0, HEADER_BYTES as u32);
+                connection.expect(Outgoing::sent(header), HEADER_BYTES as u32);
             }
             _ => {
                 connection.stage = Stage::Idle;
@@ -285,8 +213,7 @@ impl Connections {
         self.messages += 1;
         let number = self.messages;
         let connection = &mut self.all[slot];
-        connection.out = Outgoing::new(Header { kind, number }, length);
-        (connection.have, connection.waits_for) = (0, waits_for.max(HEADER_BYTES as u32));
+        connection.expect(Outgoing::new(Header { kind, number }, length), waits_for);
         (connection.stage, connection.since) = (stage, since);
         self.unanswered += 1;
         let Some(stream) = &connection.stream else {
@@ -316,8 +243,10 @@ impl Connections {
             match stream.read(&mut self.buffer) {
                 Ok(0) => return self.end(slot, FailureCause::Closed),
                 Ok(n) => {
-                    if !self.take(slot, n) {
-                        return self.end(slot, FailureCause::Garbled);
+                    match self.all[slot].take(&self.buffer[..n]) {
+                        Answer::Partial => {}
+                        Answer::Whole => self.complete(slot),
+                        Answer::None => return self.end(slot, FailureCause::Garbled),
                     }
                     if n < self.buffer.len() && !ended {
                         return;
@@ -328,27 +257,6 @@ impl Connections {
                 Err(error) => return self.end(slot, cause_of(&error)),
             }
         }
-    }
-
-    /// Takes the first `count` bytes of the buffer as a part of the answer that is waited for; false if it is none.
-    fn take(&mut self, slot: usize, count: usize) -> bool {
-        let connection = &mut self.all[slot];
-        if count > connection.waits_for as usize {
-            return false;
-        }
-        let have = usize::from(connection.have);
-        let head = count.min(HEADER_BYTES - have);
-        connection.echo[have..have + head].copy_from_slice(&self.buffer[..head]);
-        connection.have += head as u8;
-        connection.waits_for -= count as u32;
-        if connection.waits_for > 0 {
-            return true;
-        }
-        if connection.echo != connection.out.header() {
-            return false;
-        }
-        self.complete(slot);
-        true
     }
 
     fn complete(&mut self, slot: usize) {
@@ -566,15 +474,6 @@ impl Pool for Connections {
     }
 }
 
-fn is_port_taken(error: &BeginError) -> bool {
-    match error.call {
-        "bind" => error.source.kind() == ErrorKind::AddrInUse,
-        "connect" => error.source.kind() == NO_ADDRESS,
-        _ => false,
-    }
-}
-
-const NO_ADDRESS: ErrorKind = ErrorKind::AddrNotAvailable;
 /// Bytes that are read at once.
 const BUFFER: usize = 16 << 10;
 /// Requests begun before events have their turn.

@@ -27,8 +27,6 @@ pub(super) struct Held {
 pub(super) enum Fed {
     /// All of them are taken.
     Taken,
-    /// It opened: it is the session's now.
-    Opened,
     /// It named another session, or said something that has no place there.
     Stranger,
 }
@@ -57,7 +55,6 @@ impl Held {
     /// Takes what has come; an answer to it is then in `out`. A peer asks again only when it has been answered: more
     /// than that is a stranger's, so that nothing piles up.
     pub(super) fn feed(&mut self, mut bytes: &[u8], sizes: &Sizes) -> Fed {
-        let mut fed = Fed::Taken;
         while !bytes.is_empty() {
             if self.left > 0 {
                 let skipped = bytes.len().min(self.left as usize);
@@ -89,7 +86,7 @@ impl Held {
                     return Fed::Stranger;
                 }
             } else if let Some(header) = opened(&self.part, sizes.token) {
-                (self.is_ours, fed) = (true, Fed::Opened);
+                self.is_ours = true;
                 if header.kind == Kind::OpenAnswered {
                     self.out = Outgoing::new(header, 0);
                 }
@@ -97,7 +94,7 @@ impl Held {
                 return Fed::Stranger;
             }
         }
-        fed
+        Fed::Taken
     }
 
     /// A header has come: whether it has a place here.
@@ -170,8 +167,11 @@ mod tests {
         for piece in 1..40 {
             let mut held = held();
             let bytes = opening(SIZES.token, header(Kind::Open));
-            assert_eq!(feed(&mut held, &bytes, piece), Fed::Opened);
-            assert!(held.out.is_sent(), "nobody has asked for an answer");
+            assert_eq!(feed(&mut held, &bytes, piece), Fed::Taken);
+            assert!(
+                held.is_ours && held.out.is_sent(),
+                "nobody has asked for an answer"
+            );
             let mut request = header(Kind::Request).encode().to_vec();
             request.resize(20, 0);
             assert_eq!(feed(&mut held, &request, piece), Fed::Taken);
@@ -194,7 +194,8 @@ mod tests {
         assert_eq!(feed(&mut held(), &other, 24), Fed::Stranger);
         let mut twice = held();
         let bytes = opening(SIZES.token, header(Kind::OpenAnswered));
-        assert_eq!(feed(&mut twice, &bytes, 24), Fed::Opened);
+        assert_eq!(feed(&mut twice, &bytes, 24), Fed::Taken);
+        assert!(twice.is_ours);
         twice.out = Outgoing::default();
         assert_eq!(feed(&mut twice, &bytes, 24), Fed::Stranger);
     }

@@ -27,8 +27,10 @@ use crate::{host, words};
 pub(crate) enum HoldingNews {
     /// The workers listen.
     Ready(HoldPorts),
-    /// They cannot, or are gone.
-    Failed(String),
+    /// They cannot; nothing is held.
+    Refused(String),
+    /// They could not be ended in order.
+    Failed(&'static str),
     /// How it stands.
     Progress(HoldProgress),
     /// All is closed.
@@ -131,7 +133,7 @@ impl Holding {
                     }
                     Err(message) => {
                         self.stage = Stage::Over;
-                        Some(HoldingNews::Failed(format!(
+                        Some(HoldingNews::Refused(format!(
                             "the endpoint cannot hold connections: {message}"
                         )))
                     }
@@ -162,7 +164,7 @@ impl Holding {
                 Err(TryRecvError::Disconnected) => {
                     self.stage = Stage::Over;
                     let message = "the endpoint could not close its connections in order";
-                    Some(HoldingNews::Failed(message.into()))
+                    Some(HoldingNews::Failed(message))
                 }
             },
             Stage::Over => None,
@@ -244,7 +246,7 @@ impl Holding {
             .name("closing".into())
             .spawn(move || {
                 crew.end(CLOSING);
-                half.memory.after = readings::memory_when_closed(&half.memory.before);
+                half.memory.after = readings::memory_when_closed(&half.memory.before, false);
                 half.counters = readings::counters_since(counters.as_ref());
                 half.facts = Some(Box::new(host::facts(Some(client))));
                 // Whoever is gone needs no account.

@@ -7,11 +7,12 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `run`, `outcome` | the client's phases, in their order; the document of them |
+//! | `run`, `round`, `opening` | the client's phases, in their order, and the search for the limit |
+//! | `outcome` | the document of them |
 //! | `holding` | the endpoint's part of it, for its session |
-//! | `crew`, `message`, `share` | the workers: started and ended, what they are told, how much each has |
+//! | `crew`, `message`, `share`, `orders` | the workers: started and ended, what they are told, how much each has |
 //! | `driver` | the loop of a client's worker: what is due when |
-//! | `connect`, `lane`, `load` | its connections, their local ports, requests on them |
+//! | `connect`, `connection`, `lane`, `load` | its connections, their local ports, requests on them |
 //! | `knock` | its UDP sockets |
 //! | `serve`, `held` | the endpoint's connections |
 //! | `answer` | the endpoint's side of UDP |
@@ -20,6 +21,7 @@
 
 mod answer;
 mod connect;
+mod connection;
 mod crew;
 mod driver;
 mod held;
@@ -28,11 +30,14 @@ mod knock;
 mod lane;
 mod load;
 mod message;
+mod opening;
+mod orders;
 mod outcome;
 mod outgoing;
 mod probe;
 mod random;
 mod readings;
+mod round;
 mod run;
 mod serve;
 mod share;

@@ -49,8 +49,9 @@ fn caches() -> Vec<SlabUse> {
         .collect()
 }
 
-/// The memory once all that was closed is gone: the kernel closes the sockets of an ended process a little later.
-pub(super) fn memory_when_closed(before: &MemoryReading) -> MemoryReading {
+/// The memory once the connections that were closed are gone, and with `udp` the UDP sockets, too: the kernel closes what
+/// an ended process had a little later. An endpoint has none of them; its client, which may be on the same host, has.
+pub(super) fn memory_when_closed(before: &MemoryReading, udp: bool) -> MemoryReading {
     let until = now() + SETTLE;
     loop {
         let reading = memory();
@@ -58,7 +59,7 @@ pub(super) fn memory_when_closed(before: &MemoryReading) -> MemoryReading {
             after.zip(before).is_some_and(|(a, b)| a > b + STRAY)
         };
         let settled = !left(reading.tcp_in_use, before.tcp_in_use)
-            && !left(reading.udp_in_use, before.udp_in_use);
+            && !(udp && left(reading.udp_in_use, before.udp_in_use));
         if settled || now() >= until {
             return reading;
         }
@@ -84,6 +85,7 @@ pub(super) fn limits(workers: u64) -> LimitReadings {
         time_wait: number("net.ipv4.tcp_max_tw_buckets"),
         conntrack: number("net.netfilter.nf_conntrack_max"),
         epoll_watches: number("fs.epoll.max_user_watches"),
+        owner_connections: None,
         cgroup_bytes: CgroupLimits::read()
             .ok()
             .and_then(|limits| limits.memory_bytes.value().copied().flatten()),

@@ -18,7 +18,7 @@ use crate::words;
 
 struct Listener {
     socket: TcpListener,
-    /// Not watched until then: the process has no descriptors left.
+    /// Not watched until then: the process has no descriptors left, or all the connections that it is to have.
     rests_until: Option<u64>,
 }
 
@@ -131,13 +131,15 @@ impl Holder {
     /// Takes connections that wait at a listener.
     fn take(&mut self, index: usize) {
         for _ in 0..BATCH {
+            // Those that churn has closed are counted when their resets are read: the queue can wait for that.
+            if self.open + self.strangers >= self.room {
+                return self.rest(index);
+            }
             let listener = &mut self.listeners[index];
             match accept(&listener.socket) {
                 Ok((stream, from)) => {
                     if from.to_canonical() != self.client {
                         self.failures.count(FailureCause::Stranger);
-                    } else if self.open + self.strangers >= self.room {
-                        self.failures.count(FailureCause::Crowded);
                     } else {
                         self.hold(stream);
                     }
@@ -146,13 +148,17 @@ impl Holder {
                 Err(error) if is_passing(&error) => {}
                 Err(error) => {
                     self.failures.count(cause_of(&error));
-                    // It stays readable: looking again at once would help nobody.
-                    if self.poller.remove(&listener.socket).is_ok() {
-                        listener.rests_until = Some(now_ns() + REST);
-                    }
-                    return;
+                    return self.rest(index);
                 }
             }
+        }
+    }
+
+    /// It stays readable: looking again at once would help nobody.
+    fn rest(&mut self, index: usize) {
+        let listener = &mut self.listeners[index];
+        if self.poller.remove(&listener.socket).is_ok() {
+            listener.rests_until = Some(now_ns() + REST);
         }
     }
 
@@ -207,15 +213,16 @@ impl Holder {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return self.end(slot, cause_of(&error)),
             };
-            match held.feed(&self.buffer[..n], &self.sizes) {
-                Fed::Taken => {}
-                Fed::Opened => {
-                    self.strangers -= 1;
-                    self.opened += 1;
-                    self.open += 1;
-                    self.most = self.most.max(self.open);
-                }
-                Fed::Stranger => return self.end(slot, FailureCause::Stranger),
+            let was_ours = held.is_ours;
+            let fed = held.feed(&self.buffer[..n], &self.sizes);
+            if held.is_ours && !was_ours {
+                self.strangers -= 1;
+                self.opened += 1;
+                self.open += 1;
+                self.most = self.most.max(self.open);
+            }
+            if fed == Fed::Stranger {
+                return self.end(slot, FailureCause::Garbled);
             }
             if !held.out.is_sent()
                 && let Err(error) = push(held, &self.poller, slot)
@@ -327,7 +334,7 @@ const BUFFER: usize = 16 << 10;
 /// Beyond the count: churn's reset may come after the connection in its place; a probe.
 const SPARE: u64 = 64;
 const TICK: Duration = Duration::from_millis(50);
-const REST: u64 = 100_000_000;
+const REST: u64 = 20_000_000;
 /// How long a connection may take to say whose it is, s.
 const PATIENCE_S: u32 = 10;
 const NS_PER_S: u64 = 1_000_000_000;

@@ -384,12 +384,13 @@ impl Session<'_> {
                 });
                 self.server.released(now(), *half);
             }
+            HoldingNews::Refused(message) => {
+                self.end_holding();
+                self.server.refuse(now(), RefusalReason::Test, message);
+            }
             HoldingNews::Failed(message) => {
                 self.end_holding();
-                // Before it has begun the session goes on; afterwards the client waits for what will not come.
-                self.server
-                    .refuse(now(), RefusalReason::Test, message.clone());
-                self.server.hang_up(RefusalReason::Failed, &message);
+                self.server.hang_up(RefusalReason::Failed, message);
             }
         }
     }
