@@ -1,6 +1,7 @@
 //! The JSON Schemas of linerate's documents.
 
 use linerate_core::analyze::Analysis;
+use linerate_core::capacity::CapacityDocument;
 use linerate_core::experiment::ExperimentDocument;
 use linerate_core::lab::LabsDocument;
 use linerate_core::record::{Check, Comparison, Record, Sweep};
@@ -24,5 +25,6 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("qos", schema_for!(QosDocument)),
         ("qos_cost", schema_for!(QosCost)),
         ("lab", schema_for!(LabsDocument)),
+        ("capacity", schema_for!(CapacityDocument)),
     ]
 }

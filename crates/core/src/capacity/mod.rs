@@ -31,7 +31,10 @@ pub use half::{
     MemoryReading, SlabUse,
 };
 pub use limit::{LimitEnd, LimitKind, LimitRow, StoppedBy, annotate};
-pub use request::{CapacityRequest, HoldPort, HoldPorts, HoldProgress, MOST_CAUSES, MOST_PORTS};
+pub use request::{
+    CapacityRequest, DESCRIPTOR_RESERVE, HoldPort, HoldPorts, HoldProgress, MOST_AT_PORT,
+    MOST_CAUSES, MOST_PORTS,
+};
 pub use search::{FIRST_TRIED, MOST_ROUNDS, Search, SearchFound, SearchRound, TOLERANCE};
 pub use test::{
     CapacityError, CapacityTest, LEAST_MESSAGE, Load, LoadPace, MOST_HELD, MOST_MESSAGE,

@@ -7,6 +7,10 @@ use super::test::{CapacityError, LEAST_MESSAGE, MOST_HELD, MOST_MESSAGE, within}
 
 /// Most ports that an endpoint may answer with: a worker for each 20,000 connections, twice over.
 pub const MOST_PORTS: usize = 2048;
+/// Most connections that an endpoint takes at each port: fewer than there are local ports for it.
+pub const MOST_AT_PORT: u64 = 20_000;
+/// Descriptors of a worker process that hold no connection: its channel, epoll, listeners, some to spare.
+pub const DESCRIPTOR_RESERVE: u64 = 96;
 /// Most kinds of failure that a message names.
 pub const MOST_CAUSES: usize = 32;
 

@@ -4,6 +4,8 @@
 //! limit. So it is tried next, and then a little more; only where it was wrong is the rest halved. Nothing is concluded
 //! from a number that was not itself asked for and held for the whole time.
 
+use std::cmp::Ordering;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +33,7 @@ enum Guess {
     None,
     /// So many were held by a round that was asked for more.
     Held(u64),
-    /// A guess was held: a little more is not.
+    /// What is known to be held is all: a little more is not.
     Above,
 }
 
@@ -108,9 +110,12 @@ impl Search {
         } else {
             self.stops = Some(asked);
             // A guess that was wrong is not followed by another: each could be one too many, and take a round.
-            self.guess = match was_guess {
-                true => Guess::None,
-                false => Guess::Held(held),
+            let was_above = self.guess == Guess::Above;
+            self.guess = match held.cmp(&self.holds) {
+                _ if was_guess || was_above => Guess::None,
+                Ordering::Greater => Guess::Held(held),
+                Ordering::Equal => Guess::Above,
+                Ordering::Less => Guess::None,
             };
         }
     }
@@ -163,6 +168,13 @@ mod tests {
             asked,
             [1024, 2048, 4096, 8192, 16_384, 32_768, 19_980, 20_179]
         );
+    }
+
+    #[test]
+    fn a_limit_that_was_tried_by_chance_is_believed_at_once() {
+        let found = search(1 << 20, 2048, |_| 2048);
+        assert_eq!((found.holds, found.stops_at), (2048, Some(2068)));
+        assert_eq!(found.rounds.len(), 4, "{found:?}");
     }
 
     #[test]

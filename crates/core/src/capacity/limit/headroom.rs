@@ -1,8 +1,8 @@
 //! How far each limit is from what was held.
 
-use super::super::half::CapacityHalf;
 use super::remedy::{self, Wanted};
 use super::{LimitEnd, LimitKind, LimitRow, View};
+use crate::capacity::{CapacityHalf, DESCRIPTOR_RESERVE, MOST_AT_PORT, MOST_PORTS};
 
 /// Every limit that is known, the one that comes first at the top; those that depend on no number at the end.
 pub(super) fn rows(view: &View<'_>) -> Vec<LimitRow> {
@@ -88,11 +88,13 @@ fn process_descriptors(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> O
     let draft = Draft {
         limit: LimitKind::ProcessDescriptors,
         end,
-        value: each.saturating_mul(workers),
+        value: each
+            .saturating_sub(DESCRIPTOR_RESERVE)
+            .saturating_mul(workers),
         used: Some(used),
         unit: "descriptors",
     };
-    let formula = format!("{each} descriptors for each of at most {workers} processes");
+    let formula = format!("({each} − {DESCRIPTOR_RESERVE}) in each of at most {workers} processes");
     Some(draft.bounding(view, 1.0, formula))
 }
 
@@ -112,9 +114,7 @@ fn host_files(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Lim
         unit: "files",
     };
     // fs/file_table.c, alloc_empty_file
-    let formula = format!(
-        "fs.file-max; {each} for each connection; processes with CAP_SYS_ADMIN may exceed it"
-    );
+    let formula = format!("fs.file-max; {each} for each; root may exceed it");
     Some(draft.bounding(view, each as f64, formula))
 }
 
@@ -127,7 +127,7 @@ fn watches(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitR
         used: Some(view.all_held().saturating_mul(each)),
         unit: "descriptors",
     };
-    let formula = format!("fs.epoll.max_user_watches of one user; {each} for each connection");
+    let formula = format!("fs.epoll.max_user_watches; {each} for each");
     Some(draft.bounding(view, each as f64, formula))
 }
 
@@ -148,7 +148,7 @@ fn host_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Li
         used: Some(used),
         unit: "bytes",
     };
-    let formula = format!("MemAvailable before ÷ {each:.0} B of slab and processes for each");
+    let formula = format!("MemAvailable before ÷ {each:.0} B for each");
     Some(draft.bounding(view, each, formula))
 }
 
@@ -269,22 +269,21 @@ fn ports(view: &View<'_>) -> Option<LimitRow> {
     let (first, last) = client.limits.port_range?;
     let ports = u64::from(last.saturating_sub(first)) + 1;
     let sources = view.document.test.sources.len().max(1) as u64;
-    let server = view.document.server.as_ref();
-    let far = match (view.is_tcp, server.and_then(|s| s.limits.workers_most)) {
-        (true, Some(workers)) => workers.max(1),
-        // A UDP socket has a port of its own, whatever it is connected to.
-        _ => 1,
+    let near = ports.saturating_mul(sources);
+    // An endpoint opens a port for each [`MOST_AT_PORT`]; where there are fewer local ports, one is all that it opens. A UDP
+    // socket has a port of its own, whatever it is connected to.
+    let far = match view.is_tcp && near >= MOST_AT_PORT {
+        true => MOST_PORTS as u64,
+        false => 1,
     };
     let draft = Draft {
         limit: LimitKind::Ports,
         end: LimitEnd::Client,
-        value: ports.saturating_mul(sources).saturating_mul(far),
+        value: near.saturating_mul(far),
         used: Some(view.held),
         unit: "ports",
     };
-    let formula = format!(
-        "{ports} ports of ip_local_port_range × {sources} source addresses × {far} ports of the endpoint"
-    );
+    let formula = format!("{ports} ports × {sources} addresses here × {far} ports there");
     Some(draft.bounding(view, 1.0, formula))
 }
 
@@ -294,10 +293,10 @@ fn owner(view: &View<'_>) -> Option<LimitRow> {
         limit: LimitKind::Owner,
         end: LimitEnd::Server,
         value: server.limits.owner_connections?,
-        used: Some(view.all_held()),
+        used: Some(view.held),
         unit: "connections",
     };
-    Some(draft.bounding(view, 1.0, "what the endpoint's owner allows one client"))
+    Some(draft.bounding(view, 1.0, "what the endpoint's owner allows"))
 }
 
 /// What came to it since before, if both are known and it is more.

@@ -1,7 +1,7 @@
 //! What raises a limit: a command to copy where there is one.
 
 use super::{LimitEnd, LimitKind, View};
-use crate::capacity::CapacityHalf;
+use crate::capacity::{CapacityHalf, DESCRIPTOR_RESERVE};
 
 /// What a limit is to be raised for.
 pub(super) struct Wanted {
@@ -120,7 +120,8 @@ fn place(end: LimitEnd) -> &'static str {
 /// In the shell that starts the program. A hard limit is raised by root alone, and no further than `fs.nr_open`.
 fn descriptors(half: &CapacityHalf, wanted: &Wanted, end: LimitEnd) -> String {
     let workers = half.limits.workers_most.unwrap_or(1).max(1);
-    let each = round_up(wanted.connections.div_ceil(workers) as f64 + RESERVED);
+    let needed = wanted.connections.div_ceil(workers);
+    let each = round_up(needed.saturating_add(DESCRIPTOR_RESERVE) as f64);
     let each = each.max(
         half.limits
             .descriptors_each
@@ -139,9 +140,6 @@ fn descriptors(half: &CapacityHalf, wanted: &Wanted, end: LimitEnd) -> String {
         _ => format!("{raise}{program}"),
     }
 }
-
-/// Descriptors of a process that hold no connection.
-const RESERVED: f64 = 64.0;
 
 fn ports(view: &View<'_>) -> String {
     match view.document.client.limits.port_range {
