@@ -121,6 +121,8 @@ impl Client {
         } else {
             test.udp_sockets
         };
+        // More than the endpoint's owner allows would only be refused.
+        let most = most.min(self.welcome().limits.connections);
         let mut search = Search::new(most);
         let mut telling: Option<(u64, bool, CapacityOutcome)> = None;
         while let Some(asked) = search.next_number() {
