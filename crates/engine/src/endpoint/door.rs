@@ -17,6 +17,7 @@ use super::knock::Knocks;
 use super::occupancy::{Occupancy, PATIENCE};
 use super::registry::Registry;
 use super::session::{self, Context};
+use super::share::Shares;
 use super::{Endpoint, STOPPING, ServeEvent};
 use crate::measure::flow::{Flow, FlowSocket};
 use crate::stop::Stop;
@@ -88,6 +89,7 @@ impl Door {
                 limits: endpoint.options.limits,
                 allow_treatments: endpoint.options.allow_treatments,
                 key: endpoint.options.key,
+                shares: Shares::default(),
                 active: AtomicU32::new(0),
                 served: AtomicU32::new(0),
                 log,

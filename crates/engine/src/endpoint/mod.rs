@@ -6,6 +6,8 @@
 //!
 //! A client may also have the way to itself traced ([`tracing`]).
 //!
+//! What clients of `capacity` hold, they share ([`share`]).
+//!
 //! What a client with the key may change on this host is on loan to its session ([`lease`]), and while it is, no
 //! other client measures or changes anything ([`occupancy`]).
 
@@ -15,6 +17,7 @@ mod lease;
 mod occupancy;
 mod registry;
 mod session;
+mod share;
 mod terms;
 mod tracing;
 

@@ -1,12 +1,13 @@
 //! One client: its control connection, and the tests that it asks for one after another.
 
+mod holding;
+
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use linerate_core::capacity::CapacityRequest;
 use linerate_core::plan::{Protocol, Test};
 use linerate_core::record::Caveat;
 use linerate_core::session::{Server, ServerEvent};
@@ -21,9 +22,10 @@ use super::ServeEvent;
 use super::lease::{Lease, LeaseError};
 use super::occupancy::Occupancy;
 use super::registry::{Registration, Registry};
+use super::share::{Share, Shares};
 use super::terms::{can_do, owners_limit, prepare, within_rate};
 use super::tracing::{NoTrace, Tracing};
-use crate::capacity::{Holding, HoldingNews};
+use crate::capacity::Holding;
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::host;
@@ -42,6 +44,8 @@ pub(super) struct Context {
     pub(super) key: Option<Key>,
     /// Clients may change this host; only ever set together with a key.
     pub(super) allow_treatments: bool,
+    /// Connections that clients hold.
+    pub(super) shares: Shares,
     pub(super) active: AtomicU32,
     /// Clients that were admitted and asked for something.
     pub(super) served: AtomicU32,
@@ -134,7 +138,11 @@ enum Stage {
         finished: bool,
     },
     Tracing(Tracing),
-    Holding(Box<Holding>),
+    Holding {
+        holding: Box<Holding>,
+        /// Of what all clients may hold, for as long.
+        _share: Share,
+    },
 }
 
 struct Session<'a> {
@@ -230,7 +238,7 @@ impl Session<'_> {
             Stage::Idle | Stage::Bound { .. } => IDLE_TICK,
             Stage::Binding { .. } | Stage::Tracing(_) => TICK,
             Stage::Running { half, .. } => half.patience(),
-            Stage::Holding(_) => HOLDING_TICK,
+            Stage::Holding { .. } => HOLDING_TICK,
         };
         match self.server.poll_timeout() {
             Some(at) => at.saturating_sub(now()).min(tick),
@@ -340,64 +348,12 @@ impl Session<'_> {
                     self.traced(outcome);
                 }
             }
-            Stage::Holding(holding) => {
+            Stage::Holding { holding, .. } => {
                 if let Some(news) = holding.look() {
                     self.tell_held(news);
                 }
             }
         }
-    }
-
-    fn hold(&mut self, request: &CapacityRequest) {
-        self.tell();
-        if let Err(message) = self.lease.place().begin_test() {
-            self.server.refuse(now(), RefusalReason::Busy, message);
-            return;
-        }
-        let way = (self.local, self.peer.ip());
-        let owner = self.context.limits.connections;
-        match Holding::start(request, way, self.token, owner) {
-            Ok(holding) => self.stage = Stage::Holding(Box::new(holding)),
-            Err(message) => {
-                self.lease.place().end_test();
-                self.server.refuse(now(), RefusalReason::Test, message);
-            }
-        }
-    }
-
-    fn release(&mut self) {
-        if let Stage::Holding(holding) = &mut self.stage {
-            holding.release();
-        }
-    }
-
-    fn tell_held(&mut self, news: HoldingNews) {
-        match news {
-            HoldingNews::Ready(ports) => self.server.holding(now(), ports),
-            HoldingNews::Progress(progress) => self.server.held(progress),
-            HoldingNews::Released(half) => {
-                self.end_holding();
-                let (tcp, udp) = (half.tcp.most, half.udp.most);
-                (self.context.log)(ServeEvent::Tested {
-                    peer: self.peer,
-                    summary: format!("held {tcp} connections and {udp} UDP sockets"),
-                });
-                self.server.released(now(), *half);
-            }
-            HoldingNews::Refused(message) => {
-                self.end_holding();
-                self.server.refuse(now(), RefusalReason::Test, message);
-            }
-            HoldingNews::Failed(message) => {
-                self.end_holding();
-                self.server.hang_up(RefusalReason::Failed, message);
-            }
-        }
-    }
-
-    fn end_holding(&mut self) {
-        self.stage = Stage::Idle;
-        self.lease.place().end_test();
     }
 
     fn trace(&mut self, request: &TraceRequest) {

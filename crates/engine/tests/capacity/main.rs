@@ -1,5 +1,9 @@
 //! Holding connections, with the faults that may come. Workers are this program, started again, so that it has a `main`
 //! of its own; each test runs on an endpoint of its own.
+#![allow(
+    clippy::print_stderr,
+    reason = "it is its own harness, and says what it skips"
+)]
 
 mod faults;
 mod limits;
@@ -13,11 +17,12 @@ use linerate_engine::{CAPACITY_WORKER, run_capacity_worker};
 
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 9] = [
+const TESTS: [Test; 10] = [
     (
         "all_of_20000_connections_and_10000_udp_sockets_stay_alive",
         whole::all_of_20000_connections_and_10000_udp_sockets_stay_alive,
     ),
+    ("ipv6_holds_as_well", whole::ipv6_holds_as_well),
     (
         "churn_and_load_lose_nothing",
         whole::churn_and_load_lose_nothing,

@@ -61,6 +61,33 @@ pub(crate) fn all_of_20000_connections_and_10000_udp_sockets_stay_alive() {
     assert_clean(&outcome);
 }
 
+pub(crate) fn ipv6_holds_as_well() {
+    let pair = match Pair::create() {
+        Ok(pair) => pair,
+        Err(error) => {
+            eprintln!("SKIPPED: no network namespaces here: {error}");
+            return;
+        }
+    };
+    let b = pair.b.namespace.clone();
+    let served = b
+        .run(|| Served::at(pair.b.ipv6.into()))
+        .expect("b is there");
+    let options = CapacityOptions::default();
+    let outcome = pair
+        .a
+        .namespace
+        .run(|| run(served.address, &test(300, 300), &options))
+        .expect("a is there");
+    for pool in [&outcome.document.tcp, &outcome.document.udp] {
+        assert_eq!(
+            pool.as_ref().map(|pool| (pool.alive, pool.lost)),
+            Some((300, 0))
+        );
+    }
+    assert_clean(&outcome);
+}
+
 pub(crate) fn churn_and_load_lose_nothing() {
     let served = Served::start();
     for pace in [LoadPace::Closed, LoadPace::PerSecond(500)] {
