@@ -46,7 +46,7 @@ impl Header {
 
     /// Its bytes. Of a number too large the lower 56 bits go.
     pub fn encode(self) -> [u8; HEADER_BYTES] {
-        let word = u64::from(self.kind as u8) << 56 | self.number % Self::NUMBERS;
+        let word = (u64::from(self.kind as u8) << 56) | (self.number % Self::NUMBERS);
         word.to_be_bytes()
     }
 

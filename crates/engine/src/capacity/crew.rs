@@ -64,7 +64,8 @@ impl Crew {
                 .arg(CAPACITY_WORKER)
                 .stdin(OwnedFd::from(theirs))
                 .stdout(Stdio::null())
-                .stderr(Stdio::null())
+                // A worker says nothing there, unless it panics.
+                .stderr(Stdio::inherit())
                 // What is typed at the terminal is for this process to pass on.
                 .process_group(0)
                 .spawn()?;

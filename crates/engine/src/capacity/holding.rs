@@ -115,60 +115,67 @@ impl Holding {
 
     /// What there is to tell by now.
     pub(crate) fn look(&mut self) -> Option<HoldingNews> {
+        if let Stage::Starting(crew) | Stage::Holding(crew) | Stage::Reporting(crew, _) =
+            &mut self.stage
+        {
+            // A failed wait is made up for by the next.
+            let _ = crew.listen(Duration::ZERO);
+        }
         let now = now();
-        match &mut self.stage {
+        match &self.stage {
             Stage::Starting(crew) => {
-                let listened = crew.listen(Duration::ZERO);
-                match listened
-                    .map_err(|e| e.to_string())
-                    .and_then(|()| crew.ports())
-                {
-                    Ok(None) => None,
-                    Ok(Some(ports)) => {
-                        let ports = self.hold_ports(&ports);
-                        if let Stage::Starting(crew) = self.take_stage() {
-                            self.stage = Stage::Holding(crew);
-                        }
-                        Some(HoldingNews::Ready(ports))
-                    }
-                    Err(message) => {
-                        self.stage = Stage::Over;
-                        Some(HoldingNews::Refused(format!(
-                            "the endpoint cannot hold connections: {message}"
-                        )))
-                    }
-                }
+                let ports = crew.ports();
+                self.look_at_ports(ports)
             }
-            Stage::Holding(crew) => {
-                // A failed wait is made up for by the next.
-                let _ = crew.listen(Duration::ZERO);
-                (now >= self.next_progress).then(|| {
-                    self.next_progress = now + PROGRESS_EVERY;
-                    HoldingNews::Progress(self.progress(now))
-                })
+            Stage::Holding(_) if now >= self.next_progress => {
+                self.next_progress = now + PROGRESS_EVERY;
+                Some(HoldingNews::Progress(self.progress(now)))
             }
-            Stage::Reporting(crew, until) => {
-                let _ = crew.listen(Duration::ZERO);
-                let until = *until;
-                if crew.has_reported() || now >= until {
-                    self.close();
-                }
+            Stage::Reporting(crew, until) if crew.has_reported() || now >= *until => {
+                self.close();
                 None
             }
-            Stage::Closing(half) => match half.try_recv() {
-                Ok(half) => {
-                    self.stage = Stage::Over;
-                    Some(HoldingNews::Released(half))
-                }
-                Err(TryRecvError::Empty) => None,
-                Err(TryRecvError::Disconnected) => {
-                    self.stage = Stage::Over;
-                    let message = "the endpoint could not close its connections in order";
-                    Some(HoldingNews::Failed(message))
-                }
-            },
-            Stage::Over => None,
+            Stage::Closing(half) => {
+                let half = half.try_recv();
+                self.look_at_half(half)
+            }
+            Stage::Holding(_) | Stage::Reporting(..) | Stage::Over => None,
         }
+    }
+
+    fn look_at_ports(
+        &mut self,
+        ports: Result<Option<Vec<Vec<u16>>>, String>,
+    ) -> Option<HoldingNews> {
+        match ports {
+            Ok(None) => None,
+            Ok(Some(ports)) => {
+                if let Stage::Starting(crew) = self.take_stage() {
+                    self.stage = Stage::Holding(crew);
+                }
+                Some(HoldingNews::Ready(self.hold_ports(&ports)))
+            }
+            Err(message) => {
+                self.stage = Stage::Over;
+                let words = format!("the endpoint cannot hold connections: {message}");
+                Some(HoldingNews::Refused(words))
+            }
+        }
+    }
+
+    fn look_at_half(
+        &mut self,
+        half: Result<Box<CapacityHalf>, TryRecvError>,
+    ) -> Option<HoldingNews> {
+        let news = match half {
+            Ok(half) => HoldingNews::Released(half),
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => {
+                HoldingNews::Failed("the endpoint could not close its connections in order")
+            }
+        };
+        self.stage = Stage::Over;
+        Some(news)
     }
 
     /// The client has had enough: the account comes next.

@@ -109,29 +109,14 @@ impl Run {
     ) -> CapacityDocument {
         own.memory.before = self.before.clone();
         own.memory.height = self.height.clone();
-        let facts = host::facts(Some(client.peer().ip()));
-        let there = server.as_mut().and_then(|half| half.facts.take());
-        let shared_kernel = there
-            .as_ref()
-            .is_some_and(|there| !facts.boot_id.is_empty() && there.boot_id == facts.boot_id);
         let mut caveats = std::mem::take(&mut self.caveats);
-        caveats.extend(
-            server
-                .iter_mut()
-                .flat_map(|half| std::mem::take(&mut half.caveats)),
-        );
-        caveats.extend(shared_kernel.then(shared_kernel_doubt));
-        let tcp = (test.connections > 0).then(|| {
-            let result = self.pool(&own.tcp, test.connections, true);
-            with_server_memory(result, server.as_ref())
-        });
-        let udp = (test.udp_sockets > 0).then(|| {
-            let result = self.pool(&own.udp, test.udp_sockets, false);
-            match test.connections {
-                0 => with_server_memory(result, server.as_ref()),
-                _ => result,
-            }
-        });
+        let told = server
+            .iter_mut()
+            .map(|half| std::mem::take(&mut half.caveats));
+        caveats.extend(told.flatten());
+        let environment = environment(client, server.as_mut());
+        caveats.extend(environment.shared_kernel.then(shared_kernel_doubt));
+        let (tcp, udp) = self.pools(&test, &own, server.as_ref());
         let mut document = CapacityDocument {
             schema: CAPACITY_SCHEMA.to_owned(),
             started_at: self.started_at.clone(),
@@ -158,18 +143,33 @@ impl Run {
             search: None,
             seconds: self.seconds,
             close_seconds: self.close_seconds,
-            environment: Environment {
-                client: facts,
-                server: there.map(|facts| *facts),
-                shared_kernel,
-                lab: None,
-            },
+            environment,
             caveats,
             seed: test.seed,
             test,
         };
         capacity::annotate(&mut document);
         document
+    }
+
+    fn pools(
+        &self,
+        test: &CapacityTest,
+        own: &CapacityHalf,
+        server: Option<&CapacityHalf>,
+    ) -> (Option<PoolResult>, Option<PoolResult>) {
+        let tcp = (test.connections > 0).then(|| {
+            let result = self.pool(&own.tcp, test.connections, true);
+            with_server_memory(result, server)
+        });
+        let udp = (test.udp_sockets > 0).then(|| {
+            let result = self.pool(&own.udp, test.udp_sockets, false);
+            match test.connections {
+                0 => with_server_memory(result, server),
+                _ => result,
+            }
+        });
+        (tcp, udp)
     }
 
     fn pool(&self, counts: &HeldCounts, asked: u64, is_tcp: bool) -> PoolResult {
@@ -229,6 +229,20 @@ impl Run {
             latency_us: latency.summary(),
             histogram: Some(latency.buckets()),
         })
+    }
+}
+
+/// Both hosts; the endpoint's is taken out of its account.
+fn environment(client: &Client, server: Option<&mut CapacityHalf>) -> Environment {
+    let here = host::facts(Some(client.peer().ip()));
+    let there = server.and_then(|half| half.facts.take());
+    let boot = there.as_ref().map(|there| there.boot_id.as_str());
+    let shared_kernel = !here.boot_id.is_empty() && boot == Some(&here.boot_id);
+    Environment {
+        client: here,
+        server: there.map(|facts| *facts),
+        shared_kernel,
+        lab: None,
     }
 }
 

@@ -134,7 +134,7 @@ impl Client {
             };
             let held = held(&outcome.document);
             let is_over = outcome.error.is_some();
-            if held < asked || search.found().stops_at.is_none() {
+            if held < asked || is_over || search.found().stops_at.is_none() {
                 kept = Some(outcome);
             }
             if is_over {
