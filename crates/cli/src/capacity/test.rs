@@ -34,6 +34,10 @@ pub(crate) fn test(args: &CapacityArgs, fresh_seed: u64) -> anyhow::Result<Capac
         false => DEFAULT_HOLD,
     };
     one_family(&population.sources)?;
+    ensure!(
+        connections > 0 || population.churn.is_none(),
+        "--churn cannot be used without TCP connections: UDP sockets are not opened anew"
+    );
     let test = CapacityTest {
         connections,
         udp_sockets,
@@ -206,7 +210,10 @@ mod tests {
             ("--rate -1", "unexpected argument"),
             ("--hold 25h", "hold is 90000"),
             ("--heartbeat 10ms", "heartbeat is 0.01"),
-            ("-u 5 --churn 3", "churn is 3: it must be 0 to 0"),
+            (
+                "-u 5 --churn 3",
+                "--churn cannot be used without TCP connections",
+            ),
             (
                 "-u 5 --active 3",
                 "--active cannot be used without TCP connections",
