@@ -58,9 +58,9 @@ pub(super) fn memory_when_closed(before: &MemoryReading, udp: bool) -> MemoryRea
         let left = |after: Option<u64>, before: Option<u64>| {
             after.zip(before).is_some_and(|(a, b)| a > b + STRAY)
         };
-        let settled = !left(reading.tcp_in_use, before.tcp_in_use)
-            && !(udp && left(reading.udp_in_use, before.udp_in_use));
-        if settled || now() >= until {
+        let some_left = left(reading.tcp_in_use, before.tcp_in_use)
+            || (udp && left(reading.udp_in_use, before.udp_in_use));
+        if !some_left || now() >= until {
             return reading;
         }
         std::thread::sleep(LOOK_EVERY);
