@@ -27,7 +27,7 @@ pub(crate) struct CapacityArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Population")]
 pub(crate) struct PopulationOptions {
-    /// TCP connections, such as 20k, up to 10M (default 1000; for --find-limit all that is allowed)
+    /// TCP connections, such as 20k, up to 10M (default 1000; to --find-limit all allowed)
     #[arg(long, short = 'c', value_name = "N")]
     pub(crate) connections: Option<Count>,
     /// UDP sockets, such as 10k, up to 10M (default 0)
@@ -52,7 +52,7 @@ pub(crate) struct PopulationOptions {
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', requires = "host",
           conflicts_with_all = ["lab", "source"])]
     pub(crate) sources: Vec<IpAddr>,
-    /// Most processes of each kind that hold them here, 1 to 256 (default 256, as few as needed)
+    /// Most processes of each kind that hold them here, 1 to 256 (default as few as needed)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
     pub(crate) workers: Option<u64>,
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)

@@ -1,6 +1,8 @@
 //! Holding connections, with the faults that may come. Workers are this program, started again, so that it has a `main`
 //! of its own; each test runs on an endpoint of its own.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skips")]
+
 mod faults;
 mod limits;
 mod support;

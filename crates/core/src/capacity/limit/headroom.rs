@@ -88,14 +88,19 @@ fn process_descriptors(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> O
     let draft = Draft {
         limit: LimitKind::ProcessDescriptors,
         end,
-        value: each
-            .saturating_sub(DESCRIPTOR_RESERVE)
-            .saturating_mul(workers),
+        value: each.saturating_mul(workers),
         used: Some(used),
         unit: "descriptors",
     };
-    let formula = format!("({each} − {DESCRIPTOR_RESERVE}) in each of at most {workers} processes");
-    Some(draft.bounding(view, 1.0, formula))
+    let for_all = each
+        .saturating_sub(DESCRIPTOR_RESERVE)
+        .saturating_mul(workers);
+    let stops = view.held.saturating_add(for_all.saturating_sub(used));
+    let formula = match workers {
+        1 => format!("{each} in one process, {DESCRIPTOR_RESERVE} of them for itself"),
+        _ => format!("{each} in each of {workers} processes, {DESCRIPTOR_RESERVE} for itself"),
+    };
+    Some(draft.row(view, Some(stops), formula))
 }
 
 fn host_files(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
