@@ -4,6 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use linerate_core::analyze::{ANALYSIS_SCHEMA, Analysis};
+use linerate_core::capacity::{self, CAPACITY_SCHEMA, CapacityDocument};
+use linerate_core::ceilings;
 use linerate_core::experiment::{EXPERIMENT_SCHEMA, ExperimentDocument};
 use linerate_core::lab::{LAB_SCHEMA, LabsDocument};
 use linerate_core::record::{
@@ -42,10 +44,12 @@ pub(crate) enum Document {
     Truth(Box<Score>),
     /// Labs that are up.
     Labs(LabsDocument),
+    /// How many connections two ends held.
+    Capacity(Box<CapacityDocument>),
 }
 
 /// Schemas of the documents that are read.
-const SCHEMAS: [&str; 9] = [
+const SCHEMAS: [&str; 10] = [
     RECORD_SCHEMA,
     SWEEP_SCHEMA,
     CHECK_SCHEMA,
@@ -55,6 +59,7 @@ const SCHEMAS: [&str; 9] = [
     ANALYSIS_SCHEMA,
     TRUTH_SCHEMA,
     LAB_SCHEMA,
+    CAPACITY_SCHEMA,
 ];
 
 impl Document {
@@ -82,7 +87,16 @@ impl Document {
             | Self::Trace(_)
             | Self::Analysis(_)
             | Self::Truth(_)
-            | Self::Labs(_) => Box::new(std::iter::empty()),
+            | Self::Labs(_)
+            | Self::Capacity(_) => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// Computes anew what is concluded from the document's own evidence: ceilings and verdicts, limits.
+    pub(crate) fn annotate(&mut self) {
+        self.records_mut().for_each(ceilings::annotate);
+        if let Self::Capacity(document) = self {
+            capacity::annotate(document);
         }
     }
 
@@ -101,6 +115,10 @@ impl Document {
                     .chain([(&mut check.environment, &mut check.caveats)]),
             ),
             Self::Comparison(whole) => Box::new(std::iter::once((
+                &mut whole.environment,
+                &mut whole.caveats,
+            ))),
+            Self::Capacity(whole) => Box::new(std::iter::once((
                 &mut whole.environment,
                 &mut whole.caveats,
             ))),
@@ -124,6 +142,7 @@ impl Document {
             Self::Check(check) => why_partial(check.status, &check.caveats),
             Self::Comparison(whole) => why_partial(whole.status, &whole.caveats),
             Self::Experiment(whole) => why_partial(whole.status, &whole.caveats),
+            Self::Capacity(whole) => why_partial(whole.status, &whole.caveats),
             // Where it was stopped is said by its end.
             Self::Trace(_) => None,
             Self::Analysis(_) | Self::Truth(_) | Self::Labs(_) => None,
@@ -148,6 +167,7 @@ impl Document {
             ANALYSIS_SCHEMA => serde_json::from_slice(bytes).map(Self::Analysis),
             TRUTH_SCHEMA => serde_json::from_slice(bytes).map(Self::Truth),
             LAB_SCHEMA => serde_json::from_slice(bytes).map(Self::Labs),
+            CAPACITY_SCHEMA => serde_json::from_slice(bytes).map(Self::Capacity),
             other => {
                 return Err(anyhow!(
                     "its schema is `{}`; this version explains {}",

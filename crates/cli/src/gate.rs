@@ -28,6 +28,7 @@ pub(crate) fn hold(document: &Document, floor: BitRate) -> anyhow::Result<()> {
         | Document::Experiment(_)
         | Document::Analysis(_)
         | Document::Truth(_)
+        | Document::Capacity(_)
         | Document::Labs(_) => bail!("--fail-below {floor}: this document has no rate of its own"),
     }
 }

@@ -41,6 +41,7 @@ pub(crate) fn document(
             Document::Analysis(analysis) => text::analysis(analysis, style),
             Document::Truth(score) => score.text(),
             Document::Labs(labs) => lab::text(labs),
+            Document::Capacity(document) => text::capacity(document, style),
         }),
         Format::Json => Ok(json::document(document)),
         Format::JsonStream => Ok(json::line(document)),

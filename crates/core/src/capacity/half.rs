@@ -242,7 +242,7 @@ pub struct CapacityHalf {
     pub workers: u32,
     /// CPU time of these processes; soft interrupts that ran while they did are in it, others are not.
     pub cpu_seconds: CpuSeconds,
-    /// Memory of these processes at the height (their share of what they share), bytes.
+    /// Memory of these processes at the height: heap and stacks, without the program that they share, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_bytes: Option<u64>,
     /// Their memory before anything was opened, bytes.

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use linerate_core::capacity::{
-    CapacityHalf, CapacityRequest, HeldCounts, HoldPort, HoldPorts, HoldProgress, MemoryCourse,
-    MemoryReading,
+    CapacityHalf, CapacityRequest, DESCRIPTOR_RESERVE, HeldCounts, HoldPort, HoldPorts,
+    HoldProgress, MemoryCourse, MemoryReading,
 };
 use linerate_core::record::CpuSeconds;
 use linerate_core::wire::Token;
@@ -18,7 +18,7 @@ use linerate_sys::proc::limits::descriptor_limit;
 use super::crew::Crew;
 use super::message::{Listen, Order, Terms};
 use super::tally::Tally;
-use super::{CLOSING, DESCRIPTOR_RESERVE, MOST_WORKERS, readings, share};
+use super::{CLOSING, MOST_WORKERS, readings, share};
 use crate::clock::now;
 use crate::{host, words};
 

@@ -50,8 +50,6 @@ pub(crate) use holding::{Holding, HoldingNews};
 pub use run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase};
 pub use worker::{CAPACITY_WORKER, run_capacity_worker};
 
-/// Descriptors of a worker that hold no connection: its channel, epoll, listeners, some to spare.
-const DESCRIPTOR_RESERVE: u64 = 96;
 /// Most worker processes of each kind. With 20,000 descriptors each they hold five million.
 const MOST_WORKERS: u64 = 256;
 /// Longest wait for the workers to close what they hold, before they are killed.

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
-use linerate_core::capacity::{CapacityHalf, CapacityTest, HoldPorts, HoldProgress, LoadPace};
+use linerate_core::capacity::{
+    CapacityHalf, CapacityTest, DESCRIPTOR_RESERVE, HoldPorts, HoldProgress, LimitReadings,
+    LoadPace,
+};
 use linerate_core::session::ClientEvent;
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::proc::counters::ProtocolCounters;
@@ -17,7 +20,7 @@ use super::orders::first_orders;
 use super::outcome::Run;
 use super::probe::Probe;
 use super::run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase, Observe};
-use super::{CLOSING, DESCRIPTOR_RESERVE, MOST_WORKERS, readings, share};
+use super::{CLOSING, MOST_WORKERS, readings, share};
 use crate::client::Client;
 use crate::clock::now;
 use crate::error::MeasureError;
@@ -32,6 +35,7 @@ pub(super) struct Round<'a> {
     pub(super) udp_shares: Vec<u64>,
     pub(super) ports: HoldPorts,
     pub(super) source: SocketAddr,
+    limits: LimitReadings,
     pub(super) probe: Option<Probe>,
     pub(super) phase: CapacityPhase,
     began: Duration,
@@ -57,8 +61,12 @@ impl<'a> Round<'a> {
         let source = client.local_address()?;
         let each = descriptor_limit().map_or(1024, |limit| limit.hard);
         let each = options.descriptors.map_or(each, |few| few.min(each));
-        let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
         let most = options.workers.unwrap_or(MOST_WORKERS);
+        let limits = LimitReadings {
+            descriptors_each: Some(each),
+            ..readings::limits(most)
+        };
+        let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
         let tcp_shares = share::workers(test.connections, each, most);
         let udp_shares = share::workers(test.udp_sockets, each, most);
         let orders = first_orders(
@@ -81,6 +89,7 @@ impl<'a> Round<'a> {
             udp_shares,
             ports,
             source,
+            limits,
             probe: None,
             phase: CapacityPhase::Preparing,
             began,
@@ -266,6 +275,7 @@ impl<'a> Round<'a> {
             crew,
             mut run,
             began,
+            limits,
             ..
         } = self;
         let mut own = half(&crew, tcp.clone(), udp.clone());
@@ -273,7 +283,7 @@ impl<'a> Round<'a> {
         crew.end(CLOSING);
         own.memory.after = readings::memory_when_closed(&run.before, true);
         own.counters = readings::counters_since(run.counters.as_ref());
-        own.limits = readings::limits(MOST_WORKERS);
+        own.limits = limits;
         run.close_seconds = Some((now() - run.closing_began).as_secs_f64());
         run.seconds = (now() - began).as_secs_f64();
         let (server, error) = match (server, outcome) {

@@ -77,7 +77,7 @@ impl Client {
         Err(MeasureError::Lacks {
             peer: self.peer(),
             what: format!(
-                "its linerate {} holds no connections: a newer one does",
+                "its linerate {} holds no connections: its owner allows none (--max-connections 0), or it is too old",
                 welcome.software
             ),
         })
@@ -108,56 +108,67 @@ impl Client {
         }
     }
 
-    /// The document is of the smallest round that was not held: that one says why.
+    /// Rounds until the limit is known, or all that the owner allows is held. The document is that of the smallest round
+    /// that was not held, since it says why; where all were held, of the largest.
     fn search_limit(
         &mut self,
         test: &CapacityTest,
         options: &CapacityOptions,
         observe: Observe<'_>,
     ) -> Result<CapacityOutcome, MeasureError> {
-        let is_tcp = test.connections > 0;
-        let most = if is_tcp {
-            test.connections
-        } else {
-            test.udp_sockets
-        };
-        // More than the endpoint's owner allows would only be refused.
-        let most = most.min(self.welcome().limits.connections);
-        let mut search = Search::new(most);
-        let mut telling: Option<(u64, bool, CapacityOutcome)> = None;
+        let allowed = self.welcome().limits.connections;
+        let most = test.connections.max(test.udp_sockets);
+        let mut search = Search::new(most.min(allowed));
+        let mut kept: Option<CapacityOutcome> = None;
         while let Some(asked) = search.next_number() {
-            let (connections, udp_sockets) = if is_tcp { (asked, 0) } else { (0, asked) };
-            let round = CapacityTest {
-                connections,
-                udp_sockets,
-                churn_per_s: 0,
-                load: None,
-                latency: false,
-                ..test.clone()
+            let outcome = match Round::prepare(self, &round_of(test, asked), options, observe) {
+                Ok(round) => round.go(),
+                Err(error) => match &mut kept {
+                    // What the rounds before have found is worth more than nothing.
+                    Some(found) => {
+                        found.error = Some(error);
+                        break;
+                    }
+                    None => return Err(error),
+                },
             };
-            let outcome = Round::prepare(self, &round, options, observe)?.go();
-            let document = &outcome.document;
-            let pool = document.tcp.as_ref().or(document.udp.as_ref());
-            let held = pool.map_or(0, |pool| pool.alive);
-            let ended = outcome.error.is_some();
-            if !ended {
-                search.handle_round(held);
+            let held = held(&outcome.document);
+            let is_over = outcome.error.is_some();
+            if held < asked || is_over || search.found().stops_at.is_none() {
+                kept = Some(outcome);
             }
-            let is_held = held >= asked;
-            let tells_more = telling
-                .as_ref()
-                .is_none_or(|(before, was_held, _)| *was_held || (!is_held && asked < *before));
-            if tells_more || ended {
-                telling = Some((asked, is_held, outcome));
-            }
-            if ended {
+            if is_over {
                 break;
             }
+            search.handle_round(held);
         }
-        let (.., mut outcome) = telling.ok_or(MeasureError::Interrupted)?;
+        let mut outcome = kept.ok_or(MeasureError::Interrupted)?;
         outcome.document.test.find_limit = true;
         outcome.document.search = Some(search.found());
         capacity::annotate(&mut outcome.document);
         Ok(outcome)
     }
+}
+
+/// A round of a search: so many, held for a moment, and nothing else.
+fn round_of(test: &CapacityTest, asked: u64) -> CapacityTest {
+    let (connections, udp_sockets) = match test.connections {
+        0 => (0, asked),
+        _ => (asked, 0),
+    };
+    CapacityTest {
+        connections,
+        udp_sockets,
+        churn_per_s: 0,
+        load: None,
+        latency: false,
+        find_limit: false,
+        ..test.clone()
+    }
+}
+
+/// How many were there to the end.
+fn held(document: &CapacityDocument) -> u64 {
+    let pool = document.tcp.as_ref().or(document.udp.as_ref());
+    pool.map_or(0, |pool| pool.alive)
 }

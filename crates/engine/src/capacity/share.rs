@@ -1,6 +1,6 @@
 //! How much of the whole each worker has.
 
-use linerate_core::capacity::HoldPort;
+use linerate_core::capacity::{HoldPort, MOST_AT_PORT};
 
 /// How many connections each of as few workers as possible holds, at most so many each and so many workers: if that is
 /// not enough, each has more than it can hold, and finds that out.
@@ -22,7 +22,7 @@ pub(super) fn even(total: u64, parts: u64) -> Vec<u64> {
 
 /// How many connections each port of a worker with so many takes: fewer than there are local ports for one destination.
 pub(super) fn ports(connections: u64) -> Vec<u64> {
-    even(connections, connections.div_ceil(EACH_PORT).max(1))
+    even(connections, connections.div_ceil(MOST_AT_PORT).max(1))
 }
 
 /// For each of these workers its part of the endpoint's ports, in their order, so that two share one only where they
@@ -52,9 +52,6 @@ pub(super) fn deal(ports: &[HoldPort], shares: &[u64]) -> Vec<Vec<HoldPort>> {
     }
     dealt
 }
-
-/// Of the usual range of 28,232 ports some are other programs'.
-const EACH_PORT: u64 = 20_000;
 
 #[cfg(test)]
 mod tests {

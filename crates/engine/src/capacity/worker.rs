@@ -34,10 +34,15 @@ pub fn run_capacity_worker() -> io::Result<()> {
     };
     match ended {
         // The order to close everything, which the end of the process does.
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if is_end(&error) => Ok(()),
         other => other,
     }
+}
+
+/// The other end of the channel is closed; with words that it has not read, it is reset.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | BrokenPipe | ConnectionReset)
 }
 
 fn first_order(channel: &mut Channel) -> io::Result<Option<Order>> {
@@ -45,7 +50,7 @@ fn first_order(channel: &mut Channel) -> io::Result<Option<Order>> {
         match channel.receive() {
             Ok(None) => _ = wait_readable(channel, LOOK_EVERY)?,
             Ok(order) => return Ok(order),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) if is_end(&error) => return Ok(None),
             Err(error) => return Err(error),
         }
     }
@@ -118,7 +123,8 @@ pub(super) fn account(report: &mut Report) {
 }
 
 fn own_memory() -> Option<u64> {
-    ProcessMemory::read().ok().map(|memory| memory.proportional)
+    // A share of what is shared would change with the number of workers.
+    ProcessMemory::read().ok().map(|memory| memory.anonymous)
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);

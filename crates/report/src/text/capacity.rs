@@ -88,11 +88,14 @@ fn run(document: &CapacityDocument) -> Vec<String> {
             .close_seconds
             .map(|s| format!("closing {}", seconds(s))),
     );
-    let workers = |half: &CapacityHalf| count(u64::from(half.workers));
+    let workers = |half: &CapacityHalf| match half.workers {
+        1 => "1 process".to_owned(),
+        several => format!("{} processes", count(u64::from(several))),
+    };
     let here = workers(&document.client);
     facts.push(match &document.server {
-        Some(server) => format!("{here} processes here, {} there", workers(server)),
-        None => format!("{here} processes here"),
+        Some(server) => format!("{here} here, {} there", workers(server)),
+        None => format!("{here} here"),
     });
     facts.push(format!("begun {}", document.started_at));
     facts

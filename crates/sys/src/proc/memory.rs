@@ -53,8 +53,8 @@ impl MemoryInfo {
 pub struct ProcessMemory {
     /// Its pages, of those that it shares with others its share (`Pss`).
     pub proportional: u64,
-    /// Its pages that no other process has.
-    pub private: u64,
+    /// What it has written itself: heap, stacks, data, whoever else runs the same program (`Anonymous`).
+    pub anonymous: u64,
 }
 
 impl ProcessMemory {
@@ -79,7 +79,7 @@ impl ProcessMemory {
         };
         Ok(Self {
             proportional: figure("Pss")?,
-            private: figure("Private_Clean")?.saturating_add(figure("Private_Dirty")?),
+            anonymous: figure("Anonymous")?,
         })
     }
 }
@@ -182,12 +182,15 @@ mod tests {
     #[test]
     fn a_processs_own_memory_is_understood() {
         let text = "5600-7ffc ---p 00000000 00:00 0    [rollup]\nRss:       2000 kB\nPss:       1000 kB\n\
-            Pss_Dirty:   1 kB\nPrivate_Clean:   2 kB\nPrivate_Dirty:   3 kB\n";
+            Pss_Dirty:   1 kB\nPrivate_Clean:   2 kB\nAnonymous:   3 kB\nLazyFree:   9 kB\n";
         let memory = ProcessMemory::parse(text).unwrap();
-        assert_eq!((memory.proportional, memory.private), (1000 << 10, 5 << 10));
+        assert_eq!(
+            (memory.proportional, memory.anonymous),
+            (1000 << 10, 3 << 10)
+        );
         assert!(ProcessMemory::parse("Pss: 1 kB\n").is_err());
         let own = ProcessMemory::read().unwrap();
-        assert!(own.private <= own.proportional);
+        assert!(own.anonymous > 0 && own.proportional > 0);
     }
 
     #[test]

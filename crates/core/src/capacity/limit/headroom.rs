@@ -88,14 +88,19 @@ fn process_descriptors(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> O
     let draft = Draft {
         limit: LimitKind::ProcessDescriptors,
         end,
-        value: each
-            .saturating_sub(DESCRIPTOR_RESERVE)
-            .saturating_mul(workers),
+        value: each.saturating_mul(workers),
         used: Some(used),
         unit: "descriptors",
     };
-    let formula = format!("({each} − {DESCRIPTOR_RESERVE}) in each of at most {workers} processes");
-    Some(draft.bounding(view, 1.0, formula))
+    let for_all = each
+        .saturating_sub(DESCRIPTOR_RESERVE)
+        .saturating_mul(workers);
+    let stops = view.held.saturating_add(for_all.saturating_sub(used));
+    let formula = match workers {
+        1 => format!("{each} in one process, {DESCRIPTOR_RESERVE} of them for itself"),
+        _ => format!("{each} in each of {workers} processes, {DESCRIPTOR_RESERVE} for itself"),
+    };
+    Some(draft.row(view, Some(stops), formula))
 }
 
 fn host_files(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
@@ -135,9 +140,12 @@ fn watches(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitR
 fn host_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let available = half.memory.before.available_bytes?;
     let kernel = growth(half.memory.before.slab_bytes, half.memory.height.slab_bytes)?;
-    let user: u64 = match view.is_shared {
-        true => view.halves().filter_map(|(_, half)| half.user_bytes).sum(),
-        false => half.user_bytes.unwrap_or(0),
+    let user = match view.is_shared {
+        true => {
+            let both = view.halves().map(|(_, half)| user_growth(half));
+            both.fold(0, u64::saturating_add)
+        }
+        false => user_growth(half),
     };
     let used = kernel.saturating_add(user);
     let each = each_of(view, used)?;
@@ -283,7 +291,11 @@ fn ports(view: &View<'_>) -> Option<LimitRow> {
         used: Some(view.held),
         unit: "ports",
     };
-    let formula = format!("{ports} ports × {sources} addresses here × {far} ports there");
+    let addresses = match sources {
+        1 => "1 address".to_owned(),
+        several => format!("{several} addresses"),
+    };
+    let formula = format!("{ports} ports × {addresses} here × {far} ports there");
     Some(draft.bounding(view, 1.0, formula))
 }
 
@@ -299,6 +311,12 @@ fn owner(view: &View<'_>) -> Option<LimitRow> {
     Some(draft.bounding(view, 1.0, "what the endpoint's owner allows"))
 }
 
+/// What the processes of an end have come to need; without that which they need to hold nothing.
+fn user_growth(half: &CapacityHalf) -> u64 {
+    let before = half.user_bytes_before.unwrap_or(0);
+    half.user_bytes.unwrap_or(0).saturating_sub(before)
+}
+
 /// What came to it since before, if both are known and it is more.
 fn growth(before: Option<u64>, height: Option<u64>) -> Option<u64> {
     height?.checked_sub(before?).filter(|grown| *grown > 0)
@@ -311,4 +329,4 @@ fn each_of(view: &View<'_>, grown: u64) -> Option<f64> {
 }
 
 /// With fewer than these, what else happens on a host is more than what they take.
-const LEAST_HELD: u64 = 100;
+const LEAST_HELD: u64 = 1000;

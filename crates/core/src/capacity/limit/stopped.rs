@@ -290,7 +290,11 @@ fn of_row(row: &LimitRow) -> String {
 }
 
 fn told(end: LimitEnd, cause: FailureCause, count: u64) -> String {
-    format!("{count} times at {}: {}", name(end), cause.words())
+    let times = match count {
+        1 => "once".to_owned(),
+        several => format!("{several} times"),
+    };
+    format!("{times} at {}: {}", name(end), cause.words())
 }
 
 pub(super) fn name(end: LimitEnd) -> &'static str {

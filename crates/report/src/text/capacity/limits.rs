@@ -87,7 +87,7 @@ pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
         ("would\nstop at", Align::Right),
         ("formula", Align::Left),
     ]);
-    for row in bounds() {
+    for row in bounds().take(MOST_ROWS) {
         let amount = |value: u64| match row.unit.as_str() {
             "bytes" => bytes(value),
             _ => count(value),
@@ -103,14 +103,16 @@ pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
     }
     page.gap();
     page.table(&table);
-    let others = document.limits.len() - bounds().count();
+    let others = document.limits.len() - bounds().take(MOST_ROWS).count();
     if others > 0 {
-        let note = format!(
-            "{others} that do not depend on the number held are in the JSON document alone"
-        );
-        page.paragraph(Emphasis::None, "", 2, &note);
+        let note =
+            format!("{others} more in the JSON document: further away, or not of the number held");
+        page.line(Emphasis::None, &format!("  {note}"));
     }
 }
+
+/// Limits further away are in the document alone.
+const MOST_ROWS: usize = 6;
 
 pub(super) fn search(page: &mut Page, document: &CapacityDocument) {
     let Some(SearchFound {
