@@ -5,6 +5,7 @@
 //! [`crate::plan`], so an option that was not given is `None` here.
 
 mod analyze;
+mod capacity;
 mod compare;
 mod host;
 mod lab;
@@ -25,11 +26,13 @@ use linerate_core::foreign::Tool;
 use linerate_core::units::{BitRate, EndpointName};
 
 pub(crate) use analyze::{AnalyzeArgs, InputName};
+pub(crate) use capacity::{CapacityArgs, LoadOptions, PopulationOptions};
 pub(crate) use compare::{CompareArgs, CompareExtent, CompareTraffic};
 pub(crate) use host::{
     HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,
 };
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
+pub(crate) use parsers::{Count, RequestRate};
 pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
 };
@@ -65,6 +68,8 @@ pub(crate) enum Command {
     Rr(RrArgs),
     /// Connect, request, response, close: connections and latency
     Crr(CrrArgs),
+    /// Open and hold many connections: what they cost and what sets the limit
+    Capacity(CapacityArgs),
     /// Treatment A against treatment B: DIFFERENT, EQUIVALENT or INCONCLUSIVE
     Compare(CompareArgs),
     /// Run an experiment from its file, or go on with it
@@ -87,6 +92,9 @@ pub(crate) enum Command {
     /// Undo what a process has changed on this host if it is killed; started beside each that may
     #[command(hide = true)]
     WatchTreatments(WatchArgs),
+    /// Hold connections for the process that started this one, as it says on standard input
+    #[command(hide = true)]
+    CapacityWorker,
 }
 
 /// Which process is watched.

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
-use linerate_core::ceilings;
+use linerate_core::capacity::MOST_HELD;
 use linerate_core::plan::{Family, MAX_SECONDS, MAX_STREAMS, Plan};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::{BitRate, DEFAULT_PORT, EndpointName, Span};
@@ -13,7 +13,7 @@ use linerate_core::wire::message::Limits;
 use linerate_engine::NetperfOptions;
 
 use crate::args::{
-    CheckArgs, Command, ExplainArgs, LimitOptions, ListenOptions, OtherOptions, PathOptions,
+    CheckArgs, Command, Count, ExplainArgs, LimitOptions, ListenOptions, OtherOptions, PathOptions,
     RunOptions, ServeArgs,
 };
 use crate::document::Document;
@@ -24,7 +24,9 @@ use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Others, Service};
 use crate::site::Site;
 use crate::target::Target;
-use crate::{analyze, compare, experiment, files, gate, host, lab, plan, qos, trace, watch};
+use crate::{
+    analyze, capacity, compare, experiment, files, gate, host, lab, plan, qos, trace, watch,
+};
 
 /// Does what the command line says.
 ///
@@ -46,6 +48,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
             let plan = plan::crr(&args, plan::fresh_seed()).map_err(Failure::usage)?;
             measure(args.run, &plan, None)
         }
+        Command::Capacity(args) => capacity::execute(args),
         Command::Compare(args) => compare::execute(args),
         Command::Run(args) => experiment::execute(&args),
         Command::Trace(args) => trace::execute(&args),
@@ -54,6 +57,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Lab(command) => lab::execute(command),
         Command::Qos(command) => qos::execute(command),
         Command::Host(command) => host::execute(command),
+        Command::CapacityWorker => capacity::work(),
         Command::WatchTreatments(args) => {
             watch::execute(&args);
             Ok(())
@@ -181,7 +185,7 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
         _ => Format::Text,
     };
     let mut document = Document::read(&args.file)?;
-    document.records_mut().for_each(ceilings::annotate);
+    document.annotate();
     Output::open(&args.document, format)?.write(&document)
 }
 
@@ -309,17 +313,25 @@ fn limits(options: &LimitOptions) -> anyhow::Result<Limits> {
         rate_bps != Some(0),
         "--max-rate is 0: it must be at least 1 bit/s"
     );
+    let connections = options.max_connections.unwrap_or(DEFAULT_CONNECTIONS).0;
+    ensure!(
+        connections <= MOST_HELD,
+        "--max-connections is {connections}: it must be 0 to {MOST_HELD}"
+    );
     Ok(Limits {
         clients,
         streams,
         seconds,
         rate_bps,
+        connections,
     })
 }
 
 /// Clients at once: each costs the endpoint a thread for its control connection.
 const CLIENTS: RangeInclusive<u32> = 1..=10_000;
 const DEFAULT_CLIENTS: u32 = 64;
+/// What `capacity` may hold here: about 1 GB of kernel memory for a client that asks for all of it.
+const DEFAULT_CONNECTIONS: Count = Count(100_000);
 /// Of a test over both directions.
 const MOST_FLOWS: u32 = 2 * MAX_STREAMS;
 /// Longer tests are for owners who ask for them.
@@ -361,18 +373,21 @@ mod tests {
             streams: 256,
             seconds: 3600.0,
             rate_bps: None,
+            connections: 100_000,
         };
         assert_eq!(limits, default);
     }
 
     #[test]
     fn the_owners_limits_are_taken() {
-        let line = "--max-clients 3 --max-streams 8 --max-duration 2min --max-rate 1gbit";
+        let line = "--max-clients 3 --max-streams 8 --max-duration 2min --max-rate 1gbit \
+                    --max-connections 2M";
         let owners = Limits {
             clients: 3,
             streams: 8,
             seconds: 120.0,
             rate_bps: Some(1_000_000_000),
+            connections: 2_000_000,
         };
         assert_eq!(served(line).unwrap().1, owners);
     }
@@ -391,6 +406,10 @@ mod tests {
             ("--max-streams 257", ["--max-streams", "1 to 256"]),
             ("--max-duration 0", ["--max-duration", "0.01"]),
             ("--max-rate 0", ["--max-rate", "at least 1 bit/s"]),
+            (
+                "--max-connections 11M",
+                ["--max-connections", "0 to 10000000"],
+            ),
             ("--allow-treatments", ["--allow-treatments", "--key-file"]),
             ("--inetd --netperf", ["--inetd", "--netperf"]),
             ("--inetd --ttcp=5", ["--inetd", "--ttcp"]),

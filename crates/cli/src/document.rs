@@ -4,6 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use linerate_core::analyze::{ANALYSIS_SCHEMA, Analysis};
+use linerate_core::capacity::{self, CAPACITY_SCHEMA, CapacityDocument};
+use linerate_core::ceilings;
 use linerate_core::experiment::{EXPERIMENT_SCHEMA, ExperimentDocument};
 use linerate_core::host::{HOST_SCHEMA, HostDocument};
 use linerate_core::lab::{LAB_SCHEMA, LabsDocument};
@@ -45,10 +47,12 @@ pub(crate) enum Document {
     Labs(LabsDocument),
     /// Settings of a host.
     Host(Box<HostDocument>),
+    /// How many connections two ends held.
+    Capacity(Box<CapacityDocument>),
 }
 
 /// Schemas of the documents that are read.
-const SCHEMAS: [&str; 10] = [
+const SCHEMAS: [&str; 11] = [
     RECORD_SCHEMA,
     SWEEP_SCHEMA,
     CHECK_SCHEMA,
@@ -59,6 +63,7 @@ const SCHEMAS: [&str; 10] = [
     TRUTH_SCHEMA,
     LAB_SCHEMA,
     HOST_SCHEMA,
+    CAPACITY_SCHEMA,
 ];
 
 impl Document {
@@ -87,7 +92,16 @@ impl Document {
             | Self::Analysis(_)
             | Self::Truth(_)
             | Self::Labs(_)
+            | Self::Capacity(_)
             | Self::Host(_) => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// Computes anew what is concluded from the document's own evidence: ceilings and verdicts, limits.
+    pub(crate) fn annotate(&mut self) {
+        self.records_mut().for_each(ceilings::annotate);
+        if let Self::Capacity(document) = self {
+            capacity::annotate(document);
         }
     }
 
@@ -106,6 +120,10 @@ impl Document {
                     .chain([(&mut check.environment, &mut check.caveats)]),
             ),
             Self::Comparison(whole) => Box::new(std::iter::once((
+                &mut whole.environment,
+                &mut whole.caveats,
+            ))),
+            Self::Capacity(whole) => Box::new(std::iter::once((
                 &mut whole.environment,
                 &mut whole.caveats,
             ))),
@@ -130,6 +148,7 @@ impl Document {
             Self::Check(check) => why_partial(check.status, &check.caveats),
             Self::Comparison(whole) => why_partial(whole.status, &whole.caveats),
             Self::Experiment(whole) => why_partial(whole.status, &whole.caveats),
+            Self::Capacity(whole) => why_partial(whole.status, &whole.caveats),
             // Where it was stopped is said by its end.
             Self::Trace(_) => None,
             Self::Analysis(_) | Self::Truth(_) | Self::Labs(_) | Self::Host(_) => None,
@@ -155,6 +174,7 @@ impl Document {
             TRUTH_SCHEMA => serde_json::from_slice(bytes).map(Self::Truth),
             LAB_SCHEMA => serde_json::from_slice(bytes).map(Self::Labs),
             HOST_SCHEMA => serde_json::from_slice(bytes).map(Self::Host),
+            CAPACITY_SCHEMA => serde_json::from_slice(bytes).map(Self::Capacity),
             other => {
                 return Err(anyhow!(
                     "its schema is `{}`; this version explains {}",

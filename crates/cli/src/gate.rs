@@ -29,6 +29,7 @@ pub(crate) fn hold(document: &Document, floor: BitRate) -> anyhow::Result<()> {
         | Document::Analysis(_)
         | Document::Truth(_)
         | Document::Labs(_)
+        | Document::Capacity(_)
         | Document::Host(_) => bail!("--fail-below {floor}: this document has no rate of its own"),
     }
 }

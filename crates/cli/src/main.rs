@@ -13,6 +13,7 @@
 //! | [`site`] | the emulated path of `--lab` |
 //! | [`commands`] | what each command does, from arguments to exit status |
 //! | [`compare`] | `compare`: two treatments against each other |
+//! | [`capacity`] | many connections, held; the search for their limit |
 //! | [`analyze`] | figures that were measured elsewhere |
 //! | [`run`] | the one door to the engine |
 //! | [`experiment`] | the experiments of `run` |
@@ -32,6 +33,7 @@ mod analyze;
     reason = "its comments are help texts, in which [v6]:port is no link"
 )]
 mod args;
+mod capacity;
 mod commands;
 mod compare;
 mod document;

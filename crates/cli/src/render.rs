@@ -42,6 +42,7 @@ pub(crate) fn document(
             Document::Truth(score) => score.text(),
             Document::Labs(labs) => lab::text(labs),
             Document::Host(host) => text::host(host, false, style),
+            Document::Capacity(document) => text::capacity(document, style),
         }),
         Format::Json => Ok(json::document(document)),
         Format::JsonStream => Ok(json::line(document)),

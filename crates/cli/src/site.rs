@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use linerate_core::ceilings;
 use linerate_core::link::{LinkSpec, PathSpec, RateTrace};
 use linerate_core::plan::Family;
 use linerate_engine::{Demo, LabError, LabOptions, LabPath, prepare_for_lab};
@@ -79,7 +78,7 @@ impl Site {
             doubts.extend(caveats.iter().cloned());
         }
         // Once more: the remedies are to name the path, not a host that is gone with it.
-        document.records_mut().for_each(ceilings::annotate);
+        document.annotate();
         if let (Self::Demo(demo), Document::Check(check)) = (self, document) {
             demo.reveal(check);
         }

@@ -109,6 +109,7 @@ fn older_endpoint(listener: TcpListener) -> JoinHandle<()> {
                 streams: 1,
                 seconds: 1.0,
                 rate_bps: None,
+                connections: 100_000,
             },
             facts: Box::new(HostFacts::default()),
         };

@@ -22,6 +22,7 @@
 //! | [`ceilings`] | what each cause would let through, and the verdict |
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
 //! | [`host`] | a host's limits and settings: what each should be for a path or a number of connections |
+//! | [`capacity`] | how many connections two ends can hold |
 //! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
 //! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
 //! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
@@ -29,6 +30,7 @@
 //! | [`toml_reader`] | TOML files of ours: known keys, values with their place, problems by line and column |
 
 pub mod analyze;
+pub mod capacity;
 pub mod ceilings;
 pub mod compare;
 pub mod cost;

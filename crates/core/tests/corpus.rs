@@ -58,6 +58,10 @@ fn the_seeds_of_messages_are_messages() {
         let message = ServerMessage::parse(&seed).expect("an endpoint's message");
         assert!(matches!(message, ServerMessage::Traced(_)));
     }
+    for seed in seeds("held") {
+        let message = ServerMessage::parse(&seed).expect("an endpoint's message");
+        assert!(matches!(message, ServerMessage::HoldReport(half) if half.check().is_ok()));
+    }
     for seed in seeds("icmp") {
         let codec = targets::codec_of(seed[0]);
         let message = codec.read_icmp(codec.target, None, &seed[1..]);

@@ -1,7 +1,7 @@
 //! The control connection as a socket: bytes in and out with deadlines, whichever half drives it.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use linerate_sys::poll::{Interest, wait_ready};
@@ -36,6 +36,14 @@ impl ControlSocket {
             waiting: Vec::new(),
             stuck_since: None,
         })
+    }
+
+    /// The address and port of this end.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
     }
 
     /// What comes within `timeout`. While there is something to send nothing is read, so that a peer

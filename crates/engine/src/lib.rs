@@ -22,6 +22,7 @@
 //! | `partner` | what answers at a host: an endpoint, or another tool's server |
 //! | `treated`, `compare` | a run under a treatment; two treatments against each other |
 //! | `experiment` | the runs of an experiment, each on a path of its own, and the file that keeps them |
+//! | `capacity` | worker processes that hold connections |
 //! | `check`, `path`, `train` | the examination of a path; what one end alone can see of it; its narrowest link |
 //! | `trace` | the route to a host: sockets for core's strategies, names looked up meanwhile |
 //! | `lab` | hosts, routers and links on this machine; the pump that emulates the links |
@@ -39,6 +40,7 @@
 //! | `clock`, `words` | the one monotonic clock; small texts |
 
 mod campaign;
+mod capacity;
 mod check;
 mod client;
 mod clock;
@@ -67,6 +69,10 @@ mod treatment;
 mod words;
 
 pub use campaign::{Campaign, Observer};
+pub use capacity::{
+    CAPACITY_WORKER, CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase,
+    run_capacity_worker,
+};
 pub use check::{CheckOptions, check};
 pub use client::{Client, Live, Outcome, Target};
 pub use compare::{CompareObserver, CompareOptions, compare};

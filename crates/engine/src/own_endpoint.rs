@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use linerate_core::capacity::MOST_HELD;
 use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS};
 use linerate_core::wire::Key;
 use linerate_core::wire::message::Limits;
@@ -98,6 +99,7 @@ fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {
             streams: 2 * MAX_STREAMS,
             seconds: MAX_SECONDS,
             rate_bps: None,
+            connections: MOST_HELD,
         },
         key: Some(key),
         iperf3: None,

@@ -1,6 +1,7 @@
 //! The JSON Schemas of linerate's documents.
 
 use linerate_core::analyze::Analysis;
+use linerate_core::capacity::CapacityDocument;
 use linerate_core::experiment::ExperimentDocument;
 use linerate_core::host::HostDocument;
 use linerate_core::lab::LabsDocument;
@@ -26,5 +27,6 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("qos_cost", schema_for!(QosCost)),
         ("lab", schema_for!(LabsDocument)),
         ("host", schema_for!(HostDocument)),
+        ("capacity", schema_for!(CapacityDocument)),
     ]
 }

@@ -4,7 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Waits for sockets to become readable (epoll, level-triggered). Each has a number of the caller's.
+/// Waits for many sockets (epoll). Each has a number of the caller's, and is told again and again while it is ready, or,
+/// if added by [`Poller::add_edge`], once each time that it becomes so.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -43,6 +44,21 @@ impl Poller {
     /// The socket is watched already, or the kernel's limit is reached.
     pub fn add_writable(&self, socket: &impl AsFd, number: u64) -> io::Result<()> {
         self.watch(socket, number, libc::EPOLLOUT)
+    }
+
+    /// Watches `socket` under `number` and tells once when it becomes ready for what `interest` names: whoever is told
+    /// reads until there is nothing more. Adding one that is ready tells it.
+    ///
+    /// # Errors
+    /// As [`Poller::add`]; `ENOSPC`: `fs.epoll.max_user_watches`.
+    pub fn add_edge(&self, socket: &impl AsFd, number: u64, interest: Interest) -> io::Result<()> {
+        const READABLE: libc::c_int = libc::EPOLLIN | libc::EPOLLRDHUP;
+        let events = match interest {
+            Interest::Readable => READABLE,
+            Interest::Writable => libc::EPOLLOUT,
+            Interest::Either => READABLE | libc::EPOLLOUT,
+        };
+        self.watch(socket, number, events | libc::EPOLLET)
     }
 
     fn watch(&self, socket: &impl AsFd, number: u64, events: libc::c_int) -> io::Result<()> {
@@ -89,6 +105,23 @@ impl Poller {
     /// # Errors
     /// None that a caller can mend.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<impl Iterator<Item = u64> + '_> {
+        let n = self.collect(timeout)?;
+        Ok(self.events[..n].iter().map(|event| event.u64))
+    }
+
+    /// The first sockets that have something, at most as many as there is room for, with what it is; none after
+    /// `timeout` or a signal. The caller's own room, so that it may change what is watched while it looks at them.
+    ///
+    /// # Errors
+    /// None that a caller can mend.
+    pub fn wait_into(&mut self, timeout: Duration, found: &mut Vec<Ready>) -> io::Result<()> {
+        let n = self.collect(timeout)?;
+        found.clear();
+        found.extend(self.events[..n].iter().map(Ready::from));
+        Ok(())
+    }
+
+    fn collect(&mut self, timeout: Duration) -> io::Result<usize> {
         // SAFETY: the kernel writes at most as many events as the vector holds.
         let n = unsafe {
             libc::epoll_wait(
@@ -98,14 +131,40 @@ impl Poller {
                 milliseconds(timeout),
             )
         };
-        let n = match usize::try_from(n) {
-            Ok(n) => n,
+        match usize::try_from(n) {
+            Ok(n) => Ok(n),
             Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => 0,
-                error => return Err(error),
+                error if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+                error => Err(error),
             },
-        };
-        Ok(self.events[..n].iter().map(|event| event.u64))
+        }
+    }
+}
+
+/// A socket that has become ready, and for what. Its failure and its end make it ready for both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ready {
+    /// Under which it was added.
+    pub number: u64,
+    /// There is something to read, if only its end.
+    pub readable: bool,
+    /// There is room to send, or the connection is made.
+    pub writable: bool,
+    /// It has failed, or the peer sends no more: what there is to read ends with that.
+    pub ended: bool,
+}
+
+impl From<&libc::epoll_event> for Ready {
+    fn from(event: &libc::epoll_event) -> Self {
+        const ENDED: libc::c_int = libc::EPOLLHUP | libc::EPOLLERR;
+        let (events, number) = (event.events, event.u64);
+        let has = |of: libc::c_int| events & of as u32 != 0;
+        Self {
+            number,
+            readable: has(libc::EPOLLIN | libc::EPOLLRDHUP | ENDED),
+            writable: has(libc::EPOLLOUT | ENDED),
+            ended: has(libc::EPOLLRDHUP | ENDED),
+        }
     }
 }
 
@@ -194,6 +253,33 @@ mod tests {
         poller.remove(&busy).unwrap();
         assert_eq!(poller.wait(Duration::ZERO).unwrap().count(), 0);
         assert!(!wait_readable(&quiet, Duration::ZERO).unwrap());
+    }
+
+    #[test]
+    fn an_edge_is_told_once() {
+        let quiet = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let busy = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut poller = Poller::new().unwrap();
+        poller.add_edge(&quiet, 1, Interest::Readable).unwrap();
+        poller.add_edge(&busy, 2, Interest::Either).unwrap();
+        let mut found = Vec::new();
+        poller.wait_into(Duration::ZERO, &mut found).unwrap();
+        let writable = Ready {
+            number: 2,
+            readable: false,
+            writable: true,
+            ended: false,
+        };
+        assert_eq!(found, [writable]);
+        poller.wait_into(Duration::ZERO, &mut found).unwrap();
+        assert_eq!(found, []);
+        quiet.send_to(b"x", busy.local_addr().unwrap()).unwrap();
+        poller
+            .wait_into(Duration::from_secs(5), &mut found)
+            .unwrap();
+        assert!(found[0].readable && found.len() == 1);
+        poller.wait_into(Duration::ZERO, &mut found).unwrap();
+        assert_eq!(found, []);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Sockets: making them, their options with read-back, their memory and queues.
 
+mod many;
 mod open;
 mod option;
 
+pub use many::{BeginError, Begun, accept, begin_connect};
 pub use open::{
     Connecting, ListenOptions, Mptcp, connect, listen, mptcp_supported, tcp_socket, udp_socket,
 };

@@ -1,4 +1,4 @@
-//! Option values that are no unit of core's: choices of words, and requests per second.
+//! Option values that are no unit of core's: choices of words, counts, and requests per second.
 
 use std::str::FromStr;
 
@@ -75,9 +75,75 @@ impl FromStr for RequestRate {
     }
 }
 
+/// A count of things: `20000`, `20k`, `1.5M`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Count(pub(crate) u64);
+
+impl FromStr for Count {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let (digits, scale) = match text.char_indices().last() {
+            Some((at, 'k' | 'K')) => (&text[..at], 1_000_u64),
+            Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),
+            _ => (text, 1),
+        };
+        let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+        let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+        // As many decimals as the suffix has zeros, so that every count is a whole one.
+        let decimals = if scale == 1 {
+            0
+        } else {
+            scale.ilog10() as usize
+        };
+        let dot_is_right = digits.contains('.') != part.is_empty() && part.len() <= decimals;
+        if whole.is_empty() || !is_number(whole) || !is_number(part) || !dot_is_right {
+            bail!("a count is written as 20000, 20k or 1.5M");
+        }
+        let part = format!("{part:0<decimals$}");
+        let count = whole.parse::<u64>().ok().and_then(|whole| {
+            let part = part.parse::<u64>().unwrap_or(0);
+            whole.checked_mul(scale)?.checked_add(part)
+        });
+        count
+            .map(Self)
+            .ok_or_else(|| anyhow!("the count is too large"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_are_whole_and_written_as_people_write_them() {
+        for (text, count) in [
+            ("0", 0),
+            ("20000", 20_000),
+            ("20k", 20_000),
+            ("1.5M", 1_500_000),
+            ("0.001k", 1),
+        ] {
+            assert_eq!(text.parse::<Count>().unwrap(), Count(count), "{text}");
+        }
+        for text in [
+            "",
+            "k",
+            "-1",
+            "+1",
+            "1.5",
+            "1.",
+            "1.k",
+            ".5k",
+            "1.0001k",
+            "1e3",
+            "1kk",
+            "99999999999999999999",
+            "18446744073709551615k",
+        ] {
+            assert!(text.parse::<Count>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn request_rates_are_written_as_people_write_them() {

@@ -7,6 +7,7 @@ use clap::Args;
 use linerate_core::plan::Family;
 use linerate_core::units::{BitRate, Span};
 
+use super::parsers::Count;
 use super::shared;
 
 #[derive(Debug, Args)]
@@ -84,6 +85,9 @@ pub(crate) struct LimitOptions {
     /// Rate of a test over all its flows (default: no limit)
     #[arg(long, value_name = "RATE")]
     pub(crate) max_rate: Option<BitRate>,
+    /// TCP connections and UDP sockets that `capacity` may hold, 0 to 10M (default 100k)
+    #[arg(long, value_name = "N")]
+    pub(crate) max_connections: Option<Count>,
 }
 
 /// Clients of other tools, on ports of their own.

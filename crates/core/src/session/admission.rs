@@ -2,11 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use crate::capacity::CapacityRequest;
 use crate::plan::{Test, Traffic, Workload};
 use crate::trace::TraceRequest;
 use crate::treatment::HostChange;
 use crate::units::ByteCount;
-use crate::wire::message::{Limits, MAX_CHANGES, Refusal, RefusalReason, TRACE, TREATMENTS};
+use crate::wire::message::{
+    CAPACITY, Limits, MAX_CHANGES, Refusal, RefusalReason, TRACE, TREATMENTS,
+};
 
 /// Memory for the messages of a test, each flow holding one, bytes: a stranger must not fill the host.
 const MAX_BUFFERS: u64 = 256 << 20;
@@ -113,6 +116,34 @@ pub(super) fn trace(request: &TraceRequest, operations: &[String]) -> Result<(),
         .config(somewhere, None)
         .map(drop)
         .or_else(|error| refuse(RefusalReason::Limit, error.to_string()))
+}
+
+/// Whether the endpoint holds connections at all, and as many as that.
+pub(super) fn capacity(
+    request: &CapacityRequest,
+    limits: &Limits,
+    operations: &[String],
+) -> Result<(), Refusal> {
+    if !has(operations, CAPACITY) {
+        return refuse(
+            RefusalReason::Test,
+            "the endpoint holds no connections".to_owned(),
+        );
+    }
+    if let Err(error) = request.check() {
+        return refuse(RefusalReason::Test, error.to_string());
+    }
+    let asked = request.connections.max(request.udp_sockets);
+    if asked > limits.connections {
+        return refuse(
+            RefusalReason::Limit,
+            format!(
+                "the endpoint allows {} connections, {asked} were asked for",
+                limits.connections
+            ),
+        );
+    }
+    Ok(())
 }
 
 fn has(operations: &[String], operation: &str) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::capacity::{CapacityHalf, CapacityRequest, HoldPorts, HoldProgress};
 use crate::plan::Test;
 use crate::trace::{TraceDocument, TraceRequest, admit};
 use crate::treatment::HostChange;
@@ -14,8 +15,8 @@ use crate::wire::{Hello, HelloKind, Key, Seal, is_hello_start};
 
 use super::channel::{Channel, Incoming};
 use super::{
-    ALIVE_EVERY, GREETING_TIMEOUT, OPENING_TIMEOUT, REPORT_TIMEOUT, SILENCE_TIMEOUT, SessionError,
-    TRACING_TIMEOUT, TREATING_TIMEOUT,
+    ALIVE_EVERY, GREETING_TIMEOUT, HOLDING_TIMEOUT, OPENING_TIMEOUT, RELEASE_TIMEOUT,
+    REPORT_TIMEOUT, SILENCE_TIMEOUT, SessionError, TRACING_TIMEOUT, TREATING_TIMEOUT,
 };
 
 /// What the driver of a [`Client`] is told.
@@ -45,11 +46,19 @@ pub enum ClientEvent {
     Traced(Box<TraceDocument>),
     /// The trace, but not the session, was refused.
     TraceRefused(Refusal),
+    /// The endpoint takes connections on these ports.
+    Holding(HoldPorts),
+    /// What the endpoint holds.
+    Held(HoldProgress),
+    /// The endpoint has closed all; its account.
+    Released(Box<CapacityHalf>),
+    /// Holding, but not the session, was refused.
+    HoldRefused(Refusal),
     /// The session is over.
     Failed(SessionError),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
     Greeting,
     Introducing,
@@ -62,6 +71,9 @@ enum State {
     Treating,
     Untreating,
     Tracing(TraceRequest),
+    Preparing(CapacityRequest),
+    Holding,
+    Releasing,
     Closed,
 }
 
@@ -208,6 +220,30 @@ impl Client {
                 self.events
                     .push_back(ClientEvent::Traced(Box::new(document)));
             }
+            (message, _) => return self.take_hold(now, message),
+        }
+        Ok(())
+    }
+
+    fn take_hold(&mut self, now: Duration, message: ServerMessage) -> Result<(), SessionError> {
+        match (message, self.state) {
+            (ServerMessage::Holding(ports), State::Preparing(request)) => {
+                ports.check(&request).map_err(SessionError::Message)?;
+                self.enter(State::Holding, Some(now + SILENCE_TIMEOUT));
+                self.say_alive_at = Some(now + ALIVE_EVERY);
+                self.events.push_back(ClientEvent::Holding(ports));
+            }
+            (ServerMessage::Held(progress), State::Holding) => {
+                self.deadline = Some(now + SILENCE_TIMEOUT);
+                self.events.push_back(ClientEvent::Held(progress));
+            }
+            // Said before the endpoint knew of the end.
+            (ServerMessage::Held(_), State::Releasing) => {}
+            (ServerMessage::HoldReport(half), State::Releasing) => {
+                half.check().map_err(SessionError::Message)?;
+                self.enter(State::Idle, None);
+                self.events.push_back(ClientEvent::Released(half));
+            }
             _ => return Err(SessionError::OutOfTurn("from the endpoint")),
         }
         Ok(())
@@ -220,6 +256,7 @@ impl Client {
             (State::Opening, Limit | Test | Busy) => ClientEvent::TestRefused(refusal),
             (State::Treating, Limit | Treatment | Busy) => ClientEvent::TreatmentRefused(refusal),
             (State::Tracing(_), Limit | Test | Busy) => ClientEvent::TraceRefused(refusal),
+            (State::Preparing(_), Limit | Test | Busy) => ClientEvent::HoldRefused(refusal),
             _ => return Err(SessionError::Refused(refusal)),
         };
         self.enter(State::Idle, None);
@@ -273,6 +310,20 @@ impl Client {
         self.deadline = Some(now + TRACING_TIMEOUT);
     }
 
+    /// Asks the endpoint to hold connections. Only between tests, else the session fails.
+    pub fn hold(&mut self, now: Duration, request: CapacityRequest) {
+        let message = ClientMessage::Hold { request };
+        self.command(State::Idle, State::Preparing(request), &message);
+        self.deadline = Some(now + HOLDING_TIMEOUT);
+    }
+
+    /// Ends holding; the endpoint closes all and reports.
+    pub fn release(&mut self, now: Duration) {
+        self.command(State::Holding, State::Releasing, &ClientMessage::End);
+        self.deadline = Some(now + RELEASE_TIMEOUT);
+        self.say_alive_at = None;
+    }
+
     /// Says goodbye; nothing more is taken or sent.
     pub fn close(&mut self) {
         if !matches!(self.state, State::Closed | State::Greeting) {
@@ -309,7 +360,8 @@ impl Client {
 
     /// Call at or after [`Client::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Duration) {
-        if self.say_alive_at.is_some_and(|at| now >= at) && self.state == State::Running {
+        let runs = matches!(self.state, State::Running | State::Holding);
+        if self.say_alive_at.is_some_and(|at| now >= at) && runs {
             self.say_alive_at = Some(now + ALIVE_EVERY);
             if let Err(error) = self.channel.send(&ClientMessage::Alive) {
                 self.fail(error);
@@ -320,11 +372,15 @@ impl Client {
                 State::Greeting | State::Introducing => "the endpoint does not answer the greeting",
                 State::Opening => "the endpoint does not answer the request for a test",
                 State::Binding => "the data connections did not reach the endpoint",
-                State::Running => "the endpoint is silent",
+                State::Running | State::Holding => "the endpoint is silent",
                 State::Reporting => "the endpoint sends no report",
                 State::Treating => "the endpoint does not say whether it has changed its host",
                 State::Untreating => "the endpoint does not say whether its host is as it was",
                 State::Tracing(_) => "the endpoint does not say what it has traced",
+                State::Preparing(_) => {
+                    "the endpoint does not say whether it is ready to hold connections"
+                }
+                State::Releasing => "the endpoint does not say that it has closed its connections",
                 State::Idle | State::Ready | State::Closed => return,
             };
             self.fail(SessionError::Timeout(waiting_for));

@@ -24,6 +24,11 @@
 //!   ◀────────────────────────────── Untreated           ┘
 //!   Trace(request) ─────────────────────────▶           ┐ between tests
 //!   ◀─────────────────────── Traced | Refuse            ┘
+//!   Hold(request) ──────────────────────────▶           ┐
+//!   ◀─────────────────────── Holding | Refuse           │ between tests
+//!   Alive ───────────▶ ◀────────────────── Held         │
+//!   End ────────────────────────────────────▶           │
+//!   ◀──────────────────────────── HoldReport            ┘
 //!   Bye ────────────────────────────────────▶
 //! ```
 //!
@@ -62,6 +67,10 @@ pub const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 pub const TREATING_TIMEOUT: Duration = Duration::from_secs(30);
 /// From `Trace` to the answer: an endpoint traces for [`crate::trace::LONGEST_REVERSE`] at most.
 pub const TRACING_TIMEOUT: Duration = Duration::from_secs(15);
+/// From `Hold` to its answer: an endpoint starts a process for each 20,000 connections.
+pub const HOLDING_TIMEOUT: Duration = Duration::from_secs(30);
+/// From the `End` of a `Hold` to the report: closing a million connections takes about ten seconds on an idle host.
+pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(180);
 /// What a test may take longer than its own time, for queues to drain.
 pub const GRACE: Duration = Duration::from_secs(30);
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::capacity::{CapacityHalf, CapacityRequest, HoldPorts, HoldProgress};
 use crate::plan::Test;
 use crate::trace::{TraceDocument, TraceRequest};
 use crate::treatment::HostChange;
@@ -15,8 +16,8 @@ use crate::wire::{Key, Seal};
 use super::admission;
 use super::channel::{Channel, Incoming};
 use super::{
-    GRACE, GREETING_TIMEOUT, IDLE_TIMEOUT, OPENING_TIMEOUT, REPORT_TIMEOUT, SILENCE_TIMEOUT,
-    SessionError, TRACING_TIMEOUT, TREATING_TIMEOUT,
+    GRACE, GREETING_TIMEOUT, HOLDING_TIMEOUT, IDLE_TIMEOUT, OPENING_TIMEOUT, RELEASE_TIMEOUT,
+    REPORT_TIMEOUT, SILENCE_TIMEOUT, SessionError, TRACING_TIMEOUT, TREATING_TIMEOUT,
 };
 
 /// Longest body before the client has proved its key.
@@ -40,6 +41,11 @@ pub enum ServerEvent {
     /// Trace the way to the client's own address; the request is within what endpoints allow. Answer by
     /// [`Server::traced`] or [`Server::refuse`].
     Trace(TraceRequest),
+    /// Make ready to hold as many connections; the request is within the owner's limits. Answer by
+    /// [`Server::holding`] or [`Server::refuse`].
+    Hold(CapacityRequest),
+    /// Close what is held and hand in the account by [`Server::released`].
+    Release,
     /// The session is over: said goodbye to, or the reason.
     Closed(Option<SessionError>),
 }
@@ -57,6 +63,9 @@ enum State {
     Treating,
     Untreating,
     Tracing,
+    Preparing,
+    Holding,
+    Releasing,
     Closed,
 }
 
@@ -180,6 +189,17 @@ impl Server {
                 Ok(())
             }
             (ClientMessage::Trace { request }, State::Idle) => self.take_request(now, request),
+            (ClientMessage::Hold { request }, State::Idle) => self.take_hold(now, request),
+            (ClientMessage::Alive, State::Holding) => {
+                self.deadline = now + SILENCE_TIMEOUT;
+                Ok(())
+            }
+            (ClientMessage::End, State::Holding) => {
+                self.enter(State::Releasing, now + RELEASE_TIMEOUT);
+                self.run_until = None;
+                self.events.push_back(ServerEvent::Release);
+                Ok(())
+            }
             (ClientMessage::Bye, _) => {
                 self.close(None);
                 Ok(())
@@ -222,6 +242,17 @@ impl Server {
         Ok(())
     }
 
+    fn take_hold(&mut self, now: Duration, request: CapacityRequest) -> Result<(), SessionError> {
+        if let Err(refusal) = admission::capacity(&request, &self.limits, &self.operations) {
+            return self.turn_down(now, refusal);
+        }
+        let seconds = request.seconds.min(self.limits.seconds);
+        self.planned = Some(Duration::from_secs_f64(seconds));
+        self.enter(State::Preparing, now + HOLDING_TIMEOUT);
+        self.events.push_back(ServerEvent::Hold(request));
+        Ok(())
+    }
+
     /// Says no without asking the driver; the session goes on.
     fn turn_down(&mut self, now: Duration, refusal: Refusal) -> Result<(), SessionError> {
         self.deadline = now + IDLE_TIMEOUT;
@@ -238,7 +269,7 @@ impl Server {
     pub fn refuse(&mut self, now: Duration, reason: RefusalReason, message: String) {
         let refusal = ServerMessage::Refuse(Refusal { reason, message });
         let asked = match self.state {
-            State::Treating | State::Tracing => self.state,
+            State::Treating | State::Tracing | State::Preparing => self.state,
             _ => State::Opening,
         };
         self.answer(asked, State::Idle, &refusal);
@@ -262,6 +293,27 @@ impl Server {
     pub fn traced(&mut self, now: Duration, document: TraceDocument) {
         let message = ServerMessage::Traced(Box::new(document));
         self.answer(State::Tracing, State::Idle, &message);
+        self.deadline = now + IDLE_TIMEOUT;
+    }
+
+    /// The client may connect to these ports.
+    pub fn holding(&mut self, now: Duration, ports: HoldPorts) {
+        let message = ServerMessage::Holding(ports);
+        self.answer(State::Preparing, State::Holding, &message);
+        self.deadline = now + SILENCE_TIMEOUT;
+        self.run_until = self.planned.map(|planned| now + planned + GRACE);
+    }
+
+    /// What is held at present.
+    pub fn held(&mut self, progress: HoldProgress) {
+        let message = ServerMessage::Held(progress);
+        self.answer(State::Holding, State::Holding, &message);
+    }
+
+    /// All is closed: the account of it.
+    pub fn released(&mut self, now: Duration, half: CapacityHalf) {
+        let message = ServerMessage::HoldReport(Box::new(half.bounded()));
+        self.answer(State::Releasing, State::Idle, &message);
         self.deadline = now + IDLE_TIMEOUT;
     }
 
@@ -353,11 +405,15 @@ impl Server {
             | State::Reporting
             | State::Treating
             | State::Untreating
-            | State::Tracing => "the endpoint was too slow",
+            | State::Tracing
+            | State::Preparing
+            | State::Releasing => "the endpoint was too slow",
             State::Binding => "the client's data connections did not come in time",
             State::Ready => "the client did not begin in time",
-            State::Running if overdue => "the test took longer than the endpoint allows",
-            State::Running => "the client fell silent",
+            State::Running | State::Holding if overdue => {
+                "the test took longer than the endpoint allows"
+            }
+            State::Running | State::Holding => "the client fell silent",
             State::Closed => return,
         };
         self.fail(SessionError::Timeout(waited_for));
@@ -367,7 +423,7 @@ impl Server {
     pub fn poll_timeout(&self) -> Option<Duration> {
         match (self.state, self.run_until) {
             (State::Closed, _) => None,
-            (State::Running, Some(until)) => Some(self.deadline.min(until)),
+            (State::Running | State::Holding, Some(until)) => Some(self.deadline.min(until)),
             _ => Some(self.deadline),
         }
     }

@@ -1,5 +1,6 @@
 //! Both halves against each other in memory, with virtual time.
 
+mod capacity;
 mod trace;
 mod treatment;
 
@@ -16,7 +17,7 @@ use crate::record::HostFacts;
 use crate::treatment::HostChange;
 use crate::units::Span;
 use crate::wire::message::{
-    HalfReport, Limits, Progress, RefusalReason, TRACE, TREATMENTS, Welcome,
+    CAPACITY, HalfReport, Limits, Progress, RefusalReason, TRACE, TREATMENTS, Welcome,
 };
 use crate::wire::{HELLO_BYTES, Hello, HelloKind, Key};
 
@@ -49,12 +50,15 @@ fn welcome() -> Welcome {
     Welcome {
         software: "0.1.0".into(),
         token: "00".repeat(16),
-        operations: vec!["stream".into(), TREATMENTS.into(), TRACE.into()],
+        operations: ["stream", TREATMENTS, TRACE, CAPACITY]
+            .map(Into::into)
+            .into(),
         limits: Limits {
             clients: 4,
             streams: 8,
             seconds: 60.0,
             rate_bps: None,
+            connections: 100_000,
         },
         facts: Box::new(HostFacts::default()),
     }

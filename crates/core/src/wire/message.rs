@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::bounds::Bounded;
+use crate::capacity::{CapacityHalf, CapacityRequest, HoldPorts, HoldProgress};
 use crate::plan::{Direction, Test};
 use crate::record::{Caveat, EndReport, HostFacts, TcpEvidence, TcpSample};
 use crate::stats::LatencyBuckets;
@@ -25,6 +26,9 @@ pub const TREATMENTS: &str = "treatments";
 
 /// The operation, in [`Welcome::operations`], of an endpoint that takes [`ClientMessage::Trace`].
 pub const TRACE: &str = "trace";
+
+/// The operation, in [`Welcome::operations`], of an endpoint that takes [`ClientMessage::Hold`].
+pub const CAPACITY: &str = "capacity";
 
 /// Client to endpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +63,12 @@ pub enum ClientMessage {
         /// How.
         request: TraceRequest,
     },
+    /// Hold connections. Only between tests; ended by [`ClientMessage::End`], and until then [`ClientMessage::Alive`]
+    /// is sent at least every second.
+    Hold {
+        /// How many.
+        request: CapacityRequest,
+    },
     /// No more tests.
     Bye,
 }
@@ -69,7 +79,7 @@ pub enum ClientMessage {
 pub enum ServerMessage {
     /// Answer to `Introduce`.
     Welcome(Box<Welcome>),
-    /// No: to `Introduce`, `Open`, `Treat`, `Trace`, or at any time.
+    /// No: to `Introduce`, `Open`, `Treat`, `Trace`, `Hold`, or at any time.
     Refuse(Refusal),
     /// Answer to `Open`: connect the flows.
     Opened,
@@ -90,6 +100,12 @@ pub enum ServerMessage {
     Untreated,
     /// Answer to `Trace`; nothing of it is to be believed before [`crate::trace::admit`] has seen it.
     Traced(Box<TraceDocument>),
+    /// Answer to `Hold`: connect to these ports.
+    Holding(HoldPorts),
+    /// While connections are held, at least every second.
+    Held(HoldProgress),
+    /// Answer to `End` of a `Hold`: all is closed.
+    HoldReport(Box<CapacityHalf>),
 }
 
 impl ClientMessage {
@@ -120,7 +136,7 @@ pub struct Welcome {
     pub software: String,
     /// Names the session to its data connections: 32 hexadecimal digits.
     pub token: String,
-    /// Operations that the endpoint has: `stream`, `rr`, `crr`, [`TRACE`], and [`TREATMENTS`] where its owner allows them.
+    /// Operations that the endpoint has: `stream`, `rr`, `crr`, [`TRACE`], [`CAPACITY`], and [`TREATMENTS`] where its owner allows them.
     pub operations: Vec<String>,
     /// What its owner allows.
     pub limits: Limits,
@@ -139,6 +155,9 @@ pub struct Limits {
     pub seconds: f64,
     /// Rate of a test over all its flows, bits per second; `None` is without limit.
     pub rate_bps: Option<u64>,
+    /// TCP connections that a client of `capacity` may hold, and UDP sockets; 0 of an endpoint that holds none.
+    #[serde(default)]
+    pub connections: u64,
 }
 
 /// Why not, with the number that decided it where there is one.

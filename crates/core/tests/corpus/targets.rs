@@ -7,6 +7,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use linerate_core::analyze::{self, Claims, Input, Options};
+use linerate_core::capacity::{
+    self, CapacityDocument, CapacityHalf, CapacityRequest, HoldPort, HoldPorts, HoldProgress,
+};
 use linerate_core::foreign::iperf3::{self, Cookie, Layout, Params, Results};
 use linerate_core::foreign::netperf;
 use linerate_core::link::frame::{self, Cutter, Gso, Offload, RouterAddresses};
@@ -23,8 +26,8 @@ use linerate_core::trace::{
 use linerate_core::treatment::HostChange;
 use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Percent, Sizes, Span};
 use linerate_core::wire::message::{
-    ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, TRACE, TREATMENTS,
-    Welcome,
+    CAPACITY, ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, TRACE,
+    TREATMENTS, Welcome,
 };
 use linerate_core::wire::{
     DatagramHeader, Frame, FrameReader, HELLO_BYTES, Hello, Key, Knock, Seal,
@@ -34,7 +37,7 @@ use linerate_core::wire::{
 pub(crate) type Target = fn(&[u8]);
 
 /// Every target, by the name of its seeds' directory and of its fuzz target.
-pub(crate) const TARGETS: [(&str, Target); 18] = [
+pub(crate) const TARGETS: [(&str, Target); 19] = [
     ("hello", hello),
     ("frames", frames),
     ("client_message", client_message),
@@ -48,6 +51,7 @@ pub(crate) const TARGETS: [(&str, Target); 18] = [
     ("figures", figures),
     ("claims", claims),
     ("traced", traced),
+    ("held", held),
     ("icmp", icmp),
     ("as_table", as_table),
     ("iperf3", iperf3),
@@ -183,6 +187,9 @@ pub(crate) fn datagram(bytes: &[u8]) {
         header.write(&mut written);
         assert_eq!(written, bytes);
     }
+    if let Some(held) = capacity::wire::Datagram::decode(bytes) {
+        assert_eq!(held.encode(), bytes);
+    }
 }
 
 /// Whatever is a quantity can be printed, and what is printed for a name is that name.
@@ -235,7 +242,7 @@ pub(crate) fn session(bytes: &[u8]) {
     let mut operations = operations.iter().copied().take(MOST_OPERATIONS);
     while let Some(operation) = operations.next() {
         let closed = (client.is_closed(), server.is_closed());
-        match operation % 22 {
+        match operation % 27 {
             0 => client.open(now, &test),
             1 => client.begin(now),
             2 => client.end(now),
@@ -260,6 +267,11 @@ pub(crate) fn session(bytes: &[u8]) {
             18 => server.untreated(now),
             19 => client.trace(now, way_back()),
             20 => server.refuse(now, RefusalReason::Busy, "no".into()),
+            21 => client.hold(now, hold_request()),
+            22 => server.holding(now, hold_ports()),
+            23 => server.held(HoldProgress::default()),
+            24 => client.release(now),
+            25 => server.released(now, CapacityHalf::default()),
             _ => exchange(now, &mut client, &mut server),
         }
         assert!(!closed.0 || client.is_closed());
@@ -360,16 +372,36 @@ fn test_of(direction: Direction) -> Test {
     }
 }
 
+fn hold_request() -> CapacityRequest {
+    CapacityRequest {
+        connections: 2,
+        udp_sockets: 0,
+        seconds: 1.0,
+        request_bytes: 64,
+        response_bytes: 64,
+    }
+}
+
+fn hold_ports() -> HoldPorts {
+    HoldPorts {
+        tcp: vec![HoldPort { port: 9, count: 2 }],
+        ..HoldPorts::default()
+    }
+}
+
 fn welcome() -> Welcome {
     Welcome {
         software: "fuzz".into(),
         token: "00".repeat(16),
-        operations: vec!["stream".into(), TREATMENTS.into(), TRACE.into()],
+        operations: ["stream", TREATMENTS, TRACE, CAPACITY]
+            .map(Into::into)
+            .into(),
         limits: Limits {
             clients: 1,
             streams: 8,
             seconds: 60.0,
             rate_bps: None,
+            connections: 100_000,
         },
         facts: Box::new(HostFacts::default()),
     }
@@ -443,6 +475,36 @@ pub(crate) fn traced(bytes: &[u8]) {
     let again = serde_json::from_slice(&again).expect("and read again");
     admit(again, &request).expect("what was taken once is taken again");
 }
+
+/// Whatever an endpoint says of what it held, the limits that are read from it have their order and can be written.
+pub(crate) fn held(bytes: &[u8]) {
+    let Ok(ServerMessage::HoldReport(half)) = ServerMessage::parse(bytes) else {
+        return;
+    };
+    if half.check().is_err() {
+        return;
+    }
+    let mut document: CapacityDocument =
+        serde_json::from_str(HELD).expect("it is a whole document");
+    document.client = CapacityHalf {
+        limits: half.limits.clone(),
+        ..document.client
+    };
+    document.server = Some(*half);
+    capacity::annotate(&mut document);
+    let stops = document.limits.iter().map(|row| row.would_stop_at);
+    assert!(stops.flatten().is_sorted());
+    assert!(document.stopped_by.is_some(), "8 of 9 are less than asked");
+    let written = serde_json::to_vec(&document).expect("a document can be written");
+    let read: CapacityDocument = serde_json::from_slice(&written).expect("and read again");
+    assert_eq!(read.limits.len(), document.limits.len());
+}
+
+/// A client's side of a run that stopped.
+const HELD: &str = r#"{"schema":"linerate.capacity/1","started_at":"","host":"","peer":"","family":"ipv4",
+    "status":"complete","test":{"connections":9000,"udp_sockets":0,"hold":1.0,"heartbeat":1.0,"latency":false,
+    "find_limit":false,"seed":1},"tcp":{"asked":9000,"opened":8000,"alive":8000},"client":{"tcp":{"most":8000,
+    "failures":[{"cause":"timed_out","count":1000}]}},"seconds":1.0,"environment":{"client":{}},"caveats":[],"seed":1}"#;
 
 /// Of probes that a seed may answer: the lowest bits are the family and the kind.
 pub(crate) fn codec_of(first: u8) -> ProbeCodec {

@@ -1,6 +1,7 @@
 //! A client of an endpoint: one control session, any number of tests on it.
 
 mod flows;
+mod holding;
 mod knock;
 mod tracing;
 mod treatment;
@@ -264,14 +265,14 @@ impl Client {
         }
     }
 
-    fn session_error(&self, reason: SessionError) -> MeasureError {
+    pub(crate) fn session_error(&self, reason: SessionError) -> MeasureError {
         MeasureError::Session {
             peer: self.peer,
             reason,
         }
     }
 
-    fn refused(&self, refusal: Refusal) -> MeasureError {
+    pub(crate) fn refused(&self, refusal: Refusal) -> MeasureError {
         MeasureError::Refused {
             peer: self.peer,
             refusal,
@@ -458,6 +459,7 @@ fn placeholder() -> Welcome {
             streams: 0,
             seconds: 0.0,
             rate_bps: None,
+            connections: 0,
         },
         facts: Box::default(),
     }

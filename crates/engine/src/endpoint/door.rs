@@ -21,6 +21,7 @@ use super::knock::Knocks;
 use super::occupancy::{Occupancy, PATIENCE};
 use super::registry::Registry;
 use super::session::{self, Context};
+use super::share::Shares;
 use super::{Endpoint, STOPPING, ServeEvent};
 use crate::measure::flow::{Flow, FlowSocket};
 use crate::stop::Stop;
@@ -97,6 +98,7 @@ impl Door {
                 allow_treatments: endpoint.options.allow_treatments,
                 key: endpoint.options.key,
                 iperf3: endpoint.options.iperf3,
+                shares: Shares::default(),
                 active: AtomicU32::new(0),
                 served: AtomicU32::new(0),
                 log,

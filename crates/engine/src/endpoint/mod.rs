@@ -8,6 +8,8 @@
 //!
 //! A client may also have the way to itself traced ([`tracing`]).
 //!
+//! What clients of `capacity` hold, they share ([`share`]).
+//!
 //! What a client with the key may change on this host is on loan to its session ([`lease`]), and while it is, no
 //! other client measures or changes anything ([`occupancy`]).
 
@@ -18,6 +20,7 @@ mod lease;
 mod occupancy;
 mod registry;
 mod session;
+mod share;
 mod terms;
 mod tracing;
 

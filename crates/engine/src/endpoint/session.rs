@@ -1,5 +1,7 @@
 //! One client: its control connection, and the tests that it asks for one after another.
 
+mod holding;
+
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,16 +13,20 @@ use linerate_core::record::Caveat;
 use linerate_core::session::{Server, ServerEvent};
 use linerate_core::trace::{TraceDocument, TraceRequest};
 use linerate_core::treatment::HostChange;
-use linerate_core::wire::message::{HalfReport, Limits, RefusalReason, TRACE, TREATMENTS, Welcome};
+use linerate_core::wire::message::{
+    CAPACITY, HalfReport, Limits, RefusalReason, TRACE, TREATMENTS, Welcome,
+};
 use linerate_core::wire::{Key, Token};
 
 use super::foreign::iperf3::Calls;
 use super::lease::{Lease, LeaseError};
 use super::occupancy::Occupancy;
 use super::registry::{Registration, Registry};
+use super::share::{Share, Shares};
 use super::terms::{can_do, owners_limit, prepare, within_rate};
 use super::tracing::{NoTrace, Tracing};
 use super::{Iperf3Access, ServeEvent};
+use crate::capacity::Holding;
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::host;
@@ -41,6 +47,8 @@ pub(super) struct Context {
     pub(super) iperf3: Option<Arc<Iperf3Access>>,
     /// Clients may change this host; only ever set together with a key.
     pub(super) allow_treatments: bool,
+    /// Connections that clients hold.
+    pub(super) shares: Shares,
     pub(super) active: AtomicU32,
     /// Clients that were admitted and asked for something.
     pub(super) served: AtomicU32,
@@ -54,6 +62,8 @@ const TICK: Duration = Duration::from_millis(2);
 const IDLE_TICK: Duration = Duration::from_millis(100);
 /// Between two reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// Between two looks at the workers that hold connections.
+const HOLDING_TICK: Duration = Duration::from_millis(10);
 
 /// Counts a session for as long as it is there, however it ends.
 struct Active<'a>(&'a AtomicU32);
@@ -76,11 +86,12 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
     let welcome = Welcome {
         software: env!("CARGO_PKG_VERSION").to_owned(),
         token: words::hexadecimal(&token.0),
-        operations: operations(context.allow_treatments),
+        operations: operations(context),
         limits: context.limits,
         facts: Box::new(host::facts(Some(peer.ip()))),
     };
     let session = Session {
+        token,
         registration: context.registry.register(token, peer.ip()),
         lease: Lease::new(context.occupancy.place(token)),
         server: Server::new(now(), welcome, context.key.as_ref(), sealed),
@@ -95,9 +106,11 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
     session.drive(socket);
 }
 
-fn operations(allow_treatments: bool) -> Vec<String> {
-    let treatments = allow_treatments.then_some(TREATMENTS);
-    let names = ["stream", "rr", "crr", TRACE].into_iter().chain(treatments);
+fn operations(context: &Context) -> Vec<String> {
+    let capacity = (context.limits.connections > 0).then_some(CAPACITY);
+    let treatments = context.allow_treatments.then_some(TREATMENTS);
+    let names = ["stream", "rr", "crr", TRACE].into_iter();
+    let names = names.chain(capacity).chain(treatments);
     names.map(str::to_owned).collect()
 }
 
@@ -128,6 +141,11 @@ enum Stage {
         finished: bool,
     },
     Tracing(Tracing),
+    Holding {
+        holding: Box<Holding>,
+        /// Of what all clients may hold, for as long.
+        _share: Share,
+    },
 }
 
 struct Session<'a> {
@@ -135,6 +153,7 @@ struct Session<'a> {
     peer: SocketAddr,
     /// Which address of this host the client has connected to.
     local: SocketAddr,
+    token: Token,
     registration: Registration,
     server: Server,
     stage: Stage,
@@ -166,6 +185,8 @@ impl Session<'_> {
                     ServerEvent::Treat(changes) => self.treat(&changes),
                     ServerEvent::Untreat => self.untreat(),
                     ServerEvent::Trace(request) => self.trace(&request),
+                    ServerEvent::Hold(request) => self.hold(&request),
+                    ServerEvent::Release => self.release(),
                     ServerEvent::Closed(error) => reason = error.map(|e| e.to_string()),
                 }
             }
@@ -220,6 +241,7 @@ impl Session<'_> {
             Stage::Idle | Stage::Bound { .. } => IDLE_TICK,
             Stage::Binding { .. } | Stage::Tracing(_) => TICK,
             Stage::Running { half, .. } => half.patience(),
+            Stage::Holding { .. } => HOLDING_TICK,
         };
         match self.server.poll_timeout() {
             Some(at) => at.saturating_sub(now()).min(tick),
@@ -327,6 +349,11 @@ impl Session<'_> {
             Stage::Tracing(tracing) => {
                 if let Some(outcome) = tracing.look() {
                     self.traced(outcome);
+                }
+            }
+            Stage::Holding { holding, .. } => {
+                if let Some(news) = holding.look() {
+                    self.tell_held(news);
                 }
             }
         }

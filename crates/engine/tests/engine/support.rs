@@ -16,6 +16,7 @@ pub(crate) const LIMITS: Limits = Limits {
     streams: 32,
     seconds: 60.0,
     rate_bps: None,
+    connections: 100_000,
 };
 
 /// An endpoint that runs until it is dropped.

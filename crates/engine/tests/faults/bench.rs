@@ -44,6 +44,7 @@ pub(crate) fn limits() -> Limits {
         streams: 8,
         seconds: 60.0,
         rate_bps: None,
+        connections: 100_000,
     }
 }
 

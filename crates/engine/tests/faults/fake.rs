@@ -67,6 +67,7 @@ pub(crate) fn welcome() -> Welcome {
             streams: 8,
             seconds: 60.0,
             rate_bps: None,
+            connections: 100_000,
         },
         facts: Box::new(HostFacts::default()),
     }

@@ -4,6 +4,7 @@
 //! exact. A key that the document does not have is left out, or a dash in a table.
 
 mod analysis;
+mod capacity;
 mod ceilings;
 mod check;
 mod comparison;
@@ -23,6 +24,7 @@ mod table;
 mod trace;
 
 pub use analysis::analysis;
+pub use capacity::capacity;
 pub use check::check;
 pub use comparison::{comparison, pair_line};
 pub use experiment::experiment;

@@ -79,7 +79,7 @@ fn single_figure(record: &Record) -> String {
 /// `stream, TCP over IPv4, to pit.example (198.18.0.2:5201)`; with another tool at the other end `…:5201, iperf3)`, and
 /// where that was the client `…:5201), for iperf3`.
 pub(super) fn traffic_and_peer(record: &Record) -> String {
-let family = record.family;
+    let family = record.family;
     let (server, client) = match (record.via, record.served) {
         (None, _) => (String::new(), String::new()),
         (Some(tool), false) => (format!(", {tool}"), String::new()),

@@ -79,6 +79,22 @@ impl CgroupLimits {
     }
 }
 
+/// Memory that the process's control group holds at present, bytes: that of the level with the tightest limit, or of the
+/// process's own group if none limits.
+pub fn memory_in_use() -> Probe<u64> {
+    let texts = read_text("/proc/self/cgroup").and_then(|member| {
+        let mounts = read_text("/proc/self/mountinfo")?;
+        Ok((member, mounts))
+    });
+    match texts {
+        Ok((member, mounts)) => probe_group(
+            Group::find(&member, &mounts, "memory"),
+            Group::memory_in_use,
+        ),
+        Err(error) => Err(error).into(),
+    }
+}
+
 /// The control group that a thread's CPU time is counted in, which is another one for each thread where version 1 says so.
 #[derive(Debug)]
 pub struct CpuGroup(Group);
@@ -167,6 +183,21 @@ impl Group {
             .into_iter()
             .filter_map(|(_, limit)| limit)
             .min())
+    }
+
+    fn memory_in_use(&self) -> Result<u64, ProcError> {
+        let (limit, usage) = match self.version1 {
+            true => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+            false => ("memory.max", "memory.current"),
+        };
+        let limits = self.read_levels(limit, parse_limit)?.into_iter();
+        let tightest = limits
+            .filter_map(|(level, limit)| Some((level, limit?)))
+            .min_by_key(|(_, limit)| *limit);
+        let level = tightest.map_or_else(|| self.directory.clone(), |(level, _)| level);
+        read_and_parse(level.join(usage), |text| {
+            field(Some(text), "a number of bytes")
+        })
     }
 
     fn cpu_limit(&self) -> Result<CpuLimit, ProcError> {
@@ -389,6 +420,8 @@ mod tests {
         );
         assert_eq!(tasks.unwrap(), None);
         assert!(matches!(Probe::from(memory), Probe::Unsupported(_)));
+        let usage = super::memory_in_use();
+        assert!(!matches!(usage, Probe::Unknown(_)), "{usage:?}");
     }
 
     #[test]

@@ -46,15 +46,23 @@ pub fn descriptor_limit() -> Result<DescriptorLimit, LimitError> {
 /// # Errors
 /// As [`descriptor_limit`].
 pub fn raise_descriptor_limit() -> Result<DescriptorLimit, LimitError> {
+    set_descriptor_limit(u64::MAX)
+}
+
+/// Sets the soft limit, to what the hard one allows at most, and returns what holds then. What is open stays open.
+///
+/// # Errors
+/// As [`descriptor_limit`].
+pub fn set_descriptor_limit(soft: u64) -> Result<DescriptorLimit, LimitError> {
     let DescriptorLimit { hard, .. } = descriptor_limit()?;
     let limit = libc::rlimit {
-        rlim_cur: hard,
+        rlim_cur: soft.min(hard),
         rlim_max: hard,
     };
     // SAFETY: the pointer is to a live rlimit that the call only reads.
     if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
         return Err(LimitError {
-            operation: "raise",
+            operation: "set",
             source: io::Error::last_os_error(),
         });
     }

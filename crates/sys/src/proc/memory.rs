@@ -56,6 +56,42 @@ pub fn page_bytes() -> u64 {
     u64::try_from(bytes).unwrap_or(4096)
 }
 
+/// Memory of this process, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessMemory {
+    /// Its pages, of those that it shares with others its share (`Pss`).
+    pub proportional: u64,
+    /// What it has written itself: heap, stacks, data, whoever else runs the same program (`Anonymous`).
+    pub anonymous: u64,
+}
+
+impl ProcessMemory {
+    /// Reads `/proc/self/smaps_rollup`. The kernel walks all pages for it: some ms for each GB.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has an unknown form.
+    pub fn read() -> Result<Self, ProcError> {
+        read_and_parse("/proc/self/smaps_rollup", Self::parse)
+    }
+
+    /// Parses the text of `smaps_rollup`.
+    ///
+    /// # Errors
+    /// A figure of this struct is missing or not a number of kB.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let figure = |name: &str| {
+            let found = text
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            kibibytes(found.unwrap_or_default().trim())
+        };
+        Ok(Self {
+            proportional: figure("Pss")?,
+            anonymous: figure("Anonymous")?,
+        })
+    }
+}
+
 /// One cache of kernel objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlabCache {
@@ -115,6 +151,13 @@ fn parse_slab_cache(line: &str) -> Result<SlabCache, Malformed> {
     })
 }
 
+/// Size of a page of this kernel, bytes: what counts of pages are to be multiplied by.
+pub fn page_bytes() -> u64 {
+    // SAFETY: takes a number and answers one.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).unwrap_or(4096)
+}
+
 /// Reads "1234 kB" as bytes.
 fn kibibytes(text: &str) -> Result<u64, Malformed> {
     const EXPECTED: &str = "a number of kB";
@@ -142,6 +185,20 @@ mod tests {
         assert_eq!(memory.slab, Some(30_000 * 1024));
         let old = MemoryInfo::parse("MemTotal: 2 kB\nMemFree: 1 kB\n").unwrap();
         assert_eq!((old.free, old.available), (1024, None));
+    }
+
+    #[test]
+    fn a_processs_own_memory_is_understood() {
+        let text = "5600-7ffc ---p 00000000 00:00 0    [rollup]\nRss:       2000 kB\nPss:       1000 kB\n\
+            Pss_Dirty:   1 kB\nPrivate_Clean:   2 kB\nAnonymous:   3 kB\nLazyFree:   9 kB\n";
+        let memory = ProcessMemory::parse(text).unwrap();
+        assert_eq!(
+            (memory.proportional, memory.anonymous),
+            (1000 << 10, 3 << 10)
+        );
+        assert!(ProcessMemory::parse("Pss: 1 kB\n").is_err());
+        let own = ProcessMemory::read().unwrap();
+        assert!(own.anonymous > 0 && own.proportional > 0);
     }
 
     #[test]

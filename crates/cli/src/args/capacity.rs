@@ -1,0 +1,82 @@
+//! `linerate capacity`.
+
+use std::net::IpAddr;
+
+use clap::Args;
+use linerate_core::units::{ByteCount, EndpointName, Span};
+
+use super::parsers::{Count, RequestRate};
+use super::{DocumentOptions, PathOptions};
+
+#[derive(Debug, Args)]
+pub(crate) struct CapacityArgs {
+    /// Endpoint, where `linerate serve` answers: host, host:port or [v6]:port
+    #[arg(required_unless_present = "lab")]
+    pub(crate) host: Option<EndpointName>,
+    #[command(flatten)]
+    pub(crate) population: PopulationOptions,
+    #[command(flatten)]
+    pub(crate) load: LoadOptions,
+    #[command(flatten)]
+    pub(crate) path: PathOptions,
+    #[command(flatten)]
+    pub(crate) document: DocumentOptions,
+}
+
+/// What is opened and held.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Population")]
+pub(crate) struct PopulationOptions {
+    /// TCP connections, such as 20k, up to 10M (default 1000; to --find-limit all allowed)
+    #[arg(long, short = 'c', value_name = "N")]
+    pub(crate) connections: Option<Count>,
+    /// UDP sockets, such as 10k, up to 10M (default 0)
+    #[arg(long, short = 'u', value_name = "N")]
+    pub(crate) udp_sockets: Option<Count>,
+    /// Opened each second, 1 to 10M (default: as fast as they open)
+    #[arg(long, short = 'b', value_name = "N/s")]
+    pub(crate) rate: Option<RequestRate>,
+    /// How long all of them are held, up to 24h (default 5s; 1s for --find-limit)
+    #[arg(long, short = 't', value_name = "TIME")]
+    pub(crate) hold: Option<Span>,
+    /// How often each proves that it is alive, 100ms to 24h (default 1s for every 20k of them)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) heartbeat: Option<Span>,
+    /// Close and open so many connections each second while all are held (default 0)
+    #[arg(long, value_name = "N/s", conflicts_with = "find_limit")]
+    pub(crate) churn: Option<RequestRate>,
+    /// Search for the number at which it stops
+    #[arg(long)]
+    pub(crate) find_limit: bool,
+    /// Local addresses to connect from in turn, joined by commas, up to 256
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', requires = "host",
+          conflicts_with_all = ["lab", "source"])]
+    pub(crate) sources: Vec<IpAddr>,
+    /// Most processes of each kind that hold them here, 1 to 256 (default as few as needed)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub(crate) workers: Option<u64>,
+    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+/// What moves on a part of the connections after they were held.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Load")]
+pub(crate) struct LoadOptions {
+    /// How long requests go over a random part of the connections, 0 for none (default 1s)
+    #[arg(long, value_name = "TIME", conflicts_with = "find_limit")]
+    pub(crate) load: Option<Span>,
+    /// Connections that take part (default: a tenth of them, 1 to 1000)
+    #[arg(long, value_name = "N", conflicts_with = "find_limit")]
+    pub(crate) active: Option<Count>,
+    /// Open loop: requests/s over all of these, 1 to 10M (default: closed)
+    #[arg(long, value_name = "N/s", conflicts_with = "find_limit")]
+    pub(crate) requests: Option<RequestRate>,
+    /// Request size, 8 to 1MiB (default 64)
+    #[arg(long, value_name = "SIZE", conflicts_with = "find_limit")]
+    pub(crate) request: Option<ByteCount>,
+    /// Response size, 8 to 1MiB (default 64)
+    #[arg(long, value_name = "SIZE", conflicts_with = "find_limit")]
+    pub(crate) response: Option<ByteCount>,
+}

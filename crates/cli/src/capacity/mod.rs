@@ -1,0 +1,114 @@
+//! `capacity`: many connections, held; and the search for the number at which they stop.
+
+mod live;
+mod test;
+
+use anyhow::anyhow;
+use linerate_core::capacity::{CapacityDocument, PoolResult};
+use linerate_engine::{CapacityOptions, CapacityOutcome, Client, run_capacity_worker};
+
+use crate::args::CapacityArgs;
+use crate::commands::{conclude, place};
+use crate::document::Document;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::plan;
+use crate::progress::Progress;
+use crate::render::Format;
+use crate::run::{failure, signals};
+use live::Live;
+
+/// Opens, holds, loads and closes what was asked for, and prints what came of it.
+///
+/// # Errors
+/// An option is wrong, the endpoint refuses, this host lacks something, or not all of them stayed open.
+pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
+    let format = match args.document.json {
+        true => Format::Json,
+        false => Format::Text,
+    };
+    let test = test::test(&args, plan::fresh_seed()).map_err(Failure::usage)?;
+    let mut progress = Progress::new(format, args.document.quiet);
+    let (site, target) = place(args.host, &args.path, test.seed, &mut progress)?;
+    let output = Output::open(&args.document, format)?;
+    let mut client = Client::connect(target.to_engine(), signals()?).map_err(failure)?;
+    let mut live = Live::new(progress);
+    let options = CapacityOptions {
+        workers: args.population.workers,
+        ..CapacityOptions::default()
+    };
+    let outcome = client.capacity(&test, &options, &mut |now| live.show(now));
+    drop(live);
+    let CapacityOutcome { document, error } = outcome.map_err(failure)?;
+    let mut document = Document::Capacity(Box::new(document));
+    site.iter().for_each(|site| site.describe(&mut document));
+    conclude(&document, error.map(failure), output, None)?;
+    match &document {
+        Document::Capacity(document) if !test.find_limit => hold_to(document),
+        _ => Ok(()),
+    }
+}
+
+/// Holds connections for the process that has started this one.
+///
+/// # Errors
+/// It was started by somebody else.
+pub(crate) fn work() -> Result<(), Failure> {
+    run_capacity_worker().map_err(Failure::failed)
+}
+
+/// What was asked for is to be there, all of it.
+fn hold_to(document: &CapacityDocument) -> Result<(), Failure> {
+    let pools = [
+        ("TCP connections", &document.tcp),
+        ("UDP sockets", &document.udp),
+    ];
+    let short: Vec<String> = pools
+        .into_iter()
+        .filter_map(|(name, pool)| shortfall(name, pool.as_ref()?))
+        .collect();
+    match short.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::failed(anyhow!(short.join("; ")))),
+    }
+}
+
+fn shortfall(name: &str, pool: &PoolResult) -> Option<String> {
+    let PoolResult {
+        asked,
+        opened,
+        alive,
+        lost,
+        ..
+    } = pool;
+    let losses = match lost {
+        0 => String::new(),
+        lost => format!(", {lost} of {opened} opened were lost"),
+    };
+    (alive < asked || *lost > 0).then(|| format!("{alive} of {asked} {name} are alive{losses}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_or_lost_fails_with_its_number() {
+        let pool = |asked, alive, lost| PoolResult {
+            asked,
+            opened: alive + lost,
+            alive,
+            lost,
+            ..PoolResult::default()
+        };
+        assert_eq!(shortfall("TCP connections", &pool(5, 5, 0)), None);
+        assert_eq!(
+            shortfall("TCP connections", &pool(5, 3, 0)).as_deref(),
+            Some("3 of 5 TCP connections are alive")
+        );
+        assert_eq!(
+            shortfall("UDP sockets", &pool(5, 3, 1)).as_deref(),
+            Some("3 of 5 UDP sockets are alive, 1 of 4 opened were lost")
+        );
+    }
+}

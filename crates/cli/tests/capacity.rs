@@ -1,0 +1,339 @@
+//! `linerate capacity` over loopback: what is held, what is refused, what happens when either end goes away.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test, and its helpers too"
+)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
+/// For what must come at all, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `linerate serve` on a port of its own, gone when this is.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(options: &[&str]) -> Self {
+        Self::by(Command::new(PROGRAM), options)
+    }
+
+    fn by(mut command: Command, options: &[&str]) -> Self {
+        command.args(["serve", "--bind", "127.0.0.1", "--port", "0"]);
+        command.args(["--quiet", "--json-stream"]).args(options);
+        let mut child = spawn(command);
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut first = String::new();
+        lines.read_line(&mut first).unwrap();
+        // It goes on writing: somebody has to read.
+        thread::spawn(move || lines.lines().for_each(drop));
+        let listening: Value = serde_json::from_str(&first).expect("a JSON line");
+        let address = listening["addresses"][0].as_str().expect("an address");
+        Self {
+            child,
+            address: address.to_owned(),
+        }
+    }
+
+    fn capacity(&self, options: &[&str]) -> Output {
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(["capacity", &self.address, "--quiet"])
+            .args(options);
+        ended(spawn(command))
+    }
+
+    /// A client that holds for longer than any test.
+    fn client_that_holds(&self) -> Holding {
+        let mut command = Command::new(PROGRAM);
+        let holds = ["-c", "300", "--hold", "10min", "--json"];
+        command.args(["capacity", &self.address]).args(holds);
+        let mut child = spawn(command);
+        let mut lines = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut line = String::new();
+        while !line.contains("holding") {
+            line.clear();
+            let n = lines.read_line(&mut line).unwrap();
+            assert!(n > 0, "it has ended before it held");
+        }
+        Holding { child, lines }
+    }
+}
+
+/// A client in the middle of its run.
+struct Holding {
+    child: Child,
+    lines: BufReader<ChildStderr>,
+}
+
+impl Holding {
+    /// Its exit status, its document, and the last line on stderr.
+    fn ended(mut self) -> (Option<i32>, Value, String) {
+        let output = ended(self.child);
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).unwrap();
+        let last = rest.lines().last().unwrap_or_default().to_owned();
+        let document = serde_json::from_slice(&output.stdout);
+        let document = document.unwrap_or_else(|_| panic!("no document: {rest}"));
+        (output.status.code(), document, last)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(mut command: Command) -> Child {
+    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    piped.stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// What the child leaves, which it must within [`PATIENCE`].
+fn ended(mut child: Child) -> Output {
+    let until = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            panic!("still there: {:?}", child.wait_with_output());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", name, &pid]).status();
+    assert!(sent.unwrap().success(), "{name}");
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", errors(output)))
+}
+
+/// All of them were opened, stayed and are gone.
+fn assert_all(document: &Value, pool: &str, asked: u64) {
+    let pool = &document[pool];
+    for key in ["asked", "opened", "alive"] {
+        assert_eq!(pool[key], asked, "{key}: {document:#}");
+    }
+    assert_eq!(pool["lost"], 0, "{document:#}");
+}
+
+#[test]
+fn connections_and_sockets_are_held_and_the_document_explains_itself() {
+    let served = Served::start(&[]);
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("capacity.json");
+    let file = file.to_str().unwrap();
+    let output = served.capacity(&[
+        "-c", "500", "-u", "100", "--hold", "1s", "--churn", "50", "--load", "200ms", "--output",
+        file,
+    ]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let page = text(&output);
+    assert!(
+        page.starts_with("all 500 TCP connections and all 100 UDP sockets alive"),
+        "{page}"
+    );
+    assert!(page.contains("none lost"), "{page}");
+    assert!(page.contains("The next limit would be: "), "{page}");
+    assert!(page.contains("TCP connect "), "{page}");
+    let document: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert_eq!(document["schema"], "linerate.capacity/1");
+    assert_eq!(document["status"], "complete");
+    assert_all(&document, "tcp", 500);
+    assert_all(&document, "udp", 100);
+    assert!(
+        document["load"]["transactions"].as_u64() > Some(0),
+        "{document:#}"
+    );
+    assert!(
+        document["churn"]["closed"].as_u64() > Some(0),
+        "{document:#}"
+    );
+    assert_eq!(document["server"]["limits"]["owner_connections"], 100_000);
+    let explained = Command::new(PROGRAM)
+        .args(["explain", file])
+        .output()
+        .unwrap();
+    assert_eq!(text(&explained), page);
+}
+
+#[test]
+fn stdout_has_one_document_and_nothing_else() {
+    let served = Served::start(&[]);
+    let asked = [
+        "-c", "50", "--hold", "200ms", "--load", "0", "--rate", "1k", "--json", "--seed", "3",
+    ];
+    let output = served.capacity(&asked);
+    assert!(output.status.success(), "{}", errors(&output));
+    let document = document(&output);
+    assert_all(&document, "tcp", 50);
+    assert_eq!(document["seed"], 3);
+    assert!(document["load"].is_null() && document["udp"].is_null());
+    assert!(document["stopped_by"].is_null());
+    assert_eq!(errors(&output), "");
+}
+
+#[test]
+fn more_than_the_owner_allows_is_refused_and_a_search_ends_there() {
+    let served = Served::start(&["--max-connections", "100"]);
+    let refused = served.capacity(&["-c", "101"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", errors(&refused));
+    assert!(
+        errors(&refused).contains("allows 100 connections"),
+        "{}",
+        errors(&refused)
+    );
+    assert_eq!(text(&refused), "");
+    let found = served.capacity(&["--find-limit", "--hold", "100ms", "--json"]);
+    assert!(found.status.success(), "{}", errors(&found));
+    let document = document(&found);
+    assert_eq!(document["search"]["holds"], 100, "{document:#}");
+    assert!(document["search"]["stops_at"].is_null());
+    assert_eq!(document["next_limit"]["limit"], "owner");
+    let remedy = document["next_limit"]["remedy"].as_str().unwrap();
+    assert!(
+        remedy.starts_with("linerate serve --max-connections"),
+        "{remedy}"
+    );
+}
+
+/// 192 descriptors of each process, of which 96 hold no connection, in one process.
+#[test]
+fn a_search_finds_the_limit_of_descriptors_and_says_how_to_raise_it() {
+    let served = Served::start(&[]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 192 && exec \"$0\" \"$@\"", PROGRAM]);
+    command.args([
+        "capacity",
+        &served.address,
+        "--find-limit",
+        "--workers",
+        "1",
+    ]);
+    command.args(["--hold", "100ms", "--json", "--quiet"]);
+    let output = ended(spawn(command));
+    assert!(output.status.success(), "{}", errors(&output));
+    let document = document(&output);
+    let holds = document["search"]["holds"].as_u64().unwrap();
+    let stops = document["search"]["stops_at"].as_u64().unwrap();
+    // How many descriptors a process keeps for itself is its own affair.
+    assert!((96..=190).contains(&holds), "{document:#}");
+    assert!(stops - holds <= 2, "{document:#}");
+    assert_eq!(
+        document["stopped_by"]["limit"], "process_descriptors",
+        "{document:#}"
+    );
+    assert_eq!(document["stopped_by"]["end"], "client");
+    let remedy = document["stopped_by"]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("ulimit -n "), "{remedy}");
+}
+
+#[test]
+fn an_interrupt_ends_it_in_order_and_the_endpoint_serves_the_next() {
+    let served = Served::start(&[]);
+    let holding = served.client_that_holds();
+    signal(&holding.child, "INT");
+    let (status, document, last) = holding.ended();
+    assert_eq!(status, Some(1), "{last}");
+    assert!(last.contains("interrupted"), "{last}");
+    assert_eq!(document["status"], "partial");
+    assert_eq!(document["tcp"]["opened"], 300, "{document:#}");
+    assert!(document["stopped_by"].is_null(), "{document:#}");
+    let next = served.capacity(&["-c", "300", "--hold", "100ms", "--load", "0", "--json"]);
+    assert_all(&self::document(&next), "tcp", 300);
+}
+
+#[test]
+fn an_endpoint_that_is_killed_leaves_a_client_that_says_what_it_held() {
+    let served = Served::start(&[]);
+    let holding = served.client_that_holds();
+    signal(&served.child, "KILL");
+    let (status, document, last) = holding.ended();
+    assert_eq!(status, Some(1), "{last}");
+    assert_eq!(document["status"], "partial");
+    assert_eq!(document["tcp"]["opened"], 300, "{document:#}");
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_an_endpoint_that_serves() {
+    let served = Served::start(&["--max-clients", "1"]);
+    let mut holding = served.client_that_holds();
+    holding.child.kill().unwrap();
+    holding.child.wait().unwrap();
+    // Until the endpoint has noticed, there is no room for another.
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let next = served.capacity(&["-c", "300", "--hold", "100ms", "--load", "0", "--json"]);
+        if next.status.success() {
+            assert_all(&document(&next), "tcp", 300);
+            return;
+        }
+        assert!(Instant::now() < until, "{}", errors(&next));
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn on_an_emulated_path_both_ends_are_here() {
+    let mut command = Command::new(PROGRAM);
+    command.args([
+        "capacity", "--lab", "rtt=2ms", "-c", "200", "--hold", "500ms", "--quiet", "--json",
+    ]);
+    let output = ended(spawn(command));
+    if output.status.code() == Some(3) {
+        eprintln!(
+            "SKIPPED: connections over an emulated path: {}",
+            errors(&output)
+        );
+        return;
+    }
+    assert!(output.status.success(), "{}", errors(&output));
+    let document = document(&output);
+    assert_all(&document, "tcp", 200);
+    assert_eq!(document["environment"]["lab"]["spec"], "rtt=2ms");
+    let first = &document["tcp"]["connect_latency_us"]["first_try"]["min"];
+    assert!(first.as_f64() > Some(1_900.0), "{document:#}");
+}
+
+#[test]
+fn nobody_there_is_told_from_somebody_else() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let mut command = Command::new(PROGRAM);
+    command.args(["capacity", &address, "-c", "5", "--quiet"]);
+    let output = ended(spawn(command));
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("linerate serve"),
+        "{}",
+        errors(&output)
+    );
+}

@@ -1,0 +1,194 @@
+//! The document of a run: the JSON contract.
+//!
+//! As in [`crate::record`]: adding a key is free, renaming one is a new version; a key is absent where its figure is
+//! not known.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::half::{CapacityHalf, Failure};
+use super::limit::{LimitRow, StoppedBy};
+use super::search::SearchFound;
+use super::test::CapacityTest;
+use crate::plan::Family;
+use crate::record::{Caveat, Environment, Status};
+use crate::stats::{LatencyBuckets, LatencySummary};
+
+/// Schema of [`CapacityDocument`].
+pub const CAPACITY_SCHEMA: &str = "linerate.capacity/1";
+
+/// What two ends could hold, and what it cost them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityDocument {
+    /// [`CAPACITY_SCHEMA`].
+    pub schema: String,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// The endpoint as the user named it.
+    pub host: String,
+    /// Its address and port.
+    pub peer: String,
+    /// Of all connections.
+    pub family: Family,
+    /// Whether it went to its end.
+    pub status: Status,
+    /// What was asked for.
+    pub test: CapacityTest,
+    /// TCP connections; absent if none were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<PoolResult>,
+    /// UDP sockets; absent if none were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp: Option<PoolResult>,
+    /// An active connection's latency by the number of idle ones beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latency: Vec<LatencyAt>,
+    /// Connections closed and opened anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub churn: Option<ChurnResult>,
+    /// Requests and responses over a part of the connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadResult>,
+    /// This end's account.
+    pub client: CapacityHalf,
+    /// The endpoint's account, as it tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<CapacityHalf>,
+    /// The limit that ended it before all were open; absent where all that was asked for was opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_by: Option<StoppedBy>,
+    /// Of `limits` the one that would come first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_limit: Option<LimitRow>,
+    /// Every limit of both ends that is known, the one that would come first at the top.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitRow>,
+    /// The rounds in which the limit was looked for; all else is of the round that held the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchFound>,
+    /// How long all of it took, s.
+    pub seconds: f64,
+    /// How long closing took, s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub close_seconds: Option<f64>,
+    /// Both ends' hosts.
+    pub environment: Environment,
+    /// What limits the worth of these figures.
+    pub caveats: Vec<Caveat>,
+    /// What the random part was drawn from.
+    pub seed: u64,
+}
+
+/// What became of the connections, or of the UDP sockets.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PoolResult {
+    /// As many were asked for.
+    pub asked: u64,
+    /// As many were opened: of TCP, connected; of UDP, answered by the endpoint. Without churn.
+    pub opened: u64,
+    /// As many answered the last heartbeat.
+    pub alive: u64,
+    /// Were open, and did not stay or no longer answered. Those closed by churn are not lost.
+    pub lost: u64,
+    /// Why they were lost.
+    pub losses: Vec<Failure>,
+    /// Why they were not opened.
+    pub failures: Vec<Failure>,
+    /// Opened each second, over the time in which they were opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_per_s: Option<f64>,
+    /// How long that took, s; pauses for measurements are not in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_seconds: Option<f64>,
+    /// The course of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ramp: Vec<RampStep>,
+    /// From the first packet to the connection (of UDP: to the answer to the challenge).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_latency_us: Option<ConnectLatency>,
+    /// SYN segments that had to be sent again (of UDP: questions).
+    pub syn_retransmissions: u64,
+    /// Heartbeats sent.
+    pub heartbeats_sent: u64,
+    /// Heartbeats answered.
+    pub heartbeats_answered: u64,
+    /// From a heartbeat to its answer; most of it is waiting for the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heartbeat_latency_us: Option<LatencySummary>,
+    /// Kernel memory of both ends (on one kernel) or of this end for each, bytes, from the growth of the slab.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_bytes_each: Option<f64>,
+    /// Memory of this end's processes for each, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_bytes_each: Option<f64>,
+    /// Memory of the endpoint's processes for each, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_user_bytes_each: Option<f64>,
+}
+
+/// Connecting, those whose first SYN was lost apart.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConnectLatency {
+    /// Connected by the first SYN.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_try: Option<LatencySummary>,
+    /// Connected by a later one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmitted: Option<LatencySummary>,
+    /// All of them.
+    pub histogram: LatencyBuckets,
+}
+
+/// How many were open at a moment of the ramp.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RampStep {
+    /// Since the ramp began, pauses not counted, s.
+    pub at_s: f64,
+    /// Open.
+    pub opened: u64,
+}
+
+/// An active connection's round trips beside so many idle ones.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyAt {
+    /// Idle TCP connections beside it.
+    pub population: u64,
+    /// Of one request at a time.
+    pub latency_us: LatencySummary,
+}
+
+/// What churn did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ChurnResult {
+    /// Asked for, per second.
+    pub asked_per_s: u64,
+    /// Closed by this end.
+    pub closed: u64,
+    /// Opened in their place.
+    pub opened: u64,
+    /// Opened in their place, per second.
+    pub per_s: f64,
+}
+
+/// What the load did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LoadResult {
+    /// Connections that took part.
+    pub connections: u64,
+    /// Requests that were answered.
+    pub transactions: u64,
+    /// The same per second.
+    pub transactions_per_s: f64,
+    /// Requests of an open loop that had to wait for their connection.
+    pub late: u64,
+    /// From when a request went out, or was due, to the last byte of its response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<LatencySummary>,
+    /// The same as a histogram.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<LatencyBuckets>,
+}

@@ -1,0 +1,336 @@
+//! One end's account of what it held, and of what its kernel had to give for it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::request::MOST_CAUSES;
+use crate::record::{Caveat, CpuSeconds, HostFacts};
+
+/// Why a connection or a socket was not opened, or did not stay.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCause {
+    /// The process has as many descriptors as it may (`EMFILE`).
+    Descriptors,
+    /// The host has as many files open as it may (`ENFILE`).
+    Files,
+    /// No local port is left for this destination (`EADDRNOTAVAIL`).
+    Ports,
+    /// The kernel has no buffers (`ENOBUFS`).
+    Buffers,
+    /// The kernel has no memory (`ENOMEM`).
+    Memory,
+    /// Nobody listens there (`ECONNREFUSED`).
+    Refused,
+    /// Not answered in time: connecting, or a heartbeat.
+    TimedOut,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer closed it.
+    Closed,
+    /// No way there (`ENETUNREACH`, `EHOSTUNREACH`).
+    Unreachable,
+    /// The peer did not name the session, or not in time.
+    Stranger,
+    /// More than the endpoint has room for.
+    Crowded,
+    /// An answer that was none.
+    Garbled,
+    /// The process that held it ended.
+    WorkerLost,
+    /// `epoll` watches as many as this user may (`ENOSPC`).
+    Watches,
+    /// Not permitted (`EPERM`, `EACCES`): a firewall.
+    NotPermitted,
+    /// A cause that this version does not know.
+    #[serde(other)]
+    Other,
+}
+
+impl FailureCause {
+    /// In words, with the error number by which the kernel says so.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Descriptors => "no descriptor left in the process (EMFILE)",
+            Self::Files => "no file left on the host (ENFILE)",
+            Self::Ports => "no local port left (EADDRNOTAVAIL)",
+            Self::Buffers => "no buffers (ENOBUFS)",
+            Self::Memory => "no memory (ENOMEM)",
+            Self::Refused => "refused (ECONNREFUSED)",
+            Self::TimedOut => "not answered in time",
+            Self::Reset => "reset by the peer",
+            Self::Closed => "closed by the peer",
+            Self::Unreachable => "no way there (EHOSTUNREACH)",
+            Self::Stranger => "did not name the session",
+            Self::Crowded => "more than the endpoint has room for",
+            Self::Garbled => "answered with something else",
+            Self::WorkerLost => "the process that held it ended",
+            Self::Watches => "no epoll watch left (ENOSPC)",
+            Self::NotPermitted => "not permitted (EPERM)",
+            Self::Other => "another cause",
+        }
+    }
+}
+
+/// How often that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Failure {
+    /// Why.
+    pub cause: FailureCause,
+    /// How often.
+    pub count: u64,
+}
+
+/// What one end counted of its connections, or of its UDP sockets.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HeldCounts {
+    /// Opened (at an endpoint: taken), churn included.
+    pub opened: u64,
+    /// Most at once.
+    pub most: u64,
+    /// There at the end, before they were closed.
+    pub alive: u64,
+    /// Could not be opened, or taken.
+    pub failures: Vec<Failure>,
+    /// Were open and are gone, though this end did not close them.
+    pub lost: Vec<Failure>,
+}
+
+/// Memory and sockets of a host at one moment. A figure that the host does not give is absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct MemoryReading {
+    /// TCP sockets of this network namespace in use, both families (`sockstat`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_in_use: Option<u64>,
+    /// TCP sockets of the whole host in any state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_allocated: Option<u64>,
+    /// TCP sockets of the whole host that no process holds any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_orphans: Option<u64>,
+    /// Connections of this network namespace in TIME-WAIT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_time_wait: Option<u64>,
+    /// Memory of TCP's buffers on the whole host, pages (to be held against `net.ipv4.tcp_mem`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_memory_pages: Option<u64>,
+    /// UDP sockets of this network namespace in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp_in_use: Option<u64>,
+    /// Memory of UDP's buffers, pages (to be held against `net.ipv4.udp_mem`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp_memory_pages: Option<u64>,
+    /// The kernel's own objects, bytes (`Slab` of meminfo).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slab_bytes: Option<u64>,
+    /// What a new program could have, bytes (`MemAvailable`); sockets are only partly taken off it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available_bytes: Option<u64>,
+    /// The caches that sockets live in (slabinfo; root reads it).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<SlabUse>,
+    /// Files open on the whole host (`fs.file-nr`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Connections that netfilter tracks in this network namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conntrack: Option<u64>,
+    /// Memory of the process's control group, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup_bytes: Option<u64>,
+}
+
+/// What one cache of kernel objects holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SlabUse {
+    /// Its name: `TCP`, `sock_inode_cache`, …
+    pub name: String,
+    /// Objects in use.
+    pub objects: u64,
+    /// What its pages take, bytes.
+    pub bytes: u64,
+}
+
+/// Before anything was opened, with the most open, and after all was closed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct MemoryCourse {
+    /// Before.
+    pub before: MemoryReading,
+    /// At the height.
+    pub height: MemoryReading,
+    /// After.
+    pub after: MemoryReading,
+}
+
+/// The limits of a host that decide how many it can hold. One that the host does not have, or does not say, is absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LimitReadings {
+    /// Descriptors that a process may have open (RLIMIT_NOFILE, soft; raised to the hard one first).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub descriptors_each: Option<u64>,
+    /// Most worker processes that this end starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers_most: Option<u64>,
+    /// `fs.file-max`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// `fs.nr_open`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nr_open: Option<u64>,
+    /// `net.ipv4.ip_local_port_range`, first and last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_range: Option<(u16, u16)>,
+    /// `net.core.somaxconn`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub somaxconn: Option<u64>,
+    /// `net.ipv4.tcp_max_syn_backlog`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub syn_backlog: Option<u64>,
+    /// `net.ipv4.tcp_syncookies`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub syncookies: Option<u64>,
+    /// `net.ipv4.tcp_mem`: low, pressure, high, pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_memory_pages: Option<(u64, u64, u64)>,
+    /// `net.ipv4.udp_mem`: low, pressure, high, pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp_memory_pages: Option<(u64, u64, u64)>,
+    /// `net.ipv4.tcp_max_orphans`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orphans: Option<u64>,
+    /// `net.ipv4.tcp_max_tw_buckets`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_wait: Option<u64>,
+    /// `net.netfilter.nf_conntrack_max`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conntrack: Option<u64>,
+    /// `fs.epoll.max_user_watches`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoll_watches: Option<u64>,
+    /// The tightest `memory.max` of the process's control groups, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup_bytes: Option<u64>,
+    /// Connections that the endpoint's owner allows a client; of an endpoint alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_connections: Option<u64>,
+    /// Memory of the host, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Size of a page, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_bytes: Option<u64>,
+}
+
+/// One end's account of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CapacityHalf {
+    /// TCP connections.
+    pub tcp: HeldCounts,
+    /// UDP sockets.
+    pub udp: HeldCounts,
+    /// Processes that held them.
+    pub workers: u32,
+    /// CPU time of these processes; soft interrupts that ran while they did are in it, others are not.
+    pub cpu_seconds: CpuSeconds,
+    /// Memory of these processes at the height: heap and stacks, without the program that they share, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_bytes: Option<u64>,
+    /// Their memory before anything was opened, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_bytes_before: Option<u64>,
+    /// Memory and sockets of the host.
+    pub memory: MemoryCourse,
+    /// Its limits.
+    pub limits: LimitReadings,
+    /// Protocol counters of its network namespace that changed, by the names of nstat(8).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, i64>,
+    /// Its host; in the document it is in the environment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Box<HostFacts>>,
+    /// Its own doubts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub caveats: Vec<Caveat>,
+}
+
+impl LimitReadings {
+    /// Of a limit that is none, some kernels say the largest number that they know. On the wire that would be an absurd
+    /// figure.
+    fn bound(&mut self) {
+        let readings = [
+            &mut self.descriptors_each,
+            &mut self.workers_most,
+            &mut self.files,
+            &mut self.nr_open,
+            &mut self.orphans,
+            &mut self.time_wait,
+            &mut self.conntrack,
+            &mut self.epoll_watches,
+            &mut self.cgroup_bytes,
+            &mut self.memory_bytes,
+        ];
+        for reading in readings.into_iter().flatten() {
+            *reading = (*reading).min(NO_LIMIT);
+        }
+        for pages in [&mut self.tcp_memory_pages, &mut self.udp_memory_pages] {
+            *pages = pages.map(|(low, pressure, high)| {
+                let [low, pressure, high] = [low, pressure, high].map(|pages| pages.min(NO_LIMIT));
+                (low, pressure, high)
+            });
+        }
+    }
+}
+
+/// More than any host has of anything, and a whole number to readers of JSON that know only doubles.
+const NO_LIMIT: u64 = 1 << 53;
+
+impl CapacityHalf {
+    /// As it is sent: without figures that the peer would refuse.
+    pub(crate) fn bounded(mut self) -> Self {
+        self.limits.bound();
+        self
+    }
+
+    /// Whether this can be an endpoint's account.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        let lists = [
+            &self.tcp.failures,
+            &self.tcp.lost,
+            &self.udp.failures,
+            &self.udp.lost,
+        ];
+        let readings = [&self.memory.before, &self.memory.height, &self.memory.after];
+        let causes = lists.iter().map(|list| list.len()).max();
+        let caches = readings.iter().map(|reading| reading.caches.len()).max();
+        if causes > Some(MOST_CAUSES)
+            || caches > Some(MOST_CACHES)
+            || self.counters.len() > MOST_COUNTERS
+            || self.caveats.len() > MOST_CAUSES
+        {
+            return Err("a report that is too long".into());
+        }
+        let cpu = self.cpu_seconds;
+        if !(cpu.user >= 0.0 && cpu.system >= 0.0) {
+            return Err("a report of negative CPU time".into());
+        }
+        Ok(())
+    }
+}
+
+/// Caches of a [`MemoryReading`].
+pub const MOST_CACHES: usize = 16;
+/// Counters of a report: all that a kernel has.
+const MOST_COUNTERS: usize = 1024;

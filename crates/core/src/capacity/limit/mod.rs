@@ -1,0 +1,196 @@
+//! Which limit stopped a run, and which one comes next: from the document alone.
+//!
+//! [`annotate`] fills in the document's `limits`, `next_limit` and `stopped_by`. A failed call names its limit by itself
+//! (`EMFILE`, `EADDRNOTAVAIL`); where it only says that nobody answered, the counters of both kernels do (a queue that
+//! overflowed, a table that was full). What neither says stays [`LimitKind::Unknown`].
+
+mod headroom;
+mod remedy;
+mod stopped;
+#[cfg(test)]
+mod tests;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::document::CapacityDocument;
+use super::half::CapacityHalf;
+
+/// What bounds how many connections two ends can hold, or how fast they open.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitKind {
+    /// Descriptors that the worker processes may have open together (`RLIMIT_NOFILE` of each).
+    ProcessDescriptors,
+    /// Files that the host may have open (`fs.file-max`).
+    HostFiles,
+    /// Local ports of the client for each of its addresses and each port of the endpoint.
+    Ports,
+    /// Connections that the endpoint's owner allows.
+    Owner,
+    /// Connections that wait to be accepted (`net.core.somaxconn`).
+    AcceptQueue,
+    /// Connections whose handshake is under way (`net.ipv4.tcp_max_syn_backlog`).
+    SynQueue,
+    /// Memory of TCP's buffers (`net.ipv4.tcp_mem`).
+    TcpMemory,
+    /// Memory of UDP's buffers (`net.ipv4.udp_mem`).
+    UdpMemory,
+    /// Memory of the control group (`memory.max`).
+    GroupMemory,
+    /// Memory of the host.
+    HostMemory,
+    /// Connections that netfilter tracks (`net.netfilter.nf_conntrack_max`).
+    Conntrack,
+    /// Descriptors that a user may watch by epoll (`fs.epoll.max_user_watches`).
+    Watches,
+    /// Connections that no process holds any more (`net.ipv4.tcp_max_orphans`).
+    Orphans,
+    /// Connections in TIME-WAIT (`net.ipv4.tcp_max_tw_buckets`).
+    TimeWait,
+    /// A firewall or another rule that forbids it.
+    Forbidden,
+    /// None that the evidence names.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Whose limit it is.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitEnd {
+    /// This host's.
+    Client,
+    /// The endpoint's.
+    Server,
+    /// The one host's on which both ends run.
+    Both,
+}
+
+/// A limit of a host and how far it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitRow {
+    /// Which.
+    pub limit: LimitKind,
+    /// Whose.
+    pub end: LimitEnd,
+    /// The limit, in `unit`.
+    pub value: u64,
+    /// What of it was in use with the most connections open, by whomever, in `unit`. Absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
+    /// Of `value` and `used`: descriptors, ports, connections, pages, bytes.
+    pub unit: String,
+    /// The number of connections (where only UDP sockets were asked for: of these) at which the next one would fail by it.
+    /// Absent where the limit does not depend on how many are held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub would_stop_at: Option<u64>,
+    /// How `would_stop_at` is computed.
+    pub formula: String,
+    /// What to do to get further: a command where there is one, empty where nothing helps.
+    pub remedy: String,
+}
+
+/// The limit that a run ended at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StoppedBy {
+    /// Which.
+    pub limit: LimitKind,
+    /// Whose; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<LimitEnd>,
+    /// How many connections (or UDP sockets) there were at most.
+    pub at: u64,
+    /// What says so.
+    pub evidence: Vec<String>,
+    /// What to do about it: a command where there is one, empty where nothing helps.
+    pub remedy: String,
+}
+
+/// Fills in what the document's own evidence says of limits, in place of what it has of them.
+pub fn annotate(document: &mut CapacityDocument) {
+    let view = View::of(document);
+    let limits = headroom::rows(&view);
+    let stopped = stopped::by(&view, &limits);
+    let next = limits
+        .iter()
+        .find(|row| row.would_stop_at.is_some())
+        .cloned();
+    document.limits = limits;
+    document.next_limit = next;
+    document.stopped_by = stopped;
+}
+
+/// What a rule may look at.
+struct View<'a> {
+    document: &'a CapacityDocument,
+    /// Which of the two pools counts: TCP unless only UDP sockets were asked for.
+    is_tcp: bool,
+    /// Asked for.
+    asked: u64,
+    /// Most at once.
+    held: u64,
+    /// Both ends run on one kernel.
+    is_shared: bool,
+}
+
+impl<'a> View<'a> {
+    fn of(document: &'a CapacityDocument) -> Self {
+        let is_tcp = document.tcp.is_some() || document.udp.is_none();
+        let pool = match is_tcp {
+            true => document.tcp.as_ref(),
+            false => document.udp.as_ref(),
+        };
+        let counts = match is_tcp {
+            true => &document.client.tcp,
+            false => &document.client.udp,
+        };
+        let (asked, opened) = pool.map_or((0, 0), |pool| (pool.asked, pool.opened));
+        Self {
+            document,
+            is_tcp,
+            asked,
+            held: counts.most.max(opened),
+            is_shared: document.environment.shared_kernel,
+        }
+    }
+
+    /// TCP connections and UDP sockets at the height.
+    fn all_held(&self) -> u64 {
+        let udp = self.document.udp.as_ref();
+        let others = match self.is_tcp {
+            true => udp.map_or(0, |udp| self.document.client.udp.most.max(udp.opened)),
+            false => 0,
+        };
+        self.held.saturating_add(others)
+    }
+
+    /// Both ends' accounts.
+    fn halves(&self) -> impl Iterator<Item = (LimitEnd, &'a CapacityHalf)> + use<'a> {
+        let client = [(LimitEnd::Client, &self.document.client)];
+        let server = self.document.server.as_ref();
+        client
+            .into_iter()
+            .chain(server.map(|server| (LimitEnd::Server, server)))
+    }
+
+    /// The accounts that speak for a host each: of two on one kernel the client's, whose limits bind both.
+    fn hosts(&self) -> impl Iterator<Item = (LimitEnd, &'a CapacityHalf)> + use<'a> {
+        let is_shared = self.is_shared;
+        let one_host = move |(end, half)| match (is_shared, end) {
+            (true, LimitEnd::Client) => Some((LimitEnd::Both, half)),
+            (true, _) => None,
+            (false, end) => Some((end, half)),
+        };
+        self.halves().filter_map(one_host)
+    }
+
+    /// How many ends a host bears.
+    fn ends_each(&self) -> u64 {
+        1 + u64::from(self.is_shared)
+    }
+}

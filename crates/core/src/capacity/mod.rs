@@ -1,0 +1,42 @@
+//! How many connections two ends can hold: what is asked, what the endpoint is asked for, what came of it.
+//!
+//! A client names no address and no port: an endpoint takes connections on ports of its own, only from where its
+//! client's control connection comes from, and only those whose first bytes name the session ([`wire`]). So many as its
+//! owner allows, for so long as its owner allows.
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`CapacityTest`] | what the user asks for: counts, rate, hold, churn, load |
+//! | [`CapacityRequest`] | the part of it that the endpoint must know |
+//! | [`HoldPorts`] | the ports that it answers with, and how many each takes |
+//! | [`CapacityHalf`] | one end's account: counts, CPU, memory, limits |
+//! | [`CapacityDocument`] | both, and what the client measured: the JSON contract |
+//! | [`LimitRow`], [`StoppedBy`] | which limit comes next, and which one ended it; [`annotate`] finds them |
+//! | [`Search`] | which number to try next when the limit is looked for |
+
+mod document;
+mod half;
+mod limit;
+mod request;
+mod search;
+mod test;
+pub mod wire;
+
+pub use document::{
+    CAPACITY_SCHEMA, CapacityDocument, ChurnResult, ConnectLatency, LatencyAt, LoadResult,
+    PoolResult, RampStep,
+};
+pub use half::{
+    CapacityHalf, Failure, FailureCause, HeldCounts, LimitReadings, MOST_CACHES, MemoryCourse,
+    MemoryReading, SlabUse,
+};
+pub use limit::{LimitEnd, LimitKind, LimitRow, StoppedBy, annotate};
+pub use request::{
+    CapacityRequest, DESCRIPTOR_RESERVE, HoldPort, HoldPorts, HoldProgress, MOST_AT_PORT,
+    MOST_CAUSES, MOST_PORTS,
+};
+pub use search::{FIRST_TRIED, MOST_ROUNDS, Search, SearchFound, SearchRound, TOLERANCE};
+pub use test::{
+    CapacityError, CapacityTest, LEAST_MESSAGE, Load, LoadPace, MOST_HELD, MOST_MESSAGE,
+    MOST_PER_S, MOST_SOURCES,
+};

@@ -1,0 +1,110 @@
+//! What a client asks of an endpoint, and what it is answered before and while connections are held.
+
+use serde::{Deserialize, Serialize};
+
+use super::half::Failure;
+use super::test::{CapacityError, LEAST_MESSAGE, MOST_HELD, MOST_MESSAGE, within};
+
+/// Most ports that an endpoint may answer with: a worker for each 20,000 connections, twice over.
+pub const MOST_PORTS: usize = 2048;
+/// Most connections that an endpoint takes at each port: fewer than there are local ports for it.
+pub const MOST_AT_PORT: u64 = 20_000;
+/// Descriptors of a worker process that hold no connection: its channel, epoll, listeners, some to spare.
+pub const DESCRIPTOR_RESERVE: u64 = 96;
+/// Most kinds of failure that a message names.
+pub const MOST_CAUSES: usize = 32;
+
+/// What an endpoint is to hold: as many connections to ports of its own choice, from the client's own address.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CapacityRequest {
+    /// TCP connections at once, 0 to [`MOST_HELD`].
+    pub connections: u64,
+    /// UDP sockets of the client at once, 0 to [`MOST_HELD`]; they cost the endpoint no socket each.
+    pub udp_sockets: u64,
+    /// The longest time that all of it may take, s.
+    pub seconds: f64,
+    /// Length of each request of the load, bytes.
+    pub request_bytes: u64,
+    /// Length of each response of the load, bytes. Over UDP no answer is longer than what it answers.
+    pub response_bytes: u64,
+}
+
+impl CapacityRequest {
+    /// Whether it can be asked of any endpoint.
+    ///
+    /// # Errors
+    /// The first field that is out of its range.
+    pub fn check(&self) -> Result<(), CapacityError> {
+        within("connections", self.connections, 0, MOST_HELD)?;
+        within("UDP sockets", self.udp_sockets, 0, MOST_HELD)?;
+        let all = self.connections + self.udp_sockets;
+        within("connections and UDP sockets", all, 1, 2 * MOST_HELD)?;
+        within("time", self.seconds, 0.01, crate::plan::MAX_SECONDS)?;
+        let messages = [
+            ("request size", self.request_bytes),
+            ("response size", self.response_bytes),
+        ];
+        messages
+            .into_iter()
+            .try_for_each(|(what, bytes)| within(what, bytes, LEAST_MESSAGE, MOST_MESSAGE))
+    }
+}
+
+/// A port of the endpoint that takes connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldPort {
+    /// Port.
+    pub port: u16,
+    /// How many it takes at once.
+    pub count: u64,
+}
+
+/// The ports of the endpoint's workers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldPorts {
+    /// That listen for TCP.
+    pub tcp: Vec<HoldPort>,
+    /// That answer over UDP.
+    pub udp: Vec<HoldPort>,
+    /// The longest queue of connections that wait to be accepted at each (the smaller of what was asked and
+    /// `net.core.somaxconn`).
+    pub backlog: u32,
+}
+
+impl HoldPorts {
+    /// Whether this can be the answer to `request`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, request: &CapacityRequest) -> Result<(), String> {
+        let pools = [
+            ("TCP", &self.tcp, request.connections),
+            ("UDP", &self.udp, request.udp_sockets),
+        ];
+        for (name, ports, asked) in pools {
+            if ports.len() > MOST_PORTS || ports.iter().any(|port| port.port == 0) {
+                return Err(format!("{} ports for {name}", ports.len()));
+            }
+            let counts = ports.iter().map(|port| port.count);
+            let room = counts.fold(0, u64::saturating_add);
+            if room < asked {
+                return Err(format!("room for {room} of {asked} over {name}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the endpoint holds, about ten times a second.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HoldProgress {
+    /// Since it began, s.
+    pub at_s: f64,
+    /// TCP connections that named the session and are there.
+    pub tcp: u64,
+    /// UDP sockets that answered their challenge.
+    pub udp: u64,
+    /// What the endpoint could not do, by cause; at most [`MOST_CAUSES`].
+    pub failures: Vec<Failure>,
+}

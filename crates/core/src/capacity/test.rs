@@ -1,0 +1,225 @@
+//! What the user asks for.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::request::CapacityRequest;
+use crate::units::{ByteCount, Span};
+
+/// Most TCP connections of a test, and most UDP sockets: each costs the kernels about 10 KB.
+pub const MOST_HELD: u64 = 10_000_000;
+/// Longest request and response of the load, bytes.
+pub const MOST_MESSAGE: u64 = 1 << 20;
+/// Shortest request and response: the header that names it.
+pub const LEAST_MESSAGE: u64 = super::wire::HEADER_BYTES as u64;
+/// Highest rate of connecting, of churn and of requests, per second.
+pub const MOST_PER_S: u64 = 10_000_000;
+/// Most source addresses.
+pub const MOST_SOURCES: usize = 256;
+
+/// A whole run of `capacity`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityTest {
+    /// TCP connections to open and hold; 0 for none.
+    pub connections: u64,
+    /// UDP sockets to open and hold; 0 for none.
+    pub udp_sockets: u64,
+    /// Connections (and sockets) opened each second; absent: as fast as both ends can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<u64>,
+    /// How long all of them are held, s.
+    pub hold: Span,
+    /// How often each has to prove itself alive meanwhile, s.
+    pub heartbeat: Span,
+    /// Connections closed and opened anew each second while they are held; 0 for none.
+    #[serde(default)]
+    pub churn_per_s: u64,
+    /// Requests and responses over a random part of the connections, after the hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
+    /// Measure an active connection's latency beside the idle ones.
+    pub latency: bool,
+    /// Search for the number at which it stops; `connections` and `udp_sockets` are where the search ends.
+    pub find_limit: bool,
+    /// Addresses to connect from, in turn; empty: the one that the route gives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<IpAddr>,
+    /// What the random part and the order of churn are drawn from.
+    pub seed: u64,
+}
+
+/// Requests over a part of the connections.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Load {
+    /// Connections that take part, drawn at random.
+    pub connections: u64,
+    /// When the next request goes out.
+    pub pace: LoadPace,
+    /// How long, s.
+    pub time: Span,
+    /// Length of each request, bytes.
+    pub request_bytes: ByteCount,
+    /// Length of each response, bytes.
+    pub response_bytes: ByteCount,
+}
+
+/// When the next request goes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadPace {
+    /// On each connection when the one before it is answered.
+    Closed,
+    /// So many a second over all connections, whatever is still unanswered; one that finds its connection busy is late,
+    /// and its latency counts from when it was due.
+    PerSecond(u64),
+}
+
+/// A test outside the limits of this version; the message names the field, its value and its range.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("{field} is {value}: it must be {allowed}")]
+pub struct CapacityError {
+    field: &'static str,
+    value: String,
+    allowed: String,
+}
+
+impl CapacityTest {
+    /// Whether it can be done at all, and by both ends.
+    ///
+    /// # Errors
+    /// The first field that is out of its range.
+    pub fn check(&self) -> Result<(), CapacityError> {
+        within("connections", self.connections, 0, MOST_HELD)?;
+        within("UDP sockets", self.udp_sockets, 0, MOST_HELD)?;
+        within(
+            "connections and UDP sockets",
+            self.connections + self.udp_sockets,
+            1,
+            2 * MOST_HELD,
+        )?;
+        if let Some(rate) = self.rate_per_s {
+            within("rate", rate, 1, MOST_PER_S)?;
+        }
+        let longest = crate::plan::MAX_SECONDS;
+        within("hold", self.hold.as_secs_f64(), 0.0, longest)?;
+        within("heartbeat", self.heartbeat.as_secs_f64(), 0.1, longest)?;
+        let most_churn = if self.connections == 0 { 0 } else { MOST_PER_S };
+        within("churn", self.churn_per_s, 0, most_churn)?;
+        within(
+            "number of source addresses",
+            self.sources.len(),
+            0,
+            MOST_SOURCES,
+        )?;
+        if let Some(load) = &self.load {
+            load.check(self.connections)?;
+        }
+        self.request().check()
+    }
+
+    /// What the endpoint has to know of it.
+    pub fn request(&self) -> CapacityRequest {
+        let load = self.load.as_ref();
+        CapacityRequest {
+            connections: self.connections,
+            udp_sockets: self.udp_sockets,
+            seconds: self.seconds(),
+            request_bytes: load.map_or(LEAST_MESSAGE, |load| load.request_bytes.0),
+            response_bytes: load.map_or(LEAST_MESSAGE, |load| load.response_bytes.0),
+        }
+    }
+
+    /// How long it takes at most if nothing goes wrong, s: opening at 1,000 a second at least, twice for the steps of it.
+    fn seconds(&self) -> f64 {
+        let all = (self.connections + self.udp_sockets) as f64;
+        let rate = self.rate_per_s.map_or(SLOWEST_PER_S, |rate| rate as f64);
+        let ramp = all / rate.min(SLOWEST_PER_S);
+        let load = self.load.as_ref().map_or(0.0, |l| l.time.as_secs_f64());
+        let whole = ramp + self.hold.as_secs_f64() + load + LATENCY_SECONDS;
+        whole.min(crate::plan::MAX_SECONDS)
+    }
+}
+
+impl Load {
+    fn check(&self, connections: u64) -> Result<(), CapacityError> {
+        let longest = crate::plan::MAX_SECONDS;
+        within("connections of the load", self.connections, 1, connections)?;
+        within("time of the load", self.time.as_secs_f64(), 0.01, longest)?;
+        if let LoadPace::PerSecond(rate) = self.pace {
+            within("requests per second", rate, 1, MOST_PER_S)?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn within<T: PartialOrd + Display>(
+    field: &'static str,
+    value: T,
+    low: T,
+    high: T,
+) -> Result<(), CapacityError> {
+    if value >= low && value <= high {
+        return Ok(());
+    }
+    Err(CapacityError {
+        field,
+        value: value.to_string(),
+        allowed: format!("{low} to {high}"),
+    })
+}
+
+/// What a path of 10 ms with a small backlog still does.
+const SLOWEST_PER_S: f64 = 1_000.0;
+/// For the latency at all sizes, the last heartbeat and late answers.
+const LATENCY_SECONDS: f64 = 60.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn test() -> CapacityTest {
+        CapacityTest {
+            connections: 1000,
+            udp_sockets: 0,
+            rate_per_s: None,
+            hold: Span(Duration::from_secs(1)),
+            heartbeat: Span(Duration::from_secs(1)),
+            churn_per_s: 0,
+            load: None,
+            latency: true,
+            find_limit: false,
+            sources: Vec::new(),
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named() {
+        assert_eq!(test().check(), Ok(()));
+        let none = CapacityTest {
+            connections: 0,
+            ..test()
+        };
+        assert!(none.check().is_err());
+        let rate = CapacityTest {
+            rate_per_s: Some(0),
+            ..test()
+        };
+        let words = rate.check().unwrap_err().to_string();
+        assert_eq!(words, "rate is 0: it must be 1 to 10000000");
+    }
+
+    #[test]
+    fn the_endpoint_is_asked_for_time_enough() {
+        let slow = CapacityTest {
+            rate_per_s: Some(10),
+            ..test()
+        };
+        assert!(slow.request().seconds > 100.0);
+    }
+}

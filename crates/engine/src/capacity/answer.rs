@@ -1,0 +1,168 @@
+//! The endpoint's side of UDP: few sockets that answer many, and nothing kept of anybody but that it was there.
+//!
+//! It is no reflector: only the client's own address is answered, each port of it first with a cookie that it has to
+//! bring back, and no answer is longer than what it answers.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, UdpSocket};
+use std::time::Duration;
+
+use linerate_core::capacity::wire::{DATAGRAM_BYTES, Datagram};
+use linerate_core::wire::Token;
+use linerate_sys::poll::{Poller, Ready};
+use linerate_sys::socket::{set_receive_buffer, udp_socket};
+
+use super::message::{Channel, Listen, Order, Report, Status, Word};
+use super::worker::account;
+use crate::clock::now_ns;
+use crate::words;
+
+/// All of a worker's sockets.
+pub(super) struct Answerer {
+    poller: Poller,
+    client: IpAddr,
+    token: Token,
+    sockets: Vec<UdpSocket>,
+    /// SipHash with random keys: a cookie can be checked without having been stored.
+    secret: RandomState,
+    /// Which sockets of the client have brought their cookie, one bit for each.
+    seen: Vec<u64>,
+    opened: u64,
+    orders: u64,
+    told: Status,
+}
+
+impl Answerer {
+    /// Binds, and answers the ports.
+    pub(super) fn new(order: &Listen) -> Result<(Self, Vec<u16>), String> {
+        let token = words::token(&order.terms.token).ok_or("a bad token")?;
+        let poller = Poller::new().map_err(|error| format!("cannot wait: {error}"))?;
+        let mut sockets = Vec::new();
+        let mut ports = Vec::new();
+        for index in 0..order.counts.len() {
+            let bind = || {
+                let socket = udp_socket(order.address, None, false)?;
+                socket.set_nonblocking(true)?;
+                poller.add(&socket, index as u64)?;
+                let port = socket.local_addr()?.port();
+                Ok((socket, port))
+            };
+            let (socket, port) =
+                bind().map_err(|error: io::Error| format!("cannot bind: {error}"))?;
+            // Where the host allows less, questions are lost and asked again.
+            let _ = set_receive_buffer(&socket, RECEIVE_BUFFER);
+            sockets.push(socket);
+            ports.push(port);
+        }
+        let clients = order.counts.iter().sum::<u64>();
+        let answerer = Self {
+            poller,
+            client: order.client,
+            token: Token(token),
+            sockets,
+            secret: RandomState::new(),
+            seen: vec![0; clients.div_ceil(64) as usize],
+            opened: 0,
+            orders: 1,
+            told: Status::default(),
+        };
+        Ok((answerer, ports))
+    }
+
+    /// Runs until the other end of the channel is gone.
+    ///
+    /// # Errors
+    /// The channel or epoll fails.
+    pub(super) fn run(mut self, mut channel: Channel) -> io::Result<()> {
+        self.poller.add(&channel, CHANNEL)?;
+        let mut found: Vec<Ready> = Vec::new();
+        let mut next_look = 0;
+        loop {
+            self.poller.wait_into(TICK, &mut found)?;
+            for ready in &found {
+                match ready.number {
+                    CHANNEL => self.take_orders(&mut channel)?,
+                    number => self.answer(number as usize),
+                }
+            }
+            let now = now_ns();
+            if now >= next_look {
+                next_look = now + TICK.as_nanos() as u64;
+                let status = self.status();
+                if status != self.told {
+                    channel.send(&Word::Status(status.clone()))?;
+                    self.told = status;
+                }
+            }
+        }
+    }
+
+    fn take_orders(&mut self, channel: &mut Channel) -> io::Result<()> {
+        while let Some(order) = channel.receive::<Order>()? {
+            self.orders += 1;
+            if order == Order::Report {
+                let mut report = Report {
+                    status: self.status(),
+                    most: self.opened,
+                    ..Report::default()
+                };
+                account(&mut report);
+                channel.send(&Word::Report(Box::new(report)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, index: usize) {
+        // One byte more than a datagram has, so that a longer one is not taken for one.
+        let mut bytes = [0; DATAGRAM_BYTES + 1];
+        // A flood is not answered without end before the others have their turn.
+        for _ in 0..BATCH {
+            let socket = &self.sockets[index];
+            let (n, peer) = match socket.recv_from(&mut bytes) {
+                Ok(received) => received,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // An ICMP message that came for an earlier answer: it says nothing about the next.
+                Err(_) => continue,
+            };
+            let asked = Datagram::decode(&bytes[..n]).filter(|asked| asked.token == self.token);
+            let Some(asked) = asked.filter(|_| peer.ip().to_canonical() == self.client) else {
+                continue;
+            };
+            let cookie = self.secret.hash_one(peer);
+            if asked.cookie == cookie {
+                self.see(asked.header.number >> NUMBER_SHIFT);
+            }
+            let answer = Datagram { cookie, ..asked };
+            // Lost like any datagram: the client asks again.
+            let _ = self.sockets[index].send_to(&answer.encode(), peer);
+        }
+    }
+
+    fn see(&mut self, number: u64) {
+        let Some(word) = self.seen.get_mut((number / 64) as usize) else {
+            return;
+        };
+        let bit = 1 << (number % 64);
+        self.opened += u64::from(*word & bit == 0);
+        *word |= bit;
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            open: self.opened,
+            opened: self.opened,
+            orders: self.orders,
+            ..Status::default()
+        }
+    }
+}
+
+const CHANNEL: u64 = u64::MAX;
+const BATCH: usize = 64;
+const TICK: Duration = Duration::from_millis(50);
+/// For the questions of several workers at once, bytes.
+const RECEIVE_BUFFER: u32 = 4 << 20;
+/// The number of the socket stands above that of its message.
+const NUMBER_SHIFT: u32 = 24;

@@ -1,0 +1,304 @@
+//! What an endpoint does for a client of `capacity`: workers that hold, their figures while they do, and its account.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use linerate_core::capacity::{
+    CapacityHalf, CapacityRequest, DESCRIPTOR_RESERVE, HeldCounts, HoldPort, HoldPorts,
+    HoldProgress, MemoryCourse, MemoryReading,
+};
+use linerate_core::record::CpuSeconds;
+use linerate_core::wire::Token;
+use linerate_sys::proc::counters::ProtocolCounters;
+use linerate_sys::proc::limits::descriptor_limit;
+
+use super::crew::Crew;
+use super::message::{Listen, Order, Terms};
+use super::tally::Tally;
+use super::{CLOSING, MOST_WORKERS, readings, share};
+use crate::clock::now;
+use crate::{host, words};
+
+/// What there is to tell the client.
+#[derive(Debug)]
+pub(crate) enum HoldingNews {
+    /// The workers listen.
+    Ready(HoldPorts),
+    /// They cannot; nothing is held.
+    Refused(String),
+    /// They could not be ended in order.
+    Failed(&'static str),
+    /// How it stands.
+    Progress(HoldProgress),
+    /// All is closed.
+    Released(Box<CapacityHalf>),
+}
+
+/// Connections held for a client. Dropping it closes them.
+pub(crate) struct Holding {
+    stage: Stage,
+    client: IpAddr,
+    shares: Vec<u64>,
+    udp_shares: Vec<u64>,
+    backlog: u32,
+    owner_connections: u64,
+    began: Duration,
+    next_progress: Duration,
+    before: MemoryReading,
+    counters: Option<ProtocolCounters>,
+}
+
+enum Stage {
+    Starting(Crew),
+    Holding(Crew),
+    /// Asked for their reports, until then.
+    Reporting(Crew, Duration),
+    Closing(Receiver<Box<CapacityHalf>>),
+    Over,
+}
+
+impl Holding {
+    /// Starts the workers at the address that the client has connected to, for that client alone.
+    ///
+    /// # Errors
+    /// What this host lacks, in words.
+    pub(crate) fn start(
+        request: &CapacityRequest,
+        (local, client): (SocketAddr, IpAddr),
+        token: Token,
+        owner_connections: u64,
+    ) -> Result<Self, String> {
+        let each = descriptor_limit().map_or(1024, |limit| limit.hard);
+        let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
+        let shares = share::workers(request.connections, each, MOST_WORKERS);
+        // They need no socket for each: one process answers all.
+        let udp_shares = share::workers(request.udp_sockets, u64::MAX, 1);
+        let backlog = readings::somaxconn().min(BACKLOG);
+        let mut address = local;
+        address.set_port(0);
+        let listen = |share: u64| Listen {
+            terms: Terms {
+                token: words::hexadecimal(&token.0),
+                // Both are bounded by the request's own check.
+                request_bytes: request.request_bytes as u32,
+                response_bytes: request.response_bytes as u32,
+                descriptors: None,
+            },
+            address,
+            client: client.to_canonical(),
+            counts: share::ports(share),
+            backlog,
+        };
+        let before = readings::memory();
+        let counters = ProtocolCounters::read().ok();
+        let tcp = shares.iter().map(|share| Order::Listen(listen(*share)));
+        let udp = udp_shares.iter().map(|share| Order::Answer(listen(*share)));
+        let orders: Vec<Order> = tcp.chain(udp).collect();
+        let crew = Crew::start(&orders)
+            .map_err(|error| format!("the endpoint cannot start its workers: {error}"))?;
+        Ok(Self {
+            stage: Stage::Starting(crew),
+            client,
+            shares,
+            udp_shares,
+            backlog,
+            owner_connections,
+            began: now(),
+            next_progress: Duration::ZERO,
+            before,
+            counters,
+        })
+    }
+
+    /// What there is to tell by now.
+    pub(crate) fn look(&mut self) -> Option<HoldingNews> {
+        if let Stage::Starting(crew) | Stage::Holding(crew) | Stage::Reporting(crew, _) =
+            &mut self.stage
+        {
+            // A failed wait is made up for by the next.
+            let _ = crew.listen(Duration::ZERO);
+        }
+        let now = now();
+        match &self.stage {
+            Stage::Starting(crew) => {
+                let ports = crew.ports();
+                self.look_at_ports(ports)
+            }
+            Stage::Holding(_) if now >= self.next_progress => {
+                self.next_progress = now + PROGRESS_EVERY;
+                Some(HoldingNews::Progress(self.progress(now)))
+            }
+            Stage::Reporting(crew, until) if crew.has_reported() || now >= *until => {
+                self.close();
+                None
+            }
+            Stage::Closing(half) => {
+                let half = half.try_recv();
+                self.look_at_half(half)
+            }
+            Stage::Holding(_) | Stage::Reporting(..) | Stage::Over => None,
+        }
+    }
+
+    fn look_at_ports(
+        &mut self,
+        ports: Result<Option<Vec<Vec<u16>>>, String>,
+    ) -> Option<HoldingNews> {
+        match ports {
+            Ok(None) => None,
+            Ok(Some(ports)) => {
+                if let Stage::Starting(crew) = self.take_stage() {
+                    self.stage = Stage::Holding(crew);
+                }
+                Some(HoldingNews::Ready(self.hold_ports(&ports)))
+            }
+            Err(message) => {
+                self.stage = Stage::Over;
+                let words = format!("the endpoint cannot hold connections: {message}");
+                Some(HoldingNews::Refused(words))
+            }
+        }
+    }
+
+    fn look_at_half(
+        &mut self,
+        half: Result<Box<CapacityHalf>, TryRecvError>,
+    ) -> Option<HoldingNews> {
+        let news = match half {
+            Ok(half) => HoldingNews::Released(half),
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => {
+                HoldingNews::Failed("the endpoint could not close its connections in order")
+            }
+        };
+        self.stage = Stage::Over;
+        Some(news)
+    }
+
+    /// The client has had enough: the account comes next.
+    pub(crate) fn release(&mut self) {
+        if let Stage::Starting(mut crew) | Stage::Holding(mut crew) = self.take_stage() {
+            crew.tell_all(&Order::Report);
+            self.stage = Stage::Reporting(crew, now() + REPORTING);
+        }
+    }
+
+    fn take_stage(&mut self) -> Stage {
+        std::mem::replace(&mut self.stage, Stage::Over)
+    }
+
+    fn tcp(&self) -> Range<usize> {
+        0..self.shares.len()
+    }
+
+    fn udp(&self) -> Range<usize> {
+        self.shares.len()..self.shares.len() + self.udp_shares.len()
+    }
+
+    fn hold_ports(&self, ports: &[Vec<u16>]) -> HoldPorts {
+        let of = |which: Range<usize>, shares: &[u64]| {
+            let workers = ports[which].iter().zip(shares);
+            workers
+                .flat_map(|(ports, share)| {
+                    let counts = share::ports(*share);
+                    let pairs: Vec<_> = ports.iter().copied().zip(counts).collect();
+                    pairs
+                })
+                .map(|(port, count)| HoldPort { port, count })
+                .collect()
+        };
+        HoldPorts {
+            tcp: of(self.tcp(), &self.shares),
+            udp: of(self.udp(), &self.udp_shares),
+            backlog: self.backlog,
+        }
+    }
+
+    fn progress(&self, now: Duration) -> HoldProgress {
+        let Stage::Holding(crew) = &self.stage else {
+            return HoldProgress::default();
+        };
+        let (tcp, udp) = (crew.totals(self.tcp()), crew.totals(self.udp()));
+        let mut failures = Tally::default();
+        for pool in [&tcp, &udp] {
+            failures.add_all(&pool.failures.list());
+        }
+        HoldProgress {
+            at_s: (now - self.began).as_secs_f64(),
+            tcp: tcp.open,
+            udp: udp.open,
+            failures: failures.list(),
+        }
+    }
+
+    /// Ends the workers in a thread of its own, so that the session stays awake: a million takes some seconds.
+    fn close(&mut self) {
+        let Stage::Reporting(crew, _) = self.take_stage() else {
+            return;
+        };
+        let mut half = half(&crew, self.tcp(), self.udp());
+        half.memory = MemoryCourse {
+            before: self.before.clone(),
+            height: readings::memory(),
+            after: MemoryReading::default(),
+        };
+        half.limits = readings::limits(MOST_WORKERS);
+        half.limits.owner_connections = Some(self.owner_connections);
+        let (client, counters) = (self.client, self.counters.take());
+        let (sender, receiver) = sync_channel(1);
+        let closing = thread::Builder::new()
+            .name("closing".into())
+            .spawn(move || {
+                crew.end(CLOSING);
+                half.memory.after = readings::memory_when_closed(&half.memory.before, false);
+                half.counters = readings::counters_since(counters.as_ref());
+                half.facts = Some(Box::new(host::facts(Some(client))));
+                // Whoever is gone needs no account.
+                let _ = sender.send(Box::new(half));
+            });
+        // Without a thread the crew is gone, and so is the receiver's other end: that is noticed.
+        drop(closing);
+        self.stage = Stage::Closing(receiver);
+    }
+}
+
+/// What the workers of either end have counted.
+pub(super) fn half(crew: &Crew, tcp: Range<usize>, udp: Range<usize>) -> CapacityHalf {
+    let all = || crew.reports(0..crew.len());
+    let cpu = all().fold(CpuSeconds::default(), |sum, report| CpuSeconds {
+        user: sum.user + report.cpu.user,
+        system: sum.system + report.cpu.system,
+    });
+    CapacityHalf {
+        tcp: counts(crew, tcp),
+        udp: counts(crew, udp),
+        workers: crew.len() as u32,
+        cpu_seconds: cpu,
+        user_bytes: all().map(|report| report.memory).sum(),
+        user_bytes_before: crew.memory_before(0..crew.len()),
+        ..CapacityHalf::default()
+    }
+}
+
+fn counts(crew: &Crew, which: Range<usize>) -> HeldCounts {
+    let totals = crew.totals(which.clone());
+    let replaced = crew
+        .reports(which.clone())
+        .map(|report| report.churn_opened);
+    HeldCounts {
+        opened: totals.opened + replaced.sum::<u64>(),
+        most: crew.reports(which).map(|report| report.most).sum(),
+        alive: totals.open,
+        failures: totals.failures.list(),
+        lost: totals.lost.list(),
+    }
+}
+
+/// Asked for; `net.core.somaxconn` may be less.
+const BACKLOG: u32 = 4096;
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// Longest wait for the workers' reports.
+const REPORTING: Duration = Duration::from_secs(10);

@@ -1,0 +1,166 @@
+//! From one address of this host to one port of the endpoint: which local port is next, and how many connections may be
+//! under way.
+
+use std::net::SocketAddr;
+
+/// Connections between one source address and one listener. Two of them never have the same local port.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) peer: SocketAddr,
+    source: SocketAddr,
+    /// How many more it may hold.
+    room: u64,
+    ports: Ports,
+    /// Connections begun, and of these how many the endpoint is known to have taken: it takes them in their order.
+    begun: u64,
+    taken: u64,
+    /// Most that may be begun and not taken.
+    window: u64,
+}
+
+impl Lane {
+    /// `backlog` is the listener's; all lanes to it, `shares` of them, divide it.
+    pub(super) fn new(
+        (source, peer): (SocketAddr, SocketAddr),
+        room: u64,
+        range: (u16, u16),
+        start: u64,
+        window: u64,
+    ) -> Self {
+        Self {
+            peer,
+            source,
+            room,
+            ports: Ports::new(range, start),
+            begun: 0,
+            taken: 0,
+            window: window.max(1),
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.room > 0
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.begun - self.taken < self.window
+    }
+
+    /// The next local address, if there is one.
+    pub(super) fn next_source(&mut self) -> Option<SocketAddr> {
+        let port = self.ports.take()?;
+        let mut source = self.source;
+        source.set_port(port);
+        Some(source)
+    }
+
+    /// The port was not used after all.
+    pub(super) fn leave(&mut self, port: u16) {
+        self.ports.give(port);
+    }
+
+    /// One more is under way: its number, and whether it is to be answered when it is taken.
+    pub(super) fn begin(&mut self, last: bool) -> (u64, bool) {
+        self.begun += 1;
+        self.room -= 1;
+        let every = (self.window / 4).clamp(1, ASK_EVERY);
+        let ask = last || self.begun.is_multiple_of(every);
+        (self.begun, ask)
+    }
+
+    /// It, and all before it, have been taken, or have failed for good.
+    pub(super) fn take(&mut self, number: u64) {
+        self.taken = self.taken.max(number.min(self.begun));
+    }
+
+    /// One that was begun is closed: its port and its place are free.
+    pub(super) fn give_back(&mut self, port: u16) {
+        self.ports.give(port);
+        self.room += 1;
+    }
+}
+
+/// Which local ports are in use: 8 KiB for all of them.
+#[derive(Debug)]
+pub(super) struct Ports {
+    used: Box<[u64; 1024]>,
+    first: u32,
+    count: u32,
+    next: u32,
+}
+
+impl Ports {
+    /// Of this range, first and last, beginning at a place of it that `start` gives.
+    pub(super) fn new((first, last): (u16, u16), start: u64) -> Self {
+        let (first, last) = (u32::from(first.max(1)), u32::from(last));
+        let count = (last + 1).saturating_sub(first);
+        Self {
+            used: Box::new([0; 1024]),
+            first,
+            count,
+            next: (start % u64::from(count.max(1))) as u32,
+        }
+    }
+
+    /// The next that is free.
+    pub(super) fn take(&mut self) -> Option<u16> {
+        for _ in 0..self.count {
+            let port = self.first + self.next;
+            self.next = (self.next + 1) % self.count;
+            let (word, bit) = (port as usize / 64, 1 << (port % 64));
+            if self.used[word] & bit == 0 {
+                self.used[word] |= bit;
+                return u16::try_from(port).ok();
+            }
+        }
+        None
+    }
+
+    pub(super) fn give(&mut self, port: u16) {
+        self.used[usize::from(port) / 64] &= !(1 << (port % 64));
+    }
+}
+
+/// An answer costs both ends as much as half a connection.
+const ASK_EVERY: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_port_is_taken_once_and_comes_back() {
+        let mut ports = Ports::new((1024, 1123), 1_000_003);
+        let all: HashSet<u16> = std::iter::from_fn(|| ports.take()).collect();
+        assert_eq!(all, (1024..=1123).collect());
+        ports.give(1100);
+        assert_eq!(ports.take(), Some(1100));
+        assert_eq!(Ports::new((5, 4), 0).take(), None);
+        assert_eq!(Ports::new((65_535, 65_535), 9).take(), Some(65_535));
+    }
+
+    #[test]
+    fn a_lane_stops_at_its_window_and_has_asked_by_then() {
+        let ends = (
+            "198.18.0.1:0".parse().unwrap(),
+            "198.18.0.2:7".parse().unwrap(),
+        );
+        for window in [1, 3, 100, 1000] {
+            let mut lane = Lane::new(ends, 10_000, (1024, 65_535), 0, window);
+            let mut asked = 0;
+            for _ in 0..100 {
+                while lane.is_open() {
+                    let (number, asks) = lane.begin(false);
+                    asked = if asks { number } else { asked };
+                }
+                let before = lane.taken;
+                lane.take(asked);
+                assert!(lane.taken > before, "nothing would ever open it again");
+                if !lane.has_room() {
+                    break;
+                }
+            }
+        }
+    }
+}

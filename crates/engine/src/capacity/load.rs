@@ -1,0 +1,155 @@
+//! Requests and responses over a part of the connections: whose turn it is, and when.
+
+use std::collections::VecDeque;
+
+use super::random::Random;
+
+/// A load under way.
+#[derive(Debug)]
+pub(super) struct Load {
+    /// Connections that can take a request.
+    idle: VecDeque<u32>,
+    began: u64,
+    until: u64,
+    /// Between two requests, ns; `None`: whenever a connection is idle.
+    gap_ns: Option<f64>,
+    sent: u64,
+    under_way: u64,
+    /// When a request was last due and no connection was idle.
+    blocked: u64,
+    pub(super) late: u64,
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// A request on this connection, which was due then.
+    Send { slot: u32, due: u64 },
+    /// Nothing before then, unless an answer comes.
+    Wait(u64),
+    /// It has taken so long, ns.
+    Over(u64),
+}
+
+impl Load {
+    /// On `connections` of these slots, drawn at random.
+    pub(super) fn new(
+        mut slots: Vec<u32>,
+        connections: u64,
+        (began, seconds): (u64, f64),
+        per_s: Option<f64>,
+        random: &mut Random,
+    ) -> Self {
+        let count = usize::try_from(connections).unwrap_or(usize::MAX);
+        random.draw(&mut slots, count);
+        slots.truncate(count);
+        Self {
+            idle: slots.into(),
+            began,
+            until: began + (seconds * 1e9) as u64,
+            gap_ns: per_s.map(|rate| 1e9 / rate),
+            sent: 0,
+            under_way: 0,
+            blocked: 0,
+            late: 0,
+        }
+    }
+
+    pub(super) fn members(&self) -> impl Iterator<Item = u32> + '_ {
+        self.idle.iter().copied()
+    }
+
+    pub(super) fn next(&mut self, now: u64) -> Turn {
+        if now >= self.until {
+            return match self.under_way {
+                0 => Turn::Over(now - self.began),
+                _ => Turn::Wait(now + LOOK_AGAIN),
+            };
+        }
+        let due = match self.gap_ns {
+            Some(gap) => self.began + (gap * self.sent as f64) as u64,
+            None => now,
+        };
+        if due > now {
+            return Turn::Wait(due.min(self.until));
+        }
+        let Some(slot) = self.idle.pop_front() else {
+            self.blocked = now;
+            return Turn::Wait(self.until);
+        };
+        self.late += u64::from(self.gap_ns.is_some() && due <= self.blocked);
+        self.sent += 1;
+        self.under_way += 1;
+        Turn::Send { slot, due }
+    }
+
+    /// The request of that connection is answered.
+    pub(super) fn answered(&mut self, slot: u32) {
+        self.under_way -= 1;
+        self.idle.push_back(slot);
+    }
+
+    /// It never will be: the connection is gone.
+    pub(super) fn lost(&mut self) {
+        self.under_way -= 1;
+    }
+
+    pub(super) fn stop(&mut self, now: u64) {
+        self.until = self.until.min(now);
+    }
+}
+
+/// Answers come by events; this is for the last ones, ns.
+const LOOK_AGAIN: u64 = 10_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn load(per_s: Option<f64>) -> Load {
+        Load::new((0..10).collect(), 2, (0, 1.0), per_s, &mut Random::new(1))
+    }
+
+    #[test]
+    fn a_closed_loop_sends_when_it_is_answered() {
+        let mut load = load(None);
+        let Turn::Send { slot, .. } = load.next(5) else {
+            panic!("two are idle");
+        };
+        assert!(matches!(load.next(5), Turn::Send { .. }));
+        assert_eq!(load.next(5), Turn::Wait(SECOND));
+        load.answered(slot);
+        assert_eq!(load.next(6), Turn::Send { slot, due: 6 });
+        load.lost();
+        load.answered(slot);
+        assert_eq!(load.next(SECOND), Turn::Over(SECOND));
+        assert_eq!(load.late, 0);
+    }
+
+    #[test]
+    fn an_open_loop_keeps_its_schedule_and_counts_who_waits() {
+        let mut load = load(Some(10.0));
+        let tenth = SECOND / 10;
+        assert!(matches!(load.next(0), Turn::Send { due: 0, .. }));
+        assert_eq!(load.next(0), Turn::Wait(tenth));
+        let Turn::Send { slot, due } = load.next(tenth + 3) else {
+            panic!("one is due");
+        };
+        assert_eq!(due, tenth);
+        assert!(
+            matches!(load.next(3 * tenth), Turn::Wait(_)),
+            "none is idle"
+        );
+        load.answered(slot);
+        assert_eq!(
+            load.next(3 * tenth + 1),
+            Turn::Send {
+                slot,
+                due: 2 * tenth
+            }
+        );
+        assert_eq!(load.late, 1);
+    }
+}

@@ -1,0 +1,71 @@
+//! What each of the client's workers is told first: where to connect to, from where, and how many.
+
+use std::net::SocketAddr;
+
+use linerate_core::capacity::{CapacityTest, HoldPorts};
+
+use super::message::{Connect, Order, Terms};
+use super::run::CapacityOptions;
+use super::{readings, share};
+use crate::client::Client;
+use crate::words;
+
+/// For workers with so many TCP connections, and for workers with so many UDP sockets. `source` is the address that the
+/// control connection comes from.
+pub(super) fn first_orders(
+    client: &Client,
+    test: &CapacityTest,
+    options: &CapacityOptions,
+    ports: &HoldPorts,
+    source: SocketAddr,
+    [tcp, udp]: [&[u64]; 2],
+) -> Vec<Order> {
+    let request = test.request();
+    let sources = match test.sources.is_empty() {
+        true => vec![source],
+        false => {
+            let all = test.sources.iter();
+            all.map(|ip| SocketAddr::new(*ip, 0)).collect()
+        }
+    };
+    let plain = Connect {
+        terms: Terms {
+            token: words::hexadecimal(&client.session_token().0),
+            // Both are bounded by the request's own check.
+            request_bytes: request.request_bytes as u32,
+            response_bytes: request.response_bytes as u32,
+            descriptors: options.descriptors,
+        },
+        peer: client.peer(),
+        ports: Vec::new(),
+        sources,
+        port_range: readings::port_range().unwrap_or(USUAL_PORTS),
+        backlog: ports.backlog,
+        first_number: 0,
+        seed: test.seed,
+    };
+    let dealt = share::deal(&ports.tcp, tcp);
+    let connects = dealt.into_iter().enumerate().map(|(index, ports)| {
+        Order::Connect(Connect {
+            ports,
+            seed: test.seed.wrapping_add(index as u64),
+            ..plain.clone()
+        })
+    });
+    let mut first_number = 0;
+    let dealt = share::deal(&ports.udp, udp);
+    let knocks = dealt.into_iter().zip(udp).map(|(ports, share)| {
+        let order = Connect {
+            ports,
+            first_number,
+            seed: test.seed.wrapping_sub(1 + first_number),
+            ..plain.clone()
+        };
+        first_number += share;
+        Order::Knock(order)
+    });
+    connects.chain(knocks).collect()
+}
+
+/// Linux's own default range.
+const USUAL_PORTS: (u16, u16) = (32_768, 60_999);

@@ -1,0 +1,191 @@
+//! What this host holds, and what it would let a process hold. What cannot be read is left out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use linerate_core::capacity::{LimitReadings, MemoryReading, SlabUse};
+use linerate_sys::proc::cgroup::{self, CgroupLimits};
+use linerate_sys::proc::counters::ProtocolCounters;
+use linerate_sys::proc::limits::descriptor_limit;
+use linerate_sys::proc::memory::{MemoryInfo, read_slab_caches};
+use linerate_sys::proc::{sockstat, sysctl};
+
+use crate::clock::now;
+
+/// Sockets and memory at present.
+pub(super) fn memory() -> MemoryReading {
+    let sockets = sockstat::read().ok();
+    let info = MemoryInfo::read().ok();
+    MemoryReading {
+        tcp_in_use: sockets.map(|sockets| sockets.tcp + sockets.tcp6),
+        tcp_allocated: sockets.map(|sockets| sockets.tcp_allocated),
+        tcp_orphans: sockets.map(|sockets| sockets.tcp_orphans),
+        tcp_time_wait: sockets.map(|sockets| sockets.tcp_time_wait),
+        tcp_memory_pages: sockets.map(|sockets| sockets.tcp_memory_pages),
+        udp_in_use: sockets.map(|sockets| sockets.udp + sockets.udp6),
+        udp_memory_pages: sockets.map(|sockets| sockets.udp_memory_pages),
+        slab_bytes: info.and_then(|info| info.slab),
+        available_bytes: info.and_then(|info| info.available),
+        caches: caches(),
+        files: numbers("fs.file-nr").first().copied(),
+        conntrack: number("net.netfilter.nf_conntrack_count"),
+        cgroup_bytes: cgroup::memory_in_use().value().copied(),
+    }
+}
+
+/// What sockets consist of; a kernel may merge similar caches under one of their names.
+fn caches() -> Vec<SlabUse> {
+    let Ok(all) = read_slab_caches() else {
+        return Vec::new();
+    };
+    let page = page_bytes();
+    all.into_iter()
+        .filter(|cache| CACHES.contains(&cache.name.as_str()))
+        .map(|cache| SlabUse {
+            bytes: cache.pages * page,
+            name: cache.name,
+            objects: cache.active_objects,
+        })
+        .collect()
+}
+
+/// The memory once the connections that were closed are gone, and with `udp` the UDP sockets, too: the kernel closes what
+/// an ended process had a little later. An endpoint has none of them; its client, which may be on the same host, has.
+pub(super) fn memory_when_closed(before: &MemoryReading, udp: bool) -> MemoryReading {
+    let until = now() + SETTLE;
+    loop {
+        let reading = memory();
+        let left = |after: Option<u64>, before: Option<u64>| {
+            after.zip(before).is_some_and(|(a, b)| a > b + STRAY)
+        };
+        let some_left = left(reading.tcp_in_use, before.tcp_in_use)
+            || (udp && left(reading.udp_in_use, before.udp_in_use));
+        if !some_left || now() >= until {
+            return reading;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// The limits of this host for one that starts at most so many workers.
+pub(super) fn limits(workers: u64) -> LimitReadings {
+    let page = page_bytes();
+    LimitReadings {
+        descriptors_each: descriptor_limit().ok().map(|limit| limit.hard),
+        workers_most: Some(workers),
+        files: number("fs.file-max"),
+        nr_open: number("fs.nr_open"),
+        port_range: port_range(),
+        somaxconn: number("net.core.somaxconn"),
+        syn_backlog: number("net.ipv4.tcp_max_syn_backlog"),
+        syncookies: number("net.ipv4.tcp_syncookies"),
+        tcp_memory_pages: three("net.ipv4.tcp_mem"),
+        udp_memory_pages: three("net.ipv4.udp_mem"),
+        orphans: number("net.ipv4.tcp_max_orphans"),
+        time_wait: number("net.ipv4.tcp_max_tw_buckets"),
+        conntrack: number("net.netfilter.nf_conntrack_max"),
+        epoll_watches: number("fs.epoll.max_user_watches"),
+        owner_connections: None,
+        cgroup_bytes: CgroupLimits::read()
+            .ok()
+            .and_then(|limits| limits.memory_bytes.value().copied().flatten()),
+        memory_bytes: MemoryInfo::read().ok().map(|info| info.total),
+        page_bytes: Some(page),
+    }
+}
+
+/// First and last port that the kernel gives to who asks for none.
+pub(super) fn port_range() -> Option<(u16, u16)> {
+    match numbers("net.ipv4.ip_local_port_range")[..] {
+        [first, last] => Some((u16::try_from(first).ok()?, u16::try_from(last).ok()?)),
+        _ => None,
+    }
+}
+
+/// The longest queue of a listener.
+pub(super) fn somaxconn() -> u32 {
+    let longest = number("net.core.somaxconn").and_then(|n| u32::try_from(n).ok());
+    // Since Linux 5.4.
+    longest.unwrap_or(4096)
+}
+
+/// Counters that changed since the earlier reading.
+pub(super) fn counters_since(earlier: Option<&ProtocolCounters>) -> BTreeMap<String, i64> {
+    match (ProtocolCounters::read(), earlier) {
+        (Ok(later), Some(earlier)) => later
+            .delta(earlier)
+            .into_iter()
+            .filter(|(name, _)| COUNTERS.contains(&name.as_str()))
+            .collect(),
+        _ => BTreeMap::new(),
+    }
+}
+
+fn page_bytes() -> u64 {
+    linerate_sys::proc::memory::page_bytes()
+}
+
+fn number(key: &str) -> Option<u64> {
+    numbers(key).first().copied()
+}
+
+fn three(key: &str) -> Option<(u64, u64, u64)> {
+    match numbers(key)[..] {
+        [low, pressure, high] => Some((low, pressure, high)),
+        _ => None,
+    }
+}
+
+fn numbers(key: &str) -> Vec<u64> {
+    let text = sysctl::read(key).unwrap_or_default();
+    let words = text.split_ascii_whitespace();
+    words.map_while(|word| word.parse().ok()).collect()
+}
+
+/// Caches that grow with sockets (slabinfo).
+const CACHES: [&str; 12] = [
+    "TCP",
+    "TCPv6",
+    "UDP",
+    "UDPv6",
+    "sock_inode_cache",
+    "proc_inode_cache",
+    "dentry",
+    "filp",
+    "eventpoll_epi",
+    "eventpoll_pwq",
+    "tcp_bind_bucket",
+    "request_sock_TCP",
+];
+
+/// Counters that say what stopped a connection, or cost one.
+const COUNTERS: [&str; 22] = [
+    "TcpActiveOpens",
+    "TcpPassiveOpens",
+    "TcpAttemptFails",
+    "TcpEstabResets",
+    "TcpOutRsts",
+    "TcpRetransSegs",
+    "TcpExtListenOverflows",
+    "TcpExtListenDrops",
+    "TcpExtTCPReqQFullDoCookies",
+    "TcpExtTCPReqQFullDrop",
+    "TcpExtSyncookiesSent",
+    "TcpExtSyncookiesRecv",
+    "TcpExtSyncookiesFailed",
+    "TcpExtTCPAbortOnMemory",
+    "TcpExtTCPAbortOnTimeout",
+    "TcpExtTCPTimeWaitOverflow",
+    "TcpExtTCPMemoryPressures",
+    "TcpExtTCPSynRetrans",
+    "TcpExtTCPTimeouts",
+    "TcpExtTW",
+    "UdpRcvbufErrors",
+    "UdpNoPorts",
+];
+
+/// Sockets of others that come and go.
+const STRAY: u64 = 8;
+/// Longest wait for the kernel to close what an ended process had.
+const SETTLE: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -1,0 +1,306 @@
+//! One time of opening, holding, loading, proving and closing.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+use linerate_core::capacity::{
+    CapacityHalf, CapacityTest, DESCRIPTOR_RESERVE, HoldPorts, HoldProgress, LimitReadings,
+    LoadPace,
+};
+use linerate_core::session::ClientEvent;
+use linerate_sys::clock::format_rfc3339;
+use linerate_sys::proc::counters::ProtocolCounters;
+use linerate_sys::proc::limits::descriptor_limit;
+
+use super::crew::{Crew, Totals};
+use super::holding::half;
+use super::message::Order;
+use super::orders::first_orders;
+use super::outcome::Run;
+use super::probe::Probe;
+use super::run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase, Observe};
+use super::{CLOSING, MOST_WORKERS, readings, share};
+use crate::client::Client;
+use crate::clock::now;
+use crate::error::MeasureError;
+
+/// One time of opening, holding and closing.
+pub(super) struct Round<'a> {
+    pub(super) client: &'a mut Client,
+    pub(super) test: CapacityTest,
+    observe: Observe<'a>,
+    pub(super) crew: Crew,
+    pub(super) tcp_shares: Vec<u64>,
+    pub(super) udp_shares: Vec<u64>,
+    pub(super) ports: HoldPorts,
+    pub(super) source: SocketAddr,
+    limits: LimitReadings,
+    pub(super) probe: Option<Probe>,
+    pub(super) phase: CapacityPhase,
+    began: Duration,
+    pub(super) remote: HoldProgress,
+    pub(super) run: Run,
+}
+
+impl<'a> Round<'a> {
+    /// Gets both ends ready.
+    pub(super) fn prepare(
+        client: &'a mut Client,
+        test: &CapacityTest,
+        options: &CapacityOptions,
+        observe: Observe<'a>,
+    ) -> Result<Self, MeasureError> {
+        let began = now();
+        let run = Run::new(
+            format_rfc3339(SystemTime::now()),
+            readings::memory(),
+            ProtocolCounters::read().ok(),
+        );
+        let ports = client.ask_to_hold(test)?;
+        let source = client.local_address()?;
+        let each = descriptor_limit().map_or(1024, |limit| limit.hard);
+        let each = options.descriptors.map_or(each, |few| few.min(each));
+        let most = options.workers.unwrap_or(MOST_WORKERS);
+        let limits = LimitReadings {
+            descriptors_each: Some(each),
+            ..readings::limits(most)
+        };
+        let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
+        let tcp_shares = share::workers(test.connections, each, most);
+        let udp_shares = share::workers(test.udp_sockets, each, most);
+        let orders = first_orders(
+            client,
+            test,
+            options,
+            &ports,
+            source,
+            [&tcp_shares, &udp_shares],
+        );
+        let crew = Crew::start(&orders).map_err(MeasureError::host(
+            "cannot start the processes that hold connections",
+        ))?;
+        let mut round = Self {
+            client,
+            test: test.clone(),
+            observe,
+            crew,
+            tcp_shares,
+            udp_shares,
+            ports,
+            source,
+            limits,
+            probe: None,
+            phase: CapacityPhase::Preparing,
+            began,
+            remote: HoldProgress::default(),
+            run,
+        };
+        loop {
+            match round.crew.ports() {
+                Ok(Some(_)) => return Ok(round),
+                Ok(None) => round.turn()?,
+                Err(message) => {
+                    let what = format!("cannot hold connections: {message}");
+                    return Err(MeasureError::host(what)(std::io::ErrorKind::Other.into()));
+                }
+            }
+        }
+    }
+
+    /// All phases, and the document of what there is at the end.
+    pub(super) fn go(mut self) -> CapacityOutcome {
+        let outcome = self.hold_all();
+        let server = self.conclude(outcome.is_ok());
+        self.finish(server, outcome)
+    }
+
+    fn hold_all(&mut self) -> Result<(), MeasureError> {
+        self.measure_latency(0)?;
+        self.open_tcp()?;
+        self.run.after_tcp = readings::memory();
+        self.open_udp()?;
+        self.hold()?;
+        self.load()?;
+        self.prove()
+    }
+
+    pub(super) fn tcp(&self) -> Range<usize> {
+        0..self.tcp_shares.len()
+    }
+
+    pub(super) fn udp(&self) -> Range<usize> {
+        self.tcp_shares.len()..self.tcp_shares.len() + self.udp_shares.len()
+    }
+
+    fn totals(&self) -> Totals {
+        self.crew.totals(0..self.crew.len())
+    }
+
+    /// A moment of waiting: for the workers, for the endpoint, for the user's patience to end.
+    pub(super) fn turn(&mut self) -> Result<(), MeasureError> {
+        self.crew
+            .listen(TURN)
+            .map_err(MeasureError::host("cannot wait for the workers"))?;
+        let events = self.client.control_events();
+        for event in events {
+            match event {
+                ClientEvent::Held(progress) => self.remote = progress,
+                ClientEvent::Failed(error) => return Err(self.client.session_error(error)),
+                _ => {}
+            }
+        }
+        let totals = self.totals();
+        let live = CapacityLive {
+            at_s: (now() - self.began).as_secs_f64(),
+            phase: self.phase,
+            asked: self.test.connections + self.test.udp_sockets,
+            open: totals.open,
+            lost: totals.lost.total(),
+        };
+        match !(self.observe)(&live) || self.client.is_stopped() {
+            true => Err(MeasureError::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn turns(&mut self, time: Duration) -> Result<(), MeasureError> {
+        let until = now() + time;
+        while now() < until {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// Until all workers have done what they were told; those that have not by then are told to stop.
+    pub(super) fn finish_orders(&mut self, patience: Duration) -> Result<(), MeasureError> {
+        let until = now() + patience;
+        while !self.crew.is_idle() {
+            if now() >= until {
+                self.crew.tell_all(&Order::Rest);
+                return Ok(());
+            }
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self) -> Result<(), MeasureError> {
+        self.phase = CapacityPhase::Holding;
+        let heartbeat_s = self.test.heartbeat.as_secs_f64();
+        let (tcp, churn) = (self.tcp_shares.clone(), self.test.churn_per_s as f64);
+        let connections = self.test.connections.max(1) as f64;
+        self.crew.tell_each(0..self.crew.len(), |index| {
+            let share = tcp.get(index).copied().unwrap_or(0) as f64;
+            Order::Hold {
+                heartbeat_s,
+                churn_per_s: churn * share / connections,
+            }
+        });
+        let began = now();
+        let held = self.turns(self.test.hold.0);
+        self.run.hold_seconds = (now() - began).as_secs_f64();
+        self.crew.tell_all(&Order::Rest);
+        held
+    }
+
+    fn load(&mut self) -> Result<(), MeasureError> {
+        let Some(load) = self.test.load.clone() else {
+            return Ok(());
+        };
+        self.phase = CapacityPhase::Loading;
+        let seconds = load.time.as_secs_f64();
+        let total = self.test.connections.max(1);
+        // Each worker has its part of them; of a few, the first ones have one each.
+        let shares = share::even(load.connections, self.tcp_shares.len() as u64);
+        let shares = match load.connections >= total {
+            true => self.tcp_shares.clone(),
+            false => shares,
+        };
+        self.crew.tell_each(self.tcp(), |index| {
+            let share = shares[index];
+            let per_s = match load.pace {
+                LoadPace::Closed => None,
+                LoadPace::PerSecond(rate) => {
+                    Some(rate as f64 * share as f64 / load.connections as f64)
+                }
+            };
+            match share {
+                0 => Order::Rest,
+                connections => Order::Load {
+                    connections,
+                    seconds,
+                    per_s,
+                },
+            }
+        });
+        self.finish_orders(load.time.0 + PROVING)
+    }
+
+    /// Each of them answers once more; who does not is lost.
+    fn prove(&mut self) -> Result<(), MeasureError> {
+        self.phase = CapacityPhase::Proving;
+        self.crew.tell_all(&Order::Sweep);
+        let all = self.test.connections + self.test.udp_sockets;
+        let patience = PROVING + Duration::from_secs(all / SLOWEST_PROOF);
+        self.finish_orders(patience)
+    }
+
+    /// Takes the accounts of both ends, has the endpoint close its end, and then closes this one.
+    fn conclude(&mut self, complete: bool) -> Result<CapacityHalf, MeasureError> {
+        self.phase = CapacityPhase::Closing;
+        self.probe = None;
+        self.crew.tell_all(&Order::Report);
+        let patience = if complete { REPORTING } else { LAST_REPORTS };
+        let until = now() + patience;
+        while !self.crew.has_reported() && now() < until {
+            // The accounts are taken also of an interrupted run.
+            let _ = self.turn();
+        }
+        self.run.height = readings::memory();
+        self.run.closing_began = now();
+        self.client.release(complete)
+    }
+
+    /// Closes this end and puts the accounts together.
+    fn finish(
+        self,
+        server: Result<CapacityHalf, MeasureError>,
+        outcome: Result<(), MeasureError>,
+    ) -> CapacityOutcome {
+        let (tcp, udp) = (self.tcp(), self.udp());
+        let Self {
+            client,
+            test,
+            crew,
+            mut run,
+            began,
+            limits,
+            ..
+        } = self;
+        let mut own = half(&crew, tcp.clone(), udp.clone());
+        run.collect(&crew, tcp, udp);
+        crew.end(CLOSING);
+        own.memory.after = readings::memory_when_closed(&run.before, true);
+        own.counters = readings::counters_since(run.counters.as_ref());
+        own.limits = limits;
+        run.close_seconds = Some((now() - run.closing_began).as_secs_f64());
+        run.seconds = (now() - began).as_secs_f64();
+        let (server, error) = match (server, outcome) {
+            (Ok(server), Ok(())) => (Some(server), None),
+            (Ok(server), Err(error)) => (Some(server), Some(error)),
+            (Err(_), Err(error)) | (Err(error), Ok(())) => (None, Some(error)),
+        };
+        let document = run.document(client, test, own, server, error.is_some());
+        CapacityOutcome { document, error }
+    }
+}
+
+/// Longest wait without a look at the control connection and the stop flag.
+const TURN: Duration = Duration::from_millis(10);
+/// For the answers to the last heartbeats.
+const PROVING: Duration = Duration::from_secs(30);
+/// Heartbeats a second that every path carries.
+const SLOWEST_PROOF: u64 = 10_000;
+const REPORTING: Duration = Duration::from_secs(30);
+const LAST_REPORTS: Duration = Duration::from_secs(2);

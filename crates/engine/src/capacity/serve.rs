@@ -1,0 +1,340 @@
+//! The endpoint's connections: taken from the client's address alone, kept if they name the session, answered.
+
+use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, TcpListener};
+use std::time::Duration;
+
+use linerate_core::capacity::FailureCause;
+use linerate_core::wire::Token;
+use linerate_sys::poll::{Interest, Poller, Ready};
+use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close};
+
+use super::held::{Fed, Held, Sizes};
+use super::message::{Channel, Listen, Order, Report, Status, Word};
+use super::tally::{Tally, cause_of};
+use super::worker::account;
+use crate::clock::now_ns;
+use crate::words;
+
+struct Listener {
+    socket: TcpListener,
+    /// Not watched until then: the process has no descriptors left, or all the connections that it is to have.
+    rests_until: Option<u64>,
+}
+
+/// All of a worker's connections.
+pub(super) struct Holder {
+    poller: Poller,
+    client: IpAddr,
+    sizes: Sizes,
+    listeners: Vec<Listener>,
+    held: Vec<Option<Held>>,
+    free: Vec<u32>,
+    buffer: Box<[u8]>,
+    /// Most at once.
+    room: u64,
+    strangers: u64,
+    open: u64,
+    opened: u64,
+    most: u64,
+    failures: Tally,
+    lost: Tally,
+    orders: u64,
+    began: u64,
+    told: Status,
+}
+
+impl Holder {
+    /// Listens, and answers the ports.
+    pub(super) fn new(order: &Listen) -> Result<(Self, Vec<u16>), String> {
+        let token = words::token(&order.terms.token).ok_or("a bad token")?;
+        let poller = Poller::new().map_err(|error| format!("cannot wait: {error}"))?;
+        let mut listeners = Vec::new();
+        let mut ports = Vec::new();
+        for index in 0..order.counts.len() {
+            let (socket, port) = listen_at(order, &poller, index)
+                .map_err(|error| format!("cannot listen: {error}"))?;
+            ports.push(port);
+            listeners.push(Listener {
+                socket,
+                rests_until: None,
+            });
+        }
+        let room = order.counts.iter().sum::<u64>() + SPARE;
+        let holder = Self {
+            poller,
+            client: order.client,
+            sizes: Sizes {
+                token: Token(token),
+                request_bytes: order.terms.request_bytes,
+                response_bytes: order.terms.response_bytes,
+            },
+            listeners,
+            held: Vec::with_capacity(room as usize),
+            free: Vec::new(),
+            buffer: vec![0; BUFFER].into(),
+            room,
+            strangers: 0,
+            open: 0,
+            opened: 0,
+            most: 0,
+            failures: Tally::default(),
+            lost: Tally::default(),
+            orders: 1,
+            began: now_ns(),
+            told: Status::default(),
+        };
+        Ok((holder, ports))
+    }
+
+    /// Runs until the other end of the channel is gone, which is the order to close everything.
+    ///
+    /// # Errors
+    /// The channel or epoll fails.
+    pub(super) fn run(mut self, mut channel: Channel) -> io::Result<()> {
+        self.poller.add(&channel, CHANNEL)?;
+        let mut found = Vec::new();
+        let mut next_look = 0;
+        loop {
+            self.poller.wait_into(TICK, &mut found)?;
+            for ready in &found {
+                match ready.number {
+                    CHANNEL => self.take_orders(&mut channel)?,
+                    number if number >= LISTENERS => self.take((number - LISTENERS) as usize),
+                    number => self.on_ready(number as usize, ready),
+                }
+            }
+            let now = now_ns();
+            if now >= next_look {
+                next_look = now + TICK.as_nanos() as u64;
+                self.look(now, &mut channel)?;
+            }
+        }
+    }
+
+    fn take_orders(&mut self, channel: &mut Channel) -> io::Result<()> {
+        while let Some(order) = channel.receive::<Order>()? {
+            self.orders += 1;
+            if order == Order::Report {
+                let mut report = Report {
+                    status: self.status(),
+                    most: self.most,
+                    ..Report::default()
+                };
+                account(&mut report);
+                channel.send(&Word::Report(Box::new(report)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes connections that wait at a listener.
+    fn take(&mut self, index: usize) {
+        for _ in 0..BATCH {
+            // Those that churn has closed are counted when their resets are read: the queue can wait for that.
+            if self.open + self.strangers >= self.room {
+                return self.rest(index);
+            }
+            let listener = &mut self.listeners[index];
+            match accept(&listener.socket) {
+                Ok((stream, from)) => {
+                    if from.to_canonical() != self.client {
+                        self.failures.count(FailureCause::Stranger);
+                    } else {
+                        self.hold(stream);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if is_passing(&error) => {}
+                Err(error) => {
+                    self.failures.count(cause_of(&error));
+                    return self.rest(index);
+                }
+            }
+        }
+    }
+
+    /// It stays readable: looking again at once would help nobody.
+    fn rest(&mut self, index: usize) {
+        let listener = &mut self.listeners[index];
+        if self.poller.remove(&listener.socket).is_ok() {
+            listener.rests_until = Some(now_ns() + REST);
+        }
+    }
+
+    fn hold(&mut self, stream: std::net::TcpStream) {
+        let since_s = ((now_ns() - self.began) / NS_PER_S) as u32;
+        let slot = match self.free.pop() {
+            Some(slot) => slot as usize,
+            None => {
+                self.held.push(None);
+                self.held.len() - 1
+            }
+        };
+        self.strangers += 1;
+        let watched = self
+            .poller
+            .add_edge(&stream, slot as u64, Interest::Readable);
+        self.held[slot] = Some(Held::new(stream, since_s));
+        match watched {
+            // Most have said who they are by now.
+            Ok(()) => self.read(slot, false),
+            Err(error) => {
+                self.failures.count(cause_of(&error));
+                self.close(slot);
+            }
+        }
+    }
+
+    fn on_ready(&mut self, slot: usize, ready: &Ready) {
+        let Some(held) = self.held.get_mut(slot).and_then(Option::as_mut) else {
+            return;
+        };
+        if ready.writable
+            && !held.out.is_sent()
+            && let Err(error) = held.out.push(&held.stream)
+        {
+            return self.end(slot, cause_of(&error));
+        }
+        if ready.readable {
+            self.read(slot, ready.ended);
+        }
+    }
+
+    fn read(&mut self, slot: usize, ended: bool) {
+        loop {
+            let Some(held) = self.held[slot].as_mut() else {
+                return;
+            };
+            let n = match (&held.stream).read(&mut self.buffer) {
+                Ok(0) => return self.end(slot, FailureCause::Closed),
+                Ok(n) => n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return self.end(slot, cause_of(&error)),
+            };
+            let was_ours = held.is_ours;
+            let fed = held.feed(&self.buffer[..n], &self.sizes);
+            if held.is_ours && !was_ours {
+                self.strangers -= 1;
+                self.opened += 1;
+                self.open += 1;
+                self.most = self.most.max(self.open);
+            }
+            if fed == Fed::Stranger {
+                return self.end(slot, FailureCause::Garbled);
+            }
+            if !held.out.is_sent()
+                && let Err(error) = push(held, &self.poller, slot)
+            {
+                return self.end(slot, cause_of(&error));
+            }
+            if n < self.buffer.len() && !ended {
+                return;
+            }
+        }
+    }
+
+    /// One that was the session's and is gone, or never was.
+    fn end(&mut self, slot: usize, cause: FailureCause) {
+        match &self.held[slot] {
+            Some(held) if held.is_ours => self.lost.count(cause),
+            Some(_) => self.failures.count(FailureCause::Stranger),
+            None => {}
+        }
+        self.close(slot);
+    }
+
+    fn close(&mut self, slot: usize) {
+        if let Some(held) = self.held[slot].take() {
+            match held.is_ours {
+                true => self.open -= 1,
+                false => self.strangers -= 1,
+            }
+            self.free.push(slot as u32);
+        }
+    }
+
+    /// Who does not say who it is, listeners that rest, and how it stands.
+    fn look(&mut self, now: u64, channel: &mut Channel) -> io::Result<()> {
+        for (index, listener) in self.listeners.iter_mut().enumerate() {
+            if listener.rests_until.is_some_and(|until| now >= until) {
+                listener.rests_until = None;
+                self.poller
+                    .add(&listener.socket, LISTENERS + index as u64)?;
+            }
+        }
+        if self.strangers > 0 {
+            let now_s = ((now - self.began) / NS_PER_S) as u32;
+            for slot in 0..self.held.len() {
+                let waits = |held: &Held| !held.is_ours && now_s > held.since_s + PATIENCE_S;
+                if self.held[slot].as_ref().is_some_and(waits) {
+                    self.end(slot, FailureCause::Stranger);
+                }
+            }
+        }
+        let status = self.status();
+        if status != self.told {
+            channel.send(&Word::Status(status.clone()))?;
+            self.told = status;
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            open: self.open,
+            opened: self.opened,
+            orders: self.orders,
+            failures: self.failures.list(),
+            lost: self.lost.list(),
+            ..Status::default()
+        }
+    }
+}
+
+/// Sends what there is to send; what the kernel does not take goes out when there is room.
+fn push(held: &mut Held, poller: &Poller, slot: usize) -> io::Result<()> {
+    held.out.push(&held.stream)?;
+    if !held.out.is_sent() {
+        poller.remove(&held.stream)?;
+        poller.add_edge(&held.stream, slot as u64, Interest::Either)?;
+    }
+    Ok(())
+}
+
+fn listen_at(order: &Listen, poller: &Poller, index: usize) -> io::Result<(TcpListener, u16)> {
+    let options = ListenOptions {
+        backlog: order.backlog,
+        mptcp: Mptcp::Off,
+    };
+    let socket = listen(order.address, options)?;
+    // What is taken here inherits it: whatever ends this process, nothing of it stays.
+    reset_on_close(&socket).map_err(io::Error::other)?;
+    socket.set_nonblocking(true)?;
+    poller.add(&socket, LISTENERS + index as u64)?;
+    let port = socket.local_addr()?.port();
+    Ok((socket, port))
+}
+
+/// Of a connection that ended while it waited (accept(2)).
+fn is_passing(error: &io::Error) -> bool {
+    let kind = error.kind();
+    kind == ErrorKind::Interrupted
+        || kind == ErrorKind::ConnectionAborted
+        || error.raw_os_error() == Some(linerate_sys::errno::EPROTO)
+}
+
+const CHANNEL: u64 = u64::MAX;
+/// Numbers of listeners begin here, beyond all slots.
+const LISTENERS: u64 = 1 << 40;
+/// Connections taken at a listener before the others have their turn.
+const BATCH: usize = 64;
+const BUFFER: usize = 16 << 10;
+/// Beyond the count: churn's reset may come after the connection in its place; a probe.
+const SPARE: u64 = 64;
+const TICK: Duration = Duration::from_millis(50);
+const REST: u64 = 20_000_000;
+/// How long a connection may take to say whose it is, s.
+const PATIENCE_S: u32 = 10;
+const NS_PER_S: u64 = 1_000_000_000;

@@ -1,0 +1,63 @@
+//! How many connections all clients of `capacity` hold together: never more than the owner allows one of them, so that
+//! many clients cannot do what one may not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is spoken for, of all clients.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shares(Arc<AtomicU64>);
+
+/// One client's part of it, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    all: Shares,
+    count: u64,
+}
+
+impl Shares {
+    /// So many, if with those of the others they are within `limit`.
+    ///
+    /// # Errors
+    /// How many the others have.
+    pub(super) fn take(&self, count: u64, limit: u64) -> Result<Share, String> {
+        let within = |others: u64| others.checked_add(count).filter(|sum| *sum <= limit);
+        match self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, within)
+        {
+            Ok(_) => Ok(Share {
+                all: self.clone(),
+                count,
+            }),
+            Err(others) => Err(format!(
+                "other clients hold {others} of the {limit} connections that the endpoint allows, {count} were asked for"
+            )),
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.all.0.fetch_sub(self.count, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_may_not_have_two_may_not_either() {
+        let shares = Shares::default();
+        let first = shares.take(60, 100).unwrap();
+        let words = shares.take(41, 100).unwrap_err();
+        assert!(words.contains("60 of the 100"), "{words}");
+        let second = shares.take(40, 100).unwrap();
+        drop(first);
+        assert!(shares.take(61, 100).is_err());
+        drop(second);
+        assert!(shares.take(100, 100).is_ok());
+        assert!(shares.take(u64::MAX, 100).is_err());
+    }
+}

@@ -1,0 +1,90 @@
+//! Holding connections, with the faults that may come. Workers are this program, started again, so that it has a `main`
+//! of its own; each test runs on an endpoint of its own.
+#![allow(
+    clippy::print_stderr,
+    reason = "it is its own harness, and says what it skips"
+)]
+
+mod faults;
+mod limits;
+mod support;
+mod whole;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+use linerate_engine::{CAPACITY_WORKER, run_capacity_worker};
+
+type Test = (&'static str, fn());
+
+const TESTS: [Test; 10] = [
+    (
+        "all_of_20000_connections_and_10000_udp_sockets_stay_alive",
+        whole::all_of_20000_connections_and_10000_udp_sockets_stay_alive,
+    ),
+    ("ipv6_holds_as_well", whole::ipv6_holds_as_well),
+    (
+        "churn_and_load_lose_nothing",
+        whole::churn_and_load_lose_nothing,
+    ),
+    (
+        "a_descriptor_limit_in_the_middle_is_said_and_all_is_freed",
+        limits::a_descriptor_limit_in_the_middle_is_said_and_all_is_freed,
+    ),
+    (
+        "ports_that_run_out_are_said",
+        limits::ports_that_run_out_are_said,
+    ),
+    ("the_search_finds_a_limit", limits::the_search_finds_a_limit),
+    (
+        "an_endpoint_that_is_killed_ends_the_run_in_order",
+        faults::an_endpoint_that_is_killed_ends_the_run_in_order,
+    ),
+    (
+        "after_a_client_that_is_killed_the_next_is_served",
+        faults::after_a_client_that_is_killed_the_next_is_served,
+    ),
+    (
+        "a_worker_that_is_killed_is_counted",
+        faults::a_worker_that_is_killed_is_counted,
+    ),
+    (
+        "a_run_that_is_stopped_says_what_it_held",
+        faults::a_run_that_is_stopped_says_what_it_held,
+    ),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.first().map(String::as_str) {
+        Some(CAPACITY_WORKER) => return worker(),
+        Some(support::ENDPOINT) => return support::serve_in_this_process(),
+        Some(support::CLIENT) => return support::hold_in_this_process(&words),
+        _ => {}
+    }
+    // As the usual harness has it: words that are no options choose tests.
+    let wanted: Vec<&String> = words.iter().filter(|word| !word.starts_with('-')).collect();
+    let mut failed = 0;
+    for (name, test) in TESTS {
+        if !wanted.is_empty() && !wanted.iter().any(|word| name.contains(word.as_str())) {
+            continue;
+        }
+        let result = catch_unwind(test);
+        eprintln!(
+            "test {name} ... {}",
+            if result.is_ok() { "ok" } else { "FAILED" }
+        );
+        failed += u32::from(result.is_err());
+    }
+    match failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn worker() -> ExitCode {
+    match run_capacity_worker() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,305 @@
+//! How many connections two ends held, what they cost, what stopped them and what would.
+
+mod limits;
+
+use linerate_core::capacity::{
+    CapacityDocument, CapacityHalf, Failure, FailureCause, LoadPace, MemoryReading, PoolResult,
+};
+use linerate_core::plan::Family;
+use linerate_core::record::Status;
+use linerate_core::stats::LatencySummary;
+
+use super::Style;
+use super::ceilings::caveats;
+use super::number::{bytes, chosen_bytes, count, digits, percent, seconds, with_unit};
+use super::page::{Emphasis, Page};
+use super::record::{emulated, latencies};
+use super::table::{Align, Table};
+
+/// A run of `capacity` as a page: what was held, what it cost, the limits.
+pub fn capacity(document: &CapacityDocument, style: Style) -> String {
+    let mut page = Page::new(style);
+    page.paragraph(Emphasis::Strong, "", 0, &headline(document));
+    page.facts("run", &run(document));
+    emulated(&mut page, &document.environment);
+    pools(&mut page, document);
+    for (name, pool) in named_pools(document) {
+        trouble(&mut page, name, pool);
+    }
+    limits::verdict(&mut page, document);
+    times(&mut page, document);
+    page.gap();
+    page.facts("active", &beside(document));
+    page.facts("load", &load(document));
+    page.facts("churn", &churn(document));
+    page.facts("CPU", &cpu(document));
+    page.facts("sockets", &sockets(document));
+    page.facts("slab", &slab(document));
+    limits::table(&mut page, document);
+    limits::search(&mut page, document);
+    caveats(&mut page, &document.caveats);
+    page.finish()
+}
+
+/// `12,000 of 20,000 TCP connections and all 10,000 UDP sockets are alive after 5.00 s, to pit (…)`
+fn headline(document: &CapacityDocument) -> String {
+    let pools: Vec<String> = named_pools(document)
+        .map(|(name, pool)| match pool.alive >= pool.asked {
+            true => format!("all {} {name}", count(pool.asked)),
+            false => format!("{} of {} {name}", count(pool.alive), count(pool.asked)),
+        })
+        .collect();
+    let peer = match document.peer.is_empty() {
+        true => document.host.clone(),
+        false => format!("{} ({})", document.host, document.peer),
+    };
+    let hold = seconds(document.test.hold.as_secs_f64());
+    let lost: u64 = named_pools(document)
+        .map(|(_, pool)| pool.lost)
+        .fold(0, u64::saturating_add);
+    let lost = match lost {
+        0 => "none lost".to_owned(),
+        lost => format!("{} LOST", count(lost)),
+    };
+    format!(
+        "{} alive after {hold}, {lost}: to {peer}",
+        pools.join(" and ")
+    )
+}
+
+fn run(document: &CapacityDocument) -> Vec<String> {
+    let family = match document.family {
+        Family::Ipv4 => "IPv4",
+        Family::Ipv6 => "IPv6",
+    };
+    let mut facts = vec![format!("over {family}")];
+    if let Some(rate) = document.test.rate_per_s {
+        facts.push(format!("asked {}/s", count(rate)));
+    }
+    let heartbeat = seconds(document.test.heartbeat.as_secs_f64());
+    facts.push(format!("a heartbeat on each every {heartbeat}"));
+    facts.push(match document.status {
+        Status::Complete => "complete".to_owned(),
+        _ => "ended before its time".to_owned(),
+    });
+    facts.push(format!("{} in all", seconds(document.seconds)));
+    facts.extend(
+        document
+            .close_seconds
+            .map(|s| format!("closing {}", seconds(s))),
+    );
+    let workers = |half: &CapacityHalf| match half.workers {
+        1 => "1 process".to_owned(),
+        several => format!("{} processes", count(u64::from(several))),
+    };
+    let here = workers(&document.client);
+    facts.push(match &document.server {
+        Some(server) => format!("{here} here, {} there", workers(server)),
+        None => format!("{here} here"),
+    });
+    facts.push(format!("begun {}", document.started_at));
+    facts
+}
+
+fn named_pools(document: &CapacityDocument) -> impl Iterator<Item = (&'static str, &PoolResult)> {
+    let tcp = document.tcp.as_ref().map(|pool| ("TCP connections", pool));
+    let udp = document.udp.as_ref().map(|pool| ("UDP sockets", pool));
+    tcp.into_iter().chain(udp)
+}
+
+const POOL_COLUMNS: [(&str, Align); 11] = [
+    ("", Align::Left),
+    ("asked", Align::Right),
+    ("opened", Align::Right),
+    ("alive", Align::Right),
+    ("lost", Align::Right),
+    ("opened\nin", Align::Right),
+    ("each\nsecond", Align::Right),
+    ("SYN\nagain", Align::Right),
+    ("kernel\neach", Align::Right),
+    ("here\neach", Align::Right),
+    ("there\neach", Align::Right),
+];
+
+fn pools(page: &mut Page, document: &CapacityDocument) {
+    let mut table = Table::new(&POOL_COLUMNS);
+    let each = |memory: Option<f64>| memory.map(|memory| bytes(memory.max(0.0).round() as u64));
+    for (name, pool) in named_pools(document) {
+        table.row([
+            Some(name.to_owned()),
+            Some(count(pool.asked)),
+            Some(count(pool.opened)),
+            Some(count(pool.alive)),
+            Some(count(pool.lost)),
+            pool.connect_seconds.map(seconds),
+            pool.connect_per_s.map(digits),
+            Some(count(pool.syn_retransmissions)),
+            each(pool.kernel_bytes_each),
+            each(pool.user_bytes_each),
+            each(pool.server_user_bytes_each),
+        ]);
+    }
+    page.gap();
+    page.table(&table);
+    let has_kernel = named_pools(document).any(|(_, pool)| pool.kernel_bytes_each.is_some());
+    if has_kernel && document.environment.shared_kernel {
+        page.line(
+            Emphasis::None,
+            "  kernel memory is that of both ends: they run on one kernel",
+        );
+    }
+}
+
+/// What was not opened, and what did not stay, by cause.
+fn trouble(page: &mut Page, name: &str, pool: &PoolResult) {
+    let lists = [("not opened", &pool.failures), ("lost", &pool.losses)];
+    for (what, list) in lists {
+        let causes: Vec<String> = list.iter().map(failure).collect();
+        if !causes.is_empty() {
+            let words = format!("{name} {what}: {}", causes.join("; "));
+            page.paragraph(Emphasis::Warning, "  !", 4, &words);
+        }
+    }
+}
+
+fn failure(failure: &Failure) -> String {
+    let Failure { cause, count: n } = failure;
+    format!("{} {}", count(*n), FailureCause::words(*cause))
+}
+
+/// Every latency that was measured.
+fn times(page: &mut Page, document: &CapacityDocument) {
+    let mut rows: Vec<(String, &LatencySummary)> = Vec::new();
+    for (name, pool) in [("TCP", &document.tcp), ("UDP", &document.udp)] {
+        let Some(pool) = pool else { continue };
+        if let Some(connect) = &pool.connect_latency_us {
+            let tries = [
+                ("connect", &connect.first_try),
+                ("connect, sent again", &connect.retransmitted),
+            ];
+            for (what, latency) in tries {
+                rows.extend(latency.as_ref().map(|l| (format!("{name} {what}"), l)));
+            }
+        }
+        let heartbeat = pool.heartbeat_latency_us.as_ref();
+        rows.extend(heartbeat.map(|l| (format!("{name} heartbeat"), l)));
+    }
+    for at in &document.latency {
+        let beside = format!("active beside {}", count(at.population));
+        rows.push((beside, &at.latency_us));
+    }
+    let load = document
+        .load
+        .as_ref()
+        .and_then(|load| load.latency_us.as_ref());
+    rows.extend(load.map(|l| ("load".to_owned(), l)));
+    latencies(
+        page,
+        rows.iter()
+            .map(|(name, latency)| (name.as_str(), Some(*latency))),
+    );
+}
+
+/// The median beside the most idle ones against that beside the fewest.
+fn beside(document: &CapacityDocument) -> Vec<String> {
+    let (Some(first), Some(last)) = (document.latency.first(), document.latency.last()) else {
+        return Vec::new();
+    };
+    if first.population == last.population || first.latency_us.p50 <= 0.0 {
+        return Vec::new();
+    }
+    let change = 100.0 * (last.latency_us.p50 / first.latency_us.p50 - 1.0);
+    let more = match change < 0.0 {
+        true => "less",
+        false => "more",
+    };
+    vec![format!(
+        "the median round trip of one is {} {more} beside {} idle ones than beside {}",
+        percent(change.abs()),
+        count(last.population),
+        count(first.population)
+    )]
+}
+
+fn load(document: &CapacityDocument) -> Vec<String> {
+    let Some(load) = &document.load else {
+        return Vec::new();
+    };
+    let mut facts = vec![
+        with_unit(load.transactions_per_s, "trans/s"),
+        format!("over {} connections at random", count(load.connections)),
+        format!("{} transactions", count(load.transactions)),
+    ];
+    if let Some(asked) = &document.test.load {
+        let [request, response] = [asked.request_bytes, asked.response_bytes];
+        facts.push(format!("requests of {}", chosen_bytes(request.0)));
+        facts.push(format!("responses of {}", chosen_bytes(response.0)));
+        if let LoadPace::PerSecond(rate) = asked.pace {
+            facts.push(format!("asked {} trans/s", count(rate)));
+            facts.push(format!("{} waited for their connection", count(load.late)));
+        }
+    }
+    facts
+}
+
+fn churn(document: &CapacityDocument) -> Vec<String> {
+    let Some(churn) = &document.churn else {
+        return Vec::new();
+    };
+    vec![
+        format!(
+            "{}/s of {}/s asked",
+            digits(churn.per_s),
+            count(churn.asked_per_s)
+        ),
+        format!("{} closed", count(churn.closed)),
+        format!("{} opened in their place", count(churn.opened)),
+    ]
+}
+
+fn ends(document: &CapacityDocument) -> impl Iterator<Item = (&'static str, &CapacityHalf)> {
+    let server = document.server.as_ref();
+    let here = [("here", &document.client)];
+    here.into_iter()
+        .chain(server.map(|server| ("there", server)))
+}
+
+fn cpu(document: &CapacityDocument) -> Vec<String> {
+    let figures = |(end, half): (&str, &CapacityHalf)| {
+        let cpu = half.cpu_seconds;
+        let [user, system] = [cpu.user, cpu.system].map(seconds);
+        format!("{end} {user} user and {system} system")
+    };
+    ends(document).map(figures).collect()
+}
+
+/// Before, at the height and after, so that what is left behind is seen.
+fn course(
+    document: &CapacityDocument,
+    figure: impl Fn(&MemoryReading) -> Option<u64>,
+    words: impl Fn(u64) -> String,
+) -> Vec<String> {
+    let of_end = |(end, half): (&str, &CapacityHalf)| {
+        let course = &half.memory;
+        let [before, height, after] = [&course.before, &course.height, &course.after].map(&figure);
+        let after = after.map(|after| format!(", {} after", words(after)));
+        let [before, height] = [before?, height?].map(&words);
+        let after = after.unwrap_or_default();
+        Some(format!(
+            "{end} {before} before, {height} at the height{after}"
+        ))
+    };
+    let shown = match document.environment.shared_kernel {
+        true => 1,
+        false => 2,
+    };
+    ends(document).take(shown).filter_map(of_end).collect()
+}
+
+fn sockets(document: &CapacityDocument) -> Vec<String> {
+    course(document, |reading| reading.tcp_allocated, count)
+}
+
+fn slab(document: &CapacityDocument) -> Vec<String> {
+    course(document, |reading| reading.slab_bytes, bytes)
+}

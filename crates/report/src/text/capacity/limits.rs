@@ -1,0 +1,178 @@
+//! What stopped it, what comes next, and the table of all limits.
+
+use linerate_core::capacity::{
+    CapacityDocument, LimitEnd, LimitKind, LimitRow, SearchFound, StoppedBy,
+};
+
+use super::super::number::{bytes, count};
+use super::super::page::{Emphasis, Page};
+use super::super::table::{Align, Table};
+
+/// What ended it, or what would come first.
+pub(super) fn verdict(page: &mut Page, document: &CapacityDocument) {
+    page.gap();
+    match (&document.stopped_by, &document.next_limit) {
+        (Some(by), _) => stopped(page, by, noun(document)),
+        (None, Some(next)) => coming(page, next, noun(document)),
+        (None, None) => {}
+    }
+}
+
+/// What limits are counted in.
+fn noun(document: &CapacityDocument) -> &'static str {
+    match document.tcp.is_some() {
+        true => "TCP connections",
+        false => "UDP sockets",
+    }
+}
+
+fn stopped(page: &mut Page, by: &StoppedBy, noun: &str) {
+    let place = by.end.map_or("", place);
+    let sentence = match by.limit {
+        LimitKind::Unknown => format!(
+            "Stopped at {} {noun}, and the evidence names no limit.",
+            count(by.at)
+        ),
+        limit => format!(
+            "Stopped at {} {noun} by: {}{place}.",
+            count(by.at),
+            name(limit)
+        ),
+    };
+    page.paragraph(Emphasis::Strong, "", 2, &sentence);
+    for evidence in &by.evidence {
+        page.paragraph(Emphasis::None, "    -", 6, evidence);
+    }
+    remedy(page, &by.remedy);
+}
+
+fn coming(page: &mut Page, next: &LimitRow, noun: &str) {
+    let Some(at) = next.would_stop_at else {
+        return;
+    };
+    let sentence = format!(
+        "The next limit would be: {}{}, at {} {noun}.",
+        name(next.limit),
+        place(next.end),
+        count(at)
+    );
+    page.paragraph(Emphasis::Strong, "", 2, &sentence);
+    page.paragraph(Emphasis::None, "    -", 6, &next.formula);
+    remedy(page, &next.remedy);
+}
+
+fn remedy(page: &mut Page, command: &str) {
+    if !command.is_empty() {
+        page.line(Emphasis::None, "  Remedy:");
+        page.command(command);
+    }
+}
+
+/// Every limit, the one that comes first at the top.
+pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
+    let bounds = || {
+        document
+            .limits
+            .iter()
+            .filter(|row| row.would_stop_at.is_some())
+    };
+    if bounds().next().is_none() {
+        return;
+    }
+    let mut table = Table::new(&[
+        ("limit", Align::Left),
+        ("of", Align::Left),
+        ("value", Align::Right),
+        ("in use", Align::Right),
+        ("would\nstop at", Align::Right),
+        ("formula", Align::Left),
+    ]);
+    for row in bounds().take(MOST_ROWS) {
+        let amount = |value: u64| match row.unit.as_str() {
+            "bytes" => bytes(value),
+            _ => count(value),
+        };
+        table.row([
+            Some(name(row.limit).to_owned()),
+            Some(short(row.end).to_owned()),
+            Some(amount(row.value)),
+            row.used.map(amount),
+            row.would_stop_at.map(count),
+            Some(row.formula.clone()),
+        ]);
+    }
+    page.gap();
+    page.table(&table);
+    let others = document.limits.len() - bounds().take(MOST_ROWS).count();
+    if others > 0 {
+        let note =
+            format!("{others} more in the JSON document: further away, or not of the number held");
+        page.line(Emphasis::None, &format!("  {note}"));
+    }
+}
+
+/// Limits further away are in the document alone.
+const MOST_ROWS: usize = 6;
+
+pub(super) fn search(page: &mut Page, document: &CapacityDocument) {
+    let Some(SearchFound {
+        holds,
+        stops_at,
+        most,
+        rounds,
+    }) = &document.search
+    else {
+        return;
+    };
+    let found = match stops_at {
+        Some(stops) => format!("holds {}, not {}", count(*holds), count(*stops)),
+        None => format!("holds all {} that the search may try", count(*most)),
+    };
+    let tried: Vec<String> = rounds
+        .iter()
+        .map(|round| match round.held >= round.asked {
+            true => count(round.asked),
+            false => format!("{} ({} held)", count(round.asked), count(round.held)),
+        })
+        .collect();
+    page.gap();
+    page.facts("search", &[found, format!("tried {}", tried.join(", "))]);
+}
+
+/// A limit in words.
+fn name(limit: LimitKind) -> &'static str {
+    match limit {
+        LimitKind::ProcessDescriptors => "descriptors of processes",
+        LimitKind::HostFiles => "open files of the host",
+        LimitKind::Ports => "local ports",
+        LimitKind::Owner => "endpoint's owner",
+        LimitKind::AcceptQueue => "accept queue",
+        LimitKind::SynQueue => "SYN queue",
+        LimitKind::TcpMemory => "TCP buffers",
+        LimitKind::UdpMemory => "UDP buffers",
+        LimitKind::GroupMemory => "memory of the control group",
+        LimitKind::HostMemory => "memory of the host",
+        LimitKind::Conntrack => "connection tracking",
+        LimitKind::Watches => "epoll watches",
+        LimitKind::Orphans => "orphans",
+        LimitKind::TimeWait => "TIME-WAIT",
+        LimitKind::Forbidden => "a rule that forbids it",
+        LimitKind::Unknown => "unknown",
+    }
+}
+
+fn place(end: LimitEnd) -> &'static str {
+    match end {
+        LimitEnd::Client => ", here",
+        LimitEnd::Server => ", at the endpoint",
+        LimitEnd::Both => ", of the one host of both ends",
+    }
+}
+
+fn short(end: LimitEnd) -> &'static str {
+    match end {
+        LimitEnd::Client => "here",
+        LimitEnd::Server => "there",
+        LimitEnd::Both => "both",
+    }
+}

@@ -1,0 +1,163 @@
+//! Many connections at once: begun without waiting, taken without waiting, and gone without a trace when their process
+//! is.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+/// A connection attempt that failed at once.
+#[derive(Debug, thiserror::Error)]
+#[error("{call}")]
+pub struct BeginError {
+    /// The call that failed: `socket`, `setsockopt`, `bind` or `connect`.
+    pub call: &'static str,
+    /// What the kernel answered.
+    pub source: io::Error,
+}
+
+/// A connection that is made, or being made.
+#[derive(Debug)]
+pub struct Begun {
+    /// Does not block. Closing it, and the end of the process too, resets the connection: no TIME_WAIT is left.
+    pub stream: TcpStream,
+    /// It is established: on this host's own links that happens within the call. Else it becomes writable when it is.
+    pub connected: bool,
+}
+
+/// Begins to connect from `local`, port included if it is not 0, without waiting. Ports are chosen by the caller
+/// because the kernel's own search slows down thirtyfold when half the range is used for one destination; several
+/// connections to different destinations may have one port.
+///
+/// # Errors
+/// The call that failed: out of descriptors or memory, the port in use by a listener (`bind`), the four addresses and
+/// ports in use (`connect`, `EADDRNOTAVAIL`), no way there.
+pub fn begin_connect(peer: SocketAddr, local: Option<SocketAddr>) -> Result<Begun, BeginError> {
+    let failed = |call| move |source| BeginError { call, source };
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new_raw(Domain::for_address(peer), kind, Some(Protocol::TCP))
+        .map_err(failed("socket"))?;
+    socket
+        .set_linger(Some(Duration::ZERO))
+        .map_err(failed("setsockopt"))?;
+    if let Some(local) = local {
+        socket
+            .set_reuse_address(true)
+            .map_err(failed("setsockopt"))?;
+        socket.bind(&local.into()).map_err(failed("bind"))?;
+    }
+    let connected = match socket.connect(&peer.into()) {
+        Ok(()) => true,
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => false,
+        Err(error) => return Err(failed("connect")(error)),
+    };
+    Ok(Begun {
+        stream: socket.into(),
+        connected,
+    })
+}
+
+/// Takes a connection that waits at `listener`, without blocking in it; with the peer's address. Whatever
+/// [`super::reset_on_close`] made of the listener holds for it, too.
+///
+/// # Errors
+/// `WouldBlock` if none waits (and the listener does not block); out of descriptors or memory; a connection that ended
+/// while it waited.
+pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, IpAddr)> {
+    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let take = |address: *mut socket2::SockAddrStorage, length: *mut libc::socklen_t| {
+        // SAFETY: the pointers are to a live storage and its length, which the kernel keeps to; the listener is open.
+        match unsafe { libc::accept4(listener.as_raw_fd(), address.cast(), length, flags) } {
+            -1 => Err(io::Error::last_os_error()),
+            descriptor => Ok(descriptor),
+        }
+    };
+    // SAFETY: on success the kernel has filled the storage with an address of that length.
+    let (descriptor, address) = unsafe { SockAddr::try_init(take) }?;
+    // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
+    let stream = unsafe { <TcpStream as std::os::fd::FromRawFd>::from_raw_fd(descriptor) };
+    let peer = address.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    Ok((stream, peer.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::{ListenOptions, Mptcp, listen, reset_on_close};
+    use std::io::{ErrorKind, Read, Write};
+
+    const LOOPBACK: &str = "127.0.0.1:0";
+
+    fn listener() -> TcpListener {
+        let options = ListenOptions {
+            backlog: 8,
+            mptcp: Mptcp::Off,
+        };
+        let listener = listen(LOOPBACK.parse().unwrap(), options).unwrap();
+        reset_on_close(&listener).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        listener
+    }
+
+    #[test]
+    fn a_closed_connection_is_reset_from_either_side() {
+        let listener = listener();
+        let peer = listener.local_addr().unwrap();
+        assert_eq!(accept(&listener).unwrap_err().kind(), ErrorKind::WouldBlock);
+        for client_closes in [true, false] {
+            let begun = begin_connect(peer, None).unwrap();
+            let (server, from) = accept(&listener).unwrap();
+            assert_eq!(from, peer.ip());
+            let mut byte = [0];
+            assert_eq!(
+                (&server).read(&mut byte).unwrap_err().kind(),
+                ErrorKind::WouldBlock
+            );
+            let (closed, mut left) = match client_closes {
+                true => (begun.stream, server),
+                false => (server, begun.stream),
+            };
+            drop(closed);
+            crate::poll::wait_readable(&left, Duration::from_secs(5)).unwrap();
+            assert_eq!(
+                left.read(&mut byte).unwrap_err().kind(),
+                ErrorKind::ConnectionReset
+            );
+        }
+    }
+
+    #[test]
+    fn two_destinations_share_a_source_port_and_one_does_not() {
+        let (a, b) = (listener(), listener());
+        let first =
+            begin_connect(a.local_addr().unwrap(), Some(LOOPBACK.parse().unwrap())).unwrap();
+        let local = first.stream.local_addr().unwrap();
+        let mut second = begin_connect(b.local_addr().unwrap(), Some(local)).unwrap();
+        assert_eq!(second.stream.local_addr().unwrap(), local);
+        crate::poll::wait_ready(
+            &second.stream,
+            crate::poll::Interest::Writable,
+            Duration::from_secs(5),
+        )
+        .unwrap();
+        second.stream.write_all(b"x").unwrap();
+        let again = begin_connect(a.local_addr().unwrap(), Some(local)).unwrap_err();
+        assert_eq!(
+            again.source.kind(),
+            ErrorKind::AddrNotAvailable,
+            "{again:?}"
+        );
+    }
+
+    #[test]
+    fn a_listeners_port_is_no_source() {
+        let (a, b) = (listener(), listener());
+        let error = begin_connect(a.local_addr().unwrap(), b.local_addr().ok()).unwrap_err();
+        assert_eq!(
+            (error.call, error.source.kind()),
+            ("bind", ErrorKind::AddrInUse)
+        );
+    }
+}
