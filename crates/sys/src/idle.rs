@@ -220,7 +220,7 @@ fn spin(stop: &AtomicBool) {
 }
 
 /// Name of a spinner's thread, before its CPU's number.
-const NAME: &str = "idle-spinner-";
+pub const NAME: &str = "idle-spinner-";
 /// The kernel's least, `sched_setattr(2)`.
 const SHORTEST_SLICE: Duration = Duration::from_micros(100);
 
