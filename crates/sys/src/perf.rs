@@ -206,7 +206,11 @@ mod tests {
         };
         sampler.enable().expect("the thread is there");
         let mut bytes = Vec::new();
-        while records(&bytes).filter(|r| matches!(r, Record::Sample(_))).count() < 20 {
+        while records(&bytes)
+            .filter(|r| matches!(r, Record::Sample(_)))
+            .count()
+            < 20
+        {
             std::hint::black_box(paranoid());
             sampler.drain(&mut bytes);
         }

@@ -159,7 +159,9 @@ impl Server {
                     None => Err(SessionError::OutOfTurn("a second introduction")),
                 }
             }
-            (ClientMessage::Open { test, profile }, State::Idle) => self.take_test(now, test, profile),
+            (ClientMessage::Open { test, profile }, State::Idle) => {
+                self.take_test(now, test, profile)
+            }
             (ClientMessage::Begin, State::Ready) => {
                 self.enter(State::Running, now + SILENCE_TIMEOUT);
                 self.run_until = self.planned.map(|planned| now + planned + GRACE);

@@ -195,7 +195,15 @@ mod tests {
             1,
             1,
             0,
-            &[0x99, CONTEXT_USER, 0x1, -2176_i64 as u64, 0x2, CONTEXT_KERNEL, 0x3],
+            &[
+                0x99,
+                CONTEXT_USER,
+                0x1,
+                -2176_i64 as u64,
+                0x2,
+                CONTEXT_KERNEL,
+                0x3,
+            ],
         );
         let Some(Record::Sample(sample)) = records(&bytes).next() else {
             panic!("a sample was written")
