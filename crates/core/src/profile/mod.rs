@@ -13,6 +13,7 @@
 //! | `document` | the document |
 //! | [`projection`] | what a change would bring, computed from what was measured |
 
+mod assemble;
 mod document;
 mod layers;
 pub mod projection;

@@ -86,7 +86,8 @@ pub(super) fn fold(counts: &Counts, names: &mut Names<'_>) -> Vec<FoldedStack> {
                     frames.push(Rc::clone(&names.user));
                 }
             }
-            TaskClass::Other | TaskClass::Idle => frames.truncate(softirq),
+            TaskClass::Other | TaskClass::Idle if softirq == 0 => frames.clear(),
+            TaskClass::Other | TaskClass::Idle => {}
         }
         frames.truncate(MAX_FRAMES);
         let within = |count: usize| count.min(frames.len()) as u32;

@@ -2,6 +2,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
+//! | `run` | a run with both hosts profiled, and a file beside it |
 //! | `sampling` | one end's profiler, from the beginning of the measured time to its end |
 //! | `source` | what may be sampled here, and what is had instead |
 //! | `count` | samples counted by address |
@@ -12,8 +13,10 @@
 mod cost;
 mod count;
 mod fold;
+mod run;
 mod sampling;
 mod source;
 mod task;
 
+pub use run::{LARGEST_DISK_FILE, disk_beside, profile};
 pub(crate) use sampling::{Circumstances, Profiler, Taken};
