@@ -136,3 +136,203 @@ fn class(owner: Owner, frames: &[Rc<str>], in_user_mode: bool) -> TaskClass {
 fn without_suffix(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use linerate_sys::perf::Subject;
+
+    use super::super::task::Tasks;
+    use super::*;
+
+    /// Functions one page apart, from 0xffffffff81000000.
+    const FUNCTIONS: [&str; 12] = [
+        "entry_SYSCALL_64",
+        "tcp_sendmsg",
+        "__local_bh_enable_ip",
+        "handle_softirqs",
+        "net_rx_action",
+        "tcp_v4_rcv",
+        "do_idle",
+        "ret_from_fork_asm",
+        "kthread",
+        "run_ksoftirqd",
+        "asm_sysvec_apic_timer_interrupt",
+        "tcp_data_queue.isra.0",
+    ];
+    const BASE: u64 = 0xffff_ffff_8100_0000;
+    const KERNEL: u64 = -128_i64 as u64;
+    const USER: u64 = -512_i64 as u64;
+
+    fn symbols() -> KernelSymbols {
+        let line = |(n, name): (usize, &&str)| format!("{:x} T {name}\n", BASE + n as u64 * 0x1000);
+        let text: String = FUNCTIONS.iter().enumerate().map(line).collect();
+        KernelSymbols::parse(&text).unwrap()
+    }
+
+    /// Somewhere in a function; what comes back from a call at its end has the next function's address.
+    fn at(name: &str) -> u64 {
+        let number = FUNCTIONS.iter().position(|known| *known == name).unwrap();
+        BASE + number as u64 * 0x1000 + 0x1000
+    }
+
+    /// A PERF_RECORD_SAMPLE of a thread, its kernel frames from leaf to root.
+    fn sample(process: u32, thread: u32, frames: &[&str], in_user: bool) -> Vec<u8> {
+        let mut words = vec![];
+        if !frames.is_empty() {
+            words.push(KERNEL);
+            words.extend(frames.iter().map(|name| at(name)));
+            // A leaf is where it is.
+            words[1] -= 1;
+        }
+        if in_user {
+            words.extend([USER, 0x55aa, 0x55bb]);
+        }
+        record(process, thread, &words)
+    }
+
+    fn record(process: u32, thread: u32, words: &[u64]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(9_u32.to_ne_bytes());
+        bytes.extend([0, 0]);
+        bytes.extend(((8 + 24 + words.len() * 8) as u16).to_ne_bytes());
+        for word in [process, thread, 0, 0] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend((words.len() as u64).to_ne_bytes());
+        words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
+        bytes
+    }
+
+    const FLOW: u32 = 4_000_001;
+
+    fn folded(samples: &[Vec<u8>]) -> Vec<FoldedStack> {
+        let mut tasks = Tasks::new();
+        tasks.set_flows(vec![FLOW]);
+        let mut counts = Counts::default();
+        counts.take(Subject::Cpu(0), &samples.concat(), &mut tasks);
+        fold(&counts, &mut Names::new(&symbols()))
+    }
+
+    fn one(sample: Vec<u8>) -> FoldedStack {
+        let mut folded = folded(&[sample]);
+        assert_eq!(folded.len(), 1);
+        folded.remove(0)
+    }
+
+    const RECEIVING: [&str; 6] = [
+        "tcp_v4_rcv",
+        "net_rx_action",
+        "handle_softirqs",
+        "__local_bh_enable_ip",
+        "tcp_sendmsg",
+        "entry_SYSCALL_64",
+    ];
+
+    #[test]
+    fn a_softirq_in_a_flows_system_call_keeps_both_parts() {
+        let own = std::process::id();
+        let stack = one(sample(own, FLOW, &RECEIVING, true));
+        assert_eq!(stack.task, TaskClass::Flow);
+        assert_eq!(stack.frames[..6], RECEIVING);
+        assert_eq!(stack.frames[6..], [USER_FRAME]);
+        assert_eq!((stack.softirq_frames, stack.kernel_frames), (3, 6));
+    }
+
+    #[test]
+    fn of_other_processes_only_soft_interrupts_are_kept() {
+        let softirq = one(sample(1, 1, &RECEIVING, true));
+        assert_eq!(softirq.task, TaskClass::Other);
+        assert_eq!(softirq.frames, RECEIVING);
+        for frames in [&["tcp_sendmsg", "entry_SYSCALL_64"][..], &[]] {
+            let stack = one(sample(1, 1, frames, true));
+            assert_eq!((stack.task, stack.frames.len()), (TaskClass::Other, 0));
+        }
+    }
+
+    #[test]
+    fn the_idle_task_and_kernel_threads_are_told_by_their_roots() {
+        let idle = one(sample(0, 0, &["do_idle"], false));
+        assert_eq!((idle.task, idle.frames.len()), (TaskClass::Idle, 0));
+        let interrupted = [
+            "net_rx_action",
+            "handle_softirqs",
+            "asm_sysvec_apic_timer_interrupt",
+            "do_idle",
+        ];
+        let softirq = one(sample(0, 0, &interrupted, false));
+        assert_eq!(
+            (softirq.task, softirq.softirq_frames),
+            (TaskClass::Idle, 2)
+        );
+        // In another namespace of processes a kernel thread has the idle task's number.
+        let thread = [
+            "net_rx_action",
+            "handle_softirqs",
+            "run_ksoftirqd",
+            "kthread",
+            "ret_from_fork_asm",
+        ];
+        assert_eq!(one(sample(0, 0, &thread, false)).task, TaskClass::Kernel);
+    }
+
+    #[test]
+    fn what_is_alike_is_one_stack_and_what_has_no_name_is_the_kernels() {
+        let own = std::process::id();
+        let sending = ["tcp_sendmsg", "entry_SYSCALL_64"];
+        let stacks = folded(&[
+            sample(own, FLOW, &sending, true),
+            sample(own, FLOW, &sending, true),
+            record(own, FLOW, &[KERNEL, 0xffff_8000_0000_0000]),
+        ]);
+        let counts: Vec<u64> = stacks.iter().map(|stack| stack.count).collect();
+        assert_eq!(counts.iter().sum::<u64>(), 3);
+        let unknown = stacks.iter().find(|stack| stack.count == 1).unwrap();
+        assert_eq!(unknown.frames, [KERNEL_FRAME]);
+        let long = format!("{BASE:x} T {}\n", "n".repeat(300));
+        let symbols = KernelSymbols::parse(&long).unwrap();
+        assert_eq!(Names::new(&symbols).kernel(BASE).len(), MAX_FUNCTION);
+    }
+
+    /// `cargo test --release -p linerate-engine --lib -- --ignored --nocapture a_million`
+    #[test]
+    #[ignore = "a measurement, not a law"]
+    fn a_million_samples_are_counted_and_named() {
+        let Ok(symbols) = KernelSymbols::read() else {
+            println!("SKIPPED: the kernel's functions have no addresses here");
+            return;
+        };
+        let base = (BASE..BASE + (1 << 30))
+            .step_by(1 << 20)
+            .find(|address| symbols.name(*address).is_some())
+            .expect("a kernel has functions");
+        // 20,000 different chains of 30 frames, over 8 MiB of code.
+        let chain = |n: u64| -> Vec<u64> {
+            let frame = |depth: u64| base + (n % 20_000 * 31 + depth * 104_729) * 257 % (8 << 20);
+            std::iter::once(KERNEL).chain((0..30).map(frame)).collect()
+        };
+        let mut tasks = Tasks::new();
+        tasks.set_flows(vec![FLOW]);
+        let mut counts = Counts::default();
+        let own = std::process::id();
+        let rings: Vec<Vec<u8>> = (0..100_u64)
+            .map(|ring| {
+                let numbers = ring * 10_000..(ring + 1) * 10_000;
+                numbers.flat_map(|n| record(own, FLOW, &chain(n))).collect()
+            })
+            .collect();
+        let started = Instant::now();
+        rings
+            .iter()
+            .for_each(|ring| counts.take(Subject::Cpu(0), ring, &mut tasks));
+        let counted = started.elapsed();
+        let symbols = KernelSymbols::read().expect("it was read before");
+        let stacks = fold(&counts, &mut Names::new(&symbols)).len();
+        println!(
+            "{} samples counted in {counted:?}; table read and {stacks} stacks named by {:?}",
+            counts.samples,
+            started.elapsed()
+        );
+    }
+}
