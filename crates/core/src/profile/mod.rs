@@ -10,9 +10,11 @@
 //! | `request` | what a client asks of an end's profiler, with its limits |
 //! | `sample` | what an end took: folded stacks, counts by CPU, how, at what cost |
 //! | `layers` | the layers |
+//! | [`attribution`] | from a call chain to its layer, and to the end whose work it is |
 //! | `document` | the document |
 //! | [`projection`] | what a change would bring, computed from what was measured |
 
+pub mod attribution;
 mod document;
 mod layers;
 pub mod projection;
