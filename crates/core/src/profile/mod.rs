@@ -10,10 +10,13 @@
 //! | `request` | what a client asks of an end's profiler, with its limits |
 //! | `sample` | what an end took: folded stacks, counts by CPU, how, at what cost |
 //! | `layers` | the layers |
+//! | [`attribution`] | from a call chain to its layer, and to the end whose work it is |
+//! | `assemble` | a record and two profiles make a document |
 //! | `document` | the document |
 //! | [`projection`] | what a change would bring, computed from what was measured |
 
 mod assemble;
+pub mod attribution;
 mod document;
 mod layers;
 pub mod projection;
