@@ -7,13 +7,16 @@
 //! | `count` | samples counted by address |
 //! | `task` | whose thread a sample has met |
 //! | `fold` | addresses to names, chains to folded stacks |
+//! | `prove` | the runs that a projection is made from, and those that prove it |
 //! | `cost` | what one sample takes |
 
 mod cost;
 mod count;
 mod fold;
+mod prove;
 mod sampling;
 mod source;
 mod task;
 
+pub use prove::{Designed, DesignOptions, ProveOptions, prove, run_design, udp_records};
 pub(crate) use sampling::{Circumstances, Profiler, Taken};
