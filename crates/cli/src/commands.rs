@@ -203,6 +203,7 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
         limits,
         key,
         allow_treatments,
+        allow_profiles: !args.limits.no_profile,
         one_off: args.listen.one_off,
         json_stream: args.json_stream,
         quiet,

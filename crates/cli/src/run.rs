@@ -45,6 +45,8 @@ pub(crate) struct Service {
     pub(crate) key: Option<Key>,
     /// They may change settings of this host.
     pub(crate) allow_treatments: bool,
+    /// They may have this host profiled.
+    pub(crate) allow_profiles: bool,
     /// Ends after one client.
     pub(crate) one_off: bool,
     /// One JSON line on stdout for each event.
@@ -171,6 +173,7 @@ pub(crate) fn serve(service: Service) -> Result<(), Failure> {
         limits: service.limits,
         key: service.key,
         allow_treatments: service.allow_treatments,
+        allow_profiles: service.allow_profiles,
         one_off: service.one_off,
     };
     let endpoint = match service.entrance {

@@ -27,6 +27,7 @@
 //! | [`qos`] | DiffServ policies on this host's interfaces |
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
+//! | `profile` | one end's profiler: what its CPUs do while a run is measured |
 //! | `options` | a test's socket options, set and read back |
 //! | `host` | what this host is like, for the record |
 //! | `qos_cost` | what a policy costs: the runs of `linerate qos cost` |
@@ -52,6 +53,7 @@ mod options;
 mod own_directory;
 mod own_endpoint;
 mod path;
+mod profile;
 pub mod qos;
 mod qos_cost;
 mod signal;
@@ -64,7 +66,7 @@ mod words;
 
 pub use campaign::{Campaign, Observer};
 pub use check::{CheckOptions, check};
-pub use client::{Client, Live, Outcome, Target};
+pub use client::{Client, Live, Outcome, Profiles, Target};
 pub use compare::{CompareObserver, CompareOptions, compare};
 pub use endpoint::{Endpoint, ServeEvent, ServeOptions};
 pub use error::{Category, MeasureError};
@@ -80,6 +82,7 @@ pub use lab::{
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use lab::{TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
+pub use profile::{LARGEST_DISK_FILE, disk_beside, profile};
 pub use qos_cost::{CostError, CostObserver, CostOptions, qos_cost};
 pub use signal::stop_on_signal;
 pub use stop::Stop;

@@ -101,6 +101,7 @@ fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {
         },
         key: Some(key),
         allow_treatments,
+        allow_profiles: true,
         one_off: false,
     }
 }

@@ -87,6 +87,7 @@ impl Door {
                 occupancy: Occupancy::new(PATIENCE),
                 limits: endpoint.options.limits,
                 allow_treatments: endpoint.options.allow_treatments,
+                allow_profiles: endpoint.options.allow_profiles,
                 key: endpoint.options.key,
                 active: AtomicU32::new(0),
                 served: AtomicU32::new(0),

@@ -50,6 +50,8 @@ pub struct ServeOptions {
     pub key: Option<Key>,
     /// Clients may change this host by the table of treatments, for as long as they are there. Needs a key.
     pub allow_treatments: bool,
+    /// Clients may have this host profiled while their tests run: names of the kernel's functions and how often each was met.
+    pub allow_profiles: bool,
     /// End after one session.
     pub one_off: bool,
 }

@@ -8,7 +8,7 @@ use linerate_sys::idle;
 use linerate_sys::proc::cgroup::{CpuGroup, CpuLimit};
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::softnet::{self, SoftnetCpu};
-use linerate_sys::proc::stat::{CpuStat, CpuStatReader, ticks_to_duration};
+use linerate_sys::proc::stat::{CpuStat, CpuStatReader, CpuTimes, ticks_to_duration};
 use linerate_sys::thread::{CpuUsage, SchedTimes, SchedTimesReader};
 
 use super::flow::Counters;
@@ -138,6 +138,23 @@ impl Meter {
             .iter()
             .map(|thread| percent(thread.end.since(&thread.begin).on_cpu, wall))
             .collect()
+    }
+
+    /// Time that the host's CPUs were busy, whoever used it, seconds; `None` if the kernel does not tell.
+    pub(crate) fn busy_seconds(&self) -> Option<f64> {
+        let passed = self.end.cpu.total.since(&self.begin.cpu.total);
+        (passed.total() > 0).then(|| ticks_to_duration(passed.busy()).as_secs_f64())
+    }
+
+    /// Share of the time that each CPU was idle, percent.
+    pub(crate) fn idle_percents(&self) -> Vec<(u32, f64)> {
+        let before = |cpu: u32| self.begin.cpu.cpus.iter().find(|(other, _)| *other == cpu);
+        let idle = |(cpu, times): &(u32, CpuTimes)| {
+            let passed = times.since(&before(*cpu)?.1);
+            let share = passed.share(passed.idle + passed.iowait)?;
+            Some((*cpu, share * 100.0))
+        };
+        self.end.cpu.cpus.iter().filter_map(idle).collect()
     }
 
     fn wall(&self) -> Duration {

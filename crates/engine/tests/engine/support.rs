@@ -38,6 +38,7 @@ impl Served {
             limits,
             key,
             allow_treatments: false,
+            allow_profiles: true,
             one_off: false,
         };
         let endpoint = Endpoint::bind(&options).unwrap();

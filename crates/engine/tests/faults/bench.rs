@@ -55,6 +55,7 @@ pub(crate) fn options(limits: Limits, key: Option<Key>) -> ServeOptions {
         limits,
         key,
         allow_treatments: false,
+        allow_profiles: true,
         one_off: false,
     }
 }
