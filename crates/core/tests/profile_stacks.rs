@@ -202,12 +202,6 @@ fn added_work_shows_in_its_own_layer_at_its_own_end() {
             Role::Sender,
             Layer::Socket,
         ),
-        (
-            "rr4_loopback",
-            "tcp4_loopback",
-            Role::Receiver,
-            Layer::Scheduling,
-        ),
     ] {
         let more = share(&runs, with, role, layer);
         let less = share(&runs, without, role, layer);
