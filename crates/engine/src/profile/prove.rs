@@ -5,7 +5,8 @@ use linerate_core::plan::{
     Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic,
 };
 use linerate_core::profile::projection::{
-    Observation, Point, Projection, Proof, Provable, Proved, WHAT_IFS, WhatIf, in_random_order, points,
+    Observation, Point, Projection, Proof, Provable, Proved, WHAT_IFS, WhatIf, in_random_order,
+    points,
 };
 use linerate_core::record::{Comparison, Record};
 use linerate_core::treatment::{TreatmentError, Treatments, pair};
@@ -83,12 +84,19 @@ pub fn run_design(
                 points.len(),
                 point.name
             ));
-            let test = timed(&point.test(&options.test), options.time, options.seed, round);
+            let test = timed(
+                &point.test(&options.test),
+                options.time,
+                options.seed,
+                round,
+            );
             match run_point(client, point, &test, observer) {
                 Ok(record) => designed.enter(point, record),
                 Err(error) if is_of_host(&error) => {
                     refused.push(point.name);
-                    designed.left_out.push(format!("{}: {}", point.name, chain(&error)));
+                    designed
+                        .left_out
+                        .push(format!("{}: {}", point.name, chain(&error)));
                 }
                 Err(error) => return Err(error),
             }
@@ -161,9 +169,14 @@ impl Designed {
     fn enter(&mut self, point: &Point, record: Record) {
         match Observation::of(point.name, &record) {
             Ok(run) => self.runs.push(run),
-            Err(why) => self.left_out.push(format!("a run of {}: {why}", point.name)),
+            Err(why) => self
+                .left_out
+                .push(format!("a run of {}: {why}", point.name)),
         }
-        if points(record.protocol).first().is_some_and(|first| first.name == point.name) {
+        if points(record.protocol)
+            .first()
+            .is_some_and(|first| first.name == point.name)
+        {
             self.base = Some(record);
         }
     }
@@ -188,7 +201,10 @@ fn compared(
     let pair = pair(&read(a)?, &read(b)?).map_err(TreatError::from)?;
     let metrics: Vec<Metric> = METRICS
         .iter()
-        .map(|path| path.parse().expect("the record has these figures, which a test holds"))
+        .map(|path| {
+            path.parse()
+                .expect("the record has these figures, which a test holds")
+        })
         .collect();
     let options = CompareOptions {
         a: pair.a,
@@ -219,9 +235,7 @@ fn proof(projection: &Projection, comparison: &Comparison) -> Option<Proof> {
     let ratio = |percent: f64| 1.0 + percent / 100.0;
     let measured = ratio(throughput.conclusion.effect_percent);
     let interval = throughput.conclusion.interval_percent.map(ratio);
-    let cpu = |end: &ComparedMetric| {
-        ratio(end.conclusion.effect_percent) / measured
-    };
+    let cpu = |end: &ComparedMetric| ratio(end.conclusion.effect_percent) / measured;
     let projected = projection.throughput_bps / projection.throughput_now_bps;
     Some(Proof {
         a: comparison.a.to_string(),
@@ -251,12 +265,18 @@ fn timed(test: &Test, time: Span, seed: u64, round: u32) -> Test {
 
 /// What a host, a device or an endpoint does not do, or an owner does not allow; another change may well be had.
 fn is_of_host(error: &MeasureError) -> bool {
-    matches!(error, MeasureError::Treat(_) | MeasureError::Option(_) | MeasureError::Lacks { .. })
-        || matches!(error, MeasureError::Refused { .. })
+    matches!(
+        error,
+        MeasureError::Treat(_) | MeasureError::Option(_) | MeasureError::Lacks { .. }
+    ) || matches!(error, MeasureError::Refused { .. })
 }
 
 /// The first decides; what an end takes for each byte is of the other two.
-const METRICS: [&str; 3] = ["throughput_bps", "sender.cpu_seconds", "receiver.cpu_seconds"];
+const METRICS: [&str; 3] = [
+    "throughput_bps",
+    "sender.cpu_seconds",
+    "receiver.cpu_seconds",
+];
 /// 1981's records, bytes.
 const RECORD_BYTES: u64 = 4096;
 /// Of the measured time this part is run before it.

@@ -43,7 +43,10 @@ fn costs(page: &mut Page, model: &CostModel) {
         Protocol::Udp => "UDP",
         Protocol::Tcp | Protocol::Mptcp => "TCP",
     };
-    page.line(Emphasis::Strong, &format!("What CPU time costs, {transport}"));
+    page.line(
+        Emphasis::Strong,
+        &format!("What CPU time costs, {transport}"),
+    );
     let mut table = Table::new(&[
         ("\nper", Align::Left),
         ("sender\nns", Align::Right),
@@ -75,7 +78,10 @@ fn costs(page: &mut Page, model: &CostModel) {
         page.facts(name, &facts);
     }
     if model.shared_kernel {
-        page.facts("one kernel", &["soft interrupts of both ends run in either's threads".to_owned()]);
+        page.facts(
+            "one kernel",
+            &["soft interrupts of both ends run in either's threads".to_owned()],
+        );
     }
 }
 
@@ -105,7 +111,11 @@ fn projected(projections: &[Projection]) -> Table {
     for one in projections {
         let [low, high] = one.throughput_interval_bps;
         let end = |end: &linerate_core::profile::projection::ProjectedEnd| {
-            Some(format!("{} → {}", digits(end.now_us_per_kib), digits(end.then_us_per_kib)))
+            Some(format!(
+                "{} → {}",
+                digits(end.now_us_per_kib),
+                digits(end.then_us_per_kib)
+            ))
         };
         table.row([
             Some(one.what_if.clone()),
@@ -131,13 +141,18 @@ fn basis(basis: Basis) -> &'static str {
 }
 
 fn proofs(page: &mut Page, projections: &[Projection]) {
-    let proved: Vec<(&Projection, &Proof)> =
-        projections.iter().filter_map(|one| Some((one, one.proof.as_ref()?))).collect();
+    let proved: Vec<(&Projection, &Proof)> = projections
+        .iter()
+        .filter_map(|one| Some((one, one.proof.as_ref()?)))
+        .collect();
     if proved.is_empty() {
         return;
     }
     page.gap();
-    page.line(Emphasis::Strong, "Projected and then done: with the change over without it");
+    page.line(
+        Emphasis::Strong,
+        "Projected and then done: with the change over without it",
+    );
     let mut table = Table::new(&[
         ("\nchange", Align::Left),
         ("throughput\nprojected", Align::Right),
@@ -151,7 +166,11 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
         ("\npairs", Align::Right),
     ]);
     let pair = |proved: &Proved| {
-        Some(format!("{} / {}", digits(proved.projected_ratio), digits(proved.measured_ratio)))
+        Some(format!(
+            "{} / {}",
+            digits(proved.projected_ratio),
+            digits(proved.measured_ratio)
+        ))
     };
     let error = |proved: &Proved| Some(signed(proved.error_percent));
     for (one, proof) in &proved {
@@ -172,7 +191,11 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
     }
     page.table(&table);
     if let Some(median) = median_error_percent(projections) {
-        let words = format!("Median error of throughput over {} that could be had: {}.", proved.len(), with_unit(median, "%"));
+        let words = format!(
+            "Median error of throughput over {} that could be had: {}.",
+            proved.len(),
+            with_unit(median, "%")
+        );
         page.paragraph(Emphasis::None, "", 0, &words);
     }
 }
@@ -184,7 +207,10 @@ fn signed(percent: f64) -> String {
 
 fn doubts(page: &mut Page, projections: &[Projection]) {
     let of = |one: &Projection| {
-        let not = one.not_proved.iter().map(|why| format!("not proved: {why}"));
+        let not = one
+            .not_proved
+            .iter()
+            .map(|why| format!("not proved: {why}"));
         let words: Vec<String> = one.doubts.iter().cloned().chain(not).collect();
         (!words.is_empty()).then(|| format!("{}: {}", one.what_if, words.join("; ")))
     };

@@ -90,7 +90,12 @@ impl Attributes {
             config,
             frequency: u64::from(sampling.hz),
             sample_type: SAMPLE_TYPE,
-            flags: FLAGS | if sampling.user_only { EXCLUDE_KERNEL } else { 0 },
+            flags: FLAGS
+                | if sampling.user_only {
+                    EXCLUDE_KERNEL
+                } else {
+                    0
+                },
             largest_stack: sampling.depth.clamp(1, 127),
             ..Self::default()
         }

@@ -107,7 +107,11 @@ pub struct Proved {
 
 impl Proved {
     /// A projection beside its measurement.
-    pub fn new(projected_ratio: f64, measured_ratio: f64, measured_interval: Option<[f64; 2]>) -> Self {
+    pub fn new(
+        projected_ratio: f64,
+        measured_ratio: f64,
+        measured_interval: Option<[f64; 2]>,
+    ) -> Self {
         Self {
             projected_ratio,
             measured_ratio,
@@ -119,8 +123,12 @@ impl Proved {
 
 /// The median of the sizes of the errors of throughput, percent; `None` where nothing was proved.
 pub fn median_error_percent(projections: &[Projection]) -> Option<f64> {
-    let proofs = projections.iter().filter_map(|projection| projection.proof.as_ref());
-    let mut errors: Vec<f64> = proofs.map(|proof| proof.throughput.error_percent.abs()).collect();
+    let proofs = projections
+        .iter()
+        .filter_map(|projection| projection.proof.as_ref());
+    let mut errors: Vec<f64> = proofs
+        .map(|proof| proof.throughput.error_percent.abs())
+        .collect();
     errors.sort_by(f64::total_cmp);
     let middle = errors.len() / 2;
     match errors.len() {

@@ -73,9 +73,12 @@ pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, ProjectionError
             points.push(run.point.clone());
         }
     }
-    let sender: Vec<(&str, &EndWork)> = runs.iter().map(|r| (r.point.as_str(), &r.sender)).collect();
-    let receiver: Vec<(&str, &EndWork)> =
-        runs.iter().map(|r| (r.point.as_str(), &r.receiver)).collect();
+    let sender: Vec<(&str, &EndWork)> =
+        runs.iter().map(|r| (r.point.as_str(), &r.sender)).collect();
+    let receiver: Vec<(&str, &EndWork)> = runs
+        .iter()
+        .map(|r| (r.point.as_str(), &r.receiver))
+        .collect();
     Ok(CostModel {
         protocol: runs.first().map_or(Protocol::Tcp, |run| run.protocol),
         sender: fit_end(&sender, seed)?,
@@ -96,8 +99,13 @@ fn fit_end(runs: &[(&str, &EndWork)], seed: u64) -> Result<EndModel, ProjectionE
             needed,
         });
     }
-    if let Some((point, _)) = runs.iter().find(|(_, run)| run.cpu_ns.is_nan() || run.cpu_ns <= 0.0) {
-        return Err(ProjectionError::NoTime { point: (*point).to_owned() });
+    if let Some((point, _)) = runs
+        .iter()
+        .find(|(_, run)| run.cpu_ns.is_nan() || run.cpu_ns <= 0.0)
+    {
+        return Err(ProjectionError::NoTime {
+            point: (*point).to_owned(),
+        });
     }
     // Each run by its own CPU time: relative errors are alike, however dear the run was.
     let rows = runs.iter().map(|(_, run)| {
@@ -106,16 +114,30 @@ fn fit_end(runs: &[(&str, &EndWork)], seed: u64) -> Result<EndModel, ProjectionE
     });
     let design = Matrix::new(terms.len(), rows);
     let found = non_negative(&design, &vec![1.0; design.rows()]);
-    let fitted: Vec<f64> = (0..design.rows()).map(|row| dot(design.row(row), &found)).collect();
-    let residuals: Vec<f64> = fitted.iter().map(|fitted| 1.0 / fitted.max(LEAST_FIT) - 1.0).collect();
+    let fitted: Vec<f64> = (0..design.rows())
+        .map(|row| dot(design.row(row), &found))
+        .collect();
+    let residuals: Vec<f64> = fitted
+        .iter()
+        .map(|fitted| 1.0 / fitted.max(LEAST_FIT) - 1.0)
+        .collect();
     let draws = resample(&design, &terms, &fitted, &residuals, seed);
     let costs = per_term(&terms, &found);
-    let first = runs.iter().take_while(|(point, _)| *point == runs[0].0).map(|(_, run)| run.counts);
+    let first = runs
+        .iter()
+        .take_while(|(point, _)| *point == runs[0].0)
+        .map(|(_, run)| run.counts);
     let first = first.fold(PerTerm::default(), |sum, counts| sum.plus(&counts));
     let whole = first.dot(&costs);
-    let squares = residuals.iter().map(|residual| residual * residual).sum::<f64>();
+    let squares = residuals
+        .iter()
+        .map(|residual| residual * residual)
+        .sum::<f64>();
     Ok(EndModel {
-        terms: terms.iter().map(|term| term_cost(*term, &costs, &draws, first, whole)).collect(),
+        terms: terms
+            .iter()
+            .map(|term| term_cost(*term, &costs, &draws, first, whole))
+            .collect(),
         not_told_apart: collinear(&design)
             .into_iter()
             .map(|group| group.into_iter().map(|column| terms[column]).collect())
@@ -128,14 +150,24 @@ fn fit_end(runs: &[(&str, &EndWork)], seed: u64) -> Result<EndModel, ProjectionE
     })
 }
 
-fn term_cost(term: Term, costs: &PerTerm, draws: &[PerTerm], first: PerTerm, whole: f64) -> TermCost {
+fn term_cost(
+    term: Term,
+    costs: &PerTerm,
+    draws: &[PerTerm],
+    first: PerTerm,
+    whole: f64,
+) -> TermCost {
     let ns = costs.at(term);
     let part = first.at(term) * ns;
     TermCost {
         term,
         ns,
         interval_ns: interval(draws.iter().map(|draw| draw.at(term)).collect()),
-        share_percent: if whole > 0.0 { 100.0 * part / whole } else { 0.0 },
+        share_percent: if whole > 0.0 {
+            100.0 * part / whole
+        } else {
+            0.0
+        },
     }
 }
 

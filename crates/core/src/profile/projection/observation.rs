@@ -106,7 +106,10 @@ impl<'a> Run<'a> {
         let sender = record.sender.as_ref().ok_or(NotObserved("sender"))?;
         let receiver = record.receiver.as_ref().ok_or(NotObserved("receiver"))?;
         let environment = &record.environment;
-        let server = environment.server.as_ref().ok_or(NotObserved("environment of the endpoint"))?;
+        let server = environment
+            .server
+            .as_ref()
+            .ok_or(NotObserved("environment of the endpoint"))?;
         let (sender_host, receiver_host) = match record.direction {
             crate::plan::Direction::Down => (server, &environment.client),
             _ => (&environment.client, server),
@@ -132,14 +135,22 @@ impl<'a> Run<'a> {
             Protocol::Tcp | Protocol::Mptcp => run.count_segments()?,
         }
         if run.aggregates <= 0.0 || run.deliveries <= 0.0 {
-            return Err(NotObserved("count of packets at IP, as an older endpoint has none"));
+            return Err(NotObserved(
+                "count of packets at IP, as an older endpoint has none",
+            ));
         }
         Ok(run)
     }
 
     fn count_segments(&mut self) -> Result<(), NotObserved> {
-        let tcp = self.record.tcp.as_ref().ok_or(NotObserved("TCP evidence"))?;
-        self.segments = tcp.data_segments_out.ok_or(NotObserved("count of segments"))? as f64;
+        let tcp = self
+            .record
+            .tcp
+            .as_ref()
+            .ok_or(NotObserved("TCP evidence"))?;
+        self.segments = tcp
+            .data_segments_out
+            .ok_or(NotObserved("count of segments"))? as f64;
         self.acknowledgements = tcp.segments_in.unwrap_or(0) as f64;
         self.segment_bytes = f64::from(tcp.mss_bytes);
         self.header_bytes = f64::from(tcp.pmtu_bytes) - self.segment_bytes;
@@ -156,7 +167,11 @@ impl<'a> Run<'a> {
     }
 
     fn count_datagrams(&mut self) -> Result<(), NotObserved> {
-        let udp = self.record.udp.as_ref().ok_or(NotObserved("UDP evidence"))?;
+        let udp = self
+            .record
+            .udp
+            .as_ref()
+            .ok_or(NotObserved("UDP evidence"))?;
         self.segment_bytes = udp.datagram_bytes as f64;
         self.sent_bytes = udp.sent as f64 * self.segment_bytes;
         self.header_bytes = UDP_HEADERS;
@@ -169,7 +184,11 @@ impl<'a> Run<'a> {
     }
 
     fn in_one_namespace(&self) -> bool {
-        let name = self.sender_host.device.as_ref().map(|device| device.name.as_str());
+        let name = self
+            .sender_host
+            .device
+            .as_ref()
+            .map(|device| device.name.as_str());
         self.shared && name == Some("lo")
     }
 
@@ -177,7 +196,11 @@ impl<'a> Run<'a> {
         let threads = end.cpu_seconds.total();
         // Without its own account of interrupt time a kernel charges the thread that was there (kernel/sched/cputime.c), so
         // that soft interrupts are in the threads' time already where one kernel serves both ends.
-        let softirq = if self.shared { 0.0 } else { end.softirq_seconds.unwrap_or(0.0) };
+        let softirq = if self.shared {
+            0.0
+        } else {
+            end.softirq_seconds.unwrap_or(0.0)
+        };
         let delayed = end.run_delay_us.unwrap_or(0) as f64 / 1e6 * self.flows;
         let wanted = threads + delayed;
         EndWork {
@@ -193,7 +216,11 @@ impl<'a> Run<'a> {
             Traffic::Stream(stream) if stream.send == SendMethod::ZeroCopy => 0.0,
             _ => self.sent_bytes,
         };
-        let checksummed = if offload(self.sender_host, CHECKSUMS) { 0.0 } else { self.sent_bytes };
+        let checksummed = if offload(self.sender_host, CHECKSUMS) {
+            0.0
+        } else {
+            self.sent_bytes
+        };
         let mut counts = PerTerm::of([
             (Term::Call, self.record.messages.unwrap_or(0) as f64),
             (Term::Packet, self.cut()),
@@ -202,7 +229,10 @@ impl<'a> Run<'a> {
             (Term::CopiedByte, copied),
             (Term::ChecksummedByte, checksummed),
             (Term::Acknowledgement, self.acknowledgements),
-            (Term::Interrupt, self.sender.receive_softirqs.unwrap_or(0) as f64),
+            (
+                Term::Interrupt,
+                self.sender.receive_softirqs.unwrap_or(0) as f64,
+            ),
         ]);
         if self.record.protocol == Protocol::Udp {
             counts.set(Term::Call, self.sent_bytes / self.segment_bytes);
@@ -222,7 +252,11 @@ impl<'a> Run<'a> {
             false => !offload(self.receiver_host, RECEIVED_CHECKSUMS),
         };
         let arrived = bytes / self.sent_bytes;
-        let packets = if self.shared { self.cut() } else { self.segments };
+        let packets = if self.shared {
+            self.cut()
+        } else {
+            self.segments
+        };
         let mut counts = PerTerm::of([
             (Term::Call, self.receiver.calls.unwrap_or(0) as f64),
             (Term::Packet, packets * arrived),
@@ -231,7 +265,10 @@ impl<'a> Run<'a> {
             (Term::CopiedByte, if is_read { bytes } else { 0.0 }),
             (Term::ChecksummedByte, if verified { bytes } else { 0.0 }),
             (Term::Acknowledgement, self.acknowledgements),
-            (Term::Interrupt, self.receiver.receive_softirqs.unwrap_or(0) as f64),
+            (
+                Term::Interrupt,
+                self.receiver.receive_softirqs.unwrap_or(0) as f64,
+            ),
         ]);
         if self.shared {
             counts.set(Term::Aggregate, self.aggregates);
@@ -261,12 +298,19 @@ fn offload(host: &HostFacts, names: &[&str]) -> bool {
     let Some(device) = &host.device else {
         return true;
     };
-    let known: Vec<bool> = names.iter().filter_map(|name| device.offloads.get(*name).copied()).collect();
+    let known: Vec<bool> = names
+        .iter()
+        .filter_map(|name| device.offloads.get(*name).copied())
+        .collect();
     known.is_empty() || known.contains(&true)
 }
 
 /// By ethtool's names; a driver has one of them.
-const CHECKSUMS: &[&str] = &["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];
+const CHECKSUMS: &[&str] = &[
+    "tx-checksum-ip-generic",
+    "tx-checksum-ipv4",
+    "tx-checksum-ipv6",
+];
 const RECEIVED_CHECKSUMS: &[&str] = &["rx-checksum"];
 const SEGMENTATION: &[&str] = &["tx-tcp-segmentation"];
 /// IPv6 with every option of TCP.

@@ -35,8 +35,12 @@ pub struct Known<'a> {
 
 /// What each what-if of the table would bring that is of the model's transport and whose points the runs have.
 pub fn project_all(model: &CostModel, runs: &[Observation], known: &Known<'_>) -> Vec<Projection> {
-    let table = WHAT_IFS.iter().filter(|what_if| what_if.protocol == model.protocol);
-    table.filter_map(|what_if| project(model, runs, what_if, known)).collect()
+    let table = WHAT_IFS
+        .iter()
+        .filter(|what_if| what_if.protocol == model.protocol);
+    table
+        .filter_map(|what_if| project(model, runs, what_if, known))
+        .collect()
 }
 
 /// What a change would bring; `None` where the design has not the points that it starts from or is like.
@@ -80,8 +84,16 @@ pub fn project(
         throughput_now_bps: now.throughput_bps,
         throughput_bps: outcome.throughput_bps,
         throughput_interval_bps: of(|outcome| outcome.throughput_bps),
-        sender: end(&now.sender, outcome.cpu_ns[0], of(|outcome| outcome.cpu_ns[0])),
-        receiver: end(&now.receiver, outcome.cpu_ns[1], of(|outcome| outcome.cpu_ns[1])),
+        sender: end(
+            &now.sender,
+            outcome.cpu_ns[0],
+            of(|outcome| outcome.cpu_ns[0]),
+        ),
+        receiver: end(
+            &now.receiver,
+            outcome.cpu_ns[1],
+            of(|outcome| outcome.cpu_ns[1]),
+        ),
         ceiling: outcome.ceiling,
         doubts: path.doubts(),
         not_proved: None,
@@ -116,7 +128,11 @@ impl Path<'_> {
     fn ends(&self) -> [(&EndModel, &Side, &Side); 2] {
         [
             (&self.model.sender, &self.now.sender, &self.then.sender),
-            (&self.model.receiver, &self.now.receiver, &self.then.receiver),
+            (
+                &self.model.receiver,
+                &self.now.receiver,
+                &self.then.receiver,
+            ),
         ]
     }
 
@@ -140,15 +156,26 @@ impl Path<'_> {
         }
         let bound = |side: &Side, ns: f64| 8e9 * side.cores * side.granted * self.now.arrived / ns;
         let ends = [&self.now.sender, &self.now.receiver];
-        let measured = ends.map(|side| bound(side, side.cpu_ns)).into_iter().fold(f64::INFINITY, f64::min);
+        let measured = ends
+            .map(|side| bound(side, side.cpu_ns))
+            .into_iter()
+            .fold(f64::INFINITY, f64::min);
         let bounds = [bound(ends[0], cpu_ns[0]), bound(ends[1], cpu_ns[1])];
-        let busier = if bounds[0] <= bounds[1] { Cause::CpuSend } else { Cause::CpuReceive };
+        let busier = if bounds[0] <= bounds[1] {
+            Cause::CpuSend
+        } else {
+            Cause::CpuReceive
+        };
         let reached = self.now.throughput_bps / measured;
         let least = bounds[0].min(bounds[1]);
         let (mut throughput_bps, mut ceiling) = match reached >= REACHED {
             true => (reached * least, busier),
             false => {
-                let link = if let Change::Link(times) = self.what_if.change { times } else { 1.0 };
+                let link = if let Change::Link(times) = self.what_if.change {
+                    times
+                } else {
+                    1.0
+                };
                 let held = self.now.throughput_bps * link;
                 match held <= least {
                     true => (held, self.known.cause.unwrap_or(Cause::Unexplained)),
@@ -158,7 +185,10 @@ impl Path<'_> {
         };
         for other in self.known.ceilings.iter().filter(|other| other.independent) {
             let limit = self.limit_then(other);
-            let is_cpu = matches!(other.cause, Cause::CpuSend | Cause::CpuReceive | Cause::SegmentSize);
+            let is_cpu = matches!(
+                other.cause,
+                Cause::CpuSend | Cause::CpuReceive | Cause::SegmentSize
+            );
             if !is_cpu && limit >= self.now.throughput_bps && limit < throughput_bps {
                 (throughput_bps, ceiling) = (limit, other.cause);
             }
@@ -203,12 +233,18 @@ impl Path<'_> {
     fn tells_copies(&self, end: usize) -> bool {
         let model = self.ends()[end].0;
         let costs = model.terms.iter().any(|cost| cost.term == Term::CopiedByte);
-        let mixed = model.not_told_apart.iter().flatten().any(|term| *term == Term::CopiedByte);
+        let mixed = model
+            .not_told_apart
+            .iter()
+            .flatten()
+            .any(|term| *term == Term::CopiedByte);
         costs && !mixed
     }
 
     fn limit_then(&self, other: &Ceiling) -> f64 {
-        let share = |state: &State| state.segment_bytes / (state.segment_bytes + state.header_bytes + FRAMING);
+        let share = |state: &State| {
+            state.segment_bytes / (state.segment_bytes + state.header_bytes + FRAMING)
+        };
         match (other.cause, self.what_if.change) {
             (Cause::PathRate, Change::Link(times)) => other.limit_bps * times,
             (Cause::PathRate, _) => other.limit_bps * share(&self.then) / share(&self.now),
@@ -222,7 +258,9 @@ impl Path<'_> {
             Change::To(_) | Change::Checksums | Change::AcknowledgeEach => Basis::Design,
             Change::WithoutCopy { sender, receiver } => {
                 let asked = [sender, receiver];
-                let told = (0..2).filter(|end| asked[*end]).all(|end| self.tells_copies(end));
+                let told = (0..2)
+                    .filter(|end| asked[*end])
+                    .all(|end| self.tells_copies(end));
                 match (told, self.known.layers) {
                     (false, Some(_)) => Basis::Layers,
                     _ => Basis::Design,
@@ -243,7 +281,10 @@ impl Path<'_> {
                 let parts: Vec<&str> = group.iter().map(|term| term.per()).collect();
                 let some = group.iter().filter(|term| moved(term)).count();
                 if some > 0 && some < group.len() {
-                    doubts.push(format!("the {name}'s runs do not tell apart the costs of a {}", parts.join(", a ")));
+                    doubts.push(format!(
+                        "the {name}'s runs do not tell apart the costs of a {}",
+                        parts.join(", a ")
+                    ));
                 }
             }
         }

@@ -69,7 +69,9 @@ impl State {
                 then.sender.counts.set(Term::ChecksummedByte, 1.0);
                 // Where there is no wire, the receiver takes the sender's word unless the sender computed one.
                 if self.shared_kernel {
-                    then.receiver.counts.set(Term::ChecksummedByte, self.arrived);
+                    then.receiver
+                        .counts
+                        .set(Term::ChecksummedByte, self.arrived);
                 }
             }
             Change::AcknowledgeEach => {
@@ -117,17 +119,22 @@ impl State {
     fn unfragment(&mut self) {
         let datagrams = 1.0 / self.segment_bytes;
         self.sender.counts.set(Term::Packet, datagrams);
-        self.receiver.counts.set(Term::Packet, datagrams * self.arrived);
+        self.receiver
+            .counts
+            .set(Term::Packet, datagrams * self.arrived);
     }
 }
 
 /// Sums over runs, for each byte sent.
 fn side(runs: &[&Observation], pick: fn(&Observation) -> &EndWork, bytes: f64) -> Side {
-    let sum = |figure: fn(&EndWork) -> f64| -> f64 { runs.iter().map(|run| figure(pick(run))).sum() };
+    let sum =
+        |figure: fn(&EndWork) -> f64| -> f64 { runs.iter().map(|run| figure(pick(run))).sum() };
     let counts = runs.iter().map(|run| pick(run).counts);
     Side {
         cpu_ns: sum(|end| end.cpu_ns) / bytes,
-        counts: counts.fold(PerTerm::default(), |sum, counts| sum.plus(&counts)).times(1.0 / bytes),
+        counts: counts
+            .fold(PerTerm::default(), |sum, counts| sum.plus(&counts))
+            .times(1.0 / bytes),
         granted: sum(|end| end.granted) / runs.len() as f64,
         cores: sum(|end| end.cores) / runs.len() as f64,
     }
