@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use linerate_core::plan::{
-    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test, Traffic,
+    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
+    Traffic,
 };
 use linerate_core::profile::projection::{
     CostModel, Known, Projection, fit, median_error_percent, project_all,
@@ -85,7 +86,10 @@ fn a_design_over_veth_gives_a_model_and_projections() {
         let model = fit(&designed.runs, SEED).unwrap();
         let all = project_all(&model, &designed.runs, &Known::default());
         let names: Vec<&str> = all.iter().map(|one| one.what_if.as_str()).collect();
-        assert!(names.contains(&"segments_9000") && names.contains(&"without_copies"), "{names:?}");
+        assert!(
+            names.contains(&"segments_9000") && names.contains(&"without_copies"),
+            "{names:?}"
+        );
         for one in &all {
             let [low, high] = one.throughput_interval_bps;
             assert!(low > 0.0 && high.is_finite() && low <= high, "{one:?}");
@@ -98,7 +102,12 @@ fn a_design_over_veth_gives_a_model_and_projections() {
 #[test]
 #[ignore = "measures; run it by itself, on a quiet machine, in release"]
 fn every_projection_that_can_be_had_beside_its_measurement() {
-    let seconds = |name: &str, usual: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
+    let seconds = |name: &str, usual: u64| {
+        std::env::var(name)
+            .ok()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(usual)
+    };
     let time = milliseconds(seconds("PROVE_MS", 1000));
     let runs = seconds("PROVE_RUNS", 4) as u32;
     let pairs = seconds("PROVE_PAIRS", 8) as u32;
@@ -131,5 +140,8 @@ fn every_projection_that_can_be_had_beside_its_measurement() {
         }
     });
     eprintln!("{}", projections(&models, &all, Style::default()));
-    eprintln!("median error of throughput: {:.1?} %", median_error_percent(&all));
+    eprintln!(
+        "median error of throughput: {:.1?} %",
+        median_error_percent(&all)
+    );
 }

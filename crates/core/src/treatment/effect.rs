@@ -124,7 +124,10 @@ fn fault_of_end(treatment: &Treatment, record: &Record) -> Option<Fault> {
         }
         _ => return None,
     };
-    let mut methods = ends.into_iter().flatten().filter_map(|end| end.method.as_deref());
+    let mut methods = ends
+        .into_iter()
+        .flatten()
+        .filter_map(|end| end.method.as_deref());
     let other = methods.find(|method| ways.contains(method) != wanted)?;
     fault(other, why)
 }

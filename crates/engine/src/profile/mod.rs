@@ -7,6 +7,7 @@
 //! | `count` | samples counted by address |
 //! | `task` | whose thread a sample has met |
 //! | `fold` | addresses to names, chains to folded stacks |
+//! | `what_ifs` | models, projections and proofs of a test |
 //! | `prove` | the runs that a projection is made from, and those that prove it |
 //! | `cost` | what one sample takes |
 
@@ -17,6 +18,8 @@ mod prove;
 mod sampling;
 mod source;
 mod task;
+mod what_ifs;
 
-pub use prove::{Designed, DesignOptions, ProveOptions, prove, run_design, udp_records};
+pub use prove::{DesignOptions, Designed, ProveOptions, prove, run_design, udp_records};
 pub(crate) use sampling::{Circumstances, Profiler, Taken};
+pub use what_ifs::{WhatIfOptions, WhatIfs, what_ifs};

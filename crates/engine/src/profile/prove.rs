@@ -1,13 +1,17 @@
 //! The runs that a projection is made from, and those that prove it.
 
-use linerate_core::compare::{ComparedMetric, Design, Metric};
+use std::collections::BTreeMap;
+
+use linerate_core::compare::{Design, Metric};
 use linerate_core::plan::{
     Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic,
 };
 use linerate_core::profile::projection::{
-    Observation, Point, Projection, Proof, Provable, Proved, WHAT_IFS, WhatIf, in_random_order, points,
+    End, Observation, Point, ProjectedEnd, Projection, Proof, Provable, Proved, WHAT_IFS, WhatIf,
+    in_random_order, points,
 };
 use linerate_core::record::{Comparison, Record};
+use linerate_core::stats::median_interval;
 use linerate_core::treatment::{TreatmentError, Treatments, pair};
 use linerate_core::units::Span;
 
@@ -83,12 +87,19 @@ pub fn run_design(
                 points.len(),
                 point.name
             ));
-            let test = timed(&point.test(&options.test), options.time, options.seed, round);
+            let test = timed(
+                &point.test(&options.test),
+                options.time,
+                options.seed,
+                round,
+            );
             match run_point(client, point, &test, observer) {
                 Ok(record) => designed.enter(point, record),
                 Err(error) if is_of_host(&error) => {
                     refused.push(point.name);
-                    designed.left_out.push(format!("{}: {}", point.name, chain(&error)));
+                    designed
+                        .left_out
+                        .push(format!("{}: {}", point.name, chain(&error)));
                 }
                 Err(error) => return Err(error),
             }
@@ -161,9 +172,14 @@ impl Designed {
     fn enter(&mut self, point: &Point, record: Record) {
         match Observation::of(point.name, &record) {
             Ok(run) => self.runs.push(run),
-            Err(why) => self.left_out.push(format!("a run of {}: {why}", point.name)),
+            Err(why) => self
+                .left_out
+                .push(format!("a run of {}: {why}", point.name)),
         }
-        if points(record.protocol).first().is_some_and(|first| first.name == point.name) {
+        if points(record.protocol)
+            .first()
+            .is_some_and(|first| first.name == point.name)
+        {
             self.base = Some(record);
         }
     }
@@ -188,7 +204,10 @@ fn compared(
     let pair = pair(&read(a)?, &read(b)?).map_err(TreatError::from)?;
     let metrics: Vec<Metric> = METRICS
         .iter()
-        .map(|path| path.parse().expect("the record has these figures, which a test holds"))
+        .map(|path| {
+            path.parse()
+                .expect("the record has these figures, which a test holds")
+        })
         .collect();
     let options = CompareOptions {
         a: pair.a,
@@ -213,25 +232,45 @@ fn compared(
 
 /// The projection beside the comparison; `None` without a pair that counts.
 fn proof(projection: &Projection, comparison: &Comparison) -> Option<Proof> {
-    let [throughput, sender, receiver] = comparison.metrics.as_slice() else {
-        return None;
-    };
+    let throughput = &comparison.metrics.first()?.conclusion;
     let ratio = |percent: f64| 1.0 + percent / 100.0;
-    let measured = ratio(throughput.conclusion.effect_percent);
-    let interval = throughput.conclusion.interval_percent.map(ratio);
-    let cpu = |end: &ComparedMetric| {
-        ratio(end.conclusion.effect_percent) / measured
-    };
     let projected = projection.throughput_bps / projection.throughput_now_bps;
+    let interval = throughput.interval_percent.map(ratio);
+    let cpu = |end: &ProjectedEnd| {
+        let ratios: Vec<f64> = comparison
+            .runs
+            .iter()
+            .filter(|pair| pair.counts())
+            .filter_map(|pair| {
+                Some(cpu_per_byte(end.end, &pair.b)? / cpu_per_byte(end.end, &pair.a)?)
+            })
+            .collect();
+        let measured = median_interval(&ratios).ok()?;
+        Some(Proved::new(
+            end.ratio(),
+            measured.median,
+            Some([measured.low, measured.high]),
+        ))
+    };
     Some(Proof {
         a: comparison.a.to_string(),
         b: comparison.b.to_string(),
         pairs: comparison.pairs,
-        verdict: throughput.conclusion.verdict,
-        throughput: Proved::new(projected, measured, Some(interval)),
-        sender_cpu: Proved::new(projection.sender.ratio(), cpu(sender), None),
-        receiver_cpu: Proved::new(projection.receiver.ratio(), cpu(receiver), None),
+        verdict: throughput.verdict,
+        throughput: Proved::new(projected, ratio(throughput.effect_percent), Some(interval)),
+        cpu: projection.ends.iter().filter_map(cpu).collect(),
     })
+}
+
+/// CPU time of an end for each bit that arrived, of runs that are equally long.
+fn cpu_per_byte(end: End, figures: &BTreeMap<String, f64>) -> Option<f64> {
+    let [throughput, sender, receiver] = METRICS.map(|path| figures.get(path).copied());
+    let cpu = match end {
+        End::Sender => sender?,
+        End::Receiver => receiver?,
+        End::Both => sender? + receiver?,
+    };
+    throughput.filter(|bps| *bps > 0.0).map(|bps| cpu / bps)
 }
 
 fn read(text: &str) -> Result<Treatments, MeasureError> {
@@ -251,12 +290,18 @@ fn timed(test: &Test, time: Span, seed: u64, round: u32) -> Test {
 
 /// What a host, a device or an endpoint does not do, or an owner does not allow; another change may well be had.
 fn is_of_host(error: &MeasureError) -> bool {
-    matches!(error, MeasureError::Treat(_) | MeasureError::Option(_) | MeasureError::Lacks { .. })
-        || matches!(error, MeasureError::Refused { .. })
+    matches!(
+        error,
+        MeasureError::Treat(_) | MeasureError::Option(_) | MeasureError::Lacks { .. }
+    ) || matches!(error, MeasureError::Refused { .. })
 }
 
 /// The first decides; what an end takes for each byte is of the other two.
-const METRICS: [&str; 3] = ["throughput_bps", "sender.cpu_seconds", "receiver.cpu_seconds"];
+const METRICS: [&str; 3] = [
+    "throughput_bps",
+    "sender.cpu_seconds",
+    "receiver.cpu_seconds",
+];
 /// 1981's records, bytes.
 const RECORD_BYTES: u64 = 4096;
 /// Of the measured time this part is run before it.

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::document::End;
 use super::term::{PerTerm, Term};
 use crate::plan::{Protocol, SendMethod, Traffic, Workload};
 use crate::record::{EndReport, HostFacts, Record};
@@ -17,6 +18,30 @@ pub struct EndWork {
     pub granted: f64,
     /// CPUs that its threads can have at once.
     pub cores: f64,
+}
+
+impl EndWork {
+    /// Two ends as one: the CPU time of both, and what both counted counted once.
+    fn with(&self, other: &Self) -> Self {
+        let cpu_ns = self.cpu_ns + other.cpu_ns;
+        let wanted = self.cpu_ns / self.granted + other.cpu_ns / other.granted;
+        Self {
+            cpu_ns,
+            counts: together(&self.counts, &other.counts),
+            granted: if wanted > 0.0 { cpu_ns / wanted } else { 1.0 },
+            cores: self.cores + other.cores,
+        }
+    }
+}
+
+/// Counts of two ends of one kernel as one: each makes its own calls, copies and checksums; packets, acknowledgements and
+/// soft interrupts are the same ones.
+pub(super) fn together(sender: &PerTerm, receiver: &PerTerm) -> PerTerm {
+    PerTerm::of(Term::ALL.map(|term| {
+        let (a, b) = (sender.at(term), receiver.at(term));
+        let is_each = matches!(term, Term::Call | Term::CopiedByte | Term::ChecksummedByte);
+        (term, if is_each { a + b } else { a.max(b) })
+    }))
 }
 
 /// One run.
@@ -80,6 +105,16 @@ impl Observation {
     }
 }
 
+impl Observation {
+    /// What each end spent that is told apart: of one kernel both together.
+    pub fn works(&self) -> Vec<(End, EndWork)> {
+        match self.shared_kernel {
+            true => vec![(End::Both, self.sender.with(&self.receiver))],
+            false => vec![(End::Sender, self.sender), (End::Receiver, self.receiver)],
+        }
+    }
+}
+
 /// The figures of a record that the counts are made of.
 struct Run<'a> {
     record: &'a Record,
@@ -106,7 +141,10 @@ impl<'a> Run<'a> {
         let sender = record.sender.as_ref().ok_or(NotObserved("sender"))?;
         let receiver = record.receiver.as_ref().ok_or(NotObserved("receiver"))?;
         let environment = &record.environment;
-        let server = environment.server.as_ref().ok_or(NotObserved("environment of the endpoint"))?;
+        let server = environment
+            .server
+            .as_ref()
+            .ok_or(NotObserved("environment of the endpoint"))?;
         let (sender_host, receiver_host) = match record.direction {
             crate::plan::Direction::Down => (server, &environment.client),
             _ => (&environment.client, server),
@@ -132,14 +170,22 @@ impl<'a> Run<'a> {
             Protocol::Tcp | Protocol::Mptcp => run.count_segments()?,
         }
         if run.aggregates <= 0.0 || run.deliveries <= 0.0 {
-            return Err(NotObserved("count of packets at IP, as an older endpoint has none"));
+            return Err(NotObserved(
+                "count of packets at IP, as an older endpoint has none",
+            ));
         }
         Ok(run)
     }
 
     fn count_segments(&mut self) -> Result<(), NotObserved> {
-        let tcp = self.record.tcp.as_ref().ok_or(NotObserved("TCP evidence"))?;
-        self.segments = tcp.data_segments_out.ok_or(NotObserved("count of segments"))? as f64;
+        let tcp = self
+            .record
+            .tcp
+            .as_ref()
+            .ok_or(NotObserved("TCP evidence"))?;
+        self.segments = tcp
+            .data_segments_out
+            .ok_or(NotObserved("count of segments"))? as f64;
         self.acknowledgements = tcp.segments_in.unwrap_or(0) as f64;
         self.segment_bytes = f64::from(tcp.mss_bytes);
         self.header_bytes = f64::from(tcp.pmtu_bytes) - self.segment_bytes;
@@ -156,7 +202,11 @@ impl<'a> Run<'a> {
     }
 
     fn count_datagrams(&mut self) -> Result<(), NotObserved> {
-        let udp = self.record.udp.as_ref().ok_or(NotObserved("UDP evidence"))?;
+        let udp = self
+            .record
+            .udp
+            .as_ref()
+            .ok_or(NotObserved("UDP evidence"))?;
         self.segment_bytes = udp.datagram_bytes as f64;
         self.sent_bytes = udp.sent as f64 * self.segment_bytes;
         self.header_bytes = UDP_HEADERS;
@@ -169,7 +219,11 @@ impl<'a> Run<'a> {
     }
 
     fn in_one_namespace(&self) -> bool {
-        let name = self.sender_host.device.as_ref().map(|device| device.name.as_str());
+        let name = self
+            .sender_host
+            .device
+            .as_ref()
+            .map(|device| device.name.as_str());
         self.shared && name == Some("lo")
     }
 
@@ -177,13 +231,21 @@ impl<'a> Run<'a> {
         let threads = end.cpu_seconds.total();
         // Without its own account of interrupt time a kernel charges the thread that was there (kernel/sched/cputime.c), so
         // that soft interrupts are in the threads' time already where one kernel serves both ends.
-        let softirq = if self.shared { 0.0 } else { end.softirq_seconds.unwrap_or(0.0) };
+        let softirq = if self.shared {
+            0.0
+        } else {
+            end.softirq_seconds.unwrap_or(0.0)
+        };
         let delayed = end.run_delay_us.unwrap_or(0) as f64 / 1e6 * self.flows;
         let wanted = threads + delayed;
         EndWork {
             cpu_ns: (threads + softirq) * 1e9,
             counts,
-            granted: if wanted > 0.0 { threads / wanted } else { 1.0 },
+            granted: if wanted > 0.0 {
+                (threads / wanted).max(LEAST_GRANTED)
+            } else {
+                1.0
+            },
             cores: self.flows.min(host.cpu.usable.max(1.0)),
         }
     }
@@ -193,7 +255,11 @@ impl<'a> Run<'a> {
             Traffic::Stream(stream) if stream.send == SendMethod::ZeroCopy => 0.0,
             _ => self.sent_bytes,
         };
-        let checksummed = if offload(self.sender_host, CHECKSUMS) { 0.0 } else { self.sent_bytes };
+        let checksummed = if offload(self.sender_host, CHECKSUMS) {
+            0.0
+        } else {
+            self.sent_bytes
+        };
         let mut counts = PerTerm::of([
             (Term::Call, self.record.messages.unwrap_or(0) as f64),
             (Term::Packet, self.cut()),
@@ -202,7 +268,10 @@ impl<'a> Run<'a> {
             (Term::CopiedByte, copied),
             (Term::ChecksummedByte, checksummed),
             (Term::Acknowledgement, self.acknowledgements),
-            (Term::Interrupt, self.sender.receive_softirqs.unwrap_or(0) as f64),
+            (
+                Term::Interrupt,
+                self.sender.receive_softirqs.unwrap_or(0) as f64,
+            ),
         ]);
         if self.record.protocol == Protocol::Udp {
             counts.set(Term::Call, self.sent_bytes / self.segment_bytes);
@@ -222,7 +291,11 @@ impl<'a> Run<'a> {
             false => !offload(self.receiver_host, RECEIVED_CHECKSUMS),
         };
         let arrived = bytes / self.sent_bytes;
-        let packets = if self.shared { self.cut() } else { self.segments };
+        let packets = if self.shared {
+            self.cut()
+        } else {
+            self.segments
+        };
         let mut counts = PerTerm::of([
             (Term::Call, self.receiver.calls.unwrap_or(0) as f64),
             (Term::Packet, packets * arrived),
@@ -231,7 +304,10 @@ impl<'a> Run<'a> {
             (Term::CopiedByte, if is_read { bytes } else { 0.0 }),
             (Term::ChecksummedByte, if verified { bytes } else { 0.0 }),
             (Term::Acknowledgement, self.acknowledgements),
-            (Term::Interrupt, self.receiver.receive_softirqs.unwrap_or(0) as f64),
+            (
+                Term::Interrupt,
+                self.receiver.receive_softirqs.unwrap_or(0) as f64,
+            ),
         ]);
         if self.shared {
             counts.set(Term::Aggregate, self.aggregates);
@@ -261,14 +337,23 @@ fn offload(host: &HostFacts, names: &[&str]) -> bool {
     let Some(device) = &host.device else {
         return true;
     };
-    let known: Vec<bool> = names.iter().filter_map(|name| device.offloads.get(*name).copied()).collect();
+    let known: Vec<bool> = names
+        .iter()
+        .filter_map(|name| device.offloads.get(*name).copied())
+        .collect();
     known.is_empty() || known.contains(&true)
 }
 
 /// By ethtool's names; a driver has one of them.
-const CHECKSUMS: &[&str] = &["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];
+const CHECKSUMS: &[&str] = &[
+    "tx-checksum-ip-generic",
+    "tx-checksum-ipv4",
+    "tx-checksum-ipv6",
+];
 const RECEIVED_CHECKSUMS: &[&str] = &["rx-checksum"];
 const SEGMENTATION: &[&str] = &["tx-tcp-segmentation"];
+/// A thread that got less of a CPU than this of what it wanted has nothing to tell.
+const LEAST_GRANTED: f64 = 1e-3;
 /// IPv6 with every option of TCP.
 const MOST_HEADERS: f64 = 100.0;
 /// IPv4 and TCP with time stamps.

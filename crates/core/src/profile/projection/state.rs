@@ -1,6 +1,6 @@
 //! The path under some settings, for each byte that the sender sends; and what a change makes of it.
 
-use super::observation::{EndWork, Observation};
+use super::observation::{EndWork, Observation, together};
 use super::term::{PerTerm, Term};
 use super::what_if::{Change, WhatIf};
 
@@ -47,6 +47,21 @@ impl State {
         })
     }
 
+    /// The ends that are told apart: of one kernel both together.
+    pub(super) fn sides(&self) -> Vec<Side> {
+        if !self.shared_kernel {
+            return vec![self.sender, self.receiver];
+        }
+        let (a, b) = (self.sender, self.receiver);
+        let cpu_ns = a.cpu_ns + b.cpu_ns;
+        vec![Side {
+            cpu_ns,
+            counts: together(&a.counts, &b.counts),
+            granted: cpu_ns / (a.cpu_ns / a.granted + b.cpu_ns / b.granted),
+            cores: a.cores + b.cores,
+        }]
+    }
+
     /// The counts under the change. What it does to costs, and not to counts, leaves them as they are. `None` where the
     /// design has no such point.
     pub(super) fn changed(&self, what_if: &WhatIf, runs: &[Observation]) -> Option<Self> {
@@ -69,7 +84,9 @@ impl State {
                 then.sender.counts.set(Term::ChecksummedByte, 1.0);
                 // Where there is no wire, the receiver takes the sender's word unless the sender computed one.
                 if self.shared_kernel {
-                    then.receiver.counts.set(Term::ChecksummedByte, self.arrived);
+                    then.receiver
+                        .counts
+                        .set(Term::ChecksummedByte, self.arrived);
                 }
             }
             Change::AcknowledgeEach => {
@@ -117,17 +134,22 @@ impl State {
     fn unfragment(&mut self) {
         let datagrams = 1.0 / self.segment_bytes;
         self.sender.counts.set(Term::Packet, datagrams);
-        self.receiver.counts.set(Term::Packet, datagrams * self.arrived);
+        self.receiver
+            .counts
+            .set(Term::Packet, datagrams * self.arrived);
     }
 }
 
 /// Sums over runs, for each byte sent.
 fn side(runs: &[&Observation], pick: fn(&Observation) -> &EndWork, bytes: f64) -> Side {
-    let sum = |figure: fn(&EndWork) -> f64| -> f64 { runs.iter().map(|run| figure(pick(run))).sum() };
+    let sum =
+        |figure: fn(&EndWork) -> f64| -> f64 { runs.iter().map(|run| figure(pick(run))).sum() };
     let counts = runs.iter().map(|run| pick(run).counts);
     Side {
         cpu_ns: sum(|end| end.cpu_ns) / bytes,
-        counts: counts.fold(PerTerm::default(), |sum, counts| sum.plus(&counts)).times(1.0 / bytes),
+        counts: counts
+            .fold(PerTerm::default(), |sum, counts| sum.plus(&counts))
+            .times(1.0 / bytes),
         granted: sum(|end| end.granted) / runs.len() as f64,
         cores: sum(|end| end.cores) / runs.len() as f64,
     }

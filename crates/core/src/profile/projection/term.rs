@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 ///
 /// On one kernel for both ends (loopback, veth, a lab) soft interrupts run in whichever thread was there: each end may
 /// pay for packets of either.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Term {
     /// A system call that hands bytes over, or takes them.

@@ -107,21 +107,30 @@ pub const WHAT_IFS: &[WhatIf] = &[
         "without_copy_at_sender",
         "no copy at the sender",
         "base",
-        Change::WithoutCopy { sender: true, receiver: false },
+        Change::WithoutCopy {
+            sender: true,
+            receiver: false,
+        },
         Provable::By("zerocopy=on"),
     ),
     tcp(
         "without_copy_at_receiver",
         "no copy at the receiver",
         "base",
-        Change::WithoutCopy { sender: false, receiver: true },
+        Change::WithoutCopy {
+            sender: false,
+            receiver: true,
+        },
         Provable::By("discard=on"),
     ),
     tcp(
         "without_copies",
         "no copy at either end",
         "base",
-        Change::WithoutCopy { sender: true, receiver: true },
+        Change::WithoutCopy {
+            sender: true,
+            receiver: true,
+        },
         Provable::By("zerocopy=on,discard=on"),
     ),
     tcp(
@@ -136,7 +145,7 @@ pub const WHAT_IFS: &[WhatIf] = &[
         "each segment that the CPU cut is acknowledged at once",
         "cut",
         Change::AcknowledgeEach,
-        Provable::By("R.route_quickack=on"),
+        Provable::By("R.route_quickack=on,R.sysctl:net.ipv4.tcp_backlog_ack_defer=0"),
     ),
     tcp(
         "half_the_acknowledgements",
