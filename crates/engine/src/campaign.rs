@@ -5,7 +5,7 @@ use linerate_core::record::{Caveat, CaveatKind, Interval, Record, SizeFigure};
 use linerate_core::stats::{Figure, Precision, figure, precision_reached};
 use linerate_core::units::ByteCount;
 
-use crate::client::{Client, Live};
+use crate::client::{Client, Live, Outcome};
 use crate::error::MeasureError;
 
 /// Who looks on while a plan runs.
@@ -86,12 +86,21 @@ impl Client {
         test: &Test,
         observer: &mut dyn Observer,
     ) -> Result<(Record, Option<MeasureError>), MeasureError> {
+        let outcome = self.run_observed(test, observer)?;
+        Ok((outcome.record, outcome.error))
+    }
+
+    /// One run with all that it left, its intervals shown to `observer`.
+    pub(crate) fn run_observed(
+        &mut self,
+        test: &Test,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, MeasureError> {
         let mut intervals = LiveIntervals::new(test);
-        let outcome = self.run(test, &mut |live| match intervals.next(live) {
+        self.run(test, &mut |live| match intervals.next(live) {
             Some(interval) => observer.interval(&interval),
             None => true,
-        })?;
-        Ok((outcome.record, outcome.error))
+        })
     }
 }
 

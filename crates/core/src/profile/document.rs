@@ -124,12 +124,10 @@ pub struct DiskBeside {
     pub bytes: u64,
     /// Written and on storage, bits per second.
     pub write_bps: f64,
-    /// Read with nothing of it in memory, bits per second; absent where memory could not be rid of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_bps: Option<f64>,
-    /// Share of the file that came from storage and not from memory when it was read, percent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from_storage_percent: Option<f64>,
+    /// Read back with nothing of it in memory, bits per second; a file system in memory reads from there.
+    pub read_bps: f64,
+    /// Share of the file that came from storage when it was read, percent.
+    pub from_storage_percent: f64,
     /// The path over the slower of the two: below 1, the network is what a copy of a file would wait for.
     pub path_over_disk: f64,
 }

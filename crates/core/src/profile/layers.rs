@@ -21,11 +21,11 @@ pub enum Layer {
     Tcp,
     /// UDP.
     Udp,
-    /// IPv4 and IPv6, routes, neighbours, packet filters.
+    /// IPv4 and IPv6, routes, neighbours.
     Ip,
     /// Checksums computed by the CPU.
     Checksum,
-    /// Queueing disciplines, classifiers, policies.
+    /// Queueing disciplines, classifiers, packet filters, eBPF programs.
     Queueing,
     /// Devices and their drivers, loopback and veth among them.
     Driver,

@@ -10,15 +10,22 @@
 //! | `request` | what a client asks of an end's profiler, with its limits |
 //! | `sample` | what an end took: folded stacks, counts by CPU, how, at what cost |
 //! | `layers` | the layers |
+//! | [`attribution`] | from a call chain to its layer, and to the end whose work it is |
+//! | `count` | samples of an end to its layers, their costs and intervals |
+//! | `assemble` | a record and two profiles make a document |
 //! | `document` | the document |
 //! | [`projection`] | what a change would bring, computed from what was measured |
 
+mod assemble;
+pub mod attribution;
+mod count;
 mod document;
 mod layers;
 pub mod projection;
 mod request;
 mod sample;
 
+pub use count::{End, count};
 pub use document::{
     DiskBeside, EndLayers, FunctionCost, LayerCost, PROFILE_SCHEMA, ProfileDocument,
 };

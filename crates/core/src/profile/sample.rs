@@ -27,7 +27,7 @@ pub enum TaskClass {
     Tool,
     /// A kernel thread: `ksoftirqd`, a worker of the kernel.
     Kernel,
-    /// Any other process of the host. Only what it did in a soft interrupt is kept of its stack.
+    /// Any other process of the host, the other end's among them. Its stack is kept only where it was in a soft interrupt.
     Other,
     /// The idle task.
     Idle,
@@ -38,8 +38,7 @@ pub enum TaskClass {
 pub struct FoldedStack {
     /// Names of functions, from the innermost (leaf) to the outermost (root): those of the kernel first, then those of the user's
     /// part, or [`USER_FRAME`] for it. At most [`MAX_FRAMES`]. Module marks and suffixes as the kernel prints them.
-    /// Of a thread of class `other` only the frames from the leaf to the one that entered the soft interrupt;
-    /// none, if it was in none.
+    /// None of a thread of class `other` or `idle`, unless it was in a soft interrupt: then the kernel's part.
     pub frames: Vec<String>,
     /// How many of `frames`, from the leaf, ran within a soft interrupt: the last of them is the function that entered
     /// it (`handle_softirqs`, `__do_softirq`). 0 outside.

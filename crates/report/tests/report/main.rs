@@ -3,6 +3,7 @@
 mod analysis;
 mod csv;
 mod experiment;
+mod profile;
 mod projection;
 mod qos;
 mod qos_cost;
