@@ -1,14 +1,17 @@
 //! The runs that a projection is made from, and those that prove it.
 
-use linerate_core::compare::{ComparedMetric, Design, Metric};
+use std::collections::BTreeMap;
+
+use linerate_core::compare::{Design, Metric};
 use linerate_core::plan::{
     Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic,
 };
 use linerate_core::profile::projection::{
-    Observation, Point, Projection, Proof, Provable, Proved, WHAT_IFS, WhatIf, in_random_order,
-    points,
+    End, Observation, Point, ProjectedEnd, Projection, Proof, Provable, Proved, WHAT_IFS, WhatIf,
+    in_random_order, points,
 };
 use linerate_core::record::{Comparison, Record};
+use linerate_core::stats::median_interval;
 use linerate_core::treatment::{TreatmentError, Treatments, pair};
 use linerate_core::units::Span;
 
@@ -229,23 +232,45 @@ fn compared(
 
 /// The projection beside the comparison; `None` without a pair that counts.
 fn proof(projection: &Projection, comparison: &Comparison) -> Option<Proof> {
-    let [throughput, sender, receiver] = comparison.metrics.as_slice() else {
-        return None;
-    };
+    let throughput = &comparison.metrics.first()?.conclusion;
     let ratio = |percent: f64| 1.0 + percent / 100.0;
-    let measured = ratio(throughput.conclusion.effect_percent);
-    let interval = throughput.conclusion.interval_percent.map(ratio);
-    let cpu = |end: &ComparedMetric| ratio(end.conclusion.effect_percent) / measured;
     let projected = projection.throughput_bps / projection.throughput_now_bps;
+    let interval = throughput.interval_percent.map(ratio);
+    let cpu = |end: &ProjectedEnd| {
+        let ratios: Vec<f64> = comparison
+            .runs
+            .iter()
+            .filter(|pair| pair.counts())
+            .filter_map(|pair| {
+                Some(cpu_per_byte(end.end, &pair.b)? / cpu_per_byte(end.end, &pair.a)?)
+            })
+            .collect();
+        let measured = median_interval(&ratios).ok()?;
+        Some(Proved::new(
+            end.ratio(),
+            measured.median,
+            Some([measured.low, measured.high]),
+        ))
+    };
     Some(Proof {
         a: comparison.a.to_string(),
         b: comparison.b.to_string(),
         pairs: comparison.pairs,
-        verdict: throughput.conclusion.verdict,
-        throughput: Proved::new(projected, measured, Some(interval)),
-        sender_cpu: Proved::new(projection.sender.ratio(), cpu(sender), None),
-        receiver_cpu: Proved::new(projection.receiver.ratio(), cpu(receiver), None),
+        verdict: throughput.verdict,
+        throughput: Proved::new(projected, ratio(throughput.effect_percent), Some(interval)),
+        cpu: projection.ends.iter().filter_map(cpu).collect(),
     })
+}
+
+/// CPU time of an end for each bit that arrived, of runs that are equally long.
+fn cpu_per_byte(end: End, figures: &BTreeMap<String, f64>) -> Option<f64> {
+    let [throughput, sender, receiver] = METRICS.map(|path| figures.get(path).copied());
+    let cpu = match end {
+        End::Sender => sender?,
+        End::Receiver => receiver?,
+        End::Both => sender? + receiver?,
+    };
+    throughput.filter(|bps| *bps > 0.0).map(|bps| cpu / bps)
 }
 
 fn read(text: &str) -> Result<Treatments, MeasureError> {

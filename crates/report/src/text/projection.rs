@@ -1,8 +1,11 @@
 //! What CPU time costs, and what changes would bring.
 
+use std::borrow::Cow;
+
 use linerate_core::plan::Protocol;
 use linerate_core::profile::projection::{
-    Basis, CostModel, EndModel, Projection, Proof, Proved, TermCost, median_error_percent,
+    Basis, CostModel, EndModel, Projection, Proof, Proved, Term, TermCost,
+    median_cpu_error_percent, median_error_percent,
 };
 
 use super::Style;
@@ -33,7 +36,8 @@ pub(super) fn write(page: &mut Page, models: &[CostModel], projections: &[Projec
     doubts(page, projections);
 }
 
-const FOOT: &str = "In brackets intervals at 95 %. CPU is time for each KiB of payload that arrives. Basis: model, the change \
+const FOOT: &str = "In brackets intervals at 95 %. CPU is time for each KiB of payload that arrives: of the sender and the receiver, \
+    or of both where they have one kernel. Basis: model, the change \
     itself was never run; design, it was, at these or other sizes; layers, from the profile's shares; assumed, nothing that \
     was measured bears on it.";
 
@@ -47,27 +51,29 @@ fn costs(page: &mut Page, model: &CostModel) {
         Emphasis::Strong,
         &format!("What CPU time costs, {transport}"),
     );
-    let mut table = Table::new(&[
-        ("\nper", Align::Left),
-        ("sender\nns", Align::Right),
-        ("\n95 %", Align::Right),
-        ("\nshare", Align::Right),
-        ("receiver\nns", Align::Right),
-        ("\n95 %", Align::Right),
-        ("\nshare", Align::Right),
-    ]);
+    let heads = model.ends.iter().flat_map(|end| {
+        let name = end.end.name();
+        [
+            format!("{name}\nns"),
+            "\n95 %".to_owned(),
+            "\nshare".to_owned(),
+        ]
+    });
+    let heads = heads.map(|head| (Cow::from(head), Align::Right));
+    let mut table =
+        Table::with_heads(std::iter::once((Cow::from("\nper"), Align::Left)).chain(heads));
     let of = |end: &EndModel, term| end.terms.iter().find(|cost| cost.term == term).copied();
-    for term in linerate_core::profile::projection::Term::ALL {
-        let ends = [of(&model.sender, term), of(&model.receiver, term)];
+    for term in Term::ALL {
+        let ends: Vec<Option<TermCost>> = model.ends.iter().map(|end| of(end, term)).collect();
         if ends.iter().any(Option::is_some) {
             let cells = ends.into_iter().flat_map(cost_cells);
             table.row(std::iter::once(Some(term.per().to_owned())).chain(cells));
         }
     }
     page.table(&table);
-    for (name, end) in [("sender", &model.sender), ("receiver", &model.receiver)] {
+    for end in &model.ends {
         let mut facts = vec![format!(
-            "{} runs, of which the model misses the CPU time by {}",
+            "{} runs, whose CPU time the model misses by {}",
             end.runs,
             percent(end.residual_percent)
         )];
@@ -75,13 +81,7 @@ fn costs(page: &mut Page, model: &CostModel) {
             let parts: Vec<&str> = group.iter().map(|term| term.per()).collect();
             format!("not told apart: {}", parts.join(" and "))
         }));
-        page.facts(name, &facts);
-    }
-    if model.shared_kernel {
-        page.facts(
-            "one kernel",
-            &["soft interrupts of both ends run in either's threads".to_owned()],
-        );
+        page.facts(end.end.name(), &facts);
     }
 }
 
@@ -103,27 +103,29 @@ fn projected(projections: &[Projection]) -> Table {
         ("\nnow", Align::Right),
         ("\nthen", Align::Right),
         ("\n95 %", Align::Right),
-        ("CPU µs/KiB\nsender", Align::Right),
-        ("\nreceiver", Align::Right),
+        ("CPU\nµs/KiB", Align::Right),
         ("\nceiling then", Align::Left),
         ("\nbasis", Align::Left),
     ]);
     for one in projections {
         let [low, high] = one.throughput_interval_bps;
-        let end = |end: &linerate_core::profile::projection::ProjectedEnd| {
-            Some(format!(
-                "{} → {}",
-                digits(end.now_us_per_kib),
-                digits(end.then_us_per_kib)
-            ))
-        };
+        let ends: Vec<String> = one
+            .ends
+            .iter()
+            .map(|end| {
+                format!(
+                    "{} → {}",
+                    digits(end.now_us_per_kib),
+                    digits(end.then_us_per_kib)
+                )
+            })
+            .collect();
         table.row([
             Some(one.what_if.clone()),
             Some(rate(one.throughput_now_bps)),
             Some(rate(one.throughput_bps)),
             Some(format!("{} – {}", rate(low), rate(high))),
-            end(&one.sender),
-            end(&one.receiver),
+            Some(ends.join(", ")),
             Some(one.ceiling.name().to_owned()),
             Some(basis(one.basis).to_owned()),
         ]);
@@ -159,20 +161,21 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
         ("\nmeasured", Align::Right),
         ("\ninterval", Align::Right),
         ("\nerror", Align::Right),
-        ("sender CPU\nproj. / meas.", Align::Right),
-        ("\nerror", Align::Right),
-        ("receiver CPU\nproj. / meas.", Align::Right),
+        ("CPU\nproj. / meas.", Align::Right),
         ("\nerror", Align::Right),
         ("\npairs", Align::Right),
     ]);
     let pair = |proved: &Proved| {
-        Some(format!(
+        format!(
             "{} / {}",
             digits(proved.projected_ratio),
             digits(proved.measured_ratio)
-        ))
+        )
     };
-    let error = |proved: &Proved| Some(signed(proved.error_percent));
+    let error = |proved: &Proved| signed(proved.error_percent);
+    let all = |proved: &[Proved], words: &dyn Fn(&Proved) -> String| {
+        (!proved.is_empty()).then(|| proved.iter().map(words).collect::<Vec<_>>().join(", "))
+    };
     for (one, proof) in &proved {
         let throughput = &proof.throughput;
         let interval = throughput.measured_interval;
@@ -181,20 +184,26 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
             Some(digits(throughput.projected_ratio)),
             Some(digits(throughput.measured_ratio)),
             interval.map(|[low, high]| format!("{} – {}", digits(low), digits(high))),
-            error(throughput),
-            pair(&proof.sender_cpu),
-            error(&proof.sender_cpu),
-            pair(&proof.receiver_cpu),
-            error(&proof.receiver_cpu),
+            Some(error(throughput)),
+            all(&proof.cpu, &pair),
+            all(&proof.cpu, &error),
             Some(proof.pairs.to_string()),
         ]);
     }
     page.table(&table);
-    if let Some(median) = median_error_percent(projections) {
+    let medians = [
+        ("throughput", median_error_percent(projections)),
+        ("CPU time", median_cpu_error_percent(projections)),
+    ];
+    let medians = medians
+        .into_iter()
+        .filter_map(|(name, median)| Some(format!("of {name} {}", with_unit(median?, "%"))));
+    let medians: Vec<String> = medians.collect();
+    if !medians.is_empty() {
         let words = format!(
-            "Median error of throughput over {} that could be had: {}.",
+            "Median error over the {} that could be had: {}.",
             proved.len(),
-            with_unit(median, "%")
+            medians.join(", ")
         );
         page.paragraph(Emphasis::None, "", 0, &words);
     }

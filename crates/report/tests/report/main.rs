@@ -4,6 +4,7 @@ mod analysis;
 mod csv;
 mod experiment;
 mod profile;
+mod projection;
 mod qos;
 mod qos_cost;
 mod samples;

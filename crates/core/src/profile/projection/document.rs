@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ceilings::Cause;
 use crate::compare::Verdict3;
+use crate::stats::median_interval;
 
 /// What one change would bring.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,10 +24,8 @@ pub struct Projection {
     pub throughput_bps: f64,
     /// Its interval at 95 %, payload bits per second.
     pub throughput_interval_bps: [f64; 2],
-    /// What the sender takes.
-    pub sender: ProjectedEnd,
-    /// What the receiver takes.
-    pub receiver: ProjectedEnd,
+    /// What the ends take: the sender and the receiver, or both together where they have one kernel.
+    pub ends: Vec<ProjectedEnd>,
     /// What holds the transfer back then.
     pub ceiling: Cause,
     /// What to keep in mind.
@@ -43,6 +42,8 @@ pub struct Projection {
 /// CPU time of one end for each KiB of payload that arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProjectedEnd {
+    /// Which.
+    pub end: End,
     /// As it is, µs/KiB.
     pub now_us_per_kib: f64,
     /// With the change, µs/KiB.
@@ -55,6 +56,30 @@ impl ProjectedEnd {
     /// With the change over as it is.
     pub fn ratio(&self) -> f64 {
         self.then_us_per_kib / self.now_us_per_kib
+    }
+}
+
+/// Whose CPU time is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The sender's.
+    Sender,
+    /// The receiver's.
+    Receiver,
+    /// That of both: on one kernel soft interrupts run in whichever thread was there, and a run's CPU time is now the one's
+    /// and now the other's.
+    Both,
+}
+
+impl End {
+    /// As in the document.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+            Self::Both => "both",
+        }
     }
 }
 
@@ -85,10 +110,8 @@ pub struct Proof {
     pub verdict: Verdict3,
     /// Throughput.
     pub throughput: Proved,
-    /// The sender's CPU time for each byte.
-    pub sender_cpu: Proved,
-    /// The receiver's.
-    pub receiver_cpu: Proved,
+    /// CPU time for each byte that arrives, of the ends in the order of the projection's.
+    pub cpu: Vec<Proved>,
 }
 
 /// One figure, with the change over without it.
@@ -96,9 +119,9 @@ pub struct Proof {
 pub struct Proved {
     /// As projected.
     pub projected_ratio: f64,
-    /// As measured: the Hodges–Lehmann estimate over the pairs.
+    /// As measured: of throughput the Hodges–Lehmann estimate over the pairs, of CPU time their median.
     pub measured_ratio: f64,
-    /// Interval of the measurement; for CPU time for each byte, which is a quotient of two figures, there is none.
+    /// Interval of the measurement, at 95 % or what so few pairs allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_interval: Option<[f64; 2]>,
     /// By how much the projection is off, percent of the measurement.
@@ -126,14 +149,22 @@ pub fn median_error_percent(projections: &[Projection]) -> Option<f64> {
     let proofs = projections
         .iter()
         .filter_map(|projection| projection.proof.as_ref());
-    let mut errors: Vec<f64> = proofs
-        .map(|proof| proof.throughput.error_percent.abs())
-        .collect();
-    errors.sort_by(f64::total_cmp);
-    let middle = errors.len() / 2;
-    match errors.len() {
-        0 => None,
-        even if even % 2 == 0 => Some((errors[middle - 1] + errors[middle]) / 2.0),
-        _ => Some(errors[middle]),
-    }
+    median(proofs.map(|proof| proof.throughput.error_percent.abs()))
+}
+
+/// The same of CPU time for each byte, over all ends.
+pub fn median_cpu_error_percent(projections: &[Projection]) -> Option<f64> {
+    let proofs = projections
+        .iter()
+        .filter_map(|projection| projection.proof.as_ref());
+    median(
+        proofs
+            .flat_map(|proof| &proof.cpu)
+            .map(|cpu| cpu.error_percent.abs()),
+    )
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    Some(median_interval(&values).ok()?.median)
 }

@@ -5,6 +5,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::document::End;
 use super::error::ProjectionError;
 use super::linear::{Matrix, collinear, dot, non_negative};
 use super::observation::{EndWork, Observation};
@@ -16,12 +17,8 @@ use crate::plan::Protocol;
 pub struct CostModel {
     /// Transport that it is of.
     pub protocol: Protocol,
-    /// The sender.
-    pub sender: EndModel,
-    /// The receiver.
-    pub receiver: EndModel,
-    /// Both ends have one kernel: which end's thread pays for a packet is chance, and each may pay for both.
-    pub shared_kernel: bool,
+    /// The sender and the receiver, or both together where they have one kernel.
+    pub ends: Vec<EndModel>,
     /// Points of the design, in the order in which they came to the model.
     pub points: Vec<String>,
 }
@@ -29,6 +26,8 @@ pub struct CostModel {
 /// What CPU time costs at one end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndModel {
+    /// Which.
+    pub end: End,
     /// What each term costs; a term that no run exercised is left out.
     pub terms: Vec<TermCost>,
     /// Terms that the design cannot tell apart: their sum is known, their parts are not.
@@ -73,22 +72,36 @@ pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, ProjectionError
             points.push(run.point.clone());
         }
     }
-    let sender: Vec<(&str, &EndWork)> =
-        runs.iter().map(|r| (r.point.as_str(), &r.sender)).collect();
-    let receiver: Vec<(&str, &EndWork)> = runs
-        .iter()
-        .map(|r| (r.point.as_str(), &r.receiver))
+    let works: Vec<Vec<(End, EndWork)>> = runs.iter().map(Observation::works).collect();
+    let ends: Vec<End> = works
+        .first()
+        .into_iter()
+        .flatten()
+        .map(|(end, _)| *end)
         .collect();
+    let mut models = Vec::new();
+    for (place, end) in ends.iter().enumerate() {
+        let of_end = runs.iter().zip(&works);
+        let of_end =
+            of_end.filter_map(|(run, works)| Some((run.point.as_str(), works.get(place)?.1)));
+        let of_end: Vec<(&str, EndWork)> = of_end.collect();
+        models.push(fit_end(*end, &of_end, seed.wrapping_add(place as u64))?);
+    }
+    if models.is_empty() {
+        return Err(ProjectionError::TooFew {
+            runs: 0,
+            terms: 0,
+            needed: SPARE,
+        });
+    }
     Ok(CostModel {
         protocol: runs.first().map_or(Protocol::Tcp, |run| run.protocol),
-        sender: fit_end(&sender, seed)?,
-        receiver: fit_end(&receiver, seed.wrapping_add(1))?,
-        shared_kernel: runs.iter().any(|run| run.shared_kernel),
+        ends: models,
         points,
     })
 }
 
-fn fit_end(runs: &[(&str, &EndWork)], seed: u64) -> Result<EndModel, ProjectionError> {
+fn fit_end(end: End, runs: &[(&str, EndWork)], seed: u64) -> Result<EndModel, ProjectionError> {
     let is_used = |term: &Term| runs.iter().any(|(_, run)| run.counts.at(*term) > 0.0);
     let terms: Vec<Term> = Term::ALL.into_iter().filter(is_used).collect();
     let needed = terms.len() + SPARE;
@@ -113,7 +126,7 @@ fn fit_end(runs: &[(&str, &EndWork)], seed: u64) -> Result<EndModel, ProjectionE
         terms.iter().map(count).collect::<Vec<f64>>()
     });
     let design = Matrix::new(terms.len(), rows);
-    let found = non_negative(&design, &vec![1.0; design.rows()]);
+    let found = robust(&design, &vec![1.0; design.rows()]);
     let fitted: Vec<f64> = (0..design.rows())
         .map(|row| dot(design.row(row), &found))
         .collect();
@@ -134,6 +147,7 @@ fn fit_end(runs: &[(&str, &EndWork)], seed: u64) -> Result<EndModel, ProjectionE
         .map(|residual| residual * residual)
         .sum::<f64>();
     Ok(EndModel {
+        end,
         terms: terms
             .iter()
             .map(|term| term_cost(*term, &costs, &draws, first, whole))
@@ -187,9 +201,38 @@ fn resample(
             .iter()
             .map(|fitted| fitted * (1.0 + widen * residuals[below(&mut dice, rows)]).max(LEAST_FIT))
             .collect();
-        per_term(terms, &non_negative(design, &y))
+        per_term(terms, &robust(design, &y))
     };
     (0..DRAWS).map(|_| draw()).collect()
+}
+
+/// Least squares in which runs far off count for less, by Huber's weights (Robust Statistics, 1981, section 7.8): what else
+/// a machine does makes single runs dear, and never cheap.
+fn robust(design: &Matrix, y: &[f64]) -> Vec<f64> {
+    let mut x = non_negative(design, y);
+    for _ in 0..ROUNDS {
+        let off: Vec<f64> = (0..design.rows())
+            .map(|row| (y[row] - dot(design.row(row), &x)).abs())
+            .collect();
+        let mut sorted = off.clone();
+        sorted.sort_by(f64::total_cmp);
+        // The median of the sizes, as a standard deviation of a normal distribution.
+        let usual = 1.4826 * sorted[sorted.len() / 2];
+        if usual <= LEAST_SCATTER {
+            break;
+        }
+        let weight = |row: usize| (HUBER * usual / off[row]).min(1.0).sqrt();
+        let rows =
+            (0..design.rows()).map(|row| design.row(row).iter().map(|v| v * weight(row)).collect());
+        let weighted = Matrix::new(design.columns(), rows);
+        let y: Vec<f64> = y
+            .iter()
+            .enumerate()
+            .map(|(row, y)| y * weight(row))
+            .collect();
+        x = non_negative(&weighted, &y);
+    }
+    x
 }
 
 fn per_term(terms: &[Term], costs: &[f64]) -> PerTerm {
@@ -211,8 +254,14 @@ pub(super) fn interval(mut values: Vec<f64>) -> [f64; 2] {
     [at(0.025), at(0.975)]
 }
 
-/// Fits to resampled runs: enough that the ends of a 95 % interval are of ten of them each.
-const DRAWS: usize = 400;
+/// Fits to resampled runs: enough that the ends of a 95 % interval are of five of them each.
+const DRAWS: usize = 200;
+/// Rounds of weighting: the weights hardly change after them.
+const ROUNDS: u32 = 3;
+/// Standard deviations from which on a run counts for less: 95 % as good as least squares on normal errors.
+const HUBER: f64 = 1.345;
+/// Relative errors of less are the arithmetic's.
+const LEAST_SCATTER: f64 = 1e-9;
 /// Runs beyond the number of terms.
 const SPARE: usize = 3;
 /// A model that says next to nothing of a run is none of it.

@@ -28,10 +28,15 @@ mod observation;
 mod project;
 mod state;
 mod term;
+#[cfg(test)]
+mod tests;
 mod what_if;
 
 pub use design::{Point, in_random_order, points};
-pub use document::{Basis, ProjectedEnd, Projection, Proof, Proved, median_error_percent};
+pub use document::{
+    Basis, End, ProjectedEnd, Projection, Proof, Proved, median_cpu_error_percent,
+    median_error_percent,
+};
 pub use error::ProjectionError;
 pub use fit::{CostModel, EndModel, TermCost, fit};
 pub use observation::{EndWork, NotObserved, Observation};

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::document::End;
 use super::term::{PerTerm, Term};
 use crate::plan::{Protocol, SendMethod, Traffic, Workload};
 use crate::record::{EndReport, HostFacts, Record};
@@ -17,6 +18,30 @@ pub struct EndWork {
     pub granted: f64,
     /// CPUs that its threads can have at once.
     pub cores: f64,
+}
+
+impl EndWork {
+    /// Two ends as one: the CPU time of both, and what both counted counted once.
+    fn with(&self, other: &Self) -> Self {
+        let cpu_ns = self.cpu_ns + other.cpu_ns;
+        let wanted = self.cpu_ns / self.granted + other.cpu_ns / other.granted;
+        Self {
+            cpu_ns,
+            counts: together(&self.counts, &other.counts),
+            granted: if wanted > 0.0 { cpu_ns / wanted } else { 1.0 },
+            cores: self.cores + other.cores,
+        }
+    }
+}
+
+/// Counts of two ends of one kernel as one: each makes its own calls, copies and checksums; packets, acknowledgements and
+/// soft interrupts are the same ones.
+pub(super) fn together(sender: &PerTerm, receiver: &PerTerm) -> PerTerm {
+    PerTerm::of(Term::ALL.map(|term| {
+        let (a, b) = (sender.at(term), receiver.at(term));
+        let is_each = matches!(term, Term::Call | Term::CopiedByte | Term::ChecksummedByte);
+        (term, if is_each { a + b } else { a.max(b) })
+    }))
 }
 
 /// One run.
@@ -77,6 +102,16 @@ impl Observation {
             sender: run.end(run.sender, run.sender_host, run.at_sender()),
             receiver: run.end(run.receiver, run.receiver_host, run.at_receiver()),
         })
+    }
+}
+
+impl Observation {
+    /// What each end spent that is told apart: of one kernel both together.
+    pub fn works(&self) -> Vec<(End, EndWork)> {
+        match self.shared_kernel {
+            true => vec![(End::Both, self.sender.with(&self.receiver))],
+            false => vec![(End::Sender, self.sender), (End::Receiver, self.receiver)],
+        }
     }
 }
 
@@ -206,7 +241,11 @@ impl<'a> Run<'a> {
         EndWork {
             cpu_ns: (threads + softirq) * 1e9,
             counts,
-            granted: if wanted > 0.0 { threads / wanted } else { 1.0 },
+            granted: if wanted > 0.0 {
+                (threads / wanted).max(LEAST_GRANTED)
+            } else {
+                1.0
+            },
             cores: self.flows.min(host.cpu.usable.max(1.0)),
         }
     }
@@ -313,6 +352,8 @@ const CHECKSUMS: &[&str] = &[
 ];
 const RECEIVED_CHECKSUMS: &[&str] = &["rx-checksum"];
 const SEGMENTATION: &[&str] = &["tx-tcp-segmentation"];
+/// A thread that got less of a CPU than this of what it wanted has nothing to tell.
+const LEAST_GRANTED: f64 = 1e-3;
 /// IPv6 with every option of TCP.
 const MOST_HEADERS: f64 = 100.0;
 /// IPv4 and TCP with time stamps.

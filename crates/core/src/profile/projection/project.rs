@@ -60,21 +60,27 @@ pub fn project(
         model,
         what_if,
         known,
+        now_sides: now.sides(),
+        then_sides: then.sides(),
         now,
         then,
     };
+    if path.now_sides.len() != model.ends.len() {
+        return None;
+    }
     let best = Draw {
-        costs: [model.sender.costs, model.receiver.costs],
-        misses: [1.0; 2],
+        costs: model.ends.iter().map(|end| end.costs).collect(),
+        misses: vec![1.0; model.ends.len()],
     };
     let outcome = path.outcome(&best);
     let spread: Vec<Outcome> = path.draws().iter().map(|draw| path.outcome(draw)).collect();
-    let of = |pick: fn(&Outcome) -> f64| interval(spread.iter().map(pick).collect());
     let per_kib = 1.024 / now.arrived;
-    let end = |side: &Side, then: f64, spread: [f64; 2]| ProjectedEnd {
+    let end = |(place, (model, side)): (usize, (&EndModel, &Side))| ProjectedEnd {
+        end: model.end,
         now_us_per_kib: side.cpu_ns * per_kib,
-        then_us_per_kib: then * per_kib,
-        interval_us_per_kib: spread.map(|ns| ns * per_kib),
+        then_us_per_kib: outcome.cpu_ns[place] * per_kib,
+        interval_us_per_kib: interval(spread.iter().map(|one| one.cpu_ns[place]).collect())
+            .map(|ns| ns * per_kib),
     };
     Some(Projection {
         what_if: what_if.name.to_owned(),
@@ -83,17 +89,14 @@ pub fn project(
         basis: path.basis(),
         throughput_now_bps: now.throughput_bps,
         throughput_bps: outcome.throughput_bps,
-        throughput_interval_bps: of(|outcome| outcome.throughput_bps),
-        sender: end(
-            &now.sender,
-            outcome.cpu_ns[0],
-            of(|outcome| outcome.cpu_ns[0]),
-        ),
-        receiver: end(
-            &now.receiver,
-            outcome.cpu_ns[1],
-            of(|outcome| outcome.cpu_ns[1]),
-        ),
+        throughput_interval_bps: interval(spread.iter().map(|one| one.throughput_bps).collect()),
+        ends: model
+            .ends
+            .iter()
+            .zip(&path.now_sides)
+            .enumerate()
+            .map(end)
+            .collect(),
         ceiling: outcome.ceiling,
         doubts: path.doubts(),
         not_proved: None,
@@ -108,67 +111,58 @@ struct Path<'a> {
     known: &'a Known<'a>,
     now: State,
     then: State,
+    now_sides: Vec<Side>,
+    then_sides: Vec<Side>,
 }
 
-/// Costs at both ends as they might be, and what the model misses besides, as factors.
+/// Costs at the ends as they might be, and what the model misses besides, as factors.
 struct Draw {
-    costs: [PerTerm; 2],
-    misses: [f64; 2],
+    costs: Vec<PerTerm>,
+    misses: Vec<f64>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Outcome {
-    /// For each byte sent, at the sender and the receiver.
-    cpu_ns: [f64; 2],
+    /// For each byte sent, at each end.
+    cpu_ns: Vec<f64>,
     throughput_bps: f64,
     ceiling: Cause,
 }
 
 impl Path<'_> {
-    fn ends(&self) -> [(&EndModel, &Side, &Side); 2] {
-        [
-            (&self.model.sender, &self.now.sender, &self.then.sender),
-            (
-                &self.model.receiver,
-                &self.now.receiver,
-                &self.then.receiver,
-            ),
-        ]
-    }
-
     fn draws(&self) -> Vec<Draw> {
         let mut dice = ChaCha8Rng::seed_from_u64(self.known.seed);
-        let (sender, receiver) = (&self.model.sender, &self.model.receiver);
+        let ends = &self.model.ends;
+        let count = ends.iter().map(|end| end.draws.len()).min().unwrap_or(0);
         let mut miss = |end: &EndModel| 1.0 + end.residuals[below(&mut dice, end.residuals.len())];
-        let pairs = sender.draws.iter().zip(&receiver.draws);
-        pairs
-            .map(|(s, r)| Draw {
-                costs: [*s, *r],
-                misses: [miss(sender), miss(receiver)],
+        (0..count)
+            .map(|number| Draw {
+                costs: ends.iter().map(|end| end.draws[number]).collect(),
+                misses: ends.iter().map(&mut miss).collect(),
             })
             .collect()
     }
 
     fn outcome(&self, draw: &Draw) -> Outcome {
-        let mut cpu_ns = [0.0; 2];
-        for (end, (_, now, then)) in self.ends().into_iter().enumerate() {
-            cpu_ns[end] = self.cpu_then(end, now, then, draw);
-        }
+        let count = self.now_sides.len();
+        let cpu_ns: Vec<f64> = (0..count).map(|end| self.cpu_then(end, draw)).collect();
         let bound = |side: &Side, ns: f64| 8e9 * side.cores * side.granted * self.now.arrived / ns;
-        let ends = [&self.now.sender, &self.now.receiver];
-        let measured = ends
-            .map(|side| bound(side, side.cpu_ns))
-            .into_iter()
-            .fold(f64::INFINITY, f64::min);
-        let bounds = [bound(ends[0], cpu_ns[0]), bound(ends[1], cpu_ns[1])];
-        let busier = if bounds[0] <= bounds[1] {
-            Cause::CpuSend
-        } else {
-            Cause::CpuReceive
+        let bounds = self.now_sides.iter().map(|side| bound(side, side.cpu_ns));
+        let measured = bounds.fold(f64::INFINITY, f64::min);
+        let bounds: Vec<f64> = self
+            .now_sides
+            .iter()
+            .zip(&cpu_ns)
+            .map(|(side, ns)| bound(side, *ns))
+            .collect();
+        let busier = match bounds.as_slice() {
+            [sender, receiver] if receiver < sender => Cause::CpuReceive,
+            [_] if self.now.receiver.cpu_ns > self.now.sender.cpu_ns => Cause::CpuReceive,
+            _ => Cause::CpuSend,
         };
+        let least = bounds.iter().copied().fold(f64::INFINITY, f64::min);
         let reached = self.now.throughput_bps / measured;
-        let least = bounds[0].min(bounds[1]);
-        let (mut throughput_bps, mut ceiling) = match reached >= REACHED {
+        let (mut throughput_bps, mut ceiling) = match reached >= self.enough() {
             true => (reached * least, busier),
             false => {
                 let link = if let Change::Link(times) = self.what_if.change {
@@ -200,16 +194,25 @@ impl Path<'_> {
         }
     }
 
+    /// Share of the bound from which on the CPUs are what holds. Of two threads on one kernel one alone may do all the work.
+    fn enough(&self) -> f64 {
+        match self.now.shared_kernel {
+            true => REACHED / 2.0,
+            false => REACHED,
+        }
+    }
+
     /// CPU time of an end for each byte sent, ns.
-    fn cpu_then(&self, end: usize, now: &Side, then: &Side, draw: &Draw) -> f64 {
+    fn cpu_then(&self, end: usize, draw: &Draw) -> f64 {
+        let (now, then) = (&self.now_sides[end], &self.then_sides[end]);
         if let Change::Cpu(times) = self.what_if.change {
             return now.cpu_ns / times;
         }
         if now.counts == then.counts {
             return now.cpu_ns;
         }
-        if let Some(share) = self.share_of_layer(end) {
-            return now.cpu_ns * (1.0 - share);
+        if let Some(copies_ns) = self.copies_by_layers(end) {
+            return now.cpu_ns - copies_ns;
         }
         let costs = &draw.costs[end];
         let modelled = now.counts.dot(costs);
@@ -219,19 +222,32 @@ impl Path<'_> {
         now.cpu_ns * then.counts.dot(costs) / modelled * draw.misses[end]
     }
 
-    /// The share of the layer that a change takes away, where the design has nothing to tell it from.
-    fn share_of_layer(&self, end: usize) -> Option<f64> {
-        let is_changed = match self.what_if.change {
-            Change::WithoutCopy { sender, receiver } => [sender, receiver][end],
-            _ => false,
+    /// CPU time for each byte sent of the copies that a change takes away, by the profile's shares, where the design has
+    /// nothing to tell them from.
+    fn copies_by_layers(&self, end: usize) -> Option<f64> {
+        let layers = self.known.layers?;
+        if self.tells_copies(end) {
+            return None;
+        }
+        let Change::WithoutCopy { sender, receiver } = self.what_if.change else {
+            return None;
         };
-        let layers = self.known.layers?[end];
-        (is_changed && !self.tells_copies(end)).then_some(layers.copy)
+        let ends = [
+            (sender, &self.now.sender, 0),
+            (receiver, &self.now.receiver, 1),
+        ];
+        let here = ends.iter().filter(|(is_asked, _, number)| {
+            *is_asked && (self.now.shared_kernel || *number == end)
+        });
+        Some(
+            here.map(|(_, side, number)| side.cpu_ns * layers[*number].copy)
+                .sum(),
+        )
     }
 
     /// Whether some runs of the design copied and others did not.
     fn tells_copies(&self, end: usize) -> bool {
-        let model = self.ends()[end].0;
+        let model = &self.model.ends[end];
         let costs = model.terms.iter().any(|cost| cost.term == Term::CopiedByte);
         let mixed = model
             .not_told_apart
@@ -239,6 +255,17 @@ impl Path<'_> {
             .flatten()
             .any(|term| *term == Term::CopiedByte);
         costs && !mixed
+    }
+
+    /// The ends at which a change takes copies away.
+    fn copying_ends(&self) -> Vec<usize> {
+        let Change::WithoutCopy { sender, receiver } = self.what_if.change else {
+            return Vec::new();
+        };
+        match self.now.shared_kernel {
+            true => vec![0],
+            false => (0..2).filter(|end| [sender, receiver][*end]).collect(),
+        }
     }
 
     fn limit_then(&self, other: &Ceiling) -> f64 {
@@ -256,10 +283,10 @@ impl Path<'_> {
         match self.what_if.change {
             Change::Cpu(_) | Change::Link(_) => Basis::Assumed,
             Change::To(_) | Change::Checksums | Change::AcknowledgeEach => Basis::Design,
-            Change::WithoutCopy { sender, receiver } => {
-                let asked = [sender, receiver];
-                let told = (0..2)
-                    .filter(|end| asked[*end])
+            Change::WithoutCopy { .. } => {
+                let told = self
+                    .copying_ends()
+                    .into_iter()
                     .all(|end| self.tells_copies(end));
                 match (told, self.known.layers) {
                     (false, Some(_)) => Basis::Layers,
@@ -272,7 +299,8 @@ impl Path<'_> {
 
     fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
-        for ((model, now, then), name) in self.ends().into_iter().zip(["sender", "receiver"]) {
+        let sides = self.now_sides.iter().zip(&self.then_sides);
+        for (model, (now, then)) in self.model.ends.iter().zip(sides) {
             let moved = |term: &Term| {
                 let (a, b) = (now.counts.at(*term), then.counts.at(*term));
                 (a - b).abs() > 1e-9 * a.abs().max(b.abs())
@@ -282,14 +310,18 @@ impl Path<'_> {
                 let some = group.iter().filter(|term| moved(term)).count();
                 if some > 0 && some < group.len() {
                     doubts.push(format!(
-                        "the {name}'s runs do not tell apart the costs of a {}",
-                        parts.join(", a ")
+                        "the design does not tell apart what these cost ({}): {}",
+                        model.end.name(),
+                        parts.join(", ")
                     ));
                 }
             }
         }
-        let copies = |end| matches!(self.what_if.change, Change::WithoutCopy { sender, receiver } if [sender, receiver][end]);
-        if (0..2).any(|end| copies(end) && !self.tells_copies(end)) && self.known.layers.is_none() {
+        let told = self
+            .copying_ends()
+            .into_iter()
+            .all(|end| self.tells_copies(end));
+        if !told && self.known.layers.is_none() {
             doubts.push("what a copy costs is not known: no run of the design went without, and there is no profile".to_owned());
         }
         doubts

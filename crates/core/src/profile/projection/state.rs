@@ -1,6 +1,6 @@
 //! The path under some settings, for each byte that the sender sends; and what a change makes of it.
 
-use super::observation::{EndWork, Observation};
+use super::observation::{EndWork, Observation, together};
 use super::term::{PerTerm, Term};
 use super::what_if::{Change, WhatIf};
 
@@ -45,6 +45,21 @@ impl State {
             header_bytes: first.header_bytes,
             shared_kernel: first.shared_kernel,
         })
+    }
+
+    /// The ends that are told apart: of one kernel both together.
+    pub(super) fn sides(&self) -> Vec<Side> {
+        if !self.shared_kernel {
+            return vec![self.sender, self.receiver];
+        }
+        let (a, b) = (self.sender, self.receiver);
+        let cpu_ns = a.cpu_ns + b.cpu_ns;
+        vec![Side {
+            cpu_ns,
+            counts: together(&a.counts, &b.counts),
+            granted: cpu_ns / (a.cpu_ns / a.granted + b.cpu_ns / b.granted),
+            cores: a.cores + b.cores,
+        }]
     }
 
     /// The counts under the change. What it does to costs, and not to counts, leaves them as they are. `None` where the

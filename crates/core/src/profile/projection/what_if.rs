@@ -145,7 +145,7 @@ pub const WHAT_IFS: &[WhatIf] = &[
         "each segment that the CPU cut is acknowledged at once",
         "cut",
         Change::AcknowledgeEach,
-        Provable::By("R.route_quickack=on"),
+        Provable::By("R.route_quickack=on,R.sysctl:net.ipv4.tcp_backlog_ack_defer=0"),
     ),
     tcp(
         "half_the_acknowledgements",
