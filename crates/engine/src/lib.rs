@@ -82,6 +82,7 @@ pub use lab::{
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use lab::{TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
+pub use profile::{DesignOptions, Designed, ProveOptions, prove, run_design, udp_records};
 pub use profile::{LARGEST_DISK_FILE, disk_beside, profile};
 pub use qos_cost::{CostError, CostObserver, CostOptions, qos_cost};
 pub use signal::stop_on_signal;

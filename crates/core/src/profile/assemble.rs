@@ -30,6 +30,7 @@ impl ProfileDocument {
             caveats: caveats(&record, &sender, &receiver),
             sender,
             receiver,
+            cost_models: Vec::new(),
             projections: Vec::new(),
             disk: None,
             record: Box::new(record),

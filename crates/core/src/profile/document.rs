@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::layers::Layer;
-use super::projection::Projection;
+use super::projection::{CostModel, Projection};
 use super::sample::EndProfile;
 use crate::record::{Caveat, Record};
 
@@ -22,6 +22,9 @@ pub struct ProfileDocument {
     /// The end that received it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver: Option<EndLayers>,
+    /// What CPU time costs, by transport: what the projections are made of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost_models: Vec<CostModel>,
     /// What changes would bring.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub projections: Vec<Projection>,

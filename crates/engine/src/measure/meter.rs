@@ -7,6 +7,7 @@ use linerate_core::record::{CpuQuota, CpuSeconds, EndReport};
 use linerate_sys::idle;
 use linerate_sys::proc::cgroup::{CpuGroup, CpuLimit};
 use linerate_sys::proc::counters::ProtocolCounters;
+use linerate_sys::proc::softirqs;
 use linerate_sys::proc::softnet::{self, SoftnetCpu};
 use linerate_sys::proc::stat::{CpuStat, CpuStatReader, CpuTimes, ticks_to_duration};
 use linerate_sys::thread::{CpuUsage, SchedTimes, SchedTimesReader};
@@ -15,7 +16,7 @@ use super::flow::Counters;
 use crate::lab::mind_lab_process;
 
 /// Counters worth a line in the record; the rest of some four hundred only swell it.
-const COUNTERS: [&str; 36] = [
+const COUNTERS: [&str; 45] = [
     "TcpRetransSegs",
     "TcpInErrs",
     "TcpInCsumErrors",
@@ -52,6 +53,16 @@ const COUNTERS: [&str; 36] = [
     "IpOutDiscards",
     "IpFragFails",
     "IpReasmFails",
+    // Packets as TCP and UDP hand them to IP and get them from it: large ones with segmentation and receive offload.
+    "IpOutRequests",
+    "IpInDelivers",
+    "IpFragCreates",
+    "IpReasmReqds",
+    "IpReasmOKs",
+    "Ip6OutRequests",
+    "Ip6InDelivers",
+    "Ip6FragCreates",
+    "Ip6ReasmReqds",
 ];
 
 /// Below this a thread's own account of its whole life is nearer to the truth than two readings of it.
@@ -81,6 +92,7 @@ struct HostReading {
     at_ns: u64,
     cpu: CpuStat,
     softnet: Option<Vec<SoftnetCpu>>,
+    receive_softirqs: Option<u64>,
     limit: Option<CpuLimit>,
     counters: Option<ProtocolCounters>,
 }
@@ -233,6 +245,10 @@ impl Meter {
             report.softnet_dropped = Some(dropped);
             report.softnet_squeezed = Some(squeezed);
         }
+        let softirqs = [&self.end, &self.begin].map(|reading| reading.receive_softirqs);
+        if let [Some(end), Some(begin)] = softirqs {
+            report.receive_softirqs = Some(end.saturating_sub(begin));
+        }
         if let (Some(begin), Some(end)) = (&self.begin.counters, &self.end.counters) {
             report.counters = changed(begin, end);
         }
@@ -254,6 +270,7 @@ impl Meter {
             at_ns: now_ns,
             cpu,
             softnet: softnet::read().ok(),
+            receive_softirqs: softirqs::received().ok(),
             limit: self.group.as_ref().and_then(|group| group.limit().ok()),
             counters: ProtocolCounters::read().ok(),
         }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use linerate_core::profile::{FoldedStack, MAX_FRAMES, MAX_FUNCTION, TaskClass, USER_FRAME};
 use linerate_sys::kallsyms::KernelSymbols;
+use linerate_sys::own_symbols;
 
 use super::count::Counts;
 use super::task::Owner;
@@ -20,6 +21,8 @@ const IDLE_ROOTS: [&str; 3] = ["do_idle", "cpu_startup_entry", "cpu_idle_poll"];
 const THREAD_ROOTS: [&str; 3] = ["kthread", "ret_from_fork", "ret_from_fork_asm"];
 /// Frames from the root among which those are looked for.
 const ROOT_FRAMES: usize = 6;
+/// Different addresses of own code that are looked up at most.
+const MOST_OWN: usize = 50_000;
 /// Stands for a function of the kernel that has no name here.
 const KERNEL_FRAME: &str = "[kernel]";
 
@@ -27,6 +30,8 @@ const KERNEL_FRAME: &str = "[kernel]";
 pub(super) struct Names<'a> {
     kernel: &'a KernelSymbols,
     known: HashMap<u64, Rc<str>>,
+    /// Of this process, by the addresses that were met.
+    own: HashMap<u64, Rc<str>>,
     user: Rc<str>,
 }
 
@@ -35,7 +40,35 @@ impl<'a> Names<'a> {
         Self {
             kernel,
             known: HashMap::new(),
+            own: HashMap::new(),
             user: USER_FRAME.into(),
+        }
+    }
+
+    /// Looks up this process's own functions in what was counted, all at once.
+    pub(super) fn with_own(mut self, counts: &Counts) -> Self {
+        let flows = counts.chains().filter(|chain| chain.0 == Owner::Flow);
+        let mut addresses: Vec<u64> = flows.flat_map(|chain| calls(chain.2)).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        // Without frame pointers what is taken for an address may be anything.
+        addresses.truncate(MOST_OWN);
+        let names = own_symbols::names(&addresses);
+        let named = addresses.iter().zip(names);
+        self.own = named
+            .filter_map(|(address, name)| Some((*address, plain(&name?).into())))
+            .collect();
+        self
+    }
+
+    /// The names of a chain in user mode, leaf first; what has none is one frame.
+    fn user_frames(&self, chain: &[u64], frames: &mut Vec<Rc<str>>) {
+        for address in calls(chain) {
+            let name = self.own.get(&address).unwrap_or(&self.user);
+            let again = *name == self.user && frames.last() == Some(&self.user);
+            if !again {
+                frames.push(Rc::clone(name));
+            }
         }
     }
 
@@ -48,28 +81,29 @@ impl<'a> Names<'a> {
         Rc::clone(name)
     }
 
-    /// The names of a chain, leaf first. All addresses but the leaf's are those of returns, which may already be the next
-    /// function's.
     fn kernel_frames(&mut self, chain: &[u64], frames: &mut Vec<Rc<str>>) {
-        for (depth, address) in chain.iter().enumerate() {
-            let within = address.saturating_sub(u64::from(depth > 0));
-            frames.push(self.kernel(within));
+        for address in calls(chain) {
+            frames.push(self.kernel(address));
         }
     }
 }
 
-/// The name as it may stand in a document.
+/// Addresses within the functions of a chain, leaf first. All but the leaf's are those of returns, which may already be the
+/// next function's.
+fn calls(chain: &[u64]) -> impl Iterator<Item = u64> {
+    let back = |(depth, address): (usize, &u64)| address.saturating_sub(u64::from(depth > 0));
+    chain.iter().enumerate().map(back)
+}
+
+/// The name as it may stand in a document, and in a line of folded stacks, which parts names by semicolons.
 fn plain(name: &str) -> String {
-    let letters = name.chars().take(MAX_FUNCTION);
-    letters
-        .map(|letter| {
-            if letter.is_ascii_graphic() {
-                letter
-            } else {
-                '?'
-            }
-        })
-        .collect()
+    let plain = |letter| match letter {
+        ' ' => '_',
+        ';' => ',',
+        _ if char::is_ascii_graphic(&letter) => letter,
+        _ => '?',
+    };
+    name.chars().take(MAX_FUNCTION).map(plain).collect()
 }
 
 /// The counted chains by name. In no order: [`linerate_core::profile::EndProfile::bound`] sorts them.
@@ -81,11 +115,9 @@ pub(super) fn fold(counts: &Counts, names: &mut Names<'_>) -> Vec<FoldedStack> {
         let task = class(owner, &frames, !user.is_empty());
         let softirq = softirq_frames(&frames);
         match task {
-            TaskClass::Flow | TaskClass::Tool | TaskClass::Kernel => {
-                if !user.is_empty() {
-                    frames.push(Rc::clone(&names.user));
-                }
-            }
+            TaskClass::Flow => names.user_frames(user, &mut frames),
+            TaskClass::Tool if !user.is_empty() => frames.push(Rc::clone(&names.user)),
+            TaskClass::Tool | TaskClass::Kernel => {}
             TaskClass::Other | TaskClass::Idle if softirq == 0 => frames.clear(),
             TaskClass::Other | TaskClass::Idle => {}
         }
@@ -201,7 +233,9 @@ mod tests {
             bytes.extend(word.to_ne_bytes());
         }
         bytes.extend((words.len() as u64).to_ne_bytes());
-        words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
+        words
+            .iter()
+            .for_each(|word| bytes.extend(word.to_ne_bytes()));
         bytes
     }
 
@@ -262,10 +296,7 @@ mod tests {
             "do_idle",
         ];
         let softirq = one(sample(0, 0, &interrupted, false));
-        assert_eq!(
-            (softirq.task, softirq.softirq_frames),
-            (TaskClass::Idle, 2)
-        );
+        assert_eq!((softirq.task, softirq.softirq_frames), (TaskClass::Idle, 2));
         // In another namespace of processes a kernel thread has the idle task's number.
         let thread = [
             "net_rx_action",

@@ -8,15 +8,18 @@
 //! | `count` | samples counted by address |
 //! | `task` | whose thread a sample has met |
 //! | `fold` | addresses to names, chains to folded stacks |
+//! | `prove` | the runs that a projection is made from, and those that prove it |
 //! | `cost` | what one sample takes |
 
 mod cost;
 mod count;
 mod fold;
+mod prove;
 mod run;
 mod sampling;
 mod source;
 mod task;
 
+pub use prove::{DesignOptions, Designed, ProveOptions, prove, run_design, udp_records};
 pub use run::{LARGEST_DISK_FILE, disk_beside, profile};
 pub(crate) use sampling::{Circumstances, Profiler, Taken};

@@ -194,7 +194,7 @@ impl Shared {
             lost: counts.lost,
             throttled: counts.throttled,
             cpus: cpus(&source, &counts),
-            folded: fold(&counts, &mut Names::new(&symbols)),
+            folded: fold(&counts, &mut Names::new(&symbols).with_own(&counts)),
             other_samples: counts.overflow,
             threads: CpuSeconds::default(),
             softirq_seconds: None,

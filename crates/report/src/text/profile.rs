@@ -9,6 +9,7 @@ use super::Style;
 use super::ceilings::caveats;
 use super::number::{count, digits, percent, rate, seconds, with_unit};
 use super::page::{Emphasis, Page, clean};
+use super::projection;
 use super::record::{emulated, traffic_and_peer};
 use super::table::{Align, Table};
 
@@ -26,7 +27,7 @@ pub fn profile(document: &ProfileDocument, by_function: bool, style: Style) -> S
     }
     page.gap();
     page.table(&layers(document));
-    if ends(document).next().is_some() {
+    if ends(document).any(|(_, end)| end.samples > 0) {
         page.paragraph(Emphasis::None, "", 0, FOOT);
     }
     if by_function {
@@ -34,6 +35,7 @@ pub fn profile(document: &ProfileDocument, by_function: bool, style: Style) -> S
             functions(&mut page, label, end);
         }
     }
+    projection::write(&mut page, &document.cost_models, &document.projections);
     disk(&mut page, document);
     caveats(&mut page, &document.caveats);
     page.finish()
