@@ -8,6 +8,7 @@ mod analyze;
 mod compare;
 mod lab;
 mod parsers;
+mod profile;
 mod qos;
 mod qos_cost;
 mod run;
@@ -25,6 +26,7 @@ use linerate_core::units::{BitRate, EndpointName};
 pub(crate) use analyze::{AnalyzeArgs, InputName};
 pub(crate) use compare::{CompareArgs, CompareExtent, CompareTraffic};
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
+pub(crate) use profile::{By, ProfileArgs, ProfileExtent, ProfileTraffic};
 pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
 };
@@ -64,6 +66,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Run an experiment from its file, or go on with it
     Run(ExperimentArgs),
+    /// Where the CPU time of a transfer goes, layer by layer, at both ends
+    Profile(ProfileArgs),
     /// The route to a host, its delays, and what happens to packets on it
     Trace(TraceArgs),
     /// Explain a stored document again

@@ -23,7 +23,7 @@ use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Service};
 use crate::site::Site;
 use crate::target::Target;
-use crate::{analyze, compare, experiment, files, gate, lab, plan, qos, trace, watch};
+use crate::{analyze, compare, experiment, files, gate, lab, plan, profile, qos, trace, watch};
 
 /// Does what the command line says.
 ///
@@ -47,6 +47,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         }
         Command::Compare(args) => compare::execute(args),
         Command::Run(args) => experiment::execute(&args),
+        Command::Profile(args) => profile::execute(args),
         Command::Trace(args) => trace::execute(&args),
         Command::Explain(args) => explain(args),
         Command::Analyze(args) => analyze::execute(&args),

@@ -6,6 +6,7 @@ use anyhow::{Context, anyhow};
 use linerate_core::analyze::{ANALYSIS_SCHEMA, Analysis};
 use linerate_core::experiment::{EXPERIMENT_SCHEMA, ExperimentDocument};
 use linerate_core::lab::{LAB_SCHEMA, LabsDocument};
+use linerate_core::profile::{PROFILE_SCHEMA, ProfileDocument};
 use linerate_core::record::{
     CHECK_SCHEMA, COMPARISON_SCHEMA, Caveat, CaveatKind, Check, Comparison, Environment,
     RECORD_SCHEMA, Record, SWEEP_SCHEMA, Status, Sweep,
@@ -32,6 +33,8 @@ pub(crate) enum Document {
     Check(Box<Check>),
     /// Two treatments against each other.
     Comparison(Box<Comparison>),
+    /// Where the CPU time of a transfer went.
+    Profile(Box<ProfileDocument>),
     /// The route to a host.
     Trace(Box<TraceDocument>),
     /// An experiment with all of its runs.
@@ -45,11 +48,12 @@ pub(crate) enum Document {
 }
 
 /// Schemas of the documents that are read.
-const SCHEMAS: [&str; 9] = [
+const SCHEMAS: [&str; 10] = [
     RECORD_SCHEMA,
     SWEEP_SCHEMA,
     CHECK_SCHEMA,
     COMPARISON_SCHEMA,
+    PROFILE_SCHEMA,
     TRACE_SCHEMA,
     EXPERIMENT_SCHEMA,
     ANALYSIS_SCHEMA,
@@ -73,6 +77,7 @@ impl Document {
     pub(crate) fn records_mut(&mut self) -> Box<dyn Iterator<Item = &mut Record> + '_> {
         match self {
             Self::Record(record) => Box::new(std::iter::once(record.as_mut())),
+            Self::Profile(profile) => Box::new(std::iter::once(profile.record.as_mut())),
             Self::Sweep(sweep) => Box::new(sweep.rows.iter_mut()),
             Self::Check(check) => Box::new(check.up.iter_mut().chain(&mut check.down)),
             Self::Experiment(whole) => {
@@ -95,6 +100,7 @@ impl Document {
         }
         match self {
             Self::Record(record) => Box::new(std::iter::once(of(record))),
+            Self::Profile(profile) => Box::new(std::iter::once(of(&mut profile.record))),
             Self::Sweep(sweep) => Box::new(sweep.rows.iter_mut().map(of)),
             Self::Check(check) => Box::new(
                 (check.up.iter_mut().chain(&mut check.down).map(of))
@@ -117,6 +123,7 @@ impl Document {
     pub(crate) fn why_partial(&self) -> Option<&str> {
         match self {
             Self::Record(record) => why_partial(record.status, &record.caveats),
+            Self::Profile(profile) => why_partial(profile.record.status, &profile.record.caveats),
             Self::Sweep(sweep) => {
                 let mut rows = sweep.rows.iter();
                 rows.find_map(|row| why_partial(row.status, &row.caveats))
@@ -143,6 +150,7 @@ impl Document {
             SWEEP_SCHEMA => serde_json::from_slice(bytes).map(Self::Sweep),
             CHECK_SCHEMA => serde_json::from_slice(bytes).map(Self::Check),
             COMPARISON_SCHEMA => serde_json::from_slice(bytes).map(Self::Comparison),
+            PROFILE_SCHEMA => serde_json::from_slice(bytes).map(Self::Profile),
             TRACE_SCHEMA => serde_json::from_slice(bytes).map(Self::Trace),
             EXPERIMENT_SCHEMA => serde_json::from_slice(bytes).map(Self::Experiment),
             ANALYSIS_SCHEMA => serde_json::from_slice(bytes).map(Self::Analysis),

@@ -16,6 +16,7 @@
 //! | [`analyze`] | figures that were measured elsewhere |
 //! | [`run`] | the one door to the engine |
 //! | [`experiment`] | the experiments of `run` |
+//! | [`profile`](mod@profile) | where the CPU time of a transfer goes |
 //! | [`trace`] | the route to a host |
 //! | [`qos`], [`qos_cost`] | `qos`: policies of this host's interfaces, and what they cost |
 //! | [`truth`] | the truth test of `lab truth` |
@@ -41,6 +42,7 @@ mod gate;
 mod lab;
 mod output;
 mod plan;
+mod profile;
 mod progress;
 mod qos;
 mod qos_cost;

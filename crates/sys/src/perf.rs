@@ -62,6 +62,8 @@ pub struct Sampling {
     pub clock: Clock,
     /// Samples a second, 1 to 100,000; the kernel has a limit of its own (`kernel.perf_event_max_sample_rate`).
     pub hz: u32,
+    /// Only what runs in user mode: all that `kernel.perf_event_paranoid` at 2 allows.
+    pub user_only: bool,
     /// Frames of a call chain at most, 1 to 127.
     pub depth: u16,
     /// Bytes of the ring, rounded up to a power of two of pages.
@@ -191,13 +193,14 @@ mod tests {
     const SAMPLING: Sampling = Sampling {
         clock: Clock::Cpu,
         hz: 4999,
+        user_only: false,
         depth: 32,
         ring_bytes: 64 << 10,
     };
 
     /// Samples of this thread, busy until it has some; `None`, with a word, where this host allows none.
-    fn own_samples() -> Option<Vec<u8>> {
-        let sampler = match Sampler::open(Subject::Thread(thread::thread_id()), &SAMPLING) {
+    fn own_samples(sampling: &Sampling) -> Option<Vec<u8>> {
+        let sampler = match Sampler::open(Subject::Thread(thread::thread_id()), sampling) {
             Ok(sampler) => sampler,
             Err(error) => {
                 println!("SKIPPED: {error}");
@@ -224,7 +227,9 @@ mod tests {
 
     #[test]
     fn samples_of_a_thread_are_its_own_with_its_call_chain() {
-        let Some(bytes) = own_samples() else { return };
+        let Some(bytes) = own_samples(&SAMPLING) else {
+            return;
+        };
         let mut seen = 0;
         for record in records(&bytes) {
             let Record::Sample(sample) = record else {
@@ -239,6 +244,20 @@ mod tests {
             seen += 1;
         }
         assert!(seen >= 20);
+    }
+
+    #[test]
+    fn samples_of_user_mode_have_no_kernel_in_them() {
+        let sampling = Sampling {
+            user_only: true,
+            ..SAMPLING
+        };
+        let bytes = own_samples(&sampling).unwrap_or_default();
+        for record in records(&bytes) {
+            if let Record::Sample(sample) = record {
+                assert!(sample.chain().kernel.is_empty());
+            }
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub(super) fn of_a_sample() -> Option<f64> {
     let sampling = Sampling {
         clock: Clock::Cpu,
         hz: HZ,
+        user_only: false,
         depth: 64,
         ring_bytes: 256 << 10,
     };

@@ -1,4 +1,4 @@
-//! What may be sampled on this host: all CPUs, else the test's own threads, else nothing.
+//! What may be sampled on this host: all CPUs, else the test's own threads, else those in user mode, else nothing.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -60,6 +60,7 @@ impl Source {
             sampling: Sampling {
                 clock: Clock::Cpu,
                 hz,
+                user_only: false,
                 depth: DEPTH,
                 ring_bytes: CPU_RING,
             },
@@ -120,11 +121,14 @@ impl Source {
             return;
         }
         self.sampling.ring_bytes = THREAD_RING;
-        for thread in threads.iter().take(MOST_THREADS) {
-            if let Err(error) = self.add(Subject::Thread(*thread)) {
-                self.caveats.push(not_even_threads(&error));
-                break;
-            }
+        let sampled = &threads[..threads.len().min(MOST_THREADS)];
+        if let Err(in_the_kernel) = self.add_threads(sampled) {
+            self.sampling.user_only = true;
+            let caveat = match self.add_threads(sampled) {
+                Ok(()) => user_mode_only(&in_the_kernel),
+                Err(error) => not_even_threads(&error),
+            };
+            self.caveats.push(caveat);
         }
         if threads.len() > MOST_THREADS {
             self.caveats.push(Caveat::new(
@@ -136,6 +140,17 @@ impl Source {
                 "run as root, or with fewer streams",
             ));
         }
+    }
+
+    /// All of them, or none.
+    fn add_threads(&mut self, threads: &[u32]) -> Result<(), PerfError> {
+        let added = threads
+            .iter()
+            .try_for_each(|thread| self.add(Subject::Thread(*thread)));
+        if added.is_err() {
+            self.samplers.clear();
+        }
+        added
     }
 
     /// CPUs that have come since are sampled too; those that have gone give no more.
@@ -185,7 +200,7 @@ impl Source {
                 Clock::Cpu => SampleClock::CpuClock,
                 Clock::Cycles => SampleClock::Cycles,
             },
-            kernel_seen,
+            kernel_seen: kernel_seen && !self.sampling.user_only,
             all_cpus: self.all_cpus,
         }
     }
@@ -223,6 +238,17 @@ fn own_threads_only(error: &PerfError) -> Caveat {
     )
 }
 
+fn user_mode_only(error: &PerfError) -> Caveat {
+    Caveat::new(
+        CaveatKind::NotReadable,
+        format!(
+            "only user mode could be sampled; the kernel's part is its account of CPU time, without layers: {error}{}",
+            setting()
+        ),
+        "run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 1",
+    )
+}
+
 fn not_even_threads(error: &PerfError) -> Caveat {
     Caveat::new(
         CaveatKind::NotReadable,
@@ -230,7 +256,7 @@ fn not_even_threads(error: &PerfError) -> Caveat {
             "no samples, only the kernel's account of CPU time: {error}{}",
             setting()
         ),
-        "run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 1",
+        "run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 2 or less",
     )
 }
 

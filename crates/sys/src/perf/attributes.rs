@@ -76,6 +76,8 @@ const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 5 | 1 << 7;
 /// Bits of the flags: `disabled`, `exclude_hv`, `freq`.
 const FLAGS: u64 = 1 | 1 << 6 | 1 << 10;
 
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+
 impl Attributes {
     pub(super) fn new(sampling: &Sampling) -> Self {
         let (kind, config) = match sampling.clock {
@@ -88,7 +90,12 @@ impl Attributes {
             config,
             frequency: u64::from(sampling.hz),
             sample_type: SAMPLE_TYPE,
-            flags: FLAGS,
+            flags: FLAGS
+                | if sampling.user_only {
+                    EXCLUDE_KERNEL
+                } else {
+                    0
+                },
             largest_stack: sampling.depth.clamp(1, 127),
             ..Self::default()
         }
