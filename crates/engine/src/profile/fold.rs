@@ -1,7 +1,6 @@
 //! Addresses to names, and call chains to folded stacks. Each different address is looked up once.
 
 use std::collections::HashMap;
-use std::rc::Rc;
 
 use linerate_core::profile::{FoldedStack, MAX_FRAMES, MAX_FUNCTION, TaskClass, USER_FRAME};
 use linerate_sys::kallsyms::KernelSymbols;
@@ -26,23 +25,47 @@ const MOST_OWN: usize = 50_000;
 /// Stands for a function of the kernel that has no name here.
 const KERNEL_FRAME: &str = "[kernel]";
 
-/// Names of one end's functions.
+/// Names of one end's functions, by number: chains are compared many times, names are not.
 pub(super) struct Names<'a> {
     kernel: &'a KernelSymbols,
-    known: HashMap<u64, Rc<str>>,
+    known: HashMap<u64, Name>,
     /// Of this process, by the addresses that were met.
-    own: HashMap<u64, Rc<str>>,
-    user: Rc<str>,
+    own: HashMap<u64, Name>,
+    texts: Vec<String>,
+    numbers: HashMap<String, Name>,
 }
+
+/// The number of a name.
+type Name = u32;
+/// [`USER_FRAME`]'s.
+const USER: Name = 0;
 
 impl<'a> Names<'a> {
     pub(super) fn new(kernel: &'a KernelSymbols) -> Self {
-        Self {
+        let mut names = Self {
             kernel,
             known: HashMap::new(),
             own: HashMap::new(),
-            user: USER_FRAME.into(),
+            texts: Vec::new(),
+            numbers: HashMap::new(),
+        };
+        assert_eq!(names.number(USER_FRAME), USER, "it is the first");
+        names
+    }
+
+    fn number(&mut self, name: &str) -> Name {
+        let plain = plain(name);
+        if let Some(number) = self.numbers.get(&plain) {
+            return *number;
         }
+        let number = self.texts.len() as Name;
+        self.texts.push(plain.clone());
+        self.numbers.insert(plain, number);
+        number
+    }
+
+    fn text(&self, name: Name) -> &str {
+        &self.texts[name as usize]
     }
 
     /// Looks up this process's own functions in what was counted, all at once.
@@ -54,36 +77,70 @@ impl<'a> Names<'a> {
         // Without frame pointers what is taken for an address may be anything.
         addresses.truncate(MOST_OWN);
         let names = own_symbols::names(&addresses);
-        let named = addresses.iter().zip(names);
-        self.own = named
-            .filter_map(|(address, name)| Some((*address, plain(&name?).into())))
-            .collect();
+        for (address, name) in addresses.into_iter().zip(names) {
+            if let Some(name) = name {
+                let number = self.number(&name);
+                self.own.insert(address, number);
+            }
+        }
         self
     }
 
     /// The names of a chain in user mode, leaf first; what has none is one frame.
-    fn user_frames(&self, chain: &[u64], frames: &mut Vec<Rc<str>>) {
+    fn user_frames(&self, chain: &[u64], frames: &mut Vec<Name>) {
         for address in calls(chain) {
-            let name = self.own.get(&address).unwrap_or(&self.user);
-            let again = *name == self.user && frames.last() == Some(&self.user);
-            if !again {
-                frames.push(Rc::clone(name));
+            let name = self.own.get(&address).copied().unwrap_or(USER);
+            if name != USER || frames.last() != Some(&USER) {
+                frames.push(name);
             }
         }
     }
 
-    fn kernel(&mut self, address: u64) -> Rc<str> {
+    fn kernel(&mut self, address: u64) -> Name {
+        if let Some(name) = self.known.get(&address) {
+            return *name;
+        }
         let symbols = self.kernel;
-        let name = self
-            .known
-            .entry(address)
-            .or_insert_with(|| plain(symbols.name(address).unwrap_or(KERNEL_FRAME)).into());
-        Rc::clone(name)
+        let name = self.number(symbols.name(address).unwrap_or(KERNEL_FRAME));
+        self.known.insert(address, name);
+        name
     }
 
-    fn kernel_frames(&mut self, chain: &[u64], frames: &mut Vec<Rc<str>>) {
+    /// The names of a chain, leaf first.
+    fn kernel_frames(&mut self, chain: &[u64], frames: &mut Vec<Name>) {
         for address in calls(chain) {
-            frames.push(self.kernel(address));
+            let name = self.kernel(address);
+            frames.push(name);
+        }
+    }
+
+    /// Whether one of these frames is one of these functions.
+    fn are_among<'f>(
+        &self,
+        mut frames: impl Iterator<Item = &'f Name>,
+        functions: &[&str],
+    ) -> bool {
+        frames.any(|name| functions.contains(&without_suffix(self.text(*name))))
+    }
+
+    /// How many frames from the leaf ran in a soft interrupt: up to the outermost function that enters one.
+    fn softirq_frames(&self, frames: &[Name]) -> usize {
+        let is_entry = |name: &Name| SOFTIRQ_ENTRIES.contains(&without_suffix(self.text(*name)));
+        frames.iter().rposition(is_entry).map_or(0, |at| at + 1)
+    }
+
+    fn class(&self, owner: Owner, frames: &[Name], in_user_mode: bool) -> TaskClass {
+        let has_root =
+            |roots: &[&str]| self.are_among(frames.iter().rev().take(ROOT_FRAMES), roots);
+        match owner {
+            Owner::Flow => TaskClass::Flow,
+            Owner::Tool => TaskClass::Tool,
+            Owner::Neighbour => TaskClass::Other,
+            Owner::Spinner => TaskClass::Idle,
+            Owner::Foreign if in_user_mode => TaskClass::Other,
+            Owner::Foreign if has_root(&IDLE_ROOTS) => TaskClass::Idle,
+            Owner::Foreign if has_root(&THREAD_ROOTS) => TaskClass::Kernel,
+            Owner::Foreign => TaskClass::Other,
         }
     }
 }
@@ -108,15 +165,15 @@ fn plain(name: &str) -> String {
 
 /// The counted chains by name. In no order: [`linerate_core::profile::EndProfile::bound`] sorts them.
 pub(super) fn fold(counts: &Counts, names: &mut Names<'_>) -> Vec<FoldedStack> {
-    let mut folded: HashMap<(TaskClass, u32, u32, Vec<Rc<str>>), u64> = HashMap::new();
+    let mut folded: HashMap<(TaskClass, u32, u32, Vec<Name>), u64> = HashMap::new();
     for (owner, kernel, user, count) in counts.chains() {
-        let mut frames = Vec::with_capacity(kernel.len() + 1);
+        let mut frames = Vec::with_capacity(kernel.len() + user.len());
         names.kernel_frames(kernel, &mut frames);
-        let task = class(owner, &frames, !user.is_empty());
-        let softirq = softirq_frames(&frames);
+        let task = names.class(owner, &frames, !user.is_empty());
+        let softirq = names.softirq_frames(&frames);
         match task {
             TaskClass::Flow => names.user_frames(user, &mut frames),
-            TaskClass::Tool if !user.is_empty() => frames.push(Rc::clone(&names.user)),
+            TaskClass::Tool if !user.is_empty() => frames.push(USER),
             TaskClass::Tool | TaskClass::Kernel => {}
             TaskClass::Other | TaskClass::Idle if softirq == 0 => frames.clear(),
             TaskClass::Other | TaskClass::Idle => {}
@@ -127,9 +184,12 @@ pub(super) fn fold(counts: &Counts, names: &mut Names<'_>) -> Vec<FoldedStack> {
         *folded.entry(key).or_default() += count;
     }
     let stack =
-        |((task, softirq_frames, kernel_frames, frames), count): ((_, _, _, Vec<Rc<str>>), _)| {
+        |((task, softirq_frames, kernel_frames, frames), count): ((_, _, _, Vec<Name>), _)| {
             FoldedStack {
-                frames: frames.iter().map(|name| name.to_string()).collect(),
+                frames: frames
+                    .iter()
+                    .map(|name| names.text(*name).to_owned())
+                    .collect(),
                 softirq_frames,
                 kernel_frames,
                 task,
@@ -137,31 +197,6 @@ pub(super) fn fold(counts: &Counts, names: &mut Names<'_>) -> Vec<FoldedStack> {
             }
         };
     folded.into_iter().map(stack).collect()
-}
-
-/// How many frames from the leaf ran in a soft interrupt: up to the outermost function that enters one.
-fn softirq_frames(frames: &[Rc<str>]) -> usize {
-    let is_entry = |name: &Rc<str>| SOFTIRQ_ENTRIES.contains(&without_suffix(name));
-    frames.iter().rposition(is_entry).map_or(0, |at| at + 1)
-}
-
-fn class(owner: Owner, frames: &[Rc<str>], in_user_mode: bool) -> TaskClass {
-    let has_root = |roots: &[&str]| {
-        let from_root = frames.iter().rev().take(ROOT_FRAMES);
-        from_root
-            .map(|n| without_suffix(n))
-            .any(|name| roots.contains(&name))
-    };
-    match owner {
-        Owner::Flow => TaskClass::Flow,
-        Owner::Tool => TaskClass::Tool,
-        Owner::Neighbour => TaskClass::Other,
-        Owner::Spinner => TaskClass::Idle,
-        Owner::Foreign if in_user_mode => TaskClass::Other,
-        Owner::Foreign if has_root(&IDLE_ROOTS) => TaskClass::Idle,
-        Owner::Foreign if has_root(&THREAD_ROOTS) => TaskClass::Kernel,
-        Owner::Foreign => TaskClass::Other,
-    }
 }
 
 /// Without what the compiler adds to the parts and copies of a function: `.isra.0`, `.constprop.0`, `.part.0`, `.cold`.
@@ -195,7 +230,7 @@ mod tests {
     ];
     const BASE: u64 = 0xffff_ffff_8100_0000;
     const KERNEL: u64 = -128_i64 as u64;
-    const USER: u64 = -512_i64 as u64;
+    const USER_MARK: u64 = -512_i64 as u64;
 
     fn symbols() -> KernelSymbols {
         let line = |(n, name): (usize, &&str)| format!("{:x} T {name}\n", BASE + n as u64 * 0x1000);
@@ -219,7 +254,7 @@ mod tests {
             words[1] -= 1;
         }
         if in_user {
-            words.extend([USER, 0x55aa, 0x55bb]);
+            words.extend([USER_MARK, 0x55aa, 0x55bb]);
         }
         record(process, thread, &words)
     }
@@ -323,7 +358,9 @@ mod tests {
         assert_eq!(unknown.frames, [KERNEL_FRAME]);
         let long = format!("{BASE:x} T {}\n", "n".repeat(300));
         let symbols = KernelSymbols::parse(&long).unwrap();
-        assert_eq!(Names::new(&symbols).kernel(BASE).len(), MAX_FUNCTION);
+        let mut names = Names::new(&symbols);
+        let name = names.kernel(BASE);
+        assert_eq!(names.text(name).len(), MAX_FUNCTION);
     }
 
     /// `cargo test --release -p linerate-engine --lib -- --ignored --nocapture a_million`

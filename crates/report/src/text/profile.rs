@@ -27,7 +27,7 @@ pub fn profile(document: &ProfileDocument, by_function: bool, style: Style) -> S
     }
     page.gap();
     page.table(&layers(document));
-    if ends(document).next().is_some() {
+    if ends(document).any(|(_, end)| end.samples > 0) {
         page.paragraph(Emphasis::None, "", 0, FOOT);
     }
     if by_function {
