@@ -155,8 +155,10 @@ const TCP: &[Point] = &[
     ),
 ];
 
-/// The option alone does next to nothing: what waits while the receiver reads is acknowledged once (net/ipv4/tcp_input.c).
-const ACKNOWLEDGED_1000: &str = "mss=1000,quickack=on,R.sysctl:net.ipv4.tcp_backlog_ack_defer=0";
+/// The socket's option lasts for one acknowledgement, and what waits while the receiver reads is acknowledged once
+/// (net/ipv4/tcp_input.c, `__tcp_ack_snd_check`).
+const ACKNOWLEDGED_1000: &str =
+    "mss=1000,R.route_quickack=on,R.sysctl:net.ipv4.tcp_backlog_ack_defer=0";
 
 const UDP: &[Point] = &[
     point("base", ["", ""], "the test as it is"),
@@ -227,7 +229,7 @@ mod tests {
                     .any(|point| point.name == name)
             };
             assert!(known(what_if.from), "{}", what_if.name);
-            if let Change::To(point) = what_if.change {
+            if let Change::To(point) | Change::AcknowledgeAs(point) = what_if.change {
                 assert!(known(point), "{}", what_if.name);
             }
         }

@@ -282,7 +282,7 @@ impl Path<'_> {
     fn basis(&self) -> Basis {
         match self.what_if.change {
             Change::Cpu(_) | Change::Link(_) => Basis::Assumed,
-            Change::To(_) | Change::Checksums | Change::AcknowledgeEach => Basis::Design,
+            Change::To(_) | Change::Checksums | Change::AcknowledgeAs(_) => Basis::Design,
             Change::WithoutCopy { .. } => {
                 let told = self
                     .copying_ends()

@@ -89,9 +89,11 @@ impl State {
                         .set(Term::ChecksummedByte, self.arrived);
                 }
             }
-            Change::AcknowledgeEach => {
-                let each = self.receiver.counts.at(Term::Delivery);
-                then.both(|counts| counts.set(Term::Acknowledgement, each));
+            Change::AcknowledgeAs(point) => {
+                let other = Self::at(runs, point)?.receiver.counts;
+                let each = other.at(Term::Acknowledgement) / other.at(Term::Delivery);
+                let all = each * self.receiver.counts.at(Term::Delivery);
+                then.both(|counts| counts.set(Term::Acknowledgement, all));
             }
             Change::Times(term, factor) => then.both(|counts| counts.scale(term, factor)),
             Change::Cpu(_) | Change::Link(_) => {}

@@ -39,8 +39,8 @@ pub enum Change {
     },
     /// The CPU computes the checksums that the device computed.
     Checksums,
-    /// Each packet is acknowledged at once.
-    AcknowledgeEach,
+    /// As many acknowledgements for each packet received as in another point of the design.
+    AcknowledgeAs(&'static str),
     /// So many times as many, or as few.
     Times(Term, f64),
     /// CPUs so many times as fast at both ends.
@@ -144,7 +144,7 @@ pub const WHAT_IFS: &[WhatIf] = &[
         "acknowledgement_of_each",
         "each segment that the CPU cut is acknowledged at once",
         "cut",
-        Change::AcknowledgeEach,
+        Change::AcknowledgeAs("acknowledged_1000"),
         Provable::By("R.route_quickack=on,R.sysctl:net.ipv4.tcp_backlog_ack_defer=0"),
     ),
     tcp(
