@@ -12,10 +12,7 @@ fn profiling() -> Welcome {
 
 fn opened(welcome: Welcome, hz: u32) -> (Pair, Vec<ServerEvent>) {
     let mut pair = Pair::welcomed(welcome, None, None, 100);
-    assert!(matches!(
-        pair.client_event(),
-        Some(ClientEvent::Welcome(_))
-    ));
+    assert!(matches!(pair.client_event(), Some(ClientEvent::Welcome(_))));
     let request = ProfileRequest { hz };
     pair.client
         .open_profiled(pair.now, &test_of(5, 1), Some(request));
