@@ -180,7 +180,7 @@ fn beside_the_disk(
         Ok(beside) => {
             if beside.bytes < document.record.bytes {
                 document.caveats.push(Caveat::new(
-                    CaveatKind::Other,
+                    CaveatKind::Partial,
                     format!(
                         "the file beside the transfer had {} bytes, the transfer {}",
                         beside.bytes, document.record.bytes

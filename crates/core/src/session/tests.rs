@@ -1,5 +1,6 @@
 //! Both halves against each other in memory, with virtual time.
 
+mod profile;
 mod trace;
 mod treatment;
 

@@ -82,7 +82,7 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Pr
     }
     course.begin(shared, begin_ns, warm_up == 0);
     if let Some(profiler) = profiler {
-        profiler.begin(threads(shared));
+        profiler.begin(threads_begun(shared));
     }
     let end_ns = match test.extent {
         Extent::Time(time) => begin_ns.saturating_add(nanos(time.0)),
@@ -107,6 +107,19 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Pr
             step *= 2;
         }
         next = now.max(next) + step;
+    }
+}
+
+/// The workers' threads, once all have begun; they do at once, unless the host is very busy.
+fn threads_begun(shared: &Shared) -> Vec<u32> {
+    const LONGEST: Duration = Duration::from_millis(50);
+    let until = now_ns() + nanos(LONGEST);
+    loop {
+        let begun = threads(shared);
+        if begun.len() == shared.flows.len() || now_ns() >= until {
+            return begun;
+        }
+        thread::yield_now();
     }
 }
 
