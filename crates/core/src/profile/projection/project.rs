@@ -211,8 +211,8 @@ impl Path<'_> {
         if now.counts == then.counts {
             return now.cpu_ns;
         }
-        if let Some(copies_ns) = self.copies_by_layers(end) {
-            return now.cpu_ns - copies_ns;
+        if let Some(saved_ns) = self.saved_by_layers(end) {
+            return now.cpu_ns - saved_ns;
         }
         let costs = &draw.costs[end];
         let modelled = now.counts.dot(costs);
@@ -222,50 +222,48 @@ impl Path<'_> {
         now.cpu_ns * then.counts.dot(costs) / modelled * draw.misses[end]
     }
 
-    /// CPU time for each byte sent of the copies that a change takes away, by the profile's shares, where the design has
-    /// nothing to tell them from.
-    fn copies_by_layers(&self, end: usize) -> Option<f64> {
+    /// CPU time for each byte sent of a layer that a change takes away, by the profile's shares, where the design has nothing
+    /// to tell it from.
+    fn saved_by_layers(&self, end: usize) -> Option<f64> {
         let layers = self.known.layers?;
-        if self.tells_copies(end) {
+        let (term, asked, share) = self.taken_away()?;
+        if self.tells(end, term) {
             return None;
         }
-        let Change::WithoutCopy { sender, receiver } = self.what_if.change else {
-            return None;
-        };
-        let ends = [
-            (sender, &self.now.sender, 0),
-            (receiver, &self.now.receiver, 1),
-        ];
-        let here = ends.iter().filter(|(is_asked, _, number)| {
-            *is_asked && (self.now.shared_kernel || *number == end)
-        });
-        Some(
-            here.map(|(_, side, number)| side.cpu_ns * layers[*number].copy)
-                .sum(),
-        )
+        let sides = [&self.now.sender, &self.now.receiver];
+        let here = (0..2).filter(|at| asked[*at] && (self.now.shared_kernel || *at == end));
+        Some(here.map(|at| sides[at].cpu_ns * share(&layers[at])).sum())
     }
 
-    /// Whether some runs of the design copied and others did not.
-    fn tells_copies(&self, end: usize) -> bool {
+    /// The work by the byte that a change takes away, at the sender and at the receiver, and its layer's share.
+    fn taken_away(&self) -> Option<(Term, [bool; 2], fn(&LayerShares) -> f64)> {
+        match self.what_if.change {
+            Change::WithoutCopy { sender, receiver } => {
+                Some((Term::CopiedByte, [sender, receiver], |layers| layers.copy))
+            }
+            Change::ChecksumsByDevice => Some((Term::ChecksummedByte, [true, true], |layers| {
+                layers.checksum
+            })),
+            _ => None,
+        }
+    }
+
+    /// Whether some runs of the design had a term's work and others did not.
+    fn tells(&self, end: usize, term: Term) -> bool {
         let model = &self.model.ends[end];
-        let costs = model.terms.iter().any(|cost| cost.term == Term::CopiedByte);
-        let mixed = model
-            .not_told_apart
-            .iter()
-            .flatten()
-            .any(|term| *term == Term::CopiedByte);
-        costs && !mixed
+        let costs = model.terms.iter().any(|cost| cost.term == term);
+        let mut mixed = model.not_told_apart.iter().flatten();
+        costs && !mixed.any(|other| *other == term)
     }
 
-    /// The ends at which a change takes copies away.
-    fn copying_ends(&self) -> Vec<usize> {
-        let Change::WithoutCopy { sender, receiver } = self.what_if.change else {
-            return Vec::new();
+    /// Whether the design tells the work that a change takes away, at all ends where it does.
+    fn tells_what_is_taken_away(&self) -> bool {
+        let Some((term, asked, _)) = self.taken_away() else {
+            return true;
         };
-        match self.now.shared_kernel {
-            true => vec![0],
-            false => (0..2).filter(|end| [sender, receiver][*end]).collect(),
-        }
+        let is_there = |end: &usize| self.now.shared_kernel || asked[*end];
+        let mut ends = (0..self.model.ends.len()).filter(is_there);
+        ends.all(|end| self.tells(end, term))
     }
 
     fn limit_then(&self, other: &Ceiling) -> f64 {
@@ -283,12 +281,8 @@ impl Path<'_> {
         match self.what_if.change {
             Change::Cpu(_) | Change::Link(_) => Basis::Assumed,
             Change::To(_) | Change::Checksums | Change::AcknowledgeAs(_) => Basis::Design,
-            Change::WithoutCopy { .. } => {
-                let told = self
-                    .copying_ends()
-                    .into_iter()
-                    .all(|end| self.tells_copies(end));
-                match (told, self.known.layers) {
+            Change::WithoutCopy { .. } | Change::ChecksumsByDevice => {
+                match (self.tells_what_is_taken_away(), self.known.layers) {
                     (false, Some(_)) => Basis::Layers,
                     _ => Basis::Design,
                 }
@@ -317,12 +311,11 @@ impl Path<'_> {
                 }
             }
         }
-        let told = self
-            .copying_ends()
-            .into_iter()
-            .all(|end| self.tells_copies(end));
-        if !told && self.known.layers.is_none() {
-            doubts.push("what a copy costs is not known: no run of the design went without, and there is no profile".to_owned());
+        if !self.tells_what_is_taken_away() && self.known.layers.is_none() {
+            doubts.push(
+                "what it costs now is not known: no run of the design went without, and there is no profile"
+                    .to_owned(),
+            );
         }
         doubts
     }

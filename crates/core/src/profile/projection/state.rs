@@ -89,6 +89,9 @@ impl State {
                         .set(Term::ChecksummedByte, self.arrived);
                 }
             }
+            Change::ChecksumsByDevice => {
+                then.both(|counts| counts.set(Term::ChecksummedByte, 0.0));
+            }
             Change::AcknowledgeAs(point) => {
                 let other = Self::at(runs, point)?.receiver.counts;
                 let each = other.at(Term::Acknowledgement) / other.at(Term::Delivery);

@@ -39,6 +39,8 @@ pub enum Change {
     },
     /// The CPU computes the checksums that the device computed.
     Checksums,
+    /// The device computes the checksums, whoever did.
+    ChecksumsByDevice,
     /// As many acknowledgements for each packet received as in another point of the design.
     AcknowledgeAs(&'static str),
     /// So many times as many, or as few.
@@ -139,6 +141,13 @@ pub const WHAT_IFS: &[WhatIf] = &[
         "cut",
         Change::Checksums,
         Provable::By("S.checksum_offload=off"),
+    ),
+    tcp(
+        "checksums_by_device",
+        "the device computes the checksums, where the CPU does now",
+        "base",
+        Change::ChecksumsByDevice,
+        Provable::Not("it is checksums_in_software the other way round"),
     ),
     tcp(
         "acknowledgement_of_each",
