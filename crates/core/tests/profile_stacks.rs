@@ -13,8 +13,11 @@ use std::path::Path;
 use linerate_core::profile::attribution::{Owner, Place, Role, attribute, owner};
 use linerate_core::profile::{FoldedStack, Layer, TaskClass};
 
+/// A stack of a run: whose thread, frames from leaf to root, samples.
+type Stack = (String, Vec<String>, u64);
+
 /// Depth-first lines of a tree.
-fn read(text: &str) -> Vec<(String, Vec<String>, u64)> {
+fn read(text: &str) -> Vec<Stack> {
     let mut path: Vec<String> = Vec::new();
     let mut stacks = Vec::new();
     for line in text.lines() {
@@ -35,7 +38,7 @@ fn read(text: &str) -> Vec<(String, Vec<String>, u64)> {
 }
 
 /// A run, as the profiler of one end sees it.
-fn seen_by(role: Role, tree: &[(String, Vec<String>, u64)]) -> Vec<FoldedStack> {
+fn seen_by(role: Role, tree: &[Stack]) -> Vec<FoldedStack> {
     let own = match role {
         Role::Sender => "sender",
         Role::Receiver | Role::Both => "receiver",
@@ -60,7 +63,7 @@ fn seen_by(role: Role, tree: &[(String, Vec<String>, u64)]) -> Vec<FoldedStack> 
         .collect()
 }
 
-fn runs() -> BTreeMap<String, Vec<(String, Vec<String>, u64)>> {
+fn runs() -> BTreeMap<String, Vec<Stack>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/stacks");
     let entries = std::fs::read_dir(directory).expect("the stacks are there");
     entries
@@ -74,7 +77,7 @@ fn runs() -> BTreeMap<String, Vec<(String, Vec<String>, u64)>> {
 }
 
 /// Shares of the layers in what one end owns, percent; and its samples.
-fn layers(role: Role, tree: &[(String, Vec<String>, u64)]) -> (BTreeMap<Layer, f64>, u64) {
+fn layers(role: Role, tree: &[Stack]) -> (BTreeMap<Layer, f64>, u64) {
     let mut counts: BTreeMap<Layer, u64> = BTreeMap::new();
     for stack in seen_by(role, tree) {
         if owner(&stack, role, Place::Here) == Owner::This {
@@ -133,12 +136,7 @@ fn no_sample_is_both_ends_and_hardly_any_neithers() {
 }
 
 /// What an end does with a layer, in percent of its samples.
-fn share(
-    runs: &BTreeMap<String, Vec<(String, Vec<String>, u64)>>,
-    run: &str,
-    role: Role,
-    layer: Layer,
-) -> f64 {
+fn share(runs: &BTreeMap<String, Vec<Stack>>, run: &str, role: Role, layer: Layer) -> f64 {
     let tree = runs.get(run).expect("the run is there");
     layers(role, tree).0.get(&layer).copied().unwrap_or(0.0)
 }

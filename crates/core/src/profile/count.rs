@@ -409,7 +409,9 @@ mod tests {
 
     fn of(counted: &EndLayers, layer: Layer) -> &LayerCost {
         let mut layers = counted.layers.iter();
-        layers.find(|cost| cost.layer == layer).unwrap()
+        layers
+            .find(|cost| cost.layer == layer)
+            .expect("every layer is counted")
     }
 
     #[test]

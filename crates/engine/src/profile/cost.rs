@@ -6,12 +6,13 @@ use std::time::Duration;
 use linerate_sys::perf::{Clock, Record, Sampler, Sampling, Subject, records};
 use linerate_sys::thread;
 
-use crate::clock::now_ns;
+use crate::clock::{nanos, now_ns};
 
 /// Samples a second while it is measured.
 const HZ: u32 = 4999;
-/// For so long; some three hundred samples.
+/// For so much CPU time, some three hundred samples; and no longer than this, if others have the CPUs.
 const LONG_ENOUGH: Duration = Duration::from_millis(60);
+const PATIENCE: Duration = Duration::from_millis(300);
 /// Calls of this length and the sample's interrupt are told apart.
 const DATAGRAM: [u8; 64] = [0; 64];
 
@@ -19,7 +20,8 @@ const DATAGRAM: [u8; 64] = [0; 64];
 ///
 /// A short system call is made over and over while the thread is sampled. Of so many samples as were taken, as many calls
 /// were interrupted: they are the longest ones. The median of those, less the median of all, is what an interrupt takes;
-/// what else interrupts a call now and then (the timer's tick, another thread) is rarer and longer, and moves no median.
+/// what else interrupts a call now and then is rarer and moves no median. All of it is CPU time: that others had the CPU in
+/// a call does not count.
 pub(super) fn of_a_sample() -> Option<f64> {
     let sampling = Sampling {
         clock: Clock::Cpu,
@@ -39,18 +41,19 @@ pub(super) fn of_a_sample() -> Option<f64> {
     cost(calls, samples.count())
 }
 
-/// How long each call took, ns.
+/// CPU time of each call, ns.
 fn timed_calls(from: &UnixDatagram, to: &UnixDatagram) -> Vec<u64> {
-    let end = now_ns() + LONG_ENOUGH.as_nanos() as u64;
+    let begun = thread::cpu_time();
+    let until_ns = now_ns() + nanos(PATIENCE);
     let mut calls = Vec::with_capacity(1 << 16);
     let mut buffer = DATAGRAM;
-    let mut last = now_ns();
-    while last < end {
+    let mut last = begun;
+    while last - begun < LONG_ENOUGH && now_ns() < until_ns {
         if from.send(&DATAGRAM).is_err() || to.recv(&mut buffer).is_err() {
             break;
         }
-        let now = now_ns();
-        calls.push(now - last);
+        let now = thread::cpu_time();
+        calls.push(nanos(now - last));
         last = now;
     }
     calls

@@ -37,10 +37,8 @@ impl<T: Copy> Index<T> {
             return Some(found);
         }
         let most = name.len().min(self.longest);
-        let parts = (1..=most).rev().filter_map(|length| name.get(..length));
-        parts
-            .into_iter()
-            .find_map(|part| self.beginnings.get(part).copied())
+        let mut parts = (1..=most).rev().filter_map(|length| name.get(..length));
+        parts.find_map(|part| self.beginnings.get(part).copied())
     }
 }
 
