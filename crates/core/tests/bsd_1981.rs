@@ -20,7 +20,7 @@ use linerate_core::profile::projection::{PerTerm, Term};
 /// A figure of the letter that comes out within this of the shares' is said to follow: its own are rounded to two digits.
 const TOLERANCE: f64 = 0.05;
 /// Readings are tried in steps of this.
-const STEPS: u32 = 10;
+const STEPS: u32 = 20;
 
 /// What the layers' work is counted in, as shares of it, 0–1.
 #[derive(Debug, Clone, Copy, Default)]

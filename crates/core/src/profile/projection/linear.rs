@@ -254,10 +254,7 @@ fn eigen(mut m: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
             }
             let (above, below) = m.split_at_mut(q);
             for (of_p, of_q) in above[p].iter_mut().zip(&mut below[0]) {
-                (*of_p, *of_q) = (
-                    cosine * *of_p - sine * *of_q,
-                    sine * *of_p + cosine * *of_q,
-                );
+                (*of_p, *of_q) = (cosine * *of_p - sine * *of_q, sine * *of_p + cosine * *of_q);
             }
             for row in &mut v {
                 (row[p], row[q]) = (

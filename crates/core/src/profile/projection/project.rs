@@ -115,6 +115,9 @@ struct Path<'a> {
     then_sides: Vec<Side>,
 }
 
+/// Work by the byte, whether it is taken away at the sender and at the receiver, and the share of its layer.
+type TakenAway = (Term, [bool; 2], fn(&LayerShares) -> f64);
+
 /// Costs at the ends as they might be, and what the model misses besides, as factors.
 struct Draw {
     costs: Vec<PerTerm>,
@@ -236,7 +239,7 @@ impl Path<'_> {
     }
 
     /// The work by the byte that a change takes away, at the sender and at the receiver, and its layer's share.
-    fn taken_away(&self) -> Option<(Term, [bool; 2], fn(&LayerShares) -> f64)> {
+    fn taken_away(&self) -> Option<TakenAway> {
         match self.what_if.change {
             Change::WithoutCopy { sender, receiver } => {
                 Some((Term::CopiedByte, [sender, receiver], |layers| layers.copy))
