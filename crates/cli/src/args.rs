@@ -10,6 +10,7 @@ mod compare;
 mod host;
 mod lab;
 mod parsers;
+mod profile;
 mod qos;
 mod qos_cost;
 mod run;
@@ -33,6 +34,7 @@ pub(crate) use host::{
 };
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 pub(crate) use parsers::{Count, RequestRate};
+pub(crate) use profile::{By, ProfileArgs, ProfileExtent, ProfileTraffic};
 pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
 };
@@ -74,6 +76,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Run an experiment from its file, or go on with it
     Run(ExperimentArgs),
+    /// Where the CPU time of a transfer goes, layer by layer, at both ends
+    Profile(ProfileArgs),
     /// The route to a host, its delays, and what happens to packets on it
     Trace(TraceArgs),
     /// Explain a stored document again

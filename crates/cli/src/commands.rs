@@ -25,7 +25,8 @@ use crate::run::{self, Entrance, Examination, Others, Service};
 use crate::site::Site;
 use crate::target::Target;
 use crate::{
-    analyze, capacity, compare, experiment, files, gate, host, lab, plan, qos, trace, watch,
+    analyze, capacity, compare, experiment, files, gate, host, lab, plan, profile, qos, trace,
+    watch,
 };
 
 /// Does what the command line says.
@@ -51,6 +52,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Capacity(args) => capacity::execute(args),
         Command::Compare(args) => compare::execute(args),
         Command::Run(args) => experiment::execute(&args),
+        Command::Profile(args) => profile::execute(args),
         Command::Trace(args) => trace::execute(&args),
         Command::Explain(args) => explain(args),
         Command::Analyze(args) => analyze::execute(&args),
@@ -223,6 +225,7 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
         others,
         iperf3,
         allow_treatments,
+        allow_profiles: !args.limits.no_profile,
         one_off: args.listen.one_off,
         json_stream: args.json_stream,
         quiet,

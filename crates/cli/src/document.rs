@@ -9,6 +9,7 @@ use linerate_core::ceilings;
 use linerate_core::experiment::{EXPERIMENT_SCHEMA, ExperimentDocument};
 use linerate_core::host::{HOST_SCHEMA, HostDocument};
 use linerate_core::lab::{LAB_SCHEMA, LabsDocument};
+use linerate_core::profile::{PROFILE_SCHEMA, ProfileDocument};
 use linerate_core::record::{
     CHECK_SCHEMA, COMPARISON_SCHEMA, Caveat, CaveatKind, Check, Comparison, Environment,
     RECORD_SCHEMA, Record, SWEEP_SCHEMA, Status, Sweep,
@@ -35,6 +36,8 @@ pub(crate) enum Document {
     Check(Box<Check>),
     /// Two treatments against each other.
     Comparison(Box<Comparison>),
+    /// Where the CPU time of a transfer went.
+    Profile(Box<ProfileDocument>),
     /// The route to a host.
     Trace(Box<TraceDocument>),
     /// An experiment with all of its runs.
@@ -52,11 +55,12 @@ pub(crate) enum Document {
 }
 
 /// Schemas of the documents that are read.
-const SCHEMAS: [&str; 11] = [
+const SCHEMAS: [&str; 12] = [
     RECORD_SCHEMA,
     SWEEP_SCHEMA,
     CHECK_SCHEMA,
     COMPARISON_SCHEMA,
+    PROFILE_SCHEMA,
     TRACE_SCHEMA,
     EXPERIMENT_SCHEMA,
     ANALYSIS_SCHEMA,
@@ -82,6 +86,7 @@ impl Document {
     pub(crate) fn records_mut(&mut self) -> Box<dyn Iterator<Item = &mut Record> + '_> {
         match self {
             Self::Record(record) => Box::new(std::iter::once(record.as_mut())),
+            Self::Profile(profile) => Box::new(std::iter::once(profile.record.as_mut())),
             Self::Sweep(sweep) => Box::new(sweep.rows.iter_mut()),
             Self::Check(check) => Box::new(check.up.iter_mut().chain(&mut check.down)),
             Self::Experiment(whole) => {
@@ -114,6 +119,7 @@ impl Document {
         }
         match self {
             Self::Record(record) => Box::new(std::iter::once(of(record))),
+            Self::Profile(profile) => Box::new(std::iter::once(of(&mut profile.record))),
             Self::Sweep(sweep) => Box::new(sweep.rows.iter_mut().map(of)),
             Self::Check(check) => Box::new(
                 (check.up.iter_mut().chain(&mut check.down).map(of))
@@ -141,6 +147,7 @@ impl Document {
     pub(crate) fn why_partial(&self) -> Option<&str> {
         match self {
             Self::Record(record) => why_partial(record.status, &record.caveats),
+            Self::Profile(profile) => why_partial(profile.record.status, &profile.record.caveats),
             Self::Sweep(sweep) => {
                 let mut rows = sweep.rows.iter();
                 rows.find_map(|row| why_partial(row.status, &row.caveats))
@@ -168,6 +175,7 @@ impl Document {
             SWEEP_SCHEMA => serde_json::from_slice(bytes).map(Self::Sweep),
             CHECK_SCHEMA => serde_json::from_slice(bytes).map(Self::Check),
             COMPARISON_SCHEMA => serde_json::from_slice(bytes).map(Self::Comparison),
+            PROFILE_SCHEMA => serde_json::from_slice(bytes).map(Self::Profile),
             TRACE_SCHEMA => serde_json::from_slice(bytes).map(Self::Trace),
             EXPERIMENT_SCHEMA => serde_json::from_slice(bytes).map(Self::Experiment),
             ANALYSIS_SCHEMA => serde_json::from_slice(bytes).map(Self::Analysis),

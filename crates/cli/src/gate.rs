@@ -13,6 +13,7 @@ use crate::document::Document;
 pub(crate) fn hold(document: &Document, floor: BitRate) -> anyhow::Result<()> {
     match document {
         Document::Record(record) => hold_record(record, floor),
+        Document::Profile(profile) => hold_record(&profile.record, floor),
         Document::Sweep(sweep) => {
             if sweep.rows.is_empty() {
                 bail!("--fail-below {floor}: nothing was measured");

@@ -17,6 +17,7 @@
 //! | [`analyze`] | figures that were measured elsewhere |
 //! | [`run`] | the one door to the engine |
 //! | [`experiment`] | the experiments of `run` |
+//! | [`profile`](mod@profile) | where the CPU time of a transfer goes |
 //! | [`trace`] | the route to a host |
 //! | [`qos`], [`qos_cost`] | `qos`: policies of this host's interfaces, and what they cost |
 //! | [`host`] | `host`: this host's limits and settings |
@@ -45,6 +46,7 @@ mod host;
 mod lab;
 mod output;
 mod plan;
+mod profile;
 mod progress;
 mod qos;
 mod qos_cost;

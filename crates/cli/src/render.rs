@@ -13,6 +13,8 @@ use crate::lab;
 pub(crate) enum Format {
     /// For people.
     Text,
+    /// For people; of a profile its functions too.
+    Functions,
     /// One document, indented.
     Json,
     /// A row for each record.
@@ -31,10 +33,13 @@ pub(crate) fn document(
     style: Style,
 ) -> Result<String, Failure> {
     match format {
-        Format::Text => Ok(match document {
+        Format::Text | Format::Functions => Ok(match document {
             Document::Record(record) => text::record(record, style),
             Document::Sweep(sweep) => text::sweep(sweep, style),
             Document::Check(check) => text::check(check, style),
+            Document::Profile(profile) => {
+                text::profile(profile, format == Format::Functions, style)
+            }
             Document::Comparison(comparison) => text::comparison(comparison, style),
             Document::Trace(trace) => text::trace(trace, style),
             Document::Experiment(experiment) => text::experiment(experiment, style),

@@ -52,6 +52,8 @@ pub(crate) struct Service {
     pub(crate) iperf3: Option<Iperf3Access>,
     /// They may change settings of this host.
     pub(crate) allow_treatments: bool,
+    /// They may have this host profiled.
+    pub(crate) allow_profiles: bool,
     /// Ends after one client.
     pub(crate) one_off: bool,
     /// Clients of other tools that have ports of their own.
@@ -187,17 +189,15 @@ pub(crate) fn check(
 pub(crate) fn serve(service: Service) -> Result<(), Failure> {
     let stop = signals()?;
     let mut options = ServeOptions {
-        bind: None,
-        family: None,
-        port: 0,
-        limits: service.limits,
         key: service.key,
         iperf3: service.iperf3.map(Arc::new),
         allow_treatments: service.allow_treatments,
+        allow_profiles: service.allow_profiles,
         one_off: service.one_off,
         netperf: service.others.netperf,
         ttcp_sink: service.others.ttcp_sink,
         ttcp_source: service.others.ttcp_source,
+        ..ServeOptions::within(service.limits)
     };
     let endpoint = match service.entrance {
         Entrance::Inherited => {

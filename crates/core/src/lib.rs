@@ -20,6 +20,7 @@
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
 //! | [`compare`] | A against B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE |
 //! | [`ceilings`] | what each cause would let through, and the verdict |
+//! | [`profile`] | where the CPU time of a transfer goes, by layer and end |
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
 //! | [`host`] | a host's limits and settings: what each should be for a path or a number of connections |
 //! | [`capacity`] | how many connections two ends can hold |
@@ -42,6 +43,7 @@ pub mod link;
 pub mod open_loop;
 pub mod pace;
 pub mod plan;
+pub mod profile;
 pub mod record;
 pub mod session;
 pub mod stats;

@@ -64,6 +64,19 @@ impl Client {
     ) -> Result<(Record, Option<MeasureError>), MeasureError> {
         run_once(&mut |test, observe| self.run(test, observe), test, observer)
     }
+
+    /// One run with all that it left, its intervals shown to `observer`.
+    pub(crate) fn run_observed(
+        &mut self,
+        test: &Test,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, MeasureError> {
+        let mut intervals = LiveIntervals::new(test);
+        self.run(test, &mut |live| match intervals.next(live) {
+            Some(interval) => observer.interval(&interval),
+            None => true,
+        })
+    }
 }
 
 /// [`Client::run_plan`], whoever the tests are run against.

@@ -29,6 +29,7 @@
 //! | [`qos`] | DiffServ policies on this host's interfaces |
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
+//! | `profile` | one end's profiler: what its CPUs do while a run is measured |
 //! | `options` | a test's socket options, set and read back |
 //! | `host` | what this host is like, for the record |
 //! | [`host_settings`] | its limits and settings: read and judged, set and kept, put back |
@@ -58,6 +59,7 @@ mod own_directory;
 mod own_endpoint;
 mod partner;
 mod path;
+mod profile;
 pub mod qos;
 mod qos_cost;
 mod signal;
@@ -74,7 +76,7 @@ pub use capacity::{
     run_capacity_worker,
 };
 pub use check::{CheckOptions, check};
-pub use client::{Client, Live, Outcome, Target};
+pub use client::{Client, Live, Outcome, Profiles, Target};
 pub use compare::{CompareObserver, CompareOptions, compare};
 pub use endpoint::{AccessError, Endpoint, Iperf3Access, NetperfOptions, ServeEvent, ServeOptions};
 pub use error::{Category, MeasureError};
@@ -91,6 +93,8 @@ pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as pr
 pub use lab::{TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use partner::{Foreign, Partner};
+pub use profile::{DesignOptions, Designed, ProveOptions, prove, run_design, udp_records};
+pub use profile::{LARGEST_DISK_FILE, disk_beside, profile};
 pub use qos_cost::{CostError, CostObserver, CostOptions, qos_cost};
 pub use signal::stop_on_signal;
 pub use stop::Stop;

@@ -92,22 +92,15 @@ fn random_key() -> Result<Key, MeasureError> {
 fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {
     ServeOptions {
         bind: Some(bind),
-        family: None,
-        port: 0,
-        limits: Limits {
+        key: Some(key),
+        allow_treatments,
+        ..ServeOptions::within(Limits {
             clients: 2,
             streams: 2 * MAX_STREAMS,
             seconds: MAX_SECONDS,
             rate_bps: None,
             connections: MOST_HELD,
-        },
-        key: Some(key),
-        iperf3: None,
-        allow_treatments,
-        one_off: false,
-        netperf: None,
-        ttcp_sink: None,
-        ttcp_source: None,
+        })
     }
 }
 

@@ -10,11 +10,13 @@
 //! | [`text`] | records, sweeps, checks and comparisons as one screen of a terminal; live lines |
 //! | [`csv`] | one row for each record, the unit in each column's name |
 //! | [`json`] | a document, pretty or on one line |
+//! | [`svg`] | flame graphs |
 //! | [`schema`] | the JSON Schemas of the documents, as checked in under `schemas/` |
 
 pub mod csv;
 pub mod json;
 pub mod schema;
+pub mod svg;
 pub mod text;
 
 /// How a unit variant is written in JSON: the one spelling of causes, kinds and protocols for scripts.

@@ -5,6 +5,7 @@ use linerate_core::capacity::CapacityDocument;
 use linerate_core::experiment::ExperimentDocument;
 use linerate_core::host::HostDocument;
 use linerate_core::lab::LabsDocument;
+use linerate_core::profile::ProfileDocument;
 use linerate_core::record::{Check, Comparison, Record, Sweep};
 use linerate_core::trace::TraceDocument;
 use linerate_core::truth::Score;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("truth", schema_for!(Score)),
         ("experiment", schema_for!(ExperimentDocument)),
         ("analysis", schema_for!(Analysis)),
+        ("profile", schema_for!(ProfileDocument)),
         ("trace", schema_for!(TraceDocument)),
         ("qos", schema_for!(QosDocument)),
         ("qos_cost", schema_for!(QosCost)),

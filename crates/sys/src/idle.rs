@@ -57,7 +57,7 @@ impl IdleSpinners {
         for cpu in thread::affinity()? {
             let (stop, report) = (Arc::clone(&spinners.stop), report.clone());
             let thread = Builder::new()
-                .name(format!("{NAME}{cpu}"))
+                .name(format!("{THREAD_NAME}{cpu}"))
                 .spawn(move || {
                     let prepared = prepare(cpu);
                     let _registered = Registered::new(cpu);
@@ -132,7 +132,7 @@ pub fn watch(process: u32) {
         let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
         let cpu = name
             .trim_end()
-            .strip_prefix(NAME)
+            .strip_prefix(THREAD_NAME)
             .and_then(|cpu| cpu.parse().ok());
         let schedstat = task.join("schedstat");
         if let Some(cpu) = cpu
@@ -220,7 +220,7 @@ fn spin(stop: &AtomicBool) {
 }
 
 /// Name of a spinner's thread, before its CPU's number.
-const NAME: &str = "idle-spinner-";
+pub const THREAD_NAME: &str = "idle-spinner-";
 /// The kernel's least, `sched_setattr(2)`.
 const SHORTEST_SLICE: Duration = Duration::from_micros(100);
 

@@ -28,6 +28,7 @@
 //! | [`process`] | other processes: who they are, and ending them |
 //! | [`thread`] | CPU time, waiting time and scheduling of this process's threads |
 //! | [`clock`], [`idle`] | monotonic time and precise waits; keeping CPUs awake, and what that takes |
+//! | [`perf`], [`kallsyms`], [`own_symbols`] | samples of what CPUs or threads are doing; names of the kernel's functions and of this process's |
 //! | [`signal`] | SIGINT, SIGTERM and SIGHUP as something to wait for |
 //! | [`mod@file`] | opening a file that somebody may have put a link in the place of |
 //! | [`errno`] | error numbers that callers tell apart |
@@ -39,9 +40,12 @@ pub mod ethtool;
 pub mod file;
 pub mod idle;
 pub mod inherit;
+pub mod kallsyms;
 pub mod netlink;
 pub mod netns;
+pub mod own_symbols;
 pub mod packet;
+pub mod perf;
 pub mod poll;
 pub mod probe;
 pub mod proc;

@@ -119,6 +119,18 @@ impl SchedTimesReader {
     }
 }
 
+/// CPU time that the calling thread has had, to the nanosecond: with what interrupts took of it, without the time in which
+/// other threads ran.
+pub fn cpu_time() -> Duration {
+    // SAFETY: timespec is plain integers, for which zero is a value.
+    let mut time = unsafe { std::mem::zeroed::<libc::timespec>() };
+    // SAFETY: the pointer is to a live timespec that the call fills.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(result, 0, "every Linux has this clock");
+    Duration::from_secs(time.tv_sec.cast_unsigned())
+        + Duration::from_nanos(time.tv_nsec.cast_unsigned())
+}
+
 /// The calling thread's number, under which other threads can look at it.
 pub fn thread_id() -> u32 {
     // SAFETY: gettid takes nothing and cannot fail.
@@ -373,6 +385,18 @@ mod tests {
         while reader.read().is_ok() {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn cpu_time_passes_while_the_thread_works_and_not_while_it_sleeps() {
+        in_thread(|| {
+            let start = cpu_time();
+            while CpuUsage::of_thread().user < Duration::from_millis(20) {}
+            let worked = cpu_time() - start;
+            assert!(worked >= Duration::from_millis(10), "{worked:?}");
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(cpu_time() - start - worked < Duration::from_millis(250));
+        });
     }
 
     #[test]

@@ -174,18 +174,13 @@ fn hold(case: &Case, address: SocketAddr) -> anyhow::Result<CapacityDocument> {
 fn serve_options() -> ServeOptions {
     ServeOptions {
         bind: Some(Ipv4Addr::LOCALHOST.into()),
-        family: None,
-        port: 0,
-        limits: Limits {
+        ..ServeOptions::within(Limits {
             clients: 1,
             streams: 1,
             seconds: 3600.0,
             rate_bps: None,
             connections: MOST_HELD,
-        },
-        key: None,
-        allow_treatments: false,
-        one_off: false,
+        })
     }
 }
 

@@ -16,6 +16,14 @@ pub(super) fn direction() -> impl TypedValueParser<Value = Direction> {
     })
 }
 
+/// `up` or `down`.
+pub(super) fn one_direction() -> impl TypedValueParser<Value = Direction> {
+    PossibleValuesParser::new(["up", "down"]).map(|word| match word.as_str() {
+        "up" => Direction::Up,
+        _ => Direction::Down,
+    })
+}
+
 /// `tcp`, `udp` or `mptcp`.
 pub(super) fn protocol() -> impl TypedValueParser<Value = Protocol> {
     PossibleValuesParser::new(["tcp", "udp", "mptcp"]).map(|word| match word.as_str() {

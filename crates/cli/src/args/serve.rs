@@ -73,6 +73,9 @@ pub(crate) struct LimitOptions {
     /// Let clients with the key change settings of this host, undone when they go; needs root
     #[arg(long)]
     pub(crate) allow_treatments: bool,
+    /// Take no samples of this host's CPUs for clients (see `profile`)
+    #[arg(long)]
+    pub(crate) no_profile: bool,
     /// Clients at once, 1 to 10000 (default 64)
     #[arg(long, value_name = "N")]
     pub(crate) max_clients: Option<u32>,

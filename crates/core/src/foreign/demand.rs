@@ -68,6 +68,7 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits = Limits {
+        connections: 0,
         clients: 4,
         streams: 8,
         seconds: 10.0,

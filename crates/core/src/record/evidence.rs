@@ -87,7 +87,13 @@ pub struct EndReport {
     /// Times that a receive queue was left with work undone (softnet's time squeeze).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub softnet_squeezed: Option<u64>,
-    /// The kernel's counters (`Tcp`, `TcpExt`, `Udp`, `Ip`) that changed in the run, by name.
+    /// Runs of the network's receive soft interrupt (`NET_RX`), over the whole host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_softirqs: Option<u64>,
+    /// System calls in which bytes were handed over or taken, of all flows; of UDP the datagrams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
+    /// The kernel's counters (`Tcp`, `TcpExt`, `Udp`, `Ip`, `Ip6`) that changed in the run, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
     /// How the bytes were handed over or taken: `write`, `vmsplice`, `sendfile`, `read`, `discard`, `sendmmsg`, `udp_segment`, …

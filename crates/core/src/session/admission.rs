@@ -4,11 +4,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::capacity::CapacityRequest;
 use crate::plan::{Test, Traffic, Workload};
+use crate::profile::ProfileRequest;
 use crate::trace::TraceRequest;
 use crate::treatment::HostChange;
 use crate::units::ByteCount;
 use crate::wire::message::{
-    CAPACITY, Limits, MAX_CHANGES, Refusal, RefusalReason, TRACE, TREATMENTS,
+    CAPACITY, Limits, MAX_CHANGES, PROFILE, Refusal, RefusalReason, TRACE, TREATMENTS,
 };
 
 /// Memory for the messages of a test, each flow holding one, bytes: a stranger must not fill the host.
@@ -100,6 +101,19 @@ pub(super) fn changes(changes: &[HostChange], operations: &[String]) -> Result<(
             .check()
             .or_else(|error| refuse(RefusalReason::Treatment, error.to_string()))
     })
+}
+
+/// Whether the endpoint profiles at all, and at that rate.
+pub(super) fn profile(request: &ProfileRequest, operations: &[String]) -> Result<(), Refusal> {
+    if !has(operations, PROFILE) {
+        return refuse(
+            RefusalReason::Test,
+            "the endpoint does not profile its host".to_owned(),
+        );
+    }
+    request
+        .check()
+        .or_else(|message| refuse(RefusalReason::Limit, message))
 }
 
 /// Whether the endpoint traces at all, and as much as that.

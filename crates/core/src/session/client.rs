@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::capacity::{CapacityHalf, CapacityRequest, HoldPorts, HoldProgress};
 use crate::plan::Test;
+use crate::profile::ProfileRequest;
 use crate::trace::{TraceDocument, TraceRequest, admit};
 use crate::treatment::HostChange;
 use crate::wire::message::{
@@ -266,8 +267,15 @@ impl Client {
 
     /// Asks for a test. Only between tests, else the session fails.
     pub fn open(&mut self, now: Duration, test: &Test) {
+        self.open_profiled(now, test, None);
+    }
+
+    /// As [`Client::open`], with a profile of the endpoint's host. Only of an endpoint that has the operation
+    /// [`PROFILE`](crate::wire::message::PROFILE), else the test is refused.
+    pub fn open_profiled(&mut self, now: Duration, test: &Test, profile: Option<ProfileRequest>) {
         let message = ClientMessage::Open {
             test: Box::new(test.clone()),
+            profile,
         };
         self.flows = test.flows();
         self.command(State::Idle, State::Opening, &message);

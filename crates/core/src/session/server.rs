@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::capacity::{CapacityHalf, CapacityRequest, HoldPorts, HoldProgress};
 use crate::plan::Test;
+use crate::profile::ProfileRequest;
 use crate::trace::{TraceDocument, TraceRequest};
 use crate::treatment::HostChange;
 use crate::wire::message::{
@@ -26,6 +27,8 @@ const MAX_GREETING_FRAME: usize = 4 << 10;
 /// What the driver of a [`Server`] is told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
+    /// Profile this host while the next test runs; the rate was checked. [`ServerEvent::Open`] follows.
+    Profile(ProfileRequest),
     /// Make ready for this test; it was checked and is within the limits. Answer by
     /// [`Server::opened`] or [`Server::refuse`].
     Open(Box<Test>),
@@ -165,7 +168,9 @@ impl Server {
                     None => Err(SessionError::OutOfTurn("a second introduction")),
                 }
             }
-            (ClientMessage::Open { test }, State::Idle) => self.take_test(now, test),
+            (ClientMessage::Open { test, profile }, State::Idle) => {
+                self.take_test(now, test, profile)
+            }
             (ClientMessage::Begin, State::Ready) => {
                 self.enter(State::Running, now + SILENCE_TIMEOUT);
                 self.run_until = self.planned.map(|planned| now + planned + GRACE);
@@ -208,14 +213,23 @@ impl Server {
         }
     }
 
-    fn take_test(&mut self, now: Duration, test: Box<Test>) -> Result<(), SessionError> {
-        if let Err(refusal) = admission::test(&test, &self.limits, &self.operations) {
+    fn take_test(
+        &mut self,
+        now: Duration,
+        test: Box<Test>,
+        profile: Option<ProfileRequest>,
+    ) -> Result<(), SessionError> {
+        let admitted = admission::test(&test, &self.limits, &self.operations).and_then(|()| {
+            (profile.iter()).try_for_each(|asked| admission::profile(asked, &self.operations))
+        });
+        if let Err(refusal) = admitted {
             return self.turn_down(now, refusal);
         }
         // A count or an amount has no time of its own: it gets all that the owner allows.
         let seconds = test.seconds().unwrap_or(self.limits.seconds);
         self.planned = Some(Duration::from_secs_f64(seconds.min(self.limits.seconds)));
         self.enter(State::Opening, now + OPENING_TIMEOUT);
+        self.events.extend(profile.map(ServerEvent::Profile));
         self.events.push_back(ServerEvent::Open(test));
         Ok(())
     }

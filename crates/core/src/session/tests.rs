@@ -1,6 +1,7 @@
 //! Both halves against each other in memory, with virtual time.
 
 mod capacity;
+mod profile;
 mod trace;
 mod treatment;
 

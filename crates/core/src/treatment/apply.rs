@@ -7,7 +7,7 @@ use super::error::TreatmentError;
 use super::list::Treatments;
 use super::table::{End, Scope, Setting, SocketSetting};
 use super::value::Value;
-use crate::plan::{Protocol, SendMethod, SocketOptions, Test, Traffic};
+use crate::plan::{Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic};
 use crate::units::{BitRate, ByteCount};
 
 impl Treatments {
@@ -81,6 +81,7 @@ fn fits(setting: SocketSetting, name: &'static str, test: &Test) -> Result<(), T
         S::Pacing if is_udp => "datagrams are paced by --rate",
         S::Source if is_udp => UDP_SOURCE,
         S::ZeroCopy if is_udp || !is_stream => "only a TCP stream can be sent without a copy",
+        S::Discard if is_udp || !is_stream => "only a TCP stream can be dropped in the kernel",
         _ => return Ok(()),
     };
     Err(TreatmentError::Unfit { name, why })
@@ -104,6 +105,7 @@ fn set(setting: SocketSetting, value: &Value, test: &mut Test) -> bool {
         (S::Source, Value::Address(address)) => put::<IpAddr>(&mut options.source, *address),
         (S::Nodelay, Value::Switch(on)) => set_nodelay(options, &test.traffic, *on),
         (S::ZeroCopy, Value::Switch(on)) => set_send_method(&mut test.traffic, *on),
+        (S::Discard, Value::Switch(on)) => set_receive_method(&mut test.traffic, *on),
         // The table gives each setting values of its own kind alone.
         _ => true,
     }
@@ -131,6 +133,17 @@ fn set_send_method(traffic: &mut Traffic, on: bool) -> bool {
     let is_free = stream.send == SendMethod::Copy;
     if on {
         stream.send = SendMethod::ZeroCopy;
+    }
+    is_free
+}
+
+fn set_receive_method(traffic: &mut Traffic, on: bool) -> bool {
+    let Traffic::Stream(stream) = traffic else {
+        return true;
+    };
+    let is_free = stream.receive == ReceiveMethod::Read;
+    if on {
+        stream.receive = ReceiveMethod::Discard;
     }
     is_free
 }

@@ -19,7 +19,7 @@ impl Treatments {
         for treatment in self.iter() {
             let flows = record.flows.iter();
             let mut faults = flows.filter_map(|flow| fault_of_flow(treatment, flow));
-            if let Some(fault) = faults.next().or_else(|| fault_of_sender(treatment, record)) {
+            if let Some(fault) = faults.next().or_else(|| fault_of_end(treatment, record)) {
                 return Err(TreatmentError::NotTaken {
                     treatment: treatment.to_string(),
                     found: fault.found,
@@ -110,16 +110,26 @@ fn fault_of_socket(setting: SocketSetting, value: &Value, tcp: &TcpEvidence) -> 
     }
 }
 
-fn fault_of_sender(treatment: &Treatment, record: &Record) -> Option<Fault> {
-    if treatment.entry().setting != Setting::Socket(SocketSetting::ZeroCopy) {
-        return None;
-    }
+fn fault_of_end(treatment: &Treatment, record: &Record) -> Option<Fault> {
     let wanted = *treatment.value() == Value::Switch(true);
-    let parts = record.directions.values().map(|part| &part.sender);
-    let senders = parts.chain([&record.sender]).flatten();
-    let mut methods = senders.filter_map(|sender: &EndReport| sender.method.as_deref());
-    let other = methods.find(|method| ZERO_COPY.contains(method) != wanted)?;
-    fault(other, "the sender took another way")
+    let parts = record.directions.values();
+    let (ends, ways, why): (Vec<&Option<EndReport>>, &[&str], _) = match treatment.entry().setting {
+        Setting::Socket(SocketSetting::ZeroCopy) => {
+            let ends = parts.map(|part| &part.sender).chain([&record.sender]);
+            (ends.collect(), ZERO_COPY, "the sender took another way")
+        }
+        Setting::Socket(SocketSetting::Discard) => {
+            let ends = parts.map(|part| &part.receiver).chain([&record.receiver]);
+            (ends.collect(), DISCARD, "the receiver took another way")
+        }
+        _ => return None,
+    };
+    let mut methods = ends
+        .into_iter()
+        .flatten()
+        .filter_map(|end| end.method.as_deref());
+    let other = methods.find(|method| ways.contains(method) != wanted)?;
+    fault(other, why)
 }
 
 /// TCP options of one segment (RFC 9293).
@@ -127,4 +137,5 @@ const MOST_OPTIONS: u64 = 40;
 /// The window is steered, and may pass what was asked for while it is.
 const MOST_WINDOW: f64 = 1.25;
 /// As the engine names them.
-const ZERO_COPY: [&str; 2] = ["vmsplice", "sendfile"];
+const ZERO_COPY: &[&str] = &["vmsplice", "sendfile"];
+const DISCARD: &[&str] = &["discard"];

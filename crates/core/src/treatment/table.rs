@@ -81,6 +81,8 @@ pub enum SocketSetting {
     Dscp,
     /// Sending without a copy.
     ZeroCopy,
+    /// Receiving without a copy: the bytes are dropped in the kernel.
+    Discard,
     /// `SO_BUSY_POLL`.
     BusyPoll,
     /// The address to send from.
@@ -305,6 +307,14 @@ static TABLE: &[Entry] = &[
         "sending without a copy, by vmsplice or sendfile; off is write",
         SOCKET_ONLY,
         "the record's sender.method",
+    ),
+    socket(
+        "discard",
+        SocketSetting::Discard,
+        ValueKind::Switch,
+        "receiving without a copy: the bytes are dropped in the kernel (MSG_TRUNC), as no application would; off is read",
+        SOCKET_ONLY,
+        "the record's receiver.method",
     ),
     socket(
         "busy_poll",

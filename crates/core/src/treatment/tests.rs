@@ -481,6 +481,7 @@ fn what_the_test_has_already_is_not_treated() {
         "quickack=on",
         "dscp=EF",
         "zerocopy=off",
+        "discard=off",
         "busy_poll=1",
         "source=::1",
     ] {
@@ -489,6 +490,7 @@ fn what_the_test_has_already_is_not_treated() {
         let given = match name {
             "nodelay" => "nodelay=on",
             "zerocopy" => "zerocopy=on",
+            "discard" => "discard=on",
             _ => option,
         };
         read(given).apply_to(&mut test).unwrap();
@@ -511,7 +513,7 @@ fn record(direction: &str, tcp: &str) -> Record {
     let json = format!(
         r#"{{"schema":"linerate.record/1","status":"complete","started_at":"2026-01-01T00:00:00Z","host":"pit",
         "peer":"198.18.0.2:5201","workload":"stream","protocol":"tcp","family":"ipv4","direction":"{direction}",
-        "plan":{test},"seconds":1.0,"bytes":1,"sender":{{"method":"write"}},
+        "plan":{test},"seconds":1.0,"bytes":1,"sender":{{"method":"write"}},"receiver":{{"method":"read"}},
         "flows":[{{"id":0,"direction":"{direction}","throughput_bps":1.0,"bytes":1,"local":"198.18.0.1:4000",
         "remote":"198.18.0.2:5201","tcp":{tcp}}}],
         "intervals":[],"caveats":[],"environment":{{"client":{{}}}},"seed":1}}"#
@@ -534,6 +536,8 @@ fn what_does_not_show_in_the_record_did_not_take() {
         ("up", "receive_window=16KiB", false),
         ("up", "zerocopy=off", true),
         ("up", "zerocopy=on", false),
+        ("up", "discard=off", true),
+        ("up", "discard=on", false),
         ("up", "source=198.18.0.1", true),
         ("up", "source=198.18.0.9", false),
         ("up", "route_source=198.18.0.9", false),
@@ -563,6 +567,8 @@ fn what_the_traffic_does_not_have_is_not_treated() {
         ("route_source=192.0.2.1", stream(Protocol::Udp)),
         ("zerocopy=on", stream(Protocol::Udp)),
         ("zerocopy=on", requests()),
+        ("discard=on", stream(Protocol::Udp)),
+        ("discard=on", requests()),
     ] {
         let error = read(text).apply_to(&mut test).unwrap_err();
         assert!(

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::bounds::Bounded;
 use crate::capacity::{CapacityHalf, CapacityRequest, HoldPorts, HoldProgress};
 use crate::plan::{Direction, Test};
+use crate::profile::{EndProfile, ProfileRequest};
 use crate::record::{Caveat, EndReport, HostFacts, TcpEvidence, TcpSample};
 use crate::stats::LatencyBuckets;
 use crate::trace::{TraceDocument, TraceRequest};
@@ -29,6 +30,8 @@ pub const TRACE: &str = "trace";
 
 /// The operation, in [`Welcome::operations`], of an endpoint that takes [`ClientMessage::Hold`].
 pub const CAPACITY: &str = "capacity";
+/// The operation, in [`Welcome::operations`], of an endpoint that profiles its host while a test runs.
+pub const PROFILE: &str = "profile";
 
 /// Client to endpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +46,9 @@ pub enum ClientMessage {
     Open {
         /// The test.
         test: Box<Test>,
+        /// Profile the endpoint's host meanwhile, if it has the operation [`PROFILE`]; the profile is in the report.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        profile: Option<ProfileRequest>,
     },
     /// All flows are there: begin.
     Begin,
@@ -219,6 +225,9 @@ pub struct HalfReport {
     pub facts: Box<HostFacts>,
     /// Its own doubts.
     pub caveats: Vec<Caveat>,
+    /// What its CPUs did, where the client asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Box<EndProfile>>,
 }
 
 impl HalfReport {
@@ -238,12 +247,19 @@ impl HalfReport {
                 return Err(format!("a report of {:e} s", flow.seconds));
             }
         }
-        Ok(())
+        match &self.profile {
+            Some(profile) => profile.check(),
+            None => Ok(()),
+        }
     }
 
     /// Drops every second entry of each flow's course until the report takes at most `limit` bytes. The
-    /// entries are running totals, so that this merges neighbours; the last one stays.
+    /// entries are running totals, so that this merges neighbours; the last one stays. The profile has half of the
+    /// limit for itself.
     pub(crate) fn thin_to(&mut self, limit: usize) {
+        if let Some(profile) = &mut self.profile {
+            profile.thin_to(limit / 2);
+        }
         let longest = |report: &Self| {
             let lengths = report
                 .flows

@@ -100,7 +100,7 @@ pub(crate) fn client_message(bytes: &[u8]) {
     let Ok(message) = ClientMessage::parse(bytes) else {
         return;
     };
-    if let ClientMessage::Open { test } = &message
+    if let ClientMessage::Open { test, .. } = &message
         && test.check().is_ok()
     {
         assert!((1..=256).contains(&test.flows()));

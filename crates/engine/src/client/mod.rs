@@ -11,9 +11,12 @@ use std::time::{Duration, SystemTime};
 
 use linerate_core::ceilings;
 use linerate_core::plan::{Direction, Extent, Family, Protocol, Test, Traffic};
+use linerate_core::profile::{EndProfile, ProfileRequest};
 use linerate_core::record::{ExchangeTotals, PathTrain, Record, Run as HalfRuns, Status};
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
-use linerate_core::wire::message::{HalfReport, Progress, Refusal, RefusalReason, Welcome};
+use linerate_core::wire::message::{
+    HalfReport, PROFILE, Progress, Refusal, RefusalReason, Welcome,
+};
 use linerate_core::wire::{Key, Token};
 use linerate_sys::clock::format_rfc3339;
 
@@ -64,6 +67,17 @@ pub struct Outcome {
     pub record: Record,
     /// Why it ended before its time.
     pub error: Option<MeasureError>,
+    /// What both hosts' CPUs did; empty unless [`Client::profile`] asked for it.
+    pub profiles: Profiles,
+}
+
+/// The profiles of a run's two ends.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Profiles {
+    /// This host's.
+    pub client: Option<Box<EndProfile>>,
+    /// The endpoint's.
+    pub server: Option<Box<EndProfile>>,
 }
 
 /// A session with an endpoint.
@@ -79,6 +93,7 @@ pub struct Client {
     run_over: Stop,
     connect_time: Duration,
     trains: Trains,
+    profile: Option<ProfileRequest>,
     /// The endpoint's host may be changed by this session.
     treated: bool,
 }
@@ -127,6 +142,7 @@ impl Client {
             run_over: Stop::new(),
             connect_time,
             trains: Trains::default(),
+            profile: None,
             treated: false,
         };
         match client.next_event()? {
@@ -175,6 +191,18 @@ impl Client {
         }
     }
 
+    /// Profiles both hosts in all runs from now on, if something is asked for; the endpoint's only if it can. Says whether it
+    /// can.
+    pub fn profile(&mut self, request: Option<ProfileRequest>) -> bool {
+        self.profile = request;
+        self.endpoint_profiles()
+    }
+
+    fn endpoint_profiles(&self) -> bool {
+        let mut operations = self.welcome.operations.iter();
+        operations.any(|operation| operation == PROFILE)
+    }
+
     /// Runs a test. `observe` is called about ten times a second while it runs; if it answers false, the
     /// run is stopped as by [`Stop::request`].
     ///
@@ -193,7 +221,8 @@ impl Client {
         })?;
         let test = &self.within_limits(test);
         self.run_over = Stop::new();
-        self.session.open(now(), test);
+        let asked = self.profile.filter(|_| self.endpoint_profiles());
+        self.session.open_profiled(now(), test, asked);
         match self.next_event()? {
             ClientEvent::Opened => {}
             ClientEvent::TestRefused(refusal) => return Err(self.refused(refusal)),
@@ -203,7 +232,7 @@ impl Client {
         self.session.begin(now());
         self.pump(Duration::ZERO);
         let started_at = format_rfc3339(SystemTime::now());
-        let half = Half::start(Side::Client, test, flows, source)
+        let half = Half::start(Side::Client, test, flows, source, self.profile)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = self.watch(test, &half, observe);
         Ok(self.conclude(test, half, watched, started_at))
@@ -334,14 +363,18 @@ impl Client {
         self.run_over.request();
         let server = self.fetch_report();
         let HalfEnd {
-            report,
+            mut report,
             exchange,
             cut_short,
         } = half.stop(host::facts(Some(self.peer.ip())));
-        let (server, error) = match (server, watched) {
+        let (mut server, error) = match (server, watched) {
             (Ok(server), Ok(())) => (Some(server), None),
             (Ok(server), Err(error)) => (Some(server), Some(error)),
             (Err(_), Err(error)) | (Err(error), Ok(())) => (None, Some(error)),
+        };
+        let profiles = Profiles {
+            client: report.profile.take(),
+            server: server.as_mut().and_then(|report| report.profile.take()),
         };
         let partial = error.is_some() || (cut_short && matches!(test.extent, Extent::Time(_)));
         let run = HalfRuns {
@@ -371,7 +404,11 @@ impl Client {
             Direction::Both => None,
         };
         ceilings::annotate(&mut record);
-        Outcome { record, error }
+        Outcome {
+            record,
+            error,
+            profiles,
+        }
     }
 
     /// Asks the endpoint for its account. Also after an interruption: there is something to report.

@@ -96,6 +96,7 @@ impl Door {
                 occupancy: Occupancy::new(PATIENCE),
                 limits: endpoint.options.limits,
                 allow_treatments: endpoint.options.allow_treatments,
+                allow_profiles: endpoint.options.allow_profiles,
                 key: endpoint.options.key,
                 iperf3: endpoint.options.iperf3,
                 shares: Shares::default(),

@@ -61,6 +61,8 @@ pub struct ServeOptions {
     pub iperf3: Option<Arc<Iperf3Access>>,
     /// Clients may change this host by the table of treatments, for as long as they are there. Needs a key.
     pub allow_treatments: bool,
+    /// Clients may have this host profiled while their tests run: names of the kernel's functions and how often each was met.
+    pub allow_profiles: bool,
     /// End after one session.
     pub one_off: bool,
     /// Serve netperf's clients too, on a port of their own.
@@ -81,6 +83,25 @@ pub struct NetperfOptions {
 }
 
 impl ServeOptions {
+    /// linerate's own clients and iperf3's, whoever they are, on all addresses and a port of the kernel's choice; they
+    /// may have the host profiled and change nothing.
+    pub fn within(limits: Limits) -> Self {
+        Self {
+            bind: None,
+            family: None,
+            port: 0,
+            limits,
+            key: None,
+            iperf3: None,
+            allow_treatments: false,
+            allow_profiles: true,
+            one_off: false,
+            netperf: None,
+            ttcp_sink: None,
+            ttcp_source: None,
+        }
+    }
+
     /// Treatments are root's work: never for a stranger, whoever has built these options. And whoever must have a key
     /// comes in by no other door without proving something.
     fn check(&self) -> Result<(), MeasureError> {

@@ -9,12 +9,13 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use linerate_core::plan::{Protocol, Test};
+use linerate_core::profile::ProfileRequest;
 use linerate_core::record::Caveat;
 use linerate_core::session::{Server, ServerEvent};
 use linerate_core::trace::{TraceDocument, TraceRequest};
 use linerate_core::treatment::HostChange;
 use linerate_core::wire::message::{
-    CAPACITY, HalfReport, Limits, RefusalReason, TRACE, TREATMENTS, Welcome,
+    CAPACITY, HalfReport, Limits, PROFILE, RefusalReason, TRACE, TREATMENTS, Welcome,
 };
 use linerate_core::wire::{Key, Token};
 
@@ -49,6 +50,8 @@ pub(super) struct Context {
     pub(super) allow_treatments: bool,
     /// Connections that clients hold.
     pub(super) shares: Shares,
+    /// Clients may have this host profiled while their tests run.
+    pub(super) allow_profiles: bool,
     pub(super) active: AtomicU32,
     /// Clients that were admitted and asked for something.
     pub(super) served: AtomicU32,
@@ -102,6 +105,7 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
         told: false,
         tests: 0,
         remembered: None,
+        profile: None,
     };
     session.drive(socket);
 }
@@ -109,8 +113,9 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
 fn operations(context: &Context) -> Vec<String> {
     let capacity = (context.limits.connections > 0).then_some(CAPACITY);
     let treatments = context.allow_treatments.then_some(TREATMENTS);
+    let profile = context.allow_profiles.then_some(PROFILE);
     let names = ["stream", "rr", "crr", TRACE].into_iter();
-    let names = names.chain(capacity).chain(treatments);
+    let names = names.chain(capacity).chain(profile).chain(treatments);
     names.map(str::to_owned).collect()
 }
 
@@ -165,11 +170,14 @@ struct Session<'a> {
     tests: u64,
     /// What of the tests before could not be forgotten.
     remembered: Option<Caveat>,
+    /// What is asked of the profiler in the next test.
+    profile: Option<ProfileRequest>,
 }
 
 impl Session<'_> {
     fn drive(mut self, mut socket: ControlSocket) {
         let mut reason = None;
+        let mut asked = None;
         loop {
             while let Some(bytes) = self.server.poll_transmit() {
                 if socket.send(&bytes).is_err() {
@@ -179,7 +187,8 @@ impl Session<'_> {
             }
             while let Some(event) = self.server.poll_event() {
                 match event {
-                    ServerEvent::Open(test) => self.open(test),
+                    ServerEvent::Profile(request) => asked = Some(request),
+                    ServerEvent::Open(test) => self.open(test, asked.take()),
                     ServerEvent::Begin => self.begin(),
                     ServerEvent::End => self.end(),
                     ServerEvent::Treat(changes) => self.treat(&changes),
@@ -258,8 +267,9 @@ impl Session<'_> {
         }
     }
 
-    fn open(&mut self, test: Box<Test>) {
+    fn open(&mut self, test: Box<Test>, profile: Option<ProfileRequest>) {
         self.tell();
+        self.profile = profile;
         let test = match within_rate(test, self.context.limits.rate_bps) {
             Ok(test) => test,
             Err(message) => {
@@ -397,7 +407,7 @@ impl Session<'_> {
         else {
             return;
         };
-        match Half::start(Side::Server, &test, flows, source) {
+        match Half::start(Side::Server, &test, flows, source, self.profile.take()) {
             Ok(half) => {
                 self.stage = Stage::Running {
                     half,

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use linerate_core::plan::{Extent, Protocol, Test, Traffic};
+use linerate_core::profile::ProfileRequest;
 use linerate_core::record::{Caveat, CaveatKind, EndReport, HostFacts};
 use linerate_core::wire::message::{FlowHalf, HalfReport, Progress};
 use linerate_sys::tcp_info::TcpInfo;
@@ -20,6 +21,7 @@ use super::shared::{FlowState, Marks, Shared, WorkerEnd};
 use super::source::FlowSource;
 use super::{crr, exchange, iperf3_udp, plain, stream, udp, whole};
 use crate::clock::now_ns;
+use crate::profile::{Circumstances, Profiler};
 
 /// A worker's end and the CPU time of its thread.
 struct Worked {
@@ -43,7 +45,7 @@ pub(crate) struct HalfEnd {
 
 impl Half {
     /// Starts the workers and the sampler. `flows` are the bound sockets; workloads whose connections
-    /// come and go have none and take theirs from `source`.
+    /// come and go have none and take theirs from `source`. This host is profiled meanwhile, if `profile` says so.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -52,8 +54,9 @@ impl Half {
         test: &Test,
         flows: Vec<Flow>,
         source: FlowSource,
+        profile: Option<ProfileRequest>,
     ) -> io::Result<Self> {
-        Self::start_marked(side, test, Marks::Own, flows, source)
+        Self::start_marked(side, test, Marks::Own, flows, source, profile)
     }
 
     /// The same with datagrams of another tool's.
@@ -66,7 +69,9 @@ impl Half {
         marks: Marks,
         flows: Vec<Flow>,
         source: FlowSource,
+        profile: Option<ProfileRequest>,
     ) -> io::Result<Self> {
+        let profiler = profile.map(Profiler::start).transpose()?;
         // Before the first byte: looking for the device takes a moment.
         let qos = QosMeter::towards_peer_of(&flows);
         let shared = Arc::new(Shared::new(side, test, marks, flows, source));
@@ -75,8 +80,9 @@ impl Half {
             thread::Builder::new()
                 .name("sampler".into())
                 .spawn(move || {
-                    let course = sampler::watch(&shared, qos);
+                    let mut course = sampler::watch(&shared, qos, profiler.as_ref());
                     shared.set_finished();
+                    course.taken = profiler.map(Profiler::finish);
                     course
                 })?
         };
@@ -300,6 +306,15 @@ fn account(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: Host
         facts: Box::new(facts),
         ..HalfReport::default()
     };
+    report.profile = course.taken.take().map(|taken| {
+        Box::new(taken.with(Circumstances {
+            seconds: Duration::from_nanos(course.measured_ns).as_secs_f64(),
+            threads: report.end.cpu_seconds,
+            softirq_seconds: report.end.softirq_seconds,
+            busy_seconds: course.meter.busy_seconds(),
+            idle_percents: course.meter.idle_percents(),
+        }))
+    });
     let percents = course.meter.thread_percents();
     let mut exchange = ExchangeOutcome::default();
     for (index, worked) in worked.into_iter().enumerate() {

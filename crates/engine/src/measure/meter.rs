@@ -7,15 +7,16 @@ use linerate_core::record::{CpuQuota, CpuSeconds, EndReport};
 use linerate_sys::idle;
 use linerate_sys::proc::cgroup::{CpuGroup, CpuLimit};
 use linerate_sys::proc::counters::ProtocolCounters;
+use linerate_sys::proc::softirqs;
 use linerate_sys::proc::softnet::{self, SoftnetCpu};
-use linerate_sys::proc::stat::{CpuStat, CpuStatReader, ticks_to_duration};
+use linerate_sys::proc::stat::{CpuStat, CpuStatReader, CpuTimes, ticks_to_duration};
 use linerate_sys::thread::{CpuUsage, SchedTimes, SchedTimesReader};
 
 use super::flow::Counters;
 use crate::lab::mind_lab_process;
 
 /// Counters worth a line in the record; the rest of some four hundred only swell it.
-const COUNTERS: [&str; 36] = [
+const COUNTERS: [&str; 45] = [
     "TcpRetransSegs",
     "TcpInErrs",
     "TcpInCsumErrors",
@@ -52,6 +53,16 @@ const COUNTERS: [&str; 36] = [
     "IpOutDiscards",
     "IpFragFails",
     "IpReasmFails",
+    // Packets as TCP and UDP hand them to IP and get them from it: large ones with segmentation and receive offload.
+    "IpOutRequests",
+    "IpInDelivers",
+    "IpFragCreates",
+    "IpReasmReqds",
+    "IpReasmOKs",
+    "Ip6OutRequests",
+    "Ip6InDelivers",
+    "Ip6FragCreates",
+    "Ip6ReasmReqds",
 ];
 
 /// Below this a thread's own account of its whole life is nearer to the truth than two readings of it.
@@ -81,6 +92,7 @@ struct HostReading {
     at_ns: u64,
     cpu: CpuStat,
     softnet: Option<Vec<SoftnetCpu>>,
+    receive_softirqs: Option<u64>,
     limit: Option<CpuLimit>,
     counters: Option<ProtocolCounters>,
 }
@@ -138,6 +150,23 @@ impl Meter {
             .iter()
             .map(|thread| percent(thread.end.since(&thread.begin).on_cpu, wall))
             .collect()
+    }
+
+    /// Time that the host's CPUs were busy, whoever used it, seconds; `None` if the kernel does not tell.
+    pub(crate) fn busy_seconds(&self) -> Option<f64> {
+        let passed = self.end.cpu.total.since(&self.begin.cpu.total);
+        (passed.total() > 0).then(|| ticks_to_duration(passed.busy()).as_secs_f64())
+    }
+
+    /// Share of the time that each CPU was idle, percent.
+    pub(crate) fn idle_percents(&self) -> Vec<(u32, f64)> {
+        let before = |cpu: u32| self.begin.cpu.cpus.iter().find(|(other, _)| *other == cpu);
+        let idle = |(cpu, times): &(u32, CpuTimes)| {
+            let passed = times.since(&before(*cpu)?.1);
+            let share = passed.share(passed.idle + passed.iowait)?;
+            Some((*cpu, share * 100.0))
+        };
+        self.end.cpu.cpus.iter().filter_map(idle).collect()
     }
 
     fn wall(&self) -> Duration {
@@ -216,6 +245,10 @@ impl Meter {
             report.softnet_dropped = Some(dropped);
             report.softnet_squeezed = Some(squeezed);
         }
+        let softirqs = [&self.end, &self.begin].map(|reading| reading.receive_softirqs);
+        if let [Some(end), Some(begin)] = softirqs {
+            report.receive_softirqs = Some(end.saturating_sub(begin));
+        }
         if let (Some(begin), Some(end)) = (&self.begin.counters, &self.end.counters) {
             report.counters = changed(begin, end);
         }
@@ -237,6 +270,7 @@ impl Meter {
             at_ns: now_ns,
             cpu,
             softnet: softnet::read().ok(),
+            receive_softirqs: softirqs::received().ok(),
             limit: self.group.as_ref().and_then(|group| group.limit().ok()),
             counters: ProtocolCounters::read().ok(),
         }

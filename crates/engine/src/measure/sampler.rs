@@ -14,6 +14,7 @@ use super::qos::QosMeter;
 use super::shared::Shared;
 use super::tcp::TcpProbe;
 use crate::clock::{nanos, now_ns};
+use crate::profile::{Profiler, Taken};
 
 /// Between two looks at TCP and at the counters, unless the interval or the run is shorter.
 const STEP: Duration = Duration::from_millis(100);
@@ -42,6 +43,8 @@ pub(crate) struct Course {
     qos: Option<QosMeter>,
     /// What this host's policy did, if it has one.
     pub(crate) qos_evidence: Option<QosEvidence>,
+    /// The profile, if one was asked for; put there when the measured time is over.
+    pub(crate) taken: Option<Taken>,
     /// Length of the measured time, ns.
     pub(crate) measured_ns: u64,
     /// The run was stopped before its end.
@@ -49,7 +52,7 @@ pub(crate) struct Course {
 }
 
 /// Runs until the measured time is over and says so in `shared`; the result is the course of the run.
-pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>) -> Course {
+pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Profiler>) -> Course {
     let test = &shared.test;
     let window = test.options.receive_window_bytes.map(|window| window.0);
     let mut course = Course {
@@ -62,6 +65,7 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>) -> Course {
         meter: Meter::new(shared.flows.len()),
         qos,
         qos_evidence: None,
+        taken: None,
         measured_ns: 0,
         cut_short: false,
     };
@@ -77,6 +81,9 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>) -> Course {
         }
     }
     course.begin(shared, begin_ns, warm_up == 0);
+    if let Some(profiler) = profiler {
+        profiler.begin(threads_begun(shared));
+    }
     let end_ns = match test.extent {
         Extent::Time(time) => begin_ns.saturating_add(nanos(time.0)),
         Extent::Bytes(_) | Extent::Count(_) => u64::MAX,
@@ -87,16 +94,41 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>) -> Course {
         let whole = sleep_until(next.min(end_ns), shared);
         let now = now_ns();
         if now >= end_ns || shared.all_done() || !whole {
+            profiler.iter().for_each(|profiler| profiler.end());
             course.end(shared, begin_ns, now);
             course.cut_short = now < end_ns && !shared.all_done();
             return course;
         }
         course.step(shared, begin_ns, now);
+        profiler
+            .iter()
+            .for_each(|profiler| profiler.set_flows(threads(shared)));
         if course.thin_out() {
             step *= 2;
         }
         next = now.max(next) + step;
     }
+}
+
+/// The workers' threads, once all have begun; they do at once, unless the host is very busy.
+fn threads_begun(shared: &Shared) -> Vec<u32> {
+    const LONGEST: Duration = Duration::from_millis(50);
+    let until = now_ns() + nanos(LONGEST);
+    loop {
+        let begun = threads(shared);
+        if begun.len() == shared.flows.len() || now_ns() >= until {
+            return begun;
+        }
+        thread::yield_now();
+    }
+}
+
+/// The workers' threads that have begun.
+fn threads(shared: &Shared) -> Vec<u32> {
+    let numbers = shared.flows.iter().map(|flow| flow.counters.tid());
+    numbers
+        .filter_map(|tid| u32::try_from(tid).ok().filter(|tid| *tid > 0))
+        .collect()
 }
 
 fn first_step(shared: &Shared) -> u64 {

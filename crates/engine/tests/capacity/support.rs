@@ -64,18 +64,13 @@ impl Drop for Served {
 fn bind(address: IpAddr) -> Endpoint {
     let options = ServeOptions {
         bind: Some(address),
-        family: None,
-        port: 0,
-        limits: Limits {
+        ..ServeOptions::within(Limits {
             clients: 4,
             streams: 4,
             seconds: 600.0,
             rate_bps: None,
             connections: 100_000,
-        },
-        key: None,
-        allow_treatments: false,
-        one_off: false,
+        })
     };
     Endpoint::bind(&options).expect("a port of the kernel's choice is free")
 }

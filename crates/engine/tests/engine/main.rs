@@ -5,6 +5,7 @@
 mod datagrams;
 mod exchange;
 mod keys;
+mod profile;
 mod qos;
 mod stream;
 mod support;

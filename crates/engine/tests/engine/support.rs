@@ -34,16 +34,8 @@ impl Served {
     pub(crate) fn with(bind: IpAddr, limits: Limits, key: Option<Key>) -> Self {
         let options = ServeOptions {
             bind: Some(bind),
-            family: None,
-            port: 0,
-            limits,
             key,
-            iperf3: None,
-            allow_treatments: false,
-            one_off: false,
-            netperf: None,
-            ttcp_sink: None,
-            ttcp_source: None,
+            ..ServeOptions::within(limits)
         };
         let endpoint = Endpoint::bind(&options).unwrap();
         let address = endpoint.addresses()[0];

@@ -51,16 +51,8 @@ pub(crate) fn limits() -> Limits {
 pub(crate) fn options(limits: Limits, key: Option<Key>) -> ServeOptions {
     ServeOptions {
         bind: Some(Ipv4Addr::LOCALHOST.into()),
-        family: None,
-        port: 0,
-        limits,
         key,
-        iperf3: None,
-        allow_treatments: false,
-        one_off: false,
-        netperf: None,
-        ttcp_sink: None,
-        ttcp_source: None,
+        ..ServeOptions::within(limits)
     }
 }
 

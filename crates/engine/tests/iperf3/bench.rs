@@ -45,16 +45,8 @@ impl Bench {
     ) -> Self {
         let options = ServeOptions {
             bind: Some(bind),
-            family: None,
-            port: 0,
-            limits,
-            key: None,
             iperf3,
-            allow_treatments: false,
-            one_off: false,
-            netperf: None,
-            ttcp_sink: None,
-            ttcp_source: None,
+            ..ServeOptions::within(limits)
         };
         let endpoint = Endpoint::bind(&options).unwrap();
         let address = endpoint.addresses()[0];

@@ -25,21 +25,16 @@ pub(crate) struct Bench {
 pub(crate) fn options() -> ServeOptions {
     ServeOptions {
         bind: Some(Ipv4Addr::LOCALHOST.into()),
-        family: None,
-        port: 0,
-        limits: Limits {
+        netperf: Some(NetperfOptions::default()),
+        ttcp_sink: Some(0),
+        ttcp_source: Some(0),
+        ..ServeOptions::within(Limits {
             clients: 32,
             streams: 8,
             seconds: 20.0,
             rate_bps: None,
-        },
-        key: None,
-        allow_treatments: false,
-        one_off: false,
-        iperf3: None,
-        netperf: Some(NetperfOptions::default()),
-        ttcp_sink: Some(0),
-        ttcp_source: Some(0),
+            connections: 0,
+        })
     }
 }
 

@@ -5,6 +5,8 @@ mod capacity;
 mod csv;
 mod experiment;
 mod host;
+mod profile;
+mod projection;
 mod qos;
 mod qos_cost;
 mod samples;

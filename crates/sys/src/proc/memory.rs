@@ -48,14 +48,6 @@ impl MemoryInfo {
     }
 }
 
-/// Bytes of a page of memory, which some kernel settings count.
-pub fn page_bytes() -> u64 {
-    // SAFETY: sysconf takes and returns plain integers.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    // It fails only for names that the C library does not know; 4096 is the least that Linux has.
-    u64::try_from(bytes).unwrap_or(4096)
-}
-
 /// Memory of this process, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessMemory {

@@ -8,6 +8,7 @@
 //! | module | what it reads |
 //! |---|---|
 //! | [`stat`] | CPU time by kind, per CPU |
+//! | [`softirqs`] | runs of the network's receive soft interrupt |
 //! | [`softnet`] | packets that each CPU's network softirq took, dropped, left for later |
 //! | [`counters`] | protocol counters: `snmp`, `netstat`, `snmp6` |
 //! | [`net_dev`], [`sockstat`], [`udp`] | interfaces, socket memory, UDP sockets |
@@ -25,6 +26,7 @@ pub mod memory;
 pub mod net_dev;
 pub mod privilege;
 pub mod sockstat;
+pub mod softirqs;
 pub mod softnet;
 pub mod stat;
 pub mod steering;

@@ -11,6 +11,7 @@ use crate::plan::Family;
 use crate::wire::message::Limits;
 
 const LIMITS: Limits = Limits {
+    connections: 0,
     clients: 4,
     streams: 8,
     seconds: 60.0,

@@ -221,6 +221,7 @@ impl Run {
             let mut end = with_service_demand(half.end.clone(), seconds, bytes, !shared && !both);
             let own = || half.flows.iter().filter(|flow| flow.sends == sends);
             end.method = own().find_map(|flow| flow.method.clone());
+            end.calls = Some(own().map(|flow| flow.messages).sum());
             if both {
                 // The end's own figure is of the other direction's threads too.
                 let busiest = own().map(|flow| flow.thread_percent).reduce(f64::max);

@@ -16,7 +16,7 @@ use linerate_core::wire::message::{HalfReport, Refusal, RefusalReason};
 use linerate_sys::clock::format_rfc3339;
 
 use self::test::{Adapted, adapt};
-use crate::client::{Live, Outcome, Target, connect_first};
+use crate::client::{Live, Outcome, Profiles, Target, connect_first};
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
@@ -128,7 +128,7 @@ impl Iperf3 {
             Transport::Udp(layout) => Marks::Iperf3(layout),
         };
         let test = run.adapted.test.clone();
-        let half = Half::start_marked(Side::Client, &test, marks, flows, FlowSource::Bound)
+        let half = Half::start_marked(Side::Client, &test, marks, flows, FlowSource::Bound, None)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = run.watch(&half, observe);
         Ok(self.outcome(test, started_at, run.conclude(half, watched)))
@@ -176,6 +176,7 @@ impl Iperf3 {
         Outcome {
             record: encounter.into_record(),
             error: ended.error,
+            profiles: Profiles::default(),
         }
     }
 }

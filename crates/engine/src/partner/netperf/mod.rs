@@ -16,7 +16,7 @@ use linerate_sys::clock::format_rfc3339;
 
 use self::lane::Lane;
 use self::test::{Adapted, adapt, told};
-use crate::client::{Live, Outcome, Target};
+use crate::client::{Live, Outcome, Profiles, Target};
 use crate::clock::now;
 use crate::error::MeasureError;
 use crate::host;
@@ -108,7 +108,7 @@ impl Netperf {
             Protocol::Udp => Marks::None,
             Protocol::Tcp | Protocol::Mptcp => Marks::Own,
         };
-        let half = Half::start_marked(Side::Client, &adapted.test, marks, flows, source)
+        let half = Half::start_marked(Side::Client, &adapted.test, marks, flows, source, None)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = self.watch(&adapted.test, &half, observe);
         Ok(self.outcome(adapted, started_at, half, lanes, watched))
@@ -218,6 +218,7 @@ impl Netperf {
         Outcome {
             record: encounter.into_record(),
             error,
+            profiles: Profiles::default(),
         }
     }
 

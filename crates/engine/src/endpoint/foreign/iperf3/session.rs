@@ -332,7 +332,7 @@ impl Session {
         };
         self.started_at = format_rfc3339(SystemTime::now());
         let source = FlowSource::Bound;
-        match Half::start_marked(Side::Server, &asked.driven, marks, flows, source) {
+        match Half::start_marked(Side::Server, &asked.driven, marks, flows, source, None) {
             Ok(half) => {
                 let heard = Heard::new();
                 self.stage = Stage::Running { half, heard };

@@ -48,10 +48,10 @@ impl Running {
             Arrival::Flow(flow) => (vec![flow], FlowSource::Bound),
             Arrival::Connections(source) => (Vec::new(), source),
         };
-        let half = Half::start_marked(Side::Server, &data.test, Marks::None, flows, source)
+        let half = Half::start_marked(Side::Server, &data.test, Marks::None, flows, source, None)
             .map_err(|error| {
-                Refusal::new(errno::EINVAL, format!("cannot start the test: {error}"))
-            })?;
+            Refusal::new(errno::EINVAL, format!("cannot start the test: {error}"))
+        })?;
         let began = Instant::now();
         Ok(Self {
             asked: data.asked,

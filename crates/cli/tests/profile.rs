@@ -1,0 +1,270 @@
+//! `profile`: what it leaves, with and without privileges, and from endpoints that give no profile.
+//!
+//! Where this host allows no network namespaces or no sampling each test says SKIPPED.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
+const NOBODY: u32 = 65534;
+
+fn run(line: &str) -> Output {
+    let words = line.split_whitespace();
+    let mut command = Command::new(PROGRAM);
+    let command = command.args(words).arg("--quiet").stdin(Stdio::null());
+    command
+        .output()
+        .expect("the program was built for this test")
+}
+
+fn skipped(why: &str) {
+    // Past the capture of the test harness, which hides what a passing test prints.
+    writeln!(std::io::stderr(), "SKIPPED: {why}").expect("stderr is open");
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The document of a command, or `None` and a message where this host allows no lab.
+fn document(line: &str) -> Option<Value> {
+    let output = run(&format!("{line} --json"));
+    if output.status.code() == Some(3) {
+        skipped(&stderr(&output));
+        return None;
+    }
+    assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
+    Some(serde_json::from_slice(&output.stdout).expect("stdout is one JSON document"))
+}
+
+/// Whether both ends saw the kernel; says why not.
+fn is_sampled(document: &Value) -> bool {
+    let seen = ["sender", "receiver"]
+        .iter()
+        .all(|end| document[end]["profile"]["kernel_seen"] == true);
+    if !seen {
+        skipped(&format!(
+            "no profile of the kernel here: {}",
+            document["caveats"]
+        ));
+    }
+    seen
+}
+
+/// The layers' shares of an end, by name.
+fn share(document: &Value, end: &str, layer: &str) -> f64 {
+    let layers = document[end]["layers"]
+        .as_array()
+        .expect("layers are a list");
+    let found = layers.iter().find(|cost| cost["layer"] == layer);
+    found
+        .and_then(|cost| cost["share_percent"].as_f64())
+        .unwrap_or(0.0)
+}
+
+/// `linerate serve` on loopback until it is dropped.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn with(options: &[&str], mut command: Command) -> Self {
+        command.args([
+            "serve",
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--quiet",
+            "--json-stream",
+        ]);
+        let command = command.args(options).stdout(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .expect("the program was built for this test");
+        let mut first = String::new();
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
+        lines
+            .read_line(&mut first)
+            .expect("it says where it listens");
+        let listening: Value = serde_json::from_str(&first).expect(&first);
+        let address = listening["addresses"][0].as_str().expect(&first).to_owned();
+        Self { child, address }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_link_is_profiled_to_98_percent_at_both_ends() {
+    let Some(document) = document("profile --lab mtu=1500 -t 3s") else {
+        return;
+    };
+    assert_eq!(document["schema"], "linerate.profile/1");
+    if !is_sampled(&document) {
+        return;
+    }
+    for end in ["sender", "receiver"] {
+        assert_eq!(document[end]["profile"]["lost"], 0);
+        let unattributed = document[end]["unattributed_percent"].as_f64().unwrap();
+        assert!(
+            unattributed <= 2.0,
+            "{end}: {unattributed} %: {}",
+            document[end]["functions"]
+        );
+        let layers = document[end]["layers"].as_array().unwrap();
+        let busy = layers.iter().filter(|cost| cost["layer"] != "idle");
+        let sum: f64 = busy
+            .map(|cost| cost["share_percent"].as_f64().unwrap())
+            .sum();
+        assert!((sum - 100.0).abs() < 1e-6, "{end}: {sum}");
+        assert!(share(&document, end, "tcp") > 0.0 && share(&document, end, "copy") > 0.0);
+    }
+    // IP and below are worked through at the receiver in soft interrupts, whoever's thread they ran in.
+    let received = document["receiver"]["layers"].as_array().unwrap();
+    let ip = received.iter().find(|cost| cost["layer"] == "ip").unwrap();
+    assert!(ip["softirq_percent"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_run_that_is_too_short_says_how_many_seconds_more() {
+    let Some(document) = document("profile --lab mtu=1500 -t 100ms") else {
+        return;
+    };
+    if is_sampled(&document) {
+        for end in ["sender", "receiver"] {
+            assert!(document[end]["more_seconds"].as_f64().unwrap() > 0.0);
+        }
+        let caveats = document["caveats"].to_string();
+        assert!(caveats.contains("more seconds"), "{caveats}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_gives_no_profile_leaves_half_of_one() {
+    let served = Served::with(&["--no-profile"], Command::new(PROGRAM));
+    let document = document(&format!("profile {} -t 200ms", served.address));
+    let document = document.expect("no lab is needed");
+    assert!(document["receiver"].is_null());
+    assert!(document["sender"].is_object());
+    let caveats = document["caveats"].to_string();
+    assert!(caveats.contains("receiver gave no profile"), "{caveats}");
+}
+
+#[test]
+fn without_privileges_there_is_what_the_kernel_accounts() {
+    // The program may lie where nobody else can read, so the open file is executed.
+    let as_nobody = || {
+        let mut command = Command::new("/proc/self/fd/0");
+        command.stdin(File::open(PROGRAM).unwrap());
+        if std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    };
+    let served = Served::with(&[], as_nobody());
+    let mut client = as_nobody();
+    let output = client
+        .args([
+            "profile",
+            &served.address,
+            "-t",
+            "500ms",
+            "--json",
+            "--quiet",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for end in ["sender", "receiver"] {
+        let profile = &document[end]["profile"];
+        assert!(
+            document[end]["cpu_seconds"].as_f64().unwrap() > 0.0,
+            "{end}"
+        );
+        if profile["all_cpus"] == true {
+            skipped("nobody may sample all CPUs here");
+            return;
+        }
+    }
+    let caveats = document["caveats"].to_string();
+    assert!(caveats.contains("perf_event_paranoid"), "{caveats}");
+}
+
+#[test]
+fn the_files_beside_the_document_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (flame, folded, stored) = (path("flame.svg"), path("folded.txt"), path("profile.json"));
+    let disk = directory.path().display();
+    let line = format!(
+        "profile --lab mtu=1500 -t 300ms --flame {flame} --folded {folded} --output {stored} --disk {disk}"
+    );
+    let Some(document) = document(&line) else {
+        return;
+    };
+    let written = &document["disk"];
+    assert!(written["write_bps"].as_f64().unwrap() > 0.0 && written["bytes"].as_u64().unwrap() > 0);
+    if !is_sampled(&document) {
+        return;
+    }
+    let svg = std::fs::read_to_string(&flame).unwrap();
+    assert!(svg.contains("<svg") && svg.trim_end().ends_with("</svg>"));
+    let text = std::fs::read_to_string(&folded).unwrap();
+    let counts = text
+        .lines()
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+    assert!(counts.sum::<u64>() > 0);
+    // A stored profile is printed again, with its functions where they are asked for.
+    for (command, word) in [
+        (format!("explain {stored}"), "tcp"),
+        (format!("explain {stored} --json"), "linerate.profile/1"),
+    ] {
+        let output = run(command.as_str().trim());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(
+            String::from_utf8_lossy(&output.stdout)
+                .to_lowercase()
+                .contains(word)
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_profiled_is_refused_with_its_option() {
+    for (line, words) in [
+        ("profile pit --hz 9", "--hz"),
+        ("profile pit --hz 10000", "10 to 9999"),
+        ("profile pit --direction both", "--direction"),
+        ("profile pit -u --zerocopy", "--zerocopy"),
+        ("profile pit --by cpu", "--by"),
+        ("profile", "HOST"),
+    ] {
+        let output = run(line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(
+            stderr(&output).contains(words),
+            "{line}: {}",
+            stderr(&output)
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! What a change would bring, projected and then done, over a pair of veth devices.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::thread;
+use std::time::Duration;
+
+use linerate_core::plan::{
+    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
+    Traffic,
+};
+use linerate_core::profile::projection::{
+    CostModel, Known, Projection, fit, median_error_percent, project_all,
+};
+use linerate_core::units::Span;
+use linerate_engine::{
+    Client, DesignOptions, LabOptions, LabPath, ProveOptions, Stop, prove, run_design, udp_records,
+};
+use linerate_report::text::{Style, projections};
+use linerate_sys::netns::Namespace;
+
+const SEED: u64 = 1981;
+
+fn stream() -> Test {
+    Test {
+        traffic: Traffic::Stream(StreamTest {
+            message_bytes: 128 << 10,
+            send: SendMethod::Copy,
+            receive: ReceiveMethod::Read,
+            verify: false,
+            whole: false,
+            write_rate_bps: None,
+            read_rate_bps: None,
+            rate_bps: None,
+            offload: false,
+            train: false,
+        }),
+        protocol: Protocol::Tcp,
+        direction: Direction::Up,
+        streams: 1,
+        extent: Extent::Time(Span(Duration::from_secs(1))),
+        warm_up: Span(Duration::ZERO),
+        interval: Span(Duration::from_secs(1)),
+        options: SocketOptions::default(),
+        seed: SEED,
+    }
+}
+
+/// Does something at the client of a lab of two hosts with a plain veth pair between them, MTU 1500.
+fn in_lab(act: impl FnOnce(&mut Client) + Send) {
+    if let Err(error) = Namespace::create("probe") {
+        eprintln!("SKIPPED: needs network namespaces: {error}");
+        return;
+    }
+    let spec = "mtu=1500".parse().unwrap();
+    let path = LabPath::build(&spec, None, &LabOptions::default()).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            path.enter().unwrap();
+            let mut client = Client::connect(path.target(), Stop::new()).unwrap();
+            act(&mut client);
+        });
+    });
+}
+
+fn milliseconds(ms: u64) -> Span {
+    Span(Duration::from_millis(ms))
+}
+
+#[test]
+fn a_design_over_veth_gives_a_model_and_projections() {
+    in_lab(|client| {
+        let options = DesignOptions {
+            test: stream(),
+            runs: 1,
+            time: milliseconds(200),
+            seed: SEED,
+        };
+        let designed = run_design(client, &options, &mut ()).unwrap();
+        assert!(designed.left_out.is_empty(), "{:?}", designed.left_out);
+        let model = fit(&designed.runs, SEED).unwrap();
+        let all = project_all(&model, &designed.runs, &Known::default());
+        let names: Vec<&str> = all.iter().map(|one| one.what_if.as_str()).collect();
+        assert!(
+            names.contains(&"segments_9000") && names.contains(&"without_copies"),
+            "{names:?}"
+        );
+        for one in &all {
+            let [low, high] = one.throughput_interval_bps;
+            assert!(low > 0.0 && high.is_finite() && low <= high, "{one:?}");
+        }
+        eprintln!("{}", projections(&[model], &all, Style::default()));
+    });
+}
+
+/// The table of `docs/profile-projection.md`; minutes long, and of no use on a busy machine.
+#[test]
+#[ignore = "measures; run it by itself, on a quiet machine, in release"]
+fn every_projection_that_can_be_had_beside_its_measurement() {
+    let seconds = |name: &str, usual: u64| {
+        std::env::var(name)
+            .ok()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(usual)
+    };
+    let time = milliseconds(seconds("PROVE_MS", 1000));
+    let runs = seconds("PROVE_RUNS", 4) as u32;
+    let pairs = seconds("PROVE_PAIRS", 8) as u32;
+    let mut models: Vec<CostModel> = Vec::new();
+    let mut all: Vec<Projection> = Vec::new();
+    in_lab(|client| {
+        for test in [stream(), udp_records(&stream())] {
+            let options = DesignOptions {
+                test: test.clone(),
+                runs,
+                time,
+                seed: SEED,
+            };
+            let designed = run_design(client, &options, &mut ()).unwrap();
+            eprintln!("left out: {:?}", designed.left_out);
+            if std::env::var_os("PROVE_RUNS_SHOWN").is_some() {
+                designed.runs.iter().for_each(|run| eprintln!("{run:?}"));
+            }
+            let model = fit(&designed.runs, SEED).unwrap();
+            let mut projected = project_all(&model, &designed.runs, &Known::default());
+            let options = ProveOptions {
+                test,
+                time,
+                pairs,
+                seed: SEED,
+            };
+            prove(client, &options, &mut projected, &mut ()).unwrap();
+            models.push(model);
+            all.extend(projected);
+        }
+    });
+    eprintln!("{}", projections(&models, &all, Style::default()));
+    eprintln!(
+        "median error of throughput: {:.1?} %",
+        median_error_percent(&all)
+    );
+}

@@ -1,0 +1,133 @@
+//! The document that a profile leaves.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::layers::Layer;
+use super::projection::{CostModel, Projection};
+use super::sample::EndProfile;
+use crate::record::{Caveat, Record};
+
+/// Schema of [`ProfileDocument`].
+pub const PROFILE_SCHEMA: &str = "linerate.profile/1";
+
+/// Where the CPU time of a transfer went, at both ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProfileDocument {
+    /// [`PROFILE_SCHEMA`].
+    pub schema: String,
+    /// The end that sent the data; absent if it gave no profile (a caveat says why).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender: Option<EndLayers>,
+    /// The end that received it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<EndLayers>,
+    /// What CPU time costs, by transport: what the projections are made of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost_models: Vec<CostModel>,
+    /// What changes would bring.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub projections: Vec<Projection>,
+    /// The path beside the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskBeside>,
+    /// What doubts there are of the profile; those of the run are in its record.
+    pub caveats: Vec<Caveat>,
+    /// The run that was profiled.
+    pub record: Box<Record>,
+}
+
+/// One end: its layers, and the samples that they were counted from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EndLayers {
+    /// What is counted here and what is not, in words: which threads, which soft interrupts.
+    pub taken: String,
+    /// CPU time that this end took for the transfer, seconds: all layers but `idle`.
+    pub cpu_seconds: f64,
+    /// Samples that are this end's, idle ones left out.
+    pub samples: u64,
+    /// Samples that are not: other processes, the other end's, the tool's own.
+    pub foreign_samples: u64,
+    /// Packets on the wire that carried the data, retransmissions included; absent where not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// The layers, largest share first, `idle` last.
+    pub layers: Vec<LayerCost>,
+    /// The functions in which the time was spent, most first; bounded.
+    pub functions: Vec<FunctionCost>,
+    /// Share of `cpu_seconds` whose call chain no rule knows, percent.
+    pub unattributed_percent: f64,
+    /// `cpu_seconds` for each KiB of payload, µs/KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_demand_us_per_kib: Option<f64>,
+    /// Seconds that the run should have been longer for shares that are known to about one percentage point;
+    /// absent where it was long enough.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub more_seconds: Option<f64>,
+    /// The samples, folded: the layers can be counted from them again.
+    pub profile: EndProfile,
+}
+
+/// What one layer takes of an end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerCost {
+    /// Which.
+    pub layer: Layer,
+    /// Samples of it.
+    pub samples: u64,
+    /// Its CPU time, seconds.
+    pub cpu_seconds: f64,
+    /// Its share of the end's `cpu_seconds`, percent; of `idle`, the share of the host's CPU time in which nothing ran.
+    pub share_percent: f64,
+    /// Interval of that share at 95 %, percent.
+    pub share_interval_percent: [f64; 2],
+    /// CPU time for each packet, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_packet: Option<f64>,
+    /// Its interval at 95 %, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_packet_interval: Option<[f64; 2]>,
+    /// CPU time for each byte of payload, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_byte: Option<f64>,
+    /// Its interval at 95 %, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_byte_interval: Option<[f64; 2]>,
+    /// Its part of the end's service demand, µs/KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_demand_us_per_kib: Option<f64>,
+    /// Share of this layer's samples that were taken in a soft interrupt, percent.
+    pub softirq_percent: f64,
+}
+
+/// What one function takes of an end, without what it calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FunctionCost {
+    /// Its name.
+    pub function: String,
+    /// The layer that most of its samples are in.
+    pub layer: Layer,
+    /// Samples.
+    pub samples: u64,
+    /// Share of the end's `cpu_seconds`, percent.
+    pub share_percent: f64,
+}
+
+/// The path beside this host's disk: a file of the size that was transferred, written and read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DiskBeside {
+    /// Directory in which the file was.
+    pub directory: String,
+    /// Size of the file.
+    pub bytes: u64,
+    /// Written and on storage, bits per second.
+    pub write_bps: f64,
+    /// Read back with nothing of it in memory, bits per second; a file system in memory reads from there.
+    pub read_bps: f64,
+    /// Share of the file that came from storage when it was read, percent.
+    pub from_storage_percent: f64,
+    /// The path over the slower of the two: below 1, the network is what a copy of a file would wait for.
+    pub path_over_disk: f64,
+}

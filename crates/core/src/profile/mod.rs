@@ -1,0 +1,37 @@
+//! Where the CPU time of a transfer goes, layer by layer, at each end.
+//!
+//! An end takes samples of what its CPUs do ([`EndProfile`]); each is a call chain of kernel functions. The chains that
+//! are alike are folded into one [`FoldedStack`] with a count, as everything that is asked of them is a sum. Which layer a
+//! chain belongs to is a table ([`Layer`]); what comes out for both ends, with the record of the run, is one
+//! [`ProfileDocument`].
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `request` | what a client asks of an end's profiler, with its limits |
+//! | `sample` | what an end took: folded stacks, counts by CPU, how, at what cost |
+//! | `layers` | the layers |
+//! | [`attribution`] | from a call chain to its layer, and to the end whose work it is |
+//! | `count` | samples of an end to its layers, their costs and intervals |
+//! | `assemble` | a record and two profiles make a document |
+//! | `document` | the document |
+//! | [`projection`] | what a change would bring, computed from what was measured |
+
+mod assemble;
+pub mod attribution;
+mod count;
+mod document;
+mod layers;
+pub mod projection;
+mod request;
+mod sample;
+
+pub use count::{End, count};
+pub use document::{
+    DiskBeside, EndLayers, FunctionCost, LayerCost, PROFILE_SCHEMA, ProfileDocument,
+};
+pub use layers::Layer;
+pub use request::{DEFAULT_HZ, MAX_HZ, MIN_HZ, ProfileRequest};
+pub use sample::{
+    CpuSamples, EndProfile, FoldedStack, How, MAX_FRAMES, MAX_FUNCTION, MAX_STACKS, Overhead,
+    SampleClock, TaskClass, USER_FRAME,
+};

@@ -1,0 +1,170 @@
+//! What a projection leaves in a document.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ceilings::Cause;
+use crate::compare::Verdict3;
+use crate::stats::median_interval;
+
+/// What one change would bring.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Projection {
+    /// The change, by its name in the table.
+    pub what_if: String,
+    /// What would be changed, in words.
+    pub says: String,
+    /// Point of the design that it starts from; `base` is the test as it was asked for.
+    pub from: String,
+    /// What the projection rests on.
+    pub basis: Basis,
+    /// Throughput there, payload bits per second.
+    pub throughput_now_bps: f64,
+    /// Throughput with the change, payload bits per second.
+    pub throughput_bps: f64,
+    /// Its interval at 95 %, payload bits per second.
+    pub throughput_interval_bps: [f64; 2],
+    /// What the ends take: the sender and the receiver, or both together where they have one kernel.
+    pub ends: Vec<ProjectedEnd>,
+    /// What holds the transfer back then.
+    pub ceiling: Cause,
+    /// What to keep in mind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
+    /// Why it is not proved here; absent where it is, or where it was not tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_proved: Option<String>,
+    /// What came of it when it was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+}
+
+/// CPU time of one end for each KiB of payload that arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProjectedEnd {
+    /// Which.
+    pub end: End,
+    /// As it is, µs/KiB.
+    pub now_us_per_kib: f64,
+    /// With the change, µs/KiB.
+    pub then_us_per_kib: f64,
+    /// Its interval at 95 %, µs/KiB.
+    pub interval_us_per_kib: [f64; 2],
+}
+
+impl ProjectedEnd {
+    /// With the change over as it is.
+    pub fn ratio(&self) -> f64 {
+        self.then_us_per_kib / self.now_us_per_kib
+    }
+}
+
+/// Whose CPU time is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The sender's.
+    Sender,
+    /// The receiver's.
+    Receiver,
+    /// That of both: on one kernel soft interrupts run in whichever thread was there, and a run's CPU time is now the one's
+    /// and now the other's.
+    Both,
+}
+
+impl End {
+    /// As in the document.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+            Self::Both => "both",
+        }
+    }
+}
+
+/// What a projection rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Costs fitted to other settings: the change itself was never run.
+    Model,
+    /// Runs of the design with the change itself, or at another message size.
+    Design,
+    /// The profile's share of the layer, since the design does not tell its cost.
+    Layers,
+    /// An assumption: nothing that was measured bears on it.
+    Assumed,
+}
+
+/// A change as it was projected and as it was measured, by a paired comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Proof {
+    /// The side without the change.
+    pub a: String,
+    /// The side with it.
+    pub b: String,
+    /// Pairs of runs that count.
+    pub pairs: u32,
+    /// Whether throughput differs.
+    pub verdict: Verdict3,
+    /// Throughput.
+    pub throughput: Proved,
+    /// CPU time for each byte that arrives, of the ends in the order of the projection's.
+    pub cpu: Vec<Proved>,
+}
+
+/// One figure, with the change over without it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Proved {
+    /// As projected.
+    pub projected_ratio: f64,
+    /// As measured: of throughput the Hodges–Lehmann estimate over the pairs, of CPU time their median.
+    pub measured_ratio: f64,
+    /// Interval of the measurement, at 95 % or what so few pairs allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_interval: Option<[f64; 2]>,
+    /// By how much the projection is off, percent of the measurement.
+    pub error_percent: f64,
+}
+
+impl Proved {
+    /// A projection beside its measurement.
+    pub fn new(
+        projected_ratio: f64,
+        measured_ratio: f64,
+        measured_interval: Option<[f64; 2]>,
+    ) -> Self {
+        Self {
+            projected_ratio,
+            measured_ratio,
+            measured_interval,
+            error_percent: 100.0 * (projected_ratio / measured_ratio - 1.0),
+        }
+    }
+}
+
+/// The median of the sizes of the errors of throughput, percent; `None` where nothing was proved.
+pub fn median_error_percent(projections: &[Projection]) -> Option<f64> {
+    let proofs = projections
+        .iter()
+        .filter_map(|projection| projection.proof.as_ref());
+    median(proofs.map(|proof| proof.throughput.error_percent.abs()))
+}
+
+/// The same of CPU time for each byte, over all ends.
+pub fn median_cpu_error_percent(projections: &[Projection]) -> Option<f64> {
+    let proofs = projections
+        .iter()
+        .filter_map(|projection| projection.proof.as_ref());
+    median(
+        proofs
+            .flat_map(|proof| &proof.cpu)
+            .map(|cpu| cpu.error_percent.abs()),
+    )
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    Some(median_interval(&values).ok()?.median)
+}

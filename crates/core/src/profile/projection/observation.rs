@@ -1,0 +1,362 @@
+//! One short run, as the model sees it: what each end spent, and how often it did what costs.
+
+use thiserror::Error;
+
+use super::document::End;
+use super::term::{PerTerm, Term};
+use crate::plan::{Protocol, SendMethod, Traffic, Workload};
+use crate::record::{EndReport, HostFacts, Record};
+
+/// What one end spent on a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EndWork {
+    /// CPU time of its threads, and of its host's soft interrupts where the host is its alone, ns.
+    pub cpu_ns: f64,
+    /// How often it did what costs.
+    pub counts: PerTerm,
+    /// Share of the CPU time that its threads got of what they wanted, 0–1: the rest others had.
+    pub granted: f64,
+    /// CPUs that its threads can have at once.
+    pub cores: f64,
+}
+
+impl EndWork {
+    /// Two ends as one: the CPU time of both, and what both counted counted once.
+    fn with(&self, other: &Self) -> Self {
+        let cpu_ns = self.cpu_ns + other.cpu_ns;
+        let wanted = self.cpu_ns / self.granted + other.cpu_ns / other.granted;
+        Self {
+            cpu_ns,
+            counts: together(&self.counts, &other.counts),
+            granted: if wanted > 0.0 { cpu_ns / wanted } else { 1.0 },
+            cores: self.cores + other.cores,
+        }
+    }
+}
+
+/// Counts of two ends of one kernel as one: each makes its own calls, copies and checksums; packets, acknowledgements and
+/// soft interrupts are the same ones.
+pub(super) fn together(sender: &PerTerm, receiver: &PerTerm) -> PerTerm {
+    PerTerm::of(Term::ALL.map(|term| {
+        let (a, b) = (sender.at(term), receiver.at(term));
+        let is_each = matches!(term, Term::Call | Term::CopiedByte | Term::ChecksummedByte);
+        (term, if is_each { a + b } else { a.max(b) })
+    }))
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation {
+    /// The point of the design that it is of.
+    pub point: String,
+    /// Its transport.
+    pub protocol: Protocol,
+    /// Payload that arrived, bytes.
+    pub bytes: f64,
+    /// Payload that the sender handed over and sent, bytes: more than arrived where datagrams were lost.
+    pub sent_bytes: f64,
+    /// Payload bits per second that arrived.
+    pub throughput_bps: f64,
+    /// Payload of a segment or datagram, bytes.
+    pub segment_bytes: f64,
+    /// Headers of IP and transport of each, bytes.
+    pub header_bytes: f64,
+    /// Both ends have one kernel: its soft interrupts run in either's threads.
+    pub shared_kernel: bool,
+    /// The sender.
+    pub sender: EndWork,
+    /// The receiver.
+    pub receiver: EndWork,
+}
+
+/// Why a run says nothing of what its CPU time went to.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the run has no {0}")]
+pub struct NotObserved(&'static str);
+
+impl Observation {
+    /// What a record of one direction of a bulk transfer says. `point` is the name of its place in the design.
+    ///
+    /// # Errors
+    /// A figure is not there: of requests, of both directions at once, of an older endpoint.
+    pub fn of(point: &str, record: &Record) -> Result<Self, NotObserved> {
+        if record.workload != Workload::Stream || !record.directions.is_empty() {
+            return Err(NotObserved("single direction of a bulk transfer"));
+        }
+        let run = Run::of(record)?;
+        let throughput_bps = record.throughput_bps.ok_or(NotObserved("throughput"))?;
+        let bytes = record.bytes as f64;
+        if !(bytes > 0.0 && throughput_bps > 0.0) {
+            return Err(NotObserved("payload"));
+        }
+        let shared = run.shared;
+        Ok(Self {
+            point: point.to_owned(),
+            protocol: record.protocol,
+            bytes,
+            sent_bytes: run.sent_bytes,
+            throughput_bps,
+            segment_bytes: run.segment_bytes,
+            header_bytes: run.header_bytes,
+            shared_kernel: shared,
+            sender: run.end(run.sender, run.sender_host, run.at_sender()),
+            receiver: run.end(run.receiver, run.receiver_host, run.at_receiver()),
+        })
+    }
+}
+
+impl Observation {
+    /// What each end spent that is told apart: of one kernel both together.
+    pub fn works(&self) -> Vec<(End, EndWork)> {
+        match self.shared_kernel {
+            true => vec![(End::Both, self.sender.with(&self.receiver))],
+            false => vec![(End::Sender, self.sender), (End::Receiver, self.receiver)],
+        }
+    }
+}
+
+/// The figures of a record that the counts are made of.
+struct Run<'a> {
+    record: &'a Record,
+    sender: &'a EndReport,
+    receiver: &'a EndReport,
+    sender_host: &'a HostFacts,
+    receiver_host: &'a HostFacts,
+    shared: bool,
+    flows: f64,
+    sent_bytes: f64,
+    segment_bytes: f64,
+    header_bytes: f64,
+    /// Segments or fragments, as they are on a wire.
+    segments: f64,
+    /// As the sender's TCP or UDP handed them to IP.
+    aggregates: f64,
+    /// As the receiver's IP handed them up.
+    deliveries: f64,
+    acknowledgements: f64,
+}
+
+impl<'a> Run<'a> {
+    fn of(record: &'a Record) -> Result<Self, NotObserved> {
+        let sender = record.sender.as_ref().ok_or(NotObserved("sender"))?;
+        let receiver = record.receiver.as_ref().ok_or(NotObserved("receiver"))?;
+        let environment = &record.environment;
+        let server = environment
+            .server
+            .as_ref()
+            .ok_or(NotObserved("environment of the endpoint"))?;
+        let (sender_host, receiver_host) = match record.direction {
+            crate::plan::Direction::Down => (server, &environment.client),
+            _ => (&environment.client, server),
+        };
+        let mut run = Self {
+            record,
+            sender,
+            receiver,
+            sender_host,
+            receiver_host,
+            shared: environment.shared_kernel,
+            flows: f64::from(record.plan.streams),
+            sent_bytes: record.bytes as f64,
+            segment_bytes: 0.0,
+            header_bytes: 0.0,
+            segments: 0.0,
+            aggregates: of_ip(sender, "OutRequests"),
+            deliveries: of_ip(receiver, "InDelivers"),
+            acknowledgements: 0.0,
+        };
+        match record.protocol {
+            Protocol::Udp => run.count_datagrams()?,
+            Protocol::Tcp | Protocol::Mptcp => run.count_segments()?,
+        }
+        if run.aggregates <= 0.0 || run.deliveries <= 0.0 {
+            return Err(NotObserved(
+                "count of packets at IP, as an older endpoint has none",
+            ));
+        }
+        Ok(run)
+    }
+
+    fn count_segments(&mut self) -> Result<(), NotObserved> {
+        let tcp = self
+            .record
+            .tcp
+            .as_ref()
+            .ok_or(NotObserved("TCP evidence"))?;
+        self.segments = tcp
+            .data_segments_out
+            .ok_or(NotObserved("count of segments"))? as f64;
+        self.acknowledgements = tcp.segments_in.unwrap_or(0) as f64;
+        self.segment_bytes = f64::from(tcp.mss_bytes);
+        self.header_bytes = f64::from(tcp.pmtu_bytes) - self.segment_bytes;
+        if self.in_one_namespace() {
+            // Both ends count into the same counters: the acknowledgements are in either's.
+            self.aggregates -= self.acknowledgements;
+            self.deliveries -= self.acknowledgements;
+        }
+        // With a cleared DF bit and an MSS below the path's, headers are what they always are.
+        if !(self.header_bytes > 0.0 && self.header_bytes < MOST_HEADERS) {
+            self.header_bytes = TCP_HEADERS;
+        }
+        Ok(())
+    }
+
+    fn count_datagrams(&mut self) -> Result<(), NotObserved> {
+        let udp = self
+            .record
+            .udp
+            .as_ref()
+            .ok_or(NotObserved("UDP evidence"))?;
+        self.segment_bytes = udp.datagram_bytes as f64;
+        self.sent_bytes = udp.sent as f64 * self.segment_bytes;
+        self.header_bytes = UDP_HEADERS;
+        let fragments = of_ip(self.sender, "FragCreates");
+        let sent = self.aggregates.max(udp.sent as f64);
+        // Whole ones are not counted as fragments.
+        self.segments = if fragments > 0.0 { fragments } else { sent };
+        self.deliveries = of_ip(self.receiver, "InDelivers").max(udp.received as f64);
+        Ok(())
+    }
+
+    fn in_one_namespace(&self) -> bool {
+        let name = self
+            .sender_host
+            .device
+            .as_ref()
+            .map(|device| device.name.as_str());
+        self.shared && name == Some("lo")
+    }
+
+    fn end(&self, end: &EndReport, host: &HostFacts, counts: PerTerm) -> EndWork {
+        let threads = end.cpu_seconds.total();
+        // Without its own account of interrupt time a kernel charges the thread that was there (kernel/sched/cputime.c), so
+        // that soft interrupts are in the threads' time already where one kernel serves both ends.
+        let softirq = if self.shared {
+            0.0
+        } else {
+            end.softirq_seconds.unwrap_or(0.0)
+        };
+        let delayed = end.run_delay_us.unwrap_or(0) as f64 / 1e6 * self.flows;
+        let wanted = threads + delayed;
+        EndWork {
+            cpu_ns: (threads + softirq) * 1e9,
+            counts,
+            granted: if wanted > 0.0 {
+                (threads / wanted).max(LEAST_GRANTED)
+            } else {
+                1.0
+            },
+            cores: self.flows.min(host.cpu.usable.max(1.0)),
+        }
+    }
+
+    fn at_sender(&self) -> PerTerm {
+        let copied = match &self.record.plan.traffic {
+            Traffic::Stream(stream) if stream.send == SendMethod::ZeroCopy => 0.0,
+            _ => self.sent_bytes,
+        };
+        let checksummed = if offload(self.sender_host, CHECKSUMS) {
+            0.0
+        } else {
+            self.sent_bytes
+        };
+        let mut counts = PerTerm::of([
+            (Term::Call, self.record.messages.unwrap_or(0) as f64),
+            (Term::Packet, self.cut()),
+            (Term::Aggregate, self.aggregates),
+            (Term::Byte, self.sent_bytes),
+            (Term::CopiedByte, copied),
+            (Term::ChecksummedByte, checksummed),
+            (Term::Acknowledgement, self.acknowledgements),
+            (
+                Term::Interrupt,
+                self.sender.receive_softirqs.unwrap_or(0) as f64,
+            ),
+        ]);
+        if self.record.protocol == Protocol::Udp {
+            counts.set(Term::Call, self.sent_bytes / self.segment_bytes);
+        }
+        if self.shared {
+            counts.set(Term::Delivery, self.deliveries);
+        }
+        counts
+    }
+
+    fn at_receiver(&self) -> PerTerm {
+        let bytes = self.record.bytes as f64;
+        let is_read = self.receiver.method.as_deref() != Some("discard");
+        // What the sender's device left undone on a path without a wire, nobody has done.
+        let verified = match self.shared {
+            true => !offload(self.sender_host, CHECKSUMS),
+            false => !offload(self.receiver_host, RECEIVED_CHECKSUMS),
+        };
+        let arrived = bytes / self.sent_bytes;
+        let packets = if self.shared {
+            self.cut()
+        } else {
+            self.segments
+        };
+        let mut counts = PerTerm::of([
+            (Term::Call, self.receiver.calls.unwrap_or(0) as f64),
+            (Term::Packet, packets * arrived),
+            (Term::Delivery, self.deliveries),
+            (Term::Byte, bytes),
+            (Term::CopiedByte, if is_read { bytes } else { 0.0 }),
+            (Term::ChecksummedByte, if verified { bytes } else { 0.0 }),
+            (Term::Acknowledgement, self.acknowledgements),
+            (
+                Term::Interrupt,
+                self.receiver.receive_softirqs.unwrap_or(0) as f64,
+            ),
+        ]);
+        if self.shared {
+            counts.set(Term::Aggregate, self.aggregates);
+        }
+        counts
+    }
+
+    /// Packets that the sender's CPU carries by itself.
+    fn cut(&self) -> f64 {
+        match self.record.protocol {
+            Protocol::Tcp | Protocol::Mptcp if offload(self.sender_host, SEGMENTATION) => {
+                self.aggregates
+            }
+            _ => self.segments.max(self.aggregates),
+        }
+    }
+}
+
+/// A counter of IPv4 and IPv6 together.
+fn of_ip(end: &EndReport, name: &str) -> f64 {
+    let counter = |family: &str| end.counters.get(&format!("{family}{name}")).copied();
+    (counter("Ip").unwrap_or(0) + counter("Ip6").unwrap_or(0)) as f64
+}
+
+/// Whether the device of the path has one of these on; one of which nothing is known has.
+fn offload(host: &HostFacts, names: &[&str]) -> bool {
+    let Some(device) = &host.device else {
+        return true;
+    };
+    let known: Vec<bool> = names
+        .iter()
+        .filter_map(|name| device.offloads.get(*name).copied())
+        .collect();
+    known.is_empty() || known.contains(&true)
+}
+
+/// By ethtool's names; a driver has one of them.
+const CHECKSUMS: &[&str] = &[
+    "tx-checksum-ip-generic",
+    "tx-checksum-ipv4",
+    "tx-checksum-ipv6",
+];
+const RECEIVED_CHECKSUMS: &[&str] = &["rx-checksum"];
+const SEGMENTATION: &[&str] = &["tx-tcp-segmentation"];
+/// A thread that got less of a CPU than this of what it wanted has nothing to tell.
+const LEAST_GRANTED: f64 = 1e-3;
+/// IPv6 with every option of TCP.
+const MOST_HEADERS: f64 = 100.0;
+/// IPv4 and TCP with time stamps.
+const TCP_HEADERS: f64 = 52.0;
+/// IPv4 and UDP.
+const UDP_HEADERS: f64 = 28.0;

@@ -1,0 +1,331 @@
+//! From the model to what a change would bring.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use super::document::{Basis, ProjectedEnd, Projection};
+use super::fit::{CostModel, EndModel, below, interval};
+use super::observation::Observation;
+use super::state::{Side, State};
+use super::term::{PerTerm, Term};
+use super::what_if::{Change, WHAT_IFS, WhatIf};
+use crate::ceilings::{Cause, Ceiling};
+
+/// Parts of an end's CPU time by layer, as a profile tells them: shares, 0–1.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LayerShares {
+    /// Bytes moved between the application and the kernel.
+    pub copy: f64,
+    /// Checksums that the CPU computed.
+    pub checksum: f64,
+}
+
+/// What is known besides the model.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known<'a> {
+    /// Layers of the sender and of the receiver, under the test as it is.
+    pub layers: Option<[LayerShares; 2]>,
+    /// Ceilings of the test as it is.
+    pub ceilings: &'a [Ceiling],
+    /// What holds it back.
+    pub cause: Option<Cause>,
+    /// Seed of the intervals.
+    pub seed: u64,
+}
+
+/// What each what-if of the table would bring that is of the model's transport and whose points the runs have.
+pub fn project_all(model: &CostModel, runs: &[Observation], known: &Known<'_>) -> Vec<Projection> {
+    let table = WHAT_IFS
+        .iter()
+        .filter(|what_if| what_if.protocol == model.protocol);
+    table
+        .filter_map(|what_if| project(model, runs, what_if, known))
+        .collect()
+}
+
+/// What a change would bring; `None` where the design has not the points that it starts from or is like.
+///
+/// CPU time at each end changes as the model's does; the rest of what was measured stays. Where the CPUs held the transfer
+/// back (the busier end's bound was reached to `REACHED` or more) throughput follows the bound of the busier end, to the
+/// same part of it; else what held it back still does. Another ceiling that is not a CPU's caps it.
+pub fn project(
+    model: &CostModel,
+    runs: &[Observation],
+    what_if: &WhatIf,
+    known: &Known<'_>,
+) -> Option<Projection> {
+    let now = State::at(runs, what_if.from)?;
+    let then = now.changed(what_if, runs)?;
+    let path = Path {
+        model,
+        what_if,
+        known,
+        now_sides: now.sides(),
+        then_sides: then.sides(),
+        now,
+        then,
+    };
+    if path.now_sides.len() != model.ends.len() {
+        return None;
+    }
+    let best = Draw {
+        costs: model.ends.iter().map(|end| end.costs).collect(),
+        misses: vec![1.0; model.ends.len()],
+    };
+    let outcome = path.outcome(&best);
+    let spread: Vec<Outcome> = path.draws().iter().map(|draw| path.outcome(draw)).collect();
+    let per_kib = 1.024 / now.arrived;
+    let end = |(place, (model, side)): (usize, (&EndModel, &Side))| ProjectedEnd {
+        end: model.end,
+        now_us_per_kib: side.cpu_ns * per_kib,
+        then_us_per_kib: outcome.cpu_ns[place] * per_kib,
+        interval_us_per_kib: interval(spread.iter().map(|one| one.cpu_ns[place]).collect())
+            .map(|ns| ns * per_kib),
+    };
+    Some(Projection {
+        what_if: what_if.name.to_owned(),
+        says: what_if.says.to_owned(),
+        from: what_if.from.to_owned(),
+        basis: path.basis(),
+        throughput_now_bps: now.throughput_bps,
+        throughput_bps: outcome.throughput_bps,
+        throughput_interval_bps: interval(spread.iter().map(|one| one.throughput_bps).collect()),
+        ends: model
+            .ends
+            .iter()
+            .zip(&path.now_sides)
+            .enumerate()
+            .map(end)
+            .collect(),
+        ceiling: outcome.ceiling,
+        doubts: path.doubts(),
+        not_proved: None,
+        proof: None,
+    })
+}
+
+/// A change on a path.
+struct Path<'a> {
+    model: &'a CostModel,
+    what_if: &'a WhatIf,
+    known: &'a Known<'a>,
+    now: State,
+    then: State,
+    now_sides: Vec<Side>,
+    then_sides: Vec<Side>,
+}
+
+/// Work by the byte, whether it is taken away at the sender and at the receiver, and the share of its layer.
+type TakenAway = (Term, [bool; 2], fn(&LayerShares) -> f64);
+
+/// Costs at the ends as they might be, and what the model misses besides, as factors.
+struct Draw {
+    costs: Vec<PerTerm>,
+    misses: Vec<f64>,
+}
+
+#[derive(Debug, Clone)]
+struct Outcome {
+    /// For each byte sent, at each end.
+    cpu_ns: Vec<f64>,
+    throughput_bps: f64,
+    ceiling: Cause,
+}
+
+impl Path<'_> {
+    fn draws(&self) -> Vec<Draw> {
+        let mut dice = ChaCha8Rng::seed_from_u64(self.known.seed);
+        let ends = &self.model.ends;
+        let count = ends.iter().map(|end| end.draws.len()).min().unwrap_or(0);
+        let mut miss = |end: &EndModel| 1.0 + end.residuals[below(&mut dice, end.residuals.len())];
+        (0..count)
+            .map(|number| Draw {
+                costs: ends.iter().map(|end| end.draws[number]).collect(),
+                misses: ends.iter().map(&mut miss).collect(),
+            })
+            .collect()
+    }
+
+    fn outcome(&self, draw: &Draw) -> Outcome {
+        let count = self.now_sides.len();
+        let cpu_ns: Vec<f64> = (0..count).map(|end| self.cpu_then(end, draw)).collect();
+        let bound = |side: &Side, ns: f64| 8e9 * side.cores * side.granted * self.now.arrived / ns;
+        let bounds = self.now_sides.iter().map(|side| bound(side, side.cpu_ns));
+        let measured = bounds.fold(f64::INFINITY, f64::min);
+        let bounds: Vec<f64> = self
+            .now_sides
+            .iter()
+            .zip(&cpu_ns)
+            .map(|(side, ns)| bound(side, *ns))
+            .collect();
+        let busier = match bounds.as_slice() {
+            [sender, receiver] if receiver < sender => Cause::CpuReceive,
+            [_] if self.now.receiver.cpu_ns > self.now.sender.cpu_ns => Cause::CpuReceive,
+            _ => Cause::CpuSend,
+        };
+        let least = bounds.iter().copied().fold(f64::INFINITY, f64::min);
+        let reached = self.now.throughput_bps / measured;
+        let (mut throughput_bps, mut ceiling) = match reached >= self.enough() {
+            true => (reached * least, busier),
+            false => {
+                let link = if let Change::Link(times) = self.what_if.change {
+                    times
+                } else {
+                    1.0
+                };
+                let held = self.now.throughput_bps * link;
+                match held <= least {
+                    true => (held, self.known.cause.unwrap_or(Cause::Unexplained)),
+                    false => (least, busier),
+                }
+            }
+        };
+        for other in self.known.ceilings.iter().filter(|other| other.independent) {
+            let limit = self.limit_then(other);
+            let is_cpu = matches!(
+                other.cause,
+                Cause::CpuSend | Cause::CpuReceive | Cause::SegmentSize
+            );
+            if !is_cpu && limit >= self.now.throughput_bps && limit < throughput_bps {
+                (throughput_bps, ceiling) = (limit, other.cause);
+            }
+        }
+        Outcome {
+            cpu_ns,
+            throughput_bps,
+            ceiling,
+        }
+    }
+
+    /// Share of the bound from which on the CPUs are what holds. Of two threads on one kernel one alone may do all the work.
+    fn enough(&self) -> f64 {
+        match self.now.shared_kernel {
+            true => REACHED / 2.0,
+            false => REACHED,
+        }
+    }
+
+    /// CPU time of an end for each byte sent, ns.
+    fn cpu_then(&self, end: usize, draw: &Draw) -> f64 {
+        let (now, then) = (&self.now_sides[end], &self.then_sides[end]);
+        if let Change::Cpu(times) = self.what_if.change {
+            return now.cpu_ns / times;
+        }
+        if now.counts == then.counts {
+            return now.cpu_ns;
+        }
+        if let Some(saved_ns) = self.saved_by_layers(end) {
+            return now.cpu_ns - saved_ns;
+        }
+        let costs = &draw.costs[end];
+        let modelled = now.counts.dot(costs);
+        if modelled <= 0.0 {
+            return now.cpu_ns;
+        }
+        now.cpu_ns * then.counts.dot(costs) / modelled * draw.misses[end]
+    }
+
+    /// CPU time for each byte sent of a layer that a change takes away, by the profile's shares, where the design has nothing
+    /// to tell it from.
+    fn saved_by_layers(&self, end: usize) -> Option<f64> {
+        let layers = self.known.layers?;
+        let (term, asked, share) = self.taken_away()?;
+        if self.tells(end, term) {
+            return None;
+        }
+        let sides = [&self.now.sender, &self.now.receiver];
+        let here = (0..2).filter(|at| asked[*at] && (self.now.shared_kernel || *at == end));
+        Some(here.map(|at| sides[at].cpu_ns * share(&layers[at])).sum())
+    }
+
+    /// The work by the byte that a change takes away, at the sender and at the receiver, and its layer's share.
+    fn taken_away(&self) -> Option<TakenAway> {
+        match self.what_if.change {
+            Change::WithoutCopy { sender, receiver } => {
+                Some((Term::CopiedByte, [sender, receiver], |layers| layers.copy))
+            }
+            Change::ChecksumsByDevice => Some((Term::ChecksummedByte, [true, true], |layers| {
+                layers.checksum
+            })),
+            _ => None,
+        }
+    }
+
+    /// Whether some runs of the design had a term's work and others did not.
+    fn tells(&self, end: usize, term: Term) -> bool {
+        let model = &self.model.ends[end];
+        let costs = model.terms.iter().any(|cost| cost.term == term);
+        let mut mixed = model.not_told_apart.iter().flatten();
+        costs && !mixed.any(|other| *other == term)
+    }
+
+    /// Whether the design tells the work that a change takes away, at all ends where it does.
+    fn tells_what_is_taken_away(&self) -> bool {
+        let Some((term, asked, _)) = self.taken_away() else {
+            return true;
+        };
+        let is_there = |end: &usize| self.now.shared_kernel || asked[*end];
+        let mut ends = (0..self.model.ends.len()).filter(is_there);
+        ends.all(|end| self.tells(end, term))
+    }
+
+    fn limit_then(&self, other: &Ceiling) -> f64 {
+        let share = |state: &State| {
+            state.segment_bytes / (state.segment_bytes + state.header_bytes + FRAMING)
+        };
+        match (other.cause, self.what_if.change) {
+            (Cause::PathRate, Change::Link(times)) => other.limit_bps * times,
+            (Cause::PathRate, _) => other.limit_bps * share(&self.then) / share(&self.now),
+            _ => other.limit_bps,
+        }
+    }
+
+    fn basis(&self) -> Basis {
+        match self.what_if.change {
+            Change::Cpu(_) | Change::Link(_) => Basis::Assumed,
+            Change::To(_) | Change::Checksums | Change::AcknowledgeAs(_) => Basis::Design,
+            Change::WithoutCopy { .. } | Change::ChecksumsByDevice => {
+                match (self.tells_what_is_taken_away(), self.known.layers) {
+                    (false, Some(_)) => Basis::Layers,
+                    _ => Basis::Design,
+                }
+            }
+            Change::Mtu(_) | Change::Unfragmented | Change::Times(..) => Basis::Model,
+        }
+    }
+
+    fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        let sides = self.now_sides.iter().zip(&self.then_sides);
+        for (model, (now, then)) in self.model.ends.iter().zip(sides) {
+            let moved = |term: &Term| {
+                let (a, b) = (now.counts.at(*term), then.counts.at(*term));
+                (a - b).abs() > 1e-9 * a.abs().max(b.abs())
+            };
+            for group in &model.not_told_apart {
+                let parts: Vec<&str> = group.iter().map(|term| term.per()).collect();
+                let some = group.iter().filter(|term| moved(term)).count();
+                if some > 0 && some < group.len() {
+                    doubts.push(format!(
+                        "the design does not tell apart what these cost ({}): {}",
+                        model.end.name(),
+                        parts.join(", ")
+                    ));
+                }
+            }
+        }
+        if !self.tells_what_is_taken_away() && self.known.layers.is_none() {
+            doubts.push(
+                "what it costs now is not known: no run of the design went without, and there is no profile"
+                    .to_owned(),
+            );
+        }
+        doubts
+    }
+}
+
+/// Share of the busier end's bound from which on the CPUs are what holds a transfer back; both ends are never busy all the
+/// time, as they wait for each other.
+const REACHED: f64 = 0.7;
+/// Ethernet's header and check sequence, preamble and gap, bytes.
+const FRAMING: f64 = 38.0;

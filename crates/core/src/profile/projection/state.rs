@@ -1,0 +1,166 @@
+//! The path under some settings, for each byte that the sender sends; and what a change makes of it.
+
+use super::observation::{EndWork, Observation, together};
+use super::term::{PerTerm, Term};
+use super::what_if::{Change, WhatIf};
+
+/// An end, for each byte.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Side {
+    /// CPU time as measured, ns.
+    pub(super) cpu_ns: f64,
+    /// How often it does what costs.
+    pub(super) counts: PerTerm,
+    pub(super) granted: f64,
+    pub(super) cores: f64,
+}
+
+/// Both ends under the settings of one point of the design.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct State {
+    pub(super) sender: Side,
+    pub(super) receiver: Side,
+    pub(super) throughput_bps: f64,
+    /// Share of the bytes sent that arrives.
+    pub(super) arrived: f64,
+    pub(super) segment_bytes: f64,
+    pub(super) header_bytes: f64,
+    pub(super) shared_kernel: bool,
+}
+
+impl State {
+    /// That of a point, the mean over its runs by bytes; `None` where there are none.
+    pub(super) fn at(runs: &[Observation], point: &str) -> Option<Self> {
+        let runs: Vec<&Observation> = runs.iter().filter(|run| run.point == point).collect();
+        let first = runs.first()?;
+        let sum = |pick: fn(&Observation) -> f64| runs.iter().map(|run| pick(run)).sum::<f64>();
+        let (sent, arrived) = (sum(|run| run.sent_bytes), sum(|run| run.bytes));
+        let bps = sum(|run| run.throughput_bps) / runs.len() as f64;
+        Some(Self {
+            sender: side(&runs, |run| &run.sender, sent),
+            receiver: side(&runs, |run| &run.receiver, sent),
+            throughput_bps: bps,
+            arrived: arrived / sent,
+            segment_bytes: first.segment_bytes,
+            header_bytes: first.header_bytes,
+            shared_kernel: first.shared_kernel,
+        })
+    }
+
+    /// The ends that are told apart: of one kernel both together.
+    pub(super) fn sides(&self) -> Vec<Side> {
+        if !self.shared_kernel {
+            return vec![self.sender, self.receiver];
+        }
+        let (a, b) = (self.sender, self.receiver);
+        let cpu_ns = a.cpu_ns + b.cpu_ns;
+        vec![Side {
+            cpu_ns,
+            counts: together(&a.counts, &b.counts),
+            granted: cpu_ns / (a.cpu_ns / a.granted + b.cpu_ns / b.granted),
+            cores: a.cores + b.cores,
+        }]
+    }
+
+    /// The counts under the change. What it does to costs, and not to counts, leaves them as they are. `None` where the
+    /// design has no such point.
+    pub(super) fn changed(&self, what_if: &WhatIf, runs: &[Observation]) -> Option<Self> {
+        let mut then = *self;
+        match what_if.change {
+            Change::To(point) => {
+                let other = Self::at(runs, point)?;
+                then.sender.counts = other.sender.counts;
+                then.receiver.counts = other.receiver.counts;
+            }
+            Change::Mtu(mtu) => then.fill_packets(f64::from(mtu) - self.header_bytes),
+            Change::Unfragmented => then.unfragment(),
+            Change::WithoutCopy { sender, receiver } => {
+                let ends = [(sender, &mut then.sender), (receiver, &mut then.receiver)];
+                for (_, side) in ends.into_iter().filter(|(is_changed, _)| *is_changed) {
+                    side.counts.set(Term::CopiedByte, 0.0);
+                }
+            }
+            Change::Checksums => {
+                then.sender.counts.set(Term::ChecksummedByte, 1.0);
+                // Where there is no wire, the receiver takes the sender's word unless the sender computed one.
+                if self.shared_kernel {
+                    then.receiver
+                        .counts
+                        .set(Term::ChecksummedByte, self.arrived);
+                }
+            }
+            Change::ChecksumsByDevice => {
+                then.both(|counts| counts.set(Term::ChecksummedByte, 0.0));
+            }
+            Change::AcknowledgeAs(point) => {
+                let other = Self::at(runs, point)?.receiver.counts;
+                let each = other.at(Term::Acknowledgement) / other.at(Term::Delivery);
+                let all = each * self.receiver.counts.at(Term::Delivery);
+                then.both(|counts| counts.set(Term::Acknowledgement, all));
+            }
+            Change::Times(term, factor) => then.both(|counts| counts.scale(term, factor)),
+            Change::Cpu(_) | Change::Link(_) => {}
+        }
+        Some(then)
+    }
+
+    fn both(&mut self, mut change: impl FnMut(&mut PerTerm)) {
+        change(&mut self.sender.counts);
+        change(&mut self.receiver.counts);
+    }
+
+    /// Segments of another size. Large packets stay as large as they are: TCP fills 64 KiB of whatever segments, and so does
+    /// GRO. A receiver acknowledges by what is delivered to TCP (net/ipv4/tcp_input.c, `__tcp_ack_snd_check`).
+    fn fill_packets(&mut self, segment_bytes: f64) {
+        let larger = segment_bytes / self.segment_bytes;
+        let (sent, received) = (self.sender.counts, self.receiver.counts);
+        let is_cut = many(sent.at(Term::Packet), sent.at(Term::Aggregate));
+        let is_joined = many(received.at(Term::Packet), received.at(Term::Delivery));
+        let arrive_alone = is_cut || !self.shared_kernel;
+        self.segment_bytes = segment_bytes;
+        if is_cut {
+            self.sender.counts.scale(Term::Packet, 1.0 / larger);
+        }
+        if arrive_alone {
+            self.receiver.counts.scale(Term::Packet, 1.0 / larger);
+        }
+        if arrive_alone && !is_joined {
+            self.both(|counts| {
+                counts.scale(Term::Delivery, 1.0 / larger);
+                counts.scale(Term::Acknowledgement, 1.0 / larger);
+            });
+        }
+        if arrive_alone && !self.shared_kernel {
+            self.receiver.counts.scale(Term::Interrupt, 1.0 / larger);
+        }
+    }
+
+    /// As many packets as datagrams.
+    fn unfragment(&mut self) {
+        let datagrams = 1.0 / self.segment_bytes;
+        self.sender.counts.set(Term::Packet, datagrams);
+        self.receiver
+            .counts
+            .set(Term::Packet, datagrams * self.arrived);
+    }
+}
+
+/// Sums over runs, for each byte sent.
+fn side(runs: &[&Observation], pick: fn(&Observation) -> &EndWork, bytes: f64) -> Side {
+    let sum =
+        |figure: fn(&EndWork) -> f64| -> f64 { runs.iter().map(|run| figure(pick(run))).sum() };
+    let counts = runs.iter().map(|run| pick(run).counts);
+    Side {
+        cpu_ns: sum(|end| end.cpu_ns) / bytes,
+        counts: counts
+            .fold(PerTerm::default(), |sum, counts| sum.plus(&counts))
+            .times(1.0 / bytes),
+        granted: sum(|end| end.granted) / runs.len() as f64,
+        cores: sum(|end| end.cores) / runs.len() as f64,
+    }
+}
+
+/// Whether there are several packets to a large one, as a rule.
+fn many(packets: f64, large: f64) -> bool {
+    packets > 1.5 * large
+}

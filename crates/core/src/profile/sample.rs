@@ -1,0 +1,343 @@
+//! What an end's profiler took.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::request::MAX_HZ;
+use crate::record::{Caveat, CpuSeconds};
+
+/// Different stacks of an end's profile at most; what the rarest have beyond is counted in [`EndProfile::other_samples`].
+pub const MAX_STACKS: usize = 4096;
+/// Frames of a stack at most; the frames nearest the leaf are kept.
+pub const MAX_FRAMES: usize = 64;
+/// Letters of a function's name at most.
+pub const MAX_FUNCTION: usize = 96;
+/// The frame that stands for all user code of a stack, where that was not symbolised.
+pub const USER_FRAME: &str = "[user]";
+
+/// Whose time a sample is, by the thread that it met.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskClass {
+    /// A thread of this end that sends or receives the test's data.
+    Flow,
+    /// Another thread of this end's linerate: its sampler, its control connection. What measuring costs.
+    Tool,
+    /// A kernel thread: `ksoftirqd`, a worker of the kernel.
+    Kernel,
+    /// Any other process of the host, the other end's among them. Its stack is kept only where it was in a soft interrupt.
+    Other,
+    /// The idle task.
+    Idle,
+}
+
+/// Samples whose call chains were alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FoldedStack {
+    /// Names of functions, from the innermost (leaf) to the outermost (root): those of the kernel first, then those of the user's
+    /// part, or [`USER_FRAME`] for it. At most [`MAX_FRAMES`]. Module marks and suffixes as the kernel prints them.
+    /// None of a thread of class `other` or `idle`, unless it was in a soft interrupt: then the kernel's part.
+    pub frames: Vec<String>,
+    /// How many of `frames`, from the leaf, ran within a soft interrupt: the last of them is the function that entered
+    /// it (`handle_softirqs`, `__do_softirq`). 0 outside.
+    #[serde(default)]
+    pub softirq_frames: u32,
+    /// How many of `frames`, from the leaf, are of the kernel.
+    #[serde(default)]
+    pub kernel_frames: u32,
+    /// Whose time it is.
+    pub task: TaskClass,
+    /// Samples.
+    pub count: u64,
+}
+
+impl FoldedStack {
+    /// Whether these samples were taken within a soft interrupt.
+    pub fn in_softirq(&self) -> bool {
+        self.softirq_frames > 0
+    }
+}
+
+/// What drives the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SampleClock {
+    /// A timer of each CPU. It cannot fire while interrupts are off: such time shows where they are switched on again.
+    CpuClock,
+    /// The hardware's counter of cycles, whose overflow is a non-maskable interrupt.
+    Cycles,
+}
+
+/// How an end's CPU time was come by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum How {
+    /// By samples.
+    Sampled {
+        /// What drove them.
+        clock: SampleClock,
+        /// Whether call chains within the kernel were seen.
+        kernel_seen: bool,
+        /// Whether all that the CPUs did was seen; else only the test's own threads.
+        all_cpus: bool,
+    },
+    /// Without samples: CPU time of the test's threads, user and system, and of soft interrupts.
+    Accounted,
+}
+
+/// What one CPU gave.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuSamples {
+    /// Its number.
+    pub cpu: u32,
+    /// Samples taken of it.
+    pub samples: u64,
+    /// Samples that the kernel could not deliver.
+    pub lost: u64,
+    /// Share of the time that it was idle, percent (0–100), by the kernel's own account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_percent: Option<f64>,
+}
+
+/// What profiling cost this end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Overhead {
+    /// CPU time of the profiler's own thread, seconds.
+    pub thread_seconds: f64,
+    /// CPU time of the sampling interrupts, seconds: their number times what one of them was measured to take.
+    pub interrupt_seconds: f64,
+    /// Both over the time that the host's CPUs were busy, percent.
+    pub percent: f64,
+}
+
+/// One end's profile over the measured part of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EndProfile {
+    /// How it was come by.
+    #[serde(flatten)]
+    pub how: How,
+    /// Samples a second of each busy CPU: one sample is 1/hz seconds of CPU time. 0 without samples.
+    pub hz: u32,
+    /// Measured time, seconds.
+    pub seconds: f64,
+    /// Samples taken.
+    pub samples: u64,
+    /// Samples that the kernel could not deliver, or that the profiler could not read in time.
+    pub lost: u64,
+    /// Times that the kernel slowed the sampling down, because it took too long.
+    #[serde(default)]
+    pub throttled: u64,
+    /// Each CPU that was online.
+    #[serde(default)]
+    pub cpus: Vec<CpuSamples>,
+    /// The most frequent stacks, most frequent first; at most [`MAX_STACKS`].
+    #[serde(default)]
+    pub folded: Vec<FoldedStack>,
+    /// Samples of stacks that are not among `folded`.
+    #[serde(default)]
+    pub other_samples: u64,
+    /// CPU time of the test's own threads, by the kernel's account.
+    #[serde(default)]
+    pub threads: CpuSeconds,
+    /// CPU time of the whole host's soft interrupts, seconds, by the kernel's account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub softirq_seconds: Option<f64>,
+    /// What profiling cost.
+    #[serde(default)]
+    pub overhead: Overhead,
+    /// What was not to be had, and what follows from it.
+    #[serde(default)]
+    pub caveats: Vec<Caveat>,
+}
+
+impl EndProfile {
+    /// Whether this can be the profile of an end: a client calls it on what an endpoint sent.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        if self.hz > MAX_HZ {
+            return Err(format!("a profile at {} samples a second", self.hz));
+        }
+        if self.folded.len() > MAX_STACKS || self.cpus.len() > MAX_CPUS {
+            return Err(format!(
+                "a profile of {} stacks and {} CPUs",
+                self.folded.len(),
+                self.cpus.len()
+            ));
+        }
+        let times = [
+            self.seconds,
+            self.threads.user,
+            self.threads.system,
+            self.softirq_seconds.unwrap_or(0.0),
+            self.overhead.thread_seconds,
+            self.overhead.interrupt_seconds,
+            self.overhead.percent,
+        ];
+        if !times.iter().all(|time| (0.0..=LARGEST_TIME).contains(time)) {
+            return Err("a profile with an absurd time".to_owned());
+        }
+        self.folded.iter().try_for_each(FoldedStack::check)?;
+        let counts = self.folded.iter().map(|stack| stack.count);
+        let sum = counts
+            .chain([self.other_samples])
+            .try_fold(0_u64, u64::checked_add);
+        if sum.is_none_or(|sum| sum > self.samples) {
+            return Err(format!(
+                "a profile whose stacks count more than its {} samples",
+                self.samples
+            ));
+        }
+        Ok(())
+    }
+
+    /// Keeps the most frequent [`MAX_STACKS`] stacks, in their order, and counts the rest.
+    pub fn bound(&mut self) {
+        self.folded
+            .sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.frames.cmp(&b.frames)));
+        self.keep(MAX_STACKS);
+    }
+
+    /// Leaves out rare stacks until the profile takes at most `limit` bytes.
+    pub(crate) fn thin_to(&mut self, limit: usize) {
+        while !self.folded.is_empty()
+            && serde_json::to_vec(self).is_ok_and(|json| json.len() > limit)
+        {
+            self.keep(self.folded.len() / 2);
+        }
+    }
+
+    fn keep(&mut self, stacks: usize) {
+        let rest = self.folded.split_off(stacks.min(self.folded.len()));
+        self.other_samples += rest.iter().map(|stack| stack.count).sum::<u64>();
+    }
+}
+
+impl FoldedStack {
+    fn check(&self) -> Result<(), String> {
+        let frames = self.frames.len();
+        let within = |count: u32| count as usize <= frames;
+        if frames > MAX_FRAMES || !within(self.softirq_frames) || !within(self.kernel_frames) {
+            return Err(format!("a stack of {frames} frames"));
+        }
+        let is_name = |name: &String| {
+            (1..=MAX_FUNCTION).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic())
+        };
+        match self.frames.iter().find(|name| !is_name(name)) {
+            Some(name) => Err(format!(
+                "a function called {:?}",
+                name.chars().take(60).collect::<String>()
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// CPUs of a host at most (`NR_CPUS` of x86).
+const MAX_CPUS: usize = 8192;
+/// Seconds of CPU time: all CPUs for more than any owner allows.
+const LARGEST_TIME: f64 = 1e11;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stack(name: &str, count: u64) -> FoldedStack {
+        FoldedStack {
+            frames: vec![name.to_owned(), USER_FRAME.to_owned()],
+            softirq_frames: 0,
+            kernel_frames: 1,
+            task: TaskClass::Flow,
+            count,
+        }
+    }
+
+    fn profile(folded: Vec<FoldedStack>) -> EndProfile {
+        EndProfile {
+            how: How::Sampled {
+                clock: SampleClock::CpuClock,
+                kernel_seen: true,
+                all_cpus: true,
+            },
+            hz: 1999,
+            seconds: 1.0,
+            samples: folded.iter().map(|stack| stack.count).sum(),
+            lost: 0,
+            throttled: 0,
+            cpus: Vec::new(),
+            folded,
+            other_samples: 0,
+            threads: CpuSeconds::default(),
+            softirq_seconds: None,
+            overhead: Overhead::default(),
+            caveats: Vec::new(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bounding_and_thinning_keep_every_sample(counts in prop::collection::vec(1_u64..1000, 0..6000), limit in 0_usize..100_000) {
+            let folded = counts.iter().enumerate().map(|(n, count)| stack(&format!("f{n}"), *count)).collect();
+            let mut profile = profile(folded);
+            let all = profile.samples;
+            let kept = |p: &EndProfile| p.folded.iter().map(|s| s.count).sum::<u64>() + p.other_samples;
+            profile.bound();
+            prop_assert!(profile.folded.len() <= MAX_STACKS && profile.check().is_ok());
+            prop_assert_eq!(kept(&profile), all);
+            profile.thin_to(limit);
+            prop_assert_eq!(kept(&profile), all);
+            prop_assert!(profile.folded.is_empty() || serde_json::to_vec(&profile).unwrap().len() <= limit);
+            prop_assert!(profile.folded.is_sorted_by(|a, b| a.count >= b.count));
+        }
+    }
+
+    #[test]
+    fn a_profile_reads_back_as_it_was_written() {
+        for how in [
+            How::Accounted,
+            How::Sampled {
+                clock: SampleClock::Cycles,
+                kernel_seen: false,
+                all_cpus: false,
+            },
+        ] {
+            let profile = EndProfile {
+                how,
+                ..profile(vec![stack("tcp_sendmsg", 3)])
+            };
+            let text = serde_json::to_string(&profile).unwrap();
+            assert_eq!(
+                serde_json::from_str::<EndProfile>(&text).unwrap(),
+                profile,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_no_end_could_have_taken_is_refused() {
+        let good = || profile(vec![stack("tcp_sendmsg", 3)]);
+        assert_eq!(good().check(), Ok(()));
+        let spoil: [fn(&mut EndProfile); 9] = [
+            |p| p.hz = 10_000,
+            |p| p.samples = 2,
+            |p| p.other_samples = u64::MAX,
+            |p| p.seconds = -1.0,
+            |p| p.overhead.percent = f64::INFINITY,
+            |p| p.folded[0].frames[0] = "\u{1b}[2J".to_owned(),
+            |p| p.folded[0].frames[0] = "a".repeat(MAX_FUNCTION + 1),
+            |p| p.folded[0].softirq_frames = 3,
+            |p| p.folded[0].frames = vec!["f".to_owned(); MAX_FRAMES + 1],
+        ];
+        for (number, spoil) in spoil.iter().enumerate() {
+            let mut bad = good();
+            spoil(&mut bad);
+            assert!(bad.check().is_err(), "{number}");
+        }
+    }
+}

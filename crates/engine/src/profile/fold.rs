@@ -1,0 +1,406 @@
+//! Addresses to names, and call chains to folded stacks. Each different address is looked up once.
+
+use std::collections::HashMap;
+
+use linerate_core::profile::{FoldedStack, MAX_FRAMES, MAX_FUNCTION, TaskClass, USER_FRAME};
+use linerate_sys::kallsyms::KernelSymbols;
+use linerate_sys::own_symbols;
+
+use super::count::Counts;
+use super::task::Owner;
+
+/// Functions that enter soft interrupts: since Linux 6.10, and before.
+const SOFTIRQ_ENTRIES: [&str; 3] = [
+    "handle_softirqs",
+    "__do_softirq",
+    "__softirqentry_text_start",
+];
+/// Outermost functions of the idle task and of kernel threads.
+const IDLE_ROOTS: [&str; 3] = ["do_idle", "cpu_startup_entry", "cpu_idle_poll"];
+const THREAD_ROOTS: [&str; 3] = ["kthread", "ret_from_fork", "ret_from_fork_asm"];
+/// Frames from the root among which those are looked for.
+const ROOT_FRAMES: usize = 6;
+/// Different addresses of own code that are looked up at most.
+const MOST_OWN: usize = 50_000;
+/// Stands for a function of the kernel that has no name here.
+const KERNEL_FRAME: &str = "[kernel]";
+
+/// Names of one end's functions, by number: chains are compared many times, names are not.
+pub(super) struct Names<'a> {
+    kernel: &'a KernelSymbols,
+    known: HashMap<u64, Name>,
+    /// Of this process, by the addresses that were met.
+    own: HashMap<u64, Name>,
+    texts: Vec<String>,
+    numbers: HashMap<String, Name>,
+}
+
+/// The number of a name.
+type Name = u32;
+/// [`USER_FRAME`]'s.
+const USER: Name = 0;
+
+impl<'a> Names<'a> {
+    pub(super) fn new(kernel: &'a KernelSymbols) -> Self {
+        let mut names = Self {
+            kernel,
+            known: HashMap::new(),
+            own: HashMap::new(),
+            texts: Vec::new(),
+            numbers: HashMap::new(),
+        };
+        assert_eq!(names.number(USER_FRAME), USER, "it is the first");
+        names
+    }
+
+    fn number(&mut self, name: &str) -> Name {
+        let plain = plain(name);
+        if let Some(number) = self.numbers.get(&plain) {
+            return *number;
+        }
+        let number = self.texts.len() as Name;
+        self.texts.push(plain.clone());
+        self.numbers.insert(plain, number);
+        number
+    }
+
+    fn text(&self, name: Name) -> &str {
+        &self.texts[name as usize]
+    }
+
+    /// Looks up this process's own functions in what was counted, all at once.
+    pub(super) fn with_own(mut self, counts: &Counts) -> Self {
+        let flows = counts.chains().filter(|chain| chain.0 == Owner::Flow);
+        let mut addresses: Vec<u64> = flows.flat_map(|chain| calls(chain.2)).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        // Without frame pointers what is taken for an address may be anything.
+        addresses.truncate(MOST_OWN);
+        let names = own_symbols::names(&addresses);
+        for (address, name) in addresses.into_iter().zip(names) {
+            if let Some(name) = name {
+                let number = self.number(&name);
+                self.own.insert(address, number);
+            }
+        }
+        self
+    }
+
+    /// The names of a chain in user mode, leaf first; what has none is one frame.
+    fn user_frames(&self, chain: &[u64], frames: &mut Vec<Name>) {
+        for address in calls(chain) {
+            let name = self.own.get(&address).copied().unwrap_or(USER);
+            if name != USER || frames.last() != Some(&USER) {
+                frames.push(name);
+            }
+        }
+    }
+
+    fn kernel(&mut self, address: u64) -> Name {
+        if let Some(name) = self.known.get(&address) {
+            return *name;
+        }
+        let symbols = self.kernel;
+        let name = self.number(symbols.name(address).unwrap_or(KERNEL_FRAME));
+        self.known.insert(address, name);
+        name
+    }
+
+    /// The names of a chain, leaf first.
+    fn kernel_frames(&mut self, chain: &[u64], frames: &mut Vec<Name>) {
+        for address in calls(chain) {
+            let name = self.kernel(address);
+            frames.push(name);
+        }
+    }
+
+    /// Whether one of these frames is one of these functions.
+    fn are_among<'f>(
+        &self,
+        mut frames: impl Iterator<Item = &'f Name>,
+        functions: &[&str],
+    ) -> bool {
+        frames.any(|name| functions.contains(&without_suffix(self.text(*name))))
+    }
+
+    /// How many frames from the leaf ran in a soft interrupt: up to the outermost function that enters one.
+    fn softirq_frames(&self, frames: &[Name]) -> usize {
+        let is_entry = |name: &Name| SOFTIRQ_ENTRIES.contains(&without_suffix(self.text(*name)));
+        frames.iter().rposition(is_entry).map_or(0, |at| at + 1)
+    }
+
+    fn class(&self, owner: Owner, frames: &[Name], in_user_mode: bool) -> TaskClass {
+        let has_root =
+            |roots: &[&str]| self.are_among(frames.iter().rev().take(ROOT_FRAMES), roots);
+        match owner {
+            Owner::Flow => TaskClass::Flow,
+            Owner::Tool => TaskClass::Tool,
+            Owner::Neighbour => TaskClass::Other,
+            Owner::Spinner => TaskClass::Idle,
+            Owner::Foreign if in_user_mode => TaskClass::Other,
+            Owner::Foreign if has_root(&IDLE_ROOTS) => TaskClass::Idle,
+            Owner::Foreign if has_root(&THREAD_ROOTS) => TaskClass::Kernel,
+            Owner::Foreign => TaskClass::Other,
+        }
+    }
+}
+
+/// Addresses within the functions of a chain, leaf first. All but the leaf's are those of returns, which may already be the
+/// next function's.
+fn calls(chain: &[u64]) -> impl Iterator<Item = u64> {
+    let back = |(depth, address): (usize, &u64)| address.saturating_sub(u64::from(depth > 0));
+    chain.iter().enumerate().map(back)
+}
+
+/// The name as it may stand in a document, and in a line of folded stacks, which parts names by semicolons.
+fn plain(name: &str) -> String {
+    let plain = |letter| match letter {
+        ' ' => '_',
+        ';' => ',',
+        _ if char::is_ascii_graphic(&letter) => letter,
+        _ => '?',
+    };
+    name.chars().take(MAX_FUNCTION).map(plain).collect()
+}
+
+/// The counted chains by name. In no order: [`linerate_core::profile::EndProfile::bound`] sorts them.
+pub(super) fn fold(counts: &Counts, names: &mut Names<'_>) -> Vec<FoldedStack> {
+    let mut folded: HashMap<(TaskClass, u32, u32, Vec<Name>), u64> = HashMap::new();
+    for (owner, kernel, user, count) in counts.chains() {
+        let mut frames = Vec::with_capacity(kernel.len() + user.len());
+        names.kernel_frames(kernel, &mut frames);
+        let task = names.class(owner, &frames, !user.is_empty());
+        let softirq = names.softirq_frames(&frames);
+        match task {
+            TaskClass::Flow => names.user_frames(user, &mut frames),
+            TaskClass::Tool if !user.is_empty() => frames.push(USER),
+            TaskClass::Tool | TaskClass::Kernel => {}
+            TaskClass::Other | TaskClass::Idle if softirq == 0 => frames.clear(),
+            TaskClass::Other | TaskClass::Idle => {}
+        }
+        frames.truncate(MAX_FRAMES);
+        let within = |count: usize| count.min(frames.len()) as u32;
+        let key = (task, within(softirq), within(kernel.len()), frames);
+        *folded.entry(key).or_default() += count;
+    }
+    let stack =
+        |((task, softirq_frames, kernel_frames, frames), count): ((_, _, _, Vec<Name>), _)| {
+            FoldedStack {
+                frames: frames
+                    .iter()
+                    .map(|name| names.text(*name).to_owned())
+                    .collect(),
+                softirq_frames,
+                kernel_frames,
+                task,
+                count,
+            }
+        };
+    folded.into_iter().map(stack).collect()
+}
+
+/// Without what the compiler adds to the parts and copies of a function: `.isra.0`, `.constprop.0`, `.part.0`, `.cold`.
+fn without_suffix(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use linerate_sys::perf::Subject;
+
+    use super::super::task::Tasks;
+    use super::*;
+
+    /// Functions one page apart, from 0xffffffff81000000.
+    const FUNCTIONS: [&str; 12] = [
+        "entry_SYSCALL_64",
+        "tcp_sendmsg",
+        "__local_bh_enable_ip",
+        "handle_softirqs",
+        "net_rx_action",
+        "tcp_v4_rcv",
+        "do_idle",
+        "ret_from_fork_asm",
+        "kthread",
+        "run_ksoftirqd",
+        "asm_sysvec_apic_timer_interrupt",
+        "tcp_data_queue.isra.0",
+    ];
+    const BASE: u64 = 0xffff_ffff_8100_0000;
+    const KERNEL: u64 = -128_i64 as u64;
+    const USER_MARK: u64 = -512_i64 as u64;
+
+    fn symbols() -> KernelSymbols {
+        let line = |(n, name): (usize, &&str)| format!("{:x} T {name}\n", BASE + n as u64 * 0x1000);
+        let text: String = FUNCTIONS.iter().enumerate().map(line).collect();
+        KernelSymbols::parse(&text).unwrap()
+    }
+
+    /// Somewhere in a function; what comes back from a call at its end has the next function's address.
+    fn at(name: &str) -> u64 {
+        let number = FUNCTIONS.iter().position(|known| *known == name).unwrap();
+        BASE + number as u64 * 0x1000 + 0x1000
+    }
+
+    /// A PERF_RECORD_SAMPLE of a thread, its kernel frames from leaf to root.
+    fn sample(process: u32, thread: u32, frames: &[&str], in_user: bool) -> Vec<u8> {
+        let mut words = vec![];
+        if !frames.is_empty() {
+            words.push(KERNEL);
+            words.extend(frames.iter().map(|name| at(name)));
+            // A leaf is where it is.
+            words[1] -= 1;
+        }
+        if in_user {
+            words.extend([USER_MARK, 0x55aa, 0x55bb]);
+        }
+        record(process, thread, &words)
+    }
+
+    fn record(process: u32, thread: u32, words: &[u64]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(9_u32.to_ne_bytes());
+        bytes.extend([0, 0]);
+        bytes.extend(((8 + 24 + words.len() * 8) as u16).to_ne_bytes());
+        for word in [process, thread, 0, 0] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend((words.len() as u64).to_ne_bytes());
+        words
+            .iter()
+            .for_each(|word| bytes.extend(word.to_ne_bytes()));
+        bytes
+    }
+
+    const FLOW: u32 = 4_000_001;
+
+    fn folded(samples: &[Vec<u8>]) -> Vec<FoldedStack> {
+        let mut tasks = Tasks::new();
+        tasks.set_flows(vec![FLOW]);
+        let mut counts = Counts::default();
+        counts.take(Subject::Cpu(0), &samples.concat(), &mut tasks);
+        fold(&counts, &mut Names::new(&symbols()))
+    }
+
+    fn one(sample: Vec<u8>) -> FoldedStack {
+        let mut folded = folded(&[sample]);
+        assert_eq!(folded.len(), 1);
+        folded.remove(0)
+    }
+
+    const RECEIVING: [&str; 6] = [
+        "tcp_v4_rcv",
+        "net_rx_action",
+        "handle_softirqs",
+        "__local_bh_enable_ip",
+        "tcp_sendmsg",
+        "entry_SYSCALL_64",
+    ];
+
+    #[test]
+    fn a_softirq_in_a_flows_system_call_keeps_both_parts() {
+        let own = std::process::id();
+        let stack = one(sample(own, FLOW, &RECEIVING, true));
+        assert_eq!(stack.task, TaskClass::Flow);
+        assert_eq!(stack.frames[..6], RECEIVING);
+        assert_eq!(stack.frames[6..], [USER_FRAME]);
+        assert_eq!((stack.softirq_frames, stack.kernel_frames), (3, 6));
+    }
+
+    #[test]
+    fn of_other_processes_only_soft_interrupts_are_kept() {
+        let softirq = one(sample(1, 1, &RECEIVING, true));
+        assert_eq!(softirq.task, TaskClass::Other);
+        assert_eq!(softirq.frames, RECEIVING);
+        for frames in [&["tcp_sendmsg", "entry_SYSCALL_64"][..], &[]] {
+            let stack = one(sample(1, 1, frames, true));
+            assert_eq!((stack.task, stack.frames.len()), (TaskClass::Other, 0));
+        }
+    }
+
+    #[test]
+    fn the_idle_task_and_kernel_threads_are_told_by_their_roots() {
+        let idle = one(sample(0, 0, &["do_idle"], false));
+        assert_eq!((idle.task, idle.frames.len()), (TaskClass::Idle, 0));
+        let interrupted = [
+            "net_rx_action",
+            "handle_softirqs",
+            "asm_sysvec_apic_timer_interrupt",
+            "do_idle",
+        ];
+        let softirq = one(sample(0, 0, &interrupted, false));
+        assert_eq!((softirq.task, softirq.softirq_frames), (TaskClass::Idle, 2));
+        // In another namespace of processes a kernel thread has the idle task's number.
+        let thread = [
+            "net_rx_action",
+            "handle_softirqs",
+            "run_ksoftirqd",
+            "kthread",
+            "ret_from_fork_asm",
+        ];
+        assert_eq!(one(sample(0, 0, &thread, false)).task, TaskClass::Kernel);
+    }
+
+    #[test]
+    fn what_is_alike_is_one_stack_and_what_has_no_name_is_the_kernels() {
+        let own = std::process::id();
+        let sending = ["tcp_sendmsg", "entry_SYSCALL_64"];
+        let stacks = folded(&[
+            sample(own, FLOW, &sending, true),
+            sample(own, FLOW, &sending, true),
+            record(own, FLOW, &[KERNEL, 0xffff_8000_0000_0000]),
+        ]);
+        let counts: Vec<u64> = stacks.iter().map(|stack| stack.count).collect();
+        assert_eq!(counts.iter().sum::<u64>(), 3);
+        let unknown = stacks.iter().find(|stack| stack.count == 1).unwrap();
+        assert_eq!(unknown.frames, [KERNEL_FRAME]);
+        let long = format!("{BASE:x} T {}\n", "n".repeat(300));
+        let symbols = KernelSymbols::parse(&long).unwrap();
+        let mut names = Names::new(&symbols);
+        let name = names.kernel(BASE);
+        assert_eq!(names.text(name).len(), MAX_FUNCTION);
+    }
+
+    /// `cargo test --release -p linerate-engine --lib -- --ignored --nocapture a_million`
+    #[test]
+    #[ignore = "a measurement, not a law"]
+    fn a_million_samples_are_counted_and_named() {
+        let Ok(symbols) = KernelSymbols::read() else {
+            println!("SKIPPED: the kernel's functions have no addresses here");
+            return;
+        };
+        let base = (BASE..BASE + (1 << 30))
+            .step_by(1 << 20)
+            .find(|address| symbols.name(*address).is_some())
+            .expect("a kernel has functions");
+        // 20,000 different chains of 30 frames, over 8 MiB of code.
+        let chain = |n: u64| -> Vec<u64> {
+            let frame = |depth: u64| base + (n % 20_000 * 31 + depth * 104_729) * 257 % (8 << 20);
+            std::iter::once(KERNEL).chain((0..30).map(frame)).collect()
+        };
+        let mut tasks = Tasks::new();
+        tasks.set_flows(vec![FLOW]);
+        let mut counts = Counts::default();
+        let own = std::process::id();
+        let rings: Vec<Vec<u8>> = (0..100_u64)
+            .map(|ring| {
+                let numbers = ring * 10_000..(ring + 1) * 10_000;
+                numbers.flat_map(|n| record(own, FLOW, &chain(n))).collect()
+            })
+            .collect();
+        let started = Instant::now();
+        rings
+            .iter()
+            .for_each(|ring| counts.take(Subject::Cpu(0), ring, &mut tasks));
+        let counted = started.elapsed();
+        let symbols = KernelSymbols::read().expect("it was read before");
+        let stacks = fold(&counts, &mut Names::new(&symbols)).len();
+        println!(
+            "{} samples counted in {counted:?}; table read and {stacks} stacks named by {:?}",
+            counts.samples,
+            started.elapsed()
+        );
+    }
+}

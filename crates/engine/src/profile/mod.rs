@@ -1,0 +1,25 @@
+//! Where the CPU time of a run goes: samples of what the CPUs do while it is measured.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `run` | a run with both hosts profiled, and a file beside it |
+//! | `sampling` | one end's profiler, from the beginning of the measured time to its end |
+//! | `source` | what may be sampled here, and what is had instead |
+//! | `count` | samples counted by address |
+//! | `task` | whose thread a sample has met |
+//! | `fold` | addresses to names, chains to folded stacks |
+//! | `prove` | the runs that a projection is made from, and those that prove it |
+//! | `cost` | what one sample takes |
+
+mod cost;
+mod count;
+mod fold;
+mod prove;
+mod run;
+mod sampling;
+mod source;
+mod task;
+
+pub use prove::{DesignOptions, Designed, ProveOptions, prove, run_design, udp_records};
+pub use run::{LARGEST_DISK_FILE, disk_beside, profile};
+pub(crate) use sampling::{Circumstances, Profiler, Taken};

@@ -1,0 +1,94 @@
+//! Whose thread a sample has met.
+
+use std::collections::HashMap;
+use std::fs;
+
+/// What is known of a thread by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Owner {
+    /// It carries this end's data.
+    Flow,
+    /// Another of this end's process.
+    Tool,
+    /// Of this process, and none of this end's work: the other end's flows, the lab's emulator.
+    Neighbour,
+    /// Keeps a CPU awake where there is nothing to do.
+    Spinner,
+    /// Not of this process: another one's, the kernel's, or the idle task. Its call chain tells.
+    Foreign,
+}
+
+/// Remembers what threads are.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    process: u32,
+    flows: Vec<u32>,
+    known: HashMap<u32, Owner>,
+}
+
+impl Tasks {
+    pub(super) fn new() -> Self {
+        Self {
+            process: std::process::id(),
+            ..Self::default()
+        }
+    }
+
+    /// The threads that carry this end's data, as far as they have begun.
+    pub(super) fn set_flows(&mut self, flows: Vec<u32>) {
+        if self.flows != flows {
+            self.flows = flows;
+            self.known.clear();
+        }
+    }
+
+    pub(super) fn owner(&mut self, process: u32, thread: u32) -> Owner {
+        if process != self.process {
+            return Owner::Foreign;
+        }
+        if self.flows.contains(&thread) {
+            return Owner::Flow;
+        }
+        *self.known.entry(thread).or_insert_with(|| {
+            let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+            by_name(name.unwrap_or_default().trim_end())
+        })
+    }
+}
+
+/// By the names that threads of linerate have.
+fn by_name(name: &str) -> Owner {
+    match name {
+        "pump" | "neighbour" => Owner::Neighbour,
+        _ if name.starts_with("flow-") => Owner::Neighbour,
+        _ if name.starts_with(linerate_sys::idle::THREAD_NAME) => Owner::Spinner,
+        _ => Owner::Tool,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_this_process_are_told_apart() {
+        let own = linerate_sys::thread::thread_id();
+        let mut tasks = Tasks::new();
+        let process = std::process::id();
+        assert_eq!(tasks.owner(process, own), Owner::Tool);
+        assert_eq!(tasks.owner(process + 1, own), Owner::Foreign);
+        tasks.set_flows(vec![own]);
+        assert_eq!(tasks.owner(process, own), Owner::Flow);
+        std::thread::Builder::new()
+            .name("pump".to_owned())
+            .spawn(move || {
+                let own = linerate_sys::thread::thread_id();
+                assert_eq!(Tasks::new().owner(process, own), Owner::Neighbour);
+            })
+            .unwrap()
+            .join()
+            .unwrap();
+        assert_eq!(by_name("flow-3"), Owner::Neighbour);
+        assert_eq!(by_name("sampler"), Owner::Tool);
+    }
+}

@@ -1,0 +1,153 @@
+//! Both hosts profiled while a test runs.
+
+use std::time::Duration;
+
+use linerate_core::plan::*;
+use linerate_core::profile::{EndProfile, FoldedStack, How, ProfileRequest, TaskClass, USER_FRAME};
+use linerate_core::units::Span;
+use linerate_engine::{Outcome, Profiles};
+use linerate_sys::netns::Pair;
+
+use crate::support::{LIMITS, Served, datagrams, stream};
+
+const REQUEST: ProfileRequest = ProfileRequest { hz: 1999 };
+
+fn profiled(served: &Served, test: &Test) -> Outcome {
+    let mut client = served.client();
+    assert!(client.profile(Some(REQUEST)), "this endpoint profiles");
+    let outcome = client.run(test, &mut |_| true).unwrap();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    outcome
+}
+
+fn both(outcome: Outcome) -> [EndProfile; 2] {
+    let Profiles { client, server } = outcome.profiles;
+    [*client.unwrap(), *server.unwrap()]
+}
+
+/// Whether there are samples of the kernel with names; says why not.
+fn sees_the_kernel(profile: &EndProfile) -> bool {
+    let seen = matches!(
+        profile.how,
+        How::Sampled {
+            kernel_seen: true,
+            ..
+        }
+    );
+    if !seen {
+        eprintln!(
+            "SKIPPED: no profile of the kernel here: {:?}",
+            profile.caveats
+        );
+    }
+    seen
+}
+
+fn count(profile: &EndProfile, pick: impl Fn(&FoldedStack) -> bool) -> u64 {
+    let picked = profile.folded.iter().filter(|stack| pick(stack));
+    picked.map(|stack| stack.count).sum()
+}
+
+fn has(stack: &FoldedStack, function: &str) -> bool {
+    stack.frames.iter().any(|frame| frame == function)
+}
+
+/// What holds of any profile.
+fn is_sound(profile: &EndProfile) {
+    assert_eq!(profile.check(), Ok(()));
+    let sum = count(profile, |_| true) + profile.other_samples;
+    assert_eq!(
+        sum, profile.samples,
+        "every sample is in a stack, or counted beside them"
+    );
+    let by_cpu: u64 = profile.cpus.iter().map(|cpu| cpu.samples).sum();
+    assert_eq!(by_cpu, profile.samples);
+    assert!(profile.seconds > 0.4 && profile.threads.total() > 0.0);
+    for stack in &profile.folded {
+        // What other processes do outside of soft interrupts is nobody's business.
+        if matches!(stack.task, TaskClass::Other | TaskClass::Idle) {
+            assert!(
+                stack.frames.is_empty() || stack.in_softirq(),
+                "{:?}",
+                stack.frames
+            );
+            assert!(!has(stack, USER_FRAME));
+        }
+    }
+}
+
+#[test]
+fn each_end_of_a_link_has_the_samples_of_its_own_threads() {
+    let pair = match Pair::create() {
+        Ok(pair) => pair,
+        Err(error) => {
+            eprintln!("SKIPPED: no network namespaces here: {error}");
+            return;
+        }
+    };
+    let b = pair.b.namespace.clone();
+    let address = pair.b.ipv4.into();
+    let served = b.run(|| Served::with(address, LIMITS, None)).unwrap();
+    let run = || profiled(&served, &stream());
+    let [sender, receiver] = both(pair.a.namespace.run(run).unwrap());
+    is_sound(&sender);
+    is_sound(&receiver);
+    if !sees_the_kernel(&sender) {
+        return;
+    }
+    assert_eq!((sender.lost, receiver.lost), (0, 0));
+    let flow = |function: &'static str| {
+        move |stack: &FoldedStack| stack.task == TaskClass::Flow && has(stack, function)
+    };
+    assert!(count(&sender, flow("tcp_sendmsg")) > 0);
+    assert_eq!(count(&sender, flow("tcp_recvmsg")), 0);
+    assert!(count(&receiver, flow("tcp_recvmsg")) > 0);
+    assert_eq!(count(&receiver, flow("tcp_sendmsg")), 0);
+    // The receiver's work is done in soft interrupts of the sender's thread: both see it, with what it came of.
+    let received = |stack: &FoldedStack| stack.in_softirq() && has(stack, "tcp_v4_rcv");
+    assert!(count(&sender, received) > 0 && count(&receiver, received) > 0);
+    let overhead = sender.overhead;
+    assert!(overhead.thread_seconds > 0.0 && overhead.percent < 100.0);
+}
+
+#[test]
+fn a_thread_that_ends_before_the_run_leaves_its_samples() {
+    let served = Served::start();
+    let few = Test {
+        extent: Extent::Bytes(linerate_core::units::ByteCount(64 << 20)),
+        warm_up: Span(Duration::ZERO),
+        ..stream()
+    };
+    for profile in both(profiled(&served, &few)) {
+        assert_eq!(profile.check(), Ok(()));
+        if sees_the_kernel(&profile) {
+            let kept = count(&profile, |_| true) + profile.other_samples;
+            assert_eq!(kept, profile.samples);
+        }
+    }
+}
+
+#[test]
+fn datagrams_are_profiled_at_the_end_that_sends_and_the_end_that_receives() {
+    let served = Served::start();
+    let test = Test {
+        direction: Direction::Down,
+        ..datagrams(true, None)
+    };
+    let [receiver, sender] = both(profiled(&served, &test));
+    is_sound(&sender);
+    is_sound(&receiver);
+    if sees_the_kernel(&sender) {
+        let flow = |function: &'static str| {
+            move |stack: &FoldedStack| stack.task == TaskClass::Flow && has(stack, function)
+        };
+        assert!(count(&sender, flow("udp_sendmsg")) > 0);
+        assert!(count(&receiver, flow("udp_recvmsg")) > 0);
+    }
+}
+
+#[test]
+fn who_asks_for_no_profile_gets_none() {
+    let outcome = Served::start().client().run(&stream(), &mut |_| true);
+    assert_eq!(outcome.unwrap().profiles, Profiles::default());
+}

@@ -1,0 +1,273 @@
+//! Where the CPU time of a transfer went: the layers of both ends beside each other.
+
+use std::collections::BTreeMap;
+
+use linerate_core::profile::attribution::{Role, plain_name};
+use linerate_core::profile::{EndLayers, How, Layer, LayerCost, ProfileDocument, SampleClock};
+
+use super::Style;
+use super::ceilings::caveats;
+use super::number::{count, digits, percent, rate, seconds, with_unit};
+use super::page::{Emphasis, Page, clean};
+use super::projection;
+use super::record::{emulated, traffic_and_peer};
+use super::table::{Align, Table};
+
+/// The layers of both ends; with `by_function` the functions of each end below them.
+pub fn profile(document: &ProfileDocument, by_function: bool, style: Style) -> String {
+    let mut page = Page::new(style);
+    let reached = document.record.throughput_bps.map(rate);
+    let reached = reached.unwrap_or_else(|| "no figure".to_owned());
+    let headline = format!("{reached}, {}", traffic_and_peer(&document.record));
+    page.paragraph(Emphasis::Strong, "", 0, &headline);
+    emulated(&mut page, &document.record.environment);
+    for (label, end) in ends(document) {
+        page.facts(label, &[how(end), samples(end), demand(end)].concat());
+        page.facts("", &[format!("counted: {}", end.taken)]);
+    }
+    page.gap();
+    page.table(&layers(document));
+    if ends(document).any(|(_, end)| end.samples > 0) {
+        page.paragraph(Emphasis::None, "", 0, FOOT);
+    }
+    if by_function {
+        for (label, end) in ends(document) {
+            functions(&mut page, label, end);
+        }
+    }
+    projection::write(&mut page, &document.cost_models, &document.projections);
+    disk(&mut page, document);
+    caveats(&mut page, &document.caveats);
+    page.finish()
+}
+
+/// Folded stacks as other tools read them: the end, functions from the outermost to the innermost, and the samples, in
+/// one line each: `sender;entry_SYSCALL_64;tcp_sendmsg 12`. Only what is the ends' own work.
+pub fn folded(document: &ProfileDocument) -> String {
+    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+    for (end, role) in [("sender", Role::Sender), ("receiver", Role::Receiver)] {
+        for (stack, _) in document.stacks(role) {
+            let kernel = stack.kernel_frames as usize;
+            let frames = stack.frames.iter().enumerate().rev();
+            let line = frames.fold(end.to_owned(), |line, (at, name)| {
+                let name = match at < kernel {
+                    true => plain_name(name),
+                    false => name.as_str(),
+                };
+                // What separates frames cannot stand in one.
+                format!("{line};{}", clean(name).replace(';', ","))
+            });
+            *lines.entry(line).or_default() += stack.count;
+        }
+    }
+    let lines = lines
+        .iter()
+        .map(|(stack, samples)| format!("{stack} {samples}\n"));
+    lines.collect()
+}
+
+/// A layer's name in tables and pictures.
+pub(crate) fn layer_name(layer: Layer) -> &'static str {
+    match layer {
+        Layer::Application => "application",
+        Layer::Socket => "system call, socket",
+        Layer::Copy => "copy",
+        Layer::PacketMemory => "packet memory",
+        Layer::Tcp => "TCP",
+        Layer::Udp => "UDP",
+        Layer::Ip => "IP",
+        Layer::Checksum => "checksum",
+        Layer::Offload => "GSO, GRO",
+        Layer::Queueing => "queueing",
+        Layer::Driver => "driver",
+        Layer::Scheduling => "scheduling",
+        Layer::Unattributed => "not known",
+        Layer::Idle => "idle, of the host",
+    }
+}
+
+const FOOT: &str = "Shares are of the end's CPU time for the transfer, ± half their interval at 95 %: how well this run's \
+    samples tell them, not how another run would differ. Packets are those that carry data, as on the wire; bytes are \
+    payload. In soft interrupts: of the layer's own time.";
+
+fn ends(document: &ProfileDocument) -> impl Iterator<Item = (&'static str, &EndLayers)> {
+    let both = [
+        ("sender", &document.sender),
+        ("receiver", &document.receiver),
+    ];
+    both.into_iter()
+        .filter_map(|(label, end)| Some((label, end.as_ref()?)))
+}
+
+fn how(end: &EndLayers) -> Vec<String> {
+    let profile = &end.profile;
+    let how = match profile.how {
+        How::Sampled { clock, .. } => {
+            let clock = match clock {
+                SampleClock::CpuClock => "a timer",
+                SampleClock::Cycles => "the cycle counter",
+            };
+            format!("{} samples/s by {clock}", count(profile.hz.into()))
+        }
+        How::Accounted => "CPU time by the kernel's account, no samples".to_owned(),
+    };
+    vec![how, seconds(profile.seconds)]
+}
+
+fn samples(end: &EndLayers) -> Vec<String> {
+    let profile = &end.profile;
+    if profile.how == How::Accounted {
+        return Vec::new();
+    }
+    let mut facts = vec![format!(
+        "{} samples of its own, {} of others",
+        count(end.samples),
+        count(end.foreign_samples)
+    )];
+    for (number, what) in [(profile.lost, "lost"), (profile.throttled, "throttled")] {
+        if number > 0 {
+            facts.push(format!("{} {what}", count(number)));
+        }
+    }
+    facts.push(format!(
+        "the profiler took {}",
+        percent(profile.overhead.percent)
+    ));
+    facts
+}
+
+fn demand(end: &EndLayers) -> Vec<String> {
+    let demand = end.service_demand_us_per_kib.iter();
+    let of = |value: &f64| format!("service demand {}", with_unit(*value, "µs/KiB"));
+    demand.map(of).collect()
+}
+
+/// A line for each layer that either end has, most of both first; then their sum, and what was idle.
+fn layers(document: &ProfileDocument) -> Table {
+    let ends = [document.sender.as_ref(), document.receiver.as_ref()];
+    let mut table = Table::new(&[
+        ("\nlayer", Align::Left),
+        ("sender\n%", Align::Right),
+        ("\n±", Align::Right),
+        ("ns per\npacket", Align::Right),
+        ("\nbyte", Align::Right),
+        ("in soft\nint. %", Align::Right),
+        ("receiver\n%", Align::Right),
+        ("\n±", Align::Right),
+        ("ns per\npacket", Align::Right),
+        ("\nbyte", Align::Right),
+        ("in soft\nint. %", Align::Right),
+    ]);
+    let mut shown: Vec<Layer> = Layer::ALL
+        .into_iter()
+        .filter(|&layer| layer != Layer::Idle && weight(&ends, layer) > 0.0)
+        .collect();
+    shown.sort_by(|&a, &b| weight(&ends, b).total_cmp(&weight(&ends, a)));
+    for layer in shown {
+        let cells = ends
+            .iter()
+            .flat_map(|end| cells(end.and_then(|end| of(end, layer))));
+        table.row(std::iter::once(Some(layer_name(layer).to_owned())).chain(cells));
+    }
+    let sums = ends.iter().flat_map(|end| sum(*end));
+    table.row(std::iter::once(Some("all of it".to_owned())).chain(sums));
+    if weight(&ends, Layer::Idle) > 0.0 {
+        let idle = ends.iter().flat_map(|end| {
+            let share = end.and_then(|end| of(end, Layer::Idle));
+            let share = share.map(|cost| digits(cost.share_percent));
+            [share, None, None, None, None]
+        });
+        table.row(std::iter::once(Some(layer_name(Layer::Idle).to_owned())).chain(idle));
+    }
+    table
+}
+
+fn of(end: &EndLayers, layer: Layer) -> Option<&LayerCost> {
+    end.layers.iter().find(|cost| cost.layer == layer)
+}
+
+/// What a layer has of both ends, percent.
+fn weight(ends: &[Option<&EndLayers>], layer: Layer) -> f64 {
+    let costs = ends.iter().flatten().filter_map(|end| of(end, layer));
+    costs.map(|cost| cost.share_percent).sum()
+}
+
+fn cells(cost: Option<&LayerCost>) -> [Option<String>; 5] {
+    let Some(cost) = cost else {
+        return Default::default();
+    };
+    let [low, high] = cost.share_interval_percent;
+    let half_width = (high - low) / 2.0;
+    [
+        Some(format!("{:.1}", cost.share_percent)),
+        (half_width > 0.0).then(|| format!("{half_width:.1}")),
+        cost.ns_per_packet.map(digits),
+        cost.ns_per_byte.map(digits),
+        (cost.samples > 0).then(|| format!("{:.0}", cost.softirq_percent)),
+    ]
+}
+
+fn sum(end: Option<&EndLayers>) -> [Option<String>; 5] {
+    let Some(end) = end else {
+        return Default::default();
+    };
+    let per = |number: u64| (number > 0).then(|| digits(end.cpu_seconds * 1e9 / number as f64));
+    [
+        Some("100".to_owned()),
+        None,
+        end.packets.and_then(per),
+        per(end.bytes),
+        None,
+    ]
+}
+
+fn functions(page: &mut Page, label: &str, end: &EndLayers) {
+    if end.functions.is_empty() {
+        return;
+    }
+    page.gap();
+    page.line(
+        Emphasis::Strong,
+        &format!("Functions of the {label}, without what they call"),
+    );
+    let mut table = Table::new(&[
+        ("%", Align::Right),
+        ("samples", Align::Right),
+        ("mostly", Align::Left),
+        ("function", Align::Left),
+    ]);
+    for cost in &end.functions {
+        table.row([
+            Some(format!("{:.1}", cost.share_percent)),
+            Some(count(cost.samples)),
+            Some(layer_name(cost.layer).to_owned()),
+            Some(cost.function.clone()),
+        ]);
+    }
+    page.table(&table);
+}
+
+fn disk(page: &mut Page, document: &ProfileDocument) {
+    let Some(disk) = &document.disk else {
+        return;
+    };
+    page.gap();
+    let facts = [
+        format!(
+            "a file of {} in {}",
+            super::number::bytes(disk.bytes),
+            disk.directory
+        ),
+        format!("written at {}", rate(disk.write_bps)),
+        format!(
+            "read at {}, {} of it from storage",
+            rate(disk.read_bps),
+            percent(disk.from_storage_percent)
+        ),
+        format!(
+            "the path has {} times the slower of the two",
+            digits(disk.path_over_disk)
+        ),
+    ];
+    page.facts("disk", &facts);
+}

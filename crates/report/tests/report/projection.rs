@@ -1,0 +1,63 @@
+//! What a change would bring, as text.
+
+use linerate_core::profile::projection::{CostModel, Projection};
+use linerate_report::text::{Style, projections};
+use serde_json::json;
+
+fn model() -> CostModel {
+    let cost = |term: &str, ns: f64, share: f64| json!({"term": term, "ns": ns, "interval_ns": [0.8 * ns, 1.2 * ns], "share_percent": share});
+    let end = |end: &str, terms: Vec<serde_json::Value>, groups: serde_json::Value| json!({"end": end, "terms": terms, "not_told_apart": groups, "residual_percent": 4.2, "runs": 39});
+    let sender = vec![cost("packet", 412.0, 61.0), cost("byte", 0.0712, 39.0)];
+    let receiver = vec![cost("call", 1200.0, 12.0), cost("byte", 0.15, 88.0)];
+    let model = json!({
+        "protocol": "tcp",
+        "ends": [end("sender", sender, json!([["call", "aggregate"]])), end("receiver", receiver, json!([]))],
+        "points": ["base", "cut"],
+    });
+    serde_json::from_value(model).expect("as the types have it")
+}
+
+fn projection(name: &str, more: serde_json::Value) -> Projection {
+    let mut one = json!({
+        "what_if": name,
+        "says": "packets of 9000 bytes",
+        "from": "cut",
+        "basis": "model",
+        "throughput_now_bps": 2.93e9,
+        "throughput_bps": 7.1e9,
+        "throughput_interval_bps": [6.8e9, 7.4e9],
+        "ends": [{"end": "sender", "now_us_per_kib": 0.824, "then_us_per_kib": 0.301, "interval_us_per_kib": [0.28, 0.33]},
+            {"end": "receiver", "now_us_per_kib": 0.77, "then_us_per_kib": 0.29, "interval_us_per_kib": [0.26, 0.31]}],
+        "ceiling": "cpu_send",
+    });
+    let fields = one.as_object_mut().expect("as the types have it");
+    fields.extend(more.as_object().expect("as the types have it").clone());
+    serde_json::from_value(one).expect("as the types have it")
+}
+
+#[test]
+fn costs_projections_and_proofs() {
+    let proved = |projected: f64, measured: f64, interval: serde_json::Value| {
+        json!({"projected_ratio": projected, "measured_ratio": measured, "measured_interval": interval,
+               "error_percent": 100.0 * (projected / measured - 1.0)})
+    };
+    let proof = json!({
+        "a": "client.tso=off", "b": "client.tso=off,client.mtu=9000", "pairs": 8, "verdict": "DIFFERENT",
+        "throughput": proved(2.42, 2.25, json!([2.11, 2.4])),
+        "cpu": [proved(0.365, 0.38, json!(null)), proved(0.377, 0.36, json!([0.3, 0.4]))],
+    });
+    let all = [
+        projection("segments_9000", json!({"proof": proof})),
+        projection(
+            "half_the_interrupts",
+            json!({"doubts": ["the sender's runs do not tell apart the costs of a call, a large packet sent"],
+                   "not_proved": "linerate sets no coalescing of devices"}),
+        ),
+    ];
+    insta::assert_snapshot!(projections(&[model()], &all, Style::default()));
+}
+
+#[test]
+fn nothing_projected_is_nothing_said() {
+    assert_eq!(projections(&[], &[], Style::default()), "");
+}

@@ -1,0 +1,268 @@
+//! Samples of what CPUs or threads are doing: perf_event_open(2).
+//!
+//! A [`Sampler`] is one event with its ring. It is made switched off; [`Sampler::enable`] and [`Sampler::disable`] may be called
+//! from any thread. What the kernel has written is taken out by [`Sampler::drain`] and read by [`records`], a function of
+//! bytes.
+
+mod attributes;
+mod record;
+mod ring;
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+pub use attributes::{Clock, Subject};
+pub use record::{Chain, Record, Records, Sample, records};
+
+use attributes::Attributes;
+use ring::Ring;
+
+use crate::proc::sysctl;
+
+/// What could not be done to sample.
+#[derive(Debug, thiserror::Error)]
+pub enum PerfError {
+    /// The kernel gives this process no such event.
+    #[error("cannot sample {subject}: {source}")]
+    Open {
+        /// What was to be sampled.
+        subject: Subject,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// There is no memory for the ring, or not as much of it as this user may lock.
+    #[error("cannot map the ring of samples of {subject}: {source}")]
+    Map {
+        /// What was to be sampled.
+        subject: Subject,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+}
+
+impl PerfError {
+    /// What the kernel answered.
+    pub fn source_error(&self) -> &io::Error {
+        match self {
+            Self::Open { source, .. } | Self::Map { source, .. } => source,
+        }
+    }
+
+    /// Whether it is a matter of permission.
+    pub fn is_permission(&self) -> bool {
+        self.source_error().kind() == io::ErrorKind::PermissionDenied
+    }
+}
+
+/// How to sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampling {
+    /// What drives the samples.
+    pub clock: Clock,
+    /// Samples a second, 1 to 100,000; the kernel has a limit of its own (`kernel.perf_event_max_sample_rate`).
+    pub hz: u32,
+    /// Only what runs in user mode: all that `kernel.perf_event_paranoid` at 2 allows.
+    pub user_only: bool,
+    /// Frames of a call chain at most, 1 to 127.
+    pub depth: u16,
+    /// Bytes of the ring, rounded up to a power of two of pages.
+    pub ring_bytes: usize,
+}
+
+/// One event, switched off, with the ring that its samples go to.
+#[derive(Debug)]
+pub struct Sampler {
+    event: OwnedFd,
+    ring: Ring,
+}
+
+impl Sampler {
+    /// Makes the event. All CPUs' doing needs CAP_PERFMON, or `kernel.perf_event_paranoid` below 1; the kernel's part of own
+    /// threads needs it below 2.
+    ///
+    /// # Errors
+    /// Not permitted, no such CPU, thread or hardware, or no memory for the ring.
+    pub fn open(subject: Subject, sampling: &Sampling) -> Result<Self, PerfError> {
+        let attributes = Attributes::new(sampling);
+        let event =
+            open(&attributes, subject).map_err(|source| PerfError::Open { subject, source })?;
+        let ring = Ring::map(&event, sampling.ring_bytes)
+            .map_err(|source| PerfError::Map { subject, source })?;
+        Ok(Self { event, ring })
+    }
+
+    /// Samples from now on.
+    ///
+    /// # Errors
+    /// The CPU or the thread is gone.
+    pub fn enable(&self) -> io::Result<()> {
+        control(&self.event, IOC_ENABLE)
+    }
+
+    /// Samples no longer.
+    ///
+    /// # Errors
+    /// The CPU or the thread is gone.
+    pub fn disable(&self) -> io::Result<()> {
+        control(&self.event, IOC_DISABLE)
+    }
+
+    /// Appends what the kernel has written since the last time to `bytes`: whole records, for [`records`]. True if there
+    /// was something.
+    pub fn drain(&self, bytes: &mut Vec<u8>) -> bool {
+        self.ring.drain(bytes)
+    }
+}
+
+/// How much of what goes on unprivileged processes may sample: −1 (all) to 2 (own threads' user mode; 3 or 4 with some
+/// distributions: nothing); `None` where the kernel has no such setting.
+pub fn paranoid() -> Option<i32> {
+    sysctl::read("kernel.perf_event_paranoid")
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// Time that perf's interrupts may take of a CPU's, before the kernel slows them down, percent; 0 is without limit.
+pub fn cpu_time_limit_percent() -> Option<u32> {
+    sysctl::read("kernel.perf_cpu_time_max_percent")
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// Samples a second that the kernel allows at the moment; it lowers this by itself when samples take too long.
+pub fn largest_rate() -> Option<u32> {
+    sysctl::read("kernel.perf_event_max_sample_rate")
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// Between two samples at so many a second.
+pub fn period(hz: u32) -> Duration {
+    Duration::from_nanos(1_000_000_000 / u64::from(hz.max(1)))
+}
+
+/// `PERF_EVENT_IOC_ENABLE` and `_DISABLE`, include/uapi/linux/perf_event.h.
+const IOC_ENABLE: libc::Ioctl = 0x2400;
+const IOC_DISABLE: libc::Ioctl = 0x2401;
+/// `PERF_FLAG_FD_CLOEXEC`.
+const CLOSE_ON_EXEC: libc::c_ulong = 8;
+
+fn open(attributes: &Attributes, subject: Subject) -> io::Result<OwnedFd> {
+    let (thread, cpu) = subject.thread_and_cpu();
+    // SAFETY: the first argument points to a live perf_event_attr that says its own size, and the call only reads it; the
+    // others are plain integers.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            std::ptr::from_ref(attributes),
+            thread,
+            cpu,
+            -1,
+            CLOSE_ON_EXEC,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = i32::try_from(fd).expect("the kernel numbers descriptors by int");
+    // SAFETY: the descriptor has just been made and is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn control(event: &OwnedFd, request: libc::Ioctl) -> io::Result<()> {
+    // SAFETY: these two requests take a plain integer.
+    let result = unsafe { libc::ioctl(event.as_raw_fd(), request, 0) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thread;
+
+    const SAMPLING: Sampling = Sampling {
+        clock: Clock::Cpu,
+        hz: 4999,
+        user_only: false,
+        depth: 32,
+        ring_bytes: 64 << 10,
+    };
+
+    /// Samples of this thread, busy until it has some; `None`, with a word, where this host allows none.
+    fn own_samples(sampling: &Sampling) -> Option<Vec<u8>> {
+        let sampler = match Sampler::open(Subject::Thread(thread::thread_id()), sampling) {
+            Ok(sampler) => sampler,
+            Err(error) => {
+                println!("SKIPPED: {error}");
+                return None;
+            }
+        };
+        sampler.enable().expect("the thread is there");
+        let mut bytes = Vec::new();
+        while records(&bytes)
+            .filter(|r| matches!(r, Record::Sample(_)))
+            .count()
+            < 20
+        {
+            std::hint::black_box(paranoid());
+            sampler.drain(&mut bytes);
+        }
+        sampler.disable().expect("the thread is there");
+        sampler.drain(&mut bytes);
+        let after = bytes.len();
+        sampler.drain(&mut bytes);
+        assert_eq!(bytes.len(), after, "nothing comes when it is switched off");
+        Some(bytes)
+    }
+
+    #[test]
+    fn samples_of_a_thread_are_its_own_with_its_call_chain() {
+        let Some(bytes) = own_samples(&SAMPLING) else {
+            return;
+        };
+        let mut seen = 0;
+        for record in records(&bytes) {
+            let Record::Sample(sample) = record else {
+                continue;
+            };
+            assert_eq!(
+                (sample.process, sample.thread),
+                (std::process::id(), thread::thread_id())
+            );
+            let chain = sample.chain();
+            assert!(!chain.kernel.is_empty() || !chain.user.is_empty());
+            seen += 1;
+        }
+        assert!(seen >= 20);
+    }
+
+    #[test]
+    fn samples_of_user_mode_have_no_kernel_in_them() {
+        let sampling = Sampling {
+            user_only: true,
+            ..SAMPLING
+        };
+        let bytes = own_samples(&sampling).unwrap_or_default();
+        for record in records(&bytes) {
+            if let Record::Sample(sample) = record {
+                assert!(sample.chain().kernel.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_cannot_be_sampled() {
+        let error = Sampler::open(Subject::Cpu(65_000), &SAMPLING).expect_err("no such CPU");
+        assert!(error.to_string().contains("CPU 65000"), "{error}");
+    }
+}
