@@ -127,6 +127,14 @@ pub fn set_session_nice(nice: i32) -> io::Result<()> {
     fs::write("/proc/self/autogroup", nice.to_string())
 }
 
+/// Has this process, before all others, killed where memory runs out (proc_pid_oom_score_adj(5)). Needs no privilege.
+///
+/// # Errors
+/// `/proc` is not there.
+pub fn die_first_without_memory() -> io::Result<()> {
+    fs::write("/proc/self/oom_score_adj", "1000")
+}
+
 /// Who this process is, as far as files are concerned.
 pub fn effective_user() -> u32 {
     // SAFETY: takes nothing and cannot fail.

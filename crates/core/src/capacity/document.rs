@@ -63,7 +63,7 @@ pub struct CapacityDocument {
     /// Every limit of both ends that is known, the one that would come first at the top.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitRow>,
-    /// The rounds in which the limit was looked for; all else is of the round that held the most.
+    /// The rounds in which the limit was looked for; all else is of the smallest round that was not held, or of the largest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchFound>,
     /// How long all of it took, s.

@@ -9,6 +9,7 @@ use linerate_core::record::CpuSeconds;
 use linerate_sys::poll::wait_readable;
 use linerate_sys::proc::limits::{raise_descriptor_limit, set_descriptor_limit};
 use linerate_sys::proc::memory::ProcessMemory;
+use linerate_sys::process::die_first_without_memory;
 use linerate_sys::thread::CpuUsage;
 
 use super::answer::Answerer;
@@ -26,6 +27,9 @@ pub const CAPACITY_WORKER: &str = "capacity-worker";
 /// # Errors
 /// Standard input is no such socket; epoll fails.
 pub fn run_capacity_worker() -> io::Result<()> {
+    // What holds the connections goes first where they take all memory: who started it can then say what it held.
+    // Without that the run is the same.
+    let _ = die_first_without_memory();
     let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut channel = Channel::new(stream)?;
     let ended = match first_order(&mut channel)? {

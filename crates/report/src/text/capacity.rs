@@ -41,7 +41,7 @@ pub fn capacity(document: &CapacityDocument, style: Style) -> String {
     page.finish()
 }
 
-/// `12,000 of 20,000 TCP connections and all 10,000 UDP sockets are alive after 5.00 s, to pit (…)`
+/// `12,000 of 20,000 TCP connections and all 10,000 UDP sockets alive after 5.00 s, none lost: to pit (…)`
 fn headline(document: &CapacityDocument) -> String {
     let pools: Vec<String> = named_pools(document)
         .map(|(name, pool)| match pool.alive >= pool.asked {
@@ -53,7 +53,10 @@ fn headline(document: &CapacityDocument) -> String {
         true => document.host.clone(),
         false => format!("{} ({})", document.host, document.peer),
     };
-    let hold = seconds(document.test.hold.as_secs_f64());
+    let when = match document.status {
+        Status::Complete => format!("after {}", seconds(document.test.hold.as_secs_f64())),
+        Status::Partial => "when it was ended".to_owned(),
+    };
     let lost: u64 = named_pools(document)
         .map(|(_, pool)| pool.lost)
         .fold(0, u64::saturating_add);
@@ -61,10 +64,7 @@ fn headline(document: &CapacityDocument) -> String {
         0 => "none lost".to_owned(),
         lost => format!("{} LOST", count(lost)),
     };
-    format!(
-        "{} alive after {hold}, {lost}: to {peer}",
-        pools.join(" and ")
-    )
+    format!("{} alive {when}, {lost}: to {peer}", pools.join(" and "))
 }
 
 fn run(document: &CapacityDocument) -> Vec<String> {
@@ -80,7 +80,7 @@ fn run(document: &CapacityDocument) -> Vec<String> {
     facts.push(format!("a heartbeat on each every {heartbeat}"));
     facts.push(match document.status {
         Status::Complete => "complete".to_owned(),
-        _ => "ended before its time".to_owned(),
+        Status::Partial => "ended before its time".to_owned(),
     });
     facts.push(format!("{} in all", seconds(document.seconds)));
     facts.extend(
@@ -88,14 +88,13 @@ fn run(document: &CapacityDocument) -> Vec<String> {
             .close_seconds
             .map(|s| format!("closing {}", seconds(s))),
     );
-    let workers = |half: &CapacityHalf| match half.workers {
-        1 => "1 process".to_owned(),
-        several => format!("{} processes", count(u64::from(several))),
+    let here = match document.client.workers {
+        1 => "1 process here".to_owned(),
+        several => format!("{} processes here", count(u64::from(several))),
     };
-    let here = workers(&document.client);
     facts.push(match &document.server {
-        Some(server) => format!("{here} here, {} there", workers(server)),
-        None => format!("{here} here"),
+        Some(server) => format!("{here}, {} there", count(u64::from(server.workers))),
+        None => here,
     });
     facts.push(format!("begun {}", document.started_at));
     facts

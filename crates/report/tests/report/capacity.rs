@@ -95,6 +95,18 @@ fn a_search_says_what_held_and_what_did_not() {
 }
 
 #[test]
+fn a_run_that_was_ended_does_not_say_how_long_it_held() {
+    let mut value = sample();
+    value["status"] = json!("partial");
+    let page = page(value);
+    assert!(
+        page.contains("alive when it was ended, none lost"),
+        "{page}"
+    );
+    assert!(page.contains("ended before its time"), "{page}");
+}
+
+#[test]
 fn nothing_that_an_endpoint_says_moves_the_cursor() {
     let mut value = sample();
     value["host"] = json!("pit\u{1b}[2J");
