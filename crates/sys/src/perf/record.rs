@@ -253,7 +253,7 @@ mod tests {
         for _ in 0..20_000 {
             let length = noise(&mut state) as usize % 300;
             let mut bytes: Vec<u8> = (0..length).map(|_| noise(&mut state) as u8).collect();
-            if noise(&mut state) % 2 == 0 && length >= 8 {
+            if noise(&mut state).is_multiple_of(2) && length >= 8 {
                 bytes[..4].copy_from_slice(&SAMPLE.to_ne_bytes());
                 bytes[6..8].copy_from_slice(&(length as u16).to_ne_bytes());
             }

@@ -13,7 +13,7 @@ pub struct WhatIf {
     pub says: &'static str,
     /// Transport that it is of.
     pub protocol: Protocol,
-    /// Point of the design that it starts from; see [`super::design`].
+    /// Point of the design that it starts from; see [`points`](super::points).
     pub from: &'static str,
     /// What it does.
     pub change: Change,
