@@ -404,11 +404,12 @@ pub(super) fn length(number: i32) -> Result<Length, Refusal> {
     match number {
         0 => Ok(Length::Open),
         1.. => Ok(Length::Seconds(number.unsigned_abs())),
+        // Its amount has no sign to take away.
         i32::MIN => Err(Refusal::new(
             errno::EINVAL,
-            "asks for a length of -2147483648",
+            format!("asks for a length of {number}"),
         )),
-        ..0 => Ok(Length::Units(number.unsigned_abs())),
+        _ => Ok(Length::Units(number.unsigned_abs())),
     }
 }
 

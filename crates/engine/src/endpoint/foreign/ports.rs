@@ -12,6 +12,9 @@ use crate::endpoint::session::Context;
 use crate::endpoint::{BACKLOG, NetperfOptions, ServeOptions};
 use crate::error::MeasureError;
 
+/// What a thread does for the endpoint until that stops.
+type Work = dyn FnOnce(&Arc<Context>) + Send;
+
 /// Bound, not served yet.
 #[derive(Debug, Default)]
 pub(in crate::endpoint) struct Ports {
@@ -78,7 +81,7 @@ impl Ports {
         context: &Arc<Context>,
     ) -> io::Result<Vec<JoinHandle<()>>> {
         let mut threads = Vec::new();
-        let mut start = |name: &str, work: Box<dyn FnOnce(&Arc<Context>) + Send>| {
+        let mut start = |name: &str, work: Box<Work>| {
             let context = Arc::clone(context);
             let thread = thread::Builder::new()
                 .name(name.to_owned())

@@ -257,9 +257,8 @@ impl Run<'_> {
         let mut over_since = None;
         loop {
             self.pump(half.patience());
-            match self.session.poll_event() {
-                Some(ClientEvent::Failed(error)) => return Err(self.error(error)),
-                Some(_) | None => {}
+            if let Some(ClientEvent::Failed(error)) = self.session.poll_event() {
+                return Err(self.error(error));
             }
             if !observe(&live(half)) || self.server.stop.is_requested() {
                 return Err(MeasureError::Interrupted);
