@@ -15,6 +15,7 @@ use serde_json::Value;
 /// More than anything takes here that does not hang.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) const LIMITS: Limits = Limits {
+    connections: 0,
     clients: 2000,
     streams: 256,
     seconds: 60.0,
