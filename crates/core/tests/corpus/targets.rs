@@ -752,6 +752,7 @@ pub(crate) fn netperf(bytes: &[u8]) {
 }
 
 const NETPERF_LIMITS: Limits = Limits {
+    connections: 0,
     clients: 1,
     streams: 1,
     seconds: 60.0,
