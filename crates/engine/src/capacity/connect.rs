@@ -369,6 +369,10 @@ impl Pool for Connections {
         self.unanswered
     }
 
+    fn most_beats(&self) -> u64 {
+        MOST_BEATS
+    }
+
     fn on_ready(&mut self, ready: &Ready) {
         let slot = ready.number as usize;
         let Some(connection) = self.all.get_mut(slot) else {
@@ -476,6 +480,7 @@ impl Pool for Connections {
 
 /// Bytes that are read at once.
 const BUFFER: usize = 16 << 10;
+const MOST_BEATS: u64 = 512;
 /// Requests begun before events have their turn.
 const BATCH: usize = 64;
 /// Most connections begun and not taken on a lane, if the backlog is long enough for twice as many.

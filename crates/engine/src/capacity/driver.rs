@@ -39,6 +39,8 @@ pub(super) trait Pool {
     fn beat(&mut self, slot: usize);
     /// Messages that wait for their answer.
     fn unanswered(&self) -> u64;
+    /// Most heartbeats that are to be under way at once: more would be a storm.
+    fn most_beats(&self) -> u64;
     /// Something has come, or there is room again.
     fn on_ready(&mut self, ready: &Ready);
     /// Gives up what has waited too long.
@@ -268,7 +270,7 @@ impl<P: Pool> Driver<P> {
         let gap = hold.period_ns / slots as f64;
         let due = ((now - hold.began) as f64 / gap) as u64;
         for _ in 0..BATCH {
-            if hold.beats >= due || self.pool.unanswered() >= MOST_BEATS {
+            if hold.beats >= due || self.pool.unanswered() >= self.pool.most_beats() {
                 break;
             }
             self.pool.beat((hold.beats % slots) as usize);
@@ -299,7 +301,7 @@ impl<P: Pool> Driver<P> {
     fn advance_sweep(&mut self, now: u64) -> Option<u64> {
         let mut slot = self.sweep?;
         for _ in 0..BATCH {
-            if slot >= self.pool.slots() || self.pool.unanswered() >= SWEEP_AT_ONCE {
+            if slot >= self.pool.slots() || self.pool.unanswered() >= self.pool.most_beats() {
                 break;
             }
             self.pool.beat(slot);
@@ -307,7 +309,7 @@ impl<P: Pool> Driver<P> {
         }
         let all_asked = slot >= self.pool.slots();
         self.sweep = (!all_asked || self.pool.unanswered() > 0).then_some(slot);
-        let goes_on = !all_asked && self.pool.unanswered() < SWEEP_AT_ONCE;
+        let goes_on = !all_asked && self.pool.unanswered() < self.pool.most_beats();
         goes_on.then_some(now)
     }
 
@@ -357,6 +359,3 @@ const STATUS_EVERY: u64 = 50_000_000;
 const EXPIRE_EVERY: u64 = 250_000_000;
 /// Passing failures, before so many in four are too many.
 const MOST_FAILURES: u64 = 64;
-/// Heartbeats under way: the rest is late rather than a storm.
-const MOST_BEATS: u64 = 1024;
-const SWEEP_AT_ONCE: u64 = 256;

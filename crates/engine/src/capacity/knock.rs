@@ -3,8 +3,8 @@
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 
-use linerate_core::capacity::FailureCause;
 use linerate_core::capacity::wire::{DATAGRAM_BYTES, Datagram, Header, Kind};
+use linerate_core::capacity::{FailureCause, MOST_AT_PORT};
 use linerate_core::stats::LatencyHistogram;
 use linerate_core::wire::Token;
 use linerate_sys::poll::{Interest, Poller, Ready};
@@ -77,19 +77,31 @@ impl Sockets {
         let poller = Poller::new().map_err(|error| format!("cannot wait: {error}"))?;
         let room = order.ports.iter().map(|port| port.count).sum::<u64>();
         let shares = order.sources.len().max(1) as u64;
-        let mut random = Random::new(order.seed);
+        // Two workers may share a port of the endpoint. Unlike TCP, UDP lets both have the same local port for it, and then
+        // only one of them is answered: so each begins where the one before it in the session's count has ended.
+        let mut first = order.first_number;
+        let starts: Vec<u64> = order
+            .ports
+            .iter()
+            .map(|port| {
+                let start = start_of(first, order.port_range);
+                first += port.count;
+                start
+            })
+            .collect();
         let ends = order
             .ports
             .iter()
-            .flat_map(|port| order.sources.iter().map(move |source| (port, source)));
-        let lanes = ends.map(|(port, source)| {
+            .zip(starts)
+            .flat_map(|(port, start)| order.sources.iter().map(move |s| (port, start, s)));
+        let lanes = ends.map(|(port, start, source)| {
             let mut peer = order.peer;
             peer.set_port(port.port);
             Lane {
                 peer,
                 source: *source,
                 room: port.count.div_ceil(shares),
-                ports: Ports::new(order.port_range, random.below(1 << 16)),
+                ports: Ports::new(order.port_range, start),
             }
         });
         Ok(Self {
@@ -286,7 +298,7 @@ impl Pool for Sockets {
     }
 
     fn beat(&mut self, slot: usize) {
-        if self.all[slot].stage == Stage::Idle && self.unanswered < WINDOW {
+        if self.all[slot].stage == Stage::Idle {
             self.report.beats_sent += 1;
             self.unanswered += 1;
             self.begin_message(slot, Stage::Beat);
@@ -297,6 +309,10 @@ impl Pool for Sockets {
 
     fn unanswered(&self) -> u64 {
         self.unanswered
+    }
+
+    fn most_beats(&self) -> u64 {
+        WINDOW
     }
 
     fn on_ready(&mut self, ready: &Ready) {
@@ -357,6 +373,16 @@ impl Pool for Sockets {
             beat: self.beat.buckets(),
             ..self.report.clone()
         }
+    }
+}
+
+/// Where in the range of local ports the sockets from this number on begin. A port of the endpoint takes 20,000 of them:
+/// where the range is larger, the rest is spread between workers, for ports that other programs have.
+fn start_of(first: u64, (low, high): (u16, u16)) -> u64 {
+    let size = u64::from(high.saturating_sub(low)) + 1;
+    match size * 5 >= MOST_AT_PORT * 7 {
+        true => first % MOST_AT_PORT * 7 / 5,
+        false => first,
     }
 }
 

@@ -147,7 +147,7 @@ mod tests {
             "198.18.0.2:7".parse().unwrap(),
         );
         for window in [1, 3, 100, 1000] {
-            let mut lane = Lane::new(ends, 10_000, (1024, 65_535), 0, window);
+            let mut lane = Lane::new(ends, 1_000_000, (1024, 65_535), 0, window);
             let mut asked = 0;
             for _ in 0..100 {
                 while lane.is_open() {
@@ -157,9 +157,6 @@ mod tests {
                 let before = lane.taken;
                 lane.take(asked);
                 assert!(lane.taken > before, "nothing would ever open it again");
-                if !lane.has_room() {
-                    break;
-                }
             }
         }
     }

@@ -16,7 +16,7 @@ pub(super) struct Load {
     sent: u64,
     under_way: u64,
     /// When a request was last due and no connection was idle.
-    blocked: u64,
+    blocked: Option<u64>,
     pub(super) late: u64,
 }
 
@@ -50,7 +50,7 @@ impl Load {
             gap_ns: per_s.map(|rate| 1e9 / rate),
             sent: 0,
             under_way: 0,
-            blocked: 0,
+            blocked: None,
             late: 0,
         }
     }
@@ -74,10 +74,11 @@ impl Load {
             return Turn::Wait(due.min(self.until));
         }
         let Some(slot) = self.idle.pop_front() else {
-            self.blocked = now;
+            self.blocked = Some(now);
             return Turn::Wait(self.until);
         };
-        self.late += u64::from(self.gap_ns.is_some() && due <= self.blocked);
+        let waited = self.blocked.is_some_and(|blocked| due <= blocked);
+        self.late += u64::from(self.gap_ns.is_some() && waited);
         self.sent += 1;
         self.under_way += 1;
         Turn::Send { slot, due }

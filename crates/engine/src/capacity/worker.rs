@@ -32,10 +32,7 @@ pub fn run_capacity_worker() -> io::Result<()> {
     let _ = die_first_without_memory();
     let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut channel = Channel::new(stream)?;
-    let ended = match first_order(&mut channel)? {
-        Some(order) => run(order, channel),
-        None => Ok(()),
-    };
+    let ended = first_order(&mut channel).and_then(|order| run(order, channel));
     match ended {
         // The order to close everything, which the end of the process does.
         Err(error) if is_end(&error) => Ok(()),
@@ -43,19 +40,17 @@ pub fn run_capacity_worker() -> io::Result<()> {
     }
 }
 
-/// The other end of the channel is closed; with words that it has not read, it is reset.
+/// The other end is closed, with or without having read all that was said to it.
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | BrokenPipe | ConnectionReset)
 }
 
-fn first_order(channel: &mut Channel) -> io::Result<Option<Order>> {
+fn first_order(channel: &mut Channel) -> io::Result<Order> {
     loop {
-        match channel.receive() {
-            Ok(None) => _ = wait_readable(channel, LOOK_EVERY)?,
-            Ok(order) => return Ok(order),
-            Err(error) if is_end(&error) => return Ok(None),
-            Err(error) => return Err(error),
+        match channel.receive()? {
+            None => _ = wait_readable(channel, LOOK_EVERY)?,
+            Some(order) => return Ok(order),
         }
     }
 }
