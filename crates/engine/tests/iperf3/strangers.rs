@@ -38,7 +38,7 @@ impl Stranger {
     fn come(bench: &Bench, number: u32) -> Self {
         // A test that runs costs both ends some milliseconds: so fewer of these.
         let state = match number % STATES {
-            running @ 7..=10 if number / STATES % 4 > 0 => running - 5,
+            running @ 7..=10 if !(number / STATES).is_multiple_of(4) => running - 5,
             state => state,
         };
         let mut random = [0; 36];
