@@ -70,9 +70,9 @@ pub(crate) enum Command {
     Rr(RrArgs),
     /// Connect, request, response, close: connections and latency
     Crr(CrrArgs),
-    /// Open and hold many connections: what they cost and what sets the limit
+    /// Hold many connections: what they cost and what sets the limit
     Capacity(CapacityArgs),
-    /// Treatment A against treatment B: DIFFERENT, EQUIVALENT or INCONCLUSIVE
+    /// Treatments A and B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE
     Compare(CompareArgs),
     /// Run an experiment from its file, or go on with it
     Run(ExperimentArgs),

@@ -301,7 +301,6 @@ fn other_servers_are_named() {
             "an SSH (or other text) server",
         ),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server"),
-        (&[9], "an iperf3 server"),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
