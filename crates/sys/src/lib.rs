@@ -22,7 +22,7 @@
 //! | [`netlink`] | links, addresses, routes, neighbours, qdiscs, TCP metrics |
 //! | [`ethtool`] | drivers and their offloads |
 //! | [`file`](mod@file) | what of a file is in memory, what came from storage |
-//! | [`bpf`] | eBPF: programs on packets, their maps, links and pins
+//! | [`bpf`] | eBPF: programs on packets, their maps, links and pins |
 //! | [`netns`] | network namespaces, with root and without; joining those of another process; private mounts; two hosts joined by a link |
 //! | [`mod@proc`] | `/proc` and `/sys`: CPU time, softirqs, drops, counters, settings, limits, privileges |
 //! | [`process`] | other processes: who they are, and ending them |
