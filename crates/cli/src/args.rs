@@ -134,7 +134,7 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// A record, sweep or check as --json or --output wrote it; at most 64 MiB
+    /// A document as --json or --output wrote it; at most 64 MiB
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,

@@ -155,6 +155,11 @@ impl MeasureError {
         }
     }
 
+    /// Whether nobody listens there.
+    pub(crate) fn is_refused_connection(&self) -> bool {
+        matches!(self, Self::Connect { reason, .. } if reason.kind() == io::ErrorKind::ConnectionRefused)
+    }
+
     /// Whether the endpoint said that it has no room, or that another client needs its host as it is.
     pub fn is_busy(&self) -> bool {
         matches!(

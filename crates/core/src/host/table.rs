@@ -121,9 +121,9 @@ static TABLE: &[Setting] = &[
     },
     Setting {
         limits: "datagrams that wait in all UDP sockets together",
-        formula: "middle ≥ 4 · rate · rtt ÷ 8 ÷ page + 2 · connections; last at most half of the memory",
+        formula: "as the kernel has it: an eighth, a sixth and a quarter of the memory",
         source: IP_SYSCTL,
-        rule: rules::pages,
+        rule: rules::not_judged,
         ..own(
             "net.ipv4.udp_mem",
             Place::Host,
@@ -489,8 +489,8 @@ static TABLE: &[Setting] = &[
         )
     },
     Setting {
-        limits: "packets a second of a device with fewer queues than CPUs",
-        formula: "all CPUs where there are fewer queues than CPUs and the rate is 5 Gbit/s or more",
+        limits: "packets a second of a device with one queue",
+        formula: "all CPUs where there is one queue and the rate is 5 Gbit/s or more",
         source: SCALING,
         rule: rules::receive_steering,
         ..own(

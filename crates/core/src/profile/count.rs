@@ -143,6 +143,8 @@ impl Tally {
             return;
         }
         let own = (left_out as f64 * self.own as f64 / all as f64).round() as u64;
+        // What a peer counts may be beyond what an f64 holds whole.
+        let own = own.min(left_out);
         self.by_layer
             .entry(Layer::Unattributed)
             .or_default()

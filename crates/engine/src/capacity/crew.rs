@@ -60,6 +60,9 @@ impl Crew {
         };
         for order in orders {
             let (ours, theirs) = UnixStream::pair()?;
+            // What can fail comes before the process, which somebody must wait for.
+            let mut channel = Channel::new(ours)?;
+            crew.poller.add(&channel, crew.members.len() as u64)?;
             let child = Command::new("/proc/self/exe")
                 .arg(CAPACITY_WORKER)
                 .stdin(OwnedFd::from(theirs))
@@ -69,8 +72,6 @@ impl Crew {
                 // What is typed at the terminal is for this process to pass on.
                 .process_group(0)
                 .spawn()?;
-            let mut channel = Channel::new(ours)?;
-            crew.poller.add(&channel, crew.members.len() as u64)?;
             // One that has ended at once is noticed when it is listened to.
             let _ = channel.send(order);
             crew.members.push(Member {

@@ -277,14 +277,14 @@ impl Door {
 
     fn start_session(&mut self, number: u64, pending: Pending, sealed: bool) {
         let limit = self.context.limits.clients;
-        let active = self.context.active.load(Ordering::Acquire);
-        if active >= limit {
+        let room = |active| (active < limit).then_some(active + 1);
+        let active = &self.context.active;
+        if let Err(active) = active.fetch_update(Ordering::AcqRel, Ordering::Acquire, room) {
             let message =
                 format!("the endpoint is busy: {active} of at most {limit} clients are there");
             self.refuse(number, pending, RefusalReason::Busy, message);
             return;
         }
-        self.context.active.fetch_add(1, Ordering::AcqRel);
         let context = Arc::clone(&self.context);
         let peer = pending.peer;
         let started = thread::Builder::new()

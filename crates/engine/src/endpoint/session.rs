@@ -111,7 +111,9 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
 }
 
 fn operations(context: &Context) -> Vec<String> {
-    let capacity = (context.limits.connections > 0).then_some(CAPACITY);
+    // What is sent over connections that are held has no rate of its own.
+    let is_slowed = context.limits.rate_bps.is_some();
+    let capacity = (context.limits.connections > 0 && !is_slowed).then_some(CAPACITY);
     let treatments = context.allow_treatments.then_some(TREATMENTS);
     let profile = context.allow_profiles.then_some(PROFILE);
     let names = ["stream", "rr", "crr", TRACE].into_iter();

@@ -19,6 +19,12 @@ pub(super) fn within_rate(mut test: Box<Test>, limit: Option<u64>) -> Result<Box
     let share = BitRate((limit / u64::from(test.flows())).max(1));
     let slower = |rate: Option<BitRate>| Some(rate.map_or(share, |rate| rate.min(share)));
     let protocol = test.protocol;
+    if protocol == Protocol::Udp && matches!(test.traffic, Traffic::Rr(_)) {
+        return Err(format!(
+            "the endpoint allows {} in all, and nobody slows requests over UDP",
+            BitRate(limit)
+        ));
+    }
     test.options.pacing_bps = slower(test.options.pacing_bps);
     if let Traffic::Stream(stream) = &mut test.traffic {
         if protocol == Protocol::Udp {

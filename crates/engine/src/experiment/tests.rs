@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use linerate_core::experiment::{Choice, Experiment, Run};
 
@@ -41,20 +44,33 @@ fn made(experiment: &Experiment, slot: Slot) -> Run {
     }
 }
 
+/// A process that another test starts has every descriptor, and so the file's lock, until it executes its program.
+fn open(path: &Path, experiment: &Experiment, fresh: bool) -> Result<RecordsFile, RecordsError> {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        match RecordsFile::open(path, experiment, fresh) {
+            Err(RecordsError::InUse { .. }) if Instant::now() < until => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            other => return other,
+        }
+    }
+}
+
 #[test]
 fn runs_are_read_back_and_a_torn_line_is_cut_off() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.jsonl");
     let experiment = experiment(TEXT);
     let first = experiment.next(&[], &[]).unwrap();
-    let mut records = RecordsFile::open(&path, &experiment, false).unwrap();
+    let mut records = open(&path, &experiment, false).unwrap();
     records.append(&made(&experiment, first)).unwrap();
     drop(records);
     let whole = fs::read(&path).unwrap();
 
     let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
     file.write_all(b"{\"levels\": {\"si").unwrap();
-    let mut records = RecordsFile::open(&path, &experiment, false).unwrap();
+    let mut records = open(&path, &experiment, false).unwrap();
     assert_eq!(records.len(), 1);
     let runs = records.take_runs();
     assert_eq!(runs, [made(&experiment, first)]);
@@ -63,15 +79,8 @@ fn runs_are_read_back_and_a_torn_line_is_cut_off() {
     records.append(&made(&experiment, second)).unwrap();
     drop(records);
     assert!(fs::read(&path).unwrap().starts_with(&whole));
-    assert_eq!(
-        RecordsFile::open(&path, &experiment, false).unwrap().len(),
-        2
-    );
-    assert!(
-        RecordsFile::open(&path, &experiment, true)
-            .unwrap()
-            .is_empty()
-    );
+    assert_eq!(open(&path, &experiment, false).unwrap().len(), 2);
+    assert!(open(&path, &experiment, true).unwrap().is_empty());
 }
 
 #[test]
@@ -79,14 +88,14 @@ fn a_file_cut_anywhere_is_resumed_from_its_last_whole_line() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.jsonl");
     let experiment = experiment(TEXT);
-    let mut records = RecordsFile::open(&path, &experiment, false).unwrap();
+    let mut records = open(&path, &experiment, false).unwrap();
     let slot = experiment.next(&[], &[]).unwrap();
     records.append(&made(&experiment, slot)).unwrap();
     drop(records);
     let whole = fs::read(&path).unwrap();
     for end in 0..whole.len() {
         fs::write(&path, &whole[..end]).unwrap();
-        let records = RecordsFile::open(&path, &experiment, false).unwrap();
+        let records = open(&path, &experiment, false).unwrap();
         assert!(records.is_empty(), "{end}");
     }
 }
@@ -95,16 +104,16 @@ fn a_file_cut_anywhere_is_resumed_from_its_last_whole_line() {
 fn another_experiments_runs_are_refused_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.jsonl");
-    drop(RecordsFile::open(&path, &experiment(TEXT), false).unwrap());
+    drop(open(&path, &experiment(TEXT), false).unwrap());
     let before = fs::read(&path).unwrap();
     let changed = experiment(&TEXT.replace("[100, 200]", "[100, 300]"));
-    let error = RecordsFile::open(&path, &changed, false).unwrap_err();
+    let error = open(&path, &changed, false).unwrap_err();
     assert!(matches!(error, RecordsError::Other { .. }), "{error}");
     assert_eq!(error.category(), Category::Usage);
     assert_eq!(fs::read(&path).unwrap(), before);
 
     fs::write(&path, "a shopping list\nbread\n").unwrap();
-    let error = RecordsFile::open(&path, &changed, false).unwrap_err();
+    let error = open(&path, &changed, false).unwrap_err();
     assert!(error.to_string().contains("line 1 is no run"), "{error}");
     assert_eq!(
         fs::read_to_string(&path).unwrap(),
@@ -116,7 +125,7 @@ fn another_experiments_runs_are_refused_and_left_alone() {
 fn two_runs_of_one_experiment_do_not_share_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.jsonl");
-    let _first = RecordsFile::open(&path, &experiment(TEXT), false).unwrap();
+    let _first = open(&path, &experiment(TEXT), false).unwrap();
     let error = RecordsFile::open(&path, &experiment(TEXT), true).unwrap_err();
     assert!(matches!(error, RecordsError::InUse { .. }), "{error}");
 }

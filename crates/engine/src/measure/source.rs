@@ -85,8 +85,11 @@ impl OwnListener {
                     return Some((self.flow, stream));
                 }
                 Ok(_) => {}
-                // Also where descriptors are short: the next look may find one.
-                Err(_) => _ = poll::wait_readable(&self.listener, SLICE),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    _ = poll::wait_readable(&self.listener, SLICE);
+                }
+                // Where descriptors are short it stays readable; the next look may find one.
+                Err(_) => std::thread::sleep(SLICE),
             }
         }
         None

@@ -75,14 +75,13 @@ impl Source {
         }
         source.keep_to_the_kernels_rate();
         let cpus = cpu::online().unwrap_or_default();
-        if let Some(&first) = cpus.first() {
-            source.sampling.clock = best_clock(Subject::Cpu(first), &source.sampling);
-        }
         source.all_cpus = true;
         for cpu in cpus {
             if let Err(error) = source.add(Subject::Cpu(cpu)) {
-                // One that has just gone offline is no loss; not being allowed any is.
-                if source.samplers.is_empty() {
+                // One that has just gone offline is no loss; one that may not be sampled is.
+                let is_gone = cpu::online().is_ok_and(|online| !online.contains(&cpu));
+                if !is_gone {
+                    source.samplers.clear();
                     source.all_cpus = false;
                     source.caveats.push(own_threads_only(&error));
                     break;
@@ -203,19 +202,6 @@ impl Source {
             kernel_seen: kernel_seen && !self.sampling.user_only,
             all_cpus: self.all_cpus,
         }
-    }
-}
-
-/// Cycles, where the hardware counts them for us.
-fn best_clock(subject: Subject, sampling: &Sampling) -> Clock {
-    let cycles = Sampling {
-        clock: Clock::Cycles,
-        ring_bytes: 0,
-        ..*sampling
-    };
-    match Sampler::open(subject, &cycles) {
-        Ok(_) => Clock::Cycles,
-        Err(_) => Clock::Cpu,
     }
 }
 

@@ -239,6 +239,12 @@ impl Step {
         }
     }
 
+    /// Whether the whole host has one of it, whichever network namespace asks.
+    pub(super) fn is_of_host(&self) -> bool {
+        let key = self.key();
+        key.starts_with("fs.") || key == "cpu.governor"
+    }
+
     /// Whether sysctl.d can have it.
     pub(super) fn is_sysctl(&self) -> bool {
         matches!(self, Self::Sysctl(_))

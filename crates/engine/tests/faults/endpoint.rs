@@ -29,8 +29,9 @@ fn rubbish() -> Vec<(Vec<u8>, &'static str)> {
     vec![
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), not_linerate),
         (vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3], not_linerate),
+        // As long as an iperf3 client's cookie, and none.
         (
-            b"abcdefghijklmnopqrstuvwxyz2345672345\0".to_vec(),
+            b"abcdefghijklmnopqrstuvwxyz234567 345\0".to_vec(),
             not_linerate,
         ),
         (vec![0; 1], not_linerate),

@@ -154,7 +154,8 @@ impl Results {
 
 impl RawStream {
     fn read(&self) -> Option<StreamResult> {
-        let known = |value: &Value| count_if_known(value).unwrap_or(0);
+        let is_sane = |count: &u64| *count < 1 << 55;
+        let known = |value: &Value| count_if_known(value).filter(is_sane).unwrap_or(0);
         Some(StreamResult {
             id: u32::try_from(count(&self.id)?).ok()?,
             // Sums of them must not overflow.

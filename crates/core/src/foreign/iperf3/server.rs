@@ -189,7 +189,9 @@ impl Server {
         self.say(State::TestRunning);
         let planned = self.seconds.map(Duration::from_secs_f64);
         let time = planned.map_or(self.longest, |time| time.min(self.longest));
-        self.enter(Stage::Running, Some(now + time + GRACE));
+        // A client may take its time to end a test, but not the owner's.
+        let until = (time + GRACE).min(self.longest + PAST_LIMIT);
+        self.enter(Stage::Running, Some(now + until));
         self.events.push_back(ServerEvent::Begin);
     }
 
@@ -316,3 +318,6 @@ impl Server {
         self.events.push_back(ServerEvent::Closed(error));
     }
 }
+
+/// Over the owner's longest test, for what is under way at its end.
+const PAST_LIMIT: Duration = Duration::from_secs(4);

@@ -262,8 +262,11 @@ impl Results {
         if block.second() != 0 {
             return Err(block.second());
         }
-        let wide =
-            |high: usize| u64::from(block.word(high)) << 32 | u64::from(block.word(high + 1));
+        // Sums of them must not overflow.
+        let wide = |high: usize| {
+            let bytes = u64::from(block.word(high)) << 32 | u64::from(block.word(high + 1));
+            bytes.min(1 << 55)
+        };
         let share = |index: usize| percent(block.float(index));
         let peak = u32::try_from(block.int(20)).ok().zip(share(21));
         let cpu = share(11).map(|busy| CpuShares {

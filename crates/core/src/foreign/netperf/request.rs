@@ -259,7 +259,7 @@ impl DataTest {
                 Role::Send => self.send_bytes.unwrap_or(0),
                 _ => 0,
             };
-            if let (Role::Receive, Some(limit)) = (self.role, limits.rate_bps) {
+            if let (Role::Receive | Role::Exchange, Some(limit)) = (self.role, limits.rate_bps) {
                 let limit = BitRate(limit);
                 let reason =
                     format!("datagrams at the client's pace, where the owner allows {limit}");

@@ -59,7 +59,7 @@ pub(in super::super) fn asked_buffer(q: &Question<'_>) -> Advice {
     at_least(q, needed, buffer_for(needed), low).with(inputs)
 }
 
-/// `tcp_mem`, `udp_mem`, in pages: the connections' buffers together, at most half of the memory.
+/// `tcp_mem`, in pages: the connections' buffers together, at most half of the memory.
 pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
     let page = q.view.page_bytes.max(1) as f64;
     let path = q
@@ -74,7 +74,7 @@ pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
         return open("--rate and --rtt, or --connections");
     }
     let numbers = numbers(q.now);
-    let [_, pressure, _] = numbers[..] else {
+    let [_, pressure, last] = numbers[..] else {
         return unreadable();
     };
     let inputs = vec![("needed_pages", needed), ("page_bytes", page)];
@@ -90,8 +90,10 @@ pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
         let why = "half of the memory is in it already: more buffers than that take the memory of everything else";
         return fine(why).with(inputs);
     }
+    let most = most.max(last as f64);
+    // Rounded down it would be advised again.
     let right = [most / 2.0, most / 1.5, most]
-        .map(|pages| format!("{pages:.0}"))
+        .map(|pages| format!("{:.0}", pages.ceil()))
         .join(" ");
     change(
         right,

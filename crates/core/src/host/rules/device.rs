@@ -146,7 +146,8 @@ pub(in super::super) fn receive_steering(q: &Question<'_>) -> Advice {
         ("cpus", q.view.cpus.into()),
         ("rx_queues", device.rx_queues.into()),
     ];
-    if !device.is_physical || device.rx_queues >= q.view.cpus {
+    // More queues spread packets by themselves; RPS on top costs an interrupt between CPUs for each packet.
+    if !device.is_physical || device.rx_queues > 1 || q.view.cpus < 2 {
         return fine("the queues are enough for the CPUs").with(inputs);
     }
     match (q.now, path.rate_bps >= 5e9) {
@@ -183,7 +184,8 @@ pub(in super::super) fn interrupts(q: &Question<'_>) -> Advice {
         ("cpus", q.view.cpus.into()),
         ("rx_queues", device.rx_queues.into()),
     ];
-    let is_one = !q.now.contains([',', '-']);
+    // Queues with CPUs of their own read `0; 1; 2`.
+    let is_one = !q.now.contains([',', '-', ';']);
     match device.rx_queues > 1 && q.view.cpus > 1 && is_one {
         true => {
             let why = "the interrupts of all queues go to one CPU";

@@ -210,7 +210,29 @@ struct Tally {
     datagrams: u64,
 }
 
-/// Counts datagrams by sender until the endpoint stops.
+/// How many flows of datagrams may begin in a second: nobody proves an address before it counts, and each leaves a
+/// record.
+#[derive(Default)]
+struct Gate {
+    since_ns: u64,
+    begun: u32,
+}
+
+impl Gate {
+    fn lets(&mut self, most: u32) -> bool {
+        let now = now_ns();
+        if now.saturating_sub(self.since_ns) >= 1_000_000_000 {
+            *self = Self {
+                since_ns: now,
+                begun: 0,
+            };
+        }
+        self.begun = self.begun.saturating_add(1);
+        self.begun <= most
+    }
+}
+
+/// Counts datagrams by sender until the endpoint stops. At most half of the clients' places go to them.
 pub(super) fn sink_datagrams(context: &Arc<Context>, sockets: Vec<UdpSocket>) {
     let Ok(mut poller) = Poller::new() else {
         return;
@@ -225,18 +247,22 @@ pub(super) fn sink_datagrams(context: &Arc<Context>, sockets: Vec<UdpSocket>) {
         let _ = socket::set_receive_buffer(socket, plain::RECEIVE_BUFFER);
     }
     let mut flows: HashMap<SocketAddr, Tally> = HashMap::new();
+    let mut gate = Gate::default();
+    let longest_ns = (context.limits.seconds * 1e9) as u64;
     while !context.stop.is_requested() {
         let ready: Vec<u64> = match poller.wait(IDLE_TICK) {
             Ok(ready) => ready.collect(),
             Err(_) => return,
         };
         for number in ready {
-            take(context, &sockets[number as usize], &mut flows);
+            take(context, &sockets[number as usize], &mut flows, &mut gate);
         }
         let quiet_since = now_ns().saturating_sub(QUIET_NS);
         let over: Vec<SocketAddr> = flows
             .iter()
-            .filter(|(_, tally)| tally.last_ns < quiet_since)
+            .filter(|(_, tally)| {
+                tally.last_ns < quiet_since || tally.last_ns - tally.first_ns > longest_ns
+            })
             .map(|(peer, _)| *peer)
             .collect();
         for tally in over.iter().filter_map(|peer| flows.remove(peer)) {
@@ -246,7 +272,13 @@ pub(super) fn sink_datagrams(context: &Arc<Context>, sockets: Vec<UdpSocket>) {
     flows.into_values().for_each(Tally::leave);
 }
 
-fn take(context: &Arc<Context>, socket: &UdpSocket, flows: &mut HashMap<SocketAddr, Tally>) {
+fn take(
+    context: &Arc<Context>,
+    socket: &UdpSocket,
+    flows: &mut HashMap<SocketAddr, Tally>,
+    gate: &mut Gate,
+) {
+    let most = context.limits.clients;
     let mut datagram = [0; 1 << 16];
     for _ in 0..BURST {
         let (length, peer) = match socket.recv_from(&mut datagram) {
@@ -254,6 +286,7 @@ fn take(context: &Arc<Context>, socket: &UdpSocket, flows: &mut HashMap<SocketAd
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
+        let is_full = flows.len() >= most.div_ceil(2) as usize;
         match flows.get_mut(&peer) {
             Some(_) if length <= LAST_WORDS => {
                 flows.remove(&peer).into_iter().for_each(Tally::leave);
@@ -261,6 +294,7 @@ fn take(context: &Arc<Context>, socket: &UdpSocket, flows: &mut HashMap<SocketAd
             Some(tally) => tally.count(length),
             // The rest of somebody's last words.
             None if length <= LAST_WORDS => {}
+            None if is_full || !gate.lets(most) => {}
             None => {
                 if let Some(mut tally) = Tally::begin(context, socket, peer) {
                     tally.count(length);

@@ -116,7 +116,12 @@ impl Iperf3 {
         let mut run = loop {
             let first = self.first.take();
             match self.open(&adapted, first) {
-                Err(error) if error.is_busy() && now() < until => std::thread::sleep(AGAIN),
+                // Between two tests iperf3 does not even listen.
+                Err(error)
+                    if (error.is_busy() || error.is_refused_connection()) && now() < until =>
+                {
+                    std::thread::sleep(AGAIN);
+                }
                 other => break other?,
             }
         };

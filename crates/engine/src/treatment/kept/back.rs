@@ -44,15 +44,18 @@ pub(crate) fn undo(
     journal
         .entries
         .retain(|entry| entry.is_for(&place) || !is_gone(entry));
-    let is_meant = |entry: &Kept| {
-        entry.is_for(&place) && (keys.is_empty() || keys.contains(&entry.step.key()))
-    };
+    // After a reboot only the first namespace has what the file in sysctl.d set again.
+    let is_first = file.check_namespace().is_ok();
+    let is_here =
+        |entry: &Kept| entry.is_for(&place) && (is_first || entry.place.is_of_this_boot());
+    let is_meant =
+        |entry: &Kept| is_here(entry) && (keys.is_empty() || keys.contains(&entry.step.key()));
     let (meant, others): (Vec<Kept>, Vec<Kept>) = journal.entries.drain(..).partition(is_meant);
     for entry in &meant {
         check_free(&treating, &entry.step, &place)?;
     }
     let mut undone = UndoneSettings {
-        elsewhere: others.iter().filter(|entry| !entry.is_for(&place)).count(),
+        elsewhere: others.iter().filter(|entry| !is_here(entry)).count(),
         ..UndoneSettings::default()
     };
     let mut notes = BTreeMap::new();

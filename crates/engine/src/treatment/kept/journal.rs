@@ -33,10 +33,10 @@ pub(crate) struct KeptSetting {
 }
 
 impl Kept {
-    /// Set in this namespace; or at a boot before, when only what the file in sysctl.d sets again can still be there, and the
+    /// Set in this namespace, or of the whole host; or at a boot before, when only what the file in sysctl.d sets again can still be there, and the
     /// namespaces had other numbers.
     pub(super) fn is_for(&self, place: &Place) -> bool {
-        self.place == *place || !self.place.is_of_this_boot()
+        self.place == *place || !self.place.is_of_this_boot() || self.step.is_of_host()
     }
 }
 
@@ -81,7 +81,9 @@ impl<'a> Journal<'a> {
         options.append(true).create(true).mode(0o600);
         let mut write = || {
             let mut file = open_no_follow(&path, &mut options)?;
-            let mut text = serde_json::to_vec(&entry)?;
+            // A line that was cut off by a crash must not swallow this one.
+            let mut text = vec![b'\n'];
+            serde_json::to_writer(&mut text, &entry)?;
             text.push(b'\n');
             file.write_all(&text)?;
             file.sync_all()
@@ -100,7 +102,8 @@ impl<'a> Journal<'a> {
                 .rev()
                 .find(|other| other.place == entry.place && other.step.key() == entry.step.key());
             let is_joined = last.is_some_and(|last| {
-                let follows = last.step.join(&entry.step);
+                // What the file in sysctl.d says is the value of the last that was persisted.
+                let follows = (entry.persisted || !last.persisted) && last.step.join(&entry.step);
                 last.persisted |= follows && entry.persisted;
                 follows
             });

@@ -348,7 +348,7 @@ fn stream(asked: &DataTest, limits: &Limits) -> StreamTest {
     // So many of them every so many µs.
     let burst = asked.burst.map(|(count, microseconds)| {
         let bits = 8 * u64::from(message) * u64::from(count);
-        BitRate((bits * 1_000_000 / u64::from(microseconds)).max(1))
+        BitRate((bits.saturating_mul(1_000_000) / u64::from(microseconds)).max(1))
     });
     let slower = |rate: Option<BitRate>, limit: Option<BitRate>| match (rate, limit) {
         (Some(rate), Some(limit)) => Some(rate.min(limit)),
