@@ -14,7 +14,7 @@ use linerate_sys::poll::{Poller, Ready};
 use linerate_sys::socket::{set_receive_buffer, udp_socket};
 
 use super::message::{Channel, Listen, Order, Report, Status, Word};
-use super::worker::account;
+use super::worker::send_report;
 use crate::clock::now_ns;
 use crate::words;
 
@@ -102,13 +102,12 @@ impl Answerer {
         while let Some(order) = channel.receive::<Order>()? {
             self.orders += 1;
             if order == Order::Report {
-                let mut report = Report {
+                let report = Report {
                     status: self.status(),
                     most: self.opened,
                     ..Report::default()
                 };
-                account(&mut report);
-                channel.send(&Word::Report(Box::new(report)))?;
+                send_report(channel, report)?;
             }
         }
         Ok(())

@@ -12,7 +12,7 @@ use linerate_sys::poll::{Poller, Ready, wait_readable};
 use super::message::{Channel, Order, Report, Status, Word};
 use super::random::Random;
 use super::tally::{Tally, is_lasting};
-use super::worker::account;
+use super::worker::send_report;
 use crate::clock::now_ns;
 
 /// Connections, or UDP sockets, that the loop works on. Each has a slot.
@@ -205,8 +205,7 @@ impl<P: Pool> Driver<P> {
             Order::Report => {
                 let mut report = self.pool.report();
                 report.status = self.status();
-                account(&mut report);
-                self.channel.send(&Word::Report(Box::new(report)))?;
+                send_report(&mut self.channel, report)?;
             }
             Order::Listen(_) | Order::Answer(_) | Order::Connect(_) | Order::Knock(_) => {
                 return Err(io::Error::other("a second first order"));

@@ -7,7 +7,7 @@ use linerate_core::capacity::{LimitReadings, MemoryReading, SlabUse};
 use linerate_sys::proc::cgroup::{self, CgroupLimits};
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
-use linerate_sys::proc::memory::{MemoryInfo, read_slab_caches};
+use linerate_sys::proc::memory::{MemoryInfo, page_bytes, read_slab_caches};
 use linerate_sys::proc::{sockstat, sysctl};
 
 use crate::clock::now;
@@ -119,10 +119,6 @@ pub(super) fn counters_since(earlier: Option<&ProtocolCounters>) -> BTreeMap<Str
             .collect(),
         _ => BTreeMap::new(),
     }
-}
-
-fn page_bytes() -> u64 {
-    linerate_sys::proc::memory::page_bytes()
 }
 
 fn number(key: &str) -> Option<u64> {

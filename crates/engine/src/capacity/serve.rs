@@ -12,7 +12,7 @@ use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close}
 use super::held::{Fed, Held, Sizes};
 use super::message::{Channel, Listen, Order, Report, Status, Word};
 use super::tally::{Tally, cause_of};
-use super::worker::account;
+use super::worker::send_report;
 use crate::clock::now_ns;
 use crate::words;
 
@@ -116,13 +116,12 @@ impl Holder {
         while let Some(order) = channel.receive::<Order>()? {
             self.orders += 1;
             if order == Order::Report {
-                let mut report = Report {
+                let report = Report {
                     status: self.status(),
                     most: self.most,
                     ..Report::default()
                 };
-                account(&mut report);
-                channel.send(&Word::Report(Box::new(report)))?;
+                send_report(channel, report)?;
             }
         }
         Ok(())

@@ -112,13 +112,14 @@ fn limit(terms: &Terms) -> Result<(), String> {
 }
 
 /// What this process has spent, and the memory that it has, for its report.
-pub(super) fn account(report: &mut Report) {
+pub(super) fn send_report(channel: &mut Channel, mut report: Report) -> io::Result<()> {
     let usage = CpuUsage::of_process();
     report.cpu = CpuSeconds {
         user: usage.user.as_secs_f64(),
         system: usage.system.as_secs_f64(),
     };
     report.memory = own_memory();
+    channel.send(&Word::Report(Box::new(report)))
 }
 
 fn own_memory() -> Option<u64> {
