@@ -5,6 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use linerate_sys::poll::{Interest, wait_ready};
+use linerate_sys::socket::set_thin_linear_timeouts;
 
 /// A peer that takes nothing for so long is gone.
 const STUCK: Duration = Duration::from_secs(10);
@@ -30,6 +31,8 @@ impl ControlSocket {
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
+        // A test may fill the path that this has to use: each timeout twice as long as the last would outlast the test.
+        let _ = set_thin_linear_timeouts(&stream, true);
         Ok(Self {
             stream,
             buffer: vec![0; 64 << 10],

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::UdpSocket;
+use std::thread;
+use std::time::Duration;
 
 use linerate_core::foreign::iperf3::Layout;
 use linerate_core::plan::StreamTest;
@@ -10,6 +12,7 @@ use linerate_core::wire::message::UdpReceived;
 use linerate_sys::socket;
 use linerate_sys::udp_batch::BatchReceiver;
 
+use super::rest::Rest;
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::udp::{RECEIVE_BUFFER, TIMEOUT, is_passing, offload};
 use crate::clock::{nanos, now_ns};
@@ -27,10 +30,14 @@ pub(super) fn receive(
         let _ = socket::set_receive_buffer(socket, RECEIVE_BUFFER);
     }
     socket.set_read_timeout(Some(TIMEOUT))?;
+    // Precision only: without it rests are twice as long.
+    let _ = linerate_sys::thread::set_timer_slack(Duration::from_nanos(1));
+    let buffer = socket::memory(socket).map_or(0, |memory| memory.receive_buffer.into());
+    let mut rest = Rest::new(buffer, now_ns());
     let mut batch = BatchReceiver::new(socket, test.message_bytes as usize, offload(test))?;
     let mut receiver = Receiver::new(layout);
     let measured_ns = shared.began_ns + nanos(shared.test.warm_up.0);
-    let mut warming_up = shared.test.warm_up.0 > std::time::Duration::ZERO;
+    let mut warming_up = shared.test.warm_up.0 > Duration::ZERO;
     while !shared.stop.is_requested() {
         match batch.receive(socket) {
             Ok(_) => {}
@@ -42,9 +49,14 @@ pub(super) fn receive(
             warming_up = false;
             receiver.begin();
         }
+        let (datagrams, bytes) = (receiver.datagrams, receiver.bytes);
         receiver.take(&batch, arrived);
         flow.counters.set(receiver.bytes, receiver.datagrams);
         flow.counters.touch(arrived);
+        let came = (receiver.datagrams - datagrams, receiver.bytes - bytes);
+        if let Some(rest) = rest.after(came.0, came.1, arrived) {
+            thread::sleep(rest);
+        }
     }
     let drops = socket::memory(socket).map_or(batch.socket_drops(), |memory| memory.drops.into());
     Ok(WorkerEnd {

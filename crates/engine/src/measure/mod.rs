@@ -10,6 +10,7 @@ mod outcome;
 pub(crate) mod plain;
 mod qos;
 mod quickack;
+mod rest;
 mod sampler;
 pub(crate) mod shared;
 pub(crate) mod source;

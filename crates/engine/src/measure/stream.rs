@@ -17,10 +17,14 @@ use super::quickack::QuickAck;
 use crate::clock::now_ns;
 use crate::stop::Stop;
 
-/// Smallest buffer of a receiver: small messages are not read one by one, as no ordinary receiver would.
-const READ_BUFFER: usize = 128 << 10;
-/// Largest: more does not fit the cache and is slower.
-const MAX_READ_BUFFER: usize = 1 << 20;
+/// What a receiver reads at once, whatever the messages' size: it stays in the first-level cache (32 to 48 KiB) between the
+/// copy of one read and of the next. Over loopback (Linux 6.18, 48 KiB) it took 45 Gbit/s from the sender whom reads of
+/// 128 KiB gave 28, of 64 KiB 31 and of 32 KiB 37.
+const READ_BUFFER: usize = 24 << 10;
+/// Most that a reader of a set rate takes between two sleeps.
+const PACED_READ: usize = 128 << 10;
+/// What is thrown away at once: nothing is copied.
+const DISCARD: usize = 1 << 20;
 
 /// What a worker is told.
 pub(crate) struct Job<'a> {
@@ -246,7 +250,10 @@ fn wait_until(due_ns: u64, job: &Job<'_>) -> bool {
 
 /// Receives to the end of the stream, or until the stop flag is set. Answers the way taken.
 pub(crate) fn receive(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str> {
-    let size = (job.stream.message_bytes as usize).clamp(READ_BUFFER, MAX_READ_BUFFER);
+    let size = match job.stream.read_rate_bps {
+        None => READ_BUFFER,
+        Some(_) => PACED_READ,
+    };
     match (job.stream.verify, job.stream.receive) {
         (true, _) => {
             let mut sink = Verify {
@@ -260,7 +267,7 @@ pub(crate) fn receive(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static 
             receive_into(job, socket, &mut ReadInto(vec![0; size]), size).map(|()| "read")
         }
         (false, ReceiveMethod::Discard) => {
-            receive_into(job, socket, &mut Discard::new(), MAX_READ_BUFFER).map(|()| "discard")
+            receive_into(job, socket, &mut Discard::new(), DISCARD).map(|()| "discard")
         }
     }
 }

@@ -312,6 +312,31 @@ pub fn quickack(socket: &impl AsFd) -> Result<bool, OptionError> {
         .map_err(read_error("TCP_QUICKACK"))
 }
 
+/// `TCP_THIN_LINEAR_TIMEOUTS`: while fewer than four segments are unacknowledged, the first six retransmission timeouts in
+/// a row are as long as the first, instead of twice as long each time.
+///
+/// # Errors
+/// The socket is gone or is not TCP.
+pub fn set_thin_linear_timeouts(socket: &impl AsFd, on: bool) -> Result<(), OptionError> {
+    set(
+        socket,
+        libc::IPPROTO_TCP,
+        libc::TCP_THIN_LINEAR_TIMEOUTS,
+        &i32::from(on),
+    )
+    .map_err(set_error("TCP_THIN_LINEAR_TIMEOUTS", on))
+}
+
+/// Whether `TCP_THIN_LINEAR_TIMEOUTS` is set.
+///
+/// # Errors
+/// The socket is gone or is not TCP.
+pub fn thin_linear_timeouts(socket: &impl AsFd) -> Result<bool, OptionError> {
+    read_int(socket, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS)
+        .map(|value| value != 0)
+        .map_err(read_error("TCP_THIN_LINEAR_TIMEOUTS"))
+}
+
 /// `SO_BUSY_POLL`: how long a receiving call spins for packets, µs.
 ///
 /// # Errors
@@ -677,6 +702,8 @@ mod tests {
         for on in [false, true] {
             set_quickack(&socket, on).unwrap();
             assert_eq!(quickack(&socket).unwrap(), on);
+            set_thin_linear_timeouts(&socket, on).unwrap();
+            assert_eq!(thin_linear_timeouts(&socket).unwrap(), on);
         }
     }
 
