@@ -10,12 +10,16 @@ use linerate_core::plan::StreamTest;
 use linerate_core::stats::{Jitter, SequenceTracker};
 use linerate_core::wire::message::UdpReceived;
 use linerate_sys::socket;
+use linerate_sys::thread::set_timer_slack;
 use linerate_sys::udp_batch::BatchReceiver;
 
-use super::rest::Rest;
+use super::rest::{Rest, receive_buffer};
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::udp::{RECEIVE_BUFFER, TIMEOUT, is_passing, offload};
 use crate::clock::{nanos, now_ns};
+
+/// Datagrams that come in a rest: fewer do not make up for it.
+const WORTH_A_REST: u64 = 4;
 
 /// Receives until the stop flag is set.
 pub(super) fn receive(
@@ -31,9 +35,8 @@ pub(super) fn receive(
     }
     socket.set_read_timeout(Some(TIMEOUT))?;
     // Precision only: without it rests are twice as long.
-    let _ = linerate_sys::thread::set_timer_slack(Duration::from_nanos(1));
-    let buffer = socket::memory(socket).map_or(0, |memory| memory.receive_buffer.into());
-    let mut rest = Rest::new(buffer, now_ns());
+    let _ = set_timer_slack(Duration::from_nanos(1));
+    let mut rest = Rest::new(WORTH_A_REST, now_ns());
     let mut batch = BatchReceiver::new(socket, test.message_bytes as usize, offload(test))?;
     let mut receiver = Receiver::new(layout);
     let measured_ns = shared.began_ns + nanos(shared.test.warm_up.0);
@@ -53,8 +56,8 @@ pub(super) fn receive(
         receiver.take(&batch, arrived);
         flow.counters.set(receiver.bytes, receiver.datagrams);
         flow.counters.touch(arrived);
-        let came = (receiver.datagrams - datagrams, receiver.bytes - bytes);
-        if let Some(rest) = rest.after(came.0, came.1, arrived) {
+        rest.add(receiver.datagrams - datagrams, receiver.bytes - bytes);
+        if let Some(rest) = rest.due(arrived, || receive_buffer(socket)) {
             thread::sleep(rest);
         }
     }
