@@ -37,6 +37,8 @@ pub(super) trait Pool {
     fn replace(&mut self, slot: usize) -> Result<(), FailureCause>;
     /// Asks whether the one in the slot is alive, if it is open and nothing else is under way there.
     fn beat(&mut self, slot: usize);
+    /// Names the session on some of those that have not said anything for long; answers when the next are due.
+    fn name(&mut self, now: u64) -> Option<u64>;
     /// Messages that wait for their answer.
     fn unanswered(&self) -> u64;
     /// Most heartbeats that are to be under way at once: more would be a storm.
@@ -222,6 +224,7 @@ impl<P: Pool> Driver<P> {
             self.advance_hold(now),
             self.advance_churn(now),
             self.advance_sweep(now),
+            self.pool.name(now),
             self.pool.drive_load(now),
         ] {
             wake = wake.min(next.unwrap_or(u64::MAX));
@@ -354,7 +357,7 @@ const BATCH: usize = 64;
 const EPOLLS_UNIT: Duration = Duration::from_millis(1);
 /// Longest wait, ns.
 const LONGEST_WAIT: u64 = 100_000_000;
-const STATUS_EVERY: u64 = 50_000_000;
+const STATUS_EVERY: u64 = 100_000_000;
 const EXPIRE_EVERY: u64 = 250_000_000;
 /// Passing failures, before so many in four are too many.
 const MOST_FAILURES: u64 = 64;
