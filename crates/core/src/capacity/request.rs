@@ -112,3 +112,15 @@ pub struct HoldProgress {
     /// What the endpoint could not do, by cause; at most [`MOST_CAUSES`].
     pub failures: Vec<Failure>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_says_nothing_of_patience_has_none() {
+        let before = r#"{"tcp":[{"port":7,"count":9}],"udp":[],"backlog":16}"#;
+        let ports: HoldPorts = serde_json::from_str(before).unwrap();
+        assert_eq!((ports.backlog, ports.patience_s), (16, 0));
+    }
+}

@@ -98,6 +98,8 @@ pub(super) struct Driver<P> {
     sweep: Option<usize>,
     /// Begun on a ramp.
     begun: u64,
+    /// What can wait is not said before.
+    hushed_until: u64,
     orders: u64,
     stopped: Option<FailureCause>,
     told: Status,
@@ -116,6 +118,7 @@ impl<P: Pool> Driver<P> {
             hold: None,
             sweep: None,
             begun: 0,
+            hushed_until: 0,
             orders: 1,
             stopped: None,
             told: Status::default(),
@@ -200,6 +203,7 @@ impl<P: Pool> Driver<P> {
             } => self
                 .pool
                 .start_load(connections, seconds, per_s, &mut self.random),
+            Order::Hush { seconds } => self.hushed_until = now + (seconds * 1e9) as u64,
             Order::Rest => {
                 (self.ramp, self.hold, self.sweep) = (None, None, None);
                 self.pool.stop_load();
@@ -224,7 +228,7 @@ impl<P: Pool> Driver<P> {
             self.advance_hold(now),
             self.advance_churn(now),
             self.advance_sweep(now),
-            self.pool.name(now),
+            self.advance_names(now),
             self.pool.drive_load(now),
         ] {
             wake = wake.min(next.unwrap_or(u64::MAX));
@@ -313,6 +317,13 @@ impl<P: Pool> Driver<P> {
         self.sweep = (!all_asked || self.pool.unanswered() > 0).then_some(slot);
         let goes_on = !all_asked && self.pool.unanswered() < self.pool.most_beats();
         goes_on.then_some(now)
+    }
+
+    fn advance_names(&mut self, now: u64) -> Option<u64> {
+        match now < self.hushed_until {
+            true => Some(self.hushed_until),
+            false => self.pool.name(now),
+        }
     }
 
     fn is_busy(&self) -> bool {

@@ -87,6 +87,8 @@ pub(super) enum Order {
         seconds: f64,
         per_s: Option<f64>,
     },
+    /// For so many seconds nothing is said that can wait: something else is measured.
+    Hush { seconds: f64 },
     /// Nothing more of all that.
     Rest,
     /// Say what has become of it.
