@@ -4,7 +4,7 @@ mod many;
 mod open;
 mod option;
 
-pub use many::{BeginError, Begun, accept, begin_connect};
+pub use many::{BeginError, Begun, accept, begin_connect, is_established};
 pub use open::{
     Connecting, ListenOptions, Mptcp, connect, listen, mptcp_supported, tcp_socket, udp_socket,
 };

@@ -69,6 +69,10 @@ pub struct HoldPorts {
     /// The longest queue of connections that wait to be accepted at each (the smaller of what was asked and
     /// `net.core.somaxconn`).
     pub backlog: u32,
+    /// How long a connection may be there before it names the session, s. 0 of an endpoint that does not say so: each
+    /// names it at once.
+    #[serde(default)]
+    pub patience_s: u32,
 }
 
 impl HoldPorts {
@@ -101,10 +105,22 @@ impl HoldPorts {
 pub struct HoldProgress {
     /// Since it began, s.
     pub at_s: f64,
-    /// TCP connections that named the session and are there.
+    /// TCP connections from the client's address that are there, whether they have named the session yet or not.
     pub tcp: u64,
     /// UDP sockets that answered their challenge.
     pub udp: u64,
     /// What the endpoint could not do, by cause; at most [`MOST_CAUSES`].
     pub failures: Vec<Failure>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_says_nothing_of_patience_has_none() {
+        let before = r#"{"tcp":[{"port":7,"count":9}],"udp":[],"backlog":16}"#;
+        let ports: HoldPorts = serde_json::from_str(before).unwrap();
+        assert_eq!((ports.backlog, ports.patience_s), (16, 0));
+    }
 }

@@ -3,11 +3,11 @@
 use std::io::{ErrorKind, Read, Write};
 
 use linerate_core::capacity::FailureCause;
-use linerate_core::capacity::wire::{HEADER_BYTES, Header, Kind, opening};
+use linerate_core::capacity::wire::{HEADER_BYTES, Header, Kind, OPENING_BYTES, opening};
 use linerate_core::stats::LatencyHistogram;
 use linerate_core::wire::Token;
 use linerate_sys::poll::{Interest, Poller, Ready};
-use linerate_sys::socket::set_nodelay;
+use linerate_sys::socket::{is_established, set_nodelay};
 use linerate_sys::tcp_info::TcpInfo;
 
 use super::connection::{Answer, Connection, Stage};
@@ -25,6 +25,13 @@ use crate::words;
 pub(super) struct Connections {
     poller: Poller,
     token: Token,
+    /// What a connection says before its first message, if it has not said who it is before.
+    name: [u8; OPENING_BYTES],
+    /// It has to say so after so long, ns; 0: at once.
+    name_after: u64,
+    /// The first slot that may not have said so.
+    next_name: usize,
+    next_expiry: u64,
     request_bytes: u32,
     response_bytes: u32,
     lanes: Vec<Lane>,
@@ -70,6 +77,10 @@ impl Connections {
         Ok(Self {
             poller,
             token: Token(token),
+            name: opening(Token(token), PLAIN),
+            name_after: u64::from(order.patience_s) * NS_PER_S / PATIENCES,
+            next_name: 0,
+            next_expiry: 0,
             request_bytes: order.terms.request_bytes,
             response_bytes: order.terms.response_bytes,
             lanes: lanes.collect(),
@@ -145,37 +156,85 @@ impl Connections {
         }
         if connected {
             self.establish(slot);
+            if self.all[slot].stage == Stage::Connecting {
+                self.watch_both(slot);
+            }
         }
         Ok(())
     }
 
-    /// The handshake is over, or the attempt has failed: sending tells.
+    /// For room to send, too.
+    fn watch_both(&mut self, slot: usize) {
+        let Some(stream) = &self.all[slot].stream else {
+            return;
+        };
+        let watched = self
+            .poller
+            .remove(stream)
+            .and_then(|()| self.poller.add_edge(stream, slot as u64, Interest::Either));
+        if let Err(error) = watched {
+            self.end(slot, cause_of(&error));
+        }
+    }
+
+    /// An attempt that went on: whether it is over, and how.
+    fn look_at_attempt(&mut self, slot: usize) {
+        let connection = &self.all[slot];
+        let Some(stream) = &connection.stream else {
+            return;
+        };
+        match is_established(stream, self.lanes[usize::from(connection.lane)].peer) {
+            Ok(true) => self.establish(slot),
+            Ok(false) => {}
+            Err(error) => self.end(slot, cause_of(&error)),
+        }
+    }
+
+    /// The handshake is over. Where there is no room even for the first bytes, it is left as it is.
     fn establish(&mut self, slot: usize) {
         let now = now_ns();
         let connection = &mut self.all[slot];
         let Some(mut stream) = connection.stream.as_ref() else {
             return;
         };
-        let kind = match connection.number {
-            0 => Kind::Open,
-            _ => Kind::OpenAnswered,
-        };
-        let header = Header {
-            kind,
+        let asked = (connection.number > 0).then_some(Header {
+            kind: Kind::OpenAnswered,
             number: connection.number,
-        };
-        let bytes = opening(self.token, header);
-        match stream.write(&bytes) {
-            Ok(n) if n == bytes.len() => {}
-            // A new connection has room for more than that.
-            Ok(_) => return self.end(slot, FailureCause::Other),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-            Err(error) => return self.end(slot, cause_of(&error)),
+        });
+        // One that replaces another is told from it at once.
+        if asked.is_some() || connection.replaces || self.name_after == 0 {
+            let bytes = opening(self.token, asked.unwrap_or(PLAIN));
+            match stream.write(&bytes) {
+                Ok(n) if n == bytes.len() => connection.is_named = true,
+                // A new connection has room for more than that.
+                Ok(_) => return self.end(slot, FailureCause::Other),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => return self.end(slot, cause_of(&error)),
+            }
         }
+        self.count_open(slot, now);
+        let connection = &mut self.all[slot];
+        connection.since = now;
+        match asked {
+            Some(header) => {
+                connection.stage = Stage::Opening;
+                connection.expect(Outgoing::sent(header), HEADER_BYTES as u32);
+            }
+            None => {
+                connection.stage = Stage::Idle;
+                self.opening -= 1;
+            }
+        }
+    }
+
+    fn count_open(&mut self, slot: usize, now: u64) {
+        let connection = &self.all[slot];
         let latency = now - connection.since;
-        let again = match latency > SYN_AGAIN {
-            true => TcpInfo::read(stream).map_or(0, |info| u64::from(info.total_retrans)),
-            false => 0,
+        let again = match &connection.stream {
+            Some(stream) if latency > SYN_AGAIN => {
+                TcpInfo::read(stream).map_or(0, |info| u64::from(info.total_retrans))
+            }
+            _ => 0,
         };
         match again {
             0 => self.connect_first.record_ns(latency),
@@ -189,17 +248,6 @@ impl Connections {
             false => {
                 self.opened += 1;
                 self.last_open_ns = now;
-            }
-        }
-        connection.since = now;
-        match kind {
-            Kind::OpenAnswered => {
-                connection.stage = Stage::Opening;
-                connection.expect(Outgoing::sent(header), HEADER_BYTES as u32);
-            }
-            _ => {
-                connection.stage = Stage::Idle;
-                self.opening -= 1;
             }
         }
     }
@@ -216,21 +264,11 @@ impl Connections {
         connection.expect(Outgoing::new(Header { kind, number }, length), waits_for);
         (connection.stage, connection.since) = (stage, since);
         self.unanswered += 1;
-        let Some(stream) = &connection.stream else {
-            return;
-        };
-        if let Err(error) = connection.out.push(stream) {
+        if let Err(error) = connection.push(&self.name) {
             return self.end(slot, cause_of(&error));
         }
         if !connection.out.is_sent() {
-            // It was watched for what comes alone.
-            let watched = self
-                .poller
-                .remove(stream)
-                .and_then(|()| self.poller.add_edge(stream, slot as u64, Interest::Either));
-            if let Err(error) = watched {
-                self.end(slot, cause_of(&error));
-            }
+            self.watch_both(slot);
         }
     }
 
@@ -365,6 +403,32 @@ impl Pool for Connections {
         }
     }
 
+    /// They are in the order in which they were begun, so that the first that has not said anything is due first. One that
+    /// is still connecting holds the others up, but for less long than the endpoint waits.
+    fn name(&mut self, now: u64) -> Option<u64> {
+        for _ in 0..BATCH {
+            let slot = self.next_name;
+            let connection = self.all.get_mut(slot)?;
+            if connection.stage == Stage::Connecting {
+                return None;
+            }
+            let has_message = connection.stage == Stage::Empty || !connection.out.is_sent();
+            if !connection.is_named && !has_message {
+                let due = connection.since + self.name_after;
+                if now < due {
+                    return Some(due);
+                }
+                if let Err(error) = connection.push(&self.name) {
+                    self.end(slot, cause_of(&error));
+                } else if !connection.is_named {
+                    return Some(now + NAME_AGAIN);
+                }
+            }
+            self.next_name += 1;
+        }
+        Some(now)
+    }
+
     fn unanswered(&self) -> u64 {
         self.unanswered
     }
@@ -380,14 +444,13 @@ impl Pool for Connections {
         };
         if connection.stage == Stage::Connecting {
             if ready.writable {
-                self.establish(slot);
+                self.look_at_attempt(slot);
             }
             return;
         }
         if ready.writable
             && !connection.out.is_sent()
-            && let Some(stream) = &connection.stream
-            && let Err(error) = connection.out.push(stream)
+            && let Err(error) = connection.push(&self.name)
         {
             return self.end(slot, cause_of(&error));
         }
@@ -397,6 +460,11 @@ impl Pool for Connections {
     }
 
     fn expire(&mut self, now: u64) {
+        // To look at all of them takes a while.
+        if now < self.next_expiry {
+            return;
+        }
+        self.next_expiry = now + NS_PER_S;
         for slot in 0..self.all.len() {
             let connection = &self.all[slot];
             let waits = !matches!(connection.stage, Stage::Empty | Stage::Idle);
@@ -478,6 +546,16 @@ impl Pool for Connections {
     }
 }
 
+/// What names the session and asks for nothing.
+const PLAIN: Header = Header {
+    kind: Kind::Open,
+    number: 0,
+};
+const NS_PER_S: u64 = 1_000_000_000;
+/// A connection has said who it is by this part of the time that it has.
+const PATIENCES: u64 = 3;
+/// When the kernel took nothing, ns.
+const NAME_AGAIN: u64 = 10_000_000;
 /// Bytes that are read at once.
 const BUFFER: usize = 16 << 10;
 const MOST_BEATS: u64 = 512;
@@ -489,3 +567,123 @@ const WINDOW: u64 = 1024;
 const SYN_AGAIN: u64 = 500_000_000;
 /// For a handshake (three SYNs: 1 s, 3 s, 7 s) and for an answer, ns.
 const PATIENCE: u64 = 10_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::message::Terms;
+    use linerate_core::capacity::HoldPort;
+    use linerate_sys::socket::{ListenOptions, Mptcp, listen};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    const TOKEN: Token = Token([7; 16]);
+
+    /// To a listener, with room for four.
+    fn pool(patience_s: u32) -> (Connections, TcpListener) {
+        let options = ListenOptions {
+            backlog: 64,
+            mptcp: Mptcp::Off,
+        };
+        let listener = listen("127.0.0.1:0".parse().expect("an address"), options);
+        let listener = listener.expect("loopback is there");
+        let peer = listener.local_addr().expect("it has one");
+        let order = Connect {
+            terms: Terms {
+                token: words::hexadecimal(&TOKEN.0),
+                request_bytes: 8,
+                response_bytes: 8,
+                descriptors: None,
+            },
+            peer,
+            ports: vec![HoldPort {
+                port: peer.port(),
+                count: 4,
+            }],
+            sources: vec!["127.0.0.1:0".parse().expect("an address")],
+            port_range: (20_000, 65_000),
+            backlog: 1024,
+            patience_s,
+            first_number: 0,
+            seed: now_ns(),
+        };
+        let pool = Connections::new(&order).expect("nothing is lacking");
+        (pool, listener)
+    }
+
+    /// One more, established, and its other end.
+    fn open_one(pool: &mut Connections, listener: &TcpListener, last: bool) -> TcpStream {
+        let open = pool.open + 1;
+        pool.begin(last).expect("there is room");
+        let (stream, _) = listener.accept().expect("it is on its way");
+        wait_for(pool, open);
+        stream
+    }
+
+    fn wait_for(pool: &mut Connections, open: u64) {
+        let mut found = Vec::new();
+        while pool.open < open {
+            let patience = Duration::from_millis(10);
+            pool.poller.wait_into(patience, &mut found).expect("epoll");
+            for ready in &found {
+                pool.on_ready(ready);
+            }
+        }
+    }
+
+    /// All that has been sent so far: what is sent later comes later.
+    fn sent(mut stream: &TcpStream, length: usize) -> Vec<u8> {
+        let patience = Some(Duration::from_secs(60));
+        stream.set_read_timeout(patience).expect("a socket");
+        let mut bytes = vec![0; length];
+        stream.read_exact(&mut bytes).expect("so much was sent");
+        stream.set_nonblocking(true).expect("a socket");
+        let more = stream.read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(more, Err(ErrorKind::WouldBlock));
+        stream.set_nonblocking(false).expect("a socket");
+        bytes
+    }
+
+    #[test]
+    fn it_says_who_it_is_when_its_time_has_come_and_once() {
+        let (mut pool, listener) = pool(90);
+        let first = open_one(&mut pool, &listener, false);
+        let second = open_one(&mut pool, &listener, false);
+        assert_eq!(sent(&first, 0), b"");
+        let due = pool.name(now_ns()).expect("later");
+        assert_eq!(due, pool.all[0].since + 30 * NS_PER_S);
+        assert_eq!(pool.name(due), Some(pool.all[1].since + 30 * NS_PER_S));
+        assert_eq!(sent(&first, 24), opening(TOKEN, PLAIN));
+        assert_eq!(sent(&second, 0), b"");
+        assert_eq!(pool.name(due + NS_PER_S), None, "that was the last");
+        pool.beat(0);
+        assert_eq!(sent(&first, 8)[0], Kind::Heartbeat as u8);
+    }
+
+    #[test]
+    fn its_first_message_comes_with_its_name() {
+        let (mut pool, listener) = pool(90);
+        let stream = open_one(&mut pool, &listener, false);
+        pool.beat(0);
+        let bytes = sent(&stream, 32);
+        assert_eq!(bytes[..24], opening(TOKEN, PLAIN));
+        assert_eq!(bytes[24], Kind::Heartbeat as u8);
+        assert_eq!(pool.name(now_ns() + 100 * NS_PER_S), None);
+        assert_eq!(sent(&stream, 0), b"");
+    }
+
+    #[test]
+    fn one_that_asks_one_that_replaces_and_all_of_an_endpoint_in_a_hurry_say_it_at_once() {
+        let (mut hurried, listener) = pool(0);
+        let stream = open_one(&mut hurried, &listener, false);
+        assert_eq!(sent(&stream, 24), opening(TOKEN, PLAIN));
+        let (mut pool, listener) = pool(90);
+        let asks = open_one(&mut pool, &listener, true);
+        assert_eq!(sent(&asks, 24)[16], Kind::OpenAnswered as u8);
+        let _idle = open_one(&mut pool, &listener, false);
+        pool.replace(1).unwrap();
+        let (replaces, _) = listener.accept().unwrap();
+        wait_for(&mut pool, 2);
+        assert_eq!(sent(&replaces, 24), opening(TOKEN, PLAIN));
+    }
+}

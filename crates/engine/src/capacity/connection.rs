@@ -1,10 +1,10 @@
 //! One connection of the client: where it stands, and the answer that it waits for. Some seventy bytes.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 
 use linerate_core::capacity::FailureCause;
-use linerate_core::capacity::wire::HEADER_BYTES;
+use linerate_core::capacity::wire::{HEADER_BYTES, OPENING_BYTES};
 use linerate_sys::socket::{BeginError, begin_connect};
 
 use super::lane::Lane;
@@ -31,6 +31,8 @@ pub(super) struct Connection {
     pub(super) stage: Stage,
     /// Of one that churn has closed.
     pub(super) replaces: bool,
+    /// It has named the session.
+    pub(super) is_named: bool,
     /// Of the answer's header, so many bytes are there.
     have: u8,
     echo: [u8; HEADER_BYTES],
@@ -86,6 +88,7 @@ impl Connection {
             stream: Some(begun.stream),
             stage: Stage::Connecting,
             replaces,
+            is_named: false,
             have: 0,
             echo: [0; HEADER_BYTES],
             // There are as many as ports of the endpoint and sources: both are bounded.
@@ -103,6 +106,20 @@ impl Connection {
     pub(super) fn expect(&mut self, out: Outgoing, answer: u32) {
         self.out = out;
         (self.have, self.waits_for) = (0, answer.max(HEADER_BYTES as u32));
+    }
+
+    /// Sends what the kernel takes now of the message, after the session's name if that is still to be said.
+    pub(super) fn push(&mut self, name: &[u8; OPENING_BYTES]) -> io::Result<()> {
+        let Some(stream) = &self.stream else {
+            return Ok(());
+        };
+        if !self.is_named {
+            if !self.out.push_after(name, stream)? {
+                return Ok(());
+            }
+            self.is_named = true;
+        }
+        self.out.push(stream)
     }
 
     /// Takes what has come as a part of the answer that is waited for.

@@ -37,6 +37,8 @@ pub(super) trait Pool {
     fn replace(&mut self, slot: usize) -> Result<(), FailureCause>;
     /// Asks whether the one in the slot is alive, if it is open and nothing else is under way there.
     fn beat(&mut self, slot: usize);
+    /// Names the session on some of those that have not said anything for long; answers when the next are due.
+    fn name(&mut self, now: u64) -> Option<u64>;
     /// Messages that wait for their answer.
     fn unanswered(&self) -> u64;
     /// Most heartbeats that are to be under way at once: more would be a storm.
@@ -96,6 +98,8 @@ pub(super) struct Driver<P> {
     sweep: Option<usize>,
     /// Begun on a ramp.
     begun: u64,
+    /// What can wait is not said before.
+    hushed_until: u64,
     orders: u64,
     stopped: Option<FailureCause>,
     told: Status,
@@ -114,6 +118,7 @@ impl<P: Pool> Driver<P> {
             hold: None,
             sweep: None,
             begun: 0,
+            hushed_until: 0,
             orders: 1,
             stopped: None,
             told: Status::default(),
@@ -198,6 +203,7 @@ impl<P: Pool> Driver<P> {
             } => self
                 .pool
                 .start_load(connections, seconds, per_s, &mut self.random),
+            Order::Hush { seconds } => self.hushed_until = now + (seconds * 1e9) as u64,
             Order::Rest => {
                 (self.ramp, self.hold, self.sweep) = (None, None, None);
                 self.pool.stop_load();
@@ -222,6 +228,7 @@ impl<P: Pool> Driver<P> {
             self.advance_hold(now),
             self.advance_churn(now),
             self.advance_sweep(now),
+            self.advance_names(now),
             self.pool.drive_load(now),
         ] {
             wake = wake.min(next.unwrap_or(u64::MAX));
@@ -312,6 +319,13 @@ impl<P: Pool> Driver<P> {
         goes_on.then_some(now)
     }
 
+    fn advance_names(&mut self, now: u64) -> Option<u64> {
+        match now < self.hushed_until {
+            true => Some(self.hushed_until),
+            false => self.pool.name(now),
+        }
+    }
+
     fn is_busy(&self) -> bool {
         self.ramp.is_some() || self.sweep.is_some() || self.pool.is_loading()
     }
@@ -354,7 +368,7 @@ const BATCH: usize = 64;
 const EPOLLS_UNIT: Duration = Duration::from_millis(1);
 /// Longest wait, ns.
 const LONGEST_WAIT: u64 = 100_000_000;
-const STATUS_EVERY: u64 = 50_000_000;
+const STATUS_EVERY: u64 = 100_000_000;
 const EXPIRE_EVERY: u64 = 250_000_000;
 /// Passing failures, before so many in four are too many.
 const MOST_FAILURES: u64 = 64;

@@ -12,7 +12,7 @@ use super::outgoing::Outgoing;
 pub(super) struct Held {
     pub(super) stream: TcpStream,
     pub(super) out: Outgoing,
-    /// It has named the session.
+    /// It has named the session: by then it is only an address's.
     pub(super) is_ours: bool,
     /// When it was taken, s of the worker's time.
     pub(super) since_s: u32,

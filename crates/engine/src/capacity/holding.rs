@@ -17,9 +17,11 @@ use linerate_sys::proc::limits::descriptor_limit;
 
 use super::crew::Crew;
 use super::message::{Listen, Order, Terms};
+use super::serve::PATIENCE_S;
 use super::tally::Tally;
 use super::{CLOSING, MOST_WORKERS, readings, share};
 use crate::clock::now;
+use crate::endpoint::Share;
 use crate::{host, words};
 
 /// What there is to tell the client.
@@ -40,6 +42,8 @@ pub(crate) enum HoldingNews {
 /// Connections held for a client. Dropping it closes them.
 pub(crate) struct Holding {
     stage: Stage,
+    /// Of what all clients may hold, until all is closed: after the stage, whose end closes it.
+    share: Option<Share>,
     client: IpAddr,
     shares: Vec<u64>,
     udp_shares: Vec<u64>,
@@ -61,7 +65,8 @@ enum Stage {
 }
 
 impl Holding {
-    /// Starts the workers at the address that the client has connected to, for that client alone.
+    /// Starts the workers at the address that the client has connected to, for that client alone, which has a share of
+    /// what the owner allows.
     ///
     /// # Errors
     /// What this host lacks, in words.
@@ -69,7 +74,7 @@ impl Holding {
         request: &CapacityRequest,
         (local, client): (SocketAddr, IpAddr),
         token: Token,
-        owner_connections: u64,
+        (share, owner_connections): (Share, u64),
     ) -> Result<Self, String> {
         let each = descriptor_limit().map_or(1024, |limit| limit.hard);
         let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
@@ -91,6 +96,7 @@ impl Holding {
             client: client.to_canonical(),
             counts: share::ports(share),
             backlog,
+            send_buffer: send_buffer(request),
         };
         let before = readings::memory();
         let counters = ProtocolCounters::read().ok();
@@ -101,6 +107,7 @@ impl Holding {
             .map_err(|error| format!("the endpoint cannot start its workers: {error}"))?;
         Ok(Self {
             stage: Stage::Starting(crew),
+            share: Some(share),
             client,
             shares,
             udp_shares,
@@ -214,6 +221,7 @@ impl Holding {
             tcp: of(self.tcp(), &self.shares),
             udp: of(self.udp(), &self.udp_shares),
             backlog: self.backlog,
+            patience_s: PATIENCE_S,
         }
     }
 
@@ -248,11 +256,14 @@ impl Holding {
         half.limits = readings::limits(MOST_WORKERS);
         half.limits.owner_connections = Some(self.owner_connections);
         let (client, counters) = (self.client, self.counters.take());
+        let share = self.share.take();
         let (sender, receiver) = sync_channel(1);
         let closing = thread::Builder::new()
             .name("closing".into())
             .spawn(move || {
                 crew.end(CLOSING);
+                // Not with the session, which may be gone before.
+                drop(share);
                 half.memory.after = readings::memory_when_closed(&half.memory.before, false);
                 half.counters = readings::counters_since(counters.as_ref());
                 half.facts = Some(Box::new(host::facts(Some(client))));
@@ -263,6 +274,12 @@ impl Holding {
         drop(closing);
         self.stage = Stage::Closing(receiver);
     }
+}
+
+/// With many connections as little as an answer takes: a client that does not read makes this host keep what it is sent.
+fn send_buffer(request: &CapacityRequest) -> Option<u32> {
+    let is_small = request.response_bytes <= u64::from(SEND_BUFFER);
+    (request.connections > FEW && is_small).then_some(SEND_BUFFER)
 }
 
 /// What the workers of either end have counted.
@@ -297,8 +314,33 @@ fn counts(crew: &Crew, which: Range<usize>) -> HeldCounts {
     }
 }
 
+/// Connections with as much room to send as the kernel gives them.
+const FEW: u64 = 1_000;
+/// Bytes; the kernel doubles it for what it needs itself.
+const SEND_BUFFER: u32 = 4096;
 /// Asked for; `net.core.somaxconn` may be less.
 const BACKLOG: u32 = 4096;
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Longest wait for the workers' reports.
 const REPORTING: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_that_do_not_read_make_the_endpoint_keep_little() {
+        let request = |connections, response_bytes| CapacityRequest {
+            connections,
+            udp_sockets: 0,
+            seconds: 1.0,
+            request_bytes: 8,
+            response_bytes,
+        };
+        assert_eq!(send_buffer(&request(1_000, 8)), None);
+        assert_eq!(send_buffer(&request(1_001, 8)), Some(4096));
+        assert_eq!(send_buffer(&request(1_001, 4096)), Some(4096));
+        // What does not fit would go out in pieces, and slower than it can.
+        assert_eq!(send_buffer(&request(1_001, 4097)), None);
+    }
+}

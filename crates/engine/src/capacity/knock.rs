@@ -307,6 +307,11 @@ impl Pool for Sockets {
         }
     }
 
+    fn name(&mut self, _now: u64) -> Option<u64> {
+        // Each datagram names the session.
+        None
+    }
+
     fn unanswered(&self) -> u64 {
         self.unanswered
     }

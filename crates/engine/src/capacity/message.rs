@@ -38,6 +38,8 @@ pub(super) struct Listen {
     pub(super) counts: Vec<u64>,
     /// Of each listener.
     pub(super) backlog: u32,
+    /// Send buffer of each connection, bytes; else the kernel's own.
+    pub(super) send_buffer: Option<u32>,
 }
 
 /// To a worker of the client.
@@ -54,6 +56,8 @@ pub(super) struct Connect {
     pub(super) port_range: (u16, u16),
     /// Of the endpoint's listeners.
     pub(super) backlog: u32,
+    /// How long the endpoint waits until a connection has named the session, s; 0: each is to do so at once.
+    pub(super) patience_s: u32,
     /// Number of the first UDP socket in the session.
     pub(super) first_number: u64,
     pub(super) seed: u64,
@@ -83,6 +87,8 @@ pub(super) enum Order {
         seconds: f64,
         per_s: Option<f64>,
     },
+    /// For so many seconds nothing is said that can wait: something else is measured.
+    Hush { seconds: f64 },
     /// Nothing more of all that.
     Rest,
     /// Say what has become of it.

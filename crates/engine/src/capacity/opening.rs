@@ -137,6 +137,10 @@ impl Round<'_> {
             return Ok(());
         }
         self.phase = CapacityPhase::Measuring;
+        // Connections that say at last whose they are would not be idle.
+        self.crew.tell_all(&Order::Hush {
+            seconds: (QUIET + MEASURING).as_secs_f64(),
+        });
         // What was opened last is still being taken off the queues.
         self.turns(QUIET)?;
         let mut histogram = LatencyHistogram::new();

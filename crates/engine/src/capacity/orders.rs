@@ -41,6 +41,7 @@ pub(super) fn first_orders(
         sources,
         port_range: readings::port_range().unwrap_or(USUAL_PORTS),
         backlog: ports.backlog,
+        patience_s: ports.patience_s,
         first_number: 0,
         seed: test.seed,
     };

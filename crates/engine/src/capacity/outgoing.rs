@@ -41,20 +41,50 @@ impl Outgoing {
         self.left == 0
     }
 
+    /// Sends these bytes and what the kernel takes of the message behind them; false if it takes nothing now. They are the
+    /// first on their connection: whatever takes any takes all of them.
+    ///
+    /// # Errors
+    /// The connection has failed.
+    pub(super) fn push_after(&mut self, first: &[u8], mut stream: &TcpStream) -> io::Result<bool> {
+        let (header, filler) = self.rest();
+        let parts = [
+            IoSlice::new(first),
+            IoSlice::new(header),
+            IoSlice::new(filler),
+        ];
+        match stream.write_vectored(&parts) {
+            Ok(n) if n < first.len() => Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                self.left -= (n - first.len()) as u32;
+                Ok(true)
+            }
+            Err(error) if is_passing(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is left of the header, and of the filler as much as goes out at once.
+    fn rest(&self) -> (&[u8], &'static [u8]) {
+        if self.is_sent() {
+            return (&[], &[]);
+        }
+        let done = (self.length - self.left) as usize;
+        let header = self.header.get(done..).unwrap_or_default();
+        let filler = (self.left as usize - header.len()).min(FILLER.len());
+        (header, &FILLER[..filler])
+    }
+
     /// Sends what the kernel takes now.
     ///
     /// # Errors
     /// The connection has failed.
     pub(super) fn push(&mut self, mut stream: &TcpStream) -> io::Result<()> {
         while self.left > 0 {
-            let done = (self.length - self.left) as usize;
-            let header = self.header.get(done..).unwrap_or_default();
-            let filler = (self.left as usize - header.len()).min(FILLER.len());
-            let result = match filler {
+            let (header, filler) = self.rest();
+            let result = match filler.len() {
                 0 => stream.write(header),
-                filler => {
-                    stream.write_vectored(&[IoSlice::new(header), IoSlice::new(&FILLER[..filler])])
-                }
+                _ => stream.write_vectored(&[IoSlice::new(header), IoSlice::new(filler)]),
             };
             match result {
                 // No more than was left.
@@ -66,6 +96,13 @@ impl Outgoing {
         }
         Ok(())
     }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+    )
 }
 
 static FILLER: [u8; 64 << 10] = [0; 64 << 10];

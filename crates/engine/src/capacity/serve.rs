@@ -1,4 +1,4 @@
-//! The endpoint's connections: taken from the client's address alone, kept if they name the session, answered.
+//! The endpoint's connections: taken from the client's address alone, kept if they name the session in time, answered.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, TcpListener};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use linerate_core::capacity::FailureCause;
 use linerate_core::wire::Token;
 use linerate_sys::poll::{Interest, Poller, Ready};
-use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close};
+use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close, set_send_buffer};
 
 use super::held::{Fed, Held, Sizes};
 use super::message::{Channel, Listen, Order, Report, Status, Word};
@@ -33,14 +33,17 @@ pub(super) struct Holder {
     buffer: Box<[u8]>,
     /// Most at once.
     room: u64,
-    strangers: u64,
     open: u64,
+    /// Of these, have not named the session yet.
+    unnamed: u64,
     opened: u64,
     most: u64,
     failures: Tally,
     lost: Tally,
     orders: u64,
     began: u64,
+    next_patience: u64,
+    next_status: u64,
     told: Status,
 }
 
@@ -74,14 +77,16 @@ impl Holder {
             free: Vec::new(),
             buffer: vec![0; BUFFER].into(),
             room,
-            strangers: 0,
             open: 0,
+            unnamed: 0,
             opened: 0,
             most: 0,
             failures: Tally::default(),
             lost: Tally::default(),
             orders: 1,
             began: now_ns(),
+            next_patience: 0,
+            next_status: 0,
             told: Status::default(),
         };
         Ok((holder, ports))
@@ -131,7 +136,7 @@ impl Holder {
     fn take(&mut self, index: usize) {
         for _ in 0..BATCH {
             // Those that churn has closed are counted when their resets are read: the queue can wait for that.
-            if self.open + self.strangers >= self.room {
+            if self.open >= self.room {
                 return self.rest(index);
             }
             let listener = &mut self.listeners[index];
@@ -170,19 +175,20 @@ impl Holder {
                 self.held.len() - 1
             }
         };
-        self.strangers += 1;
+        // What it has said by now is told, too.
         let watched = self
             .poller
             .add_edge(&stream, slot as u64, Interest::Readable);
-        self.held[slot] = Some(Held::new(stream, since_s));
-        match watched {
-            // Most have said who they are by now.
-            Ok(()) => self.read(slot, false),
-            Err(error) => {
-                self.failures.count(cause_of(&error));
-                self.close(slot);
-            }
+        if let Err(error) = watched {
+            self.failures.count(cause_of(&error));
+            self.free.push(slot as u32);
+            return;
         }
+        self.held[slot] = Some(Held::new(stream, since_s));
+        self.unnamed += 1;
+        self.opened += 1;
+        self.open += 1;
+        self.most = self.most.max(self.open);
     }
 
     fn on_ready(&mut self, slot: usize, ready: &Ready) {
@@ -215,10 +221,7 @@ impl Holder {
             let was_ours = held.is_ours;
             let fed = held.feed(&self.buffer[..n], &self.sizes);
             if held.is_ours && !was_ours {
-                self.strangers -= 1;
-                self.opened += 1;
-                self.open += 1;
-                self.most = self.most.max(self.open);
+                self.unnamed -= 1;
             }
             if fed == Fed::Stranger {
                 return self.end(slot, FailureCause::Garbled);
@@ -234,23 +237,20 @@ impl Holder {
         }
     }
 
-    /// One that was the session's and is gone, or never was.
+    /// One that is gone, or turns out to be somebody else's. The client closes by reset alone, so that what is reset may
+    /// be one of its own that had nothing to say yet.
     fn end(&mut self, slot: usize, cause: FailureCause) {
-        match &self.held[slot] {
-            Some(held) if held.is_ours => self.lost.count(cause),
-            Some(_) => self.failures.count(FailureCause::Stranger),
-            None => {}
-        }
-        self.close(slot);
-    }
-
-    fn close(&mut self, slot: usize) {
-        if let Some(held) = self.held[slot].take() {
-            match held.is_ours {
-                true => self.open -= 1,
-                false => self.strangers -= 1,
-            }
-            self.free.push(slot as u32);
+        let Some(held) = self.held[slot].take() else {
+            return;
+        };
+        self.free.push(slot as u32);
+        self.open -= 1;
+        self.unnamed -= u64::from(!held.is_ours);
+        if held.is_ours || cause == FailureCause::Reset {
+            self.lost.count(cause);
+        } else {
+            self.opened -= 1;
+            self.failures.count(FailureCause::Stranger);
         }
     }
 
@@ -263,7 +263,9 @@ impl Holder {
                     .add(&listener.socket, LISTENERS + index as u64)?;
             }
         }
-        if self.strangers > 0 {
+        // To look at all of them takes a while.
+        if self.unnamed > 0 && now >= self.next_patience {
+            self.next_patience = now + LOOK_FOR_STRANGERS;
             let now_s = ((now - self.began) / NS_PER_S) as u32;
             for slot in 0..self.held.len() {
                 let waits = |held: &Held| !held.is_ours && now_s > held.since_s + PATIENCE_S;
@@ -272,10 +274,13 @@ impl Holder {
                 }
             }
         }
-        let status = self.status();
-        if status != self.told {
-            channel.send(&Word::Status(status.clone()))?;
-            self.told = status;
+        if now >= self.next_status {
+            self.next_status = now + STATUS_EVERY;
+            let status = self.status();
+            if status != self.told {
+                channel.send(&Word::Status(status.clone()))?;
+                self.told = status;
+            }
         }
         Ok(())
     }
@@ -310,6 +315,10 @@ fn listen_at(order: &Listen, poller: &Poller, index: usize) -> io::Result<(TcpLi
     let socket = listen(order.address, options)?;
     // What is taken here inherits it: whatever ends this process, nothing of it stays.
     reset_on_close(&socket).map_err(io::Error::other)?;
+    // So is this, and no choice of the client's: one that does not read has no more than that lie here for each.
+    if let Some(bytes) = order.send_buffer {
+        set_send_buffer(&socket, bytes).map_err(io::Error::other)?;
+    }
     socket.set_nonblocking(true)?;
     poller.add(&socket, LISTENERS + index as u64)?;
     let port = socket.local_addr()?.port();
@@ -333,7 +342,123 @@ const BUFFER: usize = 16 << 10;
 /// Beyond the count: churn's reset may come after the connection in its place; a probe.
 const SPARE: u64 = 64;
 const TICK: Duration = Duration::from_millis(50);
+const STATUS_EVERY: u64 = 100_000_000;
 const REST: u64 = 20_000_000;
-/// How long a connection may take to say whose it is, s.
-const PATIENCE_S: u32 = 10;
+/// How long a connection may take to say whose it is, s: the client has many, and other things to do.
+pub(super) const PATIENCE_S: u32 = 90;
+const LOOK_FOR_STRANGERS: u64 = 5_000_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::message::Terms;
+    use linerate_core::capacity::wire::{Header, Kind, opening};
+    use linerate_sys::poll::wait_readable;
+    use linerate_sys::socket::{begin_connect, send_buffer};
+    use std::io::Write;
+    use std::net::{SocketAddr, TcpStream};
+    use std::os::unix::net::UnixStream;
+
+    const TOKEN: Token = Token([7; 16]);
+    const SECOND: u64 = NS_PER_S;
+
+    fn order(send_buffer: Option<u32>) -> Listen {
+        Listen {
+            terms: Terms {
+                token: words::hexadecimal(&TOKEN.0),
+                request_bytes: 8,
+                response_bytes: 8,
+                descriptors: None,
+            },
+            address: "127.0.0.1:0".parse().expect("an address"),
+            client: "127.0.0.1".parse().expect("an address"),
+            counts: vec![10],
+            backlog: 16,
+            send_buffer,
+        }
+    }
+
+    /// With one connection taken; the other end of it.
+    fn holder_of_one() -> (Holder, TcpStream) {
+        let (mut holder, ports) = Holder::new(&order(None)).expect("loopback is there");
+        let peer = SocketAddr::from(([127, 0, 0, 1], ports[0]));
+        let stream = begin_connect(peer, None).expect("it listens").stream;
+        while holder.open == 0 {
+            wait_readable(&holder.listeners[0].socket, TICK).expect("a listener");
+            holder.take(0);
+        }
+        (holder, stream)
+    }
+
+    fn wait_and_read(holder: &mut Holder) {
+        let held = holder.held[0].as_ref().expect("the first that was taken");
+        wait_readable(&held.stream, Duration::from_secs(60)).expect("a socket");
+        holder.read(0, false);
+    }
+
+    fn counts(holder: &Holder) -> (u64, u64, u64, u64, u64) {
+        let (failures, lost) = (holder.failures.total(), holder.lost.total());
+        (holder.open, holder.opened, holder.unnamed, failures, lost)
+    }
+
+    #[test]
+    fn it_is_counted_from_its_address_and_proven_by_its_name() {
+        let (mut holder, mut stream) = holder_of_one();
+        assert_eq!(counts(&holder), (1, 1, 1, 0, 0));
+        let header = Header {
+            kind: Kind::Open,
+            number: 0,
+        };
+        stream.write_all(&opening(TOKEN, header)).unwrap();
+        wait_and_read(&mut holder);
+        assert_eq!(counts(&holder), (1, 1, 0, 0, 0));
+        let (channel, _other) = UnixStream::pair().unwrap();
+        let mut channel = Channel::new(channel).unwrap();
+        holder.look(now_ns() + 1000 * SECOND, &mut channel).unwrap();
+        assert_eq!(counts(&holder), (1, 1, 0, 0, 0), "for as long as it likes");
+    }
+
+    #[test]
+    fn one_that_never_says_who_it_is_was_none() {
+        let (mut holder, _stream) = holder_of_one();
+        let (channel, _other) = UnixStream::pair().unwrap();
+        let mut channel = Channel::new(channel).unwrap();
+        let patience = u64::from(PATIENCE_S) * SECOND;
+        holder.look(holder.began + patience, &mut channel).unwrap();
+        assert_eq!(counts(&holder), (1, 1, 1, 0, 0));
+        let later = now_ns() + patience + 2 * LOOK_FOR_STRANGERS;
+        holder.look(later, &mut channel).unwrap();
+        assert_eq!(counts(&holder), (0, 0, 0, 1, 0));
+    }
+
+    #[test]
+    fn one_that_says_something_else_was_none_and_one_that_is_reset_is_lost() {
+        let (mut holder, mut stream) = holder_of_one();
+        stream.write_all(&[b'x'; 24]).unwrap();
+        wait_and_read(&mut holder);
+        assert_eq!(counts(&holder), (0, 0, 0, 1, 0));
+        let (mut holder, stream) = holder_of_one();
+        drop(stream);
+        wait_and_read(&mut holder);
+        assert_eq!(counts(&holder), (0, 1, 0, 0, 1));
+        let (mut holder, stream) = holder_of_one();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        wait_and_read(&mut holder);
+        assert_eq!(counts(&holder), (0, 0, 0, 1, 0), "the client only resets");
+    }
+
+    #[test]
+    fn what_a_peer_does_not_read_is_kept_within_the_small_buffer() {
+        let poller = Poller::new().unwrap();
+        let (listener, port) = listen_at(&order(Some(4096)), &poller, 0).unwrap();
+        let _stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        wait_readable(&listener, Duration::from_secs(60)).unwrap();
+        let (taken, _) = accept(&listener).unwrap();
+        assert_eq!(
+            send_buffer(&taken).unwrap(),
+            8192,
+            "the kernel doubles what it is given"
+        );
+    }
+}

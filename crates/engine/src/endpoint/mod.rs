@@ -36,6 +36,7 @@ use linerate_core::wire::message::Limits;
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
 pub use self::foreign::iperf3::{AccessError, Iperf3Access};
+pub(crate) use self::share::Share;
 use crate::error::MeasureError;
 use crate::stop::Stop;
 

@@ -23,7 +23,7 @@ use super::foreign::iperf3::Calls;
 use super::lease::{Lease, LeaseError};
 use super::occupancy::Occupancy;
 use super::registry::{Registration, Registry};
-use super::share::{Share, Shares};
+use super::share::Shares;
 use super::terms::{can_do, owners_limit, prepare, within_rate};
 use super::tracing::{NoTrace, Tracing};
 use super::{Iperf3Access, ServeEvent};
@@ -148,11 +148,7 @@ enum Stage {
         finished: bool,
     },
     Tracing(Tracing),
-    Holding {
-        holding: Box<Holding>,
-        /// Of what all clients may hold, for as long.
-        _share: Share,
-    },
+    Holding(Box<Holding>),
 }
 
 struct Session<'a> {
@@ -252,7 +248,7 @@ impl Session<'_> {
             Stage::Idle | Stage::Bound { .. } => IDLE_TICK,
             Stage::Binding { .. } | Stage::Tracing(_) => TICK,
             Stage::Running { half, .. } => half.patience(),
-            Stage::Holding { .. } => HOLDING_TICK,
+            Stage::Holding(_) => HOLDING_TICK,
         };
         match self.server.poll_timeout() {
             Some(at) => at.saturating_sub(now()).min(tick),
@@ -363,7 +359,7 @@ impl Session<'_> {
                     self.traced(outcome);
                 }
             }
-            Stage::Holding { holding, .. } => {
+            Stage::Holding(holding) => {
                 if let Some(news) = holding.look() {
                     self.tell_held(news);
                 }

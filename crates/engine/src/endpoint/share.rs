@@ -10,7 +10,7 @@ pub(super) struct Shares(Arc<AtomicU64>);
 
 /// One client's part of it, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(crate) struct Share {
     all: Shares,
     count: u64,
 }

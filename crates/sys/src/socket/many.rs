@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 /// A connection attempt that failed at once.
 #[derive(Debug, thiserror::Error)]
@@ -50,13 +50,36 @@ pub fn begin_connect(peer: SocketAddr, local: Option<SocketAddr>) -> Result<Begu
     }
     let connected = match socket.connect(&peer.into()) {
         Ok(()) => true,
-        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => false,
+        // The answer of one's own host is there by now: it was put off until the call let go of the socket.
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
+            stands(&SockRef::from(&socket), peer).map_err(failed("connect"))?
+        }
         Err(error) => return Err(failed("connect")(error)),
     };
     Ok(Begun {
         stream: socket.into(),
         connected,
     })
+}
+
+/// Whether the connection that was begun to `peer` is established by now. To be asked until it is.
+///
+/// # Errors
+/// The attempt has failed.
+pub fn is_established(stream: &TcpStream, peer: SocketAddr) -> io::Result<bool> {
+    stands(&SockRef::from(stream), peer)
+}
+
+/// Connecting again tells (connect(2)).
+fn stands(socket: &Socket, peer: SocketAddr) -> io::Result<bool> {
+    match socket.connect(&peer.into()) {
+        Ok(()) => Ok(true),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EISCONN) => Ok(true),
+            Some(libc::EALREADY | libc::EINPROGRESS) => Ok(false),
+            _ => Err(error),
+        },
+    }
 }
 
 /// Takes a connection that waits at `listener`, without blocking in it; with the peer's address. Whatever
@@ -148,6 +171,34 @@ mod tests {
             again.source.kind(),
             ErrorKind::AddrNotAvailable,
             "{again:?}"
+        );
+    }
+
+    /// On one's own host that is nearly always within the call that begins it.
+    fn outcome(peer: SocketAddr) -> io::Result<()> {
+        let begun = begin_connect(peer, None).map_err(|error| {
+            assert_eq!(error.call, "connect");
+            error.source
+        })?;
+        let mut is_made = begun.connected;
+        while !is_made {
+            let patience = Duration::from_secs(5);
+            crate::poll::wait_ready(&begun.stream, crate::poll::Interest::Writable, patience)?;
+            is_made = is_established(&begun.stream, peer)?;
+        }
+        assert!(is_established(&begun.stream, peer)?, "asked again");
+        Ok(())
+    }
+
+    #[test]
+    fn an_attempt_is_known_to_be_established_or_refused() {
+        let listener = listener();
+        let peer = listener.local_addr().unwrap();
+        outcome(peer).unwrap();
+        drop(listener);
+        assert_eq!(
+            outcome(peer).unwrap_err().kind(),
+            ErrorKind::ConnectionRefused
         );
     }
 

@@ -23,6 +23,7 @@ fn ports() -> HoldPorts {
         tcp: vec![port(40_001, 19_000), port(40_002, 21_000)],
         udp: vec![port(40_003, 10_000)],
         backlog: 4096,
+        patience_s: 90,
     }
 }
 
@@ -320,6 +321,7 @@ fn the_largest_answers_fit_a_frame() {
         tcp: vec![port; MOST_PORTS],
         udp: vec![port; MOST_PORTS],
         backlog: u32::MAX,
+        patience_s: u32::MAX,
     };
     let message = serde_json::to_vec(&ServerMessage::Holding(ports)).unwrap();
     assert!(message.len() < MAX_SERVER_FRAME / 4, "{}", message.len());

@@ -22,13 +22,8 @@ impl Session<'_> {
             }
         };
         let way = (self.local, self.peer.ip());
-        match Holding::start(request, way, self.token, owner) {
-            Ok(holding) => {
-                self.stage = Stage::Holding {
-                    holding: Box::new(holding),
-                    _share: share,
-                }
-            }
+        match Holding::start(request, way, self.token, (share, owner)) {
+            Ok(holding) => self.stage = Stage::Holding(Box::new(holding)),
             Err(message) => {
                 self.lease.place().end_test();
                 self.server.refuse(now(), RefusalReason::Test, message);
@@ -37,7 +32,7 @@ impl Session<'_> {
     }
 
     pub(super) fn release(&mut self) {
-        if let Stage::Holding { holding, .. } = &mut self.stage {
+        if let Stage::Holding(holding) = &mut self.stage {
             holding.release();
         }
     }
