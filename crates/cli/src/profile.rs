@@ -12,7 +12,7 @@ use linerate_core::record::{Caveat, CaveatKind, Interval};
 use linerate_core::units::{Sizes, Span};
 use linerate_engine::{
     Client, CompareObserver, DesignOptions, MeasureError, Observer, ProveOptions, Stop,
-    disk_beside, profile, prove, run_design, udp_records,
+    disk_beside, profile, prove, run_design, time_of_projections, udp_records,
 };
 use linerate_report::{svg, text};
 
@@ -50,6 +50,10 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     let stop = run::signals()?;
     let mut client = Client::connect(target.to_engine(), stop.clone()).map_err(run::failure)?;
     let mut shown = Shown(progress);
+    asked
+        .how_long()
+        .iter()
+        .for_each(|words| shown.0.line(words));
     let (mut document, mut error) =
         profile(&mut client, &asked.test, asked.request, &mut shown).map_err(run::failure)?;
     if let Some(directory) = asked.disk.as_deref().filter(|_| error.is_none()) {
@@ -249,6 +253,32 @@ impl Asked {
             what_if: args.profile.what_if || args.profile.prove,
             prove: args.profile.prove,
         })
+    }
+}
+
+impl Asked {
+    /// How long the projections take, in words.
+    fn how_long(&self) -> Option<String> {
+        let pairs = if self.prove { PAIRS } else { 0 };
+        let time = |protocol| time_of_projections(protocol, ROUNDS, pairs, SHORT_RUN);
+        let own = time(self.test.protocol);
+        match (self.what_if, self.prove) {
+            (false, _) => None,
+            (true, false) => Some(format!(
+                "after it come short runs for the projections, about {} s",
+                own.as_secs().next_multiple_of(10)
+            )),
+            (true, true) => {
+                let records = match self.test.protocol {
+                    Protocol::Udp => Duration::ZERO,
+                    Protocol::Tcp | Protocol::Mptcp => time(Protocol::Udp),
+                };
+                Some(format!(
+                    "after it come short runs for the projections and comparisons that prove them, about {} minutes",
+                    (own + records).as_secs().div_ceil(60)
+                ))
+            }
+        }
     }
 }
 

@@ -114,7 +114,12 @@ fn every_projection_that_can_be_had_beside_its_measurement() {
     let mut models: Vec<CostModel> = Vec::new();
     let mut all: Vec<Projection> = Vec::new();
     in_lab(|client| {
-        for test in [stream(), udp_records(&stream())] {
+        let is_asked = |test: &Test| {
+            let only = std::env::var("PROVE_ONLY").unwrap_or_default();
+            only.is_empty() || format!("{:?}", test.protocol).eq_ignore_ascii_case(&only)
+        };
+        let tests = [stream(), udp_records(&stream())];
+        for test in tests.into_iter().filter(is_asked) {
             let options = DesignOptions {
                 test: test.clone(),
                 runs,

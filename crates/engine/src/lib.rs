@@ -93,7 +93,9 @@ pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as pr
 pub use lab::{TruthError, run_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use partner::{Foreign, Partner};
-pub use profile::{DesignOptions, Designed, ProveOptions, prove, run_design, udp_records};
+pub use profile::{
+    DesignOptions, Designed, ProveOptions, prove, run_design, time_of_projections, udp_records,
+};
 pub use profile::{LARGEST_DISK_FILE, disk_beside, profile};
 pub use qos_cost::{CostError, CostObserver, CostOptions, qos_cost};
 pub use signal::stop_on_signal;

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-pub use attributes::{Clock, Subject};
+pub use attributes::Subject;
 pub use record::{Chain, Record, Records, Sample, records};
 
 use attributes::Attributes;
@@ -58,8 +58,6 @@ impl PerfError {
 /// How to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
-    /// What drives the samples.
-    pub clock: Clock,
     /// Samples a second, 1 to 100,000; the kernel has a limit of its own (`kernel.perf_event_max_sample_rate`).
     pub hz: u32,
     /// Only what runs in user mode: all that `kernel.perf_event_paranoid` at 2 allows.
@@ -191,7 +189,6 @@ mod tests {
     use crate::thread;
 
     const SAMPLING: Sampling = Sampling {
-        clock: Clock::Cpu,
         hz: 4999,
         user_only: false,
         depth: 32,

@@ -66,8 +66,6 @@ impl FoldedStack {
 pub enum SampleClock {
     /// A timer of each CPU. It cannot fire while interrupts are off: such time shows where they are switched on again.
     CpuClock,
-    /// The hardware's counter of cycles, whose overflow is a non-maskable interrupt.
-    Cycles,
 }
 
 /// How an end's CPU time was come by.
@@ -301,7 +299,7 @@ mod tests {
         for how in [
             How::Accounted,
             How::Sampled {
-                clock: SampleClock::Cycles,
+                clock: SampleClock::CpuClock,
                 kernel_seen: false,
                 all_cpus: false,
             },

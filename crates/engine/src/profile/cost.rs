@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use linerate_sys::perf::{Clock, Record, Sampler, Sampling, Subject, records};
+use linerate_sys::perf::{Record, Sampler, Sampling, Subject, records};
 use linerate_sys::thread;
 
 use crate::clock::{nanos, now_ns};
@@ -24,7 +24,6 @@ const DATAGRAM: [u8; 64] = [0; 64];
 /// a call does not count.
 pub(super) fn of_a_sample() -> Option<f64> {
     let sampling = Sampling {
-        clock: Clock::Cpu,
         hz: HZ,
         user_only: false,
         depth: 64,

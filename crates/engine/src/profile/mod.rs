@@ -20,6 +20,8 @@ mod sampling;
 mod source;
 mod task;
 
-pub use prove::{DesignOptions, Designed, ProveOptions, prove, run_design, udp_records};
+pub use prove::{
+    DesignOptions, Designed, ProveOptions, prove, run_design, time_of_projections, udp_records,
+};
 pub use run::{LARGEST_DISK_FILE, disk_beside, profile};
 pub(crate) use sampling::{Circumstances, Profiler, Taken};

@@ -1,6 +1,7 @@
 //! The runs that a projection is made from, and those that prove it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use linerate_core::compare::{Design, Metric};
 use linerate_core::plan::{
@@ -58,6 +59,16 @@ pub struct ProveOptions {
     pub pairs: u32,
     /// Seed of the comparisons.
     pub seed: u64,
+}
+
+/// How long projections of a transport take, and with pairs of runs their proofs.
+pub fn time_of_projections(protocol: Protocol, rounds: u32, pairs: u32, time: Span) -> Duration {
+    let is_provable = |what_if: &&WhatIf| {
+        what_if.protocol == protocol && matches!(what_if.proof, Provable::By(_))
+    };
+    let design = points(protocol).len() as u32 * rounds;
+    let proofs = WHAT_IFS.iter().filter(is_provable).count() as u32 * pairs * 2;
+    (time.0 + time.0 / WARM_UP + BETWEEN_RUNS) * (design + proofs)
 }
 
 /// Runs every point of the design, the points in random order in each round. What a host cannot do is left out, and said.
@@ -304,6 +315,8 @@ const METRICS: [&str; 3] = [
 ];
 /// 1981's records, bytes.
 const RECORD_BYTES: u64 = 4096;
+/// What it takes to set a run up, to treat the hosts and to fetch the report, as a rule.
+const BETWEEN_RUNS: Duration = Duration::from_millis(600);
 /// Of the measured time this part is run before it.
 const WARM_UP: u32 = 3;
 

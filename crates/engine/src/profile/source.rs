@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use linerate_core::profile::{How, SampleClock};
 use linerate_core::record::{Caveat, CaveatKind};
-use linerate_sys::perf::{Clock, PerfError, Sampler, Sampling, Subject, largest_rate, paranoid};
+use linerate_sys::perf::{PerfError, Sampler, Sampling, Subject, largest_rate, paranoid};
 use linerate_sys::proc::cpu;
 
 /// Frames of a call chain. The deepest seen of a softirq within a system call has 50.
@@ -58,7 +58,6 @@ impl Source {
         let mut source = Self {
             samplers: Vec::new(),
             sampling: Sampling {
-                clock: Clock::Cpu,
                 hz,
                 user_only: false,
                 depth: DEPTH,
@@ -195,10 +194,7 @@ impl Source {
             return How::Accounted;
         }
         How::Sampled {
-            clock: match self.sampling.clock {
-                Clock::Cpu => SampleClock::CpuClock,
-                Clock::Cycles => SampleClock::Cycles,
-            },
+            clock: SampleClock::CpuClock,
             kernel_seen: kernel_seen && !self.sampling.user_only,
             all_cpus: self.all_cpus,
         }

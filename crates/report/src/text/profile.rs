@@ -105,7 +105,6 @@ fn how(end: &EndLayers) -> Vec<String> {
         How::Sampled { clock, .. } => {
             let clock = match clock {
                 SampleClock::CpuClock => "a timer",
-                SampleClock::Cycles => "the cycle counter",
             };
             format!("{} samples/s by {clock}", count(profile.hz.into()))
         }

@@ -4,15 +4,6 @@ use std::fmt;
 
 use super::Sampling;
 
-/// What drives samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clock {
-    /// A timer of each CPU, by interrupts that can be masked.
-    Cpu,
-    /// The hardware's counter of cycles, by interrupts that cannot. Virtual machines seldom have one.
-    Cycles,
-}
-
 /// What is sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
@@ -67,10 +58,10 @@ pub(super) struct Attributes {
     reserved: u16,
 }
 
-/// `PERF_TYPE_SOFTWARE` with `PERF_COUNT_SW_CPU_CLOCK`.
+/// `PERF_TYPE_SOFTWARE` with `PERF_COUNT_SW_CPU_CLOCK`: a timer of each CPU, by interrupts that can be masked. Each sample
+/// stands for the same CPU time, which those of a counter of cycles in frequency mode do not (kernel/events/core.c,
+/// `perf_adjust_period`).
 const SOFTWARE_CPU_CLOCK: (u32, u64) = (1, 0);
-/// `PERF_TYPE_HARDWARE` with `PERF_COUNT_HW_CPU_CYCLES`.
-const HARDWARE_CYCLES: (u32, u64) = (0, 0);
 /// `PERF_SAMPLE_TID`, `_CALLCHAIN`, `_CPU`.
 const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 5 | 1 << 7;
 /// Bits of the flags: `disabled`, `exclude_hv`, `freq`.
@@ -80,10 +71,7 @@ const EXCLUDE_KERNEL: u64 = 1 << 5;
 
 impl Attributes {
     pub(super) fn new(sampling: &Sampling) -> Self {
-        let (kind, config) = match sampling.clock {
-            Clock::Cpu => SOFTWARE_CPU_CLOCK,
-            Clock::Cycles => HARDWARE_CYCLES,
-        };
+        let (kind, config) = SOFTWARE_CPU_CLOCK;
         Self {
             kind,
             size: size_of::<Self>() as u32,

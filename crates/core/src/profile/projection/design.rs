@@ -163,16 +163,20 @@ const ACKNOWLEDGED_1000: &str =
 const UDP: &[Point] = &[
     point("base", ["", ""], "the test as it is"),
     sized(
-        point("datagrams_512", ["", ""], "bytes from datagrams"),
-        512,
+        point("datagrams_100", ["", ""], "bytes from datagrams"),
+        100,
     ),
     sized(
-        point("datagrams_1024", ["", ""], "bytes from datagrams"),
-        1024,
+        point("datagrams_700", ["", ""], "bytes from datagrams"),
+        700,
     ),
     sized(
         point("datagrams_1400", ["", ""], "bytes from datagrams"),
         1400,
+    ),
+    sized(
+        point("datagrams_1600", ["", ""], "bytes from fragments"),
+        1600,
     ),
     sized(
         point("datagrams_2800", ["", ""], "fragments from datagrams"),

@@ -5,6 +5,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::design;
 use super::document::End;
 use super::error::ProjectionError;
 use super::linear::{Matrix, collinear, dot, non_negative};
@@ -72,6 +73,10 @@ pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, ProjectionError
             points.push(run.point.clone());
         }
     }
+    let protocol = runs.first().map_or(Protocol::Tcp, |run| run.protocol);
+    let base = design::points(protocol)
+        .first()
+        .map_or("", |point| point.name);
     let works: Vec<Vec<(End, EndWork)>> = runs.iter().map(Observation::works).collect();
     let ends: Vec<End> = works
         .first()
@@ -85,7 +90,12 @@ pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, ProjectionError
         let of_end =
             of_end.filter_map(|(run, works)| Some((run.point.as_str(), works.get(place)?.1)));
         let of_end: Vec<(&str, EndWork)> = of_end.collect();
-        models.push(fit_end(*end, &of_end, seed.wrapping_add(place as u64))?);
+        models.push(fit_end(
+            *end,
+            &of_end,
+            base,
+            seed.wrapping_add(place as u64),
+        )?);
     }
     if models.is_empty() {
         return Err(ProjectionError::TooFew {
@@ -95,13 +105,18 @@ pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, ProjectionError
         });
     }
     Ok(CostModel {
-        protocol: runs.first().map_or(Protocol::Tcp, |run| run.protocol),
+        protocol,
         ends: models,
         points,
     })
 }
 
-fn fit_end(end: End, runs: &[(&str, EndWork)], seed: u64) -> Result<EndModel, ProjectionError> {
+fn fit_end(
+    end: End,
+    runs: &[(&str, EndWork)],
+    base: &str,
+    seed: u64,
+) -> Result<EndModel, ProjectionError> {
     let is_used = |term: &Term| runs.iter().any(|(_, run)| run.counts.at(*term) > 0.0);
     let terms: Vec<Term> = Term::ALL.into_iter().filter(is_used).collect();
     let needed = terms.len() + SPARE;
@@ -136,11 +151,9 @@ fn fit_end(end: End, runs: &[(&str, EndWork)], seed: u64) -> Result<EndModel, Pr
         .collect();
     let draws = resample(&design, &terms, &fitted, &residuals, seed);
     let costs = per_term(&terms, &found);
-    let first = runs
-        .iter()
-        .take_while(|(point, _)| *point == runs[0].0)
-        .map(|(_, run)| run.counts);
-    let first = first.fold(PerTerm::default(), |sum, counts| sum.plus(&counts));
+    // The runs come in random order.
+    let of_base = runs.iter().filter(|(point, _)| *point == base);
+    let first = of_base.fold(PerTerm::default(), |sum, (_, run)| sum.plus(&run.counts));
     let whole = first.dot(&costs);
     let squares = residuals
         .iter()

@@ -129,6 +129,8 @@ struct Run<'a> {
     header_bytes: f64,
     /// Segments or fragments, as they are on a wire.
     segments: f64,
+    /// Those of them that IP made of larger datagrams, and those that it put together.
+    fragments: [f64; 2],
     /// As the sender's TCP or UDP handed them to IP.
     aggregates: f64,
     /// As the receiver's IP handed them up.
@@ -161,6 +163,7 @@ impl<'a> Run<'a> {
             segment_bytes: 0.0,
             header_bytes: 0.0,
             segments: 0.0,
+            fragments: [0.0; 2],
             aggregates: of_ip(sender, "OutRequests"),
             deliveries: of_ip(receiver, "InDelivers"),
             acknowledgements: 0.0,
@@ -211,6 +214,7 @@ impl<'a> Run<'a> {
         self.sent_bytes = udp.sent as f64 * self.segment_bytes;
         self.header_bytes = UDP_HEADERS;
         let fragments = of_ip(self.sender, "FragCreates");
+        self.fragments = [fragments, of_ip(self.receiver, "ReasmReqds")];
         let sent = self.aggregates.max(udp.sent as f64);
         // Whole ones are not counted as fragments.
         self.segments = if fragments > 0.0 { fragments } else { sent };
@@ -263,6 +267,7 @@ impl<'a> Run<'a> {
         let mut counts = PerTerm::of([
             (Term::Call, self.record.messages.unwrap_or(0) as f64),
             (Term::Packet, self.cut()),
+            (Term::Fragment, self.fragments[0]),
             (Term::Aggregate, self.aggregates),
             (Term::Byte, self.sent_bytes),
             (Term::CopiedByte, copied),
@@ -299,6 +304,7 @@ impl<'a> Run<'a> {
         let mut counts = PerTerm::of([
             (Term::Call, self.receiver.calls.unwrap_or(0) as f64),
             (Term::Packet, packets * arrived),
+            (Term::Fragment, self.fragments[1]),
             (Term::Delivery, self.deliveries),
             (Term::Byte, bytes),
             (Term::CopiedByte, if is_read { bytes } else { 0.0 }),

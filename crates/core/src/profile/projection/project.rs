@@ -320,7 +320,26 @@ impl Path<'_> {
                     .to_owned(),
             );
         }
+        if self.is_copy_free() {
+            doubts.push(
+                "the runs without a copy took no less CPU time than those with one: what is done in its place costs as \
+                 much here, and may cost more"
+                    .to_owned(),
+            );
+        }
         doubts
+    }
+
+    /// Whether a copy is to be taken away that costs nothing, as far as the design tells.
+    fn is_copy_free(&self) -> bool {
+        let is_free = |(place, end): (usize, &EndModel)| {
+            let mut terms = end.terms.iter();
+            let is_moved = self.now_sides[place].counts != self.then_sides[place].counts;
+            is_moved && terms.any(|cost| cost.term == Term::CopiedByte && cost.ns <= 0.0)
+        };
+        matches!(self.what_if.change, Change::WithoutCopy { .. })
+            && self.tells_what_is_taken_away()
+            && self.model.ends.iter().enumerate().any(is_free)
     }
 }
 

@@ -135,9 +135,16 @@ impl State {
         }
     }
 
-    /// As many packets as datagrams.
+    /// As many packets as datagrams. Each packet that is sent by itself is received in a soft interrupt of its own where there
+    /// is no wire, and on one at a rate that goes with theirs.
     fn unfragment(&mut self) {
         let datagrams = 1.0 / self.segment_bytes;
+        let fewer = datagrams / self.sender.counts.at(Term::Packet);
+        if self.shared_kernel {
+            self.sender.counts.scale(Term::Interrupt, fewer);
+        }
+        self.receiver.counts.scale(Term::Interrupt, fewer);
+        self.both(|counts| counts.set(Term::Fragment, 0.0));
         self.sender.counts.set(Term::Packet, datagrams);
         self.receiver
             .counts

@@ -17,6 +17,8 @@ pub enum Term {
     /// A packet that the CPU carries by itself: a segment that it cut or is to join, a fragment, a datagram. A large packet
     /// that the device cuts, or that nothing cuts, is one.
     Packet,
+    /// A fragment that IP made of a datagram, or put together with others again: what that takes besides a packet's own.
+    Fragment,
     /// A packet as TCP or UDP sent it: with segmentation offload up to 64 KiB.
     Aggregate,
     /// A packet as TCP or UDP received it: after segments were joined.
@@ -34,13 +36,14 @@ pub enum Term {
 }
 
 /// How many there are.
-pub(super) const TERMS: usize = 9;
+pub(super) const TERMS: usize = 10;
 
 impl Term {
     /// All, in the order in which they are printed.
     pub const ALL: [Self; TERMS] = [
         Self::Call,
         Self::Packet,
+        Self::Fragment,
         Self::Aggregate,
         Self::Delivery,
         Self::Byte,
@@ -55,6 +58,7 @@ impl Term {
         match self {
             Self::Call => "call",
             Self::Packet => "packet",
+            Self::Fragment => "fragment",
             Self::Aggregate => "large packet sent",
             Self::Delivery => "large packet received",
             Self::Byte => "byte",

@@ -158,6 +158,19 @@ fn known_costs_are_found_again() {
 }
 
 #[test]
+fn shares_are_of_the_test_as_it_is_whichever_run_came_first() {
+    let mut runs = design(0.0);
+    let shares = |runs: &[Observation]| {
+        let terms = fit(runs, 1).unwrap().ends.remove(0).terms;
+        let shares = terms.iter().map(|cost| cost.share_percent.round());
+        shares.collect::<Vec<f64>>()
+    };
+    let in_order = shares(&runs);
+    runs.rotate_left(3);
+    assert_eq!(shares(&runs), in_order);
+}
+
+#[test]
 fn intervals_hold_the_costs_of_noisy_runs() {
     let model = fit(&design(0.02), 1).unwrap();
     for cost in &model.ends[0].terms {
@@ -246,6 +259,67 @@ fn segments_that_no_cpu_cuts_may_have_any_size() {
     .unwrap();
     assert!((projected.throughput_bps / projected.throughput_now_bps - 1.0).abs() < 1e-9);
     assert_eq!(projected.ends[0].ratio(), 1.0);
+}
+
+/// Counts of a MiB in datagrams of one size over a path without a wire and an MTU of 1500 bytes, or one that carries all.
+fn datagrams(bytes: f64, whole: bool) -> PerTerm {
+    let number = MIB / bytes;
+    let fragments = if whole {
+        1.0
+    } else {
+        ((bytes + 8.0) / 1480.0).ceil()
+    };
+    let packets = number * fragments;
+    PerTerm::of([
+        (Term::Call, 2.0 * number),
+        (Term::Packet, packets),
+        (Term::Fragment, if fragments > 1.0 { packets } else { 0.0 }),
+        (Term::Aggregate, number),
+        (Term::Delivery, number),
+        (Term::Byte, MIB),
+        (Term::CopiedByte, 2.0 * MIB),
+        (Term::Interrupt, packets),
+    ])
+}
+
+#[test]
+fn records_in_one_packet_each_save_what_fragments_take() {
+    let costs = PerTerm::of([
+        (Term::Call, 300.0),
+        (Term::Packet, 500.0),
+        (Term::Fragment, 700.0),
+        (Term::Delivery, 400.0),
+        (Term::CopiedByte, 0.1),
+        (Term::Interrupt, 600.0),
+    ]);
+    let sizes = [
+        ("base", 4096.0),
+        ("a", 100.0),
+        ("b", 700.0),
+        ("c", 1400.0),
+        ("d", 1600.0),
+        ("e", 2800.0),
+        ("f", 5600.0),
+        ("g", 8400.0),
+    ];
+    let rounds = sizes.iter().chain(&sizes);
+    let runs: Vec<Observation> = rounds
+        .map(|(point, bytes)| {
+            let counts = datagrams(*bytes, false);
+            let cpu_ns = counts.dot(&costs);
+            let mut run = run(point, counts, *bytes, 0.0);
+            run.protocol = Protocol::Udp;
+            run.shared_kernel = true;
+            run.sender.cpu_ns = cpu_ns / 2.0;
+            run.receiver.cpu_ns = cpu_ns / 2.0;
+            run
+        })
+        .collect();
+    let model = fit(&runs, 1).unwrap();
+    let projected = project(&model, &runs, what_if("records_whole"), &Known::default()).unwrap();
+    let expected = datagrams(4096.0, true).dot(&costs) / datagrams(4096.0, false).dot(&costs);
+    let ratio = projected.ends[0].ratio();
+    assert!((ratio / expected - 1.0).abs() < 0.01, "{ratio} {expected}");
 }
 
 #[test]
