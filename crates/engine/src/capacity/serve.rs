@@ -345,7 +345,7 @@ const TICK: Duration = Duration::from_millis(50);
 const STATUS_EVERY: u64 = 100_000_000;
 const REST: u64 = 20_000_000;
 /// How long a connection may take to say whose it is, s: the client has many, and other things to do.
-pub(super) const PATIENCE_S: u32 = 90;
+pub(super) const PATIENCE_S: u32 = 180;
 const LOOK_FOR_STRANGERS: u64 = 5_000_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 
