@@ -254,9 +254,7 @@ impl Asked {
             prove: args.profile.prove,
         })
     }
-}
 
-impl Asked {
     /// How long the projections take, in words.
     fn how_long(&self) -> Option<String> {
         let pairs = if self.prove { PAIRS } else { 0 };

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use linerate_core::capacity::MOST_HELD;
 use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS};
@@ -60,12 +59,8 @@ impl OwnEndpoint {
     /// Where to connect to it.
     pub(crate) fn target(&self, name: &str) -> Target {
         Target {
-            name: name.to_owned(),
-            addresses: vec![self.address],
-            source: None,
-            device: None,
             key: Some(self.key.clone()),
-            connect_timeout: Duration::from_secs(5),
+            ..Target::at(name, self.address)
         }
     }
 }

@@ -66,7 +66,7 @@ fn read(clock: libc::clockid_t) -> u64 {
 /// has passed.
 ///
 /// About 150 us of `spin` cover the wake-up of most hosts; see also
-/// [`set_timer_slack`](crate::thread::set_timer_slack).
+/// [`wake_sharply`](crate::thread::wake_sharply).
 pub fn sleep_until(deadline_ns: u64, spin: Duration) {
     let spin_ns = u64::try_from(spin.as_nanos()).unwrap_or(u64::MAX);
     let wake_ns = deadline_ns.saturating_sub(spin_ns);

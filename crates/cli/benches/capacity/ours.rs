@@ -28,14 +28,7 @@ pub(crate) fn run(case: &Case) -> anyhow::Result<CapacityDocument> {
 }
 
 fn hold(case: &Case, address: SocketAddr) -> anyhow::Result<CapacityDocument> {
-    let target = Target {
-        name: "loopback".into(),
-        addresses: vec![address],
-        source: None,
-        device: None,
-        key: None,
-        connect_timeout: Duration::from_secs(5),
-    };
+    let target = Target::at("loopback", address);
     let test = CapacityTest {
         connections: case.connections,
         udp_sockets: case.udp_sockets,

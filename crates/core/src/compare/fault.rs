@@ -127,16 +127,16 @@ fn counted(count: u64, what: &str) -> Option<String> {
     (count > 0).then(|| format!("{count} {what}"))
 }
 
+/// Segments sent again because they were lost. Those that the receiver reported to have had already (DSACK) were not: packets
+/// had overtaken each other, as they do over a virtual device when a thread moves to another CPU.
 fn retransmissions(record: &Record) -> Option<String> {
-    let parts = record
-        .directions
-        .values()
-        .filter_map(|part| part.tcp.as_ref());
-    let of_parts: u64 = parts.map(|tcp| tcp.retransmitted_segments).sum();
-    let whole = record
-        .tcp
-        .as_ref()
-        .map_or(0, |tcp| tcp.retransmitted_segments);
+    let lost = |tcp: &TcpEvidence| {
+        let needless = tcp.dsack_duplicates.unwrap_or(0);
+        tcp.retransmitted_segments.saturating_sub(needless)
+    };
+    let parts = record.directions.values();
+    let of_parts: u64 = parts.filter_map(|part| part.tcp.as_ref()).map(lost).sum();
+    let whole = record.tcp.as_ref().map_or(0, lost);
     counted(whole.max(of_parts), "segments sent again")
 }
 
@@ -258,6 +258,14 @@ mod tests {
         });
         let seen = |fault: Fault| fault.seen_in(&bad).unwrap_or_default();
         assert_eq!(seen(Fault::Retransmissions), "3 segments sent again");
+        let mut overtaken = bad.clone();
+        overtaken.tcp.as_mut().unwrap().dsack_duplicates = Some(2);
+        assert_eq!(
+            Fault::Retransmissions.seen_in(&overtaken).unwrap(),
+            "1 segments sent again"
+        );
+        overtaken.tcp.as_mut().unwrap().dsack_duplicates = Some(3);
+        assert_eq!(Fault::Retransmissions.seen_in(&overtaken), None);
         assert_eq!(seen(Fault::Timeouts), "1 retransmission timeouts");
         assert_eq!(seen(Fault::Loss), "2 datagrams lost");
         assert_eq!(

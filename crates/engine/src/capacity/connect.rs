@@ -31,7 +31,6 @@ pub(super) struct Connections {
     name_after: u64,
     /// The first slot that may not have said so.
     next_name: usize,
-    next_expiry: u64,
     request_bytes: u32,
     response_bytes: u32,
     lanes: Vec<Lane>,
@@ -80,7 +79,6 @@ impl Connections {
             name: opening(Token(token), PLAIN),
             name_after: u64::from(order.patience_s) * NS_PER_S / PATIENCES,
             next_name: 0,
-            next_expiry: 0,
             request_bytes: order.terms.request_bytes,
             response_bytes: order.terms.response_bytes,
             lanes: lanes.collect(),
@@ -363,6 +361,8 @@ impl Connections {
 }
 
 impl Pool for Connections {
+    const EXPIRE_EVERY: u64 = NS_PER_S;
+
     fn poller(&mut self) -> &mut Poller {
         &mut self.poller
     }
@@ -460,11 +460,6 @@ impl Pool for Connections {
     }
 
     fn expire(&mut self, now: u64) {
-        // To look at all of them takes a while.
-        if now < self.next_expiry {
-            return;
-        }
-        self.next_expiry = now + NS_PER_S;
         for slot in 0..self.all.len() {
             let connection = &self.all[slot];
             let waits = !matches!(connection.stage, Stage::Empty | Stage::Idle);

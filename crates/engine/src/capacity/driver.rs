@@ -17,6 +17,8 @@ use crate::clock::now_ns;
 
 /// Connections, or UDP sockets, that the loop works on. Each has a slot.
 pub(super) trait Pool {
+    /// Between two looks for what has waited too long, ns. To look at all slots takes a while.
+    const EXPIRE_EVERY: u64;
     /// Where all of them are watched, each under the number of its slot.
     fn poller(&mut self) -> &mut Poller;
     /// Slots that are or were in use.
@@ -145,7 +147,7 @@ impl<P: Pool> Driver<P> {
             }
             let now = now_ns();
             if now >= self.next_expiry {
-                self.next_expiry = now + EXPIRE_EVERY;
+                self.next_expiry = now + P::EXPIRE_EVERY;
                 self.pool.expire(now);
             }
             self.tell(now)?;
@@ -369,6 +371,5 @@ const EPOLLS_UNIT: Duration = Duration::from_millis(1);
 /// Longest wait, ns.
 const LONGEST_WAIT: u64 = 100_000_000;
 const STATUS_EVERY: u64 = 100_000_000;
-const EXPIRE_EVERY: u64 = 250_000_000;
 /// Passing failures, before so many in four are too many.
 const MOST_FAILURES: u64 = 64;

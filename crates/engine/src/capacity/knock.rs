@@ -268,6 +268,8 @@ impl Sockets {
 }
 
 impl Pool for Sockets {
+    const EXPIRE_EVERY: u64 = AGAIN / 2;
+
     fn poller(&mut self) -> &mut Poller {
         &mut self.poller
     }

@@ -47,6 +47,20 @@ pub struct Target {
     pub connect_timeout: Duration,
 }
 
+impl Target {
+    /// An endpoint at one address, without a key, from whichever address and interface the routes say, with 5 s to connect.
+    pub fn at(name: &str, address: SocketAddr) -> Self {
+        Self {
+            name: name.to_owned(),
+            addresses: vec![address],
+            source: None,
+            device: None,
+            key: None,
+            connect_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
 /// How a run goes, for a progress line or a stream of intervals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Live {

@@ -10,7 +10,7 @@ use linerate_core::plan::StreamTest;
 use linerate_core::stats::{Jitter, SequenceTracker};
 use linerate_core::wire::message::UdpReceived;
 use linerate_sys::socket;
-use linerate_sys::thread::set_timer_slack;
+use linerate_sys::thread::wake_sharply;
 use linerate_sys::udp_batch::BatchReceiver;
 
 use super::rest::{Rest, receive_buffer};
@@ -34,8 +34,8 @@ pub(super) fn receive(
         let _ = socket::set_receive_buffer(socket, RECEIVE_BUFFER);
     }
     socket.set_read_timeout(Some(TIMEOUT))?;
-    // Precision only: without it rests are twice as long.
-    let _ = set_timer_slack(Duration::from_nanos(1));
+    // Else rests are twice as long.
+    wake_sharply();
     let mut rest = Rest::new(WORTH_A_REST, now_ns());
     let mut batch = BatchReceiver::new(socket, test.message_bytes as usize, offload(test))?;
     let mut receiver = Receiver::new(layout);

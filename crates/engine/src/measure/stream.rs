@@ -12,7 +12,7 @@ use linerate_core::units::BitRate;
 use linerate_core::wire::Pattern;
 use linerate_sys::splice::{self, Discard, Sendfile, Vmsplice};
 use linerate_sys::tcp_info::TcpInfo;
-use linerate_sys::thread::set_timer_slack;
+use linerate_sys::thread::wake_sharply;
 
 use super::flow::Counters;
 use super::quickack::QuickAck;
@@ -289,8 +289,8 @@ fn receive_into<S: Sink>(
 ) -> io::Result<()> {
     let result = match job.stream.read_rate_bps {
         None => {
-            // Precision only: without it rests are twice as long.
-            let _ = set_timer_slack(Duration::from_nanos(1));
+            // Else rests are twice as long.
+            wake_sharply();
             let mut rest = Rest::new(WORTH_A_REST, now_ns());
             receive_all(job, socket, sink, size, |n| {
                 rest.add(n as u64, n as u64);

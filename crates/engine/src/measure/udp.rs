@@ -53,8 +53,7 @@ pub(crate) fn send(
     test: &StreamTest,
     socket: &UdpSocket,
 ) -> io::Result<WorkerEnd> {
-    // Precision only: without it waits are 50 µs longer.
-    let _ = linerate_sys::thread::set_timer_slack(Duration::from_nanos(1));
+    linerate_sys::thread::wake_sharply();
     let per_call = datagrams_per_call(test);
     let mut sender = Sender {
         shared,

@@ -135,12 +135,8 @@ pub(crate) fn hold_in_this_process(words: &[String]) -> ExitCode {
 
 pub(crate) fn client(address: SocketAddr, stop: Stop) -> Client {
     let target = Target {
-        name: "endpoint".into(),
-        addresses: vec![address],
-        source: None,
-        device: None,
-        key: None,
         connect_timeout: Duration::from_secs(10),
+        ..Target::at("endpoint", address)
     };
     Client::connect(target, stop).expect("the endpoint answers")
 }

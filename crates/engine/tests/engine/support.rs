@@ -57,12 +57,8 @@ impl Served {
 
     pub(crate) fn client_with(&self, key: Option<Key>) -> Result<Client, MeasureError> {
         let target = Target {
-            name: "endpoint".into(),
-            addresses: vec![self.address],
-            source: None,
-            device: None,
             key,
-            connect_timeout: Duration::from_secs(5),
+            ..Target::at("endpoint", self.address)
         };
         Client::connect(target, Stop::new())
     }

@@ -152,12 +152,9 @@ impl Drop for Bench {
 
 pub(crate) fn target(address: SocketAddr, key: Option<Key>) -> Target {
     Target {
-        name: "bench".into(),
-        addresses: vec![address],
-        source: None,
-        device: None,
         key,
         connect_timeout: PATIENCE,
+        ..Target::at("bench", address)
     }
 }
 

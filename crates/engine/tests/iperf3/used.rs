@@ -65,12 +65,8 @@ impl Drop for Server {
 
 fn partner(address: SocketAddr, via: Option<Tool>) -> Partner {
     let target = Target {
-        name: "server".into(),
-        addresses: vec![address],
-        source: None,
-        device: None,
-        key: None,
         connect_timeout: LONG,
+        ..Target::at("server", address)
     };
     Partner::connect(target, via, Stop::new()).unwrap()
 }

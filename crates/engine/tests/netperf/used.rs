@@ -71,12 +71,8 @@ const SECOND: Extent = Extent::Time(Span(Duration::from_secs(1)));
 
 fn connect(address: SocketAddr) -> Result<Partner, MeasureError> {
     let target = Target {
-        name: "netserver".into(),
-        addresses: vec![address],
-        source: None,
-        device: None,
-        key: None,
         connect_timeout: PATIENCE,
+        ..Target::at("netserver", address)
     };
     Partner::connect(target, Some(Tool::Netperf), Stop::new())
 }

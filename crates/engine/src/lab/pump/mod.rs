@@ -102,8 +102,7 @@ impl Pump {
 /// Lets the calling thread run as soon as it wakes up, and says whether nothing that this process starts can be in its
 /// way. It waits in spins, and an ordinary thread would lose its turn for that to the programs whose packets it carries.
 pub(crate) fn come_first() -> bool {
-    // The default of 50 µs would be added to every wait.
-    let _ = scheduling::set_timer_slack(Duration::from_nanos(1));
+    scheduling::wake_sharply();
     let is_first = scheduling::set_real_time_policy().is_ok();
     if !is_first {
         let _ = scheduling::set_time_slice(SLICE);

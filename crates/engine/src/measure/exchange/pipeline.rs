@@ -76,8 +76,8 @@ impl<'a, 'b, R: Requests> Pipeline<'a, 'b, R> {
     /// To the end of the run and the last answer.
     pub(super) fn run(mut self) -> io::Result<()> {
         if self.schedule.is_some() {
-            // Where it is refused, sleeps end up to 50 µs later, which the send lag shows.
-            let _ = thread::set_timer_slack(Duration::from_nanos(1));
+            // Where it is refused, the send lag shows it.
+            thread::wake_sharply();
         }
         let result = self.turn_around();
         self.requests.abandon(self.tally);
