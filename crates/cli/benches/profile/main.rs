@@ -134,6 +134,8 @@ fn account(pairs: &[(Cost, Cost)], which: fn(&(Cost, Cost)) -> &Cost) -> String 
     )
 }
 
+/// Whether the layer grew by what the work took: by the comparison, and by what the work made cheaper in other layers, each of
+/// which is named. Samples of the work that are in another layer make that one grow, and are missing in the work's own.
 fn verdict(work: &Work, pairs: &[(Cost, Cost)]) -> bool {
     let change = |figure: &dyn Fn(&Cost) -> f64| -> Vec<f64> {
         pairs
@@ -143,37 +145,30 @@ fn verdict(work: &Work, pairs: &[(Cost, Cost)]) -> bool {
     };
     let accounted = change(&|cost| cost.accounted);
     let paired = median(accounted.clone());
-    let changes: BTreeMap<Layer, f64> = Layer::ALL
-        .into_iter()
-        .map(|layer| (layer, median(change(&|cost| cost.of(layer)))))
-        .collect();
     let own = change(&|cost| cost.of(work.layer));
-    let others = change(&|cost| cost.in_layers() - cost.of(work.layer));
-    let left = accounted
-        .iter()
-        .zip(&others)
-        .map(|(all, others)| all - others);
-    let left: Vec<f64> = left.collect();
-    let (found, size) = (median(own.clone()), median(left.clone()));
+    let found = median(own.clone());
+    let others: Vec<(Layer, f64)> = Layer::ALL
+        .into_iter()
+        .filter(|&layer| layer != work.layer)
+        .map(|layer| (layer, median(change(&|cost| cost.of(layer)))))
+        .filter(|(_, change)| change.abs() >= NAMED * found.abs())
+        .collect();
+    let (less, more): (Vec<_>, Vec<_>) = others.into_iter().partition(|(_, change)| *change < 0.0);
+    let displaced: f64 = less.iter().map(|(_, change)| change).sum();
+    let size = paired - displaced;
     let off = (found - size) / size.abs();
     println!(
         "  paired comparison      {paired:+.4}  (pairs {})",
         list(&accounted)
     );
+    println!("  displaced elsewhere    {displaced:+.4}  {}", named(&less));
+    println!("  so the work takes      {size:+.4}");
     println!(
-        "  of it in other layers  {:+.4}  {}",
-        median(others),
-        named(work.layer, &changes, paired)
-    );
-    println!(
-        "  leaves for {:11?} {size:+.4}  (pairs {})",
+        "  the profile has in {:11?} {found:+.4}  (pairs {})",
         work.layer,
-        list(&left)
-    );
-    println!(
-        "  the profile has there  {found:+.4}  (pairs {})",
         list(&own)
     );
+    println!("  more in other layers   {}", named(&more));
     println!(
         "  {:+.0} % off, goal ±{:.0} %; {:.0} % of the comparison\n",
         off * 100.0,
@@ -191,17 +186,11 @@ fn list(figures: &[f64]) -> String {
     figures.join(" ")
 }
 
-/// The layers that the work changed besides its own, by the size of the change.
-fn named(own: Layer, changes: &BTreeMap<Layer, f64>, paired: f64) -> String {
-    let mut others: Vec<_> = changes
-        .iter()
-        .filter(|&(&layer, change)| layer != own && change.abs() >= NAMED * paired.abs())
-        .collect();
-    others.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
-    let others = others
+fn named(changes: &[(Layer, f64)]) -> String {
+    let changes = changes
         .iter()
         .map(|(layer, change)| format!("{layer:?} {change:+.4}"));
-    others.collect::<Vec<_>>().join(", ")
+    changes.collect::<Vec<_>>().join(", ")
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {

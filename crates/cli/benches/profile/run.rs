@@ -45,7 +45,7 @@ const PORT: u16 = 5201;
 
 /// Profiles one transfer with or without the work.
 pub(crate) fn run(work: &Work, with: bool, settings: &Settings<'_>) -> anyhow::Result<Cost> {
-    let pair = Pair::create()?;
+    let pair = Pair::with_mtu(work.mtu)?;
     (work.prepare)(&pair, with)?;
     let _endpoint = Endpoint::start(&pair, settings.program)?;
     let mut command = pair.a.namespace.command(settings.program);

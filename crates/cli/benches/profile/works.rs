@@ -13,6 +13,8 @@ pub(crate) struct Work {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
     pub(crate) layer: Layer,
+    /// MTU of the link, bytes: a large one leaves little but what is done with each byte.
+    pub(crate) mtu: u32,
     /// Options of `profile`, with the work and without it.
     pub(crate) options: fn(bool) -> &'static [&'static str],
     /// What is done to the hosts before the run, with the work and without it.
@@ -21,13 +23,14 @@ pub(crate) struct Work {
     pub(crate) missing: fn() -> Option<String>,
 }
 
-/// Messages of 16 MiB do not stay in a cache: what is done with each byte then takes more than the noise of what is done with
-/// each packet.
+/// Works that are large beside what else a transfer takes: what they displace elsewhere, and the noise, are then small beside
+/// them. Messages of 16 MiB do not stay in a cache.
 pub(crate) const WORKS: [Work; 4] = [
     Work {
         name: "checksum",
         what: "checksums by the CPU; segments are cut by the stack and not gathered on both sides",
         layer: Layer::Checksum,
+        mtu: 65_535,
         options: |_| &[],
         prepare: |pair, with| {
             for host in [&pair.a, &pair.b] {
@@ -48,8 +51,16 @@ pub(crate) const WORKS: [Work; 4] = [
         name: "filters",
         what: "1,000 filters of u32 in a row that no packet matches, before one class of HTB",
         layer: Layer::Queueing,
+        mtu: 1500,
         options: |_| &[],
         prepare: |pair, with| {
+            offloads(
+                &pair.a,
+                &[
+                    (Offload::TcpSegmentation, false),
+                    (Offload::GenericSegmentation, false),
+                ],
+            )?;
             let filters = if with { filters(1000) } else { String::new() };
             tc(&pair.a, &format!("{CLASS}{filters}"))
         },
@@ -62,6 +73,7 @@ pub(crate) const WORKS: [Work; 4] = [
         name: "application",
         what: "the sender writes a pattern into every message and the receiver holds every byte against it",
         layer: Layer::Application,
+        mtu: 65_535,
         options: |with| match with {
             true => &["--size", "16MiB", "--verify"],
             false => &["--size", "16MiB"],
@@ -71,11 +83,12 @@ pub(crate) const WORKS: [Work; 4] = [
     },
     Work {
         name: "copy",
-        what: "the receiver reads what came, against dropping it unread (--discard)",
+        what: "the sender copies into the kernel, against handing its pages over by splice (-Z)",
         layer: Layer::Copy,
+        mtu: 65_535,
         options: |with| match with {
             true => &["--size", "16MiB"],
-            false => &["--size", "16MiB", "--discard"],
+            false => &["--size", "16MiB", "--zerocopy"],
         },
         prepare: |_, _| Ok(()),
         missing: || None,
@@ -92,8 +105,10 @@ fn offloads(host: &Host, settings: &[(Offload, bool)]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A class that is never out of tokens: a watchdog would set a timer for each packet then, and in a virtual machine interrupts
+/// that wait, those of the samples among them, are taken where it does that.
 const CLASS: &str = "qdisc add dev veth0 root handle 1: htb default 10\n\
-    class add dev veth0 parent 1: classid 1:10 htb rate 40gbit quantum 60000\n";
+    class add dev veth0 parent 1: classid 1:10 htb rate 100gbit burst 64mb cburst 64mb quantum 60000\n";
 
 fn filters(number: usize) -> String {
     let filter = |at: usize| {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::link::edit_distance;
-use crate::record::{CaveatKind, EndReport, Record, Status};
+use crate::record::{CaveatKind, EndReport, Record, Status, TcpEvidence};
 
 /// Something that makes a run worthless for a comparison.
 #[derive(
@@ -199,7 +199,7 @@ fn other_percent(end: &EndReport, seconds: f64) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::compare::samples::record;
-    use crate::record::{Caveat, CpuSeconds, TcpEvidence, UdpEvidence};
+    use crate::record::{Caveat, CpuSeconds, UdpEvidence};
 
     #[test]
     fn faults_read_back_as_they_are_written() {
