@@ -14,7 +14,6 @@
 mod run;
 mod works;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -23,8 +23,8 @@ pub(crate) struct Work {
     pub(crate) missing: fn() -> Option<String>,
 }
 
-/// Works that are large beside what else a transfer takes: what they displace elsewhere, and the noise, are then small beside
-/// them. Messages of 16 MiB do not stay in a cache.
+/// Works that are large beside what else a transfer takes, so that what they displace elsewhere, and the noise, are small beside
+/// them.
 pub(crate) const WORKS: [Work; 4] = [
     Work {
         name: "checksum",
@@ -54,13 +54,7 @@ pub(crate) const WORKS: [Work; 4] = [
         mtu: 1500,
         options: |_| &[],
         prepare: |pair, with| {
-            offloads(
-                &pair.a,
-                &[
-                    (Offload::TcpSegmentation, false),
-                    (Offload::GenericSegmentation, false),
-                ],
-            )?;
+            one_segment_each(&pair.a)?;
             let filters = if with { filters(1000) } else { String::new() };
             tc(&pair.a, &format!("{CLASS}{filters}"))
         },
@@ -75,20 +69,20 @@ pub(crate) const WORKS: [Work; 4] = [
         layer: Layer::Application,
         mtu: 65_535,
         options: |with| match with {
-            true => &["--size", "16MiB", "--verify"],
-            false => &["--size", "16MiB"],
+            true => &["--verify"],
+            false => &[],
         },
         prepare: |_, _| Ok(()),
         missing: || None,
     },
     Work {
         name: "copy",
-        what: "the sender copies into the kernel, against handing its pages over by splice (-Z)",
+        what: "the receiver reads what came, against dropping it unread in as many calls (--discard)",
         layer: Layer::Copy,
-        mtu: 65_535,
+        mtu: 9000,
         options: |with| match with {
-            true => &["--size", "16MiB"],
-            false => &["--size", "16MiB", "--zerocopy"],
+            true => &["--size", "1MiB"],
+            false => &["--size", "1MiB", "--discard"],
         },
         prepare: |_, _| Ok(()),
         missing: || None,
@@ -109,6 +103,16 @@ fn offloads(host: &Host, settings: &[(Offload, bool)]) -> anyhow::Result<()> {
 /// that wait, those of the samples among them, are taken where it does that.
 const CLASS: &str = "qdisc add dev veth0 root handle 1: htb default 10\n\
     class add dev veth0 parent 1: classid 1:10 htb rate 100gbit burst 64mb cburst 64mb quantum 60000\n";
+
+/// Each segment passes the filters by itself: TCP's segments are cut below them otherwise, whatever the device can.
+fn one_segment_each(host: &Host) -> anyhow::Result<()> {
+    let mut command = host.namespace.command("ip");
+    command.args(["link", "set", Pair::LINK, "gso_max_segs", "1"]);
+    match command.status().context("ip")? {
+        status if status.success() => Ok(()),
+        status => bail!("ip: {status}"),
+    }
+}
 
 fn filters(number: usize) -> String {
     let filter = |at: usize| {
