@@ -1,5 +1,5 @@
-//! `compare` that treats this host: a device and a kernel setting come back however it ends, and without privilege nothing is
-//! changed. In network namespaces of the test's own.
+//! `compare` between two hosts: a device and a kernel setting of this one come back however it ends, without privilege nothing is
+//! changed, and what the other one does not forget is said. In network namespaces of the test's own.
 
 #![allow(
     clippy::unwrap_used,
@@ -232,4 +232,34 @@ fn without_privilege_it_ends_with_3_and_says_what_is_missing() {
     );
     assert!(output.stdout.is_empty());
     assert_eq!(bench.state(), UNTOUCHED);
+}
+
+/// With `-R` the endpoint's TCP sends, by what it has learnt of this host before; without it has nothing to begin with.
+#[test]
+fn an_endpoint_that_sends_and_forgets_nothing_is_a_caveat() {
+    let Some(bench) = Bench::new() else {
+        return;
+    };
+    let caveats = |direction: &[&str]| {
+        let mut command = bench.pair.a.namespace.command(PROGRAM);
+        command
+            .args([
+                "compare",
+                &bench.address,
+                "--a",
+                "none",
+                "--b",
+                "nodelay=on",
+            ])
+            .args(["-t", "50ms", "--pairs", "6", "--json", "--quiet"])
+            .args(direction);
+        let output = command.stdin(Stdio::null()).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        document["caveats"].to_string()
+    };
+    let down = caveats(&["-R"]);
+    assert!(down.contains("applies no treatments"), "{down}");
+    let up = caveats(&[]);
+    assert!(!up.contains("applies no treatments"), "{up}");
 }
