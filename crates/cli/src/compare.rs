@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::render::Format;
-use crate::{files, plan, run, watch};
+use crate::{files, output, plan, run, watch};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty pairs.
 const DEFAULT_TIME: Span = Span(std::time::Duration::from_secs(3));
@@ -33,6 +33,9 @@ const FEWEST_PAIRS: u32 = 6;
 /// # Errors
 /// The command line is wrong, a treatment cannot be applied, or the runs failed; nothing is left changed.
 pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
+    if args.treatments {
+        return output::print(&text::treatments(output::style()));
+    }
     let (mut options, run) = resolve(args).map_err(Failure::usage)?;
     let format = match run.document.json {
         true => Format::Json,
@@ -56,7 +59,9 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     drop(shown);
     let mut document = Document::Comparison(Box::new(comparison));
     site.iter().for_each(|site| site.describe(&mut document));
-    conclude(&document, error.map(run::failure), output, None)
+    // What ran stands in the document, whatever ended it: its words say what.
+    let error = error.map(|error| Failure::failed(anyhow!(error)));
+    conclude(&document, error, output, None)
 }
 
 /// Whether anything but sockets is treated.

@@ -10,9 +10,11 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 use linerate_core::record::Record;
-use linerate_core::truth::{Answer, Judgement, Proof, Scenario, Score, Trial, draw};
+use linerate_core::truth::{
+    Answer, Judgement, Proof, Remedied, Scenario, Score, Trial, Untried, UntriedReason, draw,
+};
 use linerate_core::units::BitRate;
-use linerate_engine::{Stop, prepare_for_lab, run_scenario, stop_on_signal, try_scenario};
+use linerate_engine::{Stop, prepare_for_lab, run_treated_scenario, stop_on_signal, try_scenario};
 use linerate_report::json;
 
 use crate::args::TruthArgs;
@@ -44,11 +46,11 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
             .with_context(|| directory.display().to_string())
             .map_err(Failure::usage)?;
     }
-    let (trials, proofs): (Vec<Trial>, Vec<Option<Proof>>) =
+    let (trials, remedied): (Vec<Trial>, Vec<Option<Remedied>>) =
         run_all(args, &scenarios, &stop)?.into_iter().unzip();
-    let proofs: Vec<Proof> = proofs.into_iter().flatten().collect();
+    let remedied = remedied.into_iter().flatten().collect();
     let missing = scenarios.len() - trials.len();
-    let score = Score::of(args.seed, trials, proofs);
+    let score = Score::of(args.seed, trials, remedied);
     if let Some(file) = file {
         file.write(&json::document(&score))?;
     }
@@ -96,8 +98,8 @@ fn listed(scenario: &Scenario) -> String {
     )
 }
 
-/// A scenario's answer, and what its remedy brought where one was tried.
-type Tried = (Trial, Option<Proof>);
+/// A scenario's answer, and what came of its remedy where that was asked for.
+type Tried = (Trial, Option<Remedied>);
 
 /// Runs them on `--jobs` threads. Those that need the whole machine run alone.
 fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<Tried>, Failure> {
@@ -110,7 +112,7 @@ fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<
             let Some(scenario) = next.filter(|_| !stop.is_requested()) else {
                 return Ok(trials);
             };
-            let (trial, record, proof) = run_beside(&machine, scenario, args.remedies, stop);
+            let (trial, record, remedied) = run_beside(&machine, scenario, args.remedies, stop);
             if stop.is_requested() {
                 return Ok(trials);
             }
@@ -121,7 +123,7 @@ fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<
                 // A lost progress line is no reason to stop.
                 let _ = io::stderr().write_all(progress(&trial).as_bytes());
             }
-            trials.push((trial, proof));
+            trials.push((trial, remedied));
         }
     };
     thread::scope(|scope| {
@@ -142,12 +144,11 @@ fn run_beside(
     scenario: &Scenario,
     remedies: bool,
     stop: &Stop,
-) -> (Trial, Option<Record>, Option<Proof>) {
+) -> (Trial, Option<Record>, Option<Remedied>) {
     let run = || {
         let (trial, record) = try_scenario(scenario, remedies, stop);
-        let tried = record.as_ref().filter(|_| remedies);
-        let proof = tried.and_then(|record| prove(scenario, record, stop));
-        (trial, record, proof)
+        let remedied = remedies.then(|| prove(scenario, record.as_ref(), stop));
+        (trial, record, remedied)
     };
     if scenario.needs_whole_machine() {
         let _alone = machine.write().unwrap_or_else(PoisonError::into_inner);
@@ -157,13 +158,28 @@ fn run_beside(
     run()
 }
 
-/// Runs it again with its remedy; `None` without a prediction, or where the lab cannot do what it says.
-fn prove(scenario: &Scenario, record: &Record, stop: &Stop) -> Option<Proof> {
-    let verdict = record.verdict.as_ref()?;
-    verdict.predicted_bps?;
-    let treated = remedy::treated(scenario, verdict)?;
-    let after = run_scenario(&treated, false, stop).ok()?;
-    Proof::of(scenario.number, verdict, after.throughput_bps?)
+/// Runs it again with its remedy, where that promises something and a lab can do what it says.
+fn prove(scenario: &Scenario, record: Option<&Record>, stop: &Stop) -> Remedied {
+    let verdict = record.and_then(|record| record.verdict.as_ref());
+    let untried = |why| Remedied::Untried(Untried::of(scenario.number, verdict, why));
+    let Some(verdict) = verdict else {
+        return untried(UntriedReason::NoVerdict);
+    };
+    if verdict.predicted_bps.is_none() {
+        return untried(UntriedReason::NothingPredicted);
+    }
+    let Some((treated, treatments)) = remedy::treated(scenario, verdict) else {
+        return untried(UntriedReason::NotInALab);
+    };
+    let after = run_treated_scenario(&treated, &treatments, stop);
+    let measured = after
+        .map_err(|error| format!("{:#}", anyhow!(error)))
+        .and_then(|record| {
+            let rate = record.throughput_bps;
+            rate.ok_or_else(|| "the record has no throughput".to_owned())
+        });
+    let proof = Proof::of(scenario.number, verdict, measured);
+    proof.map_or_else(|| untried(UntriedReason::NothingPredicted), Remedied::Tried)
 }
 
 /// `NUMBER-CAUSE.scenario.json` and `NUMBER-CAUSE.json`, which `linerate explain` reads.

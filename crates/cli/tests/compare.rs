@@ -191,6 +191,25 @@ fn requests_are_compared_by_their_latency() {
 }
 
 #[test]
+fn all_treatments_are_told_without_a_host() {
+    let output = output("compare --treatments");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for entry in linerate_core::treatment::table() {
+        assert!(text.contains(&format!("\n  {} ", entry.name)), "{text}");
+    }
+    for column in ["values", "needs", "applied", "read back", "undone"] {
+        let lines = text.lines().filter(|line| {
+            let label = line.strip_prefix("    ");
+            label.is_some_and(|label| label.starts_with(column))
+        });
+        assert_eq!(lines.count(), linerate_core::treatment::table().len());
+    }
+    let both = self::output("compare pit --treatments");
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
 fn a_figure_that_the_test_does_not_have_is_named_with_those_that_it_has() {
     let served = Served::start("");
     let line = format!(
@@ -221,6 +240,25 @@ fn an_endpoint_without_permission_is_asked_for_nothing() {
         "{}",
         stderr(&output)
     );
+}
+
+/// As where reading back shows it at once: exit status 3, and no pair.
+#[test]
+fn a_treatment_that_the_run_shows_not_to_have_taken_ends_with_3() {
+    let served = Served::start("");
+    // The kernel's least buffer offers more.
+    let line = format!(
+        "compare {} --a none --b receive_window=100 -t 50ms --quiet",
+        served.address
+    );
+    let output = output(&line);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let message = stderr(&output);
+    assert!(
+        message.contains("receive_window=100") && message.contains("did not take"),
+        "{message}"
+    );
+    assert!(output.stdout.is_empty());
 }
 
 #[test]

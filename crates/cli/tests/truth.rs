@@ -51,6 +51,56 @@ fn transfers_in_slow_start_are_run_scored_and_kept() {
     assert_eq!(text(&explained.stdout), text(&output.stdout));
 }
 
+/// One whose remedy is a setting of a host and promises a rate, and one whose verdict promises nothing: both are in the document,
+/// whatever a busy machine makes of the figures.
+#[test]
+fn every_remedy_is_tried_or_counted_with_the_reason() {
+    let numbers = ["24", "7"];
+    let mut arguments = vec!["lab", "truth", "--remedies", "--seed", "140083", "--json"];
+    arguments.extend(numbers.iter().flat_map(|number| ["--number", number]));
+    let output = linerate(&arguments);
+    if output.status.code() == Some(3) {
+        eprintln!("SKIPPED: no lab here: {}", text(&output.stderr));
+        return;
+    }
+    assert!(output.status.success(), "{output:?}");
+    let score: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let remedies = &score["remedies"];
+    let list = |key: &str| score[key].as_array().cloned().unwrap_or_default();
+    let (proofs, untried) = (list("proofs"), list("untried_remedies"));
+    assert_eq!(proofs.len() + untried.len(), numbers.len(), "{score}");
+    let count = |value: &Value| value.as_u64().unwrap();
+    let tried = count(&remedies["exact"]["trials"]) + count(&remedies["modelled"]["trials"]);
+    assert_eq!(tried as usize, proofs.len());
+    let reasons = remedies["untried"].as_object().unwrap();
+    let not_tried: u64 = reasons.values().map(count).sum();
+    assert_eq!(not_tried as usize, untried.len());
+    for proof in &proofs {
+        let measured = proof["measured_bps"].as_f64();
+        // Applied as a treatment and read back: it ran, or the reason is there and it did not hold.
+        assert_eq!(measured.is_none(), proof["failure"].is_string(), "{proof}");
+        let within =
+            measured.map(|bps| (bps / proof["predicted_bps"].as_f64().unwrap() - 1.0).abs());
+        let tolerance = match proof["cause"].as_str().unwrap() {
+            "receive_window" | "send_buffer" | "pacing" => 0.15,
+            _ => 0.30,
+        };
+        assert_eq!(
+            proof["held"],
+            within.is_some_and(|off| off <= tolerance),
+            "{proof}"
+        );
+    }
+    let document = tempfile::NamedTempFile::new().unwrap();
+    fs::write(document.path(), &output.stdout).unwrap();
+    let explained = linerate(&["explain", document.path().to_str().unwrap()]);
+    let said = text(&explained.stdout);
+    assert!(
+        said.contains(&format!("remedies: {tried} were run")),
+        "{said}"
+    );
+}
+
 /// Causes that do not hang on how fast this machine is, nor, at the rates and delays chosen here, on what else it does.
 const CAUSES: [&str; 8] = [
     "receive_window",

@@ -12,7 +12,7 @@
 //! [`Campaign`]; [`run_treated`] runs one under a treatment, and [`compare()`] holds two treatments against each other.
 //! [`check()`] examines a path. [`prepare_for_lab`], then [`LabPath::build`], make an emulated one
 //! with an endpoint on it; [`Demo`] is one with a hidden fault, [`hold_lab`] a lab that other processes use,
-//! [`run_scenario`] a run of the truth test. A [`Stop`] ends any of them early, and what there is by then is in
+//! [`run_scenario`] a run of the truth test, [`run_treated_scenario`] one under a remedy. A [`Stop`] ends any of them early, and what there is by then is in
 //! the record. [`MeasureError`] says in words what failed, and its [`Category`] which exit status that deserves.
 //!
 //! | module | what is in it |
@@ -90,7 +90,7 @@ pub use lab::{
     DaemonError, HostState, LAB_PROCESS, LabDirectory, LabState, hold_lab, start_holder,
 };
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
-pub use lab::{TruthError, run_scenario, try_scenario};
+pub use lab::{TruthError, run_scenario, run_treated_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use partner::{Foreign, Partner};
 pub use profile::{

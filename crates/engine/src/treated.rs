@@ -1,6 +1,6 @@
 //! One run under a treatment: applied to both hosts, run, undone.
 
-use linerate_core::plan::Test;
+use linerate_core::plan::{Direction, Protocol, Test, Workload};
 use linerate_core::record::Record;
 use linerate_core::treatment::{End, HostChange, Treatments};
 use linerate_core::wire::message::{Refusal, RefusalReason, TREATMENTS};
@@ -8,11 +8,12 @@ use linerate_core::wire::message::{Refusal, RefusalReason, TREATMENTS};
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
-use crate::treatment::{Applied, TreatError, forget};
+use crate::treatment::{Applied, TreatError, endpoint_remembers, forget};
 
 /// Runs a test once under treatments: what they change on this host and on the endpoint's is changed before and changed
 /// back afterwards, whatever comes of the run. What this host's TCP remembers of the peer from earlier runs is forgotten
-/// first, where that is allowed; an endpoint that applies treatments does the same.
+/// first, where that is allowed; an endpoint that applies treatments does the same, and of one that does not the record has a
+/// caveat.
 ///
 /// # Errors
 /// A treatment contradicts the test, could not be applied, did not take or could not be undone; the run could not be made,
@@ -61,11 +62,32 @@ pub(crate) fn run(
         }
     });
     let undone = here.undo();
-    let record = record?;
+    let mut record = record?;
     undone?;
+    if endpoint_keeps_metrics(client, &record) {
+        record.caveats.push(endpoint_remembers());
+    }
     // What can be granted and yet not hold, only the run shows: the window that the peer saw, the segments on the wire.
     treatments.took(&record).map_err(TreatError::from)?;
     Ok(Treated { record, read_back })
+}
+
+/// Whether the endpoint sends by TCP with what it has learnt of this host in runs before: one that applies no treatments does
+/// not forget that. On loopback there is one memory of both ends, which was cleared here.
+fn endpoint_keeps_metrics(client: &Client, record: &Record) -> bool {
+    let sends = record.workload != Workload::Stream || record.direction != Direction::Up;
+    let server = record.environment.server.as_ref();
+    let saves = server.and_then(|host| host.sysctls.get("net.ipv4.tcp_no_metrics_save"));
+    sends
+        && record.protocol != Protocol::Udp
+        && !client.peer().ip().to_canonical().is_loopback()
+        && saves.is_none_or(|value| value.trim() != "1")
+        && !applies_treatments(client)
+}
+
+fn applies_treatments(client: &Client) -> bool {
+    let operations = &client.welcome().operations;
+    operations.iter().any(|name| name == TREATMENTS)
 }
 
 /// Before anything is sent or changed: whether the endpoint applies what it is to.
@@ -73,9 +95,8 @@ pub(crate) fn check_permission(
     client: &Client,
     treatments: &Treatments,
 ) -> Result<(), MeasureError> {
-    let operations = &client.welcome().operations;
     let is_needed = !treatments.host_changes(End::Server).is_empty();
-    match is_needed && !operations.iter().any(|name| name == TREATMENTS) {
+    match is_needed && !applies_treatments(client) {
         true => Err(MeasureError::Refused {
             peer: client.peer(),
             refusal: Refusal {

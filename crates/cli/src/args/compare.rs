@@ -21,6 +21,9 @@ pub(crate) struct CompareArgs {
     /// Treatment B, whose effect over A is told
     #[arg(long, value_name = "TREATMENT", required = true)]
     pub(crate) b: Option<Treatments>,
+    /// Print all treatments: ranges, what they need, how they are applied, read back and undone
+    #[arg(long, exclusive = true)]
+    pub(crate) treatments: bool,
     #[command(flatten)]
     pub(crate) design: DesignOptions,
     #[command(flatten)]
@@ -128,9 +131,10 @@ fn after_help() -> String {
         names.map(|entry| entry.name).collect::<Vec<_>>().join(" ")
     };
     format!(
-        "Treatments (with client. or server. before the name: at that end alone):\n\
-         \x20 of sockets: {}\n  of devices: {}\n  of routes: {}\n  of hosts: {}, such as \
-         sysctl:net.ipv4.tcp_sack=0\n\n{EXAMPLES}",
+        "Treatments (`compare --treatments` says all of them):\n\
+         \x20 of sockets, at both ends: {}\n\
+         \x20 of this host, or with server. before the name of the endpoint's:\n\
+         \x20   devices: {}\n    routes: {}\n    hosts: {}, such as sysctl:net.ipv4.tcp_sack=0\n\n{EXAMPLES}",
         of(Scope::Socket),
         of(Scope::Device),
         of(Scope::Route),

@@ -1,51 +1,74 @@
-//! A verdict's remedy, as somebody would type it, put into a scenario.
+//! A verdict's remedy, as somebody would type it, as treatments of its scenario.
 
 use std::time::Duration;
 
 use clap::Parser;
 use linerate_core::ceilings::{Cause, Verdict};
 use linerate_core::plan::{Direction, Extent, Test};
-use linerate_core::truth::{HostSetup, Scenario};
-use linerate_core::units::Span;
+use linerate_core::treatment::{End, Treatments};
+use linerate_core::truth::Scenario;
+use linerate_core::units::{BitRate, ByteCount, Span};
 
 use crate::args::{Cli, Command};
 use crate::plan;
 
-/// The scenario with the remedy done, where a lab can do it: options of `linerate stream`, settings of a host's own network
-/// and `advmss` of its route. `None` for what belongs to the whole machine or to an application.
-pub(super) fn treated(scenario: &Scenario, verdict: &Verdict) -> Option<Scenario> {
+/// What to run and under which treatments to have the remedy done, where a lab can do it: settings of a host's own network
+/// and metrics of its route are treatments, and so is a socket option that `linerate stream` is given; what it is no longer
+/// given, and what it sends, is another test. `None` for what belongs to the whole machine or to an application.
+pub(super) fn treated(scenario: &Scenario, verdict: &Verdict) -> Option<(Scenario, Treatments)> {
     let (command, comment) = verdict
         .remedy
         .split_once("  # ")
         .unwrap_or((&verdict.remedy, ""));
     let mut treated = scenario.clone();
-    if let Some(setting) = command.strip_prefix("linerate host set ") {
-        let (key, value) = setting.split_once('=')?;
-        // What has no copy in each network namespace a lab cannot set.
-        let is_of_namespace = key.starts_with("net.ipv4.") || key.starts_with("net.ipv6.");
-        is_of_namespace.then_some(())?;
-        let value = value.trim_matches('\'').to_owned();
-        let host = host(&mut treated, comment)?;
-        host.sysctls.insert(key.to_owned(), value);
-    } else if command.starts_with("ip ") {
-        let words: Vec<&str> = command.split_whitespace().collect();
-        let at = words.iter().rposition(|word| *word == "advmss")?;
-        let bytes = words.get(at + 1)?.parse().ok()?;
-        host(&mut treated, comment)?.advertised_mss = Some(bytes);
-    } else {
-        treated.test = retyped(command, &scenario.test, verdict.cause)?;
-    }
+    let treatments = match of_host(command) {
+        Some(change) => format!("{}.{}", end(scenario, comment)?, change?),
+        None => {
+            let test = retyped(command, &scenario.test, verdict.cause)?;
+            let changes = options_taken_out(&mut treated.test, test, &scenario.test);
+            match changes.is_empty() {
+                true => "none".to_owned(),
+                false => changes.join(","),
+            }
+        }
+    };
     if matches!(treated.test.extent, Extent::Time(_)) {
         treated.test.warm_up = treated.test.warm_up.max(SETTLED);
     }
-    Some(treated)
+    Some((treated, treatments.parse().ok()?))
+}
+
+/// The treatment that a command for a host is; `None` inside where a lab has no such thing, outside where it is no such
+/// command.
+fn of_host(command: &str) -> Option<Option<String>> {
+    if let Some(setting) = command.strip_prefix("linerate host set ") {
+        return Some(sysctl(setting));
+    }
+    command.starts_with("ip ").then(|| metric(command))
+}
+
+/// What has no copy in each network namespace a lab cannot set.
+fn sysctl(setting: &str) -> Option<String> {
+    let (key, value) = setting.split_once('=')?;
+    let is_of_namespace = key.starts_with("net.ipv4.") || key.starts_with("net.ipv6.");
+    is_of_namespace.then(|| format!("sysctl:{key}={}", value.trim_matches('\'')))
+}
+
+/// The last of `mtu N` and `advmss N`: what stands before is the route that there is.
+fn metric(command: &str) -> Option<String> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let at = words
+        .iter()
+        .rposition(|word| ["mtu", "advmss"].contains(word))?;
+    let bytes: u32 = words.get(at + 1)?.parse().ok()?;
+    Some(format!("route_{}={bytes}", words[at]))
 }
 
 /// What was held back fills the path now: slow start ends in the losses of a queue, and what is predicted comes after these.
 const SETTLED: Span = Span(Duration::from_secs(4));
 
-/// Whose host a remedy's comment means.
-fn host<'a>(scenario: &'a mut Scenario, comment: &str) -> Option<&'a mut HostSetup> {
+/// Whose host a remedy's comment means, as treatments name it.
+fn end(scenario: &Scenario, comment: &str) -> Option<End> {
     let is_sender = match comment {
         text if text.starts_with("on the sender's host") => true,
         text if text.starts_with("on the receiver's host") => false,
@@ -53,9 +76,44 @@ fn host<'a>(scenario: &'a mut Scenario, comment: &str) -> Option<&'a mut HostSet
     };
     let is_client = is_sender == (scenario.test.direction != Direction::Down);
     Some(match is_client {
-        true => &mut scenario.client,
-        false => &mut scenario.server,
+        true => End::Client,
+        false => End::Server,
     })
+}
+
+/// Takes the socket options that the remedy sets out of its test and gives them as treatments, which are read back in the
+/// run. Those that were there before stay in the test.
+fn options_taken_out(run: &mut Test, remedy: Test, before: &Test) -> Vec<String> {
+    *run = remedy;
+    let (options, before) = (&mut run.options, &before.options);
+    let mut changes = Vec::new();
+    let mut add = |name: &str, value: Option<String>| {
+        changes.extend(value.map(|value| format!("{name}={value}")));
+    };
+    let window = taken(
+        &mut options.receive_window_bytes,
+        &before.receive_window_bytes,
+    );
+    add("receive_window", window.map(|ByteCount(n)| n.to_string()));
+    let buffer = taken(&mut options.send_buffer_bytes, &before.send_buffer_bytes);
+    add("send_buffer", buffer.map(|ByteCount(n)| n.to_string()));
+    let mss = taken(&mut options.mss_bytes, &before.mss_bytes);
+    add("mss", mss.map(|n| n.to_string()));
+    let pacing = taken(&mut options.pacing_bps, &before.pacing_bps);
+    add("pacing", pacing.map(|BitRate(n)| format!("{n}bit")));
+    add(
+        "congestion",
+        taken(&mut options.congestion, &before.congestion),
+    );
+    changes
+}
+
+/// What is set now and was not before.
+fn taken<T: PartialEq>(now: &mut Option<T>, before: &Option<T>) -> Option<T> {
+    match now == before {
+        true => None,
+        false => now.take(),
+    }
 }
 
 /// The test that the command is, for the time of the one before.
@@ -102,16 +160,21 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_goes_to_the_host_that_is_named() {
+    fn a_setting_is_a_treatment_of_the_host_that_is_named() {
         let before = scenario(Cause::ReceiveWindow);
         let remedy =
             "linerate host set net.ipv4.tcp_rmem='4096 131072 8388608'  # on the receiver's host";
-        let after = treated(&before, &verdict(before.cause, remedy)).unwrap();
+        let (after, treatments) = treated(&before, &verdict(before.cause, remedy)).unwrap();
         let receiver = match before.test.direction {
-            Direction::Down => &after.client,
-            _ => &after.server,
+            Direction::Down => End::Client,
+            _ => End::Server,
         };
-        assert_eq!(receiver.sysctls["net.ipv4.tcp_rmem"], "4096 131072 8388608");
+        let asked = format!("{receiver}.sysctl:net.ipv4.tcp_rmem=4096 131072 8388608");
+        assert_eq!(treatments, asked.parse().unwrap());
+        assert_eq!(
+            (&after.client, &after.server),
+            (&before.client, &before.server)
+        );
         let slower_start = Test {
             warm_up: after.test.warm_up,
             ..before.test.clone()
@@ -121,13 +184,43 @@ mod tests {
     }
 
     #[test]
+    fn a_metric_is_a_treatment_of_the_route() {
+        let before = scenario(Cause::SegmentSize);
+        let remedy = "ip route change $(ip route get fibmatch 10.0.0.1 | sed -E 's/ advmss (lock )?[0-9]+//') advmss \
+                      1460  # on the sender's host";
+        let (_, treatments) = treated(&before, &verdict(before.cause, remedy)).unwrap();
+        let sender = match before.test.direction {
+            Direction::Down => "server",
+            _ => "client",
+        };
+        let asked = format!("{sender}.route_advmss=1460");
+        assert_eq!(treatments, asked.parse().unwrap());
+    }
+
+    #[test]
     fn a_command_is_the_test_that_is_run_for_the_same_time() {
         let before = scenario(Cause::Pacing);
-        let remedy = "linerate stream server -p 40293 --size 65536 -C reno  # without --pacing";
-        let after = treated(&before, &verdict(before.cause, remedy)).unwrap();
+        let remedy = "linerate stream server -p 40293 --size 65536  # without --pacing";
+        let (after, treatments) = treated(&before, &verdict(before.cause, remedy)).unwrap();
         assert_eq!(after.test.options.pacing_bps, None);
-        assert_eq!(after.test.options.congestion.as_deref(), Some("reno"));
         assert_eq!(after.test.extent, before.test.extent);
+        assert!(treatments.is_empty());
+    }
+
+    #[test]
+    fn an_option_that_a_command_adds_is_a_treatment() {
+        let mut before = scenario(Cause::Congestion);
+        before.test.options.mss_bytes = Some(1000);
+        before.test.options.congestion = Some("reno".to_owned());
+        let remedy = "linerate stream server --mss 1000 -C cubic --receive-window 500000";
+        let (after, treatments) = treated(&before, &verdict(before.cause, remedy)).unwrap();
+        assert_eq!(
+            treatments,
+            "receive_window=500000,congestion=cubic".parse().unwrap()
+        );
+        assert_eq!(after.test.options.mss_bytes, Some(1000));
+        assert_eq!(after.test.options.congestion, None);
+        treatments.apply_to(&mut after.test.clone()).unwrap();
     }
 
     #[test]

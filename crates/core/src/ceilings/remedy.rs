@@ -10,17 +10,32 @@ use crate::record::HostFacts;
 
 use super::command;
 pub(super) use super::command::{host_set, plain, stream, stream_without};
-use super::signals::{is_bbr, rtt_s};
+use super::signals::{is_bbr, positive, rtt_s};
 use super::view::View;
 
-/// Window or buffer that each flow needs for a share of `target_bps`, bytes: twice the product of rate
-/// and delay, since the kernel counts overhead with the payload and a queue wants room; a power of two.
-pub(super) fn bytes_for(view: &View<'_>, target_bps: f64) -> u64 {
+/// Window that each flow needs for a share of `target_bps`, bytes: twice the product of rate and delay, since a queue wants
+/// room; a power of two.
+pub(super) fn window_for(view: &View<'_>, target_bps: f64) -> u64 {
+    products(view, target_bps, 2.0)
+}
+
+/// Buffer that each flow needs for a share of `target_bps`, bytes: as much as [`window_for`], which is right where half of
+/// it is payload; more where of the run's own buffers less was. A share that is smaller than segments explain is of something
+/// else that holds the window.
+pub(super) fn buffer_for(view: &View<'_>, target_bps: f64, payload_share: Option<f64>) -> u64 {
+    let share = payload_share.and_then(positive);
+    let share = share.filter(|share| *share >= LEAST_SHARE);
+    let times = share.map_or(2.0, |share| ROOM / share);
+    products(view, target_bps, times.max(2.0))
+}
+
+/// So many times the product of rate and delay, the next power of two.
+fn products(view: &View<'_>, target_bps: f64, times: f64) -> u64 {
     let rtt = view
         .mean(rtt_s)
         .filter(|rtt| rtt.is_finite())
         .unwrap_or(0.0);
-    let needed = target_bps / view.flow_count() as f64 * rtt / 8.0 * 2.0;
+    let needed = target_bps / view.flow_count() as f64 * rtt / 8.0 * times;
     // The cast saturates; the largest buffer that the kernel takes is 2³¹ − 1.
     (needed.ceil() as u64)
         .clamp(LEAST_BUFFER, LARGEST_BUFFER)
@@ -192,6 +207,11 @@ pub(super) fn rate(bps: f64) -> String {
 
 /// The kernel's defaults of `tcp_rmem` (net/ipv4/tcp.c), where the host's are not known.
 const KERNEL_DEFAULTS: [u64; 3] = [4096, 131_072, 6_291_456];
+/// What is under way over the product of rate and delay: acknowledgements come in batches, and what they free is not filled
+/// at once.
+const ROOM: f64 = 1.25;
+/// Payload over memory of the smallest segments that anybody sends on purpose: 64 bytes in a kilobyte.
+const LEAST_SHARE: f64 = 1.0 / 16.0;
 /// Smallest buffer worth asking for, bytes.
 const LEAST_BUFFER: u64 = 65_536;
 /// Largest power of two that the kernel takes for a buffer, bytes.

@@ -2,6 +2,7 @@
 
 use super::causes::{RULES, Rule, Signs};
 use super::prediction::{self, Next};
+use super::signals::ThreadTime;
 use super::text::{bps, percent};
 use super::view::View;
 use super::{Cause, Ceiling, Explained, Verdict};
@@ -145,6 +146,7 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     if evidence.is_empty() {
         evidence.push("the kernels' figures point to no cause".to_owned());
     }
+    evidence.extend(waits(view));
     Verdict {
         cause: Cause::Unexplained,
         share_of_ceiling: None,
@@ -153,6 +155,18 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
         predicted_bps: None,
         next_cause: None,
     }
+}
+
+/// A thread that others keep from its CPU makes every limit of the path one that is not reached: a window that is full opens
+/// only when somebody reads.
+fn waits(view: &View<'_>) -> impl Iterator<Item = String> {
+    let threads = [("sending", view.writer()), ("receiving", view.reader())];
+    let waiting = threads.into_iter().filter_map(|(name, time)| {
+        let time = time.filter(ThreadTime::waits_for_cpu)?;
+        Some((name, percent(time.delayed)))
+    });
+    waiting
+        .map(|(name, share)| format!("the {name} threads waited for a CPU for {share} of the time"))
 }
 
 fn disagreement(view: &View<'_>, candidate: &Candidate) -> String {

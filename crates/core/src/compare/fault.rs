@@ -33,6 +33,8 @@ pub enum Fault {
     BusyHost,
     /// The clock is not fit for the times measured.
     Clock,
+    /// The CPUs of a host were slowed down for heat.
+    Thermal,
     /// The run ended before its time. Always looked for.
     Incomplete,
     /// A figure to compare is missing, or is 0 in one run of the pair alone, so that there is no ratio. Always looked
@@ -49,7 +51,7 @@ pub struct FaultError {
 }
 
 /// Those that may be declared.
-pub const FAULTS: [Fault; 7] = [
+pub const FAULTS: [Fault; 8] = [
     Fault::Retransmissions,
     Fault::Timeouts,
     Fault::Loss,
@@ -57,6 +59,7 @@ pub const FAULTS: [Fault; 7] = [
     Fault::Corruption,
     Fault::BusyHost,
     Fault::Clock,
+    Fault::Thermal,
 ];
 
 /// Share of the CPUs that something else may use, percent. A daemon that wakes up takes less, a build more.
@@ -73,6 +76,7 @@ impl Fault {
             Self::Corruption => "corruption",
             Self::BusyHost => "busy_host",
             Self::Clock => "clock",
+            Self::Thermal => "thermal",
             Self::Incomplete => "incomplete",
             Self::NoRatio => "no_ratio",
         }
@@ -88,6 +92,7 @@ impl Fault {
             Self::Corruption => counted(record.corrupted_bytes?, "bytes arrived changed"),
             Self::BusyHost => caveat(record, CaveatKind::BusyHost).or_else(|| other_load(record)),
             Self::Clock => caveat(record, CaveatKind::Clock),
+            Self::Thermal => throttles(record),
             Self::Incomplete => (record.status == Status::Partial).then(|| {
                 caveat(record, CaveatKind::Partial)
                     .unwrap_or_else(|| "the run ended before its time".to_owned())
@@ -195,6 +200,20 @@ fn other_percent(end: &EndReport, seconds: f64) -> Option<f64> {
     (whole > 0.0).then_some(end.host_cpu_percent? - 100.0 * own / whole)
 }
 
+/// Where nobody counts them, there is nothing to say.
+fn throttles(record: &Record) -> Option<String> {
+    let parts = record.directions.values();
+    let parts = parts.flat_map(|part| [("sender", &part.sender), ("receiver", &part.receiver)]);
+    let ends = [("sender", &record.sender), ("receiver", &record.receiver)];
+    ends.into_iter().chain(parts).find_map(|(name, end)| {
+        let throttles = end.as_ref()?.thermal_throttles?;
+        counted(
+            throttles,
+            &format!("thermal throttles of the {name}'s CPUs"),
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,7 +239,10 @@ mod tests {
             "{error}"
         );
         let error = "rain".parse::<Fault>().unwrap_err().to_string();
-        assert!(error.ends_with("corruption, busy_host, clock"), "{error}");
+        assert!(
+            error.ends_with("corruption, busy_host, clock, thermal"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -291,6 +313,24 @@ mod tests {
         });
         let seen = Fault::BufferOverruns.seen_in(&bad);
         assert_eq!(seen.as_deref(), Some("TcpExtTCPRcvQDrop rose by 5"));
+    }
+
+    #[test]
+    fn heat_is_a_fault_where_it_is_counted() {
+        let mut warm = record(1e6);
+        let throttled = |count| {
+            Some(EndReport {
+                thermal_throttles: Some(count),
+                ..EndReport::default()
+            })
+        };
+        warm.receiver = throttled(0);
+        assert_eq!(Fault::Thermal.seen_in(&warm), None);
+        warm.receiver = throttled(3);
+        assert_eq!(
+            Fault::Thermal.seen_in(&warm).as_deref(),
+            Some("3 thermal throttles of the receiver's CPUs")
+        );
     }
 
     #[test]

@@ -87,6 +87,10 @@ pub struct EndReport {
     /// Times that a receive queue was left with work undone (softnet's time squeeze).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub softnet_squeezed: Option<u64>,
+    /// Times that the host's CPUs were slowed down for heat: of each core, and of the package that was most often. Absent
+    /// where neither processor nor hypervisor counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thermal_throttles: Option<u64>,
     /// Runs of the network's receive soft interrupt (`NET_RX`), over the whole host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_softirqs: Option<u64>,

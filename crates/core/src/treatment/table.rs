@@ -43,8 +43,12 @@ pub struct Entry {
     pub means: &'static str,
     /// What it needs of the host.
     pub needs: &'static str,
+    /// How it is put in force.
+    pub applied: &'static str,
     /// How it is made sure that it took.
     pub read_back: &'static str,
+    /// How what was there before comes back.
+    pub undone: &'static str,
     /// What else changes with it, if anything does.
     pub changes_also: Option<&'static str>,
     pub(super) setting: Setting,
@@ -89,9 +93,48 @@ pub enum SocketSetting {
     Source,
 }
 
+impl Entry {
+    /// Which values it takes, in words with their range.
+    pub fn range(&self) -> String {
+        match self.setting {
+            Setting::Sysctl => "what the key takes".to_owned(),
+            _ => self.value.to_string(),
+        }
+    }
+}
+
+impl Scope {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Socket => "socket",
+            Self::Device => "device",
+            Self::Route => "route",
+            Self::Host => "host",
+        }
+    }
+
+    /// Whose it is, and how the other end is named.
+    pub fn ends(self) -> &'static str {
+        match self {
+            Self::Socket => {
+                "at both ends, each of which takes what concerns it (source: the client's)"
+            }
+            Self::Device | Self::Route | Self::Host => {
+                "of this host, or with server. before the name of the endpoint's"
+            }
+        }
+    }
+}
+
 /// All treatments, in the order of their scopes.
 pub fn table() -> &'static [Entry] {
     TABLE
+}
+
+/// What people ask for and no treatment does, and why.
+pub fn refused() -> &'static [(&'static str, &'static str)] {
+    REFUSED
 }
 
 /// The entry of that name.
@@ -161,6 +204,9 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
 ];
 
 const SOCKET_ONLY: &str = "nothing";
+const SETSOCKOPT: &str = "setsockopt on each data socket of the end that it concerns";
+const WITH_SOCKET: &str = "it goes with the run's sockets";
+const PUT_BACK: &str = "what was there before, where it is still what was set";
 const ADMIN: &str = "CAP_NET_ADMIN in the network namespace of the device";
 const ROUTE_ADMIN: &str =
     "CAP_NET_ADMIN in the network namespace of the route; a peer that is not on this host";
@@ -176,6 +222,7 @@ const fn socket(
     value: ValueKind,
     means: &'static str,
     needs: &'static str,
+    applied: &'static str,
     read_back: &'static str,
 ) -> Entry {
     Entry {
@@ -184,7 +231,9 @@ const fn socket(
         value,
         means,
         needs,
+        applied,
         read_back,
+        undone: WITH_SOCKET,
         changes_also: None,
         setting: Setting::Socket(setting),
     }
@@ -202,7 +251,9 @@ const fn device(
         value: ValueKind::Switch,
         means,
         needs: ADMIN,
+        applied: "ETHTOOL_SFEATURES, the features of that name that the device can change",
         read_back: "the device's features that are active, each by itself",
+        undone: PUT_BACK,
         changes_also,
         setting: Setting::Device(setting),
     }
@@ -221,6 +272,8 @@ const fn route(
         value,
         means,
         needs: ROUTE_ADMIN,
+        applied: "a host route to the peer, like the route in force; or the host route that is there, changed",
+        undone: "the host route deleted; of one that was there its metrics put back, where they are still those set",
         read_back: "the route that a packet to the peer takes then",
         changes_also,
         setting: Setting::Route(setting),
@@ -236,6 +289,7 @@ static TABLE: &[Entry] = &[
         BUFFER,
         "the window that a receiver may advertise; its buffer is steered to it",
         "net.core.rmem_max of half of it",
+        "SO_RCVBUF before the connection, and again through the run until the window that is offered stays there",
         "the window that the receiver offers, through the run",
     ),
     socket(
@@ -244,6 +298,7 @@ static TABLE: &[Entry] = &[
         BUFFER,
         "SO_SNDBUF of a sender, as an application asks; the kernel doubles it",
         "net.core.wmem_max of as much",
+        SETSOCKOPT,
         "SO_SNDBUF",
     ),
     socket(
@@ -255,6 +310,7 @@ static TABLE: &[Entry] = &[
         },
         "TCP_MAXSEG of the client, TCP options included; what it offers binds both ends",
         SOCKET_ONLY,
+        "TCP_MAXSEG before the connection",
         "the record's mss_bytes, 12 less with time stamps",
     ),
     socket(
@@ -266,6 +322,7 @@ static TABLE: &[Entry] = &[
         },
         "SO_MAX_PACING_RATE of each flow of a TCP sender",
         SOCKET_ONLY,
+        SETSOCKOPT,
         "SO_MAX_PACING_RATE",
     ),
     socket(
@@ -274,6 +331,7 @@ static TABLE: &[Entry] = &[
         ValueKind::Name,
         "TCP_CONGESTION of the sender",
         "a kernel that has it; CAP_NET_ADMIN if net.ipv4.tcp_allowed_congestion_control does not name it",
+        SETSOCKOPT,
         "TCP_CONGESTION, and the record's congestion",
     ),
     socket(
@@ -282,6 +340,7 @@ static TABLE: &[Entry] = &[
         ValueKind::Switch,
         "TCP_NODELAY; rr and crr have it on",
         SOCKET_ONLY,
+        SETSOCKOPT,
         "TCP_NODELAY",
     ),
     socket(
@@ -290,6 +349,7 @@ static TABLE: &[Entry] = &[
         ValueKind::Switch,
         "TCP_QUICKACK, set again before each receiving call, since the kernel changes it by itself",
         SOCKET_ONLY,
+        "setsockopt before each receiving call",
         "TCP_QUICKACK, once",
     ),
     socket(
@@ -298,6 +358,7 @@ static TABLE: &[Entry] = &[
         ValueKind::Dscp,
         "the code point of the packets of both ends",
         SOCKET_ONLY,
+        SETSOCKOPT,
         "IP_TOS or IPV6_TCLASS",
     ),
     socket(
@@ -306,6 +367,7 @@ static TABLE: &[Entry] = &[
         ValueKind::Switch,
         "sending without a copy, by vmsplice or sendfile; off is write",
         SOCKET_ONLY,
+        "another call to send by",
         "the record's sender.method",
     ),
     socket(
@@ -314,6 +376,7 @@ static TABLE: &[Entry] = &[
         ValueKind::Switch,
         "receiving without a copy: the bytes are dropped in the kernel (MSG_TRUNC), as no application would; off is read",
         SOCKET_ONLY,
+        "another flag of the receiving call",
         "the record's receiver.method",
     ),
     socket(
@@ -326,6 +389,7 @@ static TABLE: &[Entry] = &[
         },
         "SO_BUSY_POLL: how long a receiving call spins for packets",
         "CAP_NET_ADMIN for more than net.core.busy_read; a driver that can be polled, which loopback and veth cannot",
+        SETSOCKOPT,
         "SO_BUSY_POLL",
     ),
     socket(
@@ -334,6 +398,7 @@ static TABLE: &[Entry] = &[
         ValueKind::Address,
         "the client's address that its TCP connections come from",
         "the address, on this host",
+        "bind, before the connection",
         "the record's flows",
     ),
     device(
@@ -372,6 +437,7 @@ static TABLE: &[Entry] = &[
             most: 65_535,
             unit: "bytes",
         },
+        applied: "the link's MTU, by netlink",
         read_back: "the device's MTU",
         ..device(
             "mtu",
@@ -386,7 +452,9 @@ static TABLE: &[Entry] = &[
         value: ValueKind::Policy,
         means: "the DiffServ policy of a file, with its adapter `*` or the device; `passthrough`: a program without rules",
         needs: "root, or CAP_BPF and CAP_NET_ADMIN, and a kernel with eBPF",
+        applied: "as by `linerate qos apply`: the program attached to the device, and its classes made",
         read_back: "the program in force on the device, and its classes",
+        undone: "the policy that was there put back, or none",
         changes_also: Some(
             "a policy that reserves or limits has HTB in place of the root queueing discipline",
         ),
@@ -436,7 +504,9 @@ static TABLE: &[Entry] = &[
         value: ValueKind::Name,
         means: "a kernel setting of the list, such as sysctl:net.ipv4.tcp_sack=0",
         needs: "root of the network namespace that has the setting",
+        applied: "written to /proc/sys in that namespace",
         read_back: "the setting itself",
+        undone: PUT_BACK,
         changes_also: None,
         setting: Setting::Sysctl,
     },

@@ -29,6 +29,6 @@ mod score;
 mod tests;
 
 pub use draw::{BORDER, CAUSES, CLEAR, draw};
-pub use proof::Proof;
+pub use proof::{Proof, Remedied, RemedyScore, Untried, UntriedReason};
 pub use scenario::{CpuShare, HostSetup, Scenario};
 pub use score::{Answer, Judgement, Score, TRUTH_SCHEMA, Tally, Trial};

@@ -9,6 +9,15 @@ use serde::{Deserialize, Serialize};
 use super::score::{Tally, count};
 use crate::ceilings::{Cause, Verdict};
 
+/// What came of a scenario's remedy.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Remedied {
+    /// It promised a rate, and the scenario was run again with it.
+    Tried(Proof),
+    /// There was nothing to prove.
+    Untried(Untried),
+}
+
 /// A scenario that was run again with its verdict's remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Proof {
@@ -22,19 +31,75 @@ pub struct Proof {
     pub predicted_bps: f64,
     /// What would hold the run back then.
     pub next_cause: Option<Cause>,
-    /// What it brought, payload bits/s.
-    pub measured_bps: f64,
-    /// Whether that is what was predicted: within 15 % where the cause is exact, within 30 % where it is modelled.
+    /// What it brought, payload bits/s; absent if the run with it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_bps: Option<f64>,
+    /// Why the run with it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Whether that is what was predicted: within 15 % where the cause is exact, within 30 % where it is modelled. A run
+    /// that failed is not.
     pub held: bool,
 }
 
+/// A remedy that was not run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Untried {
+    /// The scenario's number.
+    pub number: u32,
+    /// What the verdict blamed; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// The remedy; empty without one.
+    pub remedy: String,
+    /// What it was to bring, payload bits/s, if that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_bps: Option<f64>,
+    /// Why it was not run.
+    pub why: UntriedReason,
+}
+
+/// Why a remedy was not run.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum UntriedReason {
+    /// The first run failed, or has no verdict.
+    NoVerdict,
+    /// The verdict does not say what its remedy brings.
+    NothingPredicted,
+    /// A lab cannot do what the remedy says: it belongs to the whole machine or to an application.
+    NotInALab,
+}
+
+/// Remedies over all scenarios.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RemedyScore {
+    /// Those of exact causes that brought within 15 % what was predicted, of all that were run.
+    pub exact: Tally,
+    /// Those of modelled causes that brought within 30 % what was predicted, of all that were run.
+    pub modelled: Tally,
+    /// Share of each that is the goal, percent.
+    pub goal_percent: f64,
+    /// Runs with a remedy that failed, which count as not as predicted.
+    pub failed: u64,
+    /// Remedies that were not run, by the reason.
+    pub untried: BTreeMap<UntriedReason, u64>,
+}
+
 impl Proof {
-    /// A verdict's prediction, and what its remedy brought; `None` where nothing was predicted.
-    pub fn of(number: u32, verdict: &Verdict, measured_bps: f64) -> Option<Self> {
+    /// A verdict's prediction, and what its remedy brought, payload bits/s, or why the run with it failed; `None` where
+    /// nothing was predicted.
+    pub fn of(number: u32, verdict: &Verdict, measured: Result<f64, String>) -> Option<Self> {
         let predicted_bps = verdict.predicted_bps?;
-        let tolerance = match verdict.cause {
-            Cause::ReceiveWindow | Cause::SendBuffer | Cause::Pacing => EXACT,
-            _ => MODELLED,
+        let tolerance = match is_exact(verdict.cause) {
+            true => EXACT,
+            false => MODELLED,
+        };
+        let (measured_bps, failure) = match measured {
+            Ok(bps) => (Some(bps), None),
+            Err(reason) => (None, Some(reason)),
         };
         Some(Self {
             number,
@@ -42,45 +107,162 @@ impl Proof {
             remedy: verdict.remedy.clone(),
             predicted_bps,
             next_cause: verdict.next_cause,
+            held: measured_bps
+                .is_some_and(|measured| (measured / predicted_bps - 1.0).abs() <= tolerance),
             measured_bps,
-            held: (measured_bps / predicted_bps - 1.0).abs() <= tolerance,
+            failure,
         })
     }
+
+    fn line(&self) -> String {
+        let (number, cause, mbps) = (self.number, self.cause.name(), self.predicted_bps / 1e6);
+        let came = match (self.measured_bps, &self.failure) {
+            (Some(measured), _) => format!("{:.2} of", measured / self.predicted_bps),
+            (None, Some(reason)) => format!("failed ({reason}), not"),
+            (None, None) => "nothing of".to_owned(),
+        };
+        format!(
+            "{number:>5} {cause:<19} {came} the {mbps:.3} Mbit/s predicted: {}",
+            self.remedy
+        )
+    }
+}
+
+impl Untried {
+    /// Of the scenario of that number, with the verdict if there is one.
+    pub fn of(number: u32, verdict: Option<&Verdict>, why: UntriedReason) -> Self {
+        Self {
+            number,
+            cause: verdict.map(|verdict| verdict.cause),
+            remedy: verdict.map_or_else(String::new, |verdict| verdict.remedy.clone()),
+            predicted_bps: verdict.and_then(|verdict| verdict.predicted_bps),
+            why,
+        }
+    }
+}
+
+impl UntriedReason {
+    fn words(self) -> &'static str {
+        match self {
+            Self::NoVerdict => "have no verdict",
+            Self::NothingPredicted => "predict nothing",
+            Self::NotInALab => "cannot be done in a lab",
+        }
+    }
+}
+
+impl RemedyScore {
+    /// Counts; `None` where no remedy was looked at.
+    pub(super) fn of(proofs: &[Proof], untried: &[Untried]) -> Option<Self> {
+        let held = |of_exact: bool| {
+            let own = proofs
+                .iter()
+                .filter(|proof| is_exact(proof.cause) == of_exact);
+            tally(&own.collect::<Vec<_>>())
+        };
+        let mut reasons = BTreeMap::new();
+        for one in untried {
+            *reasons.entry(one.why).or_default() += 1;
+        }
+        let is_any = !proofs.is_empty() || !untried.is_empty();
+        is_any.then(|| Self {
+            exact: held(true),
+            modelled: held(false),
+            goal_percent: GOAL,
+            failed: proofs
+                .iter()
+                .filter(|proof| proof.failure.is_some())
+                .count() as u64,
+            untried: reasons,
+        })
+    }
+
+    /// Every scenario is in one of these counts.
+    fn counts(&self) -> String {
+        let run = self.exact.trials + self.modelled.trials;
+        let untried = self.untried.iter();
+        let untried = untried.map(|(why, count)| format!("{count} {}", why.words()));
+        let mut parts = vec![format!("{run} were run")];
+        if self.failed > 0 {
+            parts.push(format!(
+                "{} of them failed and count as not as said",
+                self.failed
+            ));
+        }
+        parts.extend(untried);
+        format!("remedies: {}", parts.join(", "))
+    }
+
+    fn goal(&self, tally: &Tally) -> String {
+        let goal = self.goal_percent;
+        match tally.share {
+            None => String::new(),
+            Some(share) if 100.0 * share.share >= goal => format!("  goal {goal} %: met"),
+            Some(_) => format!("  goal {goal} %: missed"),
+        }
+    }
+}
+
+/// Causes whose ceilings follow from a figure that somebody set or the kernel tells.
+fn is_exact(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::ReceiveWindow | Cause::SendBuffer | Cause::Pacing
+    )
+}
+
+fn tally(proofs: &[&Proof]) -> Tally {
+    let right = proofs.iter().filter(|proof| proof.held).count();
+    Tally::of_counts(right as u64, proofs.len() as u64)
 }
 
 /// Shares of the prediction by which it may be missed, to both sides.
 const EXACT: f64 = 0.15;
 const MODELLED: f64 = 0.30;
+/// Percent of the remedies that are to bring what was predicted.
+const GOAL: f64 = 90.0;
 
-/// Remedies by cause, as a table with an interval, and each that did not bring what it was to.
-pub(super) fn proofs_text(proofs: &[Proof]) -> String {
+/// Remedies by cause, as a table with an interval, each that did not bring what it was to, and each that a lab cannot do.
+pub(super) fn remedies_text(score: &RemedyScore, proofs: &[Proof], untried: &[Untried]) -> String {
     let mut causes: BTreeMap<Cause, Vec<&Proof>> = BTreeMap::new();
     for proof in proofs {
         causes.entry(proof.cause).or_default().push(proof);
     }
-    let mut text = format!(
-        "{:<20} {:>9}  {:>7}  95 % interval\n",
-        "remedy of", "as said", ""
-    );
-    let tally = |proofs: &[&Proof]| {
-        let right = proofs.iter().filter(|proof| proof.held).count();
-        Tally::of_counts(right as u64, proofs.len() as u64)
-    };
+    let mut text = format!("{}\n", score.counts());
     // Writing to a String cannot fail.
-    for (cause, proofs) in &causes {
-        let _ = writeln!(text, "{}", count(cause.name(), &tally(proofs)));
-    }
-    let all: Vec<&Proof> = proofs.iter().collect();
-    let _ = writeln!(text, "{}", count("all", &tally(&all)));
-    for proof in proofs.iter().filter(|proof| !proof.held) {
+    if !proofs.is_empty() {
         let _ = writeln!(
             text,
-            "{:>5} {:<19} {:.2} of the {:.3} Mbit/s predicted: {}",
-            proof.number,
-            proof.cause.name(),
-            proof.measured_bps / proof.predicted_bps,
-            proof.predicted_bps / 1e6,
-            proof.remedy
+            "{:<20} {:>9}  {:>7}  95 % interval",
+            "remedy of", "as said", ""
+        );
+    }
+    for (is_exact_kind, all, kind) in [
+        (true, "exact, within 15 %", &score.exact),
+        (false, "model, within 30 %", &score.modelled),
+    ] {
+        for (cause, proofs) in causes
+            .iter()
+            .filter(|(cause, _)| is_exact(**cause) == is_exact_kind)
+        {
+            let _ = writeln!(text, "{}", count(cause.name(), &tally(proofs)));
+        }
+        if kind.trials > 0 {
+            let _ = writeln!(text, "{}{}", count(all, kind), score.goal(kind));
+        }
+    }
+    for proof in proofs.iter().filter(|proof| !proof.held) {
+        let _ = writeln!(text, "{}", proof.line());
+    }
+    let elsewhere = untried
+        .iter()
+        .filter(|one| one.why == UntriedReason::NotInALab);
+    for one in elsewhere {
+        let cause = one.cause.map_or("", Cause::name);
+        let _ = writeln!(
+            text,
+            "{:>5} {cause:<19} not in a lab: {}",
+            one.number, one.remedy
         );
     }
     text
@@ -90,16 +272,24 @@ pub(super) fn proofs_text(proofs: &[Proof]) -> String {
 mod tests {
     use super::*;
 
-    fn proof(cause: Cause, measured_bps: f64) -> Proof {
-        let verdict = Verdict {
+    fn verdict(cause: Cause) -> Verdict {
+        Verdict {
             cause,
             share_of_ceiling: Some(1.0),
             evidence: Vec::new(),
             remedy: "linerate stream pit".to_owned(),
             predicted_bps: Some(100e6),
             next_cause: Some(Cause::PathRate),
-        };
-        Proof::of(7, &verdict, measured_bps).expect("something was predicted")
+        }
+    }
+
+    fn proof(cause: Cause, measured_bps: f64) -> Proof {
+        Proof::of(7, &verdict(cause), Ok(measured_bps)).expect("something was predicted")
+    }
+
+    fn text_of(proofs: &[Proof], untried: &[Untried]) -> String {
+        let score = RemedyScore::of(proofs, untried).expect("there are some");
+        remedies_text(&score, proofs, untried)
     }
 
     #[test]
@@ -112,11 +302,68 @@ mod tests {
 
     #[test]
     fn what_did_not_come_true_is_listed_and_counted() {
-        let text = proofs_text(&[proof(Cause::Pacing, 99e6), proof(Cause::Pacing, 50e6)]);
+        let text = text_of(
+            &[proof(Cause::Pacing, 99e6), proof(Cause::Pacing, 50e6)],
+            &[],
+        );
         assert!(text.contains("1/2"), "{text}");
         assert!(
             text.contains("0.50 of the 100.000 Mbit/s predicted"),
             "{text}"
         );
+        assert!(text.contains("goal 90 %: missed"), "{text}");
+    }
+
+    #[test]
+    fn a_run_that_failed_is_not_as_predicted_and_says_why() {
+        let failed = Proof::of(8, &verdict(Cause::Pacing), Err("peer lost".to_owned()));
+        let proofs = [proof(Cause::Pacing, 99e6), failed.expect("a prediction")];
+        let score = RemedyScore::of(&proofs, &[]).unwrap();
+        assert_eq!((score.exact.right, score.exact.trials), (1, 2));
+        assert_eq!(score.failed, 1);
+        let text = text_of(&proofs, &[]);
+        assert!(text.contains("1 of them failed"), "{text}");
+        assert!(
+            text.contains("failed (peer lost), not the 100.000"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn exact_and_modelled_causes_are_counted_apart() {
+        let proofs = [
+            proof(Cause::ReceiveWindow, 99e6),
+            proof(Cause::Congestion, 10e6),
+        ];
+        let score = RemedyScore::of(&proofs, &[]).unwrap();
+        assert_eq!((score.exact.right, score.exact.trials), (1, 1));
+        assert_eq!((score.modelled.right, score.modelled.trials), (0, 1));
+        let text = text_of(&proofs, &[]);
+        let line = |name: &str| {
+            text.lines()
+                .find(|line| line.starts_with(name))
+                .unwrap_or("")
+        };
+        assert!(line("exact").ends_with("goal 90 %: met"), "{text}");
+        assert!(line("model").ends_with("goal 90 %: missed"), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_run_is_counted_by_its_reason() {
+        let all = [
+            Untried::of(1, None, UntriedReason::NoVerdict),
+            Untried::of(
+                2,
+                Some(&verdict(Cause::Policer)),
+                UntriedReason::NothingPredicted,
+            ),
+            Untried::of(3, Some(&verdict(Cause::CpuSend)), UntriedReason::NotInALab),
+            Untried::of(4, Some(&verdict(Cause::CpuSend)), UntriedReason::NotInALab),
+        ];
+        let text = text_of(&[], &all);
+        let counts = "0 were run, 1 have no verdict, 1 predict nothing, 2 cannot be done in a lab";
+        assert!(text.contains(counts), "{text}");
+        assert_eq!(text.matches("not in a lab: linerate stream pit").count(), 2);
+        assert_eq!(RemedyScore::of(&[], &[]), None);
     }
 }

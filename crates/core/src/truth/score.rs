@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::proof::{Proof, proofs_text};
+use super::proof::{Proof, Remedied, RemedyScore, Untried, remedies_text};
 use super::scenario::Scenario;
 use crate::ceilings::Cause;
 use crate::stats::{Proportion, wilson};
@@ -99,6 +99,12 @@ pub struct Score {
     /// Scenarios that were run again with their remedies, in the same order; absent where none was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<Proof>,
+    /// Scenarios that were not run again, in the same order, and why; absent where remedies were not asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untried_remedies: Vec<Untried>,
+    /// What remedies brought, over all of them; absent where they were not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedies: Option<RemedyScore>,
 }
 
 impl Trial {
@@ -149,10 +155,18 @@ impl Tally {
 }
 
 impl Score {
-    /// Counts.
-    pub fn of(seed: u64, mut trials: Vec<Trial>, mut proofs: Vec<Proof>) -> Self {
+    /// Counts; `remedied` is empty where remedies were not asked for, and else has one of each scenario.
+    pub fn of(seed: u64, mut trials: Vec<Trial>, remedied: Vec<Remedied>) -> Self {
         trials.sort_by_key(|trial| trial.number);
+        let (mut proofs, mut untried) = (Vec::new(), Vec::new());
+        for one in remedied {
+            match one {
+                Remedied::Tried(proof) => proofs.push(proof),
+                Remedied::Untried(one) => untried.push(one),
+            }
+        }
         proofs.sort_by_key(|proof| proof.number);
+        untried.sort_by_key(|one| one.number);
         let mut matrix: BTreeMap<Cause, BTreeMap<Cause, u64>> = BTreeMap::new();
         let mut causes = BTreeMap::new();
         for trial in &trials {
@@ -178,7 +192,9 @@ impl Score {
                 .count() as u64,
             matrix,
             trials,
+            remedies: RemedyScore::of(&proofs, &untried),
             proofs,
+            untried_remedies: untried,
         }
     }
 
@@ -214,8 +230,9 @@ impl Score {
             let _ = writeln!(text, "{:<20} {}", cause.name(), verdicts.join(", "));
         }
         self.not_right(&mut text);
-        if !self.proofs.is_empty() {
-            let _ = write!(text, "\n{}", proofs_text(&self.proofs));
+        if let Some(score) = &self.remedies {
+            let remedies = remedies_text(score, &self.proofs, &self.untried_remedies);
+            let _ = write!(text, "\n{remedies}");
         }
         text
     }

@@ -48,7 +48,7 @@ pub use demo::Demo;
 pub use error::LabError;
 pub(crate) use path::Ends;
 pub use path::LabPath;
-pub use truth::{TruthError, run_scenario, try_scenario};
+pub use truth::{TruthError, run_scenario, run_treated_scenario, try_scenario};
 
 use build::Built;
 use pump::{LaneSetup, Pump};

@@ -7,6 +7,7 @@ use linerate_core::record::{CpuQuota, CpuSeconds, EndReport};
 use linerate_sys::idle;
 use linerate_sys::proc::cgroup::{CpuGroup, CpuLimit};
 use linerate_sys::proc::counters::ProtocolCounters;
+use linerate_sys::proc::cpu::{ThermalThrottles, thermal_throttles};
 use linerate_sys::proc::softirqs;
 use linerate_sys::proc::softnet::{self, SoftnetCpu};
 use linerate_sys::proc::stat::{CpuStat, CpuStatReader, CpuTimes, ticks_to_duration};
@@ -95,6 +96,8 @@ struct HostReading {
     receive_softirqs: Option<u64>,
     limit: Option<CpuLimit>,
     counters: Option<ProtocolCounters>,
+    /// By CPU; none where they are not counted.
+    throttles: Option<Vec<(u32, ThermalThrottles)>>,
 }
 
 impl Meter {
@@ -252,6 +255,9 @@ impl Meter {
         if let (Some(begin), Some(end)) = (&self.begin.counters, &self.end.counters) {
             report.counters = changed(begin, end);
         }
+        if let (Some(begin), Some(end)) = (&self.begin.throttles, &self.end.throttles) {
+            report.thermal_throttles = Some(throttled(begin, end));
+        }
         if let (Some(begin), Some(end)) = (&self.begin.limit, &self.end.limit) {
             report.cpu_quota = quota(begin, end);
         }
@@ -268,6 +274,7 @@ impl Meter {
         cpu.count_as_idle(&idle::spun());
         HostReading {
             at_ns: now_ns,
+            throttles: throttles(&cpu),
             cpu,
             softnet: softnet::read().ok(),
             receive_softirqs: softirqs::received().ok(),
@@ -290,6 +297,29 @@ impl ThreadMeter {
             .and_then(|reader| reader.read().ok())
             .unwrap_or(self.end)
     }
+}
+
+/// Of all CPUs; none if one of them has no count.
+fn throttles(cpu: &CpuStat) -> Option<Vec<(u32, ThermalThrottles)>> {
+    let numbers = cpu.cpus.iter().map(|(number, _)| *number);
+    let counted: Option<Vec<_>> = numbers
+        .map(|number| Some((number, *thermal_throttles(number).value()?)))
+        .collect();
+    counted.filter(|counted| !counted.is_empty())
+}
+
+/// Each CPU of a package shows the package's own count.
+fn throttled(begin: &[(u32, ThermalThrottles)], end: &[(u32, ThermalThrottles)]) -> u64 {
+    let grown = |(cpu, end): &(u32, ThermalThrottles)| {
+        let (_, begin) = begin.iter().find(|(other, _)| other == cpu)?;
+        let core = end.core.saturating_sub(begin.core);
+        Some((core, end.package.saturating_sub(begin.package)))
+    };
+    let grown = end.iter().filter_map(grown);
+    let (cores, package) = grown.fold((0, 0), |(cores, most), (core, package)| {
+        (cores + core, most.max(package))
+    });
+    cores + package
 }
 
 /// `None` without a quota at the end.
@@ -340,4 +370,19 @@ fn percent(part: Duration, whole: Duration) -> f64 {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_throttle_of_a_package_is_counted_once_and_one_of_a_core_each_time() {
+        let at = |core, package| ThermalThrottles { core, package };
+        let begin = [(0, at(5, 9)), (1, at(7, 9))];
+        assert_eq!(throttled(&begin, &begin), 0);
+        // A CPU that was not there at the beginning has counts of before.
+        let end = [(0, at(6, 11)), (1, at(9, 11)), (2, at(40, 11))];
+        assert_eq!(throttled(&begin, &end), 1 + 2 + 2);
+    }
 }

@@ -107,6 +107,8 @@ impl TreatError {
     /// Which exit status it deserves.
     pub fn category(&self) -> Category {
         match self {
+            // Known only from the run: it is this host, its kernel or the path that does not do it.
+            Self::Change(TreatmentError::NotTaken { .. }) => Category::Missing,
             Self::Change(_) => Category::Usage,
             Self::Qos(error) => error.category(),
             Self::Busy { .. } | Self::Undo { .. } => Category::Failed,

@@ -43,6 +43,6 @@ pub use error::TreatError;
 pub(crate) use files::{FileSetting, check_sys, summary};
 pub(crate) use journal::Directory;
 pub(crate) use kept::{Wanted, keep, kept, undo};
-pub(crate) use memory::{forget, remembers};
+pub(crate) use memory::{endpoint_remembers, forget, remembers};
 
 pub use leftovers::{start_treatment_watch, undo_leftovers, watch_treatments};

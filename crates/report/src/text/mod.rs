@@ -24,6 +24,7 @@ mod record;
 mod sweep;
 mod table;
 mod trace;
+mod treatments;
 
 pub use analysis::analysis;
 pub use capacity::capacity;
@@ -40,6 +41,7 @@ pub use qos_cost::qos_cost;
 pub use record::record;
 pub use sweep::sweep;
 pub use trace::{trace, watch};
+pub use treatments::treatments;
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

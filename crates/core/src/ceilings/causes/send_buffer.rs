@@ -1,7 +1,7 @@
 //! The sender's socket buffer.
 
 use super::super::formulas::window_bps;
-use super::super::remedy::{self, End, bytes_for, sysctl_maximum, tuning};
+use super::super::remedy::{self, End, buffer_for, sysctl_maximum, tuning};
 use super::super::signals::{positive, rtt_s};
 use super::super::text::{bytes, percent};
 use super::super::thresholds::{
@@ -128,11 +128,14 @@ fn room(tcp: &TcpEvidence) -> bool {
 }
 
 fn remedy(view: &View<'_>, target_bps: f64) -> String {
-    let bytes = bytes_for(view, target_bps);
+    let payload = MEAN_FILL * measured_share(view).unwrap_or_else(|| payload_share(view));
     if view.tcp.iter().any(|flow| flow.tcp.send_buffer_locked) {
         let (host, limit) = (view.sender_host, "net.core.wmem_max");
+        // The kernel doubles what is asked for.
+        let bytes = buffer_for(view, target_bps, Some(2.0 * payload));
         return remedy::buffer(view, "--send-buffer", bytes, host, limit);
     }
+    let bytes = buffer_for(view, target_bps, Some(payload));
     tuning(view, End::Sender, "net.ipv4.tcp_wmem", bytes)
 }
 

@@ -206,6 +206,23 @@ fn a_window_whose_ceiling_is_far_off_stays_unexplained() {
 }
 
 #[test]
+fn what_stays_unexplained_while_a_thread_waited_for_a_cpu_says_so() {
+    let mut scene = small_window();
+    scene.throughput_bps = 28e6;
+    let waited = |scene: &Scene| {
+        let evidence = scene.is(Cause::Unexplained).verdict.evidence;
+        evidence.iter().find(|line| line.contains("CPU")).cloned()
+    };
+    assert_eq!(waited(&scene), None);
+    scene.receiver = end(0.82, 0.03);
+    scene.receiver.run_delay_us = Some(600_000);
+    assert_eq!(
+        waited(&scene).as_deref(),
+        Some("the receiving threads waited for a CPU for 15 % of the time")
+    );
+}
+
+#[test]
 fn loss_whose_model_is_far_off_stays_unexplained() {
     let mut scene = random_loss("reno");
     scene.throughput_bps = 3e6;

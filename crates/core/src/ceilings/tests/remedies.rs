@@ -110,6 +110,31 @@ fn a_window_or_buffer_holds_what_the_path_does() {
     }
 }
 
+/// Segments of 937 bytes take 2.5 times their payload: the kernel offered 11,392 bytes of a buffer of 27,962.
+#[test]
+fn a_buffer_of_small_segments_is_larger_than_twice_what_is_under_way() {
+    let mut scene = small_window();
+    let device = scene.sender_host.device.as_mut().unwrap();
+    (device.driver, device.speed_bps) = (Some("ice".into()), Some(1_000_000_000));
+    scene.receiver_host.sysctls.insert(
+        "net.ipv4.tcp_rmem".to_owned(),
+        "4096 65536 131072".to_owned(),
+    );
+    let flow = scene.flow();
+    flow.receive_buffer_locked = false;
+    let window = flow.send_window_bytes.unwrap() as f64;
+    let remedy_at = |scene: &mut Scene, share: f64| {
+        scene.flow().receiver_buffer_bytes = Some((window / share) as u64);
+        verdict(scene, Cause::ReceiveWindow).remedy
+    };
+    // 2.39 MB under way: twice that where half or more is payload, 2.39 · 1.25 / 0.2 MB at a fifth.
+    assert!(remedy_at(&mut scene, 0.9).contains("4096 65536 8388608"));
+    assert!(remedy_at(&mut scene, 0.63).contains("4096 65536 8388608"));
+    assert!(remedy_at(&mut scene, 0.2).contains("4096 65536 16777216"));
+    // No segment is so small: something else holds the window.
+    assert!(remedy_at(&mut scene, 0.01).contains("4096 65536 8388608"));
+}
+
 #[test]
 fn a_tuning_that_is_off_is_turned_on_and_one_that_is_enough_is_not_touched() {
     let mut scene = small_window();

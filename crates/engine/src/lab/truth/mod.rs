@@ -2,6 +2,7 @@
 
 use linerate_core::link::PathSpec;
 use linerate_core::record::{Caveat, Record};
+use linerate_core::treatment::Treatments;
 use linerate_core::truth::{Answer, HostSetup, Scenario, Trial};
 use linerate_sys::ethtool::{Ethtool, EthtoolError, Offload};
 use linerate_sys::netns::NamespaceError;
@@ -13,6 +14,7 @@ use super::{LabError, LabOptions};
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::stop::Stop;
+use crate::treated::run_treated;
 
 /// The hosts, as [`Scenario::topology`] names them.
 const CLIENT: &str = "client";
@@ -49,6 +51,45 @@ pub fn run_scenario(
     sees_link: bool,
     stop: &Stop,
 ) -> Result<Record, TruthError> {
+    in_lab(scenario, |path| {
+        let mut client = connect(path, stop)?;
+        if sees_link {
+            client.find_link_rate(scenario.test.direction, scenario.test.seed);
+        }
+        let outcome = client.run(&scenario.test, &mut |_| true)?;
+        match outcome.error {
+            None => Ok(outcome.record),
+            Some(error) => Err(error.into()),
+        }
+    })
+}
+
+/// Runs a scenario in a fresh lab under treatments, which are applied to its hosts, read back and undone as those of a
+/// comparison are.
+///
+/// # Errors
+/// As of [`run_scenario`]; a treatment could not be applied, or did not take.
+pub fn run_treated_scenario(
+    scenario: &Scenario,
+    treatments: &Treatments,
+    stop: &Stop,
+) -> Result<Record, TruthError> {
+    in_lab(scenario, |path| {
+        let mut client = connect(path, stop)?;
+        Ok(run_treated(
+            &mut client,
+            &scenario.test,
+            treatments,
+            &mut (),
+        )?)
+    })
+}
+
+/// Does the run in a lab as it was drawn, on the client's host.
+fn in_lab(
+    scenario: &Scenario,
+    run: impl FnOnce(&LabPath) -> Result<Record, TruthError> + Send,
+) -> Result<Record, TruthError> {
     let server = Allotment::of(scenario.server.cpu)?;
     let client = Allotment::of(scenario.client.cpu)?;
     // The endpoint's threads inherit the CPUs of the one that starts it.
@@ -56,7 +97,7 @@ pub fn run_scenario(
     for (name, setup) in [(CLIENT, &scenario.client), (SERVER, &scenario.server)] {
         set_up_device(&path, name, setup)?;
     }
-    let mut record = client.run(|| measure(scenario, &path, sees_link, stop))??;
+    let mut record = client.run(|| run(&path))??;
     record.environment.lab = Some(path.facts());
     record.caveats.extend(path.caveats());
     record.caveats.extend(
@@ -124,22 +165,9 @@ fn set_up_device(path: &LabPath, host: &str, setup: &HostSetup) -> Result<(), Tr
     })??)
 }
 
-fn measure(
-    scenario: &Scenario,
-    path: &LabPath,
-    sees_link: bool,
-    stop: &Stop,
-) -> Result<Record, TruthError> {
+fn connect(path: &LabPath, stop: &Stop) -> Result<Client, TruthError> {
     path.enter()?;
-    let mut client = Client::connect(path.target(), stop.clone())?;
-    if sees_link {
-        client.find_link_rate(scenario.test.direction, scenario.test.seed);
-    }
-    let outcome = client.run(&scenario.test, &mut |_| true)?;
-    match outcome.error {
-        None => Ok(outcome.record),
-        Some(error) => Err(error.into()),
-    }
+    Ok(Client::connect(path.target(), stop.clone())?)
 }
 
 /// An error with its causes.

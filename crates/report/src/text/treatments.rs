@@ -1,0 +1,62 @@
+//! The table of treatments.
+
+use linerate_core::treatment::{Entry, Scope, refused, sysctls, table};
+
+use super::Style;
+use super::page::{Emphasis, Page};
+
+/// Every treatment with its scope and range, what it needs, how it is applied, read back and undone; the kernel settings
+/// that may be treated; and what is refused.
+pub fn treatments(style: Style) -> String {
+    let mut page = Page::new(style);
+    for scope in [Scope::Socket, Scope::Device, Scope::Route, Scope::Host] {
+        page.gap();
+        page.line(
+            Emphasis::Strong,
+            &format!("treatments of a {}", scope.name()),
+        );
+        page.paragraph(Emphasis::None, "", 2, scope.ends());
+        let own = table().iter().filter(|entry| entry.scope == scope);
+        own.for_each(|entry| one(&mut page, entry));
+    }
+    page.gap();
+    page.line(Emphasis::Strong, "keys of sysctl:");
+    for sysctl in sysctls() {
+        page.line(
+            Emphasis::None,
+            &format!("  {}={}", sysctl.key, sysctl.value),
+        );
+        detail(&mut page, "", sysctl.means);
+        sysctl
+            .changes_also
+            .iter()
+            .for_each(|also| detail(&mut page, "changes also", also));
+    }
+    page.gap();
+    page.line(Emphasis::Strong, "refused");
+    for (name, why) in refused() {
+        page.line(Emphasis::None, &format!("  {name}"));
+        detail(&mut page, "", why);
+    }
+    page.finish()
+}
+
+fn one(page: &mut Page, entry: &Entry) {
+    page.gap();
+    let name = format!("  {} ", entry.name);
+    page.paragraph(Emphasis::None, &name, HANG, entry.means);
+    detail(page, "values", &entry.range());
+    detail(page, "needs", entry.needs);
+    detail(page, "applied", entry.applied);
+    detail(page, "read back", entry.read_back);
+    detail(page, "undone", entry.undone);
+    let also = entry.changes_also.iter();
+    also.for_each(|also| detail(page, "changes also", also));
+}
+
+fn detail(page: &mut Page, name: &str, text: &str) {
+    page.paragraph(Emphasis::None, &format!("    {name}"), HANG, text);
+}
+
+/// Columns of the names and labels.
+const HANG: usize = 20;
