@@ -98,6 +98,35 @@ fn the_quick_form_of_each_takes_less_than_five_minutes() {
     }
 }
 
+/// Those whose path is one and whose endpoint's CPU is left alone; the others' levels make paths of their own.
+#[test]
+fn a_real_path_runs_the_files_that_do_not_change_the_path() {
+    let choice = Choice {
+        host: Some("pit".parse().expect("a host's name")),
+        ..Choice::default()
+    };
+    let mut run = Vec::new();
+    for (name, _) in REPORTS {
+        let written = text(&format!("{name}.toml")).expect("a file of this repository");
+        match Experiment::from_toml(&written, &choice, &text) {
+            Ok(_) => run.push(name),
+            Err(error) => {
+                let why = error.to_string();
+                let is_said = why.contains("runs on labs alone") || why.contains("`server_cpu`");
+                assert!(is_said, "{name}: {why}");
+            }
+        }
+    }
+    // The second has addresses of its lab.
+    assert_eq!(run, ["aai_route_mtu", "receive_window", "tcp_checksum"]);
+}
+
+#[test]
+fn the_whole_form_of_one_repeats_until_it_is_precise() {
+    let experiment = experiment("receive_window", false);
+    assert!(matches!(experiment.repeats, Repeats::Precision(_)));
+}
+
 /// What the reports themselves say agrees with what the findings say they found.
 #[test]
 fn the_figures_of_the_reports_agree_with_their_own_findings() {

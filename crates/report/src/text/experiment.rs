@@ -269,10 +269,10 @@ fn amount(ours: &Figure, write: &dyn Fn(f64) -> String) -> String {
         Figure::One(one) => {
             let few = match one.reaches_confidence() {
                 true => String::new(),
-                false => format!(", too few for {:.0} %", CONFIDENCE * 100.0),
+                false => format!(", too few for {:.0}{NBSP}%", CONFIDENCE * 100.0),
             };
             format!(
-                "{} [{} – {}] at {:.1} % over {} repeats{few}",
+                "{} [{} – {}] at {:.1}{NBSP}% over {} repeats{few}",
                 write(one.median),
                 write(one.low),
                 write(one.high),
