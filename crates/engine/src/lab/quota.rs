@@ -97,8 +97,13 @@ impl Home {
             let period = read(&group.join("cpu.cfs_period_us"))?;
             return write(&version1_quota(group, &period, percent)?);
         }
-        let controllers = read(&self.directory.join("cgroup.subtree_control"))?;
-        let has_cpu = has_cpu(&controllers);
+        let controllers = |file: &str| read(&self.directory.join(file)).map(|text| has_cpu(&text));
+        if !controllers("cgroup.controllers")? {
+            let group = self.directory.display();
+            let why = format!("the control group {group} is not given the controller cpu");
+            return Err(io::Error::new(ErrorKind::NotFound, why));
+        }
+        let has_cpu = controllers("cgroup.subtree_control")?;
         if !has_cpu {
             // Before the controller: what is marked can be undone by whoever finds it.
             match fs::create_dir(self.mark()) {
@@ -218,6 +223,7 @@ mod tests {
         fs::create_dir_all(directory).expect("there is room");
         for (name, text) in [
             ("cgroup.type", "domain\n"),
+            ("cgroup.controllers", "cpuset cpu memory\n"),
             ("cgroup.subtree_control", controllers),
             ("cpu.max", "max 100000\n"),
             ("cgroup.threads", ""),
@@ -285,6 +291,37 @@ mod tests {
             "+cpu"
         );
         assert!(home.mark().is_dir());
+    }
+
+    #[test]
+    fn without_the_controller_nothing_is_changed_and_no_group_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        like_a_group(directory.path(), "");
+        fs::write(
+            directory.path().join("cgroup.controllers"),
+            "cpuset memory\n",
+        )
+        .unwrap();
+        let error = home(directory.path()).make(50).err().unwrap().to_string();
+        assert!(
+            error.ends_with("is not given the controller cpu"),
+            "{error}"
+        );
+        let home = home(directory.path());
+        assert!(home.groups().is_empty() && !home.mark().exists());
+        let control = directory.path().join("cgroup.subtree_control");
+        assert_eq!(fs::read_to_string(control).unwrap(), "");
+    }
+
+    #[test]
+    fn a_group_that_could_not_be_set_up_is_taken_away() {
+        let directory = tempfile::tempdir().unwrap();
+        like_a_group(directory.path(), "");
+        // The new group has no files here: nothing can be written into them.
+        let error = home(directory.path()).make(50).err().unwrap().to_string();
+        assert!(error.contains("cgroup.type"), "{error}");
+        let home = home(directory.path());
+        assert!(home.groups().is_empty() && !home.mark().exists());
     }
 
     #[test]
