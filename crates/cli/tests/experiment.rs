@@ -193,6 +193,24 @@ fn what_is_wrong_with_a_file_is_said_with_its_place_and_nothing_is_run() {
 }
 
 #[test]
+fn what_a_real_path_cannot_be_given_is_refused_and_not_left_out() {
+    for (key, why) in [
+        (
+            "server_cpu = \"25%\"",
+            "`server_cpu`: the endpoint of a real path",
+        ),
+        ("lab = \"loss=1%\"", "the file runs on labs alone"),
+    ] {
+        let level = format!("name = \"slow\"\n{key}");
+        let bench = Bench::new(&TEXT.replacen("name = \"slow\"", &level, 1));
+        // Nobody answers there, and nobody is asked.
+        let output = bench.run(&["--host", "127.0.0.1:9"]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains(why), "{output:?}");
+    }
+}
+
+#[test]
 fn a_list_runs_nothing_and_needs_no_lab() {
     let bench = Bench::new(TEXT);
     let output = bench.run(&["--list"]);

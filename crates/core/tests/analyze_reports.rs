@@ -6,6 +6,7 @@ use linerate_core::analyze::{
 };
 use linerate_core::ceilings::Cause;
 use linerate_core::link::Framing;
+use linerate_core::stats::Figure;
 
 const CHECKSUM: &str = include_str!("../../../experiments/tables/mpeix_tcp_checksum.csv");
 const WINDOW: &str = include_str!("../../../experiments/tables/mpeix_receive_window.csv");
@@ -425,4 +426,35 @@ fn the_order_of_files_and_rows_does_not_change_a_figure() {
     let mirrored =
         (1.0 + one.effect_percent.unwrap() / 100.0) * (1.0 + other.effect_percent.unwrap() / 100.0);
     assert!((mirrored - 1.0).abs() < 1e-9);
+}
+
+/// Twenty runs of two levels: `b`'s are what `figure` makes of the number of the run.
+fn twenty_runs(figure: impl Fn(u32) -> f64) -> Analysis {
+    let mut text = "side,mbit_per_s\n".to_owned();
+    for run in 0..20 {
+        let noise = f64::from(run * 7 % 11) / 100.0;
+        text.push_str(&format!("a,{}\nb,{}\n", 50.0 + noise, figure(run) + noise));
+    }
+    analysis("runs.csv", &text, &["mbit_per_s"], "side", &[])
+}
+
+#[test]
+fn modes_and_a_drift_are_told_in_place_of_a_median_and_said_where_they_are_compared() {
+    let modes = twenty_runs(|run| if run % 2 == 0 { 40.0 } else { 90.0 });
+    let drift = twenty_runs(|run| 40.0 + f64::from(run));
+    for analysis in [&modes, &drift] {
+        let [a, b] = &analysis.groups[0].levels[..] else {
+            panic!("two levels: {:?}", analysis.groups[0].levels);
+        };
+        assert!(a.median.is_some() && a.not_one_figure.is_none());
+        assert!(b.median.is_none() && b.runs == 20);
+        let said = &analysis.groups[0].comparisons[0].shows[0];
+        assert!(
+            said.starts_with("the figures under b are not one"),
+            "{said}"
+        );
+    }
+    let of_b = |analysis: &Analysis| analysis.groups[0].levels[1].not_one_figure.clone();
+    assert!(matches!(of_b(&modes), Some(Figure::Modes { modes }) if modes.len() == 2));
+    assert!(matches!(of_b(&drift), Some(Figure::Drift { from, to, .. }) if from < to));
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use linerate_core::experiment::{Choice, Estimate, Experiment};
+use linerate_core::experiment::{
+    Agreement, Choice, Ending, Estimate, Expectation, Experiment, Finding, Run,
+};
 use linerate_core::plan::Repeats;
 
 /// Files, and how many of their cells have a figure of the report beside them.
@@ -96,28 +98,139 @@ fn the_quick_form_of_each_takes_less_than_five_minutes() {
     }
 }
 
+/// Those whose path is one and whose endpoint's CPU is left alone; the others' levels make paths of their own.
+#[test]
+fn a_real_path_runs_the_files_that_do_not_change_the_path() {
+    let choice = Choice {
+        host: Some("pit".parse().expect("a host's name")),
+        ..Choice::default()
+    };
+    let mut run = Vec::new();
+    for (name, _) in REPORTS {
+        let written = text(&format!("{name}.toml")).expect("a file of this repository");
+        match Experiment::from_toml(&written, &choice, &text) {
+            Ok(_) => run.push(name),
+            Err(error) => {
+                let why = error.to_string();
+                let is_said = why.contains("runs on labs alone") || why.contains("`server_cpu`");
+                assert!(is_said, "{name}: {why}");
+            }
+        }
+    }
+    // The second has addresses of its lab.
+    assert_eq!(run, ["aai_route_mtu", "receive_window", "tcp_checksum"]);
+}
+
+#[test]
+fn the_whole_form_of_one_repeats_until_it_is_precise() {
+    let experiment = experiment("receive_window", false);
+    assert!(matches!(experiment.repeats, Repeats::Precision(_)));
+}
+
 /// What the reports themselves say agrees with what the findings say they found.
 #[test]
 fn the_figures_of_the_reports_agree_with_their_own_findings() {
+    let mut held = 0;
     let mut disagree = BTreeMap::new();
     for (name, _) in REPORTS {
-        let experiment = experiment(name, false);
-        for finding in &experiment.findings {
-            let figure = |cell: usize| experiment.figures[cell].get(&finding.measure.to_string());
-            let ratios = finding.pairs.iter().filter_map(|(cell, over)| {
-                let over = over.map_or(Some(&1.0), figure)?;
-                Some(figure(*cell)? / over)
-            });
-            let mut ratios: Vec<f64> = ratios.collect();
-            ratios.sort_by(f64::total_cmp);
-            let Some(median) = ratios.get(ratios.len() / 2) else {
-                continue;
-            };
-            let (least, most) = finding.expectation.range();
-            if !(least..=most).contains(median) {
-                disagree.insert(format!("{name}: {}", finding.text), *median);
+        let document = experiment(name, false).assemble(Vec::new(), &Ending::default());
+        for finding in document.findings {
+            held += usize::from(finding.report.is_some());
+            if finding.report_agreement == Agreement::Disagrees {
+                disagree.insert(format!("{name}: {}", finding.text), finding.report);
             }
         }
     }
     assert!(disagree.is_empty(), "{disagree:#?}");
+    assert_eq!(held, WITH_FIGURES);
 }
+
+/// Runs with the report's own figures agree; with the figures of the two sides swapped each finding that claims a
+/// difference disagrees.
+#[test]
+fn findings_agree_with_the_reports_figures_and_disagree_with_them_swapped() {
+    let mut swapped_ones = 0;
+    for (name, _) in REPORTS {
+        let experiment = experiment(name, false);
+        for (index, finding) in experiment.findings.iter().enumerate() {
+            let agreement = |is_swapped| {
+                let runs = runs_with_the_reports_figures(&experiment, index, is_swapped);
+                let document = experiment.assemble(runs, &Ending::default());
+                document.findings[index].agreement
+            };
+            let claim = format!("{name}: {}", finding.text);
+            let own = agreement(false);
+            if own == Agreement::NotKnown {
+                continue;
+            }
+            assert_eq!(own, Agreement::Agrees, "{claim}");
+            let is_ratio = finding.pairs.iter().all(|(_, over)| over.is_some());
+            if is_ratio && claims_a_difference(finding) {
+                assert_eq!(agreement(true), Agreement::Disagrees, "{claim}");
+                swapped_ones += 1;
+            }
+        }
+    }
+    assert_eq!(swapped_ones, CLAIMED_DIFFERENCES);
+}
+
+/// A claim of a difference accepts neither that there is none nor its opposite.
+#[test]
+fn no_finding_of_a_difference_accepts_that_there_is_none() {
+    for (name, _) in REPORTS {
+        for finding in experiment(name, false).findings {
+            let is_ratio = finding.pairs.iter().any(|(_, over)| over.is_some());
+            let (least, most) = finding.expectation.range();
+            let is_same = matches!(finding.expectation, Expectation::NoDifference { .. });
+            let is_one_sided = least > 1.0 || most < 1.0;
+            assert!(
+                !is_ratio || is_same || is_one_sided,
+                "{name}: {}: {least} to {most}",
+                finding.text
+            );
+        }
+    }
+}
+
+fn claims_a_difference(finding: &Finding) -> bool {
+    !matches!(finding.expectation, Expectation::NoDifference { .. })
+}
+
+/// Six runs of each cell with the figures that the report has of it; swapped: of the cell that the finding holds it
+/// against.
+fn runs_with_the_reports_figures(
+    experiment: &Experiment,
+    finding: usize,
+    is_swapped: bool,
+) -> Vec<Run> {
+    let pairs = &experiment.findings[finding].pairs;
+    let cell_of_figures = |cell: usize| {
+        let pair = pairs.iter().find_map(|(own, over)| match *over {
+            Some(over) if *own == cell => Some(over),
+            Some(over) if over == cell => Some(*own),
+            _ => None,
+        });
+        pair.filter(|_| is_swapped).unwrap_or(cell)
+    };
+    let run = |cell: usize, repeat| Run {
+        levels: experiment.level_names(cell),
+        repeat,
+        attempt: 1,
+        treatments: "none".to_owned(),
+        faults: Vec::new(),
+        error: None,
+        figures: experiment.figures[cell_of_figures(cell)].clone(),
+        record: None,
+    };
+    let cells = 0..experiment.cells.len();
+    cells
+        .flat_map(|cell| (1..=6).map(move |repeat| (cell, repeat)))
+        .map(|(cell, repeat)| run(cell, repeat))
+        .collect()
+}
+
+/// Findings of which the reports have figures.
+const WITH_FIGURES: usize = 32;
+
+/// Those of them that claim a difference between two treatments.
+const CLAIMED_DIFFERENCES: usize = 24;

@@ -14,6 +14,8 @@ pub(super) struct Sides<'a> {
     pub(super) of_b: &'a [f64],
     pub(super) median_a: f64,
     pub(super) median_b: f64,
+    /// Whether the figures of each are several: modes, or a drift.
+    pub(super) not_one_figure: [bool; 2],
     /// What the clock allows, where each level has one run.
     pub(super) ratio_by_clock: Option<[f64; 2]>,
 }
@@ -47,8 +49,24 @@ pub(super) fn contrast(sides: &Sides<'_>) -> Contrast {
         ratio_by_clock: sides.ratio_by_clock,
         shows: Vec::new(),
     };
-    contrast.shows = shows(&contrast, seen.as_ref());
+    contrast.shows = several(sides).into_iter().collect();
+    contrast.shows.extend(shows(&contrast, seen.as_ref()));
     contrast
+}
+
+/// A difference of medians that hardly occur says little.
+fn several(sides: &Sides<'_>) -> Option<String> {
+    let names = [sides.a, sides.b].into_iter().zip(sides.not_one_figure);
+    let names: Vec<&str> = names
+        .filter_map(|(name, is_several)| is_several.then_some(name))
+        .collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "the figures under {} are not one but have modes, or drift from row to row: find out what changed between \
+             them before their medians are compared",
+            names.join(" and ")
+        )
+    })
 }
 
 /// What so many runs show and cannot show.
@@ -128,6 +146,7 @@ mod tests {
             of_b: b,
             median_a: a[a.len() / 2],
             median_b: b[b.len() / 2],
+            not_one_figure: [false; 2],
             ratio_by_clock: None,
         })
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::table::Source;
 use crate::ceilings::{Cause, Ceiling};
-use crate::stats::MedianInterval;
+use crate::stats::{Figure, MedianInterval};
 
 /// Schema of [`Analysis`].
 pub const ANALYSIS_SCHEMA: &str = "linerate.analysis/1";
@@ -74,10 +74,17 @@ pub struct Level {
     /// Its text; absent where nothing is compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
+    /// How many runs it has.
+    #[serde(default)]
+    pub runs: usize,
     /// The runs' mean.
     pub mean: f64,
-    /// The runs' median with the distribution-free interval of it.
-    pub median: MedianInterval,
+    /// The runs' median with the distribution-free interval of it; absent where they are not one figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median: Option<MedianInterval>,
+    /// What they are where they are not one figure: modes, or a drift from the first row to the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_one_figure: Option<Figure>,
 }
 
 /// One level against the first: effect and interval, never a verdict.

@@ -6,7 +6,7 @@ use super::document::{Group, GroupRatio, Level, Overall};
 use super::error::AnalyzeError;
 use super::grouping::{Grouping, Rows};
 use super::table::{Column, Table};
-use crate::stats::median_interval;
+use crate::stats::{Figure, Summary, figure};
 
 /// What is looked at.
 pub(super) struct View<'t, 'g> {
@@ -21,6 +21,8 @@ struct Side<'t> {
     name: &'t str,
     level: Level,
     figures: Vec<f64>,
+    /// Of the figures, also where they are not one: what differences and ratios are of.
+    median: f64,
     first_row: usize,
 }
 
@@ -69,8 +71,9 @@ impl<'t> View<'t, '_> {
                     b: side.name,
                     of_a: &first.figures,
                     of_b: &side.figures,
-                    median_a: first.level.median.median,
-                    median_b: side.level.median.median,
+                    median_a: first.median,
+                    median_b: side.median,
+                    not_one_figure: [first, side].map(Side::is_several),
                     ratio_by_clock,
                 }));
             }
@@ -102,20 +105,37 @@ impl<'t> View<'t, '_> {
                 first_row.get_or_insert(row);
                 figures.push(figure);
             }
-            if let (Some(first_row), Ok(median)) = (first_row, median_interval(&figures)) {
-                sides.push(Side {
-                    name,
-                    level: Level {
-                        level: (!name.is_empty()).then(|| name.to_owned()),
-                        mean: figures.iter().sum::<f64>() / figures.len() as f64,
-                        median,
-                    },
-                    figures,
-                    first_row,
-                });
-            }
+            sides.extend(first_row.and_then(|row| Side::of(name, figures, row)));
         }
         Ok((sides, missing))
+    }
+}
+
+impl<'t> Side<'t> {
+    /// `None` where figures are not finite.
+    fn of(name: &'t str, figures: Vec<f64>, first_row: usize) -> Option<Self> {
+        let summary = Summary::of(&figures).ok()?;
+        let (median, not_one_figure) = match figure(&figures).ok()? {
+            Figure::One(one) => (Some(one), None),
+            several => (None, Some(several)),
+        };
+        Some(Self {
+            name,
+            level: Level {
+                level: (!name.is_empty()).then(|| name.to_owned()),
+                runs: summary.count(),
+                mean: summary.mean(),
+                median,
+                not_one_figure,
+            },
+            median: summary.median(),
+            figures,
+            first_row,
+        })
+    }
+
+    fn is_several(&self) -> bool {
+        self.level.not_one_figure.is_some()
     }
 }
 

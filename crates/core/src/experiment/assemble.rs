@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::document::{DocumentFactor, EXPERIMENT_SCHEMA, ExperimentDocument};
+use super::document::{
+    DocumentFactor, DocumentFinding, DocumentTable, EXPERIMENT_SCHEMA, ExperimentDocument,
+};
 use super::model::Experiment;
 use super::run::Run;
 use super::{findings, table};
 use crate::record::{Caveat, CaveatKind, Status};
+use crate::stats::Figure;
 
 /// How an experiment ended.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -25,6 +28,8 @@ impl Experiment {
             .filter(|run| self.cell_of(run).is_some())
             .collect();
         let by_cell = self.by_cell(&runs);
+        let table = table::table(self, &by_cell, &ending.unavailable);
+        let findings = findings::outcomes(self, &by_cell);
         ExperimentDocument {
             schema: EXPERIMENT_SCHEMA.to_owned(),
             status: match ending.partial {
@@ -46,10 +51,10 @@ impl Experiment {
                     levels: factor.levels.clone(),
                 })
                 .collect(),
-            table: table::table(self, &by_cell, &ending.unavailable),
-            findings: findings::outcomes(self, &by_cell),
             notes: self.all_notes(&by_cell, ending),
-            caveats: caveats(&runs, ending),
+            caveats: caveats(&runs, ending, figure_doubts(&table, &findings)),
+            table,
+            findings,
             runs,
         }
     }
@@ -115,8 +120,49 @@ impl Experiment {
     }
 }
 
-/// Those of the runs, each kind once with the number of runs that have it.
-fn caveats(runs: &[Run], ending: &Ending) -> Vec<Caveat> {
+/// Of what the runs amount to: too few for their interval, or no single figure.
+fn figure_doubts(table: &DocumentTable, findings: &[DocumentFinding]) -> Vec<Caveat> {
+    let of_table = table.rows.iter().flat_map(|row| &row.figures);
+    let of_table: Vec<&Figure> = of_table.filter_map(|figure| figure.ours.as_ref()).collect();
+    let of_findings = findings.iter().filter_map(|finding| finding.ours.as_ref());
+    let all: Vec<&Figure> = of_table.iter().copied().chain(of_findings).collect();
+    let few = all.iter().filter_map(|figure| match figure {
+        Figure::One(one) if !one.reaches_confidence() => Some(one.n),
+        _ => None,
+    });
+    let few = few.min().map(|n| {
+        let message = match n {
+            1 => "one run has no interval: nothing is known of its spread".to_owned(),
+            n => format!(
+                "{n} runs cannot give an interval of 95 %: the one given, by which findings are judged, is their whole \
+                 range"
+            ),
+        };
+        let remedy = "`repeats` of 6 or more, or a `precision`; the whole form in place of --quick";
+        Caveat::new(CaveatKind::FewRuns, message, remedy)
+    });
+    let odd = |figures: &[&Figure]| {
+        let odd = figures
+            .iter()
+            .filter(|figure| !matches!(figure, Figure::One(_)));
+        odd.count()
+    };
+    let several = (odd(&all) > 0).then(|| {
+        let [in_table, in_findings] = [odd(&of_table), odd(&all) - odd(&of_table)];
+        Caveat::new(
+            CaveatKind::NotOneFigure,
+            format!(
+                "{in_table} figures of the table and {in_findings} of the findings are not one figure: their runs have \
+                 modes, or drift"
+            ),
+            "look for what changes between the runs: other load, CPU frequency, placement of threads",
+        )
+    });
+    few.into_iter().chain(several).collect()
+}
+
+/// Those of the figures, and those of the runs, each kind once with the number of runs that have it.
+fn caveats(runs: &[Run], ending: &Ending, of_figures: Vec<Caveat>) -> Vec<Caveat> {
     let mut kinds: BTreeMap<String, (usize, Caveat)> = BTreeMap::new();
     let records = runs.iter().filter_map(|run| run.record.as_ref());
     for caveat in records.flat_map(|record| &record.caveats) {
@@ -134,7 +180,7 @@ fn caveats(runs: &[Run], ending: &Ending) -> Vec<Caveat> {
         let remedy = "the same command goes on where it was";
         Caveat::new(CaveatKind::Partial, why.clone(), remedy)
     });
-    partial.chain(of_runs).collect()
+    partial.chain(of_figures).chain(of_runs).collect()
 }
 
 /// Fewer exclusions may all be of one level by chance.

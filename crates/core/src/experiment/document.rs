@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::run::Run;
 use crate::plan::Repeats;
 use crate::record::{Caveat, Status};
-use crate::stats::MedianInterval;
+use crate::stats::Figure;
 
 /// Schema of [`ExperimentDocument`].
 pub const EXPERIMENT_SCHEMA: &str = "linerate.experiment/1";
@@ -111,9 +111,10 @@ pub struct DocumentRow {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CellFigure {
-    /// The median over the runs that count, with its interval.
+    /// What the runs that count amount to: their median with its interval or, where one figure would mislead, modes or a
+    /// drift.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ours: Option<MedianInterval>,
+    pub ours: Option<Figure>,
     /// The report's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<f64>,
@@ -137,9 +138,9 @@ pub struct DocumentFinding {
     /// The most that is accepted; absent: anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most: Option<f64>,
-    /// The median over the repeats, with its interval.
+    /// What the repeats amount to, with the coverage of the interval that decides.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ours: Option<MedianInterval>,
+    pub ours: Option<Figure>,
     /// Whether our runs agree.
     pub agreement: Agreement,
     /// What the report's own figures give.
@@ -156,11 +157,11 @@ pub struct DocumentFinding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Agreement {
-    /// All of the interval is in what the claim accepts.
+    /// All of the interval is in what the claim accepts; of modes and drifts, all repeats.
     Agrees,
-    /// All of the interval is outside.
+    /// All of it is outside.
     Disagrees,
-    /// The interval is partly in and partly outside: the runs do not decide it.
+    /// It is partly in and partly outside: the runs do not decide it.
     Undecided,
     /// There is no figure.
     NotKnown,

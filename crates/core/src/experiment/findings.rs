@@ -1,11 +1,12 @@
 //! What of a report's findings the figures bear out. Computed from runs and tables, never typed.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use super::document::{Agreement, DocumentFinding};
 use super::model::{Experiment, Finding};
 use super::run::Run;
-use crate::stats::{MedianInterval, Summary, median_interval};
+use crate::stats::{Figure, Summary, figure};
 
 /// Each finding, held against the runs of each cell.
 pub(super) fn outcomes(experiment: &Experiment, runs: &[Vec<&Run>]) -> Vec<DocumentFinding> {
@@ -15,10 +16,11 @@ pub(super) fn outcomes(experiment: &Experiment, runs: &[Vec<&Run>]) -> Vec<Docum
 
 fn outcome(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> DocumentFinding {
     let (least, most) = finding.expectation.range();
-    let ours = median_interval(&samples(finding, runs)).ok();
+    let samples = samples(finding, runs);
+    let ours = figure(&samples).ok();
     let report = finding.report.or_else(|| of_report(experiment, finding));
-    let agreement = ours.map_or(Agreement::NotKnown, |ours| {
-        judge(&ours, finding.expectation.range())
+    let agreement = ours.as_ref().map_or(Agreement::NotKnown, |ours| {
+        judge(ours, &samples, least..=most)
     });
     let report_agreement = report.map_or(Agreement::NotKnown, |value| {
         match (least..=most).contains(&value) {
@@ -42,13 +44,23 @@ fn outcome(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> Do
     }
 }
 
-fn judge(interval: &MedianInterval, (least, most): (f64, f64)) -> Agreement {
-    if least <= interval.low && interval.high <= most {
-        return Agreement::Agrees;
-    }
-    match interval.high < least || interval.low > most {
-        true => Agreement::Disagrees,
-        false => Agreement::Undecided,
+/// By the interval of the median. Modes and drifts have no median to speak of: there every sample has to say the same.
+fn judge(ours: &Figure, samples: &[f64], accepted: RangeInclusive<f64>) -> Agreement {
+    let (all_in, all_out) = match ours {
+        Figure::One(one) => (
+            accepted.contains(&one.low) && accepted.contains(&one.high),
+            one.high < *accepted.start() || one.low > *accepted.end(),
+        ),
+        Figure::Modes { .. } | Figure::Drift { .. } => {
+            let inside = samples.iter().filter(|sample| accepted.contains(sample));
+            let inside = inside.count();
+            (inside == samples.len(), inside == 0)
+        }
+    };
+    match (all_in, all_out) {
+        (true, _) => Agreement::Agrees,
+        (_, true) => Agreement::Disagrees,
+        (false, false) => Agreement::Undecided,
     }
 }
 

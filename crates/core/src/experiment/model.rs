@@ -97,6 +97,13 @@ pub enum Expectation {
     AtLeast(f64),
     /// It is this or less.
     AtMost(f64),
+    /// It is one of these or between them.
+    Between {
+        /// The least.
+        least: f64,
+        /// The most.
+        most: f64,
+    },
     /// It is a ratio within so many percent of 1.
     NoDifference {
         /// Percent.
@@ -150,6 +157,7 @@ impl Expectation {
             Self::About { value, within } => (value / within, value * within),
             Self::AtLeast(least) => (least, f64::INFINITY),
             Self::AtMost(most) => (f64::NEG_INFINITY, most),
+            Self::Between { least, most } => (least, most),
             Self::NoDifference { margin_percent } => {
                 let margin = margin_percent / 100.0;
                 (1.0 - margin, 1.0 + margin)
@@ -176,6 +184,11 @@ mod tests {
         };
         assert_eq!(about.range(), (1.6, 2.5));
         assert_eq!(Expectation::AtLeast(3.0).range(), (3.0, f64::INFINITY));
+        let between = Expectation::Between {
+            least: 0.9,
+            most: 0.99,
+        };
+        assert_eq!(between.range(), (0.9, 0.99));
         let (low, high) = Expectation::NoDifference {
             margin_percent: 5.0,
         }

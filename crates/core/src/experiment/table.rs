@@ -4,7 +4,7 @@ use super::document::{CellFigure, DocumentColumn, DocumentRow, DocumentTable};
 use super::findings::{counted, ratio};
 use super::model::{Column, Experiment};
 use super::run::Run;
-use crate::stats::median_interval;
+use crate::stats::figure;
 
 /// The table of all cells, each with its runs; `unavailable` are cells that could not be run, and why.
 pub(super) fn table(
@@ -115,7 +115,7 @@ impl<'a> Shape<'a> {
             None => figure_of(cell),
             Some(base) => ratio(figure_of(cell), figure_of(base)),
         };
-        let ours = median_interval(&samples).ok();
+        let ours = figure(&samples).ok();
         CellFigure {
             not_run: ours.is_none().then(|| self.why_not(cell)).flatten(),
             ours,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::plan::{Extent, Repeats, Traffic};
-use crate::record::Status;
+use crate::record::{CaveatKind, Status};
+use crate::stats::Figure;
 
 const WINDOWS: &str = r#"
 title = "Receive window"
@@ -317,7 +318,10 @@ fn the_table_has_the_reports_figures_beside_ours() {
     let ours: Vec<f64> = last
         .figures
         .iter()
-        .map(|figure| figure.ours.unwrap().median)
+        .map(|figure| match figure.ours.as_ref().unwrap() {
+            Figure::One(one) => one.median,
+            other => panic!("{other:?}"),
+        })
         .collect();
     assert_eq!(ours, [1.1e6, 2.2e6, 2.0]);
     let report: Vec<f64> = last
@@ -380,6 +384,96 @@ fn what_the_runs_do_not_decide_is_undecided() {
     assert_eq!(document.findings[0].agreement, Agreement::Undecided);
 }
 
+/// Of each repeat what the fixed window carries over the small one.
+fn with_ratios(repeats: u32, ratio: impl Fn(u32) -> f64) -> ExperimentDocument {
+    let text = WINDOWS.replacen("repeats = 4", &format!("repeats = {repeats}"), 1);
+    let experiment = read(&text, &Choice::default());
+    let mut runs = Vec::new();
+    while let Some(slot) = experiment.next(&runs, &[]) {
+        let levels = experiment.level_names(slot.cell);
+        let times = match levels["window"].as_str() {
+            "fixed" => ratio(slot.repeat),
+            _ => 1.0,
+        };
+        runs.push(run(&experiment, slot, 1e6 * times));
+    }
+    experiment.assemble(runs, &Ending::default())
+}
+
+fn kinds(document: &ExperimentDocument) -> Vec<CaveatKind> {
+    document.caveats.iter().map(|caveat| caveat.kind).collect()
+}
+
+#[test]
+fn modes_and_drifts_are_not_given_as_one_figure_and_every_repeat_of_them_has_to_say_the_same() {
+    let noise = |repeat: u32| 1.0 + 0.001 * f64::from(repeat * 7 % 11);
+    let modes = |low: f64, high: f64| {
+        with_ratios(20, |repeat| {
+            noise(repeat) * if repeat % 2 == 0 { low } else { high }
+        })
+    };
+    for (low, high, expected) in [
+        (1.7, 2.4, Agreement::Agrees),
+        (1.2, 2.0, Agreement::Undecided),
+        // The median of the two is in what is accepted, and no run is.
+        (1.0, 3.0, Agreement::Disagrees),
+    ] {
+        let document = modes(low, high);
+        let finding = &document.findings[0];
+        assert!(
+            matches!(&finding.ours, Some(Figure::Modes { modes }) if modes.len() == 2),
+            "{:?}",
+            finding.ours
+        );
+        assert_eq!(finding.agreement, expected, "{low} and {high}");
+        let of_table = &document.table.rows[1].figures[1].ours;
+        assert!(matches!(of_table, Some(Figure::Modes { .. })));
+        assert_eq!(kinds(&document), [CaveatKind::NotOneFigure]);
+    }
+    let drifting = with_ratios(12, |repeat| 1.5 + 0.05 * f64::from(repeat));
+    let finding = &drifting.findings[0];
+    assert!(matches!(finding.ours, Some(Figure::Drift { .. })));
+    assert_eq!(finding.agreement, Agreement::Undecided);
+}
+
+#[test]
+fn fewer_than_six_repeats_say_that_they_are_few() {
+    for (repeats, expected) in [
+        (1, vec![CaveatKind::FewRuns]),
+        (5, vec![CaveatKind::FewRuns]),
+        (6, Vec::new()),
+    ] {
+        let document = with_ratios(repeats, |repeat| 2.0 + 0.01 * f64::from(repeat * 5 % 7));
+        assert_eq!(kinds(&document), expected, "{repeats}");
+    }
+}
+
+#[test]
+fn a_seed_of_the_file_has_as_many_bits_as_one_of_the_command_line() {
+    for seed in [0, u64::from(u32::MAX) + 1, u64::MAX] {
+        let text = WINDOWS.replacen("repeats = 4", &format!("seed = {seed}"), 1);
+        assert_eq!(read(&text, &Choice::default()).seed, seed);
+    }
+}
+
+#[test]
+fn the_reports_figures_may_be_means() {
+    let text = WINDOWS.replace(
+        "file = \"windows.csv\"",
+        "file = \"windows.csv\"\nof = \"mean\"",
+    );
+    let three = format!("{FIGURES}with_fix,1100,8.6\n");
+    let files = |_: &str| Ok(three.clone());
+    let of = |text: &str| {
+        let experiment = Experiment::from_toml(text, &Choice::default(), &files).unwrap();
+        (experiment.figures[5]["throughput_bps"] / 1e4).round()
+    };
+    assert_eq!((of(&text), of(WINDOWS)), (820.0, 810.0));
+    let wrong = text.replace("\"mean\"", "\"meen\"");
+    let error = Experiment::from_toml(&wrong, &Choice::default(), &files).unwrap_err();
+    assert!(error.to_string().contains("did you mean `mean`"), "{error}");
+}
+
 #[test]
 fn each_expectation_is_judged_by_its_own_range() {
     let cases = [
@@ -387,6 +481,9 @@ fn each_expectation_is_judged_by_its_own_range() {
         ("at_least = 2.1", Agreement::Disagrees),
         ("at_most = 2.0", Agreement::Agrees),
         ("at_most = 1.9", Agreement::Disagrees),
+        ("at_least = 1.5\nat_most = 1.9", Agreement::Disagrees),
+        ("at_least = 1.5\nat_most = 2.0", Agreement::Agrees),
+        ("at_least = 2.1\nat_most = 2.5", Agreement::Disagrees),
         ("no_difference = \"5%\"", Agreement::Disagrees),
         ("about = 2.2\nwithin = 1.2", Agreement::Agrees),
         ("about = 2.2\nwithin = 1.05", Agreement::Disagrees),
@@ -445,7 +542,7 @@ fn a_level_that_lacks_something_is_listed_and_not_run() {
     let document = experiment.assemble(runs, &Ending::default());
     let figure = &document.table.rows[0].figures[1];
     assert_eq!(
-        (figure.ours, figure.not_run.as_deref()),
+        (figure.ours.as_ref(), figure.not_run.as_deref()),
         (None, Some("policies"))
     );
     assert!(figure.report.is_some());
@@ -537,6 +634,8 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         ("about = 2.0", "about = 2.0\nat_least = 1"),
         ("about = 2.0", ""),
+        ("about = 2.0", "at_least = 2\nat_most = 1"),
+        ("about = 2.0", "at_least = 2\nwithin = 2"),
         ("about = 2.0", "about = -2.0"),
         ("about = 2.0", "no_difference = \"200%\""),
     ];

@@ -61,7 +61,7 @@ pub enum ReadProblem {
         /// The value.
         value: String,
         /// What it may be.
-        range: RangeInclusive<u32>,
+        range: RangeInclusive<u64>,
     },
     /// A word, a name or an address cannot be read.
     #[error("`{text}` is no {what}; {hint}")]

@@ -150,6 +150,17 @@ impl<'a> Section<'a> {
         key: &'static str,
         range: RangeInclusive<u32>,
     ) -> Result<Option<At<u32>>, Fault> {
+        let range = u64::from(*range.start())..=u64::from(*range.end());
+        let found = self.long_number(key, range)?;
+        Ok(found.map(|at| at.map(|number| number as u32)))
+    }
+
+    /// A whole number of this range, beyond those that TOML itself asks for: a seed has 64 bits.
+    pub fn long_number(
+        &self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<At<u64>>, Fault> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
@@ -157,9 +168,8 @@ impl<'a> Section<'a> {
         let DeValue::Integer(integer) = value.get_ref() else {
             return Err(wrong_type(key, value, "a whole number"));
         };
-        let number = i64::from_str_radix(integer.as_str(), integer.radix());
-        let number = number.ok().and_then(|number| u32::try_from(number).ok());
-        match number.filter(|number| range.contains(number)) {
+        let number = u64::from_str_radix(integer.as_str(), integer.radix());
+        match number.ok().filter(|number| range.contains(number)) {
             Some(value) => Ok(Some(At { offset, value })),
             None => {
                 let value = shortened(&integer.to_string());

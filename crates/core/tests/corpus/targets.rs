@@ -433,7 +433,7 @@ pub(crate) fn figures(bytes: &[u8]) {
             continue;
         };
         let levels = analysis.groups.iter().flat_map(|group| &group.levels);
-        let runs: usize = levels.map(|level| level.median.n).sum();
+        let runs: usize = levels.map(|level| level.runs).sum();
         assert!(runs <= table.len());
     }
 }

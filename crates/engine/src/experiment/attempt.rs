@@ -76,13 +76,14 @@ fn measure(
     stop: &Stop,
     observer: &mut dyn ExperimentObserver,
 ) -> Result<Record, ExperimentError> {
-    let client = Allotment::of(share(cell.place.client_cpu))?;
+    // A busy neighbour is no slow CPU: where there is no quota there is no run.
+    let client = Allotment::exact(share(cell.place.client_cpu))?;
     let ExperimentPath::Lab { .. } = &cell.place.path else {
         let target = site.target.ok_or(ExperimentError::NoTarget)?;
         let record = client.run(|| exchange(target, test, &cell.treatments, stop, observer))??;
         return Ok(with_caveats(record, &[&client]));
     };
-    let server = Allotment::of(share(cell.place.server_cpu))?;
+    let server = Allotment::exact(share(cell.place.server_cpu))?;
     // The endpoint's threads inherit the share of the one that starts it.
     let path = server.run(|| build(&cell.place, test.seed, site))??;
     let mut record = client.run(|| {

@@ -12,6 +12,7 @@
 //! | `cpu` | shares of a CPU for the threads of a host |
 //! | `daemon` | labs in the background |
 //! | `demo` | the demonstration path and its hidden fault |
+//! | `quota` | control groups with a quota of CPU time |
 //! | `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
 //! | `truth` | runs of the truth test, each in a lab of its own |
 
@@ -23,6 +24,7 @@ mod demo;
 mod error;
 mod path;
 mod pump;
+mod quota;
 mod truth;
 
 use std::net::IpAddr;

@@ -1,9 +1,10 @@
 //! What figures that were measured elsewhere can say.
 
 use linerate_core::analyze::{
-    Analysis, ClaimVerdict, Contrast, Format, Group, Overall, Setting, Source,
+    Analysis, ClaimVerdict, Contrast, Format, Group, Level, Overall, Setting, Source,
 };
 use linerate_core::ceilings::Cause;
+use linerate_core::stats::Figure;
 
 use super::Style;
 use super::ceilings::cause_name;
@@ -127,20 +128,35 @@ fn figures(groups: &[&Group]) -> Table {
     ]);
     for group in groups {
         for level in &group.levels {
-            let median = &level.median;
             let write = writer(&group.metric);
-            let has_interval = median.n > 1;
+            let median = level.median.filter(|median| median.n > 1);
             table.row([
                 group_name(&group.settings),
-                Some(count(median.n as u64)),
-                Some(write(median.median)),
-                has_interval.then(|| format!("{} to {}", write(median.low), write(median.high))),
-                has_interval.then(|| format!("{:.0}", 100.0 * median.coverage)),
-                Some(write(level.mean)),
+                Some(count(level.runs as u64)),
+                middle(level, write),
+                median.map(|median| format!("{} to {}", write(median.low), write(median.high))),
+                median.map(|median| format!("{:.0}", 100.0 * median.coverage)),
+                // A mean between modes is as little a figure as a median.
+                level.median.map(|_| write(level.mean)),
             ]);
         }
     }
     table
+}
+
+/// The median, or what stands in its place where there is no one figure.
+fn middle(level: &Level, write: fn(f64) -> String) -> Option<String> {
+    match (&level.median, &level.not_one_figure) {
+        (Some(median), _) => Some(write(median.median)),
+        (None, Some(Figure::Modes { modes })) => {
+            let modes: Vec<String> = modes.iter().map(|mode| write(mode.median)).collect();
+            Some(modes.join(&format!("{NBSP}/{NBSP}")))
+        }
+        (None, Some(Figure::Drift { from, to, .. })) => {
+            Some(format!("{}{NBSP}→{NBSP}{}", write(*from), write(*to)))
+        }
+        (None, Some(Figure::One(_)) | None) => None,
+    }
 }
 
 fn contrasts(groups: &[&Group]) -> Table {
@@ -169,7 +185,7 @@ fn contrasts(groups: &[&Group]) -> Table {
                     .levels
                     .iter()
                     .find(|level| level.level.as_ref() == Some(name));
-                level.map(|level| writer(&group.metric)(level.median.median))
+                level.and_then(|level| middle(level, writer(&group.metric)))
             });
             table.row(contrast_cells(group, contrast, medians, !is_pair));
         }

@@ -8,7 +8,7 @@ use linerate_core::experiment::{
 };
 use linerate_core::plan::Repeats;
 use linerate_core::record::Status;
-use linerate_core::stats::MedianInterval;
+use linerate_core::stats::{CONFIDENCE, Figure, MedianInterval};
 
 use super::Style;
 use super::ceilings::caveats;
@@ -32,8 +32,9 @@ pub fn experiment(document: &ExperimentDocument, style: Style) -> String {
     }
     page.gap();
     page.table(&table(&document.table));
-    if let Some(line) = spread(&document.table) {
-        page.paragraph(Emphasis::None, "", 2, &line);
+    for line in [spread(&document.table), legend(&document.table)] {
+        line.iter()
+            .for_each(|line| page.paragraph(Emphasis::None, "", 2, line));
     }
     findings(&mut page, document);
     for note in &document.notes {
@@ -121,13 +122,18 @@ fn head(column: &DocumentColumn) -> String {
 }
 
 fn ours(figure: &CellFigure, column: &DocumentColumn) -> Option<String> {
-    let Some(ours) = figure.ours else {
-        return figure.not_run.as_ref().map(|_| "not run".to_owned());
-    };
-    let value = scaled(ours.median, column);
-    Some(match half_width_percent(&ours) {
-        Some(percent) => format!("{value}{NBSP}±{percent}%"),
-        None => value,
+    let write = |value: f64| scaled(value, column);
+    Some(match &figure.ours {
+        None => return figure.not_run.as_ref().map(|_| "not run".to_owned()),
+        Some(Figure::One(one)) => match half_width_percent(one) {
+            Some(percent) => format!("{}{NBSP}±{percent}%", write(one.median)),
+            None => write(one.median),
+        },
+        Some(Figure::Modes { modes }) => {
+            let modes: Vec<String> = modes.iter().map(|mode| write(mode.median)).collect();
+            modes.join(MODES)
+        }
+        Some(Figure::Drift { from, to, .. }) => format!("{}{DRIFT}{}", write(*from), write(*to)),
     })
 }
 
@@ -152,10 +158,29 @@ fn scaled(value: f64, column: &DocumentColumn) -> String {
     }
 }
 
+/// How figures are written that are not one.
+fn legend(table: &DocumentTable) -> Option<String> {
+    let figures = table.rows.iter().flat_map(|row| &row.figures);
+    let ours: Vec<&Figure> = figures.filter_map(|figure| figure.ours.as_ref()).collect();
+    let has = |is: fn(&Figure) -> bool| ours.iter().any(|figure| is(figure));
+    let modes = has(|figure| matches!(figure, Figure::Modes { .. }))
+        .then(|| format!("a{MODES}b: the runs are not one figure but have modes there"));
+    let drift = has(|figure| matches!(figure, Figure::Drift { .. }))
+        .then(|| format!("a{DRIFT}b: they drift, from the first third's median to the last's"));
+    let words: Vec<String> = modes.into_iter().chain(drift).collect();
+    (!words.is_empty()).then(|| words.join("; "))
+}
+
 /// What the ± of the table are.
 fn spread(table: &DocumentTable) -> Option<String> {
     let figures = table.rows.iter().flat_map(|row| &row.figures);
-    let intervals: Vec<MedianInterval> = figures.filter_map(|figure| figure.ours).collect();
+    let ours = figures.filter_map(|figure| figure.ours.as_ref());
+    let intervals: Vec<&MedianInterval> = ours
+        .filter_map(|figure| match figure {
+            Figure::One(one) => Some(one),
+            _ => None,
+        })
+        .collect();
     let counts: BTreeSet<usize> = intervals.iter().map(|interval| interval.n).collect();
     let (least, most) = (*counts.first()?, *counts.last()?);
     let runs = match least == most {
@@ -209,14 +234,7 @@ fn findings(page: &mut Page, document: &ExperimentDocument) {
 fn evidence(finding: &DocumentFinding, table: &DocumentTable) -> String {
     let write = |value: f64| in_unit(value, finding, table);
     let ours = match (&finding.ours, &finding.why) {
-        (Some(ours), _) if ours.n == 1 => format!("{} in one run", write(ours.median)),
-        (Some(ours), _) => format!(
-            "{} [{} – {}] over {} repeats",
-            write(ours.median),
-            write(ours.low),
-            write(ours.high),
-            ours.n
-        ),
+        (Some(ours), _) => amount(ours, &write),
         (None, why) => why.clone().unwrap_or_default(),
     };
     let expected = match (finding.least, finding.most) {
@@ -242,6 +260,41 @@ fn evidence(finding: &DocumentFinding, table: &DocumentTable) -> String {
     )
 }
 
+/// What the repeats amount to, with the confidence at which that is said.
+fn amount(ours: &Figure, write: &dyn Fn(f64) -> String) -> String {
+    match ours {
+        Figure::One(one) if one.n == 1 => {
+            format!("{} in one run, its spread is not known", write(one.median))
+        }
+        Figure::One(one) => {
+            let few = match one.reaches_confidence() {
+                true => String::new(),
+                false => format!(", too few for {:.0}{NBSP}%", CONFIDENCE * 100.0),
+            };
+            format!(
+                "{} [{} – {}] at {:.1}{NBSP}% over {} repeats{few}",
+                write(one.median),
+                write(one.low),
+                write(one.high),
+                one.coverage * 100.0,
+                one.n
+            )
+        }
+        Figure::Modes { modes } => {
+            let modes: Vec<String> = modes
+                .iter()
+                .map(|mode| format!("{} in {}", write(mode.median), mode.n))
+                .collect();
+            format!("not one figure: modes at {} repeats", modes.join(" and "))
+        }
+        Figure::Drift { from, to, .. } => format!(
+            "not one figure: drifts from {} to {}",
+            write(*from),
+            write(*to)
+        ),
+    }
+}
+
 /// A ratio as it is; a figure as the table's column of it has it.
 fn in_unit(value: f64, finding: &DocumentFinding, table: &DocumentTable) -> String {
     let mut columns = table
@@ -257,6 +310,10 @@ fn in_unit(value: f64, finding: &DocumentFinding, table: &DocumentTable) -> Stri
         },
     }
 }
+
+/// Between modes, and between the ends of a drift.
+const MODES: &str = "\u{a0}/\u{a0}";
+const DRIFT: &str = "\u{a0}→\u{a0}";
 
 const OTHER_MACHINES: &str = "Other machines, kernels and paths than the report's: what can agree is the kind, \
                               not the figure.";

@@ -133,3 +133,42 @@ fn an_experiment_that_stopped_early_says_so() {
     };
     assert_snapshot!(text::experiment(&document(&experiment, &ending, 3), narrow));
 }
+
+#[test]
+fn modes_and_a_drift_stand_in_the_table_and_in_the_evidence() {
+    let text = TEXT.replace("repeats = 3", "repeats = 20");
+    let files = |_: &str| Ok(FIGURES.to_owned());
+    let experiment = Experiment::from_toml(&text, &Choice::default(), &files).unwrap();
+    let mut runs: Vec<Run> = Vec::new();
+    while let Some(slot) = experiment.next(&runs, &[]) {
+        let levels = experiment.level_names(slot.cell);
+        let repeat = f64::from(slot.repeat);
+        let noise = 0.003 * (repeat * 7.0 % 11.0);
+        let rate = match (levels["window"].as_str(), levels["size"].as_str()) {
+            ("fixed", "1100") if slot.repeat % 2 == 0 => 9.0,
+            ("fixed", "100") => 4.0 + 0.1 * repeat,
+            _ => 4.0,
+        };
+        runs.push(Run {
+            levels,
+            repeat: slot.repeat,
+            attempt: slot.attempt,
+            treatments: "none".to_owned(),
+            faults: Vec::new(),
+            error: None,
+            figures: BTreeMap::from([("throughput_bps".to_owned(), (rate + noise) * 1e6)]),
+            record: None,
+        });
+    }
+    let document = experiment.assemble(runs, &Ending::default());
+    let shown = text::experiment(&document, Style::default()).replace('\u{a0}', " ");
+    for part in [
+        "4.02 / 9.02",
+        "a / b: the runs are not one figure but have modes there; a → b: they drift",
+        "undecided  at large sizes the fixed window carries about twice as much",
+        "not one figure: modes at 1.00 in 10 and 2.24 in 10 repeats",
+        "of the findings are not one figure",
+    ] {
+        assert!(shown.contains(part), "{part}:\n{shown}");
+    }
+}

@@ -110,6 +110,16 @@ impl CpuGroup {
         Ok(Group::find(&member, &mounts, "cpu").map(Self))
     }
 
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        &self.0.directory
+    }
+
+    /// Whether version 1 of the control groups has the controller.
+    pub fn is_version1(&self) -> bool {
+        self.0.version1
+    }
+
     /// The limit that is felt there, and how often it was by now.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use super::setting::text;
 use crate::stats::Summary;
 use crate::toml_reader::{At, Section, shortened};
 
-/// Of each cell the report's figures by the name of the measure: the median of the rows that are the cell's.
+/// Of each cell the report's figures by the name of the measure: the median, or the mean, of the rows that are the cell's.
 pub(super) fn read(
     root: &Section<'_>,
     factors: &[FileFactor<'_>],
@@ -25,6 +25,7 @@ pub(super) fn read(
     let keys = keys(&section, factors, &table)?;
     let filters = filters(&section, &table)?;
     let values = values(&section, &table)?;
+    let of_rows = of_rows(&section)?;
     let rows: Vec<&csv::StringRecord> = (table.rows.iter())
         .filter(|row| {
             filters
@@ -45,8 +46,7 @@ pub(super) fn read(
         let figure = |value: &Value| {
             let samples = own.iter().filter_map(|row| number_of(&row[value.column]));
             let samples: Vec<f64> = samples.map(|sample| sample * value.scale).collect();
-            let median = Summary::of(&samples).ok()?.median();
-            Some((value.name.clone(), median))
+            Some((value.name.clone(), of_rows(&Summary::of(&samples).ok()?)))
         };
         values.iter().filter_map(figure).collect()
     };
@@ -165,6 +165,22 @@ fn values(section: &Section<'_>, table: &Table) -> Result<Vec<Value>, Fault> {
     Ok(values)
 }
 
+/// What several rows of a cell make: that which the report printed of them.
+fn of_rows(section: &Section<'_>) -> Result<fn(&Summary) -> f64, Fault> {
+    let Some(at) = section.string("of")? else {
+        return Ok(Summary::median);
+    };
+    match at.value {
+        "median" => Ok(Summary::median),
+        "mean" => Ok(Summary::mean),
+        _ => Err(Fault::unknown(
+            at,
+            "way to put rows together",
+            &["median", "mean"],
+        )),
+    }
+}
+
 /// `column`, or `column * 1e6`.
 fn column_and_scale(table: &Table, formula: &At<String>) -> Result<(usize, f64), Fault> {
     let at = |value| At {
@@ -223,4 +239,4 @@ fn number_of(text: &str) -> Option<f64> {
         .filter(|number: &f64| number.is_finite())
 }
 
-const KEYS: &[&str] = &["file", "keys", "where", "values"];
+const KEYS: &[&str] = &["file", "keys", "where", "values", "of"];

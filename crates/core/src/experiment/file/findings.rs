@@ -4,7 +4,7 @@ use super::super::error::Fault;
 use super::super::model::{Expectation, Finding};
 use super::columns::{factor_index, measure};
 use super::factors::{FileFactor, level_index, texts};
-use crate::toml_reader::Section;
+use crate::toml_reader::{At, Section};
 use crate::units::Percent;
 
 /// All findings. Of cells that the quick form leaves out there are no pairs.
@@ -43,37 +43,54 @@ fn expectation(section: &Section<'_>, is_ratio: bool) -> Result<Expectation, Fau
     let least = section.float("at_least")?;
     let most = section.float("at_most")?;
     let same = section.string("no_difference")?;
+    if let (Some(within), None) = (within, about) {
+        return Fault::contradiction(within.offset, "`within`", "it is of `about`");
+    }
     match (about, least, most, same) {
-        (Some(about), None, None, None) => {
-            if about.value <= 0.0 {
-                return Fault::contradiction(about.offset, "`about`", "it is above 0");
-            }
-            let factor = within.map_or(DEFAULT_WITHIN, |at| at.value);
-            if factor < 1.0 {
-                let hint = "it is a factor, 1 or more";
-                return Fault::contradiction(about.offset, "`within`", hint);
-            }
-            Ok(Expectation::About {
-                value: about.value,
-                within: factor,
-            })
+        (Some(about), None, None, None) => is_about(about, within),
+        (None, Some(least), Some(most), None) if least.value > most.value => {
+            let hint = "`at_most` is the larger one";
+            Fault::contradiction(least.offset, "`at_least` and `at_most`", hint)
         }
+        (None, Some(least), Some(most), None) => Ok(Expectation::Between {
+            least: least.value,
+            most: most.value,
+        }),
         (None, Some(least), None, None) => Ok(Expectation::AtLeast(least.value)),
         (None, None, Some(most), None) => Ok(Expectation::AtMost(most.value)),
-        (None, None, None, Some(margin)) => match margin.value.parse::<Percent>() {
-            _ if !is_ratio => {
-                let hint = "it is of a ratio: give `over`";
-                Fault::contradiction(margin.offset, "`no_difference`", hint)
-            }
-            Ok(percent) if percent.0 > 0.0 && percent.0 < 100.0 => Ok(Expectation::NoDifference {
-                margin_percent: percent.0,
-            }),
-            _ => Fault::malformed(margin, "margin", "write \"5%\", above 0 % and below 100 %"),
-        },
+        (None, None, None, Some(margin)) => no_difference(margin, is_ratio),
         _ => {
-            let hint = "give one of `about`, `at_least`, `at_most` and `no_difference`";
+            let hint = "give `about`, `no_difference`, or `at_least`, `at_most` or both of them";
             Fault::contradiction(section.offset, "[[finding]]", hint)
         }
+    }
+}
+
+fn is_about(about: At<f64>, within: Option<At<f64>>) -> Result<Expectation, Fault> {
+    if about.value <= 0.0 {
+        return Fault::contradiction(about.offset, "`about`", "it is above 0");
+    }
+    let factor = within.map_or(DEFAULT_WITHIN, |at| at.value);
+    if factor < 1.0 {
+        let hint = "it is a factor, 1 or more";
+        return Fault::contradiction(about.offset, "`within`", hint);
+    }
+    Ok(Expectation::About {
+        value: about.value,
+        within: factor,
+    })
+}
+
+fn no_difference(margin: At<&str>, is_ratio: bool) -> Result<Expectation, Fault> {
+    match margin.value.parse::<Percent>() {
+        _ if !is_ratio => {
+            let hint = "it is of a ratio: give `over`";
+            Fault::contradiction(margin.offset, "`no_difference`", hint)
+        }
+        Ok(percent) if percent.0 > 0.0 && percent.0 < 100.0 => Ok(Expectation::NoDifference {
+            margin_percent: percent.0,
+        }),
+        _ => Fault::malformed(margin, "margin", "write \"5%\", above 0 % and below 100 %"),
     }
 }
 
@@ -90,9 +107,7 @@ fn selection(
     for (name, value) in section.entries(key)? {
         let factor = factor_index(factors, name)?;
         let levels = texts(name.value, value)?;
-        let index = |at: &crate::toml_reader::At<String>| {
-            level_index(&factors[factor], at.offset, &at.value)
-        };
+        let index = |at: &At<String>| level_index(&factors[factor], at.offset, &at.value);
         selection[factor] = Some(levels.iter().map(index).collect::<Result<Vec<_>, _>>()?);
     }
     Ok(selection)

@@ -63,11 +63,12 @@ impl Experiment {
     /// | | `lacks` | why its cells cannot be run |
     /// | `[quick]` | `repeats`, `workload`, `lab`, `levels` | what is other in the quick form; `levels` are those that are left, by factor |
     /// | `[figures]` | `file`, `keys`, `where`, `values` | the report's figures: CSV, factor = column, column = value, figure = `"column * 1e6"` |
+    /// | | `of` | `median` (default) or `mean`: what several rows of a cell make |
     /// | `[table]` | `across` | the factor whose levels stand side by side |
     /// | `[[column]]` | `metric`, `title`, `unit`, `scale`, `decimals`, `ratio_to` | see [`Column`](super::Column) |
     /// | `[[finding]]` | `text`, `metric`, `over_metric` | a claim on a figure |
     /// | | `of`, `over`, `where` | levels by factor: of which cells, over which, and what both have in common |
-    /// | | `about` with `within`, `at_least`, `at_most`, `no_difference` | one of them |
+    /// | | `about` with `within`; `at_least`, `at_most` or both; `no_difference` | what is accepted |
     /// | | `report` | the report's value where no table of it has one |
     ///
     /// # Errors
@@ -140,8 +141,8 @@ fn described(
 }
 
 fn seed(root: &Section<'_>) -> Result<Option<u64>, Fault> {
-    let seed = root.number("seed", 0..=u32::MAX)?;
-    Ok(seed.map(|at| u64::from(at.value)))
+    let seed = root.long_number("seed", 0..=u64::MAX)?;
+    Ok(seed.map(|at| at.value))
 }
 
 /// `repeats = 5` or `precision = "2%"`.
