@@ -458,3 +458,21 @@ fn modes_and_a_drift_are_told_in_place_of_a_median_and_said_where_they_are_compa
     assert!(matches!(of_b(&modes), Some(Figure::Modes { modes }) if modes.len() == 2));
     assert!(matches!(of_b(&drift), Some(Figure::Drift { from, to, .. }) if from < to));
 }
+
+#[test]
+fn figures_that_differ_in_their_last_decimal_alone_are_rounded_and_one() {
+    let rounded = |step: f64| {
+        let mut text = "elapsed_s\n".to_owned();
+        for run in [0, 1, 2, 0, 1, 2, 0, 1, 2, 1] {
+            text.push_str(&format!("{:.2}\n", 10.0 + step * f64::from(run)));
+        }
+        let options = Options {
+            metrics: names(&["elapsed_s"]),
+            ..Options::default()
+        };
+        let analysis = analyze(&table("t.csv", &text), &options).unwrap();
+        analysis.groups[0].levels[0].median.is_some()
+    };
+    assert!(rounded(0.01));
+    assert!(!rounded(0.13));
+}

@@ -6,7 +6,7 @@ use super::document::{Group, GroupRatio, Level, Overall};
 use super::error::AnalyzeError;
 use super::grouping::{Grouping, Rows};
 use super::table::{Column, Table};
-use crate::stats::{Figure, Summary, figure};
+use crate::stats::{Figure, Summary, figure, median_interval};
 
 /// What is looked at.
 pub(super) struct View<'t, 'g> {
@@ -117,6 +117,7 @@ impl<'t> Side<'t> {
         let summary = Summary::of(&figures).ok()?;
         let (median, not_one_figure) = match figure(&figures).ok()? {
             Figure::One(one) => (Some(one), None),
+            several if is_rounding(&several, &figures) => (median_interval(&figures).ok(), None),
             several => (None, Some(several)),
         };
         Some(Self {
@@ -137,6 +138,23 @@ impl<'t> Side<'t> {
     fn is_several(&self) -> bool {
         self.level.not_one_figure.is_some()
     }
+}
+
+/// Whether all modes are neighbours in the last decimal that the figures are printed with: 10.00, 10.01 and 10.02 s are
+/// what rounding makes of one figure.
+fn is_rounding(figure: &Figure, figures: &[f64]) -> bool {
+    let Figure::Modes { modes } = figure else {
+        return false;
+    };
+    let is_step = |step: &f64| {
+        let mut steps = figures.iter().map(|figure| figure / step);
+        steps.all(|steps| (steps - steps.round()).abs() < 1e-6)
+    };
+    let step = [1.0, 0.1, 0.01, 0.001, 0.0001].into_iter().find(is_step);
+    step.is_some_and(|step| {
+        let mut pairs = modes.windows(2);
+        pairs.all(|pair| pair[1].min - pair[0].max < 1.5 * step)
+    })
 }
 
 /// Each other level over the groups of a metric; none for a single group.
