@@ -185,7 +185,10 @@ impl Shared {
     fn taken(&self, drained: Drained) -> Taken {
         let source = self.source();
         let counts = drained.counts;
-        let (symbols, hidden) = if counts.samples == 0 {
+        let sampling = source.sampling();
+        // Without samples of the kernel nobody asks for its names.
+        let in_kernel = sampling.is_some_and(|sampling| !sampling.user_only);
+        let (symbols, hidden) = if counts.samples == 0 || !in_kernel {
             (KernelSymbols::default(), None)
         } else {
             match KernelSymbols::read() {
@@ -215,7 +218,6 @@ impl Shared {
         profile.caveats.extend(hidden);
         profile.caveats.extend(doubts(&profile));
         profile.bound();
-        let sampling = source.sampling();
         Taken {
             sample_cost: sampling.and_then(|_| cost::of_a_sample(&source.sampling_at(cost::HZ))),
             sampling,
@@ -254,7 +256,7 @@ fn no_names(error: &dyn std::error::Error) -> Caveat {
         format!(
             "the kernel's functions have no names here, so that no layer of the kernel can be told: {error}"
         ),
-        "run as root, or set kernel.kptr_restrict to 1 with CAP_SYSLOG, or to 0",
+        "run as root or with CAP_SYSLOG, and set kernel.kptr_restrict to 1 or less",
     )
 }
 
