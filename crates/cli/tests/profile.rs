@@ -169,45 +169,121 @@ fn an_endpoint_that_gives_no_profile_leaves_half_of_one() {
     assert!(caveats.contains("receiver gave no profile"), "{caveats}");
 }
 
+/// The program as nobody. It may lie where nobody else can read, so the open file is executed.
+fn as_nobody() -> Command {
+    let mut command = Command::new("/proc/self/fd/0");
+    command.stdin(File::open(PROGRAM).unwrap());
+    if is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// Text with functions, and the document, of a profile between two commands on loopback.
+fn with_functions(endpoint: Command, mut client: Command) -> (String, Value) {
+    let served = Served::with(&[], endpoint);
+    client.args(["profile", &served.address, "-t", "500ms", "--quiet"]);
+    let output = client.args(["--by", "function"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let output = client.arg("--json").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    (text, serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// Shares of the samples, whatever was seen of the kernel; in the text, too.
+fn functions_are_shares(text: &str, document: &Value) {
+    for end in ["sender", "receiver"] {
+        let functions = document[end]["functions"].as_array().unwrap();
+        let sum = |key: &str| -> f64 { functions.iter().filter_map(|one| one[key].as_f64()).sum() };
+        assert!(sum("share_percent") <= 100.0 + 1e-6, "{end}: {functions:?}");
+        let samples = document[end]["samples"].as_f64().unwrap();
+        assert!(sum("samples") <= samples, "{end}: {functions:?}");
+        assert_eq!(functions.is_empty(), samples == 0.0, "{end}");
+    }
+    let mut tables = text.split("\nFunctions of the ").skip(1);
+    assert!(tables.all(|table| {
+        let rows = table.lines().skip_while(|line| !line.contains("mostly"));
+        let rows = rows.skip(1).take_while(|line| !line.trim().is_empty());
+        let share = |row: &str| row.split_whitespace().next()?.parse::<f64>().ok();
+        rows.map(|row| share(row).expect(row)).sum::<f64>() < 102.0
+    }));
+}
+
 #[test]
 fn without_privileges_there_is_what_the_kernel_accounts() {
-    // The program may lie where nobody else can read, so the open file is executed.
-    let as_nobody = || {
-        let mut command = Command::new("/proc/self/fd/0");
-        command.stdin(File::open(PROGRAM).unwrap());
-        if std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
-            command.uid(NOBODY).gid(NOBODY);
-        }
-        command
-    };
-    let served = Served::with(&[], as_nobody());
-    let mut client = as_nobody();
-    let output = client
-        .args([
-            "profile",
-            &served.address,
-            "-t",
-            "500ms",
-            "--json",
-            "--quiet",
-        ])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (text, document) = with_functions(as_nobody(), as_nobody());
     for end in ["sender", "receiver"] {
         let profile = &document[end]["profile"];
-        assert!(
-            document[end]["cpu_seconds"].as_f64().unwrap() > 0.0,
-            "{end}"
-        );
+        let seconds = document[end]["cpu_seconds"].as_f64().unwrap();
+        assert!(seconds > 0.0, "{end}");
         if profile["all_cpus"] == true {
             skipped("nobody may sample all CPUs here");
             return;
         }
+        let each = profile["each_thread"].as_array().unwrap();
+        assert_eq!(each.len(), 1, "{end}");
     }
+    functions_are_shares(&text, &document);
     let caveats = document["caveats"].to_string();
     assert!(caveats.contains("perf_event_paranoid"), "{caveats}");
+    if document["sender"]["profile"]["kernel_seen"] != true {
+        assert!(text.contains("soft interrupts, of the host"), "{text}");
+    }
+}
+
+#[test]
+fn with_names_hidden_layers_are_the_accounts_and_functions_have_none() {
+    // Root without CAP_SYSLOG may sample everything and sees no addresses of functions.
+    let without_syslog = || {
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--bounding-set",
+            "-syslog",
+            "--inh-caps",
+            "-syslog",
+            PROGRAM,
+        ]);
+        command
+    };
+    let has_setpriv = || Command::new("setpriv").arg("--version").output().is_ok();
+    if !is_root() || !has_setpriv() {
+        skipped("only root can do without one capability, by setpriv");
+        return;
+    }
+    let (text, document) = with_functions(without_syslog(), without_syslog());
+    let profile = &document["sender"]["profile"];
+    if profile["how"] != "sampled" || profile["kernel_seen"] == true {
+        skipped("names are shown to everybody here, or nothing is sampled");
+        return;
+    }
+    functions_are_shares(&text, &document);
+    let caveats = document["caveats"].to_string();
+    assert!(caveats.contains("kptr_restrict"), "{caveats}");
+    for end in ["sender", "receiver"] {
+        assert!(document[end]["samples"].as_u64().unwrap() > 0, "{end}");
+        let layers = document[end]["layers"].as_array().unwrap();
+        let busy = layers.iter().filter(|cost| cost["layer"] != "idle");
+        assert!(busy.clone().count() == 2, "{end}: {layers:?}");
+        assert!(busy.clone().all(|cost| cost["samples"] == 0), "{layers:?}");
+    }
+    assert!(text.contains("soft interrupts, of the host"), "{text}");
+}
+
+#[test]
+fn functions_stand_below_the_layers() {
+    let command = || Command::new(PROGRAM);
+    let (text, document) = with_functions(command(), command());
+    functions_are_shares(&text, &document);
+    if is_sampled(&document) {
+        for end in ["sender", "receiver"] {
+            assert!(text.contains(&format!("Functions of the {end}")), "{text}");
+        }
+    }
 }
 
 #[test]
@@ -234,7 +310,7 @@ fn the_files_beside_the_document_are_written() {
         .lines()
         .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
     assert!(counts.sum::<u64>() > 0);
-    // A stored profile is printed again, with its functions where they are asked for.
+    // A stored profile is printed again.
     for (command, word) in [
         (format!("explain {stored}"), "tcp"),
         (format!("explain {stored} --json"), "linerate.profile/1"),

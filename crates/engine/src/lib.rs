@@ -96,7 +96,7 @@ pub use partner::{Foreign, Partner};
 pub use profile::{
     DesignOptions, Designed, ProveOptions, prove, run_design, time_of_projections, udp_records,
 };
-pub use profile::{LARGEST_DISK_FILE, disk_beside, profile};
+pub use profile::{disk_beside, profile};
 pub use qos_cost::{CostError, CostObserver, CostOptions, qos_cost};
 pub use signal::stop_on_signal;
 pub use stop::Stop;

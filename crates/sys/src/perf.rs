@@ -5,14 +5,15 @@
 //! bytes.
 
 mod attributes;
+mod obstacle;
 mod record;
 mod ring;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::time::Duration;
 
 pub use attributes::Subject;
+pub use obstacle::Obstacle;
 pub use record::{Chain, Record, Records, Sample, records};
 
 use attributes::Attributes;
@@ -41,25 +42,26 @@ pub enum PerfError {
     },
 }
 
-impl PerfError {
-    /// What the kernel answered.
-    pub fn source_error(&self) -> &io::Error {
-        match self {
-            Self::Open { source, .. } | Self::Map { source, .. } => source,
-        }
-    }
-
-    /// Whether it is a matter of permission.
-    pub fn is_permission(&self) -> bool {
-        self.source_error().kind() == io::ErrorKind::PermissionDenied
-    }
+/// What drives the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// A timer of each CPU, which every machine has.
+    Timer {
+        /// Samples a second, 1 to 100,000; the kernel has a limit of its own (`kernel.perf_event_max_sample_rate`).
+        hz: u32,
+    },
+    /// The CPU's counter of its cycles, which few virtual machines have. It stands still while the CPU is halted.
+    Cycles {
+        /// Cycles from one sample to the next, below 2^63.
+        period: u64,
+    },
 }
 
 /// How to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
-    /// Samples a second, 1 to 100,000; the kernel has a limit of its own (`kernel.perf_event_max_sample_rate`).
-    pub hz: u32,
+    /// What drives the samples.
+    pub clock: Clock,
     /// Only what runs in user mode: all that `kernel.perf_event_paranoid` at 2 allows.
     pub user_only: bool,
     /// Frames of a call chain at most, 1 to 127.
@@ -123,15 +125,6 @@ pub fn paranoid() -> Option<i32> {
         .ok()
 }
 
-/// Time that perf's interrupts may take of a CPU's, before the kernel slows them down, percent; 0 is without limit.
-pub fn cpu_time_limit_percent() -> Option<u32> {
-    sysctl::read("kernel.perf_cpu_time_max_percent")
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
-}
-
 /// Samples a second that the kernel allows at the moment; it lowers this by itself when samples take too long.
 pub fn largest_rate() -> Option<u32> {
     sysctl::read("kernel.perf_event_max_sample_rate")
@@ -139,11 +132,6 @@ pub fn largest_rate() -> Option<u32> {
         .trim()
         .parse()
         .ok()
-}
-
-/// Between two samples at so many a second.
-pub fn period(hz: u32) -> Duration {
-    Duration::from_nanos(1_000_000_000 / u64::from(hz.max(1)))
 }
 
 /// `PERF_EVENT_IOC_ENABLE` and `_DISABLE`, include/uapi/linux/perf_event.h.
@@ -189,7 +177,7 @@ mod tests {
     use crate::thread;
 
     const SAMPLING: Sampling = Sampling {
-        hz: 4999,
+        clock: Clock::Timer { hz: 4999 },
         user_only: false,
         depth: 32,
         ring_bytes: 64 << 10,
@@ -258,8 +246,25 @@ mod tests {
     }
 
     #[test]
+    fn cycles_give_samples_or_are_said_not_to_be_there() {
+        let sampling = Sampling {
+            clock: Clock::Cycles { period: 200_000 },
+            ..SAMPLING
+        };
+        let Some(bytes) = own_samples(&sampling) else {
+            return;
+        };
+        assert!(records(&bytes).any(|record| matches!(record, Record::Sample(_))));
+    }
+
+    #[test]
     fn what_is_not_there_cannot_be_sampled() {
         let error = Sampler::open(Subject::Cpu(65_000), &SAMPLING).expect_err("no such CPU");
         assert!(error.to_string().contains("CPU 65000"), "{error}");
+        // A number that no CPU of this kernel could have is EINVAL, as much else is.
+        assert!(
+            matches!(error.obstacle(), Obstacle::Other | Obstacle::Paranoid),
+            "{error}"
+        );
     }
 }

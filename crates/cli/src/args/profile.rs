@@ -44,7 +44,7 @@ pub(crate) enum By {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Profile")]
 pub(crate) struct ProfileOptions {
-    /// Samples a second of each CPU, 10 to 9999 (default 499)
+    /// Samples/s of each CPU, over all ends on it, 10 to 9999 (default 499)
     #[arg(long, value_name = "N")]
     pub(crate) hz: Option<u32>,
     /// layer, or function: its functions too (default layer)

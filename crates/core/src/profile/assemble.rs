@@ -27,6 +27,7 @@ impl ProfileDocument {
         let receiver = receiver.map(|profile| count(profile, end(role(&record, Role::Receiver))));
         Self {
             schema: PROFILE_SCHEMA.to_owned(),
+            shared_overhead_percent: shared_overhead(peer, &sender, &receiver),
             caveats: caveats(&record, &sender, &receiver),
             sender,
             receiver,
@@ -63,6 +64,19 @@ fn place(record: &Record) -> Place {
     match record.environment.shared_kernel {
         true => Place::Here,
         false => Place::Elsewhere,
+    }
+}
+
+/// On one kernel both ends pay out of the same CPUs.
+fn shared_overhead(
+    peer: Place,
+    sender: &Option<EndLayers>,
+    receiver: &Option<EndLayers>,
+) -> Option<f64> {
+    let percent = |end: &Option<EndLayers>| end.as_ref()?.profile.overhead.percent;
+    match peer {
+        Place::Here => Some(percent(sender)? + percent(receiver)?),
+        Place::Elsewhere => None,
     }
 }
 
@@ -112,11 +126,12 @@ fn doubts(name: &str, end: &EndLayers) -> Vec<Caveat> {
             format!("run for {:.0} more seconds", more.ceil()),
         ));
     }
-    if end.samples > 0 && end.unattributed_percent > MOST_UNATTRIBUTED {
+    let are_sampled = end.samples > 0 && end.profile.how.tells_layers();
+    if are_sampled && end.unattributed_percent > MOST_UNATTRIBUTED {
         doubts.push(Caveat::new(
             CaveatKind::NotReadable,
             format!(
-                "{name}: the layer of {:.1} % of its time is not known",
+                "{name}: {:.1} % of its time is unattributed",
                 end.unattributed_percent
             ),
             "--by function shows what it was",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::attribution::{Owner, Place, Role, attribute, owner, plain_name};
 use super::document::{EndLayers, FunctionCost, LayerCost};
 use super::layers::Layer;
-use super::sample::{EndProfile, FoldedStack, How, USER_FRAME};
+use super::sample::{EndProfile, FoldedStack, How, SampleClock, USER_FRAME};
 use crate::stats::{Proportion, wilson};
 
 /// Functions of an end at most.
@@ -34,40 +34,41 @@ pub struct End {
 /// samples for independent, as the time between two of a CPU is that of many packets, and say how well this run's
 /// share is known, not how another run's would differ. Those of times are the share's, times the end's CPU time.
 /// Samples of stacks that were left out for space are counted as unattributed, by as many as are likely this end's.
+///
+/// Where the kernel's part of the chains was not seen the layers are those of the kernel's account, which has no intervals; the
+/// functions are still those of the samples.
 pub fn count(profile: EndProfile, end: End) -> EndLayers {
     let tally = Tally::of(&profile, end);
-    let mut counted = match profile.how {
-        How::Sampled {
-            kernel_seen: true, ..
-        } if profile.hz > 0 => tally.layers(&profile),
-        How::Sampled { .. } | How::Accounted => accounted(&profile, end.peer),
+    let sampled = (profile.how.tells_layers() && profile.hz > 0).then_some(tally.own);
+    let mut parts = match sampled {
+        Some(_) => tally.layers(&profile),
+        None => accounted(&profile, end.peer),
     };
-    counted.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
-    let cpu_seconds: f64 = counted.iter().map(|(_, part)| part.seconds).sum();
+    parts.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
     let costs = Costs {
         end,
-        cpu_seconds,
-        samples: counted.iter().map(|(_, part)| part.samples).sum(),
+        cpu_seconds: parts.iter().map(|(_, part)| part.seconds).sum(),
+        sampled,
     };
-    let mut layers: Vec<LayerCost> = counted
+    let mut layers: Vec<LayerCost> = parts
         .iter()
         .map(|&(layer, part)| costs.layer(layer, part))
         .collect();
     let unattributed = layers.iter().find(|cost| cost.layer == Layer::Unattributed);
     let unattributed_percent = unattributed.map_or(0.0, |cost| cost.share_percent);
-    let more_seconds = more_seconds(&layers, costs.samples, &profile);
+    let more_seconds = sampled.and_then(|samples| more_seconds(&layers, samples, &profile));
     layers.extend(tally.idle(&profile));
     EndLayers {
         taken: taken(&profile.how, end.peer),
-        cpu_seconds,
-        samples: costs.samples,
+        cpu_seconds: costs.cpu_seconds,
+        samples: tally.own,
         foreign_samples: tally.foreign,
         packets: end.packets,
         bytes: end.bytes,
         layers,
-        functions: tally.functions(costs.samples),
+        functions: tally.functions(),
         unattributed_percent,
-        service_demand_us_per_kib: costs.demand(cpu_seconds),
+        service_demand_us_per_kib: costs.demand(costs.cpu_seconds),
         more_seconds,
         profile,
     }
@@ -76,14 +77,23 @@ pub fn count(profile: EndProfile, end: End) -> EndLayers {
 /// A layer's part.
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
+    /// 0 of what is accounted.
     samples: u64,
-    in_softirq: u64,
     seconds: f64,
+    /// Of it, in a soft interrupt: 0 to 1.
+    in_softirq: f64,
+}
+
+/// A layer's samples, and those of them that met a soft interrupt.
+#[derive(Debug, Clone, Copy, Default)]
+struct Samples {
+    all: u64,
+    in_softirq: u64,
 }
 
 /// Samples by whose they are, by layer and by function.
 struct Tally {
-    by_layer: BTreeMap<Layer, Part>,
+    by_layer: BTreeMap<Layer, Samples>,
     by_function: HashMap<String, BTreeMap<Layer, u64>>,
     own: u64,
     foreign: u64,
@@ -126,7 +136,7 @@ impl Tally {
         let by_layer = self.by_function.entry(function.to_owned()).or_default();
         for (layer, samples) in attribute(stack).share(stack.count) {
             let part = self.by_layer.entry(layer).or_default();
-            part.samples += samples;
+            part.all += samples;
             if stack.in_softirq() {
                 part.in_softirq += samples;
             }
@@ -145,10 +155,7 @@ impl Tally {
         let own = (left_out as f64 * self.own as f64 / all as f64).round() as u64;
         // What a peer counts may be beyond what an f64 holds whole.
         let own = own.min(left_out);
-        self.by_layer
-            .entry(Layer::Unattributed)
-            .or_default()
-            .samples += own;
+        self.by_layer.entry(Layer::Unattributed).or_default().all += own;
         self.own += own;
         self.foreign += left_out - own;
     }
@@ -162,14 +169,18 @@ impl Tally {
         let each = (1.0 + lost) / f64::from(profile.hz);
         let busy = Layer::ALL.iter().filter(|&&layer| layer != Layer::Idle);
         busy.map(|&layer| {
-            let mut part = self.by_layer.get(&layer).copied().unwrap_or_default();
-            part.seconds = part.samples as f64 * each;
+            let found = self.by_layer.get(&layer).copied().unwrap_or_default();
+            let part = Part {
+                samples: found.all,
+                seconds: found.all as f64 * each,
+                in_softirq: found.in_softirq as f64 / found.all.max(1) as f64,
+            };
             (layer, part)
         })
         .collect()
     }
 
-    fn functions(&self, samples: u64) -> Vec<FunctionCost> {
+    fn functions(&self) -> Vec<FunctionCost> {
         let mut functions: Vec<FunctionCost> = self
             .by_function
             .iter()
@@ -180,7 +191,7 @@ impl Tally {
                     function: function.clone(),
                     layer,
                     samples: own,
-                    share_percent: own as f64 / samples.max(1) as f64 * 100.0,
+                    share_percent: own as f64 / self.own.max(1) as f64 * 100.0,
                 })
             })
             .collect();
@@ -202,7 +213,15 @@ impl Tally {
         let told: Option<Vec<f64>> = profile.cpus.iter().map(|cpu| cpu.idle_percent).collect();
         let percent = match (told, profile.how) {
             (Some(each), _) => each.iter().sum::<f64>() / cpus,
-            (None, How::Sampled { all_cpus: true, .. }) if profile.hz > 0 => {
+            // A counter of cycles stands still while the CPU is halted, and was told its rate by this very account.
+            (
+                None,
+                How::Sampled {
+                    clock: SampleClock::CpuClock,
+                    all_cpus: true,
+                    ..
+                },
+            ) if profile.hz > 0 => {
                 let busy = profile.samples.saturating_sub(self.idle) as f64;
                 let possible = f64::from(profile.hz) * profile.seconds * cpus;
                 (100.0 * (1.0 - busy / possible)).clamp(0.0, 100.0)
@@ -225,19 +244,25 @@ impl Tally {
     }
 }
 
-/// Without call chains in the kernel: user time is the application's, and of the rest the layer is not known.
+/// Without call chains in the kernel: user time is the application's, and of the rest the layer is not known. How much of
+/// that was in soft interrupts is, between two hosts; on one host they are in the threads' time, or nobody's.
 fn accounted(profile: &EndProfile, peer: Place) -> Vec<(Layer, Part)> {
     let softirq = match peer {
         Place::Elsewhere => profile.softirq_seconds.unwrap_or(0.0),
         Place::Here => 0.0,
     };
-    let of = |seconds| Part {
+    let of = |seconds, softirq: f64| Part {
         seconds,
+        in_softirq: match seconds > 0.0 {
+            true => softirq / seconds,
+            false => 0.0,
+        },
         ..Part::default()
     };
+    let kernel = profile.threads.system + softirq;
     vec![
-        (Layer::Application, of(profile.threads.user)),
-        (Layer::Unattributed, of(profile.threads.system + softirq)),
+        (Layer::Application, of(profile.threads.user, 0.0)),
+        (Layer::Unattributed, of(kernel, softirq)),
     ]
 }
 
@@ -245,7 +270,8 @@ fn accounted(profile: &EndProfile, peer: Place) -> Vec<(Layer, Part)> {
 struct Costs {
     end: End,
     cpu_seconds: f64,
-    samples: u64,
+    /// The samples that shares are of; `None` where they are of accounted time.
+    sampled: Option<u64>,
 }
 
 impl Costs {
@@ -269,13 +295,14 @@ impl Costs {
             ns_per_byte: byte.map(|ns| ns(part.seconds)),
             ns_per_byte_interval: byte.map(|ns| [ns(low), ns(high)]),
             service_demand_us_per_kib: self.demand(part.seconds),
-            softirq_percent: part.in_softirq as f64 / part.samples.max(1) as f64 * 100.0,
+            softirq_percent: part.in_softirq * 100.0,
         }
     }
 
     /// What was accounted and not sampled has no interval.
     fn share(&self, part: Part) -> Proportion {
-        wilson(part.samples, self.samples).unwrap_or_else(|_| {
+        let sampled = self.sampled.map(|all| wilson(part.samples, all).ok());
+        sampled.flatten().unwrap_or_else(|| {
             let share = match self.cpu_seconds > 0.0 {
                 true => part.seconds / self.cpu_seconds,
                 false => 0.0,
@@ -293,26 +320,14 @@ impl Costs {
     }
 }
 
-/// How much longer the run should have been: n = Z² p (1 − p) ÷ h² samples for the share p nearest to a half.
+/// How much longer the run should have been: n = Z² p (1 − p) ÷ h² samples for the share p nearest to a half. The shares are
+/// the middles of their intervals (Wilson): three samples of one layer do not say that there is no other.
 fn more_seconds(layers: &[LayerCost], samples: u64, profile: &EndProfile) -> Option<f64> {
-    let sampled = matches!(
-        profile.how,
-        How::Sampled {
-            kernel_seen: true,
-            ..
-        }
-    );
-    if !sampled || profile.hz == 0 {
-        return None;
-    }
     let variances = layers.iter().map(|cost| {
-        let share = cost.share_percent / 100.0;
+        let share = (cost.samples as f64 + Z * Z / 2.0) / (samples as f64 + Z * Z);
         share * (1.0 - share)
     });
-    let widest = match samples {
-        0 => 0.25,
-        _ => variances.fold(0.0, f64::max),
-    };
+    let widest = variances.fold(0.0, f64::max);
     let needed = Z * Z * widest / (WANTED_HALF_WIDTH / 100.0).powi(2);
     // Without samples: as if one CPU had been busy.
     let per_second = match samples {
@@ -367,8 +382,9 @@ fn taken(how: &How, peer: Place) -> String {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{CpuSamples, SampleClock, TaskClass};
+    use super::super::{CpuSamples, TaskClass};
     use super::*;
+    use crate::record::CpuSeconds;
 
     const END: End = End {
         role: Role::Sender,
@@ -403,6 +419,7 @@ mod tests {
             folded,
             other_samples: 0,
             threads: Default::default(),
+            each_thread: Vec::new(),
             softirq_seconds: None,
             overhead: Default::default(),
             caveats: Vec::new(),
@@ -467,6 +484,9 @@ mod tests {
         ];
         assert_eq!(count(profile(enough), END).more_seconds, None);
         assert!(count(profile(Vec::new()), END).more_seconds.unwrap() > 9.0);
+        let all_alike = |count| vec![stack(TaskClass::Flow, &["tcp_ack"], 0, count)];
+        assert!(count(profile(all_alike(3)), END).more_seconds.unwrap() > 0.0);
+        assert_eq!(count(profile(all_alike(300)), END).more_seconds, None);
     }
 
     #[test]
@@ -508,11 +528,71 @@ mod tests {
         let counted = count(accounted, END);
         assert_eq!(counted.cpu_seconds, 2.0);
         assert_eq!(counted.unattributed_percent, 75.0);
+        // Of the kernel's 1.5 s a third was in soft interrupts; on one host that cannot be told.
+        let softirq = |counted: &EndLayers| of(counted, Layer::Unattributed).softirq_percent;
+        assert!((softirq(&counted) - 100.0 / 3.0).abs() < 1e-9);
+        assert_eq!(softirq(&here), 0.0);
         assert_eq!(
             of(&counted, Layer::Application).share_interval_percent,
             [25.0; 2]
         );
         assert_eq!(counted.more_seconds, None);
+    }
+
+    /// What `kernel.perf_event_paranoid` at 2 leaves, and a hidden kallsyms.
+    #[test]
+    fn without_the_kernel_functions_are_shares_of_the_samples_and_layers_of_the_account() {
+        let unseen = |folded| {
+            let mut unseen = profile(folded);
+            unseen.how = How::Sampled {
+                clock: SampleClock::CpuClock,
+                kernel_seen: false,
+                all_cpus: false,
+            };
+            unseen.threads.user = 0.5;
+            unseen.threads.system = 1.5;
+            count(unseen, END)
+        };
+        let user = unseen(vec![
+            stack(TaskClass::Flow, &["[user]"], 0, 400),
+            stack(TaskClass::Flow, &["[user]", "[user]"], 0, 17),
+        ]);
+        assert_eq!((user.samples, user.foreign_samples), (417, 0));
+        assert_eq!(user.functions.len(), 1);
+        assert_eq!(user.functions[0].share_percent, 100.0);
+        let application = of(&user, Layer::Application);
+        assert_eq!((application.samples, application.share_percent), (0, 25.0));
+        assert_eq!(application.share_interval_percent, [25.0; 2]);
+        assert_eq!((user.cpu_seconds, user.more_seconds), (2.0, None));
+        let nameless = unseen(vec![
+            stack(TaskClass::Flow, &["[kernel]", "[kernel]"], 0, 300),
+            stack(TaskClass::Flow, &["[user]"], 0, 100),
+        ]);
+        let shares = nameless.functions.iter().map(|cost| cost.share_percent);
+        assert_eq!(shares.collect::<Vec<_>>(), [75.0, 25.0]);
+        assert_eq!(nameless.unattributed_percent, 75.0);
+    }
+
+    #[test]
+    fn idle_is_no_matter_of_cycles_which_stand_still_then() {
+        let mut cycles = profile(vec![stack(TaskClass::Flow, &["tcp_ack"], 0, 1000)]);
+        cycles.how = How::Sampled {
+            clock: SampleClock::Cycles,
+            kernel_seen: true,
+            all_cpus: true,
+        };
+        let idle = |profile| {
+            let counted = count(profile, END);
+            let mut layers = counted.layers.iter();
+            let found = layers.find(|cost| cost.layer == Layer::Idle);
+            found.map(|cost| cost.share_percent)
+        };
+        assert_eq!(idle(cycles.clone()), None);
+        cycles
+            .cpus
+            .iter_mut()
+            .for_each(|cpu| cpu.idle_percent = Some(40.0));
+        assert_eq!(idle(cycles), Some(40.0));
     }
 
     fn any_stack() -> impl Strategy<Value = FoldedStack> {
@@ -556,8 +636,12 @@ mod tests {
             bytes in 0_u64..1_000_000,
             role in prop::sample::select(vec![Role::Sender, Role::Receiver, Role::Both]),
             peer in prop::sample::select(vec![Place::Here, Place::Elsewhere]),
+            kernel_seen in any::<bool>(),
+            threads in (0.0..10.0, 0.0..10.0),
         ) {
             let mut profile = profile(folded);
+            profile.how = How::Sampled { clock: SampleClock::CpuClock, kernel_seen, all_cpus: true };
+            profile.threads = CpuSeconds { user: threads.0, system: threads.1 };
             profile.samples += left_out;
             profile.other_samples = left_out;
             profile.lost = lost;
@@ -565,12 +649,15 @@ mod tests {
             let counted = count(profile, End { role, peer, packets: Some(packets), bytes });
             let busy = || counted.layers.iter().filter(|cost| cost.layer != Layer::Idle);
             let idle: u64 = counted.layers.iter().filter(|cost| cost.layer == Layer::Idle).map(|cost| cost.samples).sum();
-            prop_assert_eq!(busy().map(|cost| cost.samples).sum::<u64>(), counted.samples);
+            let of_layers = if kernel_seen { counted.samples } else { 0 };
+            prop_assert_eq!(busy().map(|cost| cost.samples).sum::<u64>(), of_layers);
             prop_assert_eq!(counted.samples + counted.foreign_samples + idle, all);
             let seconds: f64 = busy().map(|cost| cost.cpu_seconds).sum();
             prop_assert!((seconds - counted.cpu_seconds).abs() < 1e-9);
             let shares: f64 = busy().map(|cost| cost.share_percent).sum();
-            prop_assert!(counted.samples == 0 || (shares - 100.0).abs() < 1e-6);
+            prop_assert!(counted.cpu_seconds == 0.0 || (shares - 100.0).abs() < 1e-6);
+            let functions: f64 = counted.functions.iter().map(|cost| cost.share_percent).sum();
+            prop_assert!((0.0..100.0 + 1e-6).contains(&functions));
             for cost in busy() {
                 let [low, high] = cost.share_interval_percent;
                 prop_assert!(0.0 <= low && low <= cost.share_percent + 1e-9);

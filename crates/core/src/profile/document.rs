@@ -31,6 +31,10 @@ pub struct ProfileDocument {
     /// The path beside the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskBeside>,
+    /// What both ends' profiling took of the busy CPU time of the one kernel that they share, percent; absent between two hosts,
+    /// where each end's `overhead` has its own, and where one of both is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_overhead_percent: Option<f64>,
     /// What doubts there are of the profile; those of the run are in its record.
     pub caveats: Vec<Caveat>,
     /// The run that was profiled.
@@ -44,7 +48,8 @@ pub struct EndLayers {
     pub taken: String,
     /// CPU time that this end took for the transfer, seconds: all layers but `idle`.
     pub cpu_seconds: f64,
-    /// Samples that are this end's, idle ones left out.
+    /// Samples that are this end's, idle ones left out: all that `functions` were counted from, and where the kernel was seen
+    /// the layers, too.
     pub samples: u64,
     /// Samples that are not: other processes, the other end's, the tool's own.
     pub foreign_samples: u64,
@@ -75,13 +80,13 @@ pub struct EndLayers {
 pub struct LayerCost {
     /// Which.
     pub layer: Layer,
-    /// Samples of it.
+    /// Samples of it; 0 where the layers are those of the kernel's account.
     pub samples: u64,
     /// Its CPU time, seconds.
     pub cpu_seconds: f64,
     /// Its share of the end's `cpu_seconds`, percent; of `idle`, the share of the host's CPU time in which nothing ran.
     pub share_percent: f64,
-    /// Interval of that share at 95 %, percent.
+    /// Interval of that share at 95 %, percent; of what was accounted and not sampled it has no width.
     pub share_interval_percent: [f64; 2],
     /// CPU time for each packet, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,7 +103,7 @@ pub struct LayerCost {
     /// Its part of the end's service demand, µs/KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_demand_us_per_kib: Option<f64>,
-    /// Share of this layer's samples that were taken in a soft interrupt, percent.
+    /// Share of this layer's time that was in a soft interrupt, percent.
     pub softirq_percent: f64,
 }
 
@@ -111,7 +116,8 @@ pub struct FunctionCost {
     pub layer: Layer,
     /// Samples.
     pub samples: u64,
-    /// Share of the end's `cpu_seconds`, percent.
+    /// Share of the end's samples, percent. Where the kernel was seen that is its share of `cpu_seconds`; where only user mode
+    /// was, its share of the time in user mode.
     pub share_percent: f64,
 }
 

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `request` | what a client asks of an end's profiler, with its limits |
 //! | `sample` | what an end took: folded stacks, counts by CPU, how, at what cost |
+//! | `rate` | how much time a sample of cycles stands for |
 //! | `layers` | the layers |
 //! | [`attribution`] | from a call chain to its layer, and to the end whose work it is |
 //! | `count` | samples of an end to its layers, their costs and intervals |
@@ -22,6 +23,7 @@ mod count;
 mod document;
 mod layers;
 pub mod projection;
+mod rate;
 mod request;
 mod sample;
 

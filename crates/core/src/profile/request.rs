@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Samples a second of each CPU, unless asked otherwise. No multiple of a usual timer's rate, so that the samples do not
+/// Samples a second of each CPU, unless asked otherwise, over both ends if they run on one kernel. No multiple of a usual timer's rate, so that the samples do not
 /// march in step with it. In a virtual machine whose timer interrupts cost 20 µs each they take 1 % of a busy CPU.
 pub const DEFAULT_HZ: u32 = 499;
 /// Fewest samples a second.
@@ -13,7 +13,7 @@ pub const MAX_HZ: u32 = 9999;
 /// How an end is to be profiled while a test runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileRequest {
-    /// Samples a second of each CPU, [`MIN_HZ`] to [`MAX_HZ`].
+    /// Samples a second of each CPU that an end takes, [`MIN_HZ`] to [`MAX_HZ`].
     pub hz: u32,
 }
 
@@ -24,6 +24,18 @@ impl Default for ProfileRequest {
 }
 
 impl ProfileRequest {
+    /// What is asked of each of two ends. On one kernel each of them has all CPUs interrupted: each takes half of the samples, so
+    /// that both together cost no more than one.
+    #[must_use]
+    pub fn of_each_end(self, on_one_kernel: bool) -> Self {
+        match on_one_kernel {
+            true => Self {
+                hz: (self.hz / 2).max(MIN_HZ),
+            },
+            false => self,
+        }
+    }
+
     /// Checks the rate: an endpoint calls it on what a stranger sent.
     ///
     /// # Errors
@@ -36,5 +48,20 @@ impl ProfileRequest {
             "a profile at {} samples a second: it must be {MIN_HZ} to {MAX_HZ}",
             self.hz
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_on_one_kernel_share_the_samples() {
+        let asked = ProfileRequest::default();
+        assert_eq!(asked.of_each_end(false), asked);
+        assert_eq!(asked.of_each_end(true).hz, 249);
+        let few = ProfileRequest { hz: MIN_HZ };
+        assert_eq!(few.of_each_end(true), few);
+        assert_eq!(few.of_each_end(true).check(), Ok(()));
     }
 }

@@ -66,6 +66,9 @@ impl FoldedStack {
 pub enum SampleClock {
     /// A timer of each CPU. It cannot fire while interrupts are off: such time shows where they are switched on again.
     CpuClock,
+    /// A counter of each CPU's cycles, at a fixed number of them. Its interrupts cannot be masked where the hardware has such,
+    /// so that time with interrupts off is seen where it is spent.
+    Cycles,
 }
 
 /// How an end's CPU time was come by.
@@ -83,6 +86,19 @@ pub enum How {
     },
     /// Without samples: CPU time of the test's threads, user and system, and of soft interrupts.
     Accounted,
+}
+
+impl How {
+    /// Whether there are call chains within the kernel, of which layers can be told.
+    pub fn tells_layers(&self) -> bool {
+        matches!(
+            self,
+            Self::Sampled {
+                kernel_seen: true,
+                ..
+            }
+        )
+    }
 }
 
 /// What one CPU gave.
@@ -104,10 +120,13 @@ pub struct CpuSamples {
 pub struct Overhead {
     /// CPU time of the profiler's own thread, seconds.
     pub thread_seconds: f64,
-    /// CPU time of the sampling interrupts, seconds: their number times what one of them was measured to take.
-    pub interrupt_seconds: f64,
-    /// Both over the time that the host's CPUs were busy, percent.
-    pub percent: f64,
+    /// CPU time of the sampling interrupts, seconds: their number times what one of them was measured to take; absent where
+    /// that could not be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupt_seconds: Option<f64>,
+    /// Both over the time that the host's CPUs were busy, percent; absent where one of the three is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<f64>,
 }
 
 /// One end's profile over the measured part of a run.
@@ -116,7 +135,8 @@ pub struct EndProfile {
     /// How it was come by.
     #[serde(flatten)]
     pub how: How,
-    /// Samples a second of each busy CPU: one sample is 1/hz seconds of CPU time. 0 without samples.
+    /// Samples a second of each busy CPU: one sample is 1/hz seconds of CPU time. By cycles it is what the run itself had:
+    /// samples over the busy time that they are of. 0 without samples.
     pub hz: u32,
     /// Measured time, seconds.
     pub seconds: f64,
@@ -139,6 +159,9 @@ pub struct EndProfile {
     /// CPU time of the test's own threads, by the kernel's account.
     #[serde(default)]
     pub threads: CpuSeconds,
+    /// Of each of these threads, in the order of the flows.
+    #[serde(default)]
+    pub each_thread: Vec<CpuSeconds>,
     /// CPU time of the whole host's soft interrupts, seconds, by the kernel's account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub softirq_seconds: Option<f64>,
@@ -156,26 +179,36 @@ impl EndProfile {
     /// # Errors
     /// What is wrong with it.
     pub fn check(&self) -> Result<(), String> {
-        if self.hz > MAX_HZ {
+        if self.hz > MAX_COUNTED_HZ {
             return Err(format!("a profile at {} samples a second", self.hz));
         }
-        if self.folded.len() > MAX_STACKS || self.cpus.len() > MAX_CPUS {
+        if self.folded.len() > MAX_STACKS
+            || self.cpus.len() > MAX_CPUS
+            || self.each_thread.len() > MAX_THREADS
+        {
             return Err(format!(
-                "a profile of {} stacks and {} CPUs",
+                "a profile of {} stacks, {} CPUs and {} threads",
                 self.folded.len(),
-                self.cpus.len()
+                self.cpus.len(),
+                self.each_thread.len()
             ));
         }
-        let times = [
+        let of_threads = self
+            .each_thread
+            .iter()
+            .flat_map(|one| [one.user, one.system]);
+        let mut times = [
             self.seconds,
             self.threads.user,
             self.threads.system,
             self.softirq_seconds.unwrap_or(0.0),
             self.overhead.thread_seconds,
-            self.overhead.interrupt_seconds,
-            self.overhead.percent,
-        ];
-        if !times.iter().all(|time| (0.0..=LARGEST_TIME).contains(time)) {
+            self.overhead.interrupt_seconds.unwrap_or(0.0),
+            self.overhead.percent.unwrap_or(0.0),
+        ]
+        .into_iter()
+        .chain(of_threads);
+        if !times.all(|time| (0.0..=LARGEST_TIME).contains(&time)) {
             return Err("a profile with an absurd time".to_owned());
         }
         self.folded.iter().try_for_each(FoldedStack::check)?;
@@ -234,6 +267,10 @@ impl FoldedStack {
     }
 }
 
+/// Samples a second at most that a counter of cycles can have given: of a CPU that is faster than its usual clock.
+pub(super) const MAX_COUNTED_HZ: u32 = 10 * MAX_HZ;
+/// Threads of a test at most, with room for more flows than this version allows.
+const MAX_THREADS: usize = 4096;
 /// CPUs of a host at most (`NR_CPUS` of x86).
 const MAX_CPUS: usize = 8192;
 /// Seconds of CPU time: all CPUs for more than any owner allows.
@@ -271,6 +308,7 @@ mod tests {
             folded,
             other_samples: 0,
             threads: CpuSeconds::default(),
+            each_thread: Vec::new(),
             softirq_seconds: None,
             overhead: Overhead::default(),
             caveats: Vec::new(),
@@ -299,7 +337,7 @@ mod tests {
         for how in [
             How::Accounted,
             How::Sampled {
-                clock: SampleClock::CpuClock,
+                clock: SampleClock::Cycles,
                 kernel_seen: false,
                 all_cpus: false,
             },
@@ -321,12 +359,19 @@ mod tests {
     fn what_no_end_could_have_taken_is_refused() {
         let good = || profile(vec![stack("tcp_sendmsg", 3)]);
         assert_eq!(good().check(), Ok(()));
-        let spoil: [fn(&mut EndProfile); 9] = [
-            |p| p.hz = 10_000,
+        let spoil: [fn(&mut EndProfile); 11] = [
+            |p| p.hz = 100_000,
             |p| p.samples = 2,
             |p| p.other_samples = u64::MAX,
             |p| p.seconds = -1.0,
-            |p| p.overhead.percent = f64::INFINITY,
+            |p| p.overhead.percent = Some(f64::INFINITY),
+            |p| p.each_thread = vec![CpuSeconds::default(); MAX_THREADS + 1],
+            |p| {
+                p.each_thread = vec![CpuSeconds {
+                    user: f64::NAN,
+                    system: 0.0,
+                }]
+            },
             |p| p.folded[0].frames[0] = "\u{1b}[2J".to_owned(),
             |p| p.folded[0].frames[0] = "a".repeat(MAX_FUNCTION + 1),
             |p| p.folded[0].softirq_frames = 3,

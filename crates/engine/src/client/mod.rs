@@ -19,6 +19,7 @@ use linerate_core::wire::message::{
 };
 use linerate_core::wire::{Key, Token};
 use linerate_sys::clock::format_rfc3339;
+use linerate_sys::proc::machine;
 
 pub(crate) use self::flows::{connect_first, connect_unless, prepare};
 pub(crate) use self::knock::udp_socket;
@@ -206,10 +207,16 @@ impl Client {
     }
 
     /// Profiles both hosts in all runs from now on, if something is asked for; the endpoint's only if it can. Says whether it
-    /// can.
+    /// can. On one kernel both share the samples that are asked for.
     pub fn profile(&mut self, request: Option<ProfileRequest>) -> bool {
-        self.profile = request;
+        let shares = self.endpoint_profiles() && self.shares_the_kernel();
+        self.profile = request.map(|request| request.of_each_end(shares));
         self.endpoint_profiles()
+    }
+
+    fn shares_the_kernel(&self) -> bool {
+        let own = machine::boot_id().unwrap_or_default();
+        !own.is_empty() && own == self.welcome.facts.boot_id
     }
 
     fn endpoint_profiles(&self) -> bool {

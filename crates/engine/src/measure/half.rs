@@ -310,6 +310,7 @@ fn account(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: Host
         Box::new(taken.with(Circumstances {
             seconds: Duration::from_nanos(course.measured_ns).as_secs_f64(),
             threads: report.end.cpu_seconds,
+            each_thread: course.meter.each_thread(&usage),
             softirq_seconds: report.end.softirq_seconds,
             busy_seconds: course.meter.busy_seconds(),
             idle_percents: course.meter.idle_percents(),

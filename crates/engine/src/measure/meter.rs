@@ -155,10 +155,25 @@ impl Meter {
             .collect()
     }
 
-    /// Time that the host's CPUs were busy, whoever used it, seconds; `None` if the kernel does not tell.
+    /// What each worker spent, as [`Meter::report`] has it of all.
+    pub(crate) fn each_thread(&self, whole_life: &[CpuUsage]) -> Vec<CpuSeconds> {
+        let wall = self.wall();
+        let each = self.threads.iter().zip(whole_life);
+        each.map(|(thread, usage)| {
+            let on_cpu = match wall < SHORT {
+                true => usage.user + usage.system,
+                false => thread.end.since(&thread.begin).on_cpu,
+            };
+            split(on_cpu, std::slice::from_ref(usage))
+        })
+        .collect()
+    }
+
+    /// Time that the host's CPUs were busy, whoever used it, without what a hypervisor took of it, seconds; `None` if the
+    /// kernel does not tell.
     pub(crate) fn busy_seconds(&self) -> Option<f64> {
         let passed = self.end.cpu.total.since(&self.begin.cpu.total);
-        (passed.total() > 0).then(|| ticks_to_duration(passed.busy()).as_secs_f64())
+        (passed.total() > 0).then(|| ticks_to_duration(passed.busy() - passed.steal).as_secs_f64())
     }
 
     /// Share of the time that each CPU was idle, percent.

@@ -1,56 +1,94 @@
 //! What one sample takes of a CPU: measured, as no account of the kernel's has it.
 
+use std::hint::black_box;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use linerate_sys::perf::{Record, Sampler, Sampling, Subject, records};
+use linerate_sys::perf::{Clock, Record, Sampler, Sampling, Subject, records};
 use linerate_sys::thread;
 
 use crate::clock::{nanos, now_ns};
 
-/// Samples a second while it is measured.
-const HZ: u32 = 4999;
-/// For so much CPU time, some three hundred samples; and no longer than this, if others have the CPUs.
+/// Samples a second while it is measured, if the kernel allows them.
+pub(super) const HZ: u32 = 4999;
+/// For so much CPU time, some three hundred samples at that rate; longer at a lower one, until there are enough.
 const LONG_ENOUGH: Duration = Duration::from_millis(60);
-const PATIENCE: Duration = Duration::from_millis(300);
+const LONGEST: Duration = Duration::from_millis(400);
+/// With fewer, the median of the longest is no figure.
+const FEWEST: usize = 20;
+/// No longer than this, if others have the CPUs.
+const PATIENCE: Duration = Duration::from_millis(1000);
+/// Room for all of them.
+const RING: usize = 256 << 10;
 /// Calls of this length and the sample's interrupt are told apart.
 const DATAGRAM: [u8; 64] = [0; 64];
+/// Steps of work in user mode that take about as long.
+const STEPS: u32 = 1000;
 
-/// CPU time of one sampling interrupt with its call chain, seconds. `None` where this thread may not be sampled.
+/// CPU time of one sampling interrupt with its call chain, seconds: of samples that are taken in this way. `None` where this
+/// thread may not be sampled so, or too few came.
 ///
-/// A short system call is made over and over while the thread is sampled. Of so many samples as were taken, as many calls
-/// were interrupted: they are the longest ones. The median of those, less the median of all, is what an interrupt takes;
-/// what else interrupts a call now and then is rarer and moves no median. All of it is CPU time: that others had the CPU in
-/// a call does not count.
-pub(super) fn of_a_sample() -> Option<f64> {
+/// A short system call is made over and over while the thread is sampled, or where only user mode is, a short piece of work
+/// there. Of so many samples as were taken, as many calls were interrupted: they are the longest ones. The median of
+/// those, less the median of all, is what an interrupt takes; what else interrupts a call now and then is rarer and
+/// moves no median. All of it is CPU time: that others had the CPU in a call does not count.
+pub(super) fn of_a_sample(sampling: &Sampling) -> Option<f64> {
     let sampling = Sampling {
-        hz: HZ,
-        user_only: false,
-        depth: 64,
-        ring_bytes: 256 << 10,
+        ring_bytes: RING,
+        ..*sampling
     };
     let sampler = Sampler::open(Subject::Thread(thread::thread_id()), &sampling).ok()?;
     let (from, to) = UnixDatagram::pair().ok()?;
+    let mut buffer = DATAGRAM;
     sampler.enable().ok()?;
-    let calls = timed_calls(&from, &to);
+    let calls = timed_calls(long_enough(sampling.clock), || match sampling.user_only {
+        true => work(),
+        false => from.send(&DATAGRAM).is_ok() && to.recv(&mut buffer).is_ok(),
+    });
     sampler.disable().ok()?;
     let mut bytes = Vec::new();
     sampler.drain(&mut bytes);
     let samples = records(&bytes).filter(|record| matches!(record, Record::Sample(_)));
-    cost(calls, samples.count())
+    let spent = Duration::from_nanos(calls.iter().sum());
+    let interrupts = interrupts(&sampling, samples.count() as u64, spent);
+    cost(calls, interrupts as usize)
 }
 
-/// CPU time of each call, ns.
-fn timed_calls(from: &UnixDatagram, to: &UnixDatagram) -> Vec<u64> {
+/// How many interrupts there were: where user mode alone is sampled a timer interrupts the kernel, too, and gives no sample.
+pub(super) fn interrupts(sampling: &Sampling, samples: u64, cpu_time: Duration) -> u64 {
+    match sampling.clock {
+        Clock::Timer { hz } if sampling.user_only => {
+            (cpu_time.as_secs_f64() * f64::from(hz)) as u64
+        }
+        Clock::Timer { .. } | Clock::Cycles { .. } => samples,
+    }
+}
+
+/// Until there should be half as many again as are needed.
+fn long_enough(clock: Clock) -> Duration {
+    let hz = match clock {
+        Clock::Timer { hz } => hz.max(1),
+        Clock::Cycles { .. } => HZ,
+    };
+    let needed = Duration::from_secs(1) * (FEWEST as u32 * 3 / 2) / hz;
+    needed.clamp(LONG_ENOUGH, LONGEST)
+}
+
+/// Work in user mode.
+fn work() -> bool {
+    (0..STEPS).for_each(|step| {
+        black_box(step);
+    });
+    true
+}
+
+/// CPU time of each call, ns; no more once one fails.
+fn timed_calls(long_enough: Duration, mut call: impl FnMut() -> bool) -> Vec<u64> {
     let begun = thread::cpu_time();
     let until_ns = now_ns() + nanos(PATIENCE);
     let mut calls = Vec::with_capacity(1 << 16);
-    let mut buffer = DATAGRAM;
     let mut last = begun;
-    while last - begun < LONG_ENOUGH && now_ns() < until_ns {
-        if from.send(&DATAGRAM).is_err() || to.recv(&mut buffer).is_err() {
-            break;
-        }
+    while last - begun < long_enough && now_ns() < until_ns && call() {
         let now = thread::cpu_time();
         calls.push(nanos(now - last));
         last = now;
@@ -59,15 +97,13 @@ fn timed_calls(from: &UnixDatagram, to: &UnixDatagram) -> Vec<u64> {
 }
 
 /// From calls' lengths, of which so many were interrupted by a sample.
-fn cost(mut calls: Vec<u64>, samples: usize) -> Option<f64> {
-    /// With fewer, the median of the longest is no figure.
-    const FEWEST: usize = 20;
-    if samples < FEWEST || calls.len() < samples * 4 {
+fn cost(mut calls: Vec<u64>, interrupts: usize) -> Option<f64> {
+    if interrupts < FEWEST || calls.len() < interrupts * 4 {
         return None;
     }
     calls.sort_unstable();
     let usual = calls[calls.len() / 2];
-    let interrupted = calls[calls.len() - samples.div_ceil(2)];
+    let interrupted = calls[calls.len() - interrupts.div_ceil(2)];
     Some((interrupted - usual) as f64 / 1e9)
 }
 
@@ -95,13 +131,48 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_costs_something_and_less_than_its_period() {
-        match of_a_sample() {
-            Some(cost) => {
-                println!("{:.1} µs", cost * 1e6);
-                assert!((0.0..1.0 / f64::from(HZ)).contains(&cost), "{cost}");
+    fn a_sample_costs_something_and_less_than_its_period_however_it_is_taken() {
+        for user_only in [false, true] {
+            let sampling = Sampling {
+                clock: Clock::Timer { hz: HZ },
+                user_only,
+                depth: 64,
+                ring_bytes: RING,
+            };
+            match of_a_sample(&sampling) {
+                Some(cost) => {
+                    println!("user mode alone: {user_only}, {:.1} µs", cost * 1e6);
+                    assert!((0.0..1.0 / f64::from(HZ)).contains(&cost), "{cost}");
+                }
+                None => println!("SKIPPED: this thread may not be sampled so, or had no CPU"),
             }
-            None => println!("SKIPPED: this thread may not be sampled here"),
         }
+    }
+
+    #[test]
+    fn a_timer_interrupts_what_is_not_sampled() {
+        let sampling = |clock, user_only| Sampling {
+            clock,
+            user_only,
+            depth: 64,
+            ring_bytes: RING,
+        };
+        let second = Duration::from_secs(1);
+        let timer = Clock::Timer { hz: 499 };
+        let cycles = Clock::Cycles { period: 1 << 20 };
+        for (clock, user_only, expected) in
+            [(timer, true, 499), (timer, false, 100), (cycles, true, 100)]
+        {
+            let sampling = sampling(clock, user_only);
+            assert_eq!(interrupts(&sampling, 100, second), expected);
+        }
+    }
+
+    #[test]
+    fn a_low_rate_takes_longer_up_to_a_limit() {
+        let at = |hz| long_enough(Clock::Timer { hz });
+        assert_eq!(at(HZ), LONG_ENOUGH);
+        assert_eq!(at(100), Duration::from_millis(300));
+        assert_eq!(at(1), LONGEST);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use linerate_core::profile::attribution::plain_name;
 use linerate_core::profile::{FoldedStack, MAX_FRAMES, MAX_FUNCTION, TaskClass, USER_FRAME};
 use linerate_sys::kallsyms::KernelSymbols;
 use linerate_sys::own_symbols;
@@ -32,7 +33,34 @@ pub(super) struct Names<'a> {
     /// Of this process, by the addresses that were met.
     own: HashMap<u64, Name>,
     texts: Vec<String>,
+    /// What each says of a chain that it is in.
+    marks: Vec<Mark>,
     numbers: HashMap<String, Name>,
+}
+
+/// What a function says of the chain that it is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// What is nearer to the leaf ran in a soft interrupt.
+    Softirq,
+    /// The root of the idle task.
+    IdleRoot,
+    /// The root of a kernel thread.
+    ThreadRoot,
+    Nothing,
+}
+
+impl Mark {
+    fn of(name: &str) -> Self {
+        let name = plain_name(name);
+        let marks = [
+            (&SOFTIRQ_ENTRIES, Self::Softirq),
+            (&IDLE_ROOTS, Self::IdleRoot),
+            (&THREAD_ROOTS, Self::ThreadRoot),
+        ];
+        let found = marks.iter().find(|(names, _)| names.contains(&name));
+        found.map_or(Self::Nothing, |(_, mark)| *mark)
+    }
 }
 
 /// The number of a name.
@@ -47,6 +75,7 @@ impl<'a> Names<'a> {
             known: HashMap::new(),
             own: HashMap::new(),
             texts: Vec::new(),
+            marks: Vec::new(),
             numbers: HashMap::new(),
         };
         assert_eq!(names.number(USER_FRAME), USER, "it is the first");
@@ -59,6 +88,7 @@ impl<'a> Names<'a> {
             return *number;
         }
         let number = self.texts.len() as Name;
+        self.marks.push(Mark::of(&plain));
         self.texts.push(plain.clone());
         self.numbers.insert(plain, number);
         number
@@ -114,32 +144,29 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Whether one of these frames is one of these functions.
-    fn are_among<'f>(
-        &self,
-        mut frames: impl Iterator<Item = &'f Name>,
-        functions: &[&str],
-    ) -> bool {
-        frames.any(|name| functions.contains(&without_suffix(self.text(*name))))
+    fn mark(&self, name: Name) -> Mark {
+        self.marks[name as usize]
     }
 
     /// How many frames from the leaf ran in a soft interrupt: up to the outermost function that enters one.
     fn softirq_frames(&self, frames: &[Name]) -> usize {
-        let is_entry = |name: &Name| SOFTIRQ_ENTRIES.contains(&without_suffix(self.text(*name)));
+        let is_entry = |name: &Name| self.mark(*name) == Mark::Softirq;
         frames.iter().rposition(is_entry).map_or(0, |at| at + 1)
     }
 
     fn class(&self, owner: Owner, frames: &[Name], in_user_mode: bool) -> TaskClass {
-        let has_root =
-            |roots: &[&str]| self.are_among(frames.iter().rev().take(ROOT_FRAMES), roots);
+        let has_root = |root: Mark| {
+            let mut outermost = frames.iter().rev().take(ROOT_FRAMES);
+            outermost.any(|name| self.mark(*name) == root)
+        };
         match owner {
             Owner::Flow => TaskClass::Flow,
             Owner::Tool => TaskClass::Tool,
             Owner::Neighbour => TaskClass::Other,
             Owner::Spinner => TaskClass::Idle,
             Owner::Foreign if in_user_mode => TaskClass::Other,
-            Owner::Foreign if has_root(&IDLE_ROOTS) => TaskClass::Idle,
-            Owner::Foreign if has_root(&THREAD_ROOTS) => TaskClass::Kernel,
+            Owner::Foreign if has_root(Mark::IdleRoot) => TaskClass::Idle,
+            Owner::Foreign if has_root(Mark::ThreadRoot) => TaskClass::Kernel,
             Owner::Foreign => TaskClass::Other,
         }
     }
@@ -199,14 +226,9 @@ pub(super) fn fold(counts: &Counts, names: &mut Names<'_>) -> Vec<FoldedStack> {
     folded.into_iter().map(stack).collect()
 }
 
-/// Without what the compiler adds to the parts and copies of a function: `.isra.0`, `.constprop.0`, `.part.0`, `.cold`.
-fn without_suffix(name: &str) -> &str {
-    name.split('.').next().unwrap_or(name)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use linerate_sys::perf::Subject;
 
@@ -363,10 +385,24 @@ mod tests {
         assert_eq!(names.text(name).len(), MAX_FUNCTION);
     }
 
-    /// `cargo test --release -p linerate-engine --lib -- --ignored --nocapture a_million`
     #[test]
-    #[ignore = "a measurement, not a law"]
-    fn a_million_samples_are_counted_and_named() {
+    fn parts_and_modules_of_functions_are_told_by_their_own_names() {
+        for (name, mark) in [
+            ("handle_softirqs.constprop.0", Mark::Softirq),
+            ("__do_softirq", Mark::Softirq),
+            ("do_idle", Mark::IdleRoot),
+            ("ret_from_fork_asm", Mark::ThreadRoot),
+            ("kthreadd", Mark::Nothing),
+        ] {
+            assert_eq!(Mark::of(name), mark, "{name}");
+        }
+    }
+
+    /// The goal of the issue. `cargo test --release -p linerate-engine --lib -- --ignored --nocapture a_million`
+    #[test]
+    #[ignore = "a time, which a busy machine does not keep"]
+    fn a_million_samples_are_counted_and_named_within_two_seconds() {
+        const GOAL: Duration = Duration::from_secs(2);
         let Ok(symbols) = KernelSymbols::read() else {
             println!("SKIPPED: the kernel's functions have no addresses here");
             return;
@@ -375,32 +411,71 @@ mod tests {
             .step_by(1 << 20)
             .find(|address| symbols.name(*address).is_some())
             .expect("a kernel has functions");
-        // 20,000 different chains of 30 frames, over 8 MiB of code.
+        // 20,000 different chains: 30 frames over 8 MiB of the kernel, and 10 over 1 MiB of this program.
+        let own = own_code();
         let chain = |n: u64| -> Vec<u64> {
-            let frame = |depth: u64| base + (n % 20_000 * 31 + depth * 104_729) * 257 % (8 << 20);
-            std::iter::once(KERNEL).chain((0..30).map(frame)).collect()
+            let kernel = |depth: u64| base + (n % 20_000 * 31 + depth * 104_729) * 257 % (8 << 20);
+            let user = |depth: u64| {
+                let at = (n % 20_000 * 37 + depth * 7919) * 193 % (own.end - own.start);
+                own.start + at
+            };
+            let user = [USER_MARK].into_iter().chain((0..10).map(user));
+            let kernel = [KERNEL].into_iter().chain((0..30).map(kernel));
+            kernel.chain(user).collect()
         };
         let mut tasks = Tasks::new();
         tasks.set_flows(vec![FLOW]);
         let mut counts = Counts::default();
-        let own = std::process::id();
+        let process = std::process::id();
         let rings: Vec<Vec<u8>> = (0..100_u64)
             .map(|ring| {
                 let numbers = ring * 10_000..(ring + 1) * 10_000;
-                numbers.flat_map(|n| record(own, FLOW, &chain(n))).collect()
+                let records = numbers.map(|n| record(process, FLOW, &chain(n)));
+                records.collect::<Vec<_>>().concat()
             })
             .collect();
-        let started = Instant::now();
+        let started = (Instant::now(), linerate_sys::thread::cpu_time());
+        let took = || {
+            (
+                started.0.elapsed(),
+                linerate_sys::thread::cpu_time() - started.1,
+            )
+        };
         rings
             .iter()
             .for_each(|ring| counts.take(Subject::Cpu(0), ring, &mut tasks));
-        let counted = started.elapsed();
+        let counted = took();
         let symbols = KernelSymbols::read().expect("it was read before");
-        let stacks = fold(&counts, &mut Names::new(&symbols)).len();
+        let mut names = Names::new(&symbols).with_own(&counts);
+        let stacks = fold(&counts, &mut names);
+        let all = took();
+        let of_user: usize = names.own.len();
         println!(
-            "{} samples counted in {counted:?}; table read and {stacks} stacks named by {:?}",
+            "{} samples counted in {:?}; kernel's table read, {of_user} addresses of this program and {} stacks named by {:?}, \
+             {:?} of it CPU time",
             counts.samples,
-            started.elapsed()
+            counted.0,
+            stacks.len(),
+            all.0,
+            all.1
         );
+        assert_eq!((counts.samples, counts.overflow), (1_000_000, 0));
+        assert!(of_user > 1000, "{of_user} of this program's have names");
+        // Its own time: what others took of this CPU is not symbolising.
+        assert!(all.1 < GOAL, "{:?}", all.1);
+    }
+
+    /// A MiB of this program's code.
+    fn own_code() -> std::ops::Range<u64> {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("it is always there");
+        let here = fold as fn(&Counts, &mut Names<'_>) -> Vec<FoldedStack> as usize as u64;
+        let ranges = maps.lines().filter_map(|line| {
+            let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
+            let [begin, end] = [begin, end].map(|hex| u64::from_str_radix(hex, 16));
+            Some(begin.ok()?..end.ok()?)
+        });
+        let code = ranges.into_iter().find(|range| range.contains(&here));
+        let code = code.expect("a function is in code");
+        code.start..code.end.min(code.start + (1 << 20))
     }
 }

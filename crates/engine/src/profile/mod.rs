@@ -5,15 +5,21 @@
 //! | `run` | a run with both hosts profiled, and a file beside it |
 //! | `sampling` | one end's profiler, from the beginning of the measured time to its end |
 //! | `source` | what may be sampled here, and what is had instead |
+//! | `clock` | what drives the samples: cycles, or a timer |
+//! | `hotplug` | CPUs that come and go meanwhile |
+//! | `obstacle` | what could not be sampled, in words |
 //! | `count` | samples counted by address |
 //! | `task` | whose thread a sample has met |
 //! | `fold` | addresses to names, chains to folded stacks |
 //! | `prove` | the runs that a projection is made from, and those that prove it |
 //! | `cost` | what one sample takes |
 
+mod clock;
 mod cost;
 mod count;
 mod fold;
+mod hotplug;
+mod obstacle;
 mod prove;
 mod run;
 mod sampling;
@@ -23,5 +29,5 @@ mod task;
 pub use prove::{
     DesignOptions, Designed, ProveOptions, prove, run_design, time_of_projections, udp_records,
 };
-pub use run::{LARGEST_DISK_FILE, disk_beside, profile};
+pub use run::{disk_beside, profile};
 pub(crate) use sampling::{Circumstances, Profiler, Taken};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use linerate_core::profile::{CpuSamples, EndProfile, Overhead, ProfileRequest};
 use linerate_core::record::{Caveat, CaveatKind, CpuSeconds};
 use linerate_sys::kallsyms::KernelSymbols;
-use linerate_sys::perf::Subject;
+use linerate_sys::perf::{Sampling, Subject};
 use linerate_sys::thread::CpuUsage;
 
 use super::cost;
@@ -18,11 +18,12 @@ use super::fold::{Names, fold};
 use super::source::Source;
 use super::task::Tasks;
 
-/// Between two looks at the rings. A ring holds ten times as much at the usual rate.
+/// Between two looks at the rings. A CPU's ring holds more than three times as much at the highest rate, a thread's four times at
+/// the usual one.
 const DRAIN_EVERY: Duration = Duration::from_millis(50);
 /// Looks between two at the list of CPUs: a second.
 const LOOKS_TO_HOTPLUG: u32 = 20;
-/// Work of the profiler's thread that is not in the measured time, but at its edges.
+/// Why [`Profiler::finish`] finds the thread.
 const NONE_LEFT: &str = "the profiler's thread is joined once";
 
 /// What the sampler of a run and the profiler's thread share.
@@ -42,13 +43,17 @@ pub(crate) struct Profiler {
 /// What the profiler's thread leaves.
 struct Drained {
     counts: Counts,
-    /// CPU time of the thread while it was measured.
+    /// CPU time of the thread, to the end of the measured time.
     cpu: Duration,
 }
 
 /// What was taken; the times of the run are still to be put to it.
 pub(crate) struct Taken {
     profile: EndProfile,
+    /// How it was sampled; `None` if it was not.
+    sampling: Option<Sampling>,
+    /// How many of the test's threads were sampled at most; `None` where all CPUs were.
+    threads: Option<usize>,
     /// What one sample was measured to take, seconds.
     sample_cost: Option<f64>,
 }
@@ -62,7 +67,9 @@ pub(crate) struct Circumstances {
     pub(crate) threads: CpuSeconds,
     /// The host's soft interrupts, seconds.
     pub(crate) softirq_seconds: Option<f64>,
-    /// Time that the host's CPUs were busy, seconds.
+    /// Of each of them.
+    pub(crate) each_thread: Vec<CpuSeconds>,
+    /// Time that the host's CPUs were busy, without what the hypervisor took, seconds.
     pub(crate) busy_seconds: Option<f64>,
     /// Share of the time that each CPU was idle, percent.
     pub(crate) idle_percents: Vec<(u32, f64)>,
@@ -149,10 +156,10 @@ impl Shared {
         let before = CpuUsage::of_thread();
         for look in 1_u32.. {
             let over = self.over.load(Ordering::Acquire);
-            if look.is_multiple_of(LOOKS_TO_HOTPLUG) {
+            self.drain(&mut counts, &mut tasks, &mut bytes);
+            if over || look.is_multiple_of(LOOKS_TO_HOTPLUG) {
                 self.source().follow_hotplug();
             }
-            self.drain(&mut counts, &mut tasks, &mut bytes);
             if over {
                 break;
             }
@@ -176,9 +183,12 @@ impl Shared {
     }
 
     fn taken(&self, drained: Drained) -> Taken {
-        let mut source = self.source();
+        let source = self.source();
         let counts = drained.counts;
-        let (symbols, hidden) = if counts.samples == 0 {
+        let sampling = source.sampling();
+        // Without samples of the kernel nobody asks for its names.
+        let in_kernel = sampling.is_some_and(|sampling| !sampling.user_only);
+        let (symbols, hidden) = if counts.samples == 0 || !in_kernel {
             (KernelSymbols::default(), None)
         } else {
             match KernelSymbols::read() {
@@ -197,18 +207,21 @@ impl Shared {
             folded: fold(&counts, &mut Names::new(&symbols).with_own(&counts)),
             other_samples: counts.overflow,
             threads: CpuSeconds::default(),
+            each_thread: Vec::new(),
             softirq_seconds: None,
             overhead: Overhead {
                 thread_seconds: drained.cpu.as_secs_f64(),
                 ..Overhead::default()
             },
-            caveats: std::mem::take(&mut source.caveats),
+            caveats: source.caveats(),
         };
         profile.caveats.extend(hidden);
         profile.caveats.extend(doubts(&profile));
         profile.bound();
         Taken {
-            sample_cost: (counts.samples > 0).then(cost::of_a_sample).flatten(),
+            sample_cost: sampling.and_then(|_| cost::of_a_sample(&source.sampling_at(cost::HZ))),
+            sampling,
+            threads: source.threads(),
             profile,
         }
     }
@@ -243,7 +256,7 @@ fn no_names(error: &dyn std::error::Error) -> Caveat {
         format!(
             "the kernel's functions have no names here, so that no layer of the kernel can be told: {error}"
         ),
-        "run as root, or set kernel.kptr_restrict to 1 with CAP_SYSLOG, or to 0",
+        "run as root or with CAP_SYSLOG, and set kernel.kptr_restrict to 1 or less",
     )
 }
 
@@ -274,10 +287,15 @@ fn doubts(profile: &EndProfile) -> Vec<Caveat> {
 
 impl Taken {
     /// The profile with the times of the run that it is of.
-    pub(crate) fn with(self, run: Circumstances) -> EndProfile {
+    pub(crate) fn with(mut self, run: Circumstances) -> EndProfile {
+        if !self.profile.calibrate(self.sampled_seconds(&run)) {
+            self.profile.caveats.push(not_calibrated());
+        }
+        self.put_overhead(&run);
         let mut profile = self.profile;
         profile.seconds = run.seconds;
         profile.threads = run.threads;
+        profile.each_thread = run.each_thread;
         profile.softirq_seconds = run.softirq_seconds;
         for (number, percent) in run.idle_percents {
             match profile.cpus.iter_mut().find(|cpu| cpu.cpu == number) {
@@ -289,12 +307,178 @@ impl Taken {
                 }),
             }
         }
-        let overhead = &mut profile.overhead;
-        overhead.interrupt_seconds = self.sample_cost.unwrap_or(0.0) * profile.samples as f64;
-        let busy = run.busy_seconds.filter(|busy| *busy > 0.0);
-        overhead.percent = busy.map_or(0.0, |busy| {
-            100.0 * (overhead.thread_seconds + overhead.interrupt_seconds) / busy
-        });
         profile
+    }
+
+    /// CPU time of what was sampled, by the kernel's account.
+    fn sampled_seconds(&self, run: &Circumstances) -> Option<f64> {
+        let Some(threads) = self.threads else {
+            return run.busy_seconds;
+        };
+        let user_only = self.sampling?.user_only;
+        let sampled = run.each_thread.iter().take(threads);
+        let seconds = sampled.map(|thread| match user_only {
+            true => thread.user,
+            false => thread.total(),
+        });
+        Some(seconds.sum())
+    }
+
+    fn put_overhead(&mut self, run: &Circumstances) {
+        let taken = self.profile.samples.saturating_add(self.profile.lost);
+        let threads = Duration::try_from_secs_f64(run.threads.total()).unwrap_or_default();
+        let interrupts = match &self.sampling {
+            Some(sampling) => cost::interrupts(sampling, taken, threads),
+            None => 0,
+        };
+        let seconds = match (interrupts, self.sample_cost) {
+            (0, _) => Some(0.0),
+            (_, None) => None,
+            (number, Some(cost)) => Some(number as f64 * cost),
+        };
+        if seconds.is_none() {
+            self.profile.caveats.push(cost_not_known());
+        }
+        let overhead = &mut self.profile.overhead;
+        overhead.interrupt_seconds = seconds;
+        let busy = run.busy_seconds.filter(|busy| *busy > 0.0);
+        overhead.percent = seconds
+            .zip(busy)
+            .map(|(interrupts, busy)| 100.0 * (overhead.thread_seconds + interrupts) / busy);
+    }
+}
+
+fn not_calibrated() -> Caveat {
+    Caveat::new(
+        CaveatKind::NotReadable,
+        "how long a sample of cycles was is not known here: its time is that at the CPU's usual clock",
+        "run for longer, on a kernel with /proc/stat",
+    )
+}
+
+fn cost_not_known() -> Caveat {
+    Caveat::new(
+        CaveatKind::NotReadable,
+        "what the sampling interrupts took could not be measured: the profiler's overhead is not known",
+        "profile when the CPUs are less busy, or as root",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_core::profile::{FoldedStack, How, SampleClock, TaskClass};
+    use linerate_sys::perf::Clock;
+
+    use super::*;
+
+    const TIMER: Clock = Clock::Timer { hz: 499 };
+    const CYCLES: Clock = Clock::Cycles { period: 6_000_000 };
+
+    fn taken(clock: Clock, user_only: bool, threads: Option<usize>, cost: Option<f64>) -> Taken {
+        Taken {
+            profile: EndProfile {
+                how: How::Sampled {
+                    clock: match clock {
+                        Clock::Timer { .. } => SampleClock::CpuClock,
+                        Clock::Cycles { .. } => SampleClock::Cycles,
+                    },
+                    kernel_seen: !user_only,
+                    all_cpus: threads.is_none(),
+                },
+                hz: 499,
+                seconds: 0.0,
+                samples: 1000,
+                lost: 0,
+                throttled: 0,
+                cpus: Vec::new(),
+                folded: vec![FoldedStack {
+                    frames: vec!["tcp_ack".to_owned()],
+                    softirq_frames: 0,
+                    kernel_frames: 1,
+                    task: TaskClass::Flow,
+                    count: 1000,
+                }],
+                other_samples: 0,
+                threads: CpuSeconds::default(),
+                each_thread: Vec::new(),
+                softirq_seconds: None,
+                overhead: Overhead {
+                    thread_seconds: 0.01,
+                    ..Overhead::default()
+                },
+                caveats: Vec::new(),
+            },
+            sampling: Some(Sampling {
+                clock,
+                user_only,
+                depth: 64,
+                ring_bytes: 1 << 20,
+            }),
+            threads,
+            sample_cost: cost,
+        }
+    }
+
+    /// Two threads of 2 and 3 s in 4 s of two CPUs, all of which were busy.
+    fn run() -> Circumstances {
+        let thread = |user, system| CpuSeconds { user, system };
+        Circumstances {
+            seconds: 4.0,
+            threads: thread(2.0, 3.0),
+            each_thread: vec![thread(0.5, 1.5), thread(1.5, 1.5)],
+            softirq_seconds: Some(0.5),
+            busy_seconds: Some(8.0),
+            idle_percents: vec![(0, 0.0), (1, 0.0)],
+        }
+    }
+
+    #[test]
+    fn cycles_are_as_long_as_what_was_sampled_took() {
+        let rate = |user_only, threads| taken(CYCLES, user_only, threads, None).with(run()).hz;
+        assert_eq!(rate(false, None), 125, "8 s of all CPUs");
+        assert_eq!(rate(false, Some(64)), 200, "5 s of the threads");
+        assert_eq!(rate(false, Some(1)), 500, "2 s of the first");
+        assert_eq!(rate(true, Some(64)), 500, "2 s in user mode");
+        assert_eq!(taken(TIMER, false, None, None).with(run()).hz, 499);
+    }
+
+    #[test]
+    fn what_cannot_be_calibrated_has_a_caveat() {
+        let blind = Circumstances {
+            busy_seconds: None,
+            ..run()
+        };
+        let profile = taken(CYCLES, false, None, Some(1e-6)).with(blind);
+        assert_eq!(profile.hz, 499);
+        let words: Vec<_> = profile.caveats.iter().map(|c| c.message.as_str()).collect();
+        assert!(
+            words.iter().any(|word| word.contains("usual clock")),
+            "{words:?}"
+        );
+        assert_eq!(profile.overhead.percent, None);
+    }
+
+    #[test]
+    fn overhead_is_the_interrupts_and_the_thread_and_never_nothing_because_it_is_not_known() {
+        let overhead = |taken: Taken| {
+            let profile = taken.with(run());
+            (profile.overhead, profile.caveats.len())
+        };
+        let (known, caveats) = overhead(taken(TIMER, false, None, Some(20e-6)));
+        assert_eq!(known.interrupt_seconds, Some(1000.0 * 20e-6));
+        assert!((known.percent.unwrap() - 100.0 * 0.03 / 8.0).abs() < 1e-9);
+        assert_eq!(caveats, 0);
+        let (unknown, caveats) = overhead(taken(TIMER, false, None, None));
+        assert_eq!((unknown.interrupt_seconds, unknown.percent), (None, None));
+        assert_eq!(caveats, 1);
+        // Of 5 s of the threads' CPU time at 499 Hz, whatever was sampled of it.
+        let (user, _) = overhead(taken(TIMER, true, Some(64), Some(10e-6)));
+        assert_eq!(user.interrupt_seconds, Some(2495.0 * 10e-6));
+        let mut none = taken(TIMER, false, None, None);
+        none.sampling = None;
+        none.profile.how = How::Accounted;
+        none.profile.samples = 0;
+        let (none, caveats) = overhead(none);
+        assert_eq!((none.interrupt_seconds, caveats), (Some(0.0), 0));
     }
 }

@@ -2,16 +2,20 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use linerate_core::profile::{How, SampleClock};
-use linerate_core::record::{Caveat, CaveatKind};
-use linerate_sys::perf::{PerfError, Sampler, Sampling, Subject, largest_rate, paranoid};
+use linerate_core::profile::How;
+use linerate_core::record::Caveat;
+use linerate_sys::perf::{Clock, Obstacle, PerfError, Sampler, Sampling, Subject, largest_rate};
 use linerate_sys::proc::cpu;
+
+use super::clock::{self, Pace};
+use super::hotplug::Hotplug;
+use super::obstacle;
 
 /// Frames of a call chain. The deepest seen of a softirq within a system call has 50.
 const DEPTH: u16 = 64;
-/// Ring of each CPU: at the highest rate and the deepest chains, a tenth of a second.
+/// Ring of each CPU: at the highest rate and with the deepest chains (560 bytes), a fifth of a second.
 const CPU_RING: usize = 1 << 20;
-/// Ring of each thread, where only own threads may be sampled: memory for it is scarce then.
+/// Ring of each thread, where only own threads may be sampled: memory for it is scarce then. As long at 500 samples a second.
 const THREAD_RING: usize = 64 << 10;
 /// Threads that are sampled by themselves at most.
 const MOST_THREADS: usize = 64;
@@ -19,25 +23,29 @@ const MOST_THREADS: usize = 64;
 /// Profiles of this process at once: a client and an endpoint of one process, and somebody else's. Each has rings of its own and
 /// interrupts every CPU.
 const MOST_PROFILES: u32 = 4;
-static PROFILES: AtomicU32 = AtomicU32::new(0);
+static PROFILES: Places = Places(AtomicU32::new(0));
 
-/// One of [`MOST_PROFILES`], for as long as it is there.
+/// Places for so many profiles.
 #[derive(Debug)]
-struct Place;
+struct Places(AtomicU32);
 
-impl Place {
-    fn take() -> Option<Self> {
+/// One of them, for as long as it is there.
+#[derive(Debug)]
+struct Place(&'static Places);
+
+impl Places {
+    fn take(&'static self) -> Option<Place> {
         let more = |taken| (taken < MOST_PROFILES).then_some(taken + 1);
-        PROFILES
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
-            .ok()
-            .map(|_| Self)
+        let taken = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.ok().map(|_| Place(self))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        PROFILES.fetch_sub(1, Ordering::AcqRel);
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -45,72 +53,56 @@ impl Drop for Place {
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) samplers: Vec<(Subject, Sampler)>,
+    pace: Pace,
     sampling: Sampling,
     all_cpus: bool,
     enabled: bool,
     place: Option<Place>,
-    pub(super) caveats: Vec<Caveat>,
+    hotplug: Hotplug,
+    caveats: Vec<Caveat>,
 }
 
 impl Source {
     /// Opens an event for each CPU; where that is not allowed, none, until [`Source::take_threads`].
     pub(super) fn open(hz: u32) -> Self {
-        let mut source = Self {
+        let cpus = cpu::online().unwrap_or_default();
+        let mut source = Self::of_nothing(hz, &cpus);
+        source.place = PROFILES.take();
+        match source.place {
+            Some(_) => source.take_cpus(&cpus),
+            None => source.caveats.push(obstacle::too_many(MOST_PROFILES)),
+        }
+        source
+    }
+
+    fn of_nothing(hz: u32, cpus: &[u32]) -> Self {
+        let allowed = allowed_rate(hz, largest_rate());
+        Self {
             samplers: Vec::new(),
+            pace: Pace::of_this_host(allowed, cpus),
             sampling: Sampling {
-                hz,
+                clock: Clock::Timer { hz: allowed },
                 user_only: false,
                 depth: DEPTH,
                 ring_bytes: CPU_RING,
             },
             all_cpus: false,
             enabled: false,
-            place: Place::take(),
-            caveats: Vec::new(),
-        };
-        if source.place.is_none() {
-            source.caveats.push(too_many());
-            return source;
+            place: None,
+            hotplug: Hotplug::default(),
+            caveats: Vec::from_iter((allowed < hz).then(|| obstacle::slower(hz, allowed))),
         }
-        source.keep_to_the_kernels_rate();
-        let cpus = cpu::online().unwrap_or_default();
-        source.all_cpus = true;
-        for cpu in cpus {
-            if let Err(error) = source.add(Subject::Cpu(cpu)) {
-                // One that has just gone offline is no loss; one that may not be sampled is.
-                let is_gone = cpu::online().is_ok_and(|online| !online.contains(&cpu));
-                if !is_gone {
-                    source.samplers.clear();
-                    source.all_cpus = false;
-                    source.caveats.push(own_threads_only(&error));
-                    break;
-                }
+    }
+
+    fn take_cpus(&mut self, cpus: &[u32]) {
+        let subjects: Vec<Subject> = cpus.iter().map(|cpu| Subject::Cpu(*cpu)).collect();
+        match self.add_by_best_clock(&subjects) {
+            Ok(()) => {
+                self.all_cpus = true;
+                self.hotplug.begin(cpus.iter().copied());
             }
+            Err(error) => self.caveats.push(obstacle::own_threads_only(&error)),
         }
-        source
-    }
-
-    /// The kernel refuses what it does not allow instead of giving less.
-    fn keep_to_the_kernels_rate(&mut self) {
-        let asked = self.sampling.hz;
-        if let Some(largest) = largest_rate().filter(|largest| *largest < asked) {
-            self.sampling.hz = largest.max(1);
-            self.caveats.push(Caveat::new(
-                CaveatKind::SettingNotTaken,
-                format!("{asked} samples a second were asked for, this kernel allows {largest} at the moment (kernel.perf_event_max_sample_rate)"),
-                "raise it by sysctl: the kernel lowers it when sampling interrupts take long",
-            ));
-        }
-    }
-
-    fn add(&mut self, subject: Subject) -> Result<(), PerfError> {
-        let sampler = Sampler::open(subject, &self.sampling)?;
-        if self.enabled {
-            // A CPU that has gone again gives no samples.
-            let _ = sampler.enable();
-        }
-        self.samplers.push((subject, sampler));
-        Ok(())
     }
 
     /// Takes these threads, where it may not take all CPUs.
@@ -120,48 +112,76 @@ impl Source {
         }
         self.sampling.ring_bytes = THREAD_RING;
         let sampled = &threads[..threads.len().min(MOST_THREADS)];
-        if let Err(in_the_kernel) = self.add_threads(sampled) {
+        let subjects: Vec<Subject> = sampled.iter().map(|tid| Subject::Thread(*tid)).collect();
+        if let Err(in_the_kernel) = self.add_by_best_clock(&subjects) {
             self.sampling.user_only = true;
-            let caveat = match self.add_threads(sampled) {
-                Ok(()) => user_mode_only(&in_the_kernel),
-                Err(error) => not_even_threads(&error),
+            let caveat = match self.add_by_best_clock(&subjects) {
+                Ok(()) => obstacle::user_mode_only(&in_the_kernel),
+                Err(error) => obstacle::not_even_threads(&error),
             };
             self.caveats.push(caveat);
         }
         if threads.len() > MOST_THREADS {
-            self.caveats.push(Caveat::new(
-                CaveatKind::Partial,
-                format!(
-                    "only {MOST_THREADS} of the test's {} threads were sampled",
-                    threads.len()
-                ),
-                "run as root, or with fewer streams",
-            ));
+            let caveat = obstacle::many_threads(MOST_THREADS, threads.len());
+            self.caveats.push(caveat);
         }
     }
 
-    /// All of them, or none.
-    fn add_threads(&mut self, threads: &[u32]) -> Result<(), PerfError> {
-        let added = threads
-            .iter()
-            .try_for_each(|thread| self.add(Subject::Thread(*thread)));
-        if added.is_err() {
-            self.samplers.clear();
+    /// All of them by the CPUs' cycles, or all by a timer, or none: the reason is then the timer's.
+    fn add_by_best_clock(&mut self, subjects: &[Subject]) -> Result<(), PerfError> {
+        let mut added = Ok(());
+        for clock in self.pace.clocks() {
+            self.sampling.clock = clock;
+            if clock::is_running(&self.sampling) {
+                added = self.add_all(subjects);
+                if added.is_ok() {
+                    break;
+                }
+            }
         }
         added
     }
 
-    /// CPUs that have come since are sampled too; those that have gone give no more.
-    pub(super) fn follow_hotplug(&mut self) {
-        if !self.all_cpus {
-            return;
-        }
-        for cpu in cpu::online().unwrap_or_default() {
-            let subject = Subject::Cpu(cpu);
-            if self.samplers.iter().all(|(known, _)| *known != subject) {
-                // It may be gone again by now.
-                let _ = self.add(subject);
+    /// All of them, or none. Threads and CPUs that have just gone are no loss.
+    fn add_all(&mut self, subjects: &[Subject]) -> Result<(), PerfError> {
+        for subject in subjects {
+            match self.add(*subject) {
+                Err(error) if error.obstacle() != Obstacle::NotThere => {
+                    self.samplers.clear();
+                    return Err(error);
+                }
+                Ok(()) | Err(_) => {}
             }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, subject: Subject) -> Result<(), PerfError> {
+        let sampler = Sampler::open(subject, &self.sampling)?;
+        if self.enabled {
+            // What has gone again gives no samples.
+            let _ = sampler.enable();
+        }
+        self.samplers.push((subject, sampler));
+        Ok(())
+    }
+
+    /// CPUs that have come since are sampled too; those that have gone give no more, and are remembered. To be called when the
+    /// rings have just been read: an event does not outlive its CPU's absence, so that one that is back has a new one.
+    pub(super) fn follow_hotplug(&mut self) {
+        // Where the list cannot be read nothing is known to have changed.
+        if let Some(online) = self.all_cpus.then(cpu::online).and_then(Result::ok) {
+            self.follow(&online);
+        }
+    }
+
+    fn follow(&mut self, online: &[u32]) {
+        for cpu in self.hotplug.follow(online) {
+            let subject = Subject::Cpu(cpu);
+            self.samplers.retain(|(known, _)| *known != subject);
+            let error = self.add(subject).err();
+            self.hotplug
+                .taken(cpu, error.map(|error| error.to_string()));
         }
     }
 
@@ -180,12 +200,32 @@ impl Source {
             .for_each(|(_, sampler)| drop(sampler.disable()));
     }
 
-    /// Samples a second, as the kernel takes them; 0 without any.
+    /// Samples a second that were asked of the kernel; 0 without any.
     pub(super) fn hz(&self) -> u32 {
         if self.samplers.is_empty() {
             0
         } else {
-            self.sampling.hz
+            self.pace.hz
+        }
+    }
+
+    /// How many of the test's threads are sampled at most, the first ones; `None` if all CPUs are.
+    pub(super) fn threads(&self) -> Option<usize> {
+        (!self.all_cpus).then_some(MOST_THREADS)
+    }
+
+    /// How it samples; `None` where it does not.
+    pub(super) fn sampling(&self) -> Option<Sampling> {
+        (!self.samplers.is_empty()).then_some(self.sampling)
+    }
+
+    /// How it samples, but at this rate, as far as the kernel allows it.
+    pub(super) fn sampling_at(&self, hz: u32) -> Sampling {
+        Sampling {
+            clock: self
+                .pace
+                .at(self.sampling.clock, allowed_rate(hz, largest_rate())),
+            ..self.sampling
         }
     }
 
@@ -194,56 +234,139 @@ impl Source {
             return How::Accounted;
         }
         How::Sampled {
-            clock: SampleClock::CpuClock,
+            clock: clock::named(self.sampling.clock),
             kernel_seen: kernel_seen && !self.sampling.user_only,
             all_cpus: self.all_cpus,
         }
     }
+
+    /// What was not to be had, so far.
+    pub(super) fn caveats(&self) -> Vec<Caveat> {
+        let hotplug = self.hotplug.caveat();
+        self.caveats.iter().cloned().chain(hotplug).collect()
+    }
 }
 
-fn too_many() -> Caveat {
-    Caveat::new(
-        CaveatKind::NotReadable,
-        format!("no samples: {MOST_PROFILES} profiles are being taken of this host already"),
-        "profile it when nobody else does",
-    )
+/// The kernel refuses what it does not allow instead of giving less.
+fn allowed_rate(asked: u32, largest: Option<u32>) -> u32 {
+    largest.map_or(asked, |largest| asked.min(largest.max(1)))
 }
 
-fn own_threads_only(error: &PerfError) -> Caveat {
-    Caveat::new(
-        CaveatKind::NotReadable,
-        format!(
-            "only the test's own threads could be sampled, not soft interrupts elsewhere: {error}{}",
-            setting()
-        ),
-        "run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 0",
-    )
-}
+#[cfg(test)]
+mod tests {
+    use linerate_core::profile::SampleClock;
+    use linerate_core::record::CaveatKind;
+    use linerate_sys::thread::thread_id;
 
-fn user_mode_only(error: &PerfError) -> Caveat {
-    Caveat::new(
-        CaveatKind::NotReadable,
-        format!(
-            "only user mode could be sampled; the kernel's part is its account of CPU time, without layers: {error}{}",
-            setting()
-        ),
-        "run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 1",
-    )
-}
+    use super::*;
 
-fn not_even_threads(error: &PerfError) -> Caveat {
-    Caveat::new(
-        CaveatKind::NotReadable,
-        format!(
-            "no samples, only the kernel's account of CPU time: {error}{}",
-            setting()
-        ),
-        "run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 2 or less",
-    )
-}
+    /// Without CPUs, as where they may not be sampled.
+    fn of_threads(threads: &[u32]) -> Source {
+        let mut source = Source::of_nothing(499, &[]);
+        source.place = TESTS.take();
+        source.take_threads(threads);
+        source
+    }
 
-fn setting() -> String {
-    paranoid().map_or_else(String::new, |value| {
-        format!(" (kernel.perf_event_paranoid is {value})")
-    })
+    static TESTS: Places = Places(AtomicU32::new(0));
+
+    #[test]
+    fn cpus_are_sampled_by_cycles_where_all_have_them_and_else_by_a_timer() {
+        let source = Source::open(499);
+        let How::Sampled { clock, .. } = source.how(true) else {
+            println!("SKIPPED: {:?}", source.caveats());
+            return;
+        };
+        let cpus = cpu::online().unwrap();
+        let cycles = source.pace.clocks().next().unwrap();
+        let all_have_cycles = cycles != Clock::Timer { hz: 499 }
+            && cpus.iter().all(|cpu| {
+                let sampling = Sampling {
+                    clock: cycles,
+                    ..source.sampling
+                };
+                clock::is_running(&sampling) && Sampler::open(Subject::Cpu(*cpu), &sampling).is_ok()
+            });
+        if !all_have_cycles {
+            assert_eq!(clock, SampleClock::CpuClock);
+        }
+        assert_eq!(source.hz(), allowed_rate(499, largest_rate()));
+        println!("{clock:?}, {} samplers", source.samplers.len());
+    }
+
+    #[test]
+    fn threads_are_sampled_where_cpus_may_not_be_up_to_a_number() {
+        let own = thread_id();
+        let source = of_threads(&vec![own; MOST_THREADS + 6]);
+        if source.samplers.is_empty() {
+            println!("SKIPPED: {:?}", source.caveats());
+            return;
+        }
+        assert_eq!(source.samplers.len(), MOST_THREADS);
+        assert!(matches!(
+            source.how(true),
+            How::Sampled {
+                all_cpus: false,
+                ..
+            }
+        ));
+        let caveats = source.caveats();
+        let last = caveats.last().unwrap();
+        assert_eq!(last.kind, CaveatKind::Partial);
+        assert!(last.message.contains("64 of the test's 70"), "{last:?}");
+    }
+
+    #[test]
+    fn threads_that_have_ended_are_no_loss() {
+        let ended = std::thread::spawn(thread_id).join().unwrap();
+        let source = of_threads(&[ended, thread_id()]);
+        match source.samplers.len() {
+            0 => println!("SKIPPED: {:?}", source.caveats()),
+            samplers => assert_eq!(samplers, 1),
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_comes_or_goes_is_a_partial_result() {
+        let mut source = Source::open(499);
+        if !source.all_cpus {
+            println!("SKIPPED: {:?}", source.caveats());
+            return;
+        }
+        let cpus = cpu::online().unwrap();
+        source.follow(&cpus);
+        assert!(source.hotplug.caveat().is_none());
+        // The kernel has no such CPU: it comes, and cannot be sampled.
+        let with_another: Vec<u32> = cpus.iter().copied().chain([65_000]).collect();
+        source.follow(&with_another);
+        assert_eq!(source.samplers.len(), cpus.len());
+        // The first goes, and comes back: its event is replaced.
+        source.follow(&cpus[1..]);
+        source.follow(&cpus);
+        assert_eq!(source.samplers.len(), cpus.len());
+        let words = source.caveats().pop().unwrap().message;
+        assert!(words.contains("CPU 65000 went offline"), "{words}");
+        let back = format!("CPU {} came online: sampled", cpus[0]);
+        assert!(words.contains(&back), "{words}");
+    }
+
+    #[test]
+    fn a_rate_that_the_kernel_does_not_allow_is_lowered() {
+        assert_eq!(allowed_rate(499, Some(100)), 100);
+        assert_eq!(allowed_rate(499, Some(0)), 1);
+        assert_eq!(allowed_rate(499, Some(100_000)), 499);
+        assert_eq!(allowed_rate(499, None), 499);
+        let caveat = obstacle::slower(499, 100);
+        assert!(caveat.message.contains("499") && caveat.message.contains("allows 100"));
+    }
+
+    #[test]
+    fn there_is_a_place_for_so_many_profiles_and_no_more() {
+        static PLACES: Places = Places(AtomicU32::new(0));
+        let mut taken: Vec<Place> = (0..MOST_PROFILES).filter_map(|_| PLACES.take()).collect();
+        assert_eq!(taken.len() as u32, MOST_PROFILES);
+        assert!(PLACES.take().is_none());
+        taken.pop();
+        assert!(PLACES.take().is_some());
+    }
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use linerate_core::plan::*;
-use linerate_core::profile::{EndProfile, FoldedStack, How, ProfileRequest, TaskClass, USER_FRAME};
+use linerate_core::profile::{
+    EndProfile, FoldedStack, How, ProfileDocument, ProfileRequest, SampleClock, TaskClass,
+    USER_FRAME,
+};
 use linerate_core::units::Span;
 use linerate_engine::{Outcome, Profiles};
 use linerate_sys::netns::Pair;
@@ -13,8 +16,12 @@ use crate::support::{LIMITS, Served, datagrams, stream};
 const REQUEST: ProfileRequest = ProfileRequest { hz: 1999 };
 
 fn profiled(served: &Served, test: &Test) -> Outcome {
+    profiled_at(served, test, REQUEST)
+}
+
+fn profiled_at(served: &Served, test: &Test, request: ProfileRequest) -> Outcome {
     let mut client = served.client();
-    assert!(client.profile(Some(REQUEST)), "this endpoint profiles");
+    assert!(client.profile(Some(request)), "this endpoint profiles");
     let outcome = client.run(test, &mut |_| true).unwrap();
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     outcome
@@ -107,7 +114,55 @@ fn each_end_of_a_link_has_the_samples_of_its_own_threads() {
     let received = |stack: &FoldedStack| stack.in_softirq() && has(stack, "tcp_v4_rcv");
     assert!(count(&sender, received) > 0 && count(&receiver, received) > 0);
     let overhead = sender.overhead;
-    assert!(overhead.thread_seconds > 0.0 && overhead.percent < 100.0);
+    assert!(overhead.thread_seconds > 0.0);
+    // On a busy machine it may not be known; then a caveat says so.
+    match overhead.percent {
+        Some(percent) => assert!((0.0..100.0).contains(&percent), "{percent}"),
+        None => assert!(format!("{:?}", sender.caveats).contains("overhead is not known")),
+    }
+    if let How::Sampled {
+        clock: SampleClock::CpuClock,
+        ..
+    } = sender.how
+    {
+        let each = REQUEST.hz / 2;
+        assert!(sender.hz <= each, "ends on one kernel share the samples");
+    }
+}
+
+/// The goal of the issue. `cargo test --release -p linerate-engine --test engine -- --ignored --nocapture two_percent`
+#[test]
+#[ignore = "a share of CPU time, which a busy machine does not keep"]
+fn at_the_default_rate_both_ends_on_one_kernel_take_less_than_two_percent() {
+    const GOAL_PERCENT: f64 = 2.0;
+    let pair = match Pair::create() {
+        Ok(pair) => pair,
+        Err(error) => {
+            eprintln!("SKIPPED: no network namespaces here: {error}");
+            return;
+        }
+    };
+    let b = pair.b.namespace.clone();
+    let address = pair.b.ipv4.into();
+    let served = b.run(|| Served::with(address, LIMITS, None)).unwrap();
+    let long = Test {
+        extent: Extent::Time(Span(Duration::from_secs(10))),
+        ..stream()
+    };
+    let outcome = pair
+        .a
+        .namespace
+        .run(|| profiled_at(&served, &long, ProfileRequest::default()))
+        .unwrap();
+    let Profiles { client, server } = outcome.profiles;
+    let document = ProfileDocument::of(
+        outcome.record,
+        client.map(|end| *end),
+        server.map(|end| *end),
+    );
+    let percent = document.shared_overhead_percent.expect("both ends know");
+    println!("both ends took {percent:.2} % of the host's busy CPU time");
+    assert!(percent < GOAL_PERCENT, "{percent} %");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use linerate_core::profile::attribution::{Role, plain_name};
+use linerate_core::profile::attribution::{Role, path_from_root};
 use linerate_core::profile::{Layer, ProfileDocument};
 
 use super::escaped;
@@ -94,17 +94,7 @@ fn tree(document: &ProfileDocument) -> Node {
     for (end, role) in [("sender", Role::Sender), ("receiver", Role::Receiver)] {
         for (stack, attribution) in document.stacks(role) {
             let shares: Vec<_> = attribution.share(stack.count).collect();
-            let kernel = stack.kernel_frames as usize;
-            let names = stack
-                .frames
-                .iter()
-                .enumerate()
-                .rev()
-                .map(|(at, name)| match at < kernel {
-                    true => plain_name(name),
-                    false => name.as_str(),
-                });
-            root.add(std::iter::once(end).chain(names), &shares);
+            root.add(std::iter::once(end).chain(path_from_root(stack)), &shares);
         }
     }
     root

@@ -1,8 +1,10 @@
 //! Where the CPU time of a transfer went: the layers of both ends beside each other.
 
+mod account;
+
 use std::collections::BTreeMap;
 
-use linerate_core::profile::attribution::{Role, plain_name};
+use linerate_core::profile::attribution::{Role, path_from_root};
 use linerate_core::profile::{EndLayers, How, Layer, LayerCost, ProfileDocument, SampleClock};
 
 use super::Style;
@@ -22,14 +24,24 @@ pub fn profile(document: &ProfileDocument, by_function: bool, style: Style) -> S
     page.paragraph(Emphasis::Strong, "", 0, &headline);
     emulated(&mut page, &document.record.environment);
     for (label, end) in ends(document) {
-        page.facts(label, &[how(end), samples(end), demand(end)].concat());
+        page.facts(label, &[how(end), samples(end)].concat());
+        page.facts("", &demand(end));
         page.facts("", &[format!("counted: {}", end.taken)]);
+    }
+    if let Some(both) = document.shared_overhead_percent {
+        let words = format!(
+            "the profilers took {} of their host's busy CPU time",
+            percent(both)
+        );
+        page.facts("both ends", &[words]);
     }
     page.gap();
     page.table(&layers(document));
-    if ends(document).any(|(_, end)| end.samples > 0) {
+    let is_sampled = |end: &EndLayers| end.profile.how.tells_layers() && end.samples > 0;
+    if ends(document).any(|(_, end)| is_sampled(end)) {
         page.paragraph(Emphasis::None, "", 0, FOOT);
     }
+    account::write(&mut page, document);
     if by_function {
         for (label, end) in ends(document) {
             functions(&mut page, label, end);
@@ -47,16 +59,9 @@ pub fn folded(document: &ProfileDocument) -> String {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for (end, role) in [("sender", Role::Sender), ("receiver", Role::Receiver)] {
         for (stack, _) in document.stacks(role) {
-            let kernel = stack.kernel_frames as usize;
-            let frames = stack.frames.iter().enumerate().rev();
-            let line = frames.fold(end.to_owned(), |line, (at, name)| {
-                let name = match at < kernel {
-                    true => plain_name(name),
-                    false => name.as_str(),
-                };
-                // What separates frames cannot stand in one.
-                format!("{line};{}", clean(name).replace(';', ","))
-            });
+            // What separates frames cannot stand in one.
+            let names = path_from_root(stack).map(|name| clean(name).replace(';', ","));
+            let line = names.fold(end.to_owned(), |line, name| format!("{line};{name}"));
             *lines.entry(line).or_default() += stack.count;
         }
     }
@@ -81,7 +86,7 @@ pub(crate) fn layer_name(layer: Layer) -> &'static str {
         Layer::Queueing => "queueing",
         Layer::Driver => "driver",
         Layer::Scheduling => "scheduling",
-        Layer::Unattributed => "not known",
+        Layer::Unattributed => "unattributed",
         Layer::Idle => "idle, of the host",
     }
 }
@@ -89,6 +94,9 @@ pub(crate) fn layer_name(layer: Layer) -> &'static str {
 const FOOT: &str = "Shares are of the end's CPU time for the transfer, ± half their interval at 95 %: how well this run's \
     samples tell them, not how another run would differ. Packets are those that carry data, as on the wire; bytes are \
     payload. In soft interrupts: of the layer's own time.";
+
+const NO_KERNEL: &str =
+    "Shares are of the end's samples, not of its CPU time: the kernel's functions are not told.";
 
 fn ends(document: &ProfileDocument) -> impl Iterator<Item = (&'static str, &EndLayers)> {
     let both = [
@@ -105,6 +113,7 @@ fn how(end: &EndLayers) -> Vec<String> {
         How::Sampled { clock, .. } => {
             let clock = match clock {
                 SampleClock::CpuClock => "a timer",
+                SampleClock::Cycles => "cycles",
             };
             format!("{} samples/s by {clock}", count(profile.hz.into()))
         }
@@ -128,18 +137,34 @@ fn samples(end: &EndLayers) -> Vec<String> {
             facts.push(format!("{} {what}", count(number)));
         }
     }
-    facts.push(format!(
-        "the profiler took {}",
-        percent(profile.overhead.percent)
-    ));
+    facts.push(match profile.overhead.percent {
+        Some(took) => format!("the profiler took {}", percent(took)),
+        None => "what the profiler took is not known".to_owned(),
+    });
     facts
 }
 
+/// The end's service demand, split by its layers.
 fn demand(end: &EndLayers) -> Vec<String> {
-    let demand = end.service_demand_us_per_kib.iter();
-    let of = |value: &f64| format!("service demand {}", with_unit(*value, "µs/KiB"));
-    demand.map(of).collect()
+    let Some(whole) = end.service_demand_us_per_kib else {
+        return Vec::new();
+    };
+    let of_layers = end.layers.iter().filter(|cost| cost.layer != Layer::Idle);
+    let (named, others): (Vec<_>, Vec<_>) = of_layers
+        .filter_map(|cost| Some((cost, cost.service_demand_us_per_kib?)))
+        .partition(|(cost, _)| cost.share_percent >= NAMED_PERCENT);
+    let named = named
+        .iter()
+        .map(|(cost, part)| format!("{} {}", layer_name(cost.layer), digits(*part)));
+    let others: f64 = others.iter().map(|(_, part)| part).sum();
+    let others = (others > 0.0).then(|| format!("others {}", digits(others)));
+    let parts: Vec<String> = named.chain(others).collect();
+    let whole = with_unit(whole, "µs/KiB");
+    vec![format!("service demand {whole}: {}", parts.join(" + "))]
 }
+
+/// Share of the end's time from which on a layer is named in the split of the service demand, percent.
+const NAMED_PERCENT: f64 = 1.0;
 
 /// A line for each layer that either end has, most of both first; then their sum, and what was idle.
 fn layers(document: &ProfileDocument) -> Table {
@@ -202,7 +227,8 @@ fn cells(cost: Option<&LayerCost>) -> [Option<String>; 5] {
         (half_width > 0.0).then(|| format!("{half_width:.1}")),
         cost.ns_per_packet.map(digits),
         cost.ns_per_byte.map(digits),
-        (cost.samples > 0).then(|| format!("{:.0}", cost.softirq_percent)),
+        (cost.samples > 0 || cost.softirq_percent > 0.0)
+            .then(|| format!("{:.0}", cost.softirq_percent)),
     ]
 }
 
@@ -229,6 +255,9 @@ fn functions(page: &mut Page, label: &str, end: &EndLayers) {
         Emphasis::Strong,
         &format!("Functions of the {label}, without what they call"),
     );
+    if !end.profile.how.tells_layers() {
+        page.paragraph(Emphasis::None, "", 0, NO_KERNEL);
+    }
     let mut table = Table::new(&[
         ("%", Align::Right),
         ("samples", Align::Right),

@@ -55,11 +55,12 @@ fn end(folded: Vec<FoldedStack>) -> EndProfile {
         folded,
         other_samples: 0,
         threads: CpuSeconds::default(),
+        each_thread: Vec::new(),
         softirq_seconds: None,
         overhead: Overhead {
             thread_seconds: 0.05,
-            interrupt_seconds: 0.02,
-            percent: 0.71,
+            interrupt_seconds: Some(0.02),
+            percent: Some(0.71),
         },
         caveats: Vec::new(),
     }
@@ -159,6 +160,17 @@ fn an_end_without_samples_or_profile_is_said() {
     accounted.hz = 0;
     accounted.threads.user = 0.4;
     accounted.threads.system = 6.2;
+    accounted.each_thread = vec![
+        CpuSeconds {
+            user: 0.1,
+            system: 2.2,
+        },
+        CpuSeconds {
+            user: 0.3,
+            system: 4.0,
+        },
+    ];
+    accounted.softirq_seconds = Some(1.55);
     accounted.caveats = vec![Caveat::new(
         CaveatKind::NotReadable,
         "samples of the kernel are not allowed",
@@ -171,6 +183,46 @@ fn an_end_without_samples_or_profile_is_said() {
         "profile_accounted",
         text::profile(&document, true, Style::default())
     );
+}
+
+/// What `kernel.perf_event_paranoid` at 2 leaves on one host, and a machine that counts cycles at the other end.
+#[test]
+fn functions_of_user_mode_are_shares_of_its_samples() {
+    let mut user = end(vec![
+        stack("core::hash core::main", 300),
+        stack("[user]", 117),
+    ]);
+    user.how = How::Sampled {
+        clock: SampleClock::CpuClock,
+        kernel_seen: false,
+        all_cpus: false,
+    };
+    user.threads = CpuSeconds {
+        user: 0.9,
+        system: 6.2,
+    };
+    user.each_thread = vec![user.threads];
+    user.softirq_seconds = Some(3.1);
+    user.overhead.interrupt_seconds = None;
+    user.overhead.percent = None;
+    let mut cycles = receiver();
+    cycles.how = How::Sampled {
+        clock: SampleClock::Cycles,
+        kernel_seen: true,
+        all_cpus: true,
+    };
+    let document = ProfileDocument::of(samples::stream(), Some(user), Some(cycles));
+    let text = text::profile(&document, true, Style::default());
+    assert_snapshot!("profile_user_mode", text);
+}
+
+#[test]
+fn ends_on_one_kernel_say_what_both_profilers_took() {
+    let mut record = samples::stream();
+    record.environment.shared_kernel = true;
+    let document = ProfileDocument::of(record, Some(sender()), Some(receiver()));
+    let text = text::profile(&document, false, Style::default());
+    assert!(text.contains("the profilers took 1.42 %"), "{text}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Sampling;
+use super::{Clock, Sampling};
 
 /// What is sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub(super) struct Attributes {
     kind: u32,
     size: u32,
     config: u64,
-    frequency: u64,
+    /// Which of both, bit `freq` of the flags says.
+    period_or_frequency: u64,
     sample_type: u64,
     read_format: u64,
     flags: u64,
@@ -58,32 +59,36 @@ pub(super) struct Attributes {
     reserved: u16,
 }
 
-/// `PERF_TYPE_SOFTWARE` with `PERF_COUNT_SW_CPU_CLOCK`: a timer of each CPU, by interrupts that can be masked. Each sample
-/// stands for the same CPU time, which those of a counter of cycles in frequency mode do not (kernel/events/core.c,
-/// `perf_adjust_period`).
+/// `PERF_TYPE_SOFTWARE` with `PERF_COUNT_SW_CPU_CLOCK`: a timer of each CPU, by interrupts that can be masked.
 const SOFTWARE_CPU_CLOCK: (u32, u64) = (1, 0);
+/// `PERF_TYPE_HARDWARE` with `PERF_COUNT_HW_CPU_CYCLES`: where the hardware can, by interrupts that cannot be masked.
+const HARDWARE_CPU_CYCLES: (u32, u64) = (0, 0);
 /// `PERF_SAMPLE_TID`, `_CALLCHAIN`, `_CPU`.
 const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 5 | 1 << 7;
-/// Bits of the flags: `disabled`, `exclude_hv`, `freq`.
-const FLAGS: u64 = 1 | 1 << 6 | 1 << 10;
-
+/// Bits of the flags: `disabled`, `exclude_hv`.
+const FLAGS: u64 = 1 | 1 << 6;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
+const FREQUENCY: u64 = 1 << 10;
 
 impl Attributes {
     pub(super) fn new(sampling: &Sampling) -> Self {
-        let (kind, config) = SOFTWARE_CPU_CLOCK;
+        let ((kind, config), period_or_frequency, by_frequency) = match sampling.clock {
+            Clock::Timer { hz } => (SOFTWARE_CPU_CLOCK, u64::from(hz), FREQUENCY),
+            // In frequency mode the kernel moves the period about (kernel/events/core.c, `perf_adjust_period`), so that
+            // samples stand for unequal numbers of cycles.
+            Clock::Cycles { period } => (HARDWARE_CPU_CYCLES, period, 0),
+        };
+        let exclusion = match sampling.user_only {
+            true => EXCLUDE_KERNEL,
+            false => 0,
+        };
         Self {
             kind,
             size: size_of::<Self>() as u32,
             config,
-            frequency: u64::from(sampling.hz),
+            period_or_frequency,
             sample_type: SAMPLE_TYPE,
-            flags: FLAGS
-                | if sampling.user_only {
-                    EXCLUDE_KERNEL
-                } else {
-                    0
-                },
+            flags: FLAGS | by_frequency | exclusion,
             largest_stack: sampling.depth.clamp(1, 127),
             ..Self::default()
         }
@@ -97,5 +102,28 @@ mod tests {
     #[test]
     fn the_size_is_that_of_the_kernels_fifth_version() {
         assert_eq!(size_of::<Attributes>(), 112);
+    }
+
+    #[test]
+    fn cycles_are_counted_by_a_fixed_period_and_the_timer_by_its_rate() {
+        let of = |clock, user_only| {
+            Attributes::new(&Sampling {
+                clock,
+                user_only,
+                depth: 64,
+                ring_bytes: 1 << 16,
+            })
+        };
+        let cycles = of(Clock::Cycles { period: 6_012_024 }, false);
+        assert_eq!((cycles.kind, cycles.config), (0, 0));
+        assert_eq!(cycles.period_or_frequency, 6_012_024);
+        assert_eq!(cycles.flags & (FREQUENCY | EXCLUDE_KERNEL), 0);
+        let timer = of(Clock::Timer { hz: 499 }, true);
+        assert_eq!((timer.kind, timer.config), (1, 0));
+        assert_eq!(timer.period_or_frequency, 499);
+        assert_eq!(
+            timer.flags & (FREQUENCY | EXCLUDE_KERNEL),
+            FREQUENCY | EXCLUDE_KERNEL
+        );
     }
 }

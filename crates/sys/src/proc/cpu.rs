@@ -91,6 +91,14 @@ pub fn set_governor(cpu: u32, name: &str) -> std::io::Result<()> {
     std::fs::write(cpu_path(cpu, "cpufreq/scaling_governor"), name)
 }
 
+/// The highest frequency of one CPU, kHz. Unsupported where the host does not scale frequencies.
+pub fn highest_khz(cpu: u32) -> Probe<u64> {
+    read_and_parse(cpu_path(cpu, "cpufreq/cpuinfo_max_freq"), |text| {
+        field(Some(text.trim()), "a frequency")
+    })
+    .into()
+}
+
 /// The thermal throttles of one CPU. Unsupported where neither processor nor hypervisor counts them
 /// (only Intel does).
 pub fn thermal_throttles(cpu: u32) -> Probe<ThermalThrottles> {
@@ -179,6 +187,7 @@ mod tests {
     #[test]
     fn probes_of_a_cpu_that_is_not_there_say_what_is_missing() {
         assert!(matches!(governor(65_000), Probe::Unsupported(why) if why.contains("cpu65000")));
+        assert!(matches!(highest_khz(65_000), Probe::Unsupported(why) if why.contains("cpufreq")));
         assert!(
             matches!(thermal_throttles(65_000), Probe::Unsupported(why) if why.contains("thermal_throttle"))
         );

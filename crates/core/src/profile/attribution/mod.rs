@@ -23,7 +23,7 @@ mod owner;
 mod pattern;
 mod table;
 
-pub use name::plain_name;
+pub use name::{path_from_root, plain_name};
 pub use owner::{Owner, Place, Role, owner};
 
 use super::{FoldedStack, Layer, TaskClass};

@@ -1,5 +1,7 @@
 //! Names of functions as the table knows them.
 
+use super::super::FoldedStack;
+
 /// The function's own name: without offset, module, and what a compiler or the kernel's build put before or behind it.
 ///
 /// Compilers split and clone functions (`.isra.0`, `.constprop.0`, `.part.0`, `.cold`, `.llvm.123`), the kernel pads
@@ -20,13 +22,44 @@ pub fn plain_name(symbol: &str) -> &str {
     }
 }
 
+/// The functions of a stack by their own names, from the root to the leaf, as pictures and other tools have them.
+pub fn path_from_root(stack: &FoldedStack) -> impl Iterator<Item = &str> {
+    let kernel = stack.kernel_frames as usize;
+    let frames = stack.frames.iter().enumerate().rev();
+    frames.map(move |(at, name)| match at < kernel {
+        true => plain_name(name),
+        false => name.as_str(),
+    })
+}
+
 const PREFIXES: [&str; 3] = ["__pfx_", "__cfi_", "__pi_"];
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::super::TaskClass;
     use super::*;
+
+    #[test]
+    fn a_path_begins_at_the_root_and_leaves_user_names_as_they_are() {
+        let stack = FoldedStack {
+            frames: [
+                "tcp_ack.part.0",
+                "tcp_rcv [tcp]",
+                "Vec<T>::new.cold",
+                "main",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            softirq_frames: 0,
+            kernel_frames: 2,
+            task: TaskClass::Flow,
+            count: 1,
+        };
+        let path: Vec<&str> = path_from_root(&stack).collect();
+        assert_eq!(path, ["main", "Vec<T>::new.cold", "tcp_rcv", "tcp_ack"]);
+    }
 
     #[test]
     fn what_the_build_added_is_taken_off() {
