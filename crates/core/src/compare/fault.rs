@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::link::edit_distance;
-use crate::record::{CaveatKind, EndReport, Record, Status};
+use crate::record::{CaveatKind, EndReport, Record, Status, TcpEvidence};
 
 /// Something that makes a run worthless for a comparison.
 #[derive(
