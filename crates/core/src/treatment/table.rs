@@ -162,6 +162,8 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
 
 const SOCKET_ONLY: &str = "nothing";
 const ADMIN: &str = "CAP_NET_ADMIN in the network namespace of the device";
+const COALESCING: &str = "CAP_NET_ADMIN in the network namespace of the device; a driver that holds interrupts back, which \
+     loopback and veth do not";
 const ROUTE_ADMIN: &str =
     "CAP_NET_ADMIN in the network namespace of the route; a peer that is not on this host";
 
@@ -378,6 +380,31 @@ static TABLE: &[Entry] = &[
             DeviceSetting::Mtu,
             "the largest IP packet of the device; not of loopback",
             Some("below 1280 a device loses its IPv6 addresses: refused where it has any"),
+        )
+    },
+    Entry {
+        value: ValueKind::Number {
+            least: 0,
+            most: 1_000_000,
+            unit: "µs",
+        },
+        needs: COALESCING,
+        read_back: "the driver's own figure, which it must not round",
+        ..device(
+            "rx_usecs",
+            DeviceSetting::RxUsecs,
+            "how long the device holds back the interrupt of a received packet",
+            None,
+        )
+    },
+    Entry {
+        needs: COALESCING,
+        read_back: "the driver's own word",
+        ..device(
+            "adaptive_rx",
+            DeviceSetting::AdaptiveRx,
+            "the driver adapts rx_usecs to the load",
+            None,
         )
     },
     Entry {
