@@ -16,7 +16,7 @@ pub struct WhatIf {
     pub says: &'static str,
     /// Transport that it is of.
     pub protocol: Protocol,
-    /// Point of the design that it starts from, on any path; see [`WhatIf::start`].
+    /// Point of the design that it starts from; on a path of Ethernet's MTU the one that is the same there.
     pub from: &'static str,
     /// What it does.
     pub change: Change,
