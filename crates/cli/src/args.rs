@@ -34,7 +34,7 @@ pub(crate) use host::{
 };
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 pub(crate) use parsers::{Count, RequestRate};
-pub(crate) use profile::{By, ProfileArgs, ProfileExtent, ProfileTraffic};
+pub(crate) use profile::{By, ProfileArgs, ProfileExtent, ProfileOptions, ProfileTraffic};
 pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
 };

@@ -1,24 +1,23 @@
 //! `profile`: where the CPU time of a transfer goes, at both ends.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use linerate_core::compare::Standing;
-use linerate_core::plan::{Plan, Protocol, Repeats, Test};
-use linerate_core::profile::projection::{Known, LayerShares, fit, project_all};
-use linerate_core::profile::{EndLayers, Layer, ProfileDocument, ProfileRequest};
+use linerate_core::plan::{Plan, Repeats, Test};
+use linerate_core::profile::projection::check_transport;
+use linerate_core::profile::{ProfileDocument, ProfileRequest};
 use linerate_core::record::{Caveat, CaveatKind, Interval};
-use linerate_core::units::{Sizes, Span};
+use linerate_core::units::Sizes;
 use linerate_engine::{
-    Client, CompareObserver, DesignOptions, MeasureError, Observer, ProveOptions, Stop,
-    disk_beside, profile, prove, run_design, time_of_projections, udp_records,
+    Client, CompareObserver, Observer, Stop, WhatIfOptions, disk_beside, profile, time_of_what_ifs,
+    what_ifs,
 };
 use linerate_report::{svg, text};
 
 use crate::args::{
-    By, ExtentOptions, ProfileArgs, ProfileExtent, ProfileTraffic, RunOptions, StreamArgs,
-    StreamOptions, TableOptions,
+    By, ExtentOptions, ProfileArgs, ProfileExtent, ProfileOptions, ProfileTraffic, RunOptions,
+    StreamArgs, StreamOptions, TableOptions,
 };
 use crate::commands::{conclude, place};
 use crate::document::Document;
@@ -37,7 +36,7 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     let asked = Asked::resolve(args).map_err(Failure::usage)?;
     let format = asked.format;
     let mut progress = Progress::new(format, asked.run.document.quiet);
-    if asked.what_if {
+    if asked.what_ifs.is_some() {
         // In this host's own namespace: that is where a command before this one can have left something.
         let notes = watch::before_treating();
         notes.iter().for_each(|note| progress.warn(note));
@@ -60,8 +59,8 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
         shown.phase("writing and reading a file");
         beside_the_disk(&mut document, directory, &stop)?;
     }
-    if asked.what_if && error.is_none() {
-        error = what_ifs(&mut client, &asked, &mut document, &mut shown).err();
+    if let Some(options) = asked.what_ifs.as_ref().filter(|_| error.is_none()) {
+        error = what_ifs(&mut client, options, &mut document, &mut shown).err();
     }
     // The endpoint is told, and undoes what it still holds, before the lab goes.
     drop(client);
@@ -70,108 +69,6 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     let mut document = Document::Profile(Box::new(document));
     site.iter().for_each(|site| site.describe(&mut document));
     conclude(&document, error.map(run::failure), output, None)
-}
-
-/// Measured time of each short run, and how often each is made. Two tell chance from the model's faults.
-const SHORT_RUN: Span = Span(Duration::from_secs(1));
-const ROUNDS: u32 = 2;
-/// Pairs of runs that prove a projection: the fewest that can show anything of three figures.
-const PAIRS: u32 = 8;
-
-/// What changes would bring, into the document; with `--prove` beside what they do, and 1981's records in datagrams too. What
-/// was had before an error stays.
-fn what_ifs(
-    client: &mut Client,
-    asked: &Asked,
-    document: &mut ProfileDocument,
-    shown: &mut Shown,
-) -> Result<(), MeasureError> {
-    let ceilings = document.record.ceilings.clone();
-    let known = Known {
-        layers: shares(document),
-        ceilings: &ceilings,
-        cause: (document.record.verdict.as_ref()).map(|verdict| verdict.cause),
-        seed: asked.test.seed,
-    };
-    projected(client, asked, &asked.test, &known, document, shown)?;
-    if asked.prove && asked.test.protocol != Protocol::Udp {
-        // Of this transport no profile was taken.
-        let known = Known {
-            seed: asked.test.seed,
-            ..Known::default()
-        };
-        let records = udp_records(&asked.test);
-        projected(client, asked, &records, &known, document, shown)?;
-    }
-    Ok(())
-}
-
-fn projected(
-    client: &mut Client,
-    asked: &Asked,
-    test: &Test,
-    known: &Known<'_>,
-    document: &mut ProfileDocument,
-    shown: &mut Shown,
-) -> Result<(), MeasureError> {
-    let options = DesignOptions {
-        test: test.clone(),
-        runs: ROUNDS,
-        time: SHORT_RUN,
-        seed: known.seed,
-    };
-    let designed = run_design(client, &options, shown)?;
-    let left_out_points = designed.left_out.iter();
-    document
-        .caveats
-        .extend(left_out_points.map(|why| left_out(why)));
-    let model = match fit(&designed.runs, known.seed) {
-        Ok(model) => model,
-        Err(error) => {
-            document.caveats.push(left_out(&error.to_string()));
-            return Ok(());
-        }
-    };
-    let mut projections = project_all(&model, &designed.runs, known);
-    let options = ProveOptions {
-        test: test.clone(),
-        time: SHORT_RUN,
-        pairs: PAIRS,
-        seed: known.seed,
-    };
-    let proved = match asked.prove {
-        true => prove(client, &options, &mut projections, shown),
-        false => Ok(()),
-    };
-    document.cost_models.push(model);
-    document.projections.extend(projections);
-    proved
-}
-
-fn left_out(why: &str) -> Caveat {
-    Caveat::new(
-        CaveatKind::Partial,
-        format!("left out of the projections: {why}"),
-        "start the endpoint as root with --allow-treatments and --key-file, and give --key-file here",
-    )
-}
-
-/// The layers that a design may not tell from others.
-fn shares(document: &ProfileDocument) -> Option<[LayerShares; 2]> {
-    let of = |end: &EndLayers| {
-        let share = |layer| {
-            let costs = end.layers.iter().filter(|cost| cost.layer == layer);
-            costs.map(|cost| cost.share_percent).sum::<f64>() / 100.0
-        };
-        LayerShares {
-            copy: share(Layer::Copy),
-            checksum: share(Layer::Checksum),
-        }
-    };
-    Some([
-        of(document.sender.as_ref()?),
-        of(document.receiver.as_ref()?),
-    ])
 }
 
 /// A disk that cannot be written to does not spoil the profile.
@@ -208,8 +105,7 @@ struct Asked {
     flame: Option<PathBuf>,
     folded: Option<PathBuf>,
     disk: Option<PathBuf>,
-    what_if: bool,
-    prove: bool,
+    what_ifs: Option<WhatIfOptions>,
 }
 
 impl Asked {
@@ -239,6 +135,7 @@ impl Asked {
         let plan = plan::stream(&stream, seed)?;
         let test = plan.tests.into_iter().next().context("no size to run")?;
         Ok(Self {
+            what_ifs: what_if_options(&args.profile, &test)?,
             test,
             request,
             format: match (stream.run.document.json, args.profile.by) {
@@ -250,34 +147,38 @@ impl Asked {
             flame: args.profile.flame,
             folded: args.profile.folded,
             disk: args.profile.disk,
-            what_if: args.profile.what_if || args.profile.prove,
-            prove: args.profile.prove,
         })
     }
 
     /// How long the projections take, in words.
     fn how_long(&self) -> Option<String> {
-        let pairs = if self.prove { PAIRS } else { 0 };
-        let time = |protocol| time_of_projections(protocol, ROUNDS, pairs, SHORT_RUN);
-        let own = time(self.test.protocol);
-        match (self.what_if, self.prove) {
-            (false, _) => None,
-            (true, false) => Some(format!(
-                "after it come short runs for the projections, about {} s",
-                own.as_secs().next_multiple_of(10)
-            )),
-            (true, true) => {
-                let records = match self.test.protocol {
-                    Protocol::Udp => Duration::ZERO,
-                    Protocol::Tcp | Protocol::Mptcp => time(Protocol::Udp),
-                };
-                Some(format!(
-                    "after it come short runs for the projections and comparisons that prove them, about {} minutes",
-                    (own + records).as_secs().div_ceil(60)
-                ))
-            }
-        }
+        let options = self.what_ifs.as_ref()?;
+        let seconds = time_of_what_ifs(options).as_secs();
+        Some(match options.prove {
+            false => format!(
+                "after it come short runs for the projections, up to about {} s",
+                seconds.next_multiple_of(10)
+            ),
+            true => format!(
+                "after it come short runs for the projections and comparisons that prove them, up to about {} minutes",
+                seconds.div_ceil(60)
+            ),
+        })
     }
+}
+
+/// What is to be projected, if there is a model of it.
+fn what_if_options(options: &ProfileOptions, test: &Test) -> anyhow::Result<Option<WhatIfOptions>> {
+    let option = match (options.what_if, options.prove) {
+        (false, false) => return Ok(None),
+        (_, true) => "--prove",
+        (true, false) => "--what-if",
+    };
+    check_transport(test.protocol).context(option)?;
+    Ok(Some(WhatIfOptions {
+        test: test.clone(),
+        prove: options.prove,
+    }))
 }
 
 fn stream_options(traffic: &ProfileTraffic, extent: &ProfileExtent) -> StreamOptions {

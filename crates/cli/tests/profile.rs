@@ -325,6 +325,80 @@ fn the_files_beside_the_document_are_written() {
     }
 }
 
+/// Names of the changes that a list of the document has.
+fn what_ifs(document: &Value, key: &str) -> Vec<String> {
+    let listed = document[key].as_array().into_iter().flatten();
+    let names = listed.map(|one| one["what_if"].as_str().expect("it has a name").to_owned());
+    names.collect()
+}
+
+/// The short runs are no longer than the test.
+#[test]
+fn records_start_in_fragments_on_a_path_that_carries_them_whole_and_are_proved() {
+    let Some(document) = document("profile -u --lab mtu=9000 --prove -t 200ms") else {
+        return;
+    };
+    let projected = what_ifs(&document, "projections");
+    assert_eq!(projected, ["records_whole"], "{}", document["caveats"]);
+    let records = &document["projections"][0];
+    assert_eq!(records["from"], "records");
+    assert_eq!(records["ends"][0]["end"], "both");
+    let terms = document["cost_models"][0]["ends"][0]["terms"].to_string();
+    assert!(terms.contains("fragment"), "{terms}");
+    let proof = &records["proof"];
+    assert!(proof["pairs"].as_u64().unwrap_or(0) > 0, "{records}");
+    for (side, mtu) in [("a", 1500), ("b", 9000)] {
+        for end in ["client", "server"] {
+            let treatments = proof[side].as_str().unwrap();
+            assert!(
+                treatments.contains(&format!("{end}.mtu={mtu}")),
+                "{treatments}"
+            );
+        }
+    }
+}
+
+#[test]
+fn each_change_is_projected_or_named_and_larger_packets_start_from_ethernets() {
+    let Some(document) = document("profile --lab mtu=9000 --what-if -t 200ms") else {
+        return;
+    };
+    let others = what_ifs(&document, "not_projected");
+    assert_eq!(
+        others,
+        ["interrupts_held_back", "records_whole"],
+        "{}",
+        document["caveats"]
+    );
+    let driver = document["not_projected"][0]["why"].as_str().unwrap();
+    assert!(driver.contains("the driver does not have it"), "{driver}");
+    let from = |name: &str| {
+        let mut all = document["projections"].as_array().unwrap().iter();
+        let found = all.find(|one| one["what_if"] == name);
+        found.map(|one| one["from"].as_str().unwrap().to_owned())
+    };
+    for (name, point) in [
+        ("segments_4096", "ethernet_cut"),
+        ("segments_9000_offloaded", "ethernet"),
+        ("segments_9000_joined", "ethernet_joined"),
+        ("with_receive_offload", "cut"),
+        ("without_copies", "base"),
+    ] {
+        assert_eq!(from(name).as_deref(), Some(point), "{name}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_allows_no_treatments_is_named_with_what_would_help() {
+    let served = Served::with(&[], Command::new(PROGRAM));
+    let line = format!("profile {} --what-if -t 20ms", served.address);
+    let document = document(&line).expect("no lab is needed");
+    let others = what_ifs(&document, "not_projected");
+    assert!(others.contains(&"segments_9000".to_owned()), "{others:?}");
+    let caveats = document["caveats"].to_string();
+    assert!(caveats.contains("--allow-treatments"), "{caveats}");
+}
+
 #[test]
 fn what_cannot_be_profiled_is_refused_with_its_option() {
     for (line, words) in [
@@ -333,6 +407,11 @@ fn what_cannot_be_profiled_is_refused_with_its_option() {
         ("profile pit --direction both", "--direction"),
         ("profile pit -u --zerocopy", "--zerocopy"),
         ("profile pit --by cpu", "--by"),
+        (
+            "profile pit --protocol mptcp --what-if",
+            "--what-if: there is no model of MPTCP",
+        ),
+        ("profile pit --protocol mptcp --prove", "--protocol tcp"),
         ("profile", "HOST"),
     ] {
         let output = run(line);

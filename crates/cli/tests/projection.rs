@@ -15,11 +15,12 @@ use linerate_core::plan::{
     Traffic,
 };
 use linerate_core::profile::projection::{
-    CostModel, Known, Projection, fit, median_error_percent, project_all,
+    CostModel, ETHERNET_MTU, Known, Projection, Unprojected, design_of, fit, median_error_percent,
+    project_all,
 };
 use linerate_core::units::Span;
 use linerate_engine::{
-    Client, DesignOptions, LabOptions, LabPath, ProveOptions, Stop, prove, run_design, udp_records,
+    Client, DesignOptions, LabOptions, LabPath, ProveOptions, Stop, prove, run_design,
 };
 use linerate_report::text::{Style, projections};
 use linerate_sys::netns::Namespace;
@@ -77,14 +78,21 @@ fn a_design_over_veth_gives_a_model_and_projections() {
     in_lab(|client| {
         let options = DesignOptions {
             test: stream(),
+            path_mtu_bytes: Some(ETHERNET_MTU),
             runs: 1,
             time: milliseconds(200),
             seed: SEED,
         };
         let designed = run_design(client, &options, &mut ()).unwrap();
-        assert!(designed.left_out.is_empty(), "{:?}", designed.left_out);
+        // What veth has not, and nothing else.
+        for one in &designed.left_out {
+            assert!(
+                one.point == "held_back_64k" && one.why.contains("does not have it"),
+                "{one:?}"
+            );
+        }
         let model = fit(&designed.runs, SEED).unwrap();
-        let all = project_all(&model, &designed.runs, &Known::default());
+        let (all, others) = project_all(&model, &designed, &Known::default());
         let names: Vec<&str> = all.iter().map(|one| one.what_if.as_str()).collect();
         assert!(
             names.contains(&"segments_9000") && names.contains(&"without_copies"),
@@ -94,7 +102,9 @@ fn a_design_over_veth_gives_a_model_and_projections() {
             let [low, high] = one.throughput_interval_bps;
             assert!(low > 0.0 && high.is_finite() && low <= high, "{one:?}");
         }
-        eprintln!("{}", projections(&[model], &all, Style::default()));
+        let others_named = others.iter().map(|one| one.what_if.as_str());
+        assert_eq!(others_named.collect::<Vec<_>>(), ["interrupts_held_back"]);
+        eprintln!("{}", projections(&[model], &all, &others, Style::default()));
     });
 }
 
@@ -113,15 +123,17 @@ fn every_projection_that_can_be_had_beside_its_measurement() {
     let pairs = seconds("PROVE_PAIRS", 8) as u32;
     let mut models: Vec<CostModel> = Vec::new();
     let mut all: Vec<Projection> = Vec::new();
+    let mut others: Vec<Unprojected> = Vec::new();
     in_lab(|client| {
         let is_asked = |test: &Test| {
             let only = std::env::var("PROVE_ONLY").unwrap_or_default();
             only.is_empty() || format!("{:?}", test.protocol).eq_ignore_ascii_case(&only)
         };
-        let tests = [stream(), udp_records(&stream())];
+        let tests = [Protocol::Tcp, Protocol::Udp].map(|protocol| design_of(protocol, &stream()));
         for test in tests.into_iter().filter(is_asked) {
             let options = DesignOptions {
                 test: test.clone(),
+                path_mtu_bytes: Some(ETHERNET_MTU),
                 runs,
                 time,
                 seed: SEED,
@@ -132,9 +144,11 @@ fn every_projection_that_can_be_had_beside_its_measurement() {
                 designed.runs.iter().for_each(|run| eprintln!("{run:?}"));
             }
             let model = fit(&designed.runs, SEED).unwrap();
-            let mut projected = project_all(&model, &designed.runs, &Known::default());
+            let (mut projected, none) = project_all(&model, &designed, &Known::default());
+            others.extend(none);
             let options = ProveOptions {
                 test,
+                path_mtu_bytes: Some(ETHERNET_MTU),
                 time,
                 pairs,
                 seed: SEED,
@@ -144,7 +158,7 @@ fn every_projection_that_can_be_had_beside_its_measurement() {
             all.extend(projected);
         }
     });
-    eprintln!("{}", projections(&models, &all, Style::default()));
+    eprintln!("{}", projections(&models, &all, &others, Style::default()));
     eprintln!(
         "median error of throughput: {:.1?} %",
         median_error_percent(&all)

@@ -1,5 +1,6 @@
 //! The letter of 1981 (Joy and Fabry, TCP-IP Digest 1, 6): from 1.2 Mbit/s and the shares of five layers it projects what six
-//! changes would bring, one after the other. Which of its figures do the shares alone give?
+//! changes would bring, one after the other. Its table has seven rows, the first of which was measured and follows by arithmetic.
+//! Which of the six others do the shares alone give?
 //!
 //! The shares say how much of the time a layer takes, not what its work is counted in. A [`Reading`] says that: how much of the
 //! Ethernet's is for each byte and not for each frame, how much of IP's for each frame and not for each segment, how much of
@@ -194,6 +195,13 @@ fn rows() -> Vec<Row> {
         }
     };
     figures[1..].iter().enumerate().map(row).collect()
+}
+
+#[test]
+fn one_figure_of_seven_was_measured_and_six_are_projected() {
+    let rows = table("bsd_1981_projection.csv");
+    let projected = rows.iter().filter(|row| row[4] == "projected").count();
+    assert_eq!((rows.len(), projected), (7, CHANGES.len()));
 }
 
 #[test]

@@ -94,7 +94,7 @@ pub use lab::{TruthError, run_scenario, run_treated_scenario, try_scenario};
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use partner::{Foreign, Partner};
 pub use profile::{
-    DesignOptions, Designed, ProveOptions, prove, run_design, time_of_projections, udp_records,
+    DesignOptions, ProveOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs,
 };
 pub use profile::{disk_beside, profile};
 pub use qos_cost::{CostError, CostObserver, CostOptions, qos_cost};

@@ -33,6 +33,7 @@ impl ProfileDocument {
             receiver,
             cost_models: Vec::new(),
             projections: Vec::new(),
+            not_projected: Vec::new(),
             disk: None,
             record: Box::new(record),
         }

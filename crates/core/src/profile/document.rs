@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::layers::Layer;
-use super::projection::{CostModel, Projection};
+use super::projection::{CostModel, Projection, Unprojected};
 use super::sample::EndProfile;
 use crate::record::{Caveat, Record};
 
@@ -28,6 +28,9 @@ pub struct ProfileDocument {
     /// What changes would bring.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub projections: Vec<Projection>,
+    /// Changes of which nothing can be said here, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_projected: Vec<Unprojected>,
     /// The path beside the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskBeside>,

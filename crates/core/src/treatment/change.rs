@@ -27,6 +27,10 @@ pub enum DeviceSetting {
     Gro,
     /// The largest IP packet.
     Mtu,
+    /// How long the interrupt of a received packet is held back.
+    RxUsecs,
+    /// Whether the driver adapts that to the load.
+    AdaptiveRx,
 }
 
 /// A setting of the route to the peer.

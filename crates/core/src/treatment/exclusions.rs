@@ -46,6 +46,10 @@ fn off_and_on(one: &Value, other: &Value) -> bool {
     (one, other) == (&Value::Switch(false), &Value::Switch(true))
 }
 
+fn on_and_any(one: &Value, _: &Value) -> bool {
+    *one == Value::Switch(true)
+}
+
 fn differ(one: &Value, other: &Value) -> bool {
     one != other
 }
@@ -77,6 +81,12 @@ const EXCLUSIONS: &[Exclusion] = &[
         "route_mtu",
         less_than,
         "the route would send packets that are too large for the device",
+    ),
+    (
+        "adaptive_rx",
+        "rx_usecs",
+        on_and_any,
+        "a driver that adapts it sets rx_usecs by itself",
     ),
     ("receive_window", "net.ipv4.tcp_rmem", always, SOCKET_WINS),
     ("send_buffer", "net.ipv4.tcp_wmem", always, SOCKET_WINS),

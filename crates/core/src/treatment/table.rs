@@ -208,6 +208,8 @@ const SETSOCKOPT: &str = "setsockopt on each data socket of the end that it conc
 const WITH_SOCKET: &str = "it goes with the run's sockets";
 const PUT_BACK: &str = "what was there before, where it is still what was set";
 const ADMIN: &str = "CAP_NET_ADMIN in the network namespace of the device";
+const COALESCING: &str = "CAP_NET_ADMIN in the network namespace of the device; a driver that holds interrupts back, which \
+     loopback and veth do not";
 const ROUTE_ADMIN: &str =
     "CAP_NET_ADMIN in the network namespace of the route; a peer that is not on this host";
 
@@ -444,6 +446,31 @@ static TABLE: &[Entry] = &[
             DeviceSetting::Mtu,
             "the largest IP packet of the device; not of loopback",
             Some("below 1280 a device loses its IPv6 addresses: refused where it has any"),
+        )
+    },
+    Entry {
+        value: ValueKind::Number {
+            least: 0,
+            most: 1_000_000,
+            unit: "µs",
+        },
+        needs: COALESCING,
+        read_back: "the driver's own figure, which it must not round",
+        ..device(
+            "rx_usecs",
+            DeviceSetting::RxUsecs,
+            "how long the device holds back the interrupt of a received packet",
+            None,
+        )
+    },
+    Entry {
+        needs: COALESCING,
+        read_back: "the driver's own word",
+        ..device(
+            "adaptive_rx",
+            DeviceSetting::AdaptiveRx,
+            "the driver adapts rx_usecs to the load",
+            None,
         )
     },
     Entry {

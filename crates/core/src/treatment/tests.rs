@@ -182,9 +182,18 @@ fn names_are_unique_and_none_is_refused() {
 #[test]
 fn every_setting_of_a_host_has_its_entry() {
     use DeviceSetting as D;
-    let devices = [D::ChecksumOffload, D::Tso, D::Uso, D::Gso, D::Gro, D::Mtu];
-    for setting in devices {
-        assert!(read(&format!("{setting}={}", if setting == D::Mtu { "1500" } else { "on" }))
+    let switches = [
+        D::ChecksumOffload,
+        D::Tso,
+        D::Uso,
+        D::Gso,
+        D::Gro,
+        D::AdaptiveRx,
+    ];
+    let switches = switches.map(|setting| (setting, "on"));
+    let figures = [(D::Mtu, "1500"), (D::RxUsecs, "50")];
+    for (setting, value) in switches.into_iter().chain(figures) {
+        assert!(read(&format!("{setting}={value}"))
             .host_changes(End::Client)
             .iter()
             .all(|change| matches!(change, HostChange::Device { setting: own, .. } if *own == setting)));
@@ -319,6 +328,10 @@ fn what_is_wrong_is_said_with_its_range_or_the_nearest_name() {
             "sysctl:net.ipv4.tcp_rmem=1 2 3,receive_window=1MiB",
             "`receive_window=1MiB` and `sysctl:net.ipv4.tcp_rmem=1 2 3` exclude each other: the option of the socket \
              wins, and the setting would do nothing",
+        ),
+        (
+            "rx_usecs=50,adaptive_rx=on",
+            "`adaptive_rx=on` and `rx_usecs=50` exclude each other: a driver that adapts it sets rx_usecs by itself",
         ),
         (
             "mss:x=1",

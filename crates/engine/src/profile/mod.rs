@@ -12,6 +12,7 @@
 //! | `task` | whose thread a sample has met |
 //! | `fold` | addresses to names, chains to folded stacks |
 //! | `prove` | the runs that a projection is made from, and those that prove it |
+//! | `what_ifs` | both, beside a profile |
 //! | `cost` | what one sample takes |
 
 mod clock;
@@ -25,9 +26,9 @@ mod run;
 mod sampling;
 mod source;
 mod task;
+mod what_ifs;
 
-pub use prove::{
-    DesignOptions, Designed, ProveOptions, prove, run_design, time_of_projections, udp_records,
-};
+pub use prove::{DesignOptions, ProveOptions, prove, run_design};
 pub use run::{disk_beside, profile};
 pub(crate) use sampling::{Circumstances, Profiler, Taken};
+pub use what_ifs::{WhatIfOptions, time_of_what_ifs, what_ifs};

@@ -1,20 +1,19 @@
 //! The runs that a projection is made from, and those that prove it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use linerate_core::compare::{Design, Metric};
-use linerate_core::plan::{
-    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic,
-};
+use linerate_core::plan::{Direction, Extent, Test};
 use linerate_core::profile::projection::{
-    End, Observation, Point, ProjectedEnd, Projection, Proof, Provable, Proved, WHAT_IFS, WhatIf,
-    in_random_order, points,
+    Designed, End, LeftOut, NotProjected, Point, ProjectedEnd, Projection, Proof, Provable, Proved,
+    WhatIf, in_random_order, points_on, what_ifs_of,
 };
 use linerate_core::record::{Comparison, Record};
 use linerate_core::stats::median_interval;
 use linerate_core::treatment::{TreatmentError, Treatments, pair};
 use linerate_core::units::Span;
+use linerate_core::wire::message::TREATMENTS;
+use thiserror::Error;
 
 use crate::campaign::Observer;
 use crate::client::Client;
@@ -29,6 +28,8 @@ use crate::words::chain;
 pub struct DesignOptions {
     /// The test that is changed from point to point.
     pub test: Test,
+    /// MTU of the path as it is, bytes; where it is not known, points are run that may be like others.
+    pub path_mtu_bytes: Option<u32>,
     /// Runs of each point; two and more tell chance from the model's faults.
     pub runs: u32,
     /// Measured time of each run.
@@ -37,38 +38,19 @@ pub struct DesignOptions {
     pub seed: u64,
 }
 
-/// What a design left.
-#[derive(Debug)]
-pub struct Designed {
-    /// Every run.
-    pub runs: Vec<Observation>,
-    /// The last run of the test as it is.
-    pub base: Option<Record>,
-    /// Points that could not be run, and why.
-    pub left_out: Vec<String>,
-}
-
 /// How projections are proved.
 #[derive(Debug, Clone)]
 pub struct ProveOptions {
     /// The test that the projections start from; of the transport that they are of.
     pub test: Test,
+    /// MTU of the path as it is, bytes, as the design was told.
+    pub path_mtu_bytes: Option<u32>,
     /// Measured time of each run.
     pub time: Span,
     /// Pairs of each comparison, 8 to 30: fewer can show nothing of three figures.
     pub pairs: u32,
     /// Seed of the comparisons.
     pub seed: u64,
-}
-
-/// How long projections of a transport take, and with pairs of runs their proofs.
-pub fn time_of_projections(protocol: Protocol, rounds: u32, pairs: u32, time: Span) -> Duration {
-    let is_provable = |what_if: &&WhatIf| {
-        what_if.protocol == protocol && matches!(what_if.proof, Provable::By(_))
-    };
-    let design = points(protocol).len() as u32 * rounds;
-    let proofs = WHAT_IFS.iter().filter(is_provable).count() as u32 * pairs * 2;
-    (time.0 + time.0 / WARM_UP + BETWEEN_RUNS) * (design + proofs)
 }
 
 /// Runs every point of the design, the points in random order in each round. What a host cannot do is left out, and said.
@@ -81,11 +63,10 @@ pub fn run_design(
     observer: &mut dyn Observer,
 ) -> Result<Designed, MeasureError> {
     let mut designed = Designed {
-        runs: Vec::new(),
-        base: None,
-        left_out: Vec::new(),
+        path_mtu_bytes: options.path_mtu_bytes,
+        ..Designed::default()
     };
-    let mut points: Vec<Point> = points(options.test.protocol).to_vec();
+    let mut points = points_on(options.test.protocol, options.path_mtu_bytes);
     for round in 0..options.runs {
         points = in_random_order(&points, options.seed, round);
         let mut refused: Vec<&'static str> = Vec::new();
@@ -98,19 +79,17 @@ pub fn run_design(
                 points.len(),
                 point.name
             ));
-            let test = timed(
-                &point.test(&options.test),
-                options.time,
-                options.seed,
-                round,
-            );
+            let test = point.test(&options.test);
+            let test = timed(&test, options.time, options.seed, round);
             match run_point(client, point, &test, observer) {
-                Ok(record) => designed.enter(point, record),
+                Ok(record) => designed.enter(point, &record),
                 Err(error) if is_of_host(&error) => {
                     refused.push(point.name);
-                    designed
-                        .left_out
-                        .push(format!("{}: {}", point.name, chain(&error)));
+                    designed.left_out.push(LeftOut {
+                        point: point.name.to_owned(),
+                        why: chain(&error),
+                        remedy: remedy(client, &error),
+                    });
                 }
                 Err(error) => return Err(error),
             }
@@ -118,25 +97,6 @@ pub fn run_design(
         points.retain(|point| !refused.contains(&point.name));
     }
     Ok(designed)
-}
-
-/// The test of 1981's records: datagrams of 4096 bytes, as fast as they go.
-pub fn udp_records(test: &Test) -> Test {
-    let mut test = test.clone();
-    test.protocol = Protocol::Udp;
-    test.options = SocketOptions::default();
-    if let Traffic::Stream(stream) = &mut test.traffic {
-        stream.message_bytes = RECORD_BYTES;
-        stream.send = SendMethod::Copy;
-        stream.receive = ReceiveMethod::Read;
-        stream.write_rate_bps = None;
-        stream.read_rate_bps = None;
-        stream.rate_bps = None;
-        stream.offload = false;
-        stream.whole = false;
-        stream.verify = false;
-    }
-    test
 }
 
 /// Does what the projections say, as far as it can be done here, each by a paired comparison, and writes down beside them what
@@ -150,27 +110,20 @@ pub fn prove(
     projections: &mut [Projection],
     observer: &mut dyn CompareObserver,
 ) -> Result<(), MeasureError> {
-    let sends = options.test.direction != Direction::Down;
     for projection in projections {
-        let of_test = |what_if: &&WhatIf| {
-            what_if.name == projection.what_if && what_if.protocol == options.test.protocol
-        };
-        let Some(what_if) = WHAT_IFS.iter().find(of_test) else {
+        let is_it = |what_if: &&WhatIf| what_if.name == projection.what_if;
+        let Some(what_if) = what_ifs_of(options.test.protocol).find(is_it) else {
             continue;
         };
-        let sides = match what_if.proof {
-            Provable::Not(why) => {
-                projection.not_proved = Some(why.to_owned());
-                continue;
-            }
-            Provable::By(_) => what_if.sides(sends),
-        };
-        let Some(sides) = sides else { continue };
+        if let Provable::Not(why) = what_if.proof {
+            projection.not_proved = Some(why.to_owned());
+            continue;
+        }
         observer.phase(&format!("proving {}", what_if.name));
-        match compared(client, options, &sides, observer) {
+        match compared(client, options, what_if, observer) {
             Ok(comparison) => projection.proof = proof(projection, &comparison),
-            Err(error) if is_of_host(&error) => projection.not_proved = Some(chain(&error)),
-            Err(error) => return Err(error),
+            Err(NotCompared::Failed(error)) if !is_of_host(&error) => return Err(error),
+            Err(why) => projection.not_proved = Some(chain(&why)),
         }
         if projection.proof.is_none() && projection.not_proved.is_none() {
             projection.not_proved = Some("no pair of runs came about".to_owned());
@@ -179,21 +132,13 @@ pub fn prove(
     Ok(())
 }
 
-impl Designed {
-    fn enter(&mut self, point: &Point, record: Record) {
-        match Observation::of(point.name, &record) {
-            Ok(run) => self.runs.push(run),
-            Err(why) => self
-                .left_out
-                .push(format!("a run of {}: {why}", point.name)),
-        }
-        if points(record.protocol)
-            .first()
-            .is_some_and(|first| first.name == point.name)
-        {
-            self.base = Some(record);
-        }
-    }
+/// Why a comparison shows nothing of a change.
+#[derive(Debug, Error)]
+enum NotCompared {
+    #[error(transparent)]
+    Failed(#[from] MeasureError),
+    #[error(transparent)]
+    NotHad(#[from] NotProjected),
 }
 
 fn run_point(
@@ -209,10 +154,17 @@ fn run_point(
 fn compared(
     client: &mut Client,
     options: &ProveOptions,
-    [a, b]: &[String; 2],
+    what_if: &WhatIf,
     observer: &mut dyn CompareObserver,
-) -> Result<Comparison, MeasureError> {
-    let pair = pair(&read(a)?, &read(b)?).map_err(TreatError::from)?;
+) -> Result<Comparison, NotCompared> {
+    let sends = options.test.direction != Direction::Down;
+    let sides = what_if.sides(sends, options.path_mtu_bytes);
+    let [a, b] = sides.ok_or(NotProjected::NotProvable)?;
+    let pair = pair(&read(&a)?, &read(&b)?)
+        .map_err(|error| MeasureError::from(TreatError::from(error)))?;
+    let test = timed(&options.test, options.time, options.seed, 0);
+    // Devices may take an MTU that the path between them does not have: that is seen in a run.
+    what_if.check(&run_treated(client, &test, &pair.b, observer)?)?;
     let metrics: Vec<Metric> = METRICS
         .iter()
         .map(|path| {
@@ -223,7 +175,7 @@ fn compared(
     let options = CompareOptions {
         a: pair.a,
         b: pair.b,
-        test: timed(&options.test, options.time, options.seed, 0),
+        test,
         design: Design {
             margin_percent: None,
             metrics: metrics.len(),
@@ -236,7 +188,7 @@ fn compared(
     };
     let (comparison, error) = compare(client, &options, observer)?;
     match error {
-        Some(error) => Err(error),
+        Some(error) => Err(error.into()),
         None => Ok(comparison),
     }
 }
@@ -292,10 +244,36 @@ fn read(text: &str) -> Result<Treatments, MeasureError> {
 fn timed(test: &Test, time: Span, seed: u64, round: u32) -> Test {
     Test {
         extent: Extent::Time(time),
-        warm_up: Span(time.0 / WARM_UP),
+        warm_up: warm_up(time),
         interval: time,
         seed: seed.wrapping_add(u64::from(round)),
         ..test.clone()
+    }
+}
+
+/// Run before the measured time of a short run.
+pub(super) fn warm_up(time: Span) -> Span {
+    Span(time.0 / WARM_UP)
+}
+
+/// What would let a point be run; empty where its error says it, or nothing would.
+fn remedy(client: &Client, error: &MeasureError) -> &'static str {
+    let treats = client
+        .welcome()
+        .operations
+        .iter()
+        .any(|name| name == TREATMENTS);
+    match error {
+        MeasureError::Treat(TreatError::Busy { .. }) => BUSY,
+        MeasureError::Refused { .. } if error.is_busy() => BUSY,
+        MeasureError::Refused { .. } if !treats => {
+            "start the endpoint as root with --allow-treatments and --key-file, and give --key-file here"
+        }
+        MeasureError::Treat(TreatError::NotPermitted { .. }) => "run it as root",
+        MeasureError::Treat(TreatError::Change(TreatmentError::Given { .. })) => {
+            "leave that option out"
+        }
+        _ => "",
     }
 }
 
@@ -307,16 +285,13 @@ fn is_of_host(error: &MeasureError) -> bool {
     ) || matches!(error, MeasureError::Refused { .. })
 }
 
+const BUSY: &str = "try again when nobody else measures there";
 /// The first decides; what an end takes for each byte is of the other two.
 const METRICS: [&str; 3] = [
     "throughput_bps",
     "sender.cpu_seconds",
     "receiver.cpu_seconds",
 ];
-/// 1981's records, bytes.
-const RECORD_BYTES: u64 = 4096;
-/// What it takes to set a run up, to treat the hosts and to fetch the report, as a rule.
-const BETWEEN_RUNS: Duration = Duration::from_millis(600);
 /// Of the measured time this part is run before it.
 const WARM_UP: u32 = 3;
 

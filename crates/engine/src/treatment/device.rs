@@ -304,7 +304,7 @@ fn offloads(setting: DeviceSetting) -> &'static [Offload] {
         DeviceSetting::Uso => &[Offload::UdpSegmentation],
         DeviceSetting::Gso => &[Offload::GenericSegmentation],
         DeviceSetting::Gro => &[Offload::GenericReceive],
-        DeviceSetting::Mtu => &[],
+        DeviceSetting::Mtu | DeviceSetting::RxUsecs | DeviceSetting::AdaptiveRx => &[],
     }
 }
 

@@ -7,8 +7,8 @@ use linerate_core::treatment::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::device::{MtuStep, OffloadStep};
-use super::driver::{DriverStep, figure_words};
+use super::device::{MtuStep, OffloadStep, open_netlink, towards};
+use super::driver::{DriverFigure, DriverStep, figure_words};
 use super::error::TreatError;
 use super::files::FilesStep;
 use super::qos::QosStep;
@@ -68,7 +68,7 @@ pub(super) enum Planned {
 }
 
 /// The steps in the order in which they can be taken: checksums before the segmentation that needs them, the device's
-/// MTU before the route's.
+/// MTU before the route's, a driver that no longer adapts a figure before the figure.
 ///
 /// # Errors
 /// A change is not of the table, or is there twice.
@@ -113,7 +113,10 @@ fn is_same(one: &HostChange, other: &HostChange) -> bool {
 impl Planned {
     fn rank(&self) -> u8 {
         match self {
-            Self::Device(DeviceSetting::ChecksumOffload | DeviceSetting::Mtu, _) => 0,
+            Self::Device(
+                DeviceSetting::ChecksumOffload | DeviceSetting::Mtu | DeviceSetting::AdaptiveRx,
+                _,
+            ) => 0,
             Self::Device(..) => 1,
             Self::Sysctl(..) => 2,
             Self::Route(_) => 3,
@@ -128,6 +131,13 @@ impl Planned {
             Self::Device(DeviceSetting::Mtu, value) => {
                 MtuStep::prepare(number(value), peer).map(Step::Mtu)
             }
+            Self::Device(DeviceSetting::RxUsecs, value) => {
+                driver_step(DriverFigure::RxUsecs, number(value), peer)
+            }
+            Self::Device(DeviceSetting::AdaptiveRx, value) => {
+                let on = *value == Value::Switch(true);
+                driver_step(DriverFigure::AdaptiveRx, u32::from(on), peer)
+            }
             Self::Device(setting, value) => {
                 let on = *value == Value::Switch(true);
                 OffloadStep::prepare(*setting, on, peer).map(Step::Offload)
@@ -137,6 +147,11 @@ impl Planned {
             Self::Qos(policy) => QosStep::prepare(policy.clone(), peer).map(Step::Qos),
         }
     }
+}
+
+fn driver_step(figure: DriverFigure, value: u32, peer: IpAddr) -> Result<Step, TreatError> {
+    let link = towards(&mut open_netlink()?, peer)?;
+    DriverStep::prepare(figure, value, &link).map(Step::Driver)
 }
 
 /// The ranges of the table are those of 32 bits.

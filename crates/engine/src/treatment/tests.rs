@@ -264,6 +264,14 @@ fn all_or_nothing_is_applied() {
                 "no such setting",
             ),
             ("sysctl:net.ipv4.tcp_sack=0,mtu=1000", "IPv6"),
+            (
+                "sysctl:net.ipv4.tcp_sack=0,rx_usecs=200",
+                "rx_usecs of veth0: the driver does not have it",
+            ),
+            (
+                "sysctl:net.ipv4.tcp_sack=0,adaptive_rx=off",
+                "adaptive_rx of veth0: the driver does not have it",
+            ),
         ] {
             let Ok(treatments) = text.parse::<Treatments>() else {
                 assert_eq!(reason, "exclude", "{text}");

@@ -47,7 +47,12 @@ pub fn profile(document: &ProfileDocument, by_function: bool, style: Style) -> S
             functions(&mut page, label, end);
         }
     }
-    projection::write(&mut page, &document.cost_models, &document.projections);
+    projection::write(
+        &mut page,
+        &document.cost_models,
+        &document.projections,
+        &document.not_projected,
+    );
     disk(&mut page, document);
     caveats(&mut page, &document.caveats);
     page.finish()

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use linerate_core::plan::Protocol;
 use linerate_core::profile::projection::{
-    Basis, CostModel, EndModel, Projection, Proof, Proved, Term, TermCost,
+    Basis, CostModel, End, EndModel, Projection, Proof, Term, TermCost, Unprojected,
     median_cpu_error_percent, median_error_percent,
 };
 
@@ -13,38 +13,61 @@ use super::number::{NBSP, digits, percent, rate, with_unit};
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
 
-/// The costs of each model, a table of projections, those that were proved beside their measurement, and the doubts.
-pub fn projections(models: &[CostModel], projections: &[Projection], style: Style) -> String {
+/// The costs of each model, what changes would bring, those that were proved beside their measurement, the doubts, and
+/// changes of which nothing is said.
+pub fn projections(
+    models: &[CostModel],
+    projections: &[Projection],
+    others: &[Unprojected],
+    style: Style,
+) -> String {
     let mut page = Page::new(style);
-    write(&mut page, models, projections);
+    write(&mut page, models, projections, others);
     page.finish()
 }
 
 /// [`projections`], as a part of a larger page.
-pub(super) fn write(page: &mut Page, models: &[CostModel], projections: &[Projection]) {
+pub(super) fn write(
+    page: &mut Page,
+    models: &[CostModel],
+    projections: &[Projection],
+    others: &[Unprojected],
+) {
     for model in models {
         costs(page, model);
     }
-    if projections.is_empty() {
-        return;
+    if !projections.is_empty() {
+        page.gap();
+        page.line(Emphasis::Strong, "What a change would bring: throughput");
+        page.table(&throughput(projections));
+        page.gap();
+        page.line(
+            Emphasis::Strong,
+            "What a change would bring: CPU time for each KiB that arrives, µs",
+        );
+        page.table(&cpu(projections));
+        page.paragraph(Emphasis::None, "", 0, FOOT);
+        proofs(page, projections);
+        doubts(page, projections);
     }
-    page.gap();
-    page.line(Emphasis::Strong, "What a change would bring");
-    page.table(&projected(projections));
-    page.paragraph(Emphasis::None, "", 0, FOOT);
-    proofs(page, projections);
-    doubts(page, projections);
+    if !others.is_empty() {
+        page.gap();
+        page.line(Emphasis::Strong, "Not projected");
+    }
+    for other in others {
+        let words = format!("{}: {}", other.what_if, other.why);
+        page.paragraph(Emphasis::None, "  ", 4, &words);
+    }
 }
 
-const FOOT: &str = "In brackets intervals at 95 %. CPU is time for each KiB of payload that arrives: of the sender and the receiver, \
-    or of both where they have one kernel. Basis: model, the change \
-    itself was never run; design, it was, at these or other sizes; layers, from the profile's shares; assumed, nothing that \
-    was measured bears on it.";
+const FOOT: &str = "Intervals are at 95 %. CPU time is of the sender and the receiver, or of both where they have one \
+    kernel. Basis: model, the change itself was never run; design, it was, at these or other sizes; layers, from the \
+    profile's shares; assumed, nothing that was measured bears on it.";
 
 fn costs(page: &mut Page, model: &CostModel) {
     page.gap();
     let transport = match model.protocol {
-        Protocol::Udp => "UDP",
+        Protocol::Udp => "UDP in single datagrams at MTU 1500",
         Protocol::Tcp | Protocol::Mptcp => "TCP",
     };
     page.line(
@@ -89,48 +112,79 @@ fn cost_cells(cost: Option<TermCost>) -> [Option<String>; 3] {
     let Some(cost) = cost else {
         return [None, None, None];
     };
-    let [low, high] = cost.interval_ns;
     [
         Some(digits(cost.ns)),
-        Some(format!("{} – {}", digits(low), digits(high))),
+        Some(interval(cost.interval_ns)),
         Some(percent(cost.share_percent)),
     ]
 }
 
-fn projected(projections: &[Projection]) -> Table {
+fn throughput(projections: &[Projection]) -> Table {
     let mut table = Table::new(&[
-        ("\nchange", Align::Left),
-        ("\nnow", Align::Right),
-        ("\nthen", Align::Right),
-        ("\n95 %", Align::Right),
-        ("CPU\nµs/KiB", Align::Right),
-        ("\nceiling then", Align::Left),
-        ("\nbasis", Align::Left),
+        ("change", Align::Left),
+        ("now", Align::Right),
+        ("then", Align::Right),
+        ("95 %", Align::Right),
+        ("ceiling then", Align::Left),
+        ("basis", Align::Left),
     ]);
     for one in projections {
-        let [low, high] = one.throughput_interval_bps;
-        let ends: Vec<String> = one
-            .ends
-            .iter()
-            .map(|end| {
-                format!(
-                    "{} → {}",
-                    digits(end.now_us_per_kib),
-                    digits(end.then_us_per_kib)
-                )
-            })
-            .collect();
         table.row([
             Some(one.what_if.clone()),
             Some(rate(one.throughput_now_bps)),
             Some(rate(one.throughput_bps)),
-            Some(format!("{} – {}", rate(low), rate(high))),
-            Some(ends.join(", ")),
+            Some(rates(one.throughput_interval_bps)),
             Some(one.ceiling.name().to_owned()),
             Some(basis(one.basis).to_owned()),
         ]);
     }
     table
+}
+
+/// The unit once, where both have the same.
+fn rates(interval: [f64; 2]) -> String {
+    let [low, high] = interval.map(rate);
+    match (low.split_once(NBSP), high.split_once(NBSP)) {
+        (Some((figure, unit)), Some((_, other))) if unit == other => format!("{figure} – {high}"),
+        _ => format!("{low} – {high}"),
+    }
+}
+
+fn cpu(projections: &[Projection]) -> Table {
+    let mut table = Table::new(&[
+        ("change", Align::Left),
+        ("of", Align::Left),
+        ("now", Align::Right),
+        ("then", Align::Right),
+        ("95 %", Align::Right),
+        ("what the change is", Align::Left),
+    ]);
+    for one in projections {
+        for (number, end) in one.ends.iter().enumerate() {
+            table.row([
+                Some(of_first(number, &one.what_if)),
+                Some(end.end.name().to_owned()),
+                Some(digits(end.now_us_per_kib)),
+                Some(digits(end.then_us_per_kib)),
+                Some(interval(end.interval_us_per_kib)),
+                Some(of_first(number, &one.says)),
+            ]);
+        }
+    }
+    table
+}
+
+/// In the first of several rows.
+fn of_first(row: usize, cell: &str) -> String {
+    if row == 0 {
+        cell.to_owned()
+    } else {
+        String::new()
+    }
+}
+
+fn interval([low, high]: [f64; 2]) -> String {
+    format!("{} – {}", digits(low), digits(high))
 }
 
 fn basis(basis: Basis) -> &'static str {
@@ -155,42 +209,7 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
         Emphasis::Strong,
         "Projected and then done: with the change over without it",
     );
-    let mut table = Table::new(&[
-        ("\nchange", Align::Left),
-        ("throughput\nprojected", Align::Right),
-        ("\nmeasured", Align::Right),
-        ("\ninterval", Align::Right),
-        ("\nerror", Align::Right),
-        ("CPU\nproj. / meas.", Align::Right),
-        ("\nerror", Align::Right),
-        ("\npairs", Align::Right),
-    ]);
-    let pair = |proved: &Proved| {
-        format!(
-            "{} / {}",
-            digits(proved.projected_ratio),
-            digits(proved.measured_ratio)
-        )
-    };
-    let error = |proved: &Proved| signed(proved.error_percent);
-    let all = |proved: &[Proved], words: &dyn Fn(&Proved) -> String| {
-        (!proved.is_empty()).then(|| proved.iter().map(words).collect::<Vec<_>>().join(", "))
-    };
-    for (one, proof) in &proved {
-        let throughput = &proof.throughput;
-        let interval = throughput.measured_interval;
-        table.row([
-            Some(one.what_if.clone()),
-            Some(digits(throughput.projected_ratio)),
-            Some(digits(throughput.measured_ratio)),
-            interval.map(|[low, high]| format!("{} – {}", digits(low), digits(high))),
-            Some(error(throughput)),
-            all(&proof.cpu, &pair),
-            all(&proof.cpu, &error),
-            Some(proof.pairs.to_string()),
-        ]);
-    }
-    page.table(&table);
+    page.table(&proved_table(&proved));
     let medians = [
         ("throughput", median_error_percent(projections)),
         ("CPU time", median_cpu_error_percent(projections)),
@@ -207,6 +226,38 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
         );
         page.paragraph(Emphasis::None, "", 0, &words);
     }
+}
+
+fn proved_table(proofs: &[(&Projection, &Proof)]) -> Table {
+    let mut table = Table::new(&[
+        ("change", Align::Left),
+        ("of", Align::Left),
+        ("projected", Align::Right),
+        ("measured", Align::Right),
+        ("interval", Align::Right),
+        ("error", Align::Right),
+        ("pairs", Align::Right),
+    ]);
+    for (one, proof) in proofs {
+        let ends = one.ends.iter().map(|end| match end.end {
+            End::Both => "CPU".to_owned(),
+            end => format!("CPU, {}", end.name()),
+        });
+        let cpu = ends.zip(&proof.cpu);
+        let rows = std::iter::once(("throughput".to_owned(), &proof.throughput)).chain(cpu);
+        for (number, (of, proved)) in rows.enumerate() {
+            table.row([
+                Some(of_first(number, &one.what_if)),
+                Some(of),
+                Some(digits(proved.projected_ratio)),
+                Some(digits(proved.measured_ratio)),
+                proved.measured_interval.map(interval),
+                Some(signed(proved.error_percent)),
+                Some(of_first(number, &proof.pairs.to_string())),
+            ]);
+        }
+    }
+    table
 }
 
 fn signed(percent: f64) -> String {

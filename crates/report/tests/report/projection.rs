@@ -1,6 +1,6 @@
 //! What a change would bring, as text.
 
-use linerate_core::profile::projection::{CostModel, Projection};
+use linerate_core::profile::projection::{CostModel, Projection, Unprojected};
 use linerate_report::text::{Style, projections};
 use serde_json::json;
 
@@ -51,13 +51,16 @@ fn costs_projections_and_proofs() {
         projection(
             "half_the_interrupts",
             json!({"doubts": ["the sender's runs do not tell apart the costs of a call, a large packet sent"],
-                   "not_proved": "linerate sets no coalescing of devices"}),
+                   "not_proved": "no setting asks for a number of them"}),
         ),
     ];
-    insta::assert_snapshot!(projections(&[model()], &all, Style::default()));
+    let other = json!({"what_if": "interrupts_held_back", "says": "interrupts held back",
+        "why": "there is no run of the design's `held_back_64k`: cannot set rx_usecs of veth0: the driver does not have it"});
+    let other: Unprojected = serde_json::from_value(other).expect("as the types have it");
+    insta::assert_snapshot!(projections(&[model()], &all, &[other], Style::default()));
 }
 
 #[test]
 fn nothing_projected_is_nothing_said() {
-    assert_eq!(projections(&[], &[], Style::default()), "");
+    assert_eq!(projections(&[], &[], &[], Style::default()), "");
 }

@@ -3,9 +3,11 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
+use super::error::{NoModel, NotProjected};
 use super::fit::below;
-use super::what_if::CUT;
-use crate::plan::{Protocol, Test, Traffic};
+use super::what_if::{CUT, HELD_BACK};
+use crate::plan::{Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic};
+use crate::record::Record;
 
 /// A point of the design: the test, changed in a way that moves some terms and not others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub struct Point {
     pub treatments: [&'static str; 2],
     /// Which terms it moves.
     pub tells: &'static str,
+    /// Of one that has Ethernet's MTU on any path: the point that is the same on a path that has it anyway.
+    pub same_on_ethernet: Option<&'static str>,
 }
 
 impl Point {
@@ -35,14 +39,87 @@ impl Point {
     pub fn treatments(&self, sender_is_client: bool) -> String {
         written(&self.treatments, sender_is_client)
     }
+
+    /// Whether a run was what the point is: a device may have the MTU that it was given, and the path another.
+    ///
+    /// # Errors
+    /// [`NotProjected::PathMtu`].
+    pub fn check(&self, record: &Record) -> Result<(), NotProjected> {
+        match &record.tcp {
+            Some(tcp) if self.same_on_ethernet.is_some() => {
+                NotProjected::unless_mtu(tcp.pmtu_bytes, ETHERNET_MTU)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
-/// The points for a transport; the first is the test as it is.
+/// Ethernet's MTU, bytes: what changes of the size of packets start from, whatever the path has.
+pub const ETHERNET_MTU: u32 = 1500;
+
+/// The points for a transport, those of any path; the first is what most changes start from. There are none for MPTCP.
 pub fn points(protocol: Protocol) -> &'static [Point] {
     match protocol {
         Protocol::Udp => UDP,
-        Protocol::Tcp | Protocol::Mptcp => TCP,
+        Protocol::Tcp => TCP,
+        Protocol::Mptcp => &[],
     }
+}
+
+/// Whether there is a model of a transport.
+///
+/// # Errors
+/// [`NoModel`].
+pub fn check_transport(protocol: Protocol) -> Result<(), NoModel> {
+    match points(protocol) {
+        [] => Err(NoModel),
+        _ => Ok(()),
+    }
+}
+
+/// The points that tell something on a path of that MTU, bytes; all where it is not known.
+pub fn points_on(protocol: Protocol, path_mtu_bytes: Option<u32>) -> Vec<Point> {
+    let told_by_another =
+        |point: &Point| point.same_on_ethernet.is_some() && path_mtu_bytes == Some(ETHERNET_MTU);
+    let points = points(protocol).iter().copied();
+    points.filter(|point| !told_by_another(point)).collect()
+}
+
+/// The point of that name, or the one that is the same on a path of that MTU, bytes.
+pub(super) fn point_on(
+    protocol: Protocol,
+    name: &str,
+    path_mtu_bytes: Option<u32>,
+) -> Option<&'static Point> {
+    let named = |name: &str| points(protocol).iter().find(|point| point.name == name);
+    let point = named(name)?;
+    match point.same_on_ethernet {
+        Some(same) if path_mtu_bytes == Some(ETHERNET_MTU) => named(same),
+        _ => Some(point),
+    }
+}
+
+/// The test that the runs of a transport's design are made from. That of UDP is not what was asked for but 1981's records:
+/// datagrams of 4096 bytes, each by itself, as fast as they go.
+pub fn design_of(protocol: Protocol, asked: &Test) -> Test {
+    let mut test = asked.clone();
+    if protocol != Protocol::Udp {
+        return test;
+    }
+    test.protocol = Protocol::Udp;
+    test.options = SocketOptions::default();
+    if let Traffic::Stream(stream) = &mut test.traffic {
+        stream.message_bytes = RECORD_BYTES;
+        stream.send = SendMethod::Copy;
+        stream.receive = ReceiveMethod::Read;
+        stream.write_rate_bps = None;
+        stream.read_rate_bps = None;
+        stream.rate_bps = None;
+        stream.offload = false;
+        stream.whole = false;
+        stream.verify = false;
+    }
+    test
 }
 
 /// The points in random order, another one in each round: what drifts while they run then does no point more harm than
@@ -55,12 +132,6 @@ pub fn in_random_order(points: &[Point], seed: u64, round: u32) -> Vec<Point> {
         points.swap(last, below(&mut dice, last + 1));
     }
     points
-}
-
-/// The treatments of a point by its name.
-pub(super) fn treatments_of(protocol: Protocol, name: &str) -> [&'static str; 2] {
-    let found = points(protocol).iter().find(|point| point.name == name);
-    found.map_or(["", ""], |point| point.treatments)
 }
 
 /// Treatments with the ends' own names in place of `S.` and `R.`. What comes later takes the place of what came before.
@@ -88,6 +159,14 @@ const fn point(name: &'static str, treatments: [&'static str; 2], tells: &'stati
         message_bytes: None,
         treatments,
         tells,
+        same_on_ethernet: None,
+    }
+}
+
+const fn on_ethernet(point: Point, same: &'static str) -> Point {
+    Point {
+        same_on_ethernet: Some(same),
+        ..point
     }
 }
 
@@ -127,6 +206,26 @@ const TCP: &[Point] = &[
         [CUT, "R.gro=on,mss=536"],
         "large packets received from packets",
     ),
+    on_ethernet(
+        point(
+            "ethernet",
+            ["", ETHERNET],
+            "what larger packets start from on a path that has them",
+        ),
+        "base",
+    ),
+    on_ethernet(
+        point("ethernet_cut", [CUT, ETHERNET], "packets from bytes"),
+        "cut",
+    ),
+    on_ethernet(
+        point(
+            "ethernet_joined",
+            [CUT, ETHERNET_JOINED],
+            "large packets received from packets",
+        ),
+        "joined",
+    ),
     point(
         "acknowledged_1000",
         [CUT, ACKNOWLEDGED_1000],
@@ -153,44 +252,42 @@ const TCP: &[Point] = &[
         [CUT, "S.checksum_offload=off,mss=1000"],
         "bytes checksummed",
     ),
+    sized(
+        point(
+            "held_back_64k",
+            ["", HELD_BACK],
+            "soft interrupts from packets",
+        ),
+        64 << 10,
+    ),
 ];
+
+const ETHERNET: &str = "S.mtu=1500,R.mtu=1500";
+const ETHERNET_JOINED: &str = "S.mtu=1500,R.mtu=1500,R.gro=on";
 
 /// The socket's option lasts for one acknowledgement, and what waits while the receiver reads is acknowledged once
 /// (net/ipv4/tcp_input.c, `__tcp_ack_snd_check`).
 const ACKNOWLEDGED_1000: &str =
     "mss=1000,R.route_quickack=on,R.sysctl:net.ipv4.tcp_backlog_ack_defer=0";
 
+/// All at Ethernet's MTU, which is what makes fragments of the larger ones.
 const UDP: &[Point] = &[
-    point("base", ["", ""], "the test as it is"),
-    sized(
-        point("datagrams_100", ["", ""], "bytes from datagrams"),
-        100,
-    ),
-    sized(
-        point("datagrams_700", ["", ""], "bytes from datagrams"),
-        700,
-    ),
-    sized(
-        point("datagrams_1400", ["", ""], "bytes from datagrams"),
-        1400,
-    ),
-    sized(
-        point("datagrams_1600", ["", ""], "bytes from fragments"),
-        1600,
-    ),
-    sized(
-        point("datagrams_2800", ["", ""], "fragments from datagrams"),
-        2800,
-    ),
-    sized(
-        point("datagrams_5600", ["", ""], "fragments from datagrams"),
-        5600,
-    ),
-    sized(
-        point("datagrams_8400", ["", ""], "fragments from datagrams"),
-        8400,
-    ),
+    datagrams("records", RECORD_BYTES, "datagrams of 4096 bytes"),
+    datagrams("datagrams_100", 100, "bytes from datagrams"),
+    datagrams("datagrams_700", 700, "bytes from datagrams"),
+    datagrams("datagrams_1400", 1400, "bytes from datagrams"),
+    datagrams("datagrams_1600", 1600, "bytes from fragments"),
+    datagrams("datagrams_2800", 2800, "fragments from datagrams"),
+    datagrams("datagrams_5600", 5600, "fragments from datagrams"),
+    datagrams("datagrams_8400", 8400, "fragments from datagrams"),
 ];
+
+const fn datagrams(name: &'static str, bytes: u64, tells: &'static str) -> Point {
+    sized(point(name, [ETHERNET, ""], tells), bytes)
+}
+
+/// 1981's records, bytes.
+const RECORD_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -210,18 +307,62 @@ mod tests {
             }
         }
         for what_if in WHAT_IFS {
-            let Some([a, b]) = what_if.sides(true) else {
-                assert!(matches!(what_if.proof, Provable::Not(_)));
+            for mtu in [None, Some(ETHERNET_MTU), Some(9000)] {
+                let Some([a, b]) = what_if.sides(true, mtu) else {
+                    assert!(matches!(what_if.proof, Provable::Not(_)));
+                    continue;
+                };
+                let read = |text: &str| text.parse::<Treatments>().unwrap();
+                let pair = pair(&read(&a), &read(&b));
+                assert!(pair.is_ok(), "{}: {a} {b}", what_if.name);
+                assert_ne!(a, b, "{}", what_if.name);
+            }
+        }
+    }
+
+    #[test]
+    fn packets_larger_than_ethernets_are_compared_with_ethernets() {
+        for what_if in WHAT_IFS {
+            let larger = matches!(what_if.change, Change::Mtu(_) | Change::Unfragmented);
+            let Some([a, b]) = what_if.sides(true, Some(9000)) else {
                 continue;
             };
-            let read = |text: &str| text.parse::<Treatments>().unwrap();
-            assert!(
-                pair(&read(&a), &read(&b)).is_ok(),
-                "{}: {a} {b}",
-                what_if.name
-            );
-            assert_ne!(a, b, "{}", what_if.name);
+            for end in ["client.mtu=", "server.mtu="] {
+                let is_ethernets = a.contains(&format!("{end}{ETHERNET_MTU}"));
+                assert_eq!(is_ethernets, larger, "{}: {a}", what_if.name);
+                assert_eq!(b.contains(end), larger, "{}: {b}", what_if.name);
+            }
         }
+    }
+
+    #[test]
+    fn a_path_that_has_ethernets_mtu_needs_no_points_of_it() {
+        let names = |mtu| {
+            let points = points_on(Protocol::Tcp, mtu).into_iter();
+            points.map(|point| point.name).collect::<Vec<_>>()
+        };
+        let pinned = |names: Vec<&str>| names.iter().filter(|n| n.starts_with("ethernet")).count();
+        assert_eq!(pinned(names(Some(ETHERNET_MTU))), 0);
+        assert_eq!(pinned(names(Some(9000))), 3);
+        assert_eq!(pinned(names(None)), 3);
+        for point in TCP.iter().filter(|point| point.same_on_ethernet.is_some()) {
+            let same = point_on(Protocol::Tcp, point.name, Some(ETHERNET_MTU)).unwrap();
+            let without_mtu = |text: String| {
+                let parts = text
+                    .split(',')
+                    .filter(|one| !one.contains(".mtu=") && *one != "none");
+                parts.map(str::to_owned).collect::<Vec<_>>()
+            };
+            let (own, same) = (point.treatments(true), same.treatments(true));
+            assert_eq!(without_mtu(own), without_mtu(same), "{}", point.name);
+        }
+    }
+
+    #[test]
+    fn there_is_no_model_of_mptcp() {
+        assert_eq!(check_transport(Protocol::Mptcp), Err(NoModel));
+        assert_eq!(check_transport(Protocol::Tcp), Ok(()));
+        assert_eq!(check_transport(Protocol::Udp), Ok(()));
     }
 
     #[test]
@@ -233,7 +374,9 @@ mod tests {
                     .any(|point| point.name == name)
             };
             assert!(known(what_if.from), "{}", what_if.name);
-            if let Change::To(point) | Change::AcknowledgeAs(point) = what_if.change {
+            if let Change::To(point) | Change::AcknowledgeAs(point) | Change::InterruptsAs(point) =
+                what_if.change
+            {
                 assert!(known(point), "{}", what_if.name);
             }
         }

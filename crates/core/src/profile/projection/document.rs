@@ -3,8 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::error::NotProjected;
+use super::what_if::{WhatIf, what_ifs_of};
 use crate::ceilings::Cause;
 use crate::compare::Verdict3;
+use crate::plan::Protocol;
 use crate::stats::median_interval;
 
 /// What one change would bring.
@@ -14,7 +17,8 @@ pub struct Projection {
     pub what_if: String,
     /// What would be changed, in words.
     pub says: String,
-    /// Point of the design that it starts from; `base` is the test as it was asked for.
+    /// Point of the design that it starts from: `base` is the test as it was asked for, `ethernet` and what begins so have an
+    /// MTU of 1500 on a path that has another, `records` are datagrams of 4096 bytes in fragments.
     pub from: String,
     /// What the projection rests on.
     pub basis: Basis,
@@ -37,6 +41,35 @@ pub struct Projection {
     /// What came of it when it was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
+}
+
+/// A change that is not projected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Unprojected {
+    /// The change, by its name in the table.
+    pub what_if: String,
+    /// What would be changed, in words.
+    pub says: String,
+    /// Why nothing is said of what it would bring.
+    pub why: String,
+}
+
+impl Unprojected {
+    /// Of an entry of the table.
+    pub fn new(what_if: &WhatIf, why: &NotProjected) -> Self {
+        Self {
+            what_if: what_if.name.to_owned(),
+            says: what_if.says.to_owned(),
+            why: why.to_string(),
+        }
+    }
+
+    /// All of a transport, for one reason.
+    pub fn all_of(protocol: Protocol, why: &NotProjected) -> Vec<Self> {
+        what_ifs_of(protocol)
+            .map(|what_if| Self::new(what_if, why))
+            .collect()
+    }
 }
 
 /// CPU time of one end for each KiB of payload that arrives.

@@ -10,6 +10,8 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `design` | the points of the design |
+//! | `designed` | what its runs left |
+//! | `known` | what a profile tells besides |
 //! | `observation` | a run's record as counts and CPU time |
 //! | `term` | the terms |
 //! | `linear` | least squares, non-negative least squares, collinearity |
@@ -20,9 +22,11 @@
 //! | `document` | what a document has of it |
 
 mod design;
+mod designed;
 mod document;
 mod error;
 mod fit;
+mod known;
 mod linear;
 mod observation;
 mod project;
@@ -32,14 +36,18 @@ mod term;
 mod tests;
 mod what_if;
 
-pub use design::{Point, in_random_order, points};
+pub use design::{
+    ETHERNET_MTU, Point, check_transport, design_of, in_random_order, points, points_on,
+};
+pub use designed::{Designed, LeftOut};
 pub use document::{
-    Basis, End, ProjectedEnd, Projection, Proof, Proved, median_cpu_error_percent,
+    Basis, End, ProjectedEnd, Projection, Proof, Proved, Unprojected, median_cpu_error_percent,
     median_error_percent,
 };
-pub use error::ProjectionError;
+pub use error::{NoModel, NotProjected, ProjectionError};
 pub use fit::{CostModel, EndModel, TermCost, fit};
+pub use known::{Known, LayerShares};
 pub use observation::{EndWork, NotObserved, Observation};
-pub use project::{Known, LayerShares, project, project_all};
+pub use project::{project, project_all};
 pub use term::{PerTerm, Term};
-pub use what_if::{Change, Provable, WHAT_IFS, WhatIf};
+pub use what_if::{Change, Provable, WHAT_IFS, WhatIf, what_ifs_of};

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::document::End;
 use super::term::{PerTerm, Term};
-use crate::plan::{Protocol, SendMethod, Traffic, Workload};
+use crate::plan::{Family, Protocol, SendMethod, Traffic, Workload};
 use crate::record::{EndReport, HostFacts, Record};
 
 /// What one end spent on a run.
@@ -71,8 +71,24 @@ pub struct Observation {
 
 /// Why a run says nothing of what its CPU time went to.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the run has no {0}")]
-pub struct NotObserved(&'static str);
+pub enum NotObserved {
+    /// The path, or the receiver, dropped all that was sent.
+    #[error("nothing arrived")]
+    NothingArrived,
+    /// A figure that an older endpoint does not tell, or a test of another kind does not have.
+    #[error("the run has no {0}")]
+    Lacks(&'static str),
+}
+
+impl NotObserved {
+    /// What would mend it; empty where nothing is known to.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::NothingArrived => "",
+            Self::Lacks(_) => "use the same version of linerate at both ends",
+        }
+    }
+}
 
 impl Observation {
     /// What a record of one direction of a bulk transfer says. `point` is the name of its place in the design.
@@ -81,14 +97,16 @@ impl Observation {
     /// A figure is not there: of requests, of both directions at once, of an older endpoint.
     pub fn of(point: &str, record: &Record) -> Result<Self, NotObserved> {
         if record.workload != Workload::Stream || !record.directions.is_empty() {
-            return Err(NotObserved("single direction of a bulk transfer"));
+            return Err(NotObserved::Lacks("single direction of a bulk transfer"));
         }
-        let run = Run::of(record)?;
-        let throughput_bps = record.throughput_bps.ok_or(NotObserved("throughput"))?;
+        let throughput_bps = record
+            .throughput_bps
+            .ok_or(NotObserved::Lacks("throughput"))?;
         let bytes = record.bytes as f64;
         if !(bytes > 0.0 && throughput_bps > 0.0) {
-            return Err(NotObserved("payload"));
+            return Err(NotObserved::NothingArrived);
         }
+        let run = Run::of(record)?;
         let shared = run.shared;
         Ok(Self {
             point: point.to_owned(),
@@ -140,13 +158,16 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn of(record: &'a Record) -> Result<Self, NotObserved> {
-        let sender = record.sender.as_ref().ok_or(NotObserved("sender"))?;
-        let receiver = record.receiver.as_ref().ok_or(NotObserved("receiver"))?;
+        let sender = record.sender.as_ref().ok_or(NotObserved::Lacks("sender"))?;
+        let receiver = record
+            .receiver
+            .as_ref()
+            .ok_or(NotObserved::Lacks("receiver"))?;
         let environment = &record.environment;
         let server = environment
             .server
             .as_ref()
-            .ok_or(NotObserved("environment of the endpoint"))?;
+            .ok_or(NotObserved::Lacks("environment of the endpoint"))?;
         let (sender_host, receiver_host) = match record.direction {
             crate::plan::Direction::Down => (server, &environment.client),
             _ => (&environment.client, server),
@@ -173,7 +194,7 @@ impl<'a> Run<'a> {
             Protocol::Tcp | Protocol::Mptcp => run.count_segments()?,
         }
         if run.aggregates <= 0.0 || run.deliveries <= 0.0 {
-            return Err(NotObserved(
+            return Err(NotObserved::Lacks(
                 "count of packets at IP, as an older endpoint has none",
             ));
         }
@@ -185,10 +206,10 @@ impl<'a> Run<'a> {
             .record
             .tcp
             .as_ref()
-            .ok_or(NotObserved("TCP evidence"))?;
+            .ok_or(NotObserved::Lacks("TCP evidence"))?;
         self.segments = tcp
             .data_segments_out
-            .ok_or(NotObserved("count of segments"))? as f64;
+            .ok_or(NotObserved::Lacks("count of segments"))? as f64;
         self.acknowledgements = tcp.segments_in.unwrap_or(0) as f64;
         self.segment_bytes = f64::from(tcp.mss_bytes);
         self.header_bytes = f64::from(tcp.pmtu_bytes) - self.segment_bytes;
@@ -199,7 +220,7 @@ impl<'a> Run<'a> {
         }
         // With a cleared DF bit and an MSS below the path's, headers are what they always are.
         if !(self.header_bytes > 0.0 && self.header_bytes < MOST_HEADERS) {
-            self.header_bytes = TCP_HEADERS;
+            self.header_bytes = ip_header(self.record.family) + TCP_HEADER;
         }
         Ok(())
     }
@@ -209,10 +230,10 @@ impl<'a> Run<'a> {
             .record
             .udp
             .as_ref()
-            .ok_or(NotObserved("UDP evidence"))?;
+            .ok_or(NotObserved::Lacks("UDP evidence"))?;
         self.segment_bytes = udp.datagram_bytes as f64;
         self.sent_bytes = udp.sent as f64 * self.segment_bytes;
-        self.header_bytes = UDP_HEADERS;
+        self.header_bytes = ip_header(self.record.family) + UDP_HEADER;
         let fragments = of_ip(self.sender, "FragCreates");
         self.fragments = [fragments, of_ip(self.receiver, "ReasmReqds")];
         let sent = self.aggregates.max(udp.sent as f64);
@@ -332,8 +353,16 @@ impl<'a> Run<'a> {
     }
 }
 
+/// IP's header without options, bytes.
+fn ip_header(family: Family) -> f64 {
+    match family {
+        Family::Ipv4 => 20.0,
+        Family::Ipv6 => 40.0,
+    }
+}
+
 /// A counter of IPv4 and IPv6 together.
-fn of_ip(end: &EndReport, name: &str) -> f64 {
+pub(super) fn of_ip(end: &EndReport, name: &str) -> f64 {
     let counter = |family: &str| end.counters.get(&format!("{family}{name}")).copied();
     (counter("Ip").unwrap_or(0) + counter("Ip6").unwrap_or(0)) as f64
 }
@@ -362,7 +391,7 @@ const SEGMENTATION: &[&str] = &["tx-tcp-segmentation"];
 const LEAST_GRANTED: f64 = 1e-3;
 /// IPv6 with every option of TCP.
 const MOST_HEADERS: f64 = 100.0;
-/// IPv4 and TCP with time stamps.
-const TCP_HEADERS: f64 = 52.0;
-/// IPv4 and UDP.
-const UDP_HEADERS: f64 = 28.0;
+/// With time stamps, bytes.
+const TCP_HEADER: f64 = 32.0;
+/// Bytes.
+const UDP_HEADER: f64 = 8.0;

@@ -3,59 +3,49 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use super::document::{Basis, ProjectedEnd, Projection};
+use super::designed::Designed;
+use super::document::{Basis, ProjectedEnd, Projection, Unprojected};
+use super::error::NotProjected;
 use super::fit::{CostModel, EndModel, below, interval};
-use super::observation::Observation;
+use super::known::{Known, LayerShares};
 use super::state::{Side, State};
 use super::term::{PerTerm, Term};
-use super::what_if::{Change, WHAT_IFS, WhatIf};
+use super::what_if::{Change, WhatIf, what_ifs_of};
 use crate::ceilings::{Cause, Ceiling};
 
-/// Parts of an end's CPU time by layer, as a profile tells them: shares, 0–1.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct LayerShares {
-    /// Bytes moved between the application and the kernel.
-    pub copy: f64,
-    /// Checksums that the CPU computed.
-    pub checksum: f64,
+/// What each what-if of the model's transport would bring; and those of which nothing can be said.
+pub fn project_all(
+    model: &CostModel,
+    designed: &Designed,
+    known: &Known,
+) -> (Vec<Projection>, Vec<Unprojected>) {
+    let (mut projections, mut others) = (Vec::new(), Vec::new());
+    for what_if in what_ifs_of(model.protocol) {
+        match project(model, designed, what_if, known) {
+            Ok(projection) => projections.push(projection),
+            Err(why) => others.push(Unprojected::new(what_if, &why)),
+        }
+    }
+    (projections, others)
 }
 
-/// What is known besides the model.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Known<'a> {
-    /// Layers of the sender and of the receiver, under the test as it is.
-    pub layers: Option<[LayerShares; 2]>,
-    /// Ceilings of the test as it is.
-    pub ceilings: &'a [Ceiling],
-    /// What holds it back.
-    pub cause: Option<Cause>,
-    /// Seed of the intervals.
-    pub seed: u64,
-}
-
-/// What each what-if of the table would bring that is of the model's transport and whose points the runs have.
-pub fn project_all(model: &CostModel, runs: &[Observation], known: &Known<'_>) -> Vec<Projection> {
-    let table = WHAT_IFS
-        .iter()
-        .filter(|what_if| what_if.protocol == model.protocol);
-    table
-        .filter_map(|what_if| project(model, runs, what_if, known))
-        .collect()
-}
-
-/// What a change would bring; `None` where the design has not the points that it starts from or is like.
+/// What a change would bring.
 ///
 /// CPU time at each end changes as the model's does; the rest of what was measured stays. Where the CPUs held the transfer
 /// back (the busier end's bound was reached to `REACHED` or more) throughput follows the bound of the busier end, to the
 /// same part of it; else what held it back still does. Another ceiling that is not a CPU's caps it.
+///
+/// # Errors
+/// The design has no run of the point that it starts from or is like, or there is nothing that it would change.
 pub fn project(
     model: &CostModel,
-    runs: &[Observation],
+    designed: &Designed,
     what_if: &WhatIf,
-    known: &Known<'_>,
-) -> Option<Projection> {
-    let now = State::at(runs, what_if.from)?;
-    let then = now.changed(what_if, runs)?;
+    known: &Known,
+) -> Result<Projection, NotProjected> {
+    let start = what_if.start(designed.path_mtu_bytes);
+    let now = State::at(designed, start.name)?;
+    let then = now.changed(what_if, designed)?;
     let path = Path {
         model,
         what_if,
@@ -66,7 +56,7 @@ pub fn project(
         then,
     };
     if path.now_sides.len() != model.ends.len() {
-        return None;
+        return Err(NotProjected::OtherEnds);
     }
     let best = Draw {
         costs: model.ends.iter().map(|end| end.costs).collect(),
@@ -74,29 +64,15 @@ pub fn project(
     };
     let outcome = path.outcome(&best);
     let spread: Vec<Outcome> = path.draws().iter().map(|draw| path.outcome(draw)).collect();
-    let per_kib = 1.024 / now.arrived;
-    let end = |(place, (model, side)): (usize, (&EndModel, &Side))| ProjectedEnd {
-        end: model.end,
-        now_us_per_kib: side.cpu_ns * per_kib,
-        then_us_per_kib: outcome.cpu_ns[place] * per_kib,
-        interval_us_per_kib: interval(spread.iter().map(|one| one.cpu_ns[place]).collect())
-            .map(|ns| ns * per_kib),
-    };
-    Some(Projection {
+    Ok(Projection {
         what_if: what_if.name.to_owned(),
         says: what_if.says.to_owned(),
-        from: what_if.from.to_owned(),
+        from: start.name.to_owned(),
         basis: path.basis(),
         throughput_now_bps: now.throughput_bps,
         throughput_bps: outcome.throughput_bps,
         throughput_interval_bps: interval(spread.iter().map(|one| one.throughput_bps).collect()),
-        ends: model
-            .ends
-            .iter()
-            .zip(&path.now_sides)
-            .enumerate()
-            .map(end)
-            .collect(),
+        ends: path.ends(&outcome, &spread),
         ceiling: outcome.ceiling,
         doubts: path.doubts(),
         not_proved: None,
@@ -108,7 +84,7 @@ pub fn project(
 struct Path<'a> {
     model: &'a CostModel,
     what_if: &'a WhatIf,
-    known: &'a Known<'a>,
+    known: &'a Known,
     now: State,
     then: State,
     now_sides: Vec<Side>,
@@ -146,40 +122,70 @@ impl Path<'_> {
             .collect()
     }
 
+    /// CPU time of the ends for each KiB that arrives.
+    fn ends(&self, outcome: &Outcome, spread: &[Outcome]) -> Vec<ProjectedEnd> {
+        let per_kib = 1.024 / self.now.arrived;
+        let end = |(place, (model, side)): (usize, (&EndModel, &Side))| ProjectedEnd {
+            end: model.end,
+            now_us_per_kib: side.cpu_ns * per_kib,
+            then_us_per_kib: outcome.cpu_ns[place] * per_kib,
+            interval_us_per_kib: interval(spread.iter().map(|one| one.cpu_ns[place]).collect())
+                .map(|ns| ns * per_kib),
+        };
+        let ends = self.model.ends.iter().zip(&self.now_sides);
+        ends.enumerate().map(end).collect()
+    }
+
     fn outcome(&self, draw: &Draw) -> Outcome {
-        let count = self.now_sides.len();
-        let cpu_ns: Vec<f64> = (0..count).map(|end| self.cpu_then(end, draw)).collect();
-        let bound = |side: &Side, ns: f64| 8e9 * side.cores * side.granted * self.now.arrived / ns;
-        let bounds = self.now_sides.iter().map(|side| bound(side, side.cpu_ns));
-        let measured = bounds.fold(f64::INFINITY, f64::min);
-        let bounds: Vec<f64> = self
-            .now_sides
-            .iter()
-            .zip(&cpu_ns)
-            .map(|(side, ns)| bound(side, *ns))
+        let cpu_ns: Vec<f64> = (0..self.now_sides.len())
+            .map(|end| self.cpu_then(end, draw))
             .collect();
-        let busier = match bounds.as_slice() {
+        let (throughput_bps, ceiling) = self.capped(self.held(&cpu_ns));
+        Outcome {
+            cpu_ns,
+            throughput_bps,
+            ceiling,
+        }
+    }
+
+    /// Payload bits per second that each end's CPUs could carry, if a byte sent took so long of them, ns.
+    fn bounds(&self, cpu_ns: impl IntoIterator<Item = f64>) -> Vec<f64> {
+        let sides = self.now_sides.iter().zip(cpu_ns);
+        sides
+            .map(|(side, ns)| 8e9 * side.cores * side.granted * self.now.arrived / ns)
+            .collect()
+    }
+
+    /// Throughput and what holds it, by what holds it now and by the CPUs.
+    fn held(&self, cpu_ns: &[f64]) -> (f64, Cause) {
+        let measured = least(&self.bounds(self.now_sides.iter().map(|side| side.cpu_ns)));
+        let bounds = self.bounds(cpu_ns.iter().copied());
+        let (bound, busier) = (least(&bounds), self.busier(&bounds));
+        let reached = self.now.throughput_bps / measured;
+        if reached >= self.enough() {
+            return (reached * bound, busier);
+        }
+        let times = match self.what_if.change {
+            Change::Link(times) => times,
+            _ => 1.0,
+        };
+        match self.now.throughput_bps * times {
+            held if held <= bound => (held, self.known.cause.unwrap_or(Cause::Unexplained)),
+            _ => (bound, busier),
+        }
+    }
+
+    /// The end whose CPUs would hold it first.
+    fn busier(&self, bounds: &[f64]) -> Cause {
+        match bounds {
             [sender, receiver] if receiver < sender => Cause::CpuReceive,
             [_] if self.now.receiver.cpu_ns > self.now.sender.cpu_ns => Cause::CpuReceive,
             _ => Cause::CpuSend,
-        };
-        let least = bounds.iter().copied().fold(f64::INFINITY, f64::min);
-        let reached = self.now.throughput_bps / measured;
-        let (mut throughput_bps, mut ceiling) = match reached >= self.enough() {
-            true => (reached * least, busier),
-            false => {
-                let link = if let Change::Link(times) = self.what_if.change {
-                    times
-                } else {
-                    1.0
-                };
-                let held = self.now.throughput_bps * link;
-                match held <= least {
-                    true => (held, self.known.cause.unwrap_or(Cause::Unexplained)),
-                    false => (least, busier),
-                }
-            }
-        };
+        }
+    }
+
+    /// The least of the other ceilings that are above what there is now.
+    fn capped(&self, (mut throughput_bps, mut ceiling): (f64, Cause)) -> (f64, Cause) {
         for other in self.known.ceilings.iter().filter(|other| other.independent) {
             let limit = self.limit_then(other);
             let is_cpu = matches!(
@@ -190,11 +196,7 @@ impl Path<'_> {
                 (throughput_bps, ceiling) = (limit, other.cause);
             }
         }
-        Outcome {
-            cpu_ns,
-            throughput_bps,
-            ceiling,
-        }
+        (throughput_bps, ceiling)
     }
 
     /// Share of the bound from which on the CPUs are what holds. Of two threads on one kernel one alone may do all the work.
@@ -283,7 +285,10 @@ impl Path<'_> {
     fn basis(&self) -> Basis {
         match self.what_if.change {
             Change::Cpu(_) | Change::Link(_) => Basis::Assumed,
-            Change::To(_) | Change::Checksums | Change::AcknowledgeAs(_) => Basis::Design,
+            Change::To(_)
+            | Change::Checksums
+            | Change::AcknowledgeAs(_)
+            | Change::InterruptsAs(_) => Basis::Design,
             Change::WithoutCopy { .. } | Change::ChecksumsByDevice => {
                 match (self.tells_what_is_taken_away(), self.known.layers) {
                     (false, Some(_)) => Basis::Layers,
@@ -341,6 +346,10 @@ impl Path<'_> {
             && self.tells_what_is_taken_away()
             && self.model.ends.iter().enumerate().any(is_free)
     }
+}
+
+fn least(bounds: &[f64]) -> f64 {
+    bounds.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
 /// Share of the busier end's bound from which on the CPUs are what holds a transfer back; both ends are never busy all the

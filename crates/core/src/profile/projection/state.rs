@@ -1,5 +1,7 @@
 //! The path under some settings, for each byte that the sender sends; and what a change makes of it.
 
+use super::designed::Designed;
+use super::error::NotProjected;
 use super::observation::{EndWork, Observation, together};
 use super::term::{PerTerm, Term};
 use super::what_if::{Change, WhatIf};
@@ -29,14 +31,23 @@ pub(super) struct State {
 }
 
 impl State {
-    /// That of a point, the mean over its runs by bytes; `None` where there are none.
-    pub(super) fn at(runs: &[Observation], point: &str) -> Option<Self> {
-        let runs: Vec<&Observation> = runs.iter().filter(|run| run.point == point).collect();
-        let first = runs.first()?;
+    /// That of a point, the mean over its runs by bytes.
+    ///
+    /// # Errors
+    /// There are none.
+    pub(super) fn at(designed: &Designed, point: &str) -> Result<Self, NotProjected> {
+        let of_point = designed.runs.iter().filter(|run| run.point == point);
+        let runs: Vec<&Observation> = of_point.collect();
+        let Some(first) = runs.first() else {
+            return Err(NotProjected::NoRun {
+                point: point.to_owned(),
+                why: designed.why_none_of(point),
+            });
+        };
         let sum = |pick: fn(&Observation) -> f64| runs.iter().map(|run| pick(run)).sum::<f64>();
         let (sent, arrived) = (sum(|run| run.sent_bytes), sum(|run| run.bytes));
         let bps = sum(|run| run.throughput_bps) / runs.len() as f64;
-        Some(Self {
+        Ok(Self {
             sender: side(&runs, |run| &run.sender, sent),
             receiver: side(&runs, |run| &run.receiver, sent),
             throughput_bps: bps,
@@ -62,17 +73,26 @@ impl State {
         }]
     }
 
-    /// The counts under the change. What it does to costs, and not to counts, leaves them as they are. `None` where the
-    /// design has no such point.
-    pub(super) fn changed(&self, what_if: &WhatIf, runs: &[Observation]) -> Option<Self> {
+    /// The counts under the change. What it does to costs, and not to counts, leaves them as they are.
+    ///
+    /// # Errors
+    /// The design has no run of the point that it is like; there is nothing that it would change.
+    pub(super) fn changed(
+        &self,
+        what_if: &WhatIf,
+        designed: &Designed,
+    ) -> Result<Self, NotProjected> {
         let mut then = *self;
         match what_if.change {
             Change::To(point) => {
-                let other = Self::at(runs, point)?;
+                let other = Self::at(designed, point)?;
                 then.sender.counts = other.sender.counts;
                 then.receiver.counts = other.receiver.counts;
             }
             Change::Mtu(mtu) => then.fill_packets(f64::from(mtu) - self.header_bytes),
+            Change::Unfragmented if self.sender.counts.at(Term::Fragment) <= 0.0 => {
+                return Err(NotProjected::NotFragmented);
+            }
             Change::Unfragmented => then.unfragment(),
             Change::WithoutCopy { sender, receiver } => {
                 let ends = [(sender, &mut then.sender), (receiver, &mut then.receiver)];
@@ -93,15 +113,26 @@ impl State {
                 then.both(|counts| counts.set(Term::ChecksummedByte, 0.0));
             }
             Change::AcknowledgeAs(point) => {
-                let other = Self::at(runs, point)?.receiver.counts;
+                let other = Self::at(designed, point)?.receiver.counts;
                 let each = other.at(Term::Acknowledgement) / other.at(Term::Delivery);
                 let all = each * self.receiver.counts.at(Term::Delivery);
                 then.both(|counts| counts.set(Term::Acknowledgement, all));
             }
+            Change::InterruptsAs(point) => {
+                let other = Self::at(designed, point)?;
+                let ends = [
+                    (&mut then.sender, other.sender),
+                    (&mut then.receiver, other.receiver),
+                ];
+                for (side, other) in ends {
+                    let interrupts = other.counts.at(Term::Interrupt);
+                    side.counts.set(Term::Interrupt, interrupts);
+                }
+            }
             Change::Times(term, factor) => then.both(|counts| counts.scale(term, factor)),
             Change::Cpu(_) | Change::Link(_) => {}
         }
-        Some(then)
+        Ok(then)
     }
 
     fn both(&mut self, mut change: impl FnMut(&mut PerTerm)) {

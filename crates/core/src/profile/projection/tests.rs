@@ -134,6 +134,15 @@ fn design(noise: f64) -> Vec<Observation> {
     runs
 }
 
+/// The runs as they came about on a path of Ethernet's MTU.
+fn designed(runs: &[Observation]) -> Designed {
+    Designed {
+        path_mtu_bytes: Some(ETHERNET_MTU),
+        runs: runs.to_vec(),
+        left_out: Vec::new(),
+    }
+}
+
 fn what_if(name: &str) -> &'static WhatIf {
     WHAT_IFS
         .iter()
@@ -219,7 +228,7 @@ fn larger_segments_bring_what_their_packets_cost() {
     let runs = design(0.0);
     let model = fit(&runs, 1).unwrap();
     let known = Known::default();
-    let projected = project(&model, &runs, what_if("segments_9000"), &known).unwrap();
+    let projected = project(&model, &designed(&runs), what_if("segments_9000"), &known).unwrap();
     let (now, then) = (
         counts(128.0 * 1024.0, 60.0 * 1024.0, 1448.0, true, false, true),
         counts(128.0 * 1024.0, 60.0 * 1024.0, 8948.0, true, false, true),
@@ -252,7 +261,7 @@ fn segments_that_no_cpu_cuts_may_have_any_size() {
     );
     let projected = project(
         &model,
-        &runs,
+        &designed(&runs),
         what_if("segments_9000_offloaded"),
         &Known::default(),
     )
@@ -293,7 +302,7 @@ fn records_in_one_packet_each_save_what_fragments_take() {
         (Term::Interrupt, 600.0),
     ]);
     let sizes = [
-        ("base", 4096.0),
+        ("records", 4096.0),
         ("a", 100.0),
         ("b", 700.0),
         ("c", 1400.0),
@@ -316,7 +325,13 @@ fn records_in_one_packet_each_save_what_fragments_take() {
         })
         .collect();
     let model = fit(&runs, 1).unwrap();
-    let projected = project(&model, &runs, what_if("records_whole"), &Known::default()).unwrap();
+    let projected = project(
+        &model,
+        &designed(&runs),
+        what_if("records_whole"),
+        &Known::default(),
+    )
+    .unwrap();
     let expected = datagrams(4096.0, true).dot(&costs) / datagrams(4096.0, false).dot(&costs);
     let ratio = projected.ends[0].ratio();
     assert!((ratio / expected - 1.0).abs() < 0.01, "{ratio} {expected}");
@@ -328,7 +343,7 @@ fn another_ceiling_holds_a_faster_cpu() {
     let model = fit(&runs, 1).unwrap();
     let now = project(
         &model,
-        &runs,
+        &designed(&runs),
         what_if("cpu_twice_as_fast"),
         &Known::default(),
     )
@@ -342,12 +357,17 @@ fn another_ceiling_holds_a_faster_cpu() {
         evidence: Vec::new(),
         independent: true,
     };
-    let ceilings = [ceiling];
     let known = Known {
-        ceilings: &ceilings,
+        ceilings: vec![ceiling],
         ..Known::default()
     };
-    let held = project(&model, &runs, what_if("cpu_twice_as_fast"), &known).unwrap();
+    let held = project(
+        &model,
+        &designed(&runs),
+        what_if("cpu_twice_as_fast"),
+        &known,
+    )
+    .unwrap();
     assert_eq!(held.ceiling, Cause::ReceiveWindow);
     assert!((held.throughput_bps / held.throughput_now_bps - 1.5).abs() < 1e-9);
 }
@@ -361,11 +381,17 @@ fn where_the_link_holds_cpu_time_saved_brings_nothing() {
         cause: Some(Cause::PathRate),
         ..Known::default()
     };
-    let projected = project(&model, &runs, what_if("segments_9000"), &known).unwrap();
+    let projected = project(&model, &designed(&runs), what_if("segments_9000"), &known).unwrap();
     assert_eq!(projected.throughput_bps, projected.throughput_now_bps);
     assert_eq!(projected.ceiling, Cause::PathRate);
     assert!(projected.ends[0].ratio() < 0.9);
-    let faster = project(&model, &runs, what_if("link_ten_times_as_fast"), &known).unwrap();
+    let faster = project(
+        &model,
+        &designed(&runs),
+        what_if("link_ten_times_as_fast"),
+        &known,
+    )
+    .unwrap();
     let times = faster.throughput_bps / faster.throughput_now_bps;
     assert!(times > 9.9 && times <= 10.000_001, "{times}");
 }
@@ -379,7 +405,7 @@ fn a_copy_that_the_design_does_not_tell_is_the_profiles_share() {
     let model = fit(&runs, 1).unwrap();
     let doubtful = project(
         &model,
-        &runs,
+        &designed(&runs),
         what_if("without_copy_at_sender"),
         &Known::default(),
     )
@@ -395,7 +421,13 @@ fn a_copy_that_the_design_does_not_tell_is_the_profiles_share() {
         ]),
         ..Known::default()
     };
-    let projected = project(&model, &runs, what_if("without_copy_at_sender"), &known).unwrap();
+    let projected = project(
+        &model,
+        &designed(&runs),
+        what_if("without_copy_at_sender"),
+        &known,
+    )
+    .unwrap();
     assert_eq!(projected.basis, Basis::Layers);
     assert!((projected.ends[0].ratio() - 0.6).abs() < 1e-9);
     assert_eq!(projected.ends[1].ratio(), 1.0);
@@ -417,7 +449,7 @@ fn the_median_error_is_of_sizes() {
     let model = fit(&design(0.0), 1).unwrap();
     let base = project(
         &model,
-        &design(0.0),
+        &designed(&design(0.0)),
         what_if("segments_9000"),
         &Known::default(),
     )
@@ -436,4 +468,135 @@ fn the_median_error_is_of_sizes() {
     let all = [proved(0.9), base.clone(), proved(1.3), proved(1.02)];
     assert!((median_error_percent(&all).unwrap() - 10.0).abs() < 1e-9);
     assert_eq!(median_error_percent(&[base]), None);
+}
+
+/// The design of a path whose packets are larger than Ethernet's.
+fn on_a_path_of_9000() -> Designed {
+    let k = 1024.0;
+    let mut runs = design(0.0);
+    for cut in runs.iter_mut().filter(|run| run.point == "cut") {
+        let counts = counts(128.0 * k, 60.0 * k, 8948.0, true, false, true);
+        *cut = run("cut", counts, 8948.0, 0.0);
+    }
+    Designed {
+        path_mtu_bytes: Some(9000),
+        runs,
+        left_out: Vec::new(),
+    }
+}
+
+#[test]
+fn larger_packets_start_from_ethernets_whatever_the_path_has() {
+    let large = 60.0 * 1024.0;
+    let mut designed = on_a_path_of_9000();
+    let model = fit(&designed.runs, 1).unwrap();
+    let projected = |designed: &Designed| {
+        project(
+            &model,
+            designed,
+            what_if("segments_9000"),
+            &Known::default(),
+        )
+    };
+    let why = projected(&designed).unwrap_err().to_string();
+    assert!(why.contains("`ethernet_cut`"), "{why}");
+    designed.left_out.push(LeftOut {
+        point: "ethernet_cut".to_owned(),
+        why: "the device has one MTU".to_owned(),
+        remedy: "",
+    });
+    let why = projected(&designed).unwrap_err().to_string();
+    assert!(why.contains("the device has one MTU"), "{why}");
+
+    let ethernet = counts(128.0 * 1024.0, large, 1448.0, true, false, true);
+    designed
+        .runs
+        .push(run("ethernet_cut", ethernet, 1448.0, 0.0));
+    let projected = projected(&designed).unwrap();
+    assert_eq!(projected.from, "ethernet_cut");
+    let then = counts(128.0 * 1024.0, large, 8948.0, true, false, true);
+    let expected = then.dot(&costs()) / ethernet.dot(&costs());
+    assert!((projected.ends[0].ratio() / expected - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn each_change_is_projected_or_named_with_the_reason() {
+    let designed = designed(&design(0.0));
+    let model = fit(&designed.runs, 1).unwrap();
+    let (projections, others) = project_all(&model, &designed, &Known::default());
+    let projected = projections.iter().map(|one| one.what_if.as_str());
+    let mut all: Vec<&str> = projected
+        .chain(others.iter().map(|one| one.what_if.as_str()))
+        .collect();
+    all.sort_unstable();
+    let mut table: Vec<&str> = what_ifs_of(Protocol::Tcp).map(|one| one.name).collect();
+    table.sort_unstable();
+    assert_eq!(all, table);
+    let held_back = others
+        .iter()
+        .find(|one| one.what_if == "interrupts_held_back");
+    assert!(held_back.unwrap().why.contains("`held_back_64k`"));
+}
+
+#[test]
+fn interrupts_that_are_held_back_are_as_many_as_in_their_point() {
+    let mut runs = design(0.0);
+    for run in &mut runs {
+        run.receiver.counts.set(Term::Interrupt, 100.0);
+    }
+    let base = runs.iter().find(|run| run.point == "base").unwrap();
+    let mut held_back = base.clone();
+    held_back.point = "held_back_64k".to_owned();
+    held_back.receiver.counts.set(Term::Interrupt, 25.0);
+    runs.push(held_back);
+    let designed = designed(&runs);
+    let state = state::State::at(&designed, "base").unwrap();
+    let then = state
+        .changed(what_if("interrupts_held_back"), &designed)
+        .unwrap();
+    let ratio =
+        then.receiver.counts.at(Term::Interrupt) / state.receiver.counts.at(Term::Interrupt);
+    assert!((ratio - 0.25).abs() < 1e-12, "{ratio}");
+    assert_eq!(then.sender.counts, state.sender.counts);
+}
+
+#[test]
+fn records_that_were_not_fragmented_have_nothing_to_save() {
+    let mut whole = run("records", datagrams(4096.0, true), 4096.0, 0.0);
+    whole.protocol = Protocol::Udp;
+    let designed = designed(&[whole]);
+    let state = state::State::at(&designed, "records").unwrap();
+    let changed = state.changed(what_if("records_whole"), &designed);
+    assert_eq!(changed, Err(NotProjected::NotFragmented));
+}
+
+#[test]
+fn what_was_left_out_is_said_once_for_each_reason() {
+    let left_out = |point: &str, why: &str| LeftOut {
+        point: point.to_owned(),
+        why: why.to_owned(),
+        remedy: "as root",
+    };
+    let designed = Designed {
+        left_out: vec![
+            left_out("cut", "not permitted"),
+            left_out("joined", "not permitted"),
+            left_out("cut", "not permitted"),
+            left_out("held_back_64k", "the driver does not have it"),
+        ],
+        ..Designed::default()
+    };
+    let caveats = designed.caveats();
+    let messages: Vec<&str> = caveats
+        .iter()
+        .map(|caveat| caveat.message.as_str())
+        .collect();
+    assert_eq!(
+        messages,
+        [
+            "left out of the projections' design (cut, joined): not permitted",
+            "left out of the projections' design (held_back_64k): the driver does not have it",
+        ]
+    );
+    assert_eq!(caveats[0].remedy, "as root");
 }

@@ -1,8 +1,11 @@
 //! The table of what-ifs. The next one is an entry here.
 
-use super::design::{treatments_of, written};
+use super::design::{Point, point_on, written};
+use super::error::NotProjected;
+use super::observation::of_ip;
 use super::term::Term;
 use crate::plan::Protocol;
+use crate::record::Record;
 
 /// One change whose worth is projected.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -13,7 +16,7 @@ pub struct WhatIf {
     pub says: &'static str,
     /// Transport that it is of.
     pub protocol: Protocol,
-    /// Point of the design that it starts from; see [`points`](super::points).
+    /// Point of the design that it starts from; on a path of Ethernet's MTU the one that is the same there.
     pub from: &'static str,
     /// What it does.
     pub change: Change,
@@ -43,6 +46,8 @@ pub enum Change {
     ChecksumsByDevice,
     /// As many acknowledgements for each packet received as in another point of the design.
     AcknowledgeAs(&'static str),
+    /// As many soft interrupts for each byte as in another point of the design.
+    InterruptsAs(&'static str),
     /// So many times as many, or as few.
     Times(Term, f64),
     /// CPUs so many times as fast at both ends.
@@ -65,29 +70,29 @@ pub enum Provable {
 pub const WHAT_IFS: &[WhatIf] = &[
     tcp(
         "segments_4096",
-        "packets of 4096 bytes where the CPU cuts them",
-        "cut",
+        "packets of 4096 bytes instead of 1500 where the CPU cuts them",
+        "ethernet_cut",
         Change::Mtu(4096),
         Provable::By("S.mtu=4096,R.mtu=4096"),
     ),
     tcp(
         "segments_9000",
-        "packets of 9000 bytes where the CPU cuts them",
-        "cut",
+        "packets of 9000 bytes instead of 1500 where the CPU cuts them",
+        "ethernet_cut",
         Change::Mtu(9000),
         Provable::By("S.mtu=9000,R.mtu=9000"),
     ),
     tcp(
         "segments_9000_offloaded",
-        "packets of 9000 bytes where the device cuts them",
-        "base",
+        "packets of 9000 bytes instead of 1500 where the device cuts them",
+        "ethernet",
         Change::Mtu(9000),
         Provable::By("S.mtu=9000,R.mtu=9000"),
     ),
     tcp(
         "segments_9000_joined",
-        "packets of 9000 bytes where the CPU cuts and joins them",
-        "joined",
+        "packets of 9000 bytes instead of 1500 where the CPU cuts and joins them",
+        "ethernet_joined",
         Change::Mtu(9000),
         Provable::By("S.mtu=9000,R.mtu=9000"),
     ),
@@ -168,7 +173,16 @@ pub const WHAT_IFS: &[WhatIf] = &[
         "half as many soft interrupts",
         "base",
         Change::Times(Term::Interrupt, 0.5),
-        Provable::Not("linerate sets no coalescing of devices"),
+        Provable::Not(
+            "no setting asks for a number of them; interrupts_held_back is what can be had",
+        ),
+    ),
+    tcp(
+        "interrupts_held_back",
+        "interrupts of received packets held back for 200 µs",
+        "base",
+        Change::InterruptsAs("held_back_64k"),
+        Provable::By(HELD_BACK),
     ),
     tcp(
         "cpu_twice_as_fast",
@@ -186,16 +200,25 @@ pub const WHAT_IFS: &[WhatIf] = &[
     ),
     WhatIf {
         name: "records_whole",
-        says: "datagrams of 4096 bytes in one packet each, instead of IP's fragments",
+        says: "datagrams of 4096 bytes in one packet each, instead of IP's fragments at MTU 1500",
         protocol: Protocol::Udp,
-        from: "base",
+        from: "records",
         change: Change::Unfragmented,
         proof: Provable::By("S.mtu=9000,R.mtu=9000"),
     },
 ];
 
+/// Those of a transport.
+pub fn what_ifs_of(protocol: Protocol) -> impl Iterator<Item = &'static WhatIf> {
+    let is_of = move |what_if: &&WhatIf| what_if.protocol == protocol;
+    WHAT_IFS.iter().filter(is_of)
+}
+
 /// Segments are cut by the sender's CPU and joined by nobody.
 pub(super) const CUT: &str = "S.tso=off,S.gso=off,R.gro=off";
+/// More than drivers choose by themselves, and little beside the time in which a window is acknowledged.
+pub(super) const HELD_BACK: &str =
+    "S.adaptive_rx=off,R.adaptive_rx=off,S.rx_usecs=200,R.rx_usecs=200";
 
 const fn tcp(
     name: &'static str,
@@ -215,16 +238,114 @@ const fn tcp(
 }
 
 impl WhatIf {
-    /// The two sides of the comparison that proves it, as [`crate::treatment::Treatments`] reads them; `None` where it cannot
-    /// be had.
-    pub fn sides(&self, sender_is_client: bool) -> Option<[String; 2]> {
+    /// The point that it starts from on a path of that MTU, bytes; on one whose MTU is not known, one that has its MTU anyway.
+    pub(super) fn start(&self, path_mtu_bytes: Option<u32>) -> &'static Point {
+        point_on(self.protocol, self.from, path_mtu_bytes)
+            .expect("it starts from a point that there is, which a test holds")
+    }
+
+    /// The two sides of the comparison that proves it on a path of that MTU, bytes, as [`crate::treatment::Treatments`] reads
+    /// them; `None` where it cannot be had.
+    pub fn sides(
+        &self,
+        sender_is_client: bool,
+        path_mtu_bytes: Option<u32>,
+    ) -> Option<[String; 2]> {
         let Provable::By(by) = self.proof else {
             return None;
         };
-        let [state, own] = treatments_of(self.protocol, self.from);
+        let [state, own] = self.start(path_mtu_bytes).treatments;
         Some([
             written(&[state, own], sender_is_client),
             written(&[state, own, by], sender_is_client),
         ])
+    }
+
+    /// Whether a run with the change had it: what devices have, the path between them may not.
+    ///
+    /// # Errors
+    /// Nothing arrived, the packets are of another size, or fragments still.
+    pub fn check(&self, record: &Record) -> Result<(), NotProjected> {
+        match (self.change, &record.tcp) {
+            (Change::Mtu(_) | Change::Unfragmented, _) if record.bytes == 0 => {
+                Err(NotProjected::NotCarried)
+            }
+            _ if record.bytes == 0 => Err(NotProjected::NothingArrived),
+            (Change::Mtu(mtu), Some(tcp)) => NotProjected::unless_mtu(tcp.pmtu_bytes, mtu),
+            (Change::Unfragmented, _) if is_fragmented(record) => {
+                Err(NotProjected::StillFragmented)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Each datagram that is fragmented makes two fragments or more.
+fn is_fragmented(record: &Record) -> bool {
+    let fragments = |sender| of_ip(sender, "FragCreates");
+    let sent = record.udp.as_ref().map_or(0, |udp| udp.sent);
+    record.sender.as_ref().map_or(0.0, fragments) > sent as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a record says of the packets that the path carried, and of ten datagrams.
+    fn record(bytes: u64, pmtu: u32, fragments: u64) -> Record {
+        let json = format!(
+            r#"{{"schema":"linerate.record/1","status":"complete","started_at":"2026-01-01T00:00:00Z","host":"pit",
+            "peer":"198.18.0.2:5201","workload":"stream","protocol":"tcp","family":"ipv4","direction":"up",
+            "plan":{{"workload":"stream","message_bytes":4096,"send":"copy","receive":"read","protocol":"tcp","direction":"up",
+                "streams":1,"extent":{{"time":1.0}},"warm_up":0.0,"interval":1.0,"options":{{}},"seed":1}},
+            "seconds":1.0,"bytes":{bytes},"tcp":{{"mss_bytes":1448,"pmtu_bytes":{pmtu}}},"udp":{{"sent":10}},
+            "sender":{{"counters":{{"IpFragCreates":{fragments}}}}},"environment":{{"client":{{}}}},"seed":1}}"#
+        );
+        serde_json::from_str(&json).expect("as the types have it")
+    }
+
+    fn named(name: &str) -> &'static WhatIf {
+        let mut all = WHAT_IFS.iter();
+        all.find(|what_if| what_if.name == name)
+            .expect("it is in the table")
+    }
+
+    #[test]
+    fn a_change_that_the_path_does_not_carry_is_none() {
+        let larger = named("segments_9000");
+        assert_eq!(larger.check(&record(1, 9000, 0)), Ok(()));
+        let narrow = NotProjected::PathMtu {
+            found: 1500,
+            asked: 9000,
+        };
+        assert_eq!(larger.check(&record(1, 1500, 0)), Err(narrow));
+        assert_eq!(
+            larger.check(&record(0, 9000, 0)),
+            Err(NotProjected::NotCarried)
+        );
+
+        let whole = named("records_whole");
+        // Fragments of somebody else's.
+        assert_eq!(whole.check(&record(1, 9000, 4)), Ok(()));
+        assert_eq!(
+            whole.check(&record(1, 9000, 30)),
+            Err(NotProjected::StillFragmented)
+        );
+
+        let copies = named("without_copies");
+        assert_eq!(copies.check(&record(1, 1500, 0)), Ok(()));
+        assert_eq!(
+            copies.check(&record(0, 1500, 0)),
+            Err(NotProjected::NothingArrived)
+        );
+    }
+
+    #[test]
+    fn a_point_of_ethernets_mtu_has_it_on_the_path_too() {
+        let start = named("segments_9000").start(Some(9000));
+        assert_eq!(start.check(&record(1, 1500, 0)), Ok(()));
+        assert!(start.check(&record(1, 1400, 0)).is_err());
+        let base = named("without_copies").start(Some(9000));
+        assert_eq!(base.check(&record(1, 9000, 0)), Ok(()));
     }
 }
