@@ -35,8 +35,8 @@ struct Options {
     /// Measured time of each run, seconds
     #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// Samples a second of each CPU
-    #[arg(long, value_name = "N", default_value_t = 997)]
+    /// Samples a second of each CPU by both ends together
+    #[arg(long, value_name = "N", default_value_t = 1994)]
     hz: u32,
     /// Profile this linerate, not the one that was built with the benchmark
     #[arg(long, value_name = "FILE", default_value = env!("CARGO_BIN_EXE_linerate"))]
@@ -72,7 +72,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Err(error) => return Err(error.into()),
     }
     println!(
-        "Known work over veth, both ends on one CPU, {} pairs of {} s, {} samples a second; CPU time of both, ns for each byte of payload\n",
+        "Known work over veth, both ends on one CPU, {} pairs of {} s, {} samples a second by both ends together; CPU time of both, ns for each byte of payload\n",
         options.pairs, options.seconds, options.hz
     );
     // What is started from here inherits it.

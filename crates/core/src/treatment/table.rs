@@ -455,6 +455,7 @@ static TABLE: &[Entry] = &[
             unit: "µs",
         },
         needs: COALESCING,
+        applied: "ETHTOOL_SCOALESCE, that one figure of the device's",
         read_back: "the driver's own figure, which it must not round",
         ..device(
             "rx_usecs",
@@ -465,6 +466,7 @@ static TABLE: &[Entry] = &[
     },
     Entry {
         needs: COALESCING,
+        applied: "ETHTOOL_SCOALESCE, that one figure of the device's",
         read_back: "the driver's own word",
         ..device(
             "adaptive_rx",
