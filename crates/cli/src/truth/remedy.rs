@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use linerate_core::ceilings::{Cause, Verdict};
+use linerate_core::link::QueueLimit;
 use linerate_core::plan::{Direction, Extent, Test};
 use linerate_core::treatment::{End, Treatments};
 use linerate_core::truth::Scenario;
@@ -33,7 +34,7 @@ pub(super) fn treated(scenario: &Scenario, verdict: &Verdict) -> Option<(Scenari
         }
     };
     if matches!(treated.test.extent, Extent::Time(_)) {
-        treated.test.warm_up = treated.test.warm_up.max(SETTLED);
+        treated.test.warm_up = treated.test.warm_up.max(settled(scenario));
     }
     Some((treated, treatments.parse().ok()?))
 }
@@ -65,7 +66,27 @@ fn metric(command: &str) -> Option<String> {
 }
 
 /// What was held back fills the path now: slow start ends in the losses of a queue, and what is predicted comes after these.
-const SETTLED: Span = Span(Duration::from_secs(4));
+/// A full queue is a round-trip time of the path then, and it takes some of them until the losses are noticed and mended.
+fn settled(scenario: &Scenario) -> Span {
+    let links = scenario.path.iter().flat_map(|path| [&path.up, &path.down]);
+    let queued = links.filter_map(|link| {
+        let bytes = match link.queue {
+            QueueLimit::Bytes(bytes) => bytes,
+            QueueLimit::Packets(packets) => packets.saturating_mul(FULL_PACKET),
+        };
+        let seconds = bytes as f64 * 8.0 / link.rate_bps.filter(|rate| *rate > 0)? as f64;
+        Some(Duration::from_secs_f64(seconds.min(LONGEST_QUEUE_S)))
+    });
+    let longest = queued.max().unwrap_or_default();
+    Span((longest * ROUND_TRIPS).max(SETTLED))
+}
+
+const SETTLED: Duration = Duration::from_secs(4);
+const ROUND_TRIPS: u32 = 8;
+/// Bytes.
+const FULL_PACKET: u64 = 1500;
+/// Beyond that nobody waits for it.
+const LONGEST_QUEUE_S: f64 = 3.0;
 
 /// Whose host a remedy's comment means, as treatments name it.
 fn end(scenario: &Scenario, comment: &str) -> Option<End> {
@@ -138,6 +159,7 @@ fn retyped(command: &str, before: &Test, cause: Cause) -> Option<Test> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linerate_core::link::PathSpec;
     use linerate_core::truth::draw;
 
     fn scenario(cause: Cause) -> Scenario {
@@ -180,7 +202,19 @@ mod tests {
             ..before.test.clone()
         };
         assert_eq!(after.test, slower_start);
-        assert!(after.test.warm_up >= SETTLED);
+        assert!(after.test.warm_up >= Span(SETTLED));
+    }
+
+    #[test]
+    fn a_deep_queue_takes_longer_to_settle() {
+        let mut deep = scenario(Cause::Pacing);
+        let mut path = PathSpec::default();
+        path.up.rate_bps = Some(4_000_000);
+        path.up.queue = QueueLimit::Bytes(500_000);
+        deep.path = Some(path);
+        assert_eq!(settled(&deep), Span(Duration::from_secs(8)));
+        deep.path = None;
+        assert_eq!(settled(&deep), Span(SETTLED));
     }
 
     #[test]

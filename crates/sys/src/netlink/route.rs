@@ -272,6 +272,11 @@ fn parse(message: RouteMessage) -> Option<Route> {
     for attribute in message.attributes {
         absorb(&mut route, attribute, cloned);
     }
+    // IPv6 says so of a destination on the link that it keeps something of (`ip6_rt_cache_alloc` in net/ipv6/route.c), and
+    // takes no such gateway back.
+    if route.gateway == Some(route.destination.address) {
+        route.gateway = None;
+    }
     Some(route)
 }
 
@@ -319,3 +324,27 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
 /// Ticks per second in kernel interfaces, whatever HZ the kernel runs at
 /// (include/asm-generic/param.h).
 const USER_HZ: i32 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_that_is_its_own_gateway_is_on_the_link() {
+        let host: IpAddr = "2001:2::1".parse().unwrap();
+        let answer = |gateway: &str| {
+            let mut message = RouteMessage::default();
+            message.header.address_family = AddressFamily::Inet6;
+            message.header.destination_prefix_length = 128;
+            let gateway: IpAddr = gateway.parse().unwrap();
+            message.attributes = vec![
+                RouteAttribute::Destination(host.into()),
+                RouteAttribute::Gateway(gateway.into()),
+            ];
+            parse(message).unwrap()
+        };
+        assert_eq!(answer("2001:2::1").gateway, None);
+        let other = "2001:2::9".parse().unwrap();
+        assert_eq!(answer("2001:2::9").gateway, Some(other));
+    }
+}
