@@ -1,7 +1,7 @@
 //! Whether known work that is added to a transfer appears in its own layer of `linerate profile`, with the size that a paired
 //! comparison of CPU time gives.
 //!
-//! `cargo bench -p linerate --bench profile` takes about six minutes, as root. Each work is run with and without in turn over a
+//! `cargo bench -p linerate --bench profile` takes about five minutes, as root. Each work is run with and without in turn over a
 //! veth pair; the paired figure is the CPU time that the kernel accounts to the threads of both ends, which needs no samples.
 //!
 //! Both ends share one CPU, so that it is never idle. With a CPU for each they wait for each other, and going to sleep and

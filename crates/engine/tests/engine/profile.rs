@@ -83,18 +83,26 @@ fn is_sound(profile: &EndProfile) {
     }
 }
 
-#[test]
-fn each_end_of_a_link_has_the_samples_of_its_own_threads() {
+/// Two hosts, the second with an endpoint; `None`, with a word, where this host allows none.
+fn over_a_link() -> Option<(Pair, Served)> {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
             eprintln!("SKIPPED: no network namespaces here: {error}");
-            return;
+            return None;
         }
     };
-    let b = pair.b.namespace.clone();
     let address = pair.b.ipv4.into();
-    let served = b.run(|| Served::with(address, LIMITS, None)).unwrap();
+    let served = pair.b.namespace.run(|| Served::with(address, LIMITS, None));
+    let served = served.expect("a namespace of its own");
+    Some((pair, served))
+}
+
+#[test]
+fn each_end_of_a_link_has_the_samples_of_its_own_threads() {
+    let Some((pair, served)) = over_a_link() else {
+        return;
+    };
     let run = || profiled(&served, &stream());
     let [sender, receiver] = both(pair.a.namespace.run(run).unwrap());
     is_sound(&sender);
@@ -130,21 +138,14 @@ fn each_end_of_a_link_has_the_samples_of_its_own_threads() {
     }
 }
 
-/// The goal of the issue. `cargo test --release -p linerate-engine --test engine -- --ignored --nocapture two_percent`
+/// The goal for both profilers. `cargo test --release -p linerate-engine --test engine -- --ignored --nocapture two_percent`
 #[test]
 #[ignore = "a share of CPU time, which a busy machine does not keep"]
 fn at_the_default_rate_both_ends_on_one_kernel_take_less_than_two_percent() {
     const GOAL_PERCENT: f64 = 2.0;
-    let pair = match Pair::create() {
-        Ok(pair) => pair,
-        Err(error) => {
-            eprintln!("SKIPPED: no network namespaces here: {error}");
-            return;
-        }
+    let Some((pair, served)) = over_a_link() else {
+        return;
     };
-    let b = pair.b.namespace.clone();
-    let address = pair.b.ipv4.into();
-    let served = b.run(|| Served::with(address, LIMITS, None)).unwrap();
     let long = Test {
         extent: Extent::Time(Span(Duration::from_secs(10))),
         ..stream()
