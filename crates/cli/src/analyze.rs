@@ -26,9 +26,10 @@ pub(crate) fn execute(args: &AnalyzeArgs) -> Result<(), Failure> {
     if let Some(file) = file.map(OutputFile::open).transpose()? {
         file.write(&json::document(&analysis))?;
     }
-    output::print(&match args.document.json {
-        true => json::document(&analysis),
-        false => text::analysis(&analysis, output::style()),
+    output::print(&if args.document.json {
+        json::document(&analysis)
+    } else {
+        text::analysis(&analysis, output::style())
     })
 }
 

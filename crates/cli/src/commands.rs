@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
-use linerate_core::capacity::MOST_HELD;
+use linerate_core::capacity::MAX_HELD;
 use linerate_core::plan::{Family, MAX_SECONDS, MAX_STREAMS, Plan};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::{BitRate, DEFAULT_PORT, EndpointName, Span};
@@ -105,9 +105,10 @@ pub(crate) fn place(
 }
 
 fn check(args: CheckArgs) -> Result<(), Failure> {
-    let format = match args.document.json {
-        true => Format::Json,
-        false => Format::Text,
+    let format = if args.document.json {
+        Format::Json
+    } else {
+        Format::Text
     };
     let mut progress = Progress::new(format, args.document.quiet);
     let seed = args.seed.unwrap_or_else(plan::fresh_seed);
@@ -134,7 +135,8 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     conclude(&document, error, output, args.fail_below)
 }
 
-/// The demonstration path; where this host allows none, the check is of loopback, with a caveat that says why.
+/// The demonstration path; where this host allows none, the check is of loopback, with a caveat
+/// that says why.
 fn demonstration(
     family: Option<Family>,
     seed: u64,
@@ -298,10 +300,10 @@ fn limits(options: &LimitOptions) -> anyhow::Result<Limits> {
         CLIENTS.start(),
         CLIENTS.end()
     );
-    let streams = options.max_streams.unwrap_or(MOST_FLOWS);
+    let streams = options.max_streams.unwrap_or(MAX_FLOWS);
     ensure!(
-        (1..=MOST_FLOWS).contains(&streams),
-        "--max-streams is {streams}: it must be 1 to {MOST_FLOWS}"
+        (1..=MAX_FLOWS).contains(&streams),
+        "--max-streams is {streams}: it must be 1 to {MAX_FLOWS}"
     );
     let seconds = options
         .max_duration
@@ -318,8 +320,8 @@ fn limits(options: &LimitOptions) -> anyhow::Result<Limits> {
     );
     let connections = options.max_connections.unwrap_or(DEFAULT_CONNECTIONS).0;
     ensure!(
-        connections <= MOST_HELD,
-        "--max-connections is {connections}: it must be 0 to {MOST_HELD}"
+        connections <= MAX_HELD,
+        "--max-connections is {connections}: it must be 0 to {MAX_HELD}"
     );
     Ok(Limits {
         clients,
@@ -336,7 +338,7 @@ const DEFAULT_CLIENTS: u32 = 64;
 /// What `capacity` may hold here: about 1 GB of kernel memory for a client that asks for all of it.
 const DEFAULT_CONNECTIONS: Count = Count(100_000);
 /// Of a test over both directions.
-const MOST_FLOWS: u32 = 2 * MAX_STREAMS;
+const MAX_FLOWS: u32 = 2 * MAX_STREAMS;
 /// Longer tests are for owners who ask for them.
 const DEFAULT_DURATION: Span = Span(Duration::from_secs(3600));
 

@@ -23,7 +23,8 @@ use crate::progress::Progress;
 use crate::render::Format;
 use crate::{files, output, plan, run, watch};
 
-/// Measured time of each run, if none is given: long enough for slow start, short enough for thirty pairs.
+/// Measured time of each run, if none is given: long enough for slow start, short enough for thirty
+/// pairs.
 const DEFAULT_TIME: Span = Span(std::time::Duration::from_secs(3));
 /// Fewer pairs cannot reach 5 %, whatever they show.
 const FEWEST_PAIRS: u32 = 6;
@@ -31,19 +32,22 @@ const FEWEST_PAIRS: u32 = 6;
 /// Compares, prints what came of it.
 ///
 /// # Errors
-/// The command line is wrong, a treatment cannot be applied, or the runs failed; nothing is left changed.
+/// The command line is wrong, a treatment cannot be applied, or the runs failed; nothing is left
+/// changed.
 pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     if args.treatments {
         return output::print(&text::treatments(output::style()));
     }
     let (mut options, run) = resolve(args).map_err(Failure::usage)?;
-    let format = match run.document.json {
-        true => Format::Json,
-        false => Format::Text,
+    let format = if run.document.json {
+        Format::Json
+    } else {
+        Format::Text
     };
     let mut progress = Progress::new(format, run.document.quiet);
     if treats_hosts(&options) {
-        // In this host's own namespace: that is where a command before this one can have left something.
+        // In this host's own namespace: that is where a command before this one can have left
+        // something.
         let notes = watch::before_treating();
         notes.iter().for_each(|note| progress.warn(note));
         options.notes.extend(notes);

@@ -74,7 +74,8 @@ impl Document {
     /// Reads the document that a file holds.
     ///
     /// # Errors
-    /// The file cannot be read, is too large, is not whole (with line and column), or is something else.
+    /// The file cannot be read, is too large, is not whole (with line and column), or is something
+    /// else.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let bytes = files::read_at_most(path, MAX_DOCUMENT).map_err(Failure::usage)?;
         Self::parse(&bytes)
@@ -82,7 +83,8 @@ impl Document {
             .map_err(Failure::usage)
     }
 
-    /// Every run in the document; a comparison has the figures of its runs alone, and so have some of an experiment's.
+    /// Every run in the document; a comparison has the figures of its runs alone, and so have some
+    /// of an experiment's.
     pub(crate) fn records_mut(&mut self) -> Box<dyn Iterator<Item = &mut Record> + '_> {
         match self {
             Self::Record(record) => Box::new(std::iter::once(record.as_mut())),
@@ -102,7 +104,8 @@ impl Document {
         }
     }
 
-    /// Computes anew what is concluded from the document's own evidence: ceilings and verdicts, limits.
+    /// Computes anew what is concluded from the document's own evidence: ceilings and verdicts,
+    /// limits.
     pub(crate) fn annotate(&mut self) {
         self.records_mut().for_each(ceilings::annotate);
         if let Self::Capacity(document) = self {

@@ -32,8 +32,8 @@ use crate::{site, watch};
 /// Reads the experiment, runs what is left of it, and prints its document.
 ///
 /// # Errors
-/// The file is wrong, its path cannot be had, a run failed for good, or it was interrupted; what there is by then is
-/// printed.
+/// The file is wrong, its path cannot be had, a run failed for good, or it was interrupted; what
+/// there is by then is printed.
 pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
     let experiment = read(args)?;
     if args.list {
@@ -65,7 +65,8 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
 /// Undoes what commands before this one have left, and makes this process fit to have a lab.
 fn prepare(experiment: &Experiment, progress: &mut Progress) -> Result<(), Failure> {
     if treats_hosts(experiment) {
-        // In this host's own namespace: that is where a command before this one can have left something.
+        // In this host's own namespace: that is where a command before this one can have left
+        // something.
         let notes = watch::before_treating();
         notes.iter().for_each(|note| progress.warn(note));
     }
@@ -94,13 +95,13 @@ fn records(
 
 fn read(args: &ExperimentArgs) -> Result<Experiment, Failure> {
     let place = || args.file.display().to_string();
-    let bytes = files::read_at_most(&args.file, MOST_FILE).map_err(Failure::usage)?;
+    let bytes = files::read_at_most(&args.file, MAX_FILE).map_err(Failure::usage)?;
     let text = String::from_utf8(bytes)
         .with_context(place)
         .map_err(Failure::usage)?;
     let directory = args.file.parent().unwrap_or(Path::new(""));
     let beside = |name: &str| {
-        let bytes = files::read_at_most(&directory.join(name), MOST_FILE);
+        let bytes = files::read_at_most(&directory.join(name), MAX_FILE);
         let bytes = bytes.map_err(|error| error.root_cause().to_string())?;
         String::from_utf8(bytes).map_err(|error| error.to_string())
     };
@@ -200,9 +201,10 @@ fn write(
     if let Some(file) = file {
         file.write(&json::document(document))?;
     }
-    let printed = output::print(&match args.document.json {
-        true => json::document(document),
-        false => text::experiment(document, output::style()),
+    let printed = output::print(&if args.document.json {
+        json::document(document)
+    } else {
+        text::experiment(document, output::style())
     });
     match printed {
         Err(failure) if failure.is_reader_gone() => Ok(()),
@@ -228,9 +230,10 @@ fn list(experiment: &Experiment) -> String {
             title if title.is_empty() => "all runs".to_owned(),
             title => title,
         };
-        let treatments = match own.treatments.is_empty() {
-            true => String::new(),
-            false => format!(", {}", own.treatments),
+        let treatments = if own.treatments.is_empty() {
+            String::new()
+        } else {
+            format!(", {}", own.treatments)
         };
         let lacks = own
             .lacks
@@ -279,9 +282,10 @@ impl ExperimentObserver for Shown {
         let left = progress.left_s.map_or(String::new(), |seconds| {
             format!(", about {} left", minutes(seconds))
         });
-        let cell = match progress.cell.is_empty() {
-            true => String::new(),
-            false => format!(": {}", progress.cell),
+        let cell = if progress.cell.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", progress.cell)
         };
         self.progress.phase(&format!(
             "run {} of {}{left}{cell}, repeat {}{again}",
@@ -305,7 +309,7 @@ impl ExperimentObserver for Shown {
 }
 
 /// Largest experiment, topology or table of figures, bytes.
-const MOST_FILE: u64 = 1 << 20;
+const MAX_FILE: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

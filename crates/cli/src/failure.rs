@@ -20,7 +20,8 @@ enum Kind {
     Usage,
     /// This host lacks something.
     Unsupported,
-    /// A finding that scripts tell apart by the exit status; what there is to say is printed already.
+    /// A finding that scripts tell apart by the exit status; what there is to say is printed
+    /// already.
     Finding(u8),
     /// Nobody reads stdout any more (`| head`): no error of ours, and nobody to tell.
     ReaderGone,

@@ -110,7 +110,8 @@ fn wide_mode_warning(path: &Path, mode: u32) -> Option<String> {
     })
 }
 
-/// The file of `--output`: opened before the run, so that a wrong name costs no run, and written once.
+/// The file of `--output`: opened before the run, so that a wrong name costs no run, and written
+/// once.
 #[derive(Debug)]
 pub(crate) struct OutputFile {
     path: PathBuf,

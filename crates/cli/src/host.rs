@@ -106,9 +106,10 @@ fn print(
     if let Some(file) = file {
         file.write(&json::document(document))?;
     }
-    let printed = match as_json {
-        true => output::print(&json::document(document)),
-        false => output::print(&text::host(document, all, output::style())),
+    let printed = if as_json {
+        output::print(&json::document(document))
+    } else {
+        output::print(&text::host(document, all, output::style()))
     };
     match printed {
         Err(failure) if failure.is_reader_gone() => Ok(()),
@@ -152,7 +153,8 @@ fn given(options: &NeedOptions) -> anyhow::Result<Need> {
     Ok(Need::of_path(rate, rtt))
 }
 
-/// A quick check of the path: the rate of its narrowest link where packet trains tell it, or else the most that was reached.
+/// A quick check of the path: the rate of its narrowest link where packet trains tell it, or else
+/// the most that was reached.
 fn measured(host: &EndpointName, quiet: bool) -> Result<(NeededPath, IpAddr), Failure> {
     let Command::Check(args) = check_of(host) else {
         return Err(Failure::usage(anyhow!("--for: {host} cannot be checked")));

@@ -37,7 +37,7 @@ pub(crate) fn execute(command: LabCommand) -> Result<(), Failure> {
 fn up(args: LabUpArgs) -> Result<(), Failure> {
     let text = match &args.file {
         Some(path) => {
-            let bytes = files::read_at_most(path, MOST_FILE).map_err(Failure::usage)?;
+            let bytes = files::read_at_most(path, MAX_FILE).map_err(Failure::usage)?;
             let place = || path.display().to_string();
             let text = String::from_utf8(bytes)
                 .with_context(place)
@@ -66,7 +66,8 @@ fn up(args: LabUpArgs) -> Result<(), Failure> {
     show(&directory, vec![lab], args.json)
 }
 
-/// The option that says where the files of a topology lie: beside it, wherever the command is given.
+/// The option that says where the files of a topology lie: beside it, wherever the command is
+/// given.
 fn beside(file: &Path) -> Option<OsString> {
     let directory = file.parent().filter(|path| *path != Path::new(""))?;
     let mut option = OsString::from("--directory=");
@@ -76,7 +77,7 @@ fn beside(file: &Path) -> Option<OsString> {
 
 fn hold(args: &LabHoldArgs) -> Result<(), Failure> {
     let mut text = String::new();
-    let input = io::stdin().take(MOST_FILE + 1).read_to_string(&mut text);
+    let input = io::stdin().take(MAX_FILE + 1).read_to_string(&mut text);
     input.context("standard input").map_err(Failure::failed)?;
     let topology = match &args.lab {
         Some(spec) => Topology::of_path(spec),
@@ -124,13 +125,14 @@ fn status(args: &LabStatusArgs) -> Result<(), Failure> {
 
 fn down(args: &LabDownArgs) -> Result<(), Failure> {
     let (directory, labs) = look()?;
-    let labs = match args.all {
-        true => labs,
-        false => vec![
+    let labs = if args.all {
+        labs
+    } else {
+        vec![
             directory
                 .find(&labs, args.name.as_deref())
                 .map_err(failure)?,
-        ],
+        ]
     };
     for lab in labs {
         let running = lab.inhabitants();
@@ -230,9 +232,10 @@ fn counters(direction: &LabDirection) -> String {
     let causes: Vec<_> = (direction.drops())
         .map(|(cause, count)| format!("{cause} {count}"))
         .collect();
-    let dropped = match causes.is_empty() {
-        true => "none".to_owned(),
-        false => causes.join(", "),
+    let dropped = if causes.is_empty() {
+        "none".to_owned()
+    } else {
+        causes.join(", ")
     };
     let lateness = match (direction.lateness_p50_us, direction.lateness_p99_us) {
         (Some(p50), Some(p99)) => format!("; late by {p50:.0} µs, p99 {p99:.0} µs"),
@@ -266,4 +269,4 @@ fn failure(error: DaemonError) -> Failure {
 }
 
 /// Of a topology's file, bytes; core says so, too, of what is longer.
-const MOST_FILE: u64 = 1 << 20;
+const MAX_FILE: u64 = 1 << 20;

@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
 //! The command line of linerate: arguments → plan → engine → document.
 //!
-//! Nothing is sent before the whole command line is resolved and checked. Stdout carries the document
-//! and nothing else; progress, warnings and errors go to stderr.
+//! Nothing is sent before the whole command line is resolved and checked. Stdout carries the
+//! document and nothing else; progress, warnings and errors go to stderr.
 //!
 //! | module | what is in it |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Options → [`Plan`]: every default filled in, every contradiction an error that names both options.
+//! Options → [`Plan`]: every default filled in, every contradiction an error that names both
+//! options.
 //!
 //! The result has passed [`Test::check`]; nothing has been sent, looked up or opened.
 
@@ -24,7 +25,8 @@ const MAX_DEFAULT_WARM_UP: Duration = Duration::from_secs(1);
 const DEFAULT_INTERVAL: Span = Span(Duration::from_secs(1));
 /// iperf3's message size over TCP, and large enough that system calls cost little.
 const DEFAULT_MESSAGE: u64 = 128 << 10;
-/// With the headers of UDP (8) and IPv6 (40) it fits an MTU of 1500, as a TCP segment's payload does.
+/// With the headers of UDP (8) and IPv6 (40) it fits an MTU of 1500, as a TCP segment's payload
+/// does.
 const DEFAULT_DATAGRAM: u64 = 1448;
 /// Below this rate single datagrams cost little, and offload would send them in bursts.
 const OFFLOAD_ABOVE: BitRate = BitRate(100_000_000);
@@ -88,8 +90,8 @@ pub(crate) fn crr(args: &CrrArgs, fresh_seed: u64) -> anyhow::Result<Plan> {
     })
 }
 
-/// A seed that no other run is likely to have. It has 32 bits, so that it can be typed and a JSON reader
-/// that knows only doubles keeps it.
+/// A seed that no other run is likely to have. It has 32 bits, so that it can be typed and a JSON
+/// reader that knows only doubles keeps it.
 pub(crate) fn fresh_seed() -> u64 {
     // The standard library seeds its hash maps from the operating system's random numbers.
     RandomState::new().hash_one(std::process::id()) >> 32
@@ -138,8 +140,8 @@ fn plan(
     traffic: impl Fn(u64) -> Traffic,
 ) -> anyhow::Result<Plan> {
     let options = |traffic: &Traffic| SocketOptions {
-        // Nagle's algorithm would hold a request back for the last one's acknowledgement: no application
-        // that asks and waits leaves it on.
+        // Nagle's algorithm would hold a request back for the last one's acknowledgement: no
+        // application that asks and waits leaves it on.
         nodelay: run.sockets.nodelay
             || run.transport.protocol() != Protocol::Udp && !matches!(traffic, Traffic::Stream(_)),
         ..socket_options(&run.sockets)
@@ -172,13 +174,15 @@ fn stream_test(args: &StreamArgs, protocol: Protocol, message_bytes: u64) -> Str
         && options.rate.is_none_or(|rate| rate > OFFLOAD_ABOVE);
     StreamTest {
         message_bytes,
-        send: match options.zerocopy {
-            true => SendMethod::ZeroCopy,
-            false => SendMethod::Copy,
+        send: if options.zerocopy {
+            SendMethod::ZeroCopy
+        } else {
+            SendMethod::Copy
         },
-        receive: match options.discard {
-            true => ReceiveMethod::Discard,
-            false => ReceiveMethod::Read,
+        receive: if options.discard {
+            ReceiveMethod::Discard
+        } else {
+            ReceiveMethod::Read
         },
         verify: options.verify,
         whole: options.whole,

@@ -37,7 +37,8 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     let format = asked.format;
     let mut progress = Progress::new(format, asked.run.document.quiet);
     if asked.what_ifs.is_some() {
-        // In this host's own namespace: that is where a command before this one can have left something.
+        // In this host's own namespace: that is where a command before this one can have left
+        // something.
         let notes = watch::before_treating();
         notes.iter().for_each(|note| progress.warn(note));
     }
@@ -154,15 +155,16 @@ impl Asked {
     fn how_long(&self) -> Option<String> {
         let options = self.what_ifs.as_ref()?;
         let seconds = time_of_what_ifs(options).as_secs();
-        Some(match options.prove {
-            false => format!(
-                "after it come short runs for the projections, up to about {} s",
-                seconds.next_multiple_of(10)
-            ),
-            true => format!(
+        Some(if options.prove {
+            format!(
                 "after it come short runs for the projections and comparisons that prove them, up to about {} minutes",
                 seconds.div_ceil(60)
-            ),
+            )
+        } else {
+            format!(
+                "after it come short runs for the projections, up to about {} s",
+                seconds.next_multiple_of(10)
+            )
         })
     }
 }

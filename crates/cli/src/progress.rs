@@ -58,7 +58,8 @@ impl Progress {
     /// An interval of the run has ended.
     ///
     /// # Errors
-    /// `--json-stream`: stdout cannot be written, or nobody reads it: the run has no purpose any more.
+    /// `--json-stream`: stdout cannot be written, or nobody reads it: the run has no purpose any
+    /// more.
     pub(crate) fn interval(&mut self, interval: &Interval) -> Result<(), Failure> {
         match self.view {
             View::Quiet => {}
@@ -114,8 +115,8 @@ impl Drop for Progress {
 /// Back to the first column, and clear to the end of the line (ECMA-48: CR, EL).
 const ERASE: &str = "\r\x1b[K";
 
-/// A line in the place of the one before. It is cut at the right edge and never wrapped (DECAWM off and
-/// on again), since a wrapped line could not be erased.
+/// A line in the place of the one before. It is cut at the right edge and never wrapped (DECAWM off
+/// and on again), since a wrapped line could not be erased.
 fn live_line(text: &str) -> String {
     format!("{ERASE}\x1b[?7l{text}\x1b[?7h")
 }

@@ -42,12 +42,11 @@ pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
 
 fn remove(interface: Option<&str>, as_json: bool) -> Result<(), Failure> {
     let document = qos::remove(interface).map_err(failure)?;
-    match as_json {
-        true => output::print(&json::document(&document)),
-        false => {
-            let lines = document.notes.iter().map(|note| format!("{note}\n"));
-            output::print(&lines.collect::<String>())
-        }
+    if as_json {
+        output::print(&json::document(&document))
+    } else {
+        let lines = document.notes.iter().map(|note| format!("{note}\n"));
+        output::print(&lines.collect::<String>())
     }
 }
 
@@ -76,13 +75,15 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
         .with_context(place)
         .map_err(Failure::usage)?;
     let is_refused = report.warnings.iter().any(|warning| warning.refused);
-    match args.json {
-        true => output::print(&json::document(&QosDocument::of_file(report))),
-        false => output::print(&text::qos_file(&place(), &report, output::style())),
+    if args.json {
+        output::print(&json::document(&QosDocument::of_file(report)))
+    } else {
+        output::print(&text::qos_file(&place(), &report, output::style()))
     }?;
-    match is_refused {
-        true => Err(Failure::of_status(2)),
-        false => Ok(()),
+    if is_refused {
+        Err(Failure::of_status(2))
+    } else {
+        Ok(())
     }
 }
 
@@ -132,9 +133,10 @@ fn stats(args: &QosStatsArgs) -> Result<(), Failure> {
         return show_stats(&reset, interface, args.json);
     }
     let first = qos::status(interface).map_err(failure)?;
-    match args.watch {
-        true => watch(interface, first, args.json),
-        false => show_stats(&first, interface, args.json),
+    if args.watch {
+        watch(interface, first, args.json)
+    } else {
+        show_stats(&first, interface, args.json)
     }
 }
 
@@ -155,9 +157,10 @@ fn watch(interface: Option<&str>, first: QosDocument, as_json: bool) -> Result<(
         }
         let seconds = since.elapsed().as_secs_f64();
         since = Instant::now();
-        let printed = match as_json {
-            true => output::print(&json::line(&now)),
-            false => output::print(&text::qos_rates(&before, &now, seconds, output::style())),
+        let printed = if as_json {
+            output::print(&json::line(&now))
+        } else {
+            output::print(&text::qos_rates(&before, &now, seconds, output::style()))
         };
         match printed {
             Err(failure) if failure.is_reader_gone() => return Ok(()),
@@ -185,9 +188,10 @@ fn explain_packet(args: &QosExplainArgs) -> Result<(), Failure> {
         .with_context(place)
         .map_err(Failure::usage)?;
     let report = ExplanationReport::new(&file, adapter, &packet, &explanation);
-    match args.json {
-        true => output::print(&json::document(&QosDocument::of_explanation(report))),
-        false => output::print(&text::qos_explanation(&report, output::style())),
+    if args.json {
+        output::print(&json::document(&QosDocument::of_explanation(report)))
+    } else {
+        output::print(&text::qos_explanation(&report, output::style()))
     }
 }
 
@@ -210,7 +214,7 @@ fn adapter<'a>(file: &'a PolicyFile, name: Option<&str>) -> anyhow::Result<&'a A
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let bytes = files::read_at_most(path, MOST_FILE).map_err(Failure::usage)?;
+    let bytes = files::read_at_most(path, MAX_FILE).map_err(Failure::usage)?;
     String::from_utf8(bytes)
         .with_context(|| path.display().to_string())
         .map_err(Failure::usage)
@@ -259,5 +263,5 @@ fn failure(error: QosError) -> Failure {
 }
 
 /// Of a policy file, bytes.
-const MOST_FILE: u64 = 4 << 20;
+const MAX_FILE: u64 = 4 << 20;
 const SECOND: Duration = Duration::from_secs(1);

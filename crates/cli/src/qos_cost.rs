@@ -21,12 +21,13 @@ use crate::{plan, watch};
 /// Measures, prints what came of it.
 ///
 /// # Errors
-/// The command line or the policy is wrong, this host has no lab or no eBPF, a run failed, or it was interrupted; what
-/// there is by then is printed.
+/// The command line or the policy is wrong, this host has no lab or no eBPF, a run failed, or it
+/// was interrupted; what there is by then is printed.
 pub(crate) fn execute(args: &QosCostArgs) -> Result<(), Failure> {
     let options = resolve(args)?;
     let mut progress = Progress::new(Format::Text, args.document.quiet);
-    // In this host's own namespace: that is where a command before this one can have left something.
+    // In this host's own namespace: that is where a command before this one can have left
+    // something.
     let notes = watch::before_treating();
     notes.iter().for_each(|note| progress.warn(note));
     let file = args.document.output.as_deref();
@@ -86,7 +87,7 @@ fn resolve(args: &QosCostArgs) -> Result<CostOptions, Failure> {
 /// The policy of a file with one adapter, which is that of whatever path it is put on.
 fn policy(path: &Path, adapter: Option<&str>) -> anyhow::Result<String> {
     let place = || path.display().to_string();
-    let bytes = files::read_at_most(path, MOST_FILE)?;
+    let bytes = files::read_at_most(path, MAX_FILE)?;
     let text = String::from_utf8(bytes).with_context(place)?;
     let file = PolicyFile::from_toml(&text, &mut SystemNames::default());
     let file = file.with_context(place)?;
@@ -121,9 +122,10 @@ fn write(document: &QosCost, args: &QosCostArgs, file: Option<OutputFile>) -> Re
     if let Some(file) = file {
         file.write(&json::document(document))?;
     }
-    let printed = output::print(&match args.document.json {
-        true => json::document(document),
-        false => text::qos_cost(document, output::style()),
+    let printed = output::print(&if args.document.json {
+        json::document(document)
+    } else {
+        text::qos_cost(document, output::style())
     });
     match printed {
         Err(failure) if failure.is_reader_gone() => Ok(()),
@@ -151,4 +153,4 @@ impl CostObserver for Shown {
 }
 
 /// As `qos check` reads them.
-const MOST_FILE: u64 = 1 << 20;
+const MAX_FILE: u64 = 1 << 20;

@@ -113,8 +113,8 @@ impl Observer for Shown {
     }
 }
 
-/// Runs a plan against an endpoint. What ends it early is in the document as a caveat, and in the error
-/// beside it.
+/// Runs a plan against an endpoint. What ends it early is in the document as a caveat, and in the
+/// error beside it.
 ///
 /// # Errors
 /// Nothing was measured: refused, unreachable, timed out, or this host lacks something.

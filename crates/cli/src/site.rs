@@ -1,4 +1,5 @@
-//! The emulated path of `--lab`: made before a command runs, described in its document, gone with it.
+//! The emulated path of `--lab`: made before a command runs, described in its document, gone with
+//! it.
 
 use std::path::Path;
 
@@ -26,8 +27,8 @@ pub(crate) enum Site {
 }
 
 impl Site {
-    /// Makes the path and moves the calling thread to the client's end. To be called while the process has one
-    /// thread only.
+    /// Makes the path and moves the calling thread to the client's end. To be called while the
+    /// process has one thread only.
     ///
     /// # Errors
     /// A recorded rate cannot be read, or this host allows no lab.
@@ -85,7 +86,8 @@ impl Site {
     }
 }
 
-/// The recorded rates that links name, in files that `directory` is the place of unless they say where they are.
+/// The recorded rates that links name, in files that `directory` is the place of unless they say
+/// where they are.
 ///
 /// # Errors
 /// One cannot be read, or is no recorded rate.

@@ -33,9 +33,10 @@ use crate::{plan, run};
 /// # Errors
 /// An option or the name is wrong, this host cannot send such probes, or the target did not answer.
 pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
-    let format = match args.document.json {
-        true => Format::Json,
-        false => Format::Text,
+    let format = if args.document.json {
+        Format::Json
+    } else {
+        Format::Text
     };
     check(args).map_err(Failure::usage)?;
     let origins = args
@@ -67,7 +68,8 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
     }
 }
 
-/// The way there, and before it the way back: an endpoint that cannot tell it is to be known at once.
+/// The way there, and before it the way back: an endpoint that cannot tell it is to be known at
+/// once.
 fn once(
     args: &TraceArgs,
     site: Option<&Site>,
@@ -262,8 +264,8 @@ fn options(args: &TraceArgs, host: String, target: IpAddr, seed: u64) -> TraceOp
     }
 }
 
-/// The kind asked for. Rounds are of echo requests where those are allowed: a host that limits its errors to one a
-/// second would look as if it lost packets.
+/// The kind asked for. Rounds are of echo requests where those are allowed: a host that limits its
+/// errors to one a second would look as if it lost packets.
 fn kind(args: &TraceArgs, target: IpAddr) -> ProbeKind {
     match args.probes.protocol {
         Some(kind) => kind,

@@ -1,4 +1,5 @@
-//! `lab truth`: how often the verdict names a cause that is known by construction, and its remedy brings what it says.
+//! `lab truth`: how often the verdict names a cause that is known by construction, and its remedy
+//! brings what it says.
 
 mod remedy;
 
@@ -25,7 +26,8 @@ use crate::{output, run};
 /// Draws scenarios, runs them, and prints the score.
 ///
 /// # Errors
-/// No lab can be had here, a file cannot be written, or it was interrupted; the score of what ran by then is printed.
+/// No lab can be had here, a file cannot be written, or it was interrupted; the score of what ran
+/// by then is printed.
 pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
     let scenarios = chosen(args);
     if args.list && args.json {
@@ -54,9 +56,10 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
     if let Some(file) = file {
         file.write(&json::document(&score))?;
     }
-    output::print(&match args.json {
-        true => json::document(&score),
-        false => score.text(),
+    output::print(&if args.json {
+        json::document(&score)
+    } else {
+        score.text()
     })?;
     match missing {
         0 => Ok(()),
@@ -73,9 +76,12 @@ fn chosen(args: &TruthArgs) -> Vec<Scenario> {
         .iter()
         .map(|number| number + 1)
         .fold(args.count, u32::max);
-    let wanted = |scenario: &Scenario| match args.number.is_empty() {
-        true => scenario.number < args.count,
-        false => args.number.contains(&scenario.number),
+    let wanted = |scenario: &Scenario| {
+        if args.number.is_empty() {
+            scenario.number < args.count
+        } else {
+            args.number.contains(&scenario.number)
+        }
     };
     let of_cause = |s: &Scenario| args.only.is_empty() || args.only.contains(&s.cause);
     let all = draw(args.seed, count).into_iter();

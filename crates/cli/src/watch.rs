@@ -1,4 +1,5 @@
-//! What undoes treatments of this host when the process that applied them is killed: this program, started beside it.
+//! What undoes treatments of this host when the process that applied them is killed: this program,
+//! started beside it.
 
 use linerate_engine::{start_treatment_watch, undo_leftovers, watch_treatments};
 
@@ -7,8 +8,9 @@ use crate::args::WatchArgs;
 /// Name of the hidden command.
 const COMMAND: &str = "watch-treatments";
 
-/// To be called by every command that may change this host, before it does: undoes what killed processes have left,
-/// and has this one watched. Answers what the user should know, a line for each thing.
+/// To be called by every command that may change this host, before it does: undoes what killed
+/// processes have left, and has this one watched. Answers what the user should know, a line for
+/// each thing.
 pub(crate) fn before_treating() -> Vec<String> {
     let mut notes = undo_leftovers();
     if let Err(error) = start_treatment_watch([COMMAND]) {

@@ -1,4 +1,5 @@
-//! `linerate capacity` over loopback: what is held, what is refused, what happens when either end goes away.
+//! `linerate capacity` over loopback: what is held, what is refused, what happens when either end
+//! goes away.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! What the program says on its command line: every help text, and every error that needs no endpoint.
+//! What the program says on its command line: every help text, and every error that needs no
+//! endpoint.
 //!
 //! `TRYCMD=overwrite cargo test -p linerate --test commands` writes the snapshots anew.
 

@@ -73,8 +73,8 @@ impl Drop for Served {
     }
 }
 
-/// Four times the rate: a machine with much else to do scatters the runs, but not that far. How well a tenth is found is
-/// for `cargo bench -p linerate --bench aa`, on a quiet machine.
+/// Four times the rate: a machine with much else to do scatters the runs, but not that far. How
+/// well a tenth is found is for `cargo bench -p linerate --bench aa`, on a quiet machine.
 #[test]
 fn a_pacing_that_is_four_times_as_high_is_found_with_its_effect() {
     let line = "--lab rate=50mbit,rtt=4ms --a pacing=4mbit --b pacing=16mbit -t 300ms --seed 1";
@@ -102,7 +102,8 @@ fn a_pacing_that_is_four_times_as_high_is_found_with_its_effect() {
     assert!(kinds.contains(&"early_stop".into()), "{kinds:?}");
 }
 
-/// Which of the three it says is chance, once in twenty times DIFFERENT: that share is simulated in core.
+/// Which of the three it says is chance, once in twenty times DIFFERENT: that share is simulated in
+/// core.
 #[test]
 fn several_metrics_with_a_margin_each_have_an_answer() {
     let line = "--lab rate=20mbit,rtt=4ms --a none --b none --margin 20% -t 200ms --seed 2 --pairs 10 \
@@ -129,8 +130,8 @@ fn several_metrics_with_a_margin_each_have_an_answer() {
     }
 }
 
-/// Without pacing the queue of ten packets overflows in every run. A run with it loses nothing there, but on a busy machine a
-/// timer may fire early.
+/// Without pacing the queue of ten packets overflows in every run. A run with it loses nothing
+/// there, but on a busy machine a timer may fire early.
 #[test]
 fn a_fault_that_is_forbidden_excludes_and_one_sided_is_an_outcome() {
     let line = "--lab rate=20mbit,rtt=10ms,queue=10p --a pacing=4mbit --b none -t 500ms \

@@ -1,5 +1,6 @@
-//! `compare` between two hosts: a device and a kernel setting of this one come back however it ends, without privilege nothing is
-//! changed, and what the other one does not forget is said. In network namespaces of the test's own.
+//! `compare` between two hosts: a device and a kernel setting of this one come back however it
+//! ends, without privilege nothing is changed, and what the other one does not forget is said. In
+//! network namespaces of the test's own.
 
 #![allow(
     clippy::unwrap_used,
@@ -234,7 +235,8 @@ fn without_privilege_it_ends_with_3_and_says_what_is_missing() {
     assert_eq!(bench.state(), UNTOUCHED);
 }
 
-/// With `-R` the endpoint's TCP sends, by what it has learnt of this host before; without it has nothing to begin with.
+/// With `-R` the endpoint's TCP sends, by what it has learnt of this host before; without it has
+/// nothing to begin with.
 #[test]
 fn an_endpoint_that_sends_and_forgets_nothing_is_a_caveat() {
     let Some(bench) = Bench::new() else {

@@ -126,7 +126,8 @@ fn a_killed_experiment_goes_on_where_it_was() {
     assert_eq!(after.len(), 1 + whole_runs(&json(&output)));
 }
 
-/// Four runs count. On a machine with much else to do one may be cut short, and is made again: answers how many there are.
+/// Four runs count. On a machine with much else to do one may be cut short, and is made again:
+/// answers how many there are.
 fn whole_runs(document: &Value) -> usize {
     let runs = document["runs"].as_array().expect("a list of runs");
     let counts = |run: &&Value| run["faults"].is_null() && run["error"].is_null();

@@ -18,7 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
-/// The promise is 2 s; a busy machine gets more, but less than the 10 s after which an end gives up by itself.
+/// The promise is 2 s; a busy machine gets more, but less than the 10 s after which an end gives up
+/// by itself.
 const SOON: Duration = Duration::from_secs(8);
 /// For what must come at all, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! What the program says of tests with other tools; both ends are linerate's and speak iperf3's protocol, so that
-//! nothing need be installed.
+//! What the program says of tests with other tools; both ends are linerate's and speak iperf3's
+//! protocol, so that nothing need be installed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};

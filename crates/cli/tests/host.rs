@@ -1,4 +1,5 @@
-//! `host` as a program: shown, set, killed, undone, over a reboot, without privilege; and a verdict's remedy as it is printed.
+//! `host` as a program: shown, set, killed, undone, over a reboot, without privilege; and a
+//! verdict's remedy as it is printed.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,5 @@
-//! Labs that stay between commands: made, entered, looked at, taken down, killed; with root and without.
+//! Labs that stay between commands: made, entered, looked at, taken down, killed; with root and
+//! without.
 
 #![allow(
     clippy::unwrap_used,
@@ -194,9 +195,10 @@ fn goes_up_and_down(labs: &Labs) {
         names.sort();
         names
     };
-    match errors(&devices).contains("/sys does not have") {
-        true => println!("SKIPPED: devices in /sys: {}", errors(&devices)),
-        false => assert_eq!(sorted(shown), sorted(there)),
+    if errors(&devices).contains("/sys does not have") {
+        println!("SKIPPED: devices in /sys: {}", errors(&devices))
+    } else {
+        assert_eq!(sorted(shown), sorted(there))
     }
     let status = labs.lab(&["exec", "client", "--", "sh", "-c", "exit 7"]);
     assert_eq!(status.status.code(), Some(7));
@@ -271,7 +273,8 @@ fn packets_pass_60_routers_and_live_as_long_as_their_ttl() {
     assert!(run.status.success(), "{}", errors(&run));
     let document: Value = serde_json::from_slice(&run.stdout).unwrap();
     let fastest = document["latency_us"]["min"].as_f64().unwrap();
-    // Those at the ends make up for what the emulator itself takes; how much later it is, is the machine's affair.
+    // Those at the ends make up for what the emulator itself takes; how much later it is, is the
+    // machine's affair.
     assert!(fastest >= 55_000.0, "61 links of 1 ms took {fastest} µs");
 }
 

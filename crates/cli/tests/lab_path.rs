@@ -79,8 +79,8 @@ fn a_round_trip_takes_as_long_as_the_spec_says() {
     ] {
         let Some(record) = document(line) else { return };
         let p50 = record["latency_us"]["p50"].as_f64().unwrap();
-        // What the emulator itself takes is measured and taken off, on a busy machine with an error of some
-        // milliseconds. The benchmark has the figures of a quiet one.
+        // What the emulator itself takes is measured and taken off, on a busy machine with an error
+        // of some milliseconds. The benchmark has the figures of a quiet one.
         assert!((10_000.0..1e6).contains(&p50), "{line}: {p50} µs");
     }
 }
@@ -126,8 +126,8 @@ fn segments_are_lost_one_by_one_and_sent_again() {
         "{lost} of {delivered}"
     );
     let again = record["tcp"]["retransmitted_segments"].as_u64().unwrap();
-    // The record leaves the warm-up out, and a machine that stands still has timeouts of its own; a frame of offload
-    // that were lost whole would be up to 44 segments.
+    // The record leaves the warm-up out, and a machine that stands still has timeouts of its own; a
+    // frame of offload that were lost whole would be up to 44 segments.
     assert!((1..=3 * lost + 20).contains(&again), "{again} for {lost}");
 }
 
@@ -194,7 +194,8 @@ fn damage_to_the_payload_reaches_the_application_only_where_nobody_verifies() {
 
     let marked = verified.replace("payload", "payload,up.verified=yes");
     let record = document(&marked).expect("the one before ran");
-    // One bit of each is flipped; the record leaves the warm-up out, the link's own figure does not.
+    // One bit of each is flipped; the record leaves the warm-up out, the link's own figure does
+    // not.
     let damaged = link(&record, "up", "corrupted");
     let arrived = record["corrupted_bytes"].as_u64().unwrap();
     assert!((1..=damaged).contains(&arrived), "{arrived} of {damaged}");

@@ -1,4 +1,5 @@
-//! `--lab SPEC` and the demonstration path: what their documents say of the path, and what is said where there is none.
+//! `--lab SPEC` and the demonstration path: what their documents say of the path, and what is said
+//! where there is none.
 
 #![allow(
     clippy::unwrap_used,

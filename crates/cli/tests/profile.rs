@@ -138,7 +138,8 @@ fn a_link_is_profiled_to_98_percent_at_both_ends() {
         assert!((sum - 100.0).abs() < 1e-6, "{end}: {sum}");
         assert!(share(&document, end, "tcp") > 0.0 && share(&document, end, "copy") > 0.0);
     }
-    // IP and below are worked through at the receiver in soft interrupts, whoever's thread they ran in.
+    // IP and below are worked through at the receiver in soft interrupts, whoever's thread they ran
+    // in.
     let received = document["receiver"]["layers"].as_array().unwrap();
     let ip = received.iter().find(|cost| cost["layer"] == "ip").unwrap();
     assert!(ip["softirq_percent"].as_f64().unwrap() > 0.0);

@@ -52,7 +52,8 @@ fn stream() -> Test {
     }
 }
 
-/// Does something at the client of a lab of two hosts with a plain veth pair between them, MTU 1500.
+/// Does something at the client of a lab of two hosts with a plain veth pair between them, MTU
+/// 1500.
 fn in_lab(act: impl FnOnce(&mut Client) + Send) {
     if let Err(error) = Namespace::create("probe") {
         eprintln!("SKIPPED: needs network namespaces: {error}");

@@ -47,7 +47,8 @@ fn is_skipped(test: &str, output: &Output) -> bool {
     is_lacking
 }
 
-/// Goodput of a saturating stream over a path with that trace, bits/s, and the record; `None` where there are no labs.
+/// Goodput of a saturating stream over a path with that trace, bits/s, and the record; `None` where
+/// there are no labs.
 fn stream(spec: &str, text: &str) -> Option<(f64, Value)> {
     let site = site();
     let inner = site.path().join("inner");
@@ -71,11 +72,12 @@ fn stream(spec: &str, text: &str) -> Option<(f64, Value)> {
     Some((record["throughput_bps"].as_f64().unwrap(), record))
 }
 
-/// Of the mean. A link gives no more than its rate; a busy machine may give less. Either of the two rates alone would be
-/// outside.
+/// Of the mean. A link gives no more than its rate; a busy machine may give less. Either of the two
+/// rates alone would be outside.
 const SHARES: std::ops::RangeInclusive<f64> = 0.5..=1.3;
 
-/// Payload of a full packet over what it takes on the wire: Ethernet, IPv4 or IPv6, TCP with time stamps.
+/// Payload of a full packet over what it takes on the wire: Ethernet, IPv4 or IPv6, TCP with time
+/// stamps.
 const PAYLOAD: f64 = 1448.0 / 1514.0;
 
 #[test]

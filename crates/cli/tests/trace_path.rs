@@ -1,5 +1,5 @@
-//! `linerate trace` on chains of routers: each hop by its address, over both families and all protocols, with
-//! privilege and without.
+//! `linerate trace` on chains of routers: each hop by its address, over both families and all
+//! protocols, with privilege and without.
 
 #![allow(
     clippy::unwrap_used,
@@ -113,8 +113,8 @@ fn addresses(document: &Value) -> Vec<String> {
 
 const ROUTERS: usize = 5;
 
-/// Long enough that a machine that is slow by some tenths of a second loses no answer: two round trips are waited for
-/// each.
+/// Long enough that a machine that is slow by some tenths of a second loses no answer: two round
+/// trips are waited for each.
 const DELAY: &str = "rtt=600ms";
 /// The longest wait, where every router is to be heard.
 const PATIENCE: [&str; 2] = ["--timeout", "10s"];
@@ -314,8 +314,8 @@ between = ["right", "far"]
 between = ["far", "server"]
 "#;
 
-/// By the port of each flow, even ones left, so that it is no matter of chance which way each goes: a router that hashes
-/// would have the first six on one side in 3 % of all runs.
+/// By the port of each flow, even ones left, so that it is no matter of chance which way each goes:
+/// a router that hashes would have the first six on one side in 3 % of all runs.
 const BY_PORT: &str = "server=$(getent ahostsv4 server | cut -d' ' -f1 | head -1) && \
     left=$(getent ahostsv4 left | cut -d' ' -f1 | head -1) && \
     right=$(getent ahostsv4 right | cut -d' ' -f1 | head -1) && \

@@ -1,4 +1,5 @@
-//! `linerate trace --reverse`: the way back and each way's loss, and endpoints that cannot tell them; `--as-table`.
+//! `linerate trace --reverse`: the way back and each way's loss, and endpoints that cannot tell
+//! them; `--as-table`.
 
 #![allow(
     clippy::unwrap_used,
@@ -44,8 +45,8 @@ fn is_skipped(test: &str, output: &Output) -> bool {
 
 #[test]
 fn the_way_back_is_the_endpoints_and_losses_have_a_direction() {
-    // Ten probes, so that what is lost leaves each hop some; and a seed by which the first packets get through: a SYN that
-    // is lost three times is given up.
+    // Ten probes, so that what is lost leaves each hop some; and a seed by which the first packets
+    // get through: a SYN that is lost three times is given up.
     let output = trace(&[
         "--lab",
         "hops=4,rtt=100ms,up.loss=5%",
@@ -73,7 +74,8 @@ fn the_way_back_is_the_endpoints_and_losses_have_a_direction() {
     assert_eq!(back["hops"].as_array().unwrap().len(), 5, "{reverse}");
     assert!(back["reverse"].is_null());
     let lost = |way: &str| reverse[way]["lost"].as_u64().unwrap();
-    // Ten of 200 are expected there and none back; none there happens once in 28,000 runs of other seeds.
+    // Ten of 200 are expected there and none back; none there happens once in 28,000 runs of other
+    // seeds.
     assert!(lost("loss_there") > lost("loss_back"), "{reverse}");
     assert_eq!(reverse["loss_there"]["sent"], 200, "{reverse}");
     assert_eq!(reverse["loss_back"]["sent"], 200, "{reverse}");

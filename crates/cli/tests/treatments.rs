@@ -1,4 +1,5 @@
-//! `serve --allow-treatments` as a program: what clients change on its host is undone, also when it is killed.
+//! `serve --allow-treatments` as a program: what clients change on its host is undone, also when it
+//! is killed.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -51,8 +51,8 @@ fn transfers_in_slow_start_are_run_scored_and_kept() {
     assert_eq!(text(&explained.stdout), text(&output.stdout));
 }
 
-/// One whose remedy is a setting of a host and promises a rate, and one whose verdict promises nothing: both are in the document,
-/// whatever a busy machine makes of the figures.
+/// One whose remedy is a setting of a host and promises a rate, and one whose verdict promises
+/// nothing: both are in the document, whatever a busy machine makes of the figures.
 #[test]
 fn every_remedy_is_tried_or_counted_with_the_reason() {
     let numbers = ["24", "7"];
@@ -101,7 +101,8 @@ fn every_remedy_is_tried_or_counted_with_the_reason() {
     );
 }
 
-/// Causes that do not hang on how fast this machine is, nor, at the rates and delays chosen here, on what else it does.
+/// Causes that do not hang on how fast this machine is, nor, at the rates and delays chosen here,
+/// on what else it does.
 const CAUSES: [&str; 8] = [
     "receive_window",
     "send_buffer",
@@ -119,11 +120,13 @@ const SAMPLE: usize = 2;
 const SLOW: f64 = 20e6;
 /// Warm-up and measured time of a scenario, seconds.
 const SHORT: f64 = 9.0;
-/// Share of the measured time that a data thread waited for a CPU, from which on a busy machine has its part in the rate.
+/// Share of the measured time that a data thread waited for a CPU, from which on a busy machine has
+/// its part in the rate.
 const WAITED: f64 = 0.05;
 
-/// The full test is a command of some fifty minutes; this is a sample of it. Where the run's own record says that the
-/// machine was busy with something else the verdict may be that, and is counted, printed and not scored.
+/// The full test is a command of some fifty minutes; this is a sample of it. Where the run's own
+/// record says that the machine was busy with something else the verdict may be that, and is
+/// counted, printed and not scored.
 #[test]
 fn verdicts_of_causes_that_no_busy_machine_bends_are_right() {
     let was_idle = is_idle();
@@ -158,7 +161,8 @@ fn verdicts_of_causes_that_no_busy_machine_bends_are_right() {
         wrong.len(),
         disturbed.len()
     );
-    // Of sixteen with 98 % each this is 1 in 2,000; a rule that no longer works costs its cause all.
+    // Of sixteen with 98 % each this is 1 in 2,000; a rule that no longer works costs its cause
+    // all.
     assert!(wrong.len() <= 3, "{said}");
     for cause in CAUSES {
         assert!(of_cause(&wrong, cause) < SAMPLE, "{cause}: {said}");
@@ -201,8 +205,8 @@ fn sample() -> Vec<String> {
     CAUSES.iter().flat_map(of_cause).collect()
 }
 
-/// Whether its record says that the emulator fell behind, or that the data threads had to wait for CPUs. One that could
-/// not be run at all is not.
+/// Whether its record says that the emulator fell behind, or that the data threads had to wait for
+/// CPUs. One that could not be run at all is not.
 fn is_disturbed(trial: &Value, kept: &Path) -> bool {
     let cause = trial["cause"].as_str().expect("a name");
     let name = format!(

@@ -1,4 +1,5 @@
-//! How often `compare` is wrong, by simulation. Prints `docs/error-rates.md`; the same seed prints the same.
+//! How often `compare` is wrong, by simulation. Prints `docs/error-rates.md`; the same seed prints
+//! the same.
 //!
 //! `cargo run --release -p linerate-core --example error_rates > docs/error-rates.md`
 #![allow(clippy::print_stdout, reason = "a report")]

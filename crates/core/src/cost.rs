@@ -1,8 +1,9 @@
 //! What a transfer costs the host: service demand, CPU time per KiB carried.
 //!
-//! The definition is netperf's (`calc_service_demand` in its `src/netlib.c`): the CPU time of the *whole host*, all its
-//! processors together, for each 1024 bytes transferred. Two hosts that reach the same throughput differ in what is
-//! left for the application; the service demand says by how much, whatever the number of CPUs.
+//! The definition is netperf's (`calc_service_demand` in its `src/netlib.c`): the CPU time of the
+//! *whole host*, all its processors together, for each 1024 bytes transferred. Two hosts that reach
+//! the same throughput differ in what is left for the application; the service demand says by how
+//! much, whatever the number of CPUs.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -29,12 +30,14 @@ pub fn service_demand(cpu_time: Duration, bytes: u64) -> Result<f64, CostError> 
     demand(cpu_time.as_secs_f64(), bytes)
 }
 
-/// Service demand in CPU µs per KiB from a mean utilisation: `percent` ÷ 100 × `cpus` × 10⁶ × seconds ÷ KiB.
+/// Service demand in CPU µs per KiB from a mean utilisation: `percent` ÷ 100 × `cpus` × 10⁶ ×
+/// seconds ÷ KiB.
 ///
 /// `percent` is the share of all CPUs together, 0 to 100, as netperf prints it.
 ///
 /// # Errors
-/// [`CostError::NoBytes`] if `bytes` is 0, [`CostError::Utilisation`] if `percent` is not within 0..=100.
+/// [`CostError::NoBytes`] if `bytes` is 0, [`CostError::Utilisation`] if `percent` is not within
+/// 0..=100.
 pub fn service_demand_from_utilisation(
     percent: f64,
     cpus: NonZeroU32,

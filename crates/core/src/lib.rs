@@ -1,8 +1,9 @@
 #![forbid(unsafe_code)]
-//! What linerate knows: units, plans, records, the wire, the session, the emulated link, statistics, ceilings.
+//! What linerate knows: units, plans, records, the wire, the session, the emulated link,
+//! statistics, ceilings.
 //!
-//! This crate thinks and does not touch. It has no sockets, files, threads or clock: the time, the seed
-//! and the bytes are arguments (see `clippy.toml`). It knows linerate and not Linux.
+//! This crate thinks and does not touch. It has no sockets, files, threads or clock: the time, the
+//! seed and the bytes are arguments (see `clippy.toml`). It knows linerate and not Linux.
 //!
 //! | module | what is in it |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! When the requests of an open loop are due, whatever the answers do.
 
-/// The intended times of one flow's requests, evenly spaced. The flows of a test share its rate in turn:
-/// their requests together are evenly spaced too, in an order and a phase that the seed chooses, so that
-/// neither the flows nor repeated runs start in step.
+/// The intended times of one flow's requests, evenly spaced. The flows of a test share its rate in
+/// turn: their requests together are evenly spaced too, in an order and a phase that the seed
+/// chooses, so that neither the flows nor repeated runs start in step.
 #[derive(Debug, Clone)]
 pub struct OpenLoop {
     start_ns: u64,
@@ -13,7 +13,8 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    /// The schedule of flow `flow` of `flows`, which together send `rate_per_s` requests from `start_ns` on.
+    /// The schedule of flow `flow` of `flows`, which together send `rate_per_s` requests from
+    /// `start_ns` on.
     pub fn new(rate_per_s: f64, flow: u32, flows: u32, seed: u64, start_ns: u64) -> Self {
         let flows = u64::from(flows.max(1));
         let random = mix(seed);
@@ -47,8 +48,8 @@ impl OpenLoop {
         self.first_at(to_ns).saturating_sub(first)
     }
 
-    /// Computed from the number and not from the request before, so that rounding never accumulates: a day
-    /// of nanoseconds is exact in a double.
+    /// Computed from the number and not from the request before, so that rounding never
+    /// accumulates: a day of nanoseconds is exact in a double.
     fn due_of(&self, number: u64) -> u64 {
         let gaps = (number * self.flows) as f64 + self.place;
         self.start_ns.saturating_add((gaps * self.gap_ns) as u64)
@@ -68,8 +69,8 @@ impl OpenLoop {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): seeds that
-/// differ in one bit give unrelated numbers.
+/// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): seeds
+/// that differ in one bit give unrelated numbers.
 fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -2,9 +2,9 @@
 
 use crate::units::BitRate;
 
-/// Spreads units of any size evenly at a rate. Due times follow from the total sent, so that rounding
-/// never accumulates; a sender that falls behind by more than `max_lag` forgets the rest instead of
-/// making it up in a burst.
+/// Spreads units of any size evenly at a rate. Due times follow from the total sent, so that
+/// rounding never accumulates; a sender that falls behind by more than `max_lag` forgets the rest
+/// instead of making it up in a burst.
 #[derive(Debug, Clone)]
 pub struct Pacer {
     rate_bps: u64,
@@ -22,7 +22,8 @@ impl Pacer {
         Self::with_max_lag(rate, start_ns, DEFAULT_MAX_LAG_NS)
     }
 
-    /// As [`Pacer::new`] with another patience; `u64::MAX` makes up for every stall, as an open loop must.
+    /// As [`Pacer::new`] with another patience; `u64::MAX` makes up for every stall, as an open
+    /// loop must.
     pub fn with_max_lag(rate: BitRate, start_ns: u64, max_lag_ns: u64) -> Self {
         Self {
             rate_bps: rate.0.max(1),
@@ -67,7 +68,8 @@ mod tests {
                 departures.push(now);
                 pacer.sent(bytes, now);
             }
-            // Over any window the units sent, the first not counted, fit the rate plus the allowed lag.
+            // Over any window the units sent, the first not counted, fit the rate plus the allowed
+            // lag.
             for (i, first) in departures.iter().enumerate() {
                 for (sent, last) in departures[i..].iter().enumerate() {
                     let bits = sent as u128 * u128::from(bytes) * 8;

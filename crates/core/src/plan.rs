@@ -107,7 +107,8 @@ pub enum SendMethod {
 pub enum ReceiveMethod {
     /// `read(2)` into memory, as an ordinary application.
     Read,
-    /// `recv(2)` with `MSG_TRUNC`: the bytes are dropped in the kernel. Not what an application gets.
+    /// `recv(2)` with `MSG_TRUNC`: the bytes are dropped in the kernel. Not what an application
+    /// gets.
     Discard,
 }
 
@@ -148,7 +149,8 @@ pub struct StreamTest {
     /// UDP: let the kernel cut and join datagrams (`UDP_SEGMENT`, `UDP_GRO`).
     #[serde(default)]
     pub offload: bool,
-    /// UDP: a packet train, sent back to back; the receiver notes from when to when it arrived, by its kernel's clock.
+    /// UDP: a packet train, sent back to back; the receiver notes from when to when it arrived, by
+    /// its kernel's clock.
     #[serde(default)]
     pub train: bool,
 }
@@ -338,8 +340,8 @@ impl Test {
         }
     }
 
-    /// Whether its connections are made within the run; else they are all bound before it begins. Both ends
-    /// must see it alike: the one waits for the other.
+    /// Whether its connections are made within the run; else they are all bound before it begins.
+    /// Both ends must see it alike: the one waits for the other.
     pub fn connects_within_run(&self) -> bool {
         match &self.traffic {
             Traffic::Stream(stream) => stream.whole,

@@ -1,16 +1,16 @@
 //! The ttcp tests over the AAI network (1995): what the report's own columns explain.
 //!
-//! `data/aai_ttcp.csv` holds the report's tables. There is no kernel evidence in them, so a row is only
-//! compared with the ceilings that its columns allow, by the rule of `linerate explain`: the lowest one
-//! explains a row if it agrees (windows and pacing within 10 %, loss within 30 %).
+//! `data/aai_ttcp.csv` holds the report's tables. There is no kernel evidence in them, so a row is
+//! only compared with the ceilings that its columns allow, by the rule of `linerate explain`: the
+//! lowest one explains a row if it agrees (windows and pacing within 10 %, loss within 30 %).
 
 use std::fmt::Write as _;
 
 use linerate_core::ceilings::formulas::{aal5_bytes, reno_bps, window_bps};
 use linerate_core::ceilings::{EXACT_TOLERANCE, MODEL_TOLERANCE, agrees};
 
-/// Packets with errors and packets transferred, from the report's comments, by row (1 is the first).
-/// Its percentages are rounded down or slipped: 256 of 32,496 is 0.79 %, not 0.76 %.
+/// Packets with errors and packets transferred, from the report's comments, by row (1 is the
+/// first). Its percentages are rounded down or slipped: 256 of 32,496 is 0.79 %, not 0.76 %.
 const COUNTED: [(usize, f64, f64); 6] = [
     (2, 17.0, 37_041.0),
     (20, 256.0, 32_496.0),
@@ -62,8 +62,8 @@ fn rows() -> Vec<Row> {
     table.into_records().enumerate().map(parse).collect()
 }
 
-/// Payload over the ATM cells that carry it. The report writes 9180 for the MTU of the route, the MSS
-/// is 40 less; of the other sizes it is the payload.
+/// Payload over the ATM cells that carry it. The report writes 9180 for the MTU of the route, the
+/// MSS is 40 less; of the other sizes it is the payload.
 fn cell_share(mss_bytes: f64) -> f64 {
     let payload = mss_bytes.min(ATM_MTU - HEADERS);
     payload / aal5_bytes(payload + HEADERS, LLC_SNAP)
@@ -86,7 +86,8 @@ fn ceilings(row: &Row) -> Vec<(&'static str, f64, f64)> {
     .collect()
 }
 
-/// What a row's segment size says: small for the network it crosses, and against its treatment or its rate.
+/// What a row's segment size says: small for the network it crosses, and against its treatment or
+/// its rate.
 fn flag(row: &Row) -> String {
     let Some(mss) = row.mss_bytes else {
         return String::new();
@@ -94,7 +95,8 @@ fn flag(row: &Row) -> String {
     if mss >= SMALL * (ATM_MTU - HEADERS) {
         return String::new();
     }
-    // 512 and 536 (with headers 576) are what hosts of the time took for destinations off their subnet.
+    // 512 and 536 (with headers 576) are what hosts of the time took for destinations off their
+    // subnet.
     let mut note = format!("MSS {mss:.0} of {:.0}", ATM_MTU - HEADERS);
     if row.treatment.starts_with("after") {
         note.push_str(", still after the patch");

@@ -1,4 +1,5 @@
-//! The five reports' tables under `linerate analyze`: what they can say, and what their authors made of them.
+//! The five reports' tables under `linerate analyze`: what they can say, and what their authors
+//! made of them.
 
 use linerate_core::analyze::{
     Analysis, AnalyzeError, ClaimResult, ClaimVerdict, Claims, Contrast, DoubtKind, Input, Options,

@@ -1,10 +1,12 @@
-//! The letter of 1981 (Joy and Fabry, TCP-IP Digest 1, 6): from 1.2 Mbit/s and the shares of five layers it projects what six
-//! changes would bring, one after the other. Its table has seven rows, the first of which was measured and follows by arithmetic.
-//! Which of the six others do the shares alone give?
+//! The letter of 1981 (Joy and Fabry, TCP-IP Digest 1, 6): from 1.2 Mbit/s and the shares of five
+//! layers it projects what six changes would bring, one after the other. Its table has seven rows,
+//! the first of which was measured and follows by arithmetic. Which of the six others do the shares
+//! alone give?
 //!
-//! The shares say how much of the time a layer takes, not what its work is counted in. A [`Reading`] says that: how much of the
-//! Ethernet's is for each byte and not for each frame, how much of IP's for each frame and not for each segment, how much of
-//! the system call's for each byte copied and not for each record. Both ends are taken to be alike, as the shares are of one.
+//! The shares say how much of the time a layer takes, not what its work is counted in. A
+//! [`Reading`] says that: how much of the Ethernet's is for each byte and not for each frame, how
+//! much of IP's for each frame and not for each segment, how much of the system call's for each
+//! byte copied and not for each record. Both ends are taken to be alike, as the shares are of one.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,7 +20,8 @@ use std::sync::OnceLock;
 
 use linerate_core::profile::projection::{PerTerm, Term};
 
-/// A figure of the letter that comes out within this of the shares' is said to follow: its own are rounded to two digits.
+/// A figure of the letter that comes out within this of the shares' is said to follow: its own are
+/// rounded to two digits.
 const TOLERANCE: f64 = 0.05;
 /// Readings are tried in steps of this.
 const STEPS: u32 = 20;
@@ -138,7 +141,8 @@ impl Reading {
     }
 }
 
-/// The letter's changes in its order: what they do to the counts of the sender and the receiver for 1024 bytes.
+/// The letter's changes in its order: what they do to the counts of the sender and the receiver for
+/// 1024 bytes.
 const CHANGES: [fn(&mut [PerTerm; 2]); 6] = [
     // Segments and records of 4096 bytes, in four frames as before.
     |ends| {
@@ -270,7 +274,8 @@ fn worst(reading: Reading) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// What the letter assumes besides its shares, and how large it must be for its figures to come out.
+/// What the letter assumes besides its shares, and how large it must be for its figures to come
+/// out.
 #[test]
 fn further_assumptions_and_their_size() {
     let figures = figures();
@@ -287,7 +292,8 @@ fn further_assumptions_and_their_size() {
         100.0 * sender_least
     )
     .unwrap();
-    // The letter: the 11/780 had about 30 % idle time as the receiver, and is 1.4 times as fast as the 11/750.
+    // The letter: the 11/780 had about 30 % idle time as the receiver, and is 1.4 times as fast as
+    // the 11/750.
     let scale = 1.4;
     writeln!(
         text,

@@ -1,5 +1,5 @@
-//! The error rates of the comparison on noise that no test likes, with few comparisons. The whole table, with many, is
-//! what `cargo run --release -p linerate-core --example error_rates` prints.
+//! The error rates of the comparison on noise that no test likes, with few comparisons. The whole
+//! table, with many, is what `cargo run --release -p linerate-core --example error_rates` prints.
 
 mod compare_support;
 

@@ -143,7 +143,8 @@ fn a_difference_within_the_margin_is_real_and_small() {
     let small: Vec<f64> = (0..30_u32)
         .map(|pair| 0.02 + 0.0001 * f64::from(pair % 7))
         .collect();
-    // EQUIVALENT by itself would stop it before DIFFERENT can be shown; a second metric keeps it going.
+    // EQUIVALENT by itself would stop it before DIFFERENT can be shown; a second metric keeps it
+    // going.
     let mut wide = Sequential::new(&Design {
         metrics: 2,
         ..design(Some(5.0))

@@ -2,7 +2,8 @@
 
 use linerate_core::host::{Setting, settings};
 
-/// The table of docs/host.md is the table. `UPDATE_DOCS=1 cargo test -p linerate-core --test host_table` writes it anew.
+/// The table of docs/host.md is the table. `UPDATE_DOCS=1 cargo test -p linerate-core --test
+/// host_table` writes it anew.
 #[test]
 fn the_documentation_has_the_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/host.md");

@@ -1,4 +1,5 @@
-//! Topologies from files: what is read, what is refused, and that all routes lead where they should.
+//! Topologies from files: what is read, what is refused, and that all routes lead where they
+//! should.
 
 mod lab_support;
 
@@ -269,7 +270,8 @@ proptest! {
                 };
                 for walk in walk(&lab, &from.name, &to.name) {
                     match (to.role, walk, expected) {
-                        // A router is known by its networks: the way may lead to their other end first.
+                        // A router is known by its networks: the way may lead to their other end
+                        // first.
                         (Role::Router, Walk::Arrived(found), Walk::Arrived(least)) => {
                             prop_assert!(found <= least + 1, "{} to {}\n{}", from.name, to.name, text);
                         }

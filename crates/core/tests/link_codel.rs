@@ -53,7 +53,8 @@ fn drops_follow_the_control_law() {
     let mut due = drops[0];
     for (index, at) in drops.iter().take(40).enumerate() {
         let count = index + 1;
-        // A drop is made at the first departure after it is due, at most the 1 ms of a packet later.
+        // A drop is made at the first departure after it is due, at most the 1 ms of a packet
+        // later.
         assert!(
             (due - 1e-3..due + 1.0 + 1e-3).contains(at),
             "drop {count}: {at}, due {due}"

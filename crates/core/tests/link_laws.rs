@@ -285,7 +285,8 @@ proptest! {
             let mut bytes = 0;
             for (last, last_bytes) in &departures[i..] {
                 bytes += last_bytes;
-                // The first packet began before the window; its end and the last one's are rounded up by < 1 ns.
+                // The first packet began before the window; its end and the last one's are rounded
+                // up by < 1 ns.
                 let supplied = u128::from((*last - *first).0 + 1) * u128::from(rate);
                 prop_assert!((bytes - first_bytes.max(&burst).min(&bytes)) * 8_000_000_000 <= supplied);
             }

@@ -1,11 +1,12 @@
 //! The table of functions against stacks of real transfers.
 //!
-//! Each file of `data/stacks/` is a call tree: 700 samples, drawn without bias from 2 s at 1,999 samples a second of each of two CPUs
-//! (Linux 6.18, x86-64, a virtual machine; congestion control BBR unless the name says otherwise). A line is the depth, the
-//! function and how many samples were taken in it; depth 0 is whose thread it was. Idle time, other processes and kernel threads
-//! that have nothing to do with the network were left out. The names say what was sent: over loopback or veth, with
-//! segmentation offload (`no_tso`, `no_gso`) or checksum offload (`no_checksum`) off, GRO on, through HTB, TBF, 1,000 filters
-//! or eBPF programs.
+//! Each file of `data/stacks/` is a call tree: 700 samples, drawn without bias from 2 s at 1,999
+//! samples a second of each of two CPUs (Linux 6.18, x86-64, a virtual machine; congestion control
+//! BBR unless the name says otherwise). A line is the depth, the function and how many samples were
+//! taken in it; depth 0 is whose thread it was. Idle time, other processes and kernel threads that
+//! have nothing to do with the network were left out. The names say what was sent: over loopback or
+//! veth, with segmentation offload (`no_tso`, `no_gso`) or checksum offload (`no_checksum`) off,
+//! GRO on, through HTB, TBF, 1,000 filters or eBPF programs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -212,7 +213,8 @@ fn added_work_shows_in_its_own_layer_at_its_own_end() {
 
 #[test]
 fn receiving_in_the_senders_thread_is_not_the_senders() {
-    // One sender's thread over loopback does most of the receiver's IP and TCP in its own soft interrupts.
+    // One sender's thread over loopback does most of the receiver's IP and TCP in its own soft
+    // interrupts.
     let runs = runs();
     for run in ["udp4_loopback", "udp6_veth", "tcp4_veth_no_gso"] {
         let tree = runs.get(run).expect("the run is there");

@@ -1,5 +1,5 @@
-//! The experiment files of the five reports: each can be run as it stands, has the report's figures beside its cells, and
-//! a quick form.
+//! The experiment files of the five reports: each can be run as it stands, has the report's figures
+//! beside its cells, and a quick form.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -98,7 +98,8 @@ fn the_quick_form_of_each_takes_less_than_five_minutes() {
     }
 }
 
-/// Those whose path is one and whose endpoint's CPU is left alone; the others' levels make paths of their own.
+/// Those whose path is one and whose endpoint's CPU is left alone; the others' levels make paths of
+/// their own.
 #[test]
 fn a_real_path_runs_the_files_that_do_not_change_the_path() {
     let choice = Choice {
@@ -145,8 +146,8 @@ fn the_figures_of_the_reports_agree_with_their_own_findings() {
     assert_eq!(held, WITH_FIGURES);
 }
 
-/// Runs with the report's own figures agree; with the figures of the two sides swapped each finding that claims a
-/// difference disagrees.
+/// Runs with the report's own figures agree; with the figures of the two sides swapped each finding
+/// that claims a difference disagrees.
 #[test]
 fn findings_agree_with_the_reports_figures_and_disagree_with_them_swapped() {
     let mut swapped_ones = 0;
@@ -196,8 +197,8 @@ fn claims_a_difference(finding: &Finding) -> bool {
     !matches!(finding.expectation, Expectation::NoDifference { .. })
 }
 
-/// Six runs of each cell with the figures that the report has of it; swapped: of the cell that the finding holds it
-/// against.
+/// Six runs of each cell with the figures that the report has of it; swapped: of the cell that the
+/// finding holds it against.
 fn runs_with_the_reports_figures(
     experiment: &Experiment,
     finding: usize,

@@ -1,7 +1,9 @@
-//! The service demand formula against a published table: HP-UX IPQoS on 4 CPUs, 42 rows of netperf output.
+//! The service demand formula against a published table: HP-UX IPQoS on 4 CPUs, 42 rows of netperf
+//! output.
 //!
-//! Each row's service demand is recomputed from its throughput, elapsed time and utilisation. Rows that agree test the
-//! formula. Rows that do not are listed here one by one, and the list must be exactly the computed one.
+//! Each row's service demand is recomputed from its throughput, elapsed time and utilisation. Rows
+//! that agree test the formula. Rows that do not are listed here one by one, and the list must be
+//! exactly the computed one.
 
 use std::fmt::Write;
 use std::num::NonZeroU32;
@@ -13,10 +15,13 @@ const TABLE: &str = include_str!("data/hpux_ipqos.csv");
 const CPUS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 const TOLERANCE_PERCENT: f64 = 2.0;
 
-/// Treatment, interface and message size of the rows whose own columns contradict each other by more than 2 %.
+/// Treatment, interface and message size of the rows whose own columns contradict each other by
+/// more than 2 %.
 ///
-/// Rounding cannot explain them: throughput, time and utilisation are printed to four digits or nearly so. The two
-/// `simple_filter` rows of 64 bytes carry the same service demand, 220.909, at different utilisations.
+/// Rounding cannot explain them: throughput, time and utilisation are printed to four digits or
+/// nearly so. The two
+/// `simple_filter` rows of 64 bytes carry the same service demand, 220.909, at different
+/// utilisations.
 const DISAGREEING: [(&str, &str, u32); 12] = [
     ("without", "100BaseT", 64),
     ("pass_through", "100BaseT", 32),

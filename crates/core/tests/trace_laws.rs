@@ -65,7 +65,8 @@ proptest! {
         let (retries, timeout, gap) = (u64::from(config.retries), config.timeout, 1_000_000_000 / u64::from(config.rate_per_s));
         let run = trace_with(&mut net, config);
 
-        // Ends: each round waits a timeout at most after its last probe, and begins 0.1 s later at most.
+        // Ends: each round waits a timeout at most after its last probe, and begins 0.1 s later at
+        // most.
         let sending = gap * run.sent.len() as u64 + 100_000_000;
         prop_assert!(run.ended.0 <= (retries + 1) * timeout.0 + sending, "{} ms", run.ended.0 / 1_000_000);
 
@@ -361,7 +362,8 @@ fn duplicates_and_late_answers_are_counted_and_true() {
     assert!(outcome.duplicates >= 15, "{}", outcome.duplicates);
     assert!(outcome.hops.iter().all(|hop| hop.rtts_us().len() == 3));
 
-    // Slower than it is waited for (2 × 8 ms + 50 ms), but before the end, which the other hop delays.
+    // Slower than it is waited for (2 × 8 ms + 50 ms), but before the end, which the other hop
+    // delays.
     let mut net = Net::chain(6);
     net.at(3).slow = Nanos::from_millis(70);
     net.at(2).is_silent = true;

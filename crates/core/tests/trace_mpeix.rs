@@ -1,4 +1,5 @@
-//! The session of MPE/iX (1999): a traceroute of ten hops from Atlanta to India, whose delays go up and down.
+//! The session of MPE/iX (1999): a traceroute of ten hops from Atlanta to India, whose delays go up
+//! and down.
 
 use std::net::IpAddr;
 
@@ -47,8 +48,8 @@ fn the_first_two_answers_come_from_one_address() {
     assert_eq!(repeats, [(2, 1)]);
 }
 
-/// Hop 6 answered within 75 ms once, so that the hops before it, which took 269 to 585 ms at best, were late by
-/// themselves or by a queue.
+/// Hop 6 answered within 75 ms once, so that the hops before it, which took 269 to 585 ms at best,
+/// were late by themselves or by a queue.
 #[test]
 fn the_first_five_hops_were_late_and_not_the_path_to_them_long() {
     let analysis = analysis();
@@ -70,8 +71,8 @@ fn the_first_five_hops_were_late_and_not_the_path_to_them_long() {
     );
 }
 
-/// 448 of 793 ms seem to be added between hops 8 and 10, but hop 8's answers took from 345 to 939 ms: with three each,
-/// no step beyond hop 6 is known.
+/// 448 of 793 ms seem to be added between hops 8 and 10, but hop 8's answers took from 345 to 939
+/// ms: with three each, no step beyond hop 6 is known.
 #[test]
 fn beyond_hop_6_no_step_can_be_said() {
     let analysis = analysis();

@@ -118,7 +118,8 @@ fn the_kernels_limits_slow_it_down_and_hide_nothing() {
 
 #[test]
 fn paths_of_different_lengths_are_followed_to_their_ends() {
-    // From hop 2 some flows go to the target, others over two more routers, the first of them at its distance.
+    // From hop 2 some flows go to the target, others over two more routers, the first of them at
+    // its distance.
     let mut net = Net::wide(&[1, 2, 2, 2, 1], false);
     net.levels[1][0].next = vec![0];
     net.levels[1][1].next = vec![1];
@@ -263,7 +264,8 @@ proptest! {
     }
 }
 
-/// With losses a level may look as if it had one router alone, and its links be put down to that one.
+/// With losses a level may look as if it had one router alone, and its links be put down to that
+/// one.
 fn all_links(net: &Net) -> BTreeSet<(u8, IpAddr, IpAddr)> {
     let mut links = BTreeSet::new();
     for (ttl, pair) in (1..).zip(net.levels.windows(2)) {

@@ -51,7 +51,8 @@ fn chains_of_1_to_60_hops_keep_the_goal_with_every_kind() {
 
 #[test]
 fn a_near_target_ends_the_sending() {
-    // 0.2 ms a hop: the target's first answer comes 1 ms after its first probe, when 4 TTLs beyond are sent.
+    // 0.2 ms a hop: the target's first answer comes 1 ms after its first probe, when 4 TTLs beyond
+    // are sent.
     let mut net = Net::chain(5);
     net.link = Nanos::from_micros(100);
     let run = trace(&mut net);

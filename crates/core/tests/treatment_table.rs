@@ -2,8 +2,8 @@
 
 use linerate_core::treatment::{Entry, Sysctl, refused, sysctls, table};
 
-/// The tables of docs/treatments.md are the tables. `UPDATE_DOCS=1 cargo test -p linerate-core --test treatment_table` writes
-/// them anew.
+/// The tables of docs/treatments.md are the tables. `UPDATE_DOCS=1 cargo test -p linerate-core
+/// --test treatment_table` writes them anew.
 #[test]
 fn the_documentation_has_the_tables() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/treatments.md");

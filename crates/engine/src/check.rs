@@ -47,8 +47,8 @@ const RUN: Duration = Duration::from_millis(1000);
 const WARM_UP: Duration = Duration::from_millis(300);
 /// Round trips that a run and its warm-up last at least.
 const RUN_ROUND_TRIPS: u32 = 30;
-/// A start that overfills the queue is mended after some 20: bytes that waited behind its losses would count as if they
-/// had come within the measured time, and make a rate above the link's.
+/// A start that overfills the queue is mended after some 20: bytes that waited behind its losses
+/// would count as if they had come within the measured time, and make a rate above the link's.
 const WARM_UP_ROUND_TRIPS: u32 = 25;
 /// A long path gets longer runs, but the check has an end.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -140,8 +140,8 @@ fn examine(
     Ok((check, result.err()))
 }
 
-/// The path by hop, where there is more than loopback to see. What a firewall hides or this host does not allow is no
-/// reason to end a check.
+/// The path by hop, where there is more than loopback to see. What a firewall hides or this host
+/// does not allow is no reason to end a check.
 fn route(target: &Target, seed: u64, stop: &Stop) -> Option<Box<TraceDocument>> {
     let address = target.addresses.first()?.ip();
     if address.is_loopback() {
@@ -202,7 +202,8 @@ impl Examination<'_> {
         done
     }
 
-    /// What only an endpoint of linerate's can do: small requests, trains. Answers the idle round trip.
+    /// What only an endpoint of linerate's can do: small requests, trains. Answers the idle round
+    /// trip.
     fn look_around(&mut self, target: &Target, stop: &Stop) -> Result<Duration, MeasureError> {
         let idle_time = if self.options.quick { 0.5 } else { 1.5 };
         self.observer.phase("idle latency");
@@ -303,7 +304,8 @@ impl Examination<'_> {
         self.check.up_throughput_bps = up.figure().filter(|_| repeated);
         self.check.down_throughput_bps = down.figure().filter(|_| repeated);
         let bulk = up.records.iter().chain(&down.records);
-        // Of a bulk flow: a connection that has carried little has not got its whole MSS on every device.
+        // Of a bulk flow: a connection that has carried little has not got its whole MSS on every
+        // device.
         let sizes = bulk.filter_map(|record| record.tcp.as_ref().map(|tcp| tcp.mss_bytes));
         self.check.path.mss_bytes = sizes.max();
         if self.client.tool().is_some()

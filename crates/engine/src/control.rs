@@ -31,7 +31,8 @@ impl ControlSocket {
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        // A test may fill the path that this has to use: each timeout twice as long as the last would outlast the test.
+        // A test may fill the path that this has to use: each timeout twice as long as the last
+        // would outlast the test.
         let _ = set_thin_linear_timeouts(&stream, true);
         Ok(Self {
             stream,
@@ -49,12 +50,13 @@ impl ControlSocket {
         self.stream.local_addr()
     }
 
-    /// What comes within `timeout`. While there is something to send nothing is read, so that a peer
-    /// that asks and does not listen is held back instead of filling memory.
+    /// What comes within `timeout`. While there is something to send nothing is read, so that a
+    /// peer that asks and does not listen is held back instead of filling memory.
     pub(crate) fn receive(&mut self, timeout: Duration) -> Received<'_> {
-        let interest = match self.waiting.is_empty() {
-            true => Interest::Readable,
-            false => Interest::Writable,
+        let interest = if self.waiting.is_empty() {
+            Interest::Readable
+        } else {
+            Interest::Writable
         };
         match wait_ready(&self.stream, interest, timeout) {
             Ok(true) => {}
@@ -111,8 +113,8 @@ impl ControlSocket {
             .is_some_and(|since| since.elapsed() >= STUCK)
     }
 
-    /// Ends the connection so that what was sent last is still read: a close with bytes unread would
-    /// reset it, and the peer would lose the refusal that explains it.
+    /// Ends the connection so that what was sent last is still read: a close with bytes unread
+    /// would reset it, and the peer would lose the refusal that explains it.
     pub(crate) fn close(mut self) {
         const LINGER: Duration = Duration::from_millis(500);
         const SLICE: Duration = Duration::from_millis(50);

@@ -125,8 +125,8 @@ impl MeasureError {
         move |source| Self::Host { what, source }
     }
 
-    /// A connection that failed, or a socket option of it that did not take: one is the path's fault, the
-    /// other this host's.
+    /// A connection that failed, or a socket option of it that did not take: one is the path's
+    /// fault, the other this host's.
     pub(crate) fn connect(peer: SocketAddr) -> impl FnOnce(io::Error) -> Self {
         move |reason| match reason.downcast::<OptionError>() {
             Ok(option) => Self::Option(option),
@@ -160,7 +160,8 @@ impl MeasureError {
         matches!(self, Self::Connect { reason, .. } if reason.kind() == io::ErrorKind::ConnectionRefused)
     }
 
-    /// Whether the endpoint said that it has no room, or that another client needs its host as it is.
+    /// Whether the endpoint said that it has no room, or that another client needs its host as it
+    /// is.
     pub fn is_busy(&self) -> bool {
         matches!(
             self,

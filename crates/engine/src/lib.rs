@@ -1,19 +1,24 @@
 #![forbid(unsafe_code)]
 //! What drives a measurement: gives core the time, the bytes and the kernel.
 //!
-//! Sessions, plans and verdicts are core's; system calls are sys's. This crate introduces them: it connects the
-//! two ends, runs the threads that carry the data, and collects what both kernels say. It has no `unsafe`,
-//! decides no verdict and prints nothing. What a lab sets and makes lies in namespaces of its own, which end with the
-//! process; a treatment of a host is written to a journal first and undone, at the latest by the next start. An endpoint waits for no client without a deadline, and
-//! sends test traffic to no address that has not answered first.
+//! Sessions, plans and verdicts are core's; system calls are sys's. This crate introduces them: it
+//! connects the two ends, runs the threads that carry the data, and collects what both kernels say.
+//! It has no `unsafe`, decides no verdict and prints nothing. What a lab sets and makes lies in
+//! namespaces of its own, which end with the process; a treatment of a host is written to a journal
+//! first and undone, at the latest by the next start. An endpoint waits for no client without a
+//! deadline, and sends test traffic to no address that has not answered first.
 //!
 //! [`Endpoint::bind`] and [`Endpoint::serve`] are `linerate serve`. [`Client::connect`] greets one;
-//! [`Client::run`] runs one test and gives an [`Outcome`], [`Client::run_plan`] all sizes and repeats and gives a
-//! [`Campaign`]; [`run_treated`] runs one under a treatment, and [`compare()`] holds two treatments against each other.
+//! [`Client::run`] runs one test and gives an [`Outcome`], [`Client::run_plan`] all sizes and
+//! repeats and gives a
+//! [`Campaign`]; [`run_treated`] runs one under a treatment, and [`compare()`] holds two treatments
+//! against each other.
 //! [`check()`] examines a path. [`prepare_for_lab`], then [`LabPath::build`], make an emulated one
-//! with an endpoint on it; [`Demo`] is one with a hidden fault, [`hold_lab`] a lab that other processes use,
-//! [`run_scenario`] a run of the truth test, [`run_treated_scenario`] one under a remedy. A [`Stop`] ends any of them early, and what there is by then is in
-//! the record. [`MeasureError`] says in words what failed, and its [`Category`] which exit status that deserves.
+//! with an endpoint on it; [`Demo`] is one with a hidden fault, [`hold_lab`] a lab that other
+//! processes use,
+//! [`run_scenario`] a run of the truth test, [`run_treated_scenario`] one under a remedy. A
+//! [`Stop`] ends any of them early, and what there is by then is in the record. [`MeasureError`]
+//! says in words what failed, and its [`Category`] which exit status that deserves.
 //!
 //! | module | what is in it |
 //! |---|---|

@@ -9,8 +9,8 @@ use linerate_sys::socket::{self, OptionError};
 use crate::measure::flow::Side;
 use crate::measure::window::first_buffer;
 
-/// Sets what concerns this end of a TCP flow. The segment size is the client's alone: what it offers in
-/// its SYN binds both ends.
+/// Sets what concerns this end of a TCP flow. The segment size is the client's alone: what it
+/// offers in its SYN binds both ends.
 ///
 /// # Errors
 /// The first option that the kernel refuses or does not set as asked.

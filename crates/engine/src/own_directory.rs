@@ -44,13 +44,15 @@ pub(crate) fn read_file(path: &Path, most: u64) -> io::Result<String> {
     let file = open_no_follow(path, OpenOptions::new().read(true))?;
     let mut text = String::new();
     file.take(most + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > most {
-        true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => Ok(text),
+    if text.len() as u64 > most {
+        Err(io::ErrorKind::FileTooLarge.into())
+    } else {
+        Ok(text)
     }
 }
 
-/// Puts a file in the place of another in one step: whoever reads it, also after a crash, reads the old one or the new one.
+/// Puts a file in the place of another in one step: whoever reads it, also after a crash, reads the
+/// old one or the new one.
 ///
 /// # Errors
 /// It cannot be written; the old one is as it was.

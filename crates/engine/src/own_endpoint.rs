@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::thread::JoinHandle;
 
-use linerate_core::capacity::MOST_HELD;
+use linerate_core::capacity::MAX_HELD;
 use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS};
 use linerate_core::wire::Key;
 use linerate_core::wire::message::Limits;
@@ -25,8 +25,9 @@ pub(crate) struct OwnEndpoint {
 }
 
 impl OwnEndpoint {
-    /// Serves at `bind`, in `namespace` or where the caller is. Threads that it starts have the CPUs of the
-    /// calling thread. In a namespace of its own it takes treatments: there is nothing there but the lab's.
+    /// Serves at `bind`, in `namespace` or where the caller is. Threads that it starts have the
+    /// CPUs of the calling thread. In a namespace of its own it takes treatments: there is nothing
+    /// there but the lab's.
     pub(crate) fn start(bind: IpAddr, namespace: Option<&Namespace>) -> Result<Self, MeasureError> {
         let key = random_key()?;
         let options = options(bind, key.clone(), namespace.is_some());
@@ -94,7 +95,7 @@ fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {
             streams: 2 * MAX_STREAMS,
             seconds: MAX_SECONDS,
             rate_bps: None,
-            connections: MOST_HELD,
+            connections: MAX_HELD,
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The rate of a path's narrowest link, by packet trains.
 //!
-//! A first, short train says roughly how fast the path is; the others are as long as that rate needs to be known well,
-//! so that a slow path is not kept busy. They have a session of their own, with an end: where UDP does not get through,
-//! nothing else suffers.
+//! A first, short train says roughly how fast the path is; the others are as long as that rate
+//! needs to be known well, so that a slow path is not kept busy. They have a session of their own,
+//! with an end: where UDP does not get through, nothing else suffers.
 
 use std::net::IpAddr;
 use std::thread;
@@ -23,8 +23,8 @@ use crate::stop::Stop;
 const FIRST: u64 = 16;
 /// What the second is to take: clocks and interrupts that come together cost some tens of µs.
 const DISPERSION: Duration = Duration::from_millis(10);
-/// So many of these, of which the middle one counts: a host that is busy with something else holds a train up, or hands
-/// over many of its datagrams at once.
+/// So many of these, of which the middle one counts: a host that is busy with something else holds
+/// a train up, or hands over many of its datagrams at once.
 const TRAINS: usize = 3;
 /// No further one begins after this time: each takes some round trips.
 const REPEATED: Duration = Duration::from_secs(1);
@@ -36,8 +36,8 @@ const ETHERNET_BYTES: f64 = 14.0;
 /// Where the path's MTU is not known, bytes: what IPv6 asks of every link.
 const SMALLEST_MTU: u32 = 1280;
 
-/// Sends trains to `target` or has them sent from there. `None` if none arrived: UDP does not get through, the endpoint
-/// allows no more clients, or `stop` was requested.
+/// Sends trains to `target` or has them sent from there. `None` if none arrived: UDP does not get
+/// through, the endpoint allows no more clients, or `stop` was requested.
 pub(crate) fn measure(
     target: &Target,
     direction: Direction,

@@ -10,14 +10,14 @@ use crate::client::Client;
 use crate::error::MeasureError;
 use crate::treatment::{Applied, TreatError, endpoint_remembers, forget};
 
-/// Runs a test once under treatments: what they change on this host and on the endpoint's is changed before and changed
-/// back afterwards, whatever comes of the run. What this host's TCP remembers of the peer from earlier runs is forgotten
-/// first, where that is allowed; an endpoint that applies treatments does the same, and of one that does not the record has a
-/// caveat.
+/// Runs a test once under treatments: what they change on this host and on the endpoint's is
+/// changed before and changed back afterwards, whatever comes of the run. What this host's TCP
+/// remembers of the peer from earlier runs is forgotten first, where that is allowed; an endpoint
+/// that applies treatments does the same, and of one that does not the record has a caveat.
 ///
 /// # Errors
-/// A treatment contradicts the test, could not be applied, did not take or could not be undone; the run could not be made,
-/// or not to its end.
+/// A treatment contradicts the test, could not be applied, did not take or could not be undone; the
+/// run could not be made, or not to its end.
 pub fn run_treated(
     client: &mut Client,
     test: &Test,
@@ -67,13 +67,15 @@ pub(crate) fn run(
     if endpoint_keeps_metrics(client, &record) {
         record.caveats.push(endpoint_remembers());
     }
-    // What can be granted and yet not hold, only the run shows: the window that the peer saw, the segments on the wire.
+    // What can be granted and yet not hold, only the run shows: the window that the peer saw, the
+    // segments on the wire.
     treatments.took(&record).map_err(TreatError::from)?;
     Ok(Treated { record, read_back })
 }
 
-/// Whether the endpoint sends by TCP with what it has learnt of this host in runs before: one that applies no treatments does
-/// not forget that. On loopback there is one memory of both ends, which was cleared here.
+/// Whether the endpoint sends by TCP with what it has learnt of this host in runs before: one that
+/// applies no treatments does not forget that. On loopback there is one memory of both ends, which
+/// was cleared here.
 fn endpoint_keeps_metrics(client: &Client, record: &Record) -> bool {
     let sends = record.workload != Workload::Stream || record.direction != Direction::Up;
     let server = record.environment.server.as_ref();
@@ -96,8 +98,8 @@ pub(crate) fn check_permission(
     treatments: &Treatments,
 ) -> Result<(), MeasureError> {
     let is_needed = !treatments.host_changes(End::Server).is_empty();
-    match is_needed && !applies_treatments(client) {
-        true => Err(MeasureError::Refused {
+    if is_needed && !applies_treatments(client) {
+        Err(MeasureError::Refused {
             peer: client.peer(),
             refusal: Refusal {
                 reason: RefusalReason::Treatment,
@@ -105,8 +107,9 @@ pub(crate) fn check_permission(
                           key, which the client gives by --key-file"
                     .to_owned(),
             },
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 

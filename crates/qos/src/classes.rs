@@ -1,9 +1,10 @@
 //! Reservations, limits and priorities as classes of HTB.
 //!
-//! The root's class has the rate of the link. Below it each policy that reserves, limits or has a priority has a class,
-//! and what no policy takes has the default class with what is left. What nobody uses of its reservation is lent to the
-//! others, those of the lowest number of priority first, up to their limits. Reservations never add up to more than the link: HTB
-//! would send more than it carries, and the queue would move to where no policy orders it.
+//! The root's class has the rate of the link. Below it each policy that reserves, limits or has a
+//! priority has a class, and what no policy takes has the default class with what is left. What
+//! nobody uses of its reservation is lent to the others, those of the lowest number of priority
+//! first, up to their limits. Reservations never add up to more than the link: HTB would send more
+//! than it carries, and the queue would move to where no policy orders it.
 
 use linerate_core::units::BitRate;
 
@@ -84,7 +85,7 @@ pub enum ClassError {
     /// A rate that is too low for a queue of whole frames.
     #[error(
         "line {line}: policy `{policy}`: {share} on adapter `{adapter}` is below {}, the least that a class can keep",
-        LEAST_RATE
+        MIN_RATE
     )]
     TooSlow {
         /// Where the policy is defined.
@@ -116,20 +117,22 @@ impl ClassError {
     }
 }
 
-/// The major number of the queueing discipline's handle and of its classes: `4c51:` for `tc`, LQ in ASCII, by which
-/// what is ours is known.
+/// The major number of the queueing discipline's handle and of its classes: `4c51:` for `tc`, LQ in
+/// ASCII, by which what is ours is known.
 pub const MAJOR: u16 = 0x4c51;
 
 /// Below it a frame of 1,500 bytes takes more than a second and a half.
-pub const LEAST_RATE: BitRate = BitRate(8_000);
+pub const MIN_RATE: BitRate = BitRate(8_000);
 
-/// What the default class has at least: 80 kbit/s as HP-UX IPQoS kept for its default flow, or 1 % of slower links.
+/// What the default class has at least: 80 kbit/s as HP-UX IPQoS kept for its default flow, or 1 %
+/// of slower links.
 pub fn least_default(rate: BitRate) -> BitRate {
-    BitRate((rate.0 / 100).clamp(LEAST_RATE.0, 80_000))
+    BitRate((rate.0 / 100).clamp(MIN_RATE.0, 80_000))
 }
 
-/// The bytes of the largest offloaded frame that is not to hold up an important one: what the link carries in a
-/// millisecond, and never less than one frame of `mtu` bytes with its headers; `None` if any frame is short enough.
+/// The bytes of the largest offloaded frame that is not to hold up an important one: what the link
+/// carries in a millisecond, and never less than one frame of `mtu` bytes with its headers; `None`
+/// if any frame is short enough.
 pub fn largest_offload(rate: BitRate, mtu: u32) -> Option<u32> {
     let in_time = rate.bytes_per_second() / 1000;
     let least = u64::from(mtu) + FRAME_HEADERS;
@@ -139,8 +142,9 @@ pub fn largest_offload(rate: BitRate, mtu: u32) -> Option<u32> {
 }
 
 impl ClassPlan {
-    /// The classes of `adapter`, whose driver tells `speed`; `None` if no policy of it asks for one. Their numbers come
-    /// from `slots` of the file's policies, and so stay over a change of the file.
+    /// The classes of `adapter`, whose driver tells `speed`; `None` if no policy of it asks for
+    /// one. Their numbers come from `slots` of the file's policies, and so stay over a change of
+    /// the file.
     ///
     /// # Errors
     /// [`ClassError`].
@@ -228,10 +232,10 @@ fn class_of(
     let reserve = policy.reserve.map(|share| share.of(rate));
     let limit = policy.limit.map(|share| share.of(rate));
     let slowest = reserve.iter().chain(&limit).min();
-    if let Some(share) = slowest.filter(|share| **share < LEAST_RATE) {
+    if let Some(share) = slowest.filter(|share| **share < MIN_RATE) {
         return Err(too_slow(share));
     }
-    let reserve = reserve.unwrap_or(LEAST_RATE);
+    let reserve = reserve.unwrap_or(MIN_RATE);
     let limit = limit.map_or(rate, |limit| limit.min(rate.max(reserve)));
     if limit < reserve {
         return Err(ClassError::LimitBelowReserve {
@@ -268,7 +272,8 @@ const DEFAULT: u16 = 2;
 const FIRST: u16 = 0x10;
 /// The priority of the default class and of policies that name none: they share what is left alike.
 const LAST: u8 = 7;
-/// Ethernet, two VLAN tags, and what the kernel takes off for TCP's headers (`MAX_TCP_HEADER`, include/net/tcp.h).
+/// Ethernet, two VLAN tags, and what the kernel takes off for TCP's headers (`MAX_TCP_HEADER`,
+/// include/net/tcp.h).
 const FRAME_HEADERS: u64 = 22 + 320;
 /// Of IPv4, and what devices offer as they come (`GSO_LEGACY_MAX_SIZE`).
 const LARGEST_FRAME: u32 = 65_536;

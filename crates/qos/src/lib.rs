@@ -1,9 +1,11 @@
 #![forbid(unsafe_code)]
-//! DiffServ policies: from the text of a file to rules, and from rules to a program that the kernel runs on each packet.
+//! DiffServ policies: from the text of a file to rules, and from rules to a program that the kernel
+//! runs on each packet.
 //!
-//! This crate compiles and does not touch: it has no socket, file, thread or clock, makes no system call, and the same
-//! text and the same names resolved give the same program, byte for byte. The engine resolves names, loads the program
-//! and keeps the classes; the kernel's verifier has the last word.
+//! This crate compiles and does not touch: it has no socket, file, thread or clock, makes no system
+//! call, and the same text and the same names resolved give the same program, byte for byte. The
+//! engine resolves names, loads the program and keeps the classes; the kernel's verifier has the
+//! last word.
 //!
 //! ```text
 //! text ── policy ──▶ PolicyFile ── rules ──▶ RuleSet ──┬─ interpret ─▶ Decision   (what a packet gets, by definition)

@@ -1,4 +1,5 @@
-//! The fuzz targets as plain tests: over their seeds and the examples, and over mutations of them from a fixed seed.
+//! The fuzz targets as plain tests: over their seeds and the examples, and over mutations of them
+//! from a fixed seed.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -264,9 +264,12 @@ fn flow() -> impl Strategy<Value = Flow> {
     );
     (numbers, upper, ends).prop_map(
         |((number, dscp, ecn, label, part), (ports, flags, code), (is_v6, ends, length))| {
-            let address = |number: u128| match is_v6 {
-                true => std::net::Ipv6Addr::from(number).into(),
-                false => std::net::Ipv4Addr::from(number as u32).into(),
+            let address = |number: u128| {
+                if is_v6 {
+                    std::net::Ipv6Addr::from(number).into()
+                } else {
+                    std::net::Ipv4Addr::from(number as u32).into()
+                }
             };
             let protocol = match number {
                 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => 253,

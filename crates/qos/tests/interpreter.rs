@@ -10,7 +10,7 @@ use linerate_qos::interpret::{Colour, Decision, State, interpret};
 use linerate_qos::packet::{Fields, Metadata};
 use linerate_qos::policy::{CgroupPath, Family, NoNames, PolicyFile};
 use linerate_qos::program::Counters;
-use linerate_qos::rules::{Bindings, Cgroup, Field, MOST_RULES, RuleError, RuleSet, Slot};
+use linerate_qos::rules::{Bindings, Cgroup, Field, MAX_RULES, RuleError, RuleSet, Slot};
 
 fn read(text: &str) -> PolicyFile {
     PolicyFile::from_toml(text, &mut NoNames).unwrap()
@@ -131,7 +131,7 @@ fn names_must_be_bound_and_rules_are_bounded() {
     assert!(matches!(of(&bindings), Err(RuleError::Cgroup { .. })));
 
     let mut text = String::new();
-    for number in 0..=MOST_RULES / 4 {
+    for number in 0..=MAX_RULES / 4 {
         let conditions = "address = \"198.18.0.0/15\"\nport = 80";
         writeln!(text, "[filter.f{number}]\npolicy = \"p\"\n{conditions}").unwrap();
     }
@@ -241,8 +241,8 @@ fn a_mark_that_is_there_is_not_made() {
     );
 }
 
-/// The three drop precedences of a class (RFC 2597) by a meter: 1,100 bytes of each burst, 1 bit/s would be too slow to
-/// give anything back in the milliseconds between the packets.
+/// The three drop precedences of a class (RFC 2597) by a meter: 1,100 bytes of each burst, 1 bit/s
+/// would be too slow to give anything back in the milliseconds between the packets.
 const METER: &str = "meter = { kind = \"srtcm\", committed = \"1kbit\", committed_burst = 1100, excess_burst = 1100, \
     colour = \"COLOUR\", green = \"AF11\", yellow = \"AF12\", RED }";
 

@@ -1,5 +1,6 @@
-//! The interpreter against a matcher that shares nothing with it: it knows a packet from its parts, not from its bytes,
-//! and asks a file's conditions as they are written, not the rules made of them.
+//! The interpreter against a matcher that shares nothing with it: it knows a packet from its parts,
+//! not from its bytes, and asks a file's conditions as they are written, not the rules made of
+//! them.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -40,11 +40,13 @@ fn check(fields: &Fields, family: Family, has: &[(Field, u128)], lacks: &[Field]
 
 const ADDRESSES: &str = "020000000002 020000000001";
 
-/// RFC 791, 3.1; the TOS octet is EF (46) and ECT(0), RFC 2474 and RFC 3168; then TCP's SYN with MSS (RFC 9293, 3.1).
+/// RFC 791, 3.1; the TOS octet is EF (46) and ECT(0), RFC 2474 and RFC 3168; then TCP's SYN with
+/// MSS (RFC 9293, 3.1).
 const V4_SYN: &str = "0800 45ba002c 12344000 4006dead c6120001 c6120002
     9c40 0050 00000001 00000000 6002ffff 00000000 020405b4";
 
-/// RFC 8200, 3: traffic class 0xb8 (EF, not ECT), flow label 0x12345, then an extension header's number.
+/// RFC 8200, 3: traffic class 0xb8 (EF, not ECT), flow label 0x12345, then an extension header's
+/// number.
 fn v6(next: &str, above: &str) -> String {
     let bytes = hex(above).len();
     format!("86dd 6b812345 {bytes:04x} {next} 40 {SOURCE_V6} {DESTINATION_V6} {above}")

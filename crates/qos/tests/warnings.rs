@@ -283,8 +283,8 @@ fn what_is_said_to_be_hidden_is_never_taken() {
     assert!(said > 300, "{said} filters were said to take nothing");
 }
 
-/// A rule that takes nothing of any packet can go without a change; if all of those are found for single covers, then
-/// a filter written twice is always found.
+/// A rule that takes nothing of any packet can go without a change; if all of those are found for
+/// single covers, then a filter written twice is always found.
 #[test]
 fn a_filter_written_twice_is_always_found() {
     let mut dice = Dice::new(12);

@@ -1,7 +1,8 @@
 //! Records as comma-separated values (RFC 4180): one row for each, the unit in each column's name.
 //!
-//! The columns are the same for every document: a figure that a record does not have is an empty field. Figures are
-//! as exact as the record's. Adding a column at the end is free, renaming one is a new version.
+//! The columns are the same for every document: a figure that a record does not have is an empty
+//! field. Figures are as exact as the record's. Adding a column at the end is free, renaming one is
+//! a new version.
 
 use std::io::{self, Write};
 

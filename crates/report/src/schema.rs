@@ -13,7 +13,8 @@ use linerate_qos::cost::QosCost;
 use linerate_qos::document::QosDocument;
 use schemars::{Schema, schema_for};
 
-/// Name and schema (JSON Schema 2020-12) of each document; `schemas/NAME.json` holds it in the repository.
+/// Name and schema (JSON Schema 2020-12) of each document; `schemas/NAME.json` holds it in the
+/// repository.
 pub fn all() -> Vec<(&'static str, Schema)> {
     vec![
         ("record", schema_for!(Record)),

@@ -14,7 +14,8 @@ fn escaped(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // XML 1.0, section 2.2: neither control characters nor these two may stand in a document at all.
+            // XML 1.0, section 2.2: neither control characters nor these two may stand in a
+            // document at all.
             '\u{fffe}' | '\u{ffff}' => escaped.extend(letter.escape_unicode()),
             _ if letter.is_control() => escaped.extend(letter.escape_unicode()),
             _ => escaped.push(letter),

@@ -11,10 +11,12 @@ pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Turns times of the system's clock, as the kernel stamps packets with, into those of [`monotonic_ns`].
+/// Turns times of the system's clock, as the kernel stamps packets with, into those of
+/// [`monotonic_ns`].
 ///
-/// The two clocks drift apart while the system's is slewed, by 0.5 us in a millisecond at most, and jump apart when it
-/// is set. So their distance is measured again for every time that is 10 ms away from the last measurement.
+/// The two clocks drift apart while the system's is slewed, by 0.5 us in a millisecond at most, and
+/// jump apart when it is set. So their distance is measured again for every time that is 10 ms away
+/// from the last measurement.
 #[derive(Debug, Default)]
 pub(crate) struct RealtimeOffset {
     measured_at_ns: u64,
@@ -33,8 +35,8 @@ impl RealtimeOffset {
     }
 }
 
-/// The system's time, and what is to be added (wrapping) to make it monotonic time: of three measurements that which was
-/// interrupted least.
+/// The system's time, and what is to be added (wrapping) to make it monotonic time: of three
+/// measurements that which was interrupted least.
 fn measure_realtime_offset() -> (u64, u64) {
     let measure = || {
         let before = monotonic_ns();
@@ -247,7 +249,8 @@ mod tests {
         for _ in 0..3 {
             let before = monotonic_ns();
             let converted = offset.monotonic_ns(read(libc::CLOCK_REALTIME));
-            // A reading may be interrupted for long on a busy machine; an hour would be a wrong sign.
+            // A reading may be interrupted for long on a busy machine; an hour would be a wrong
+            // sign.
             assert!(
                 converted.abs_diff(before) < 1_000_000_000,
                 "{converted} {before}"

@@ -14,8 +14,9 @@ pub fn open_no_follow(path: &Path, options: &mut OpenOptions) -> io::Result<File
     options.custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
-/// Asks the kernel to forget what it holds of the file in memory (POSIX_FADV_DONTNEED), so that the next reader gets it
-/// from storage. What was not written back yet stays: [`File::sync_all`] first. A file system in memory keeps it all.
+/// Asks the kernel to forget what it holds of the file in memory (POSIX_FADV_DONTNEED), so that the
+/// next reader gets it from storage. What was not written back yet stays: [`File::sync_all`] first.
+/// A file system in memory keeps it all.
 ///
 /// # Errors
 /// The descriptor is none of a file with pages (a pipe).
@@ -28,8 +29,9 @@ pub fn drop_from_memory(file: &File) -> io::Result<()> {
     }
 }
 
-/// Bytes that storage gave the calling thread since it began, in units of 512; what came from memory does not count,
-/// and what the kernel read ahead does. 0 where the kernel keeps no such account (CONFIG_TASK_IO_ACCOUNTING).
+/// Bytes that storage gave the calling thread since it began, in units of 512; what came from
+/// memory does not count, and what the kernel read ahead does. 0 where the kernel keeps no such
+/// account (CONFIG_TASK_IO_ACCOUNTING).
 pub fn bytes_from_storage() -> u64 {
     // SAFETY: rusage is plain integers, for which zero is a value.
     let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };

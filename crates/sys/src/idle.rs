@@ -32,8 +32,9 @@ pub enum IdleError {
 /// microseconds in a guest.
 ///
 /// The threads give way to all others at once and need no privilege, but the CPUs are never idle:
-/// no profile is to be taken meanwhile, a measure of CPU load must subtract [`spun`], other guests and
-/// sibling hyper-threads feel it, and so does a cgroup's CPU quota. They have nice value 19, so that
+/// no profile is to be taken meanwhile, a measure of CPU load must subtract [`spun`], other guests
+/// and sibling hyper-threads feel it, and so does a cgroup's CPU quota. They have nice value 19, so
+/// that
 /// `/proc/stat` counts them as nice. They end when this is dropped.
 #[derive(Debug)]
 #[must_use = "the spinners end when this is dropped"]
@@ -94,9 +95,10 @@ impl Drop for IdleSpinners {
     }
 }
 
-/// The CPU time that the spinners of this process, and those that are [watched](watch), have used on each CPU since they
-/// started, in rising order of the CPUs' numbers. A spinner that has ended is counted no more, so that a meter reads this
-/// at the begin and the end of an interval within which none does.
+/// The CPU time that the spinners of this process, and those that are [watched](watch), have used
+/// on each CPU since they started, in rising order of the CPUs' numbers. A spinner that has ended
+/// is counted no more, so that a meter reads this at the begin and the end of an interval within
+/// which none does.
 pub fn spun() -> Vec<(u32, Duration)> {
     let mut times: Vec<(u32, Duration)> = Vec::new();
     let mut add = |cpu: u32, time: Duration| match times.iter_mut().find(|(known, _)| *known == cpu)
@@ -118,8 +120,8 @@ pub fn spun() -> Vec<(u32, Duration)> {
     times
 }
 
-/// Counts the spinners that another process has now in [`spun`], such as one that holds a lab in which this one runs. Of
-/// a process without any, or one that is not there, nothing is counted.
+/// Counts the spinners that another process has now in [`spun`], such as one that holds a lab in
+/// which this one runs. Of a process without any, or one that is not there, nothing is counted.
 pub fn watch(process: u32) {
     let tasks = fs::read_dir(format!("/proc/{process}/task"));
     let mut others = watched();
@@ -150,7 +152,8 @@ fn watched() -> MutexGuard<'static, Vec<(u32, PathBuf)>> {
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The CPU time of a thread of any process, to its last tick: the clock that [`cpu_time`] reads is its own process's.
+/// The CPU time of a thread of any process, to its last tick: the clock that [`cpu_time`] reads is
+/// its own process's.
 fn read_cpu_time(schedstat: &Path) -> Option<Duration> {
     let text = fs::read_to_string(schedstat).ok()?;
     let on_cpu = text.split_ascii_whitespace().next()?.parse().ok()?;
@@ -183,9 +186,9 @@ fn spinners() -> MutexGuard<'static, Vec<(u32, u32)>> {
     SPINNERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The CPU time of a thread of this process, to the moment; none if it has ended. Its clock's number is
-/// made as pthread_getcpuclockid(3) does (include/linux/posix-timers_types.h), which can only be asked
-/// by who has the thread's handle.
+/// The CPU time of a thread of this process, to the moment; none if it has ended. Its clock's
+/// number is made as pthread_getcpuclockid(3) does (include/linux/posix-timers_types.h), which can
+/// only be asked by who has the thread's handle.
 fn cpu_time(thread: u32) -> Option<Duration> {
     const PER_THREAD: libc::clockid_t = 4;
     const SCHED: libc::clockid_t = 2;
@@ -205,8 +208,9 @@ fn cpu_time(thread: u32) -> Option<Duration> {
 /// Never spins at an ordinary priority: the policy comes before the loop, and its failure prevents
 /// it.
 fn prepare(cpu: u32) -> Result<(), ThreadError> {
-    // Under automatic groups (sched(7)) the programs of another session take turns with this one's, whatever the
-    // policy of its threads. Short turns then; it must be said before the policy, and where it cannot be, turns are long.
+    // Under automatic groups (sched(7)) the programs of another session take turns with this one's,
+    // whatever the policy of its threads. Short turns then; it must be said before the policy, and
+    // where it cannot be, turns are long.
     let _ = thread::set_time_slice(SHORTEST_SLICE);
     thread::set_idle_policy()?;
     thread::set_nice(19)?;
@@ -269,7 +273,8 @@ mod tests {
                     assert_eq!(cpu, same);
                     *after - *before
                 });
-            // Other tests may take all of a CPU's time for a while, but nobody has more than there is.
+            // Other tests may take all of a CPU's time for a while, but nobody has more than there
+            // is.
             let grew: Vec<_> = grew.collect();
             assert!(
                 grew.iter()

@@ -9,8 +9,8 @@ use crate::socket::read_bytes;
 /// The first descriptor that systemd hands over (SD_LISTEN_FDS_START).
 const FIRST: RawFd = 3;
 
-/// The first listening TCP socket that was handed over: by systemd if `LISTEN_PID` names this process,
-/// else standard input. Other descriptors are left alone.
+/// The first listening TCP socket that was handed over: by systemd if `LISTEN_PID` names this
+/// process, else standard input. Other descriptors are left alone.
 ///
 /// # Errors
 /// `InvalidInput` if what was handed over is no listening TCP socket, with what it is.

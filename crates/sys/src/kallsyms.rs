@@ -24,7 +24,8 @@ pub struct KernelSymbols {
     names: String,
 }
 
-/// A function is hardly longer: an address that is further from the one before it is in none that has a name.
+/// A function is hardly longer: an address that is further from the one before it is in none that
+/// has a name.
 const LONGEST_FUNCTION: u64 = 1 << 20;
 
 impl KernelSymbols {
@@ -83,7 +84,8 @@ impl KernelSymbols {
     }
 }
 
-/// Address and name of a line that is a function (`t`, `T`, `w`, `W`): `ffffffff81000000 T _stext`, with a tab and the module behind it.
+/// Address and name of a line that is a function (`t`, `T`, `w`, `W`): `ffffffff81000000 T _stext`,
+/// with a tab and the module behind it.
 fn function(line: &str) -> Option<(u64, &str)> {
     let mut words = line.split_ascii_whitespace();
     let (address, kind, name) = (words.next()?, words.next()?, words.next()?);

@@ -1,13 +1,16 @@
 //! What linerate touches: Linux, one system call to one small safe function.
 //!
-//! This crate knows Linux and not linerate: there is no test, record or verdict in it. It is the only one with `unsafe`,
-//! and each such block says why it is sound. Nothing falls back in silence: what a kernel does not have is `None`,
-//! what it does not allow is an error that names the call, and [`proc::Probe`] answers what a host has: its value, what
-//! is missing, or what kept it from telling. What is made on a host (a namespace, a
-//! link in it) ends with its owner. Every parser of `/proc` is a function of text, apart from the one that reads the file.
+//! This crate knows Linux and not linerate: there is no test, record or verdict in it. It is the
+//! only one with `unsafe`, and each such block says why it is sound. Nothing falls back in silence:
+//! what a kernel does not have is `None`, what it does not allow is an error that names the call,
+//! and [`proc::Probe`] answers what a host has: its value, what is missing, or what kept it from
+//! telling. What is made on a host (a namespace, a link in it) ends with its owner. Every parser of
+//! `/proc` is a function of text, apart from the one that reads the file.
 //!
-//! The types to know: [`tcp_info::TcpInfo`], [`udp_batch::BatchSender`] and [`udp_batch::BatchReceiver`],
-//! [`poll::Poller`], [`netlink::Netlink`], [`ethtool::Ethtool`], [`netns::Namespace`] and [`netns::Pair`].
+//! The types to know: [`tcp_info::TcpInfo`], [`udp_batch::BatchSender`] and
+//! [`udp_batch::BatchReceiver`],
+//! [`poll::Poller`], [`netlink::Netlink`], [`ethtool::Ethtool`], [`netns::Namespace`] and
+//! [`netns::Pair`].
 //!
 //! | module | what is in it |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Configuration of links, addresses, routes, neighbours, queueing disciplines, their classes and filters through netlink.
+//! Configuration of links, addresses, routes, neighbours, queueing disciplines, their classes and
+//! filters through netlink.
 //!
 //! A [`Netlink`] handle speaks for the network namespace in which it was opened, whichever thread
 //! or namespace uses it later. All calls are synchronous: one request, its whole answer, or an

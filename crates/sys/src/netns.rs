@@ -5,8 +5,10 @@
 //! `/proc/sys/net` and `/proc/thread-self/net`; `/proc/self/net` and `/sys/class/net` are those of
 //! the process's first thread and of whoever mounted sysfs.
 //!
-//! Another process enters the namespaces of this one by [`join_user_namespace`] with this process's number, then
-//! [`Namespace::open`] of `/proc/PID/fd/N`, where N is the descriptor of the [`Namespace`] here, and
+//! Another process enters the namespaces of this one by [`join_user_namespace`] with this process's
+//! number, then
+//! [`Namespace::open`] of `/proc/PID/fd/N`, where N is the descriptor of the [`Namespace`] here,
+//! and
 //! [`Namespace::enter`].
 
 mod mount;
@@ -139,12 +141,12 @@ impl Namespace {
         })
     }
 
-    /// A namespace by its file, such as `/proc/PID/ns/net`, or `/proc/PID/fd/N` for one that another process holds. Its
-    /// name is the path.
+    /// A namespace by its file, such as `/proc/PID/ns/net`, or `/proc/PID/fd/N` for one that
+    /// another process holds. Its name is the path.
     ///
     /// # Errors
-    /// [`NamespaceError::Open`] if there is no such file, or it is the file of a process that this one may not look at.
-    /// Whether it is a network namespace shows when it is entered.
+    /// [`NamespaceError::Open`] if there is no such file, or it is the file of a process that this
+    /// one may not look at. Whether it is a network namespace shows when it is entered.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, NamespaceError> {
         let path = path.as_ref();
         let file = File::open(path).map_err(|source| NamespaceError::Open {
@@ -157,21 +159,23 @@ impl Namespace {
         })
     }
 
-    /// Moves the calling thread to this namespace for good. Threads that it starts later and programs that it runs
-    /// inherit it; threads that exist already stay where they are, so this is for a process with one.
+    /// Moves the calling thread to this namespace for good. Threads that it starts later and
+    /// programs that it runs inherit it; threads that exist already stay where they are, so this is
+    /// for a process with one.
     ///
     /// # Errors
-    /// [`NamespaceError::Enter`] with `EPERM` without `CAP_SYS_ADMIN` in the user namespace of this namespace, `EINVAL`
-    /// if it is not a network namespace.
+    /// [`NamespaceError::Enter`] with `EPERM` without `CAP_SYS_ADMIN` in the user namespace of this
+    /// namespace, `EINVAL` if it is not a network namespace.
     pub fn enter(&self) -> Result<(), NamespaceError> {
         set_namespace(self.file.as_fd()).map_err(|source| self.enter_error(source))
     }
 
-    /// Waits until `link` and what it is connected to are up: the kernel drops packets until its link watch has seen
-    /// it, and a dropped SYN costs a second.
+    /// Waits until `link` and what it is connected to are up: the kernel drops packets until its
+    /// link watch has seen it, and a dropped SYN costs a second.
     ///
     /// # Errors
-    /// [`NamespaceError::NotUp`] after 10 s; [`NamespaceError::Configure`] with `ENODEV` if there is no such link.
+    /// [`NamespaceError::NotUp`] after 10 s; [`NamespaceError::Configure`] with `ENODEV` if there
+    /// is no such link.
     pub fn wait_until_up(&self, link: &str) -> Result<(), NamespaceError> {
         let mut netlink = self.netlink()?;
         let deadline = Instant::now() + UP_WITHIN;

@@ -1,11 +1,12 @@
-//! Names of this process's own functions by address, from the symbol tables of its program and libraries.
+//! Names of this process's own functions by address, from the symbol tables of its program and
+//! libraries.
 
 use blazesym::Pid;
 use blazesym::symbolize::source::{Process, Source};
 use blazesym::symbolize::{Input, Symbolizer};
 
-/// The function that each address is in: as it is written in Rust, C or C++. `None` where no symbol table knows, as in a
-/// program that was stripped.
+/// The function that each address is in: as it is written in Rust, C or C++. `None` where no symbol
+/// table knows, as in a program that was stripped.
 pub fn names(addresses: &[u64]) -> Vec<Option<String>> {
     let mut process = Process::new(Pid::Slf);
     // Only symbol tables: nobody has asked for lines, and no other process's files are read.

@@ -1,13 +1,15 @@
-//! Whole Ethernet frames from and to one end of a link, with the offload work that is still to be done on them.
+//! Whole Ethernet frames from and to one end of a link, with the offload work that is still to be
+//! done on them.
 //!
-//! A frame comes as the stack left it: up to 64 KiB of TCP or UDP data under one set of headers, its checksum not yet
-//! computed. [`VirtioHeader`] says so, and the frame can be sent elsewhere with the same header, so that nobody cuts or
-//! sums what the next stack would only merge again.
+//! A frame comes as the stack left it: up to 64 KiB of TCP or UDP data under one set of headers,
+//! its checksum not yet computed. [`VirtioHeader`] says so, and the frame can be sent elsewhere
+//! with the same header, so that nobody cuts or sums what the next stack would only merge again.
 //!
-//! Frames are received in rings of memory shared with the kernel (`PACKET_RX_RING`), which copies each frame into them
-//! on the sender's CPU time and notes the time. Unlike a receive buffer, a ring's size is not bounded by
-//! `net.core.rmem_max` without root. Its slots are of equal size, so there are three rings, for short, middle and long
-//! frames, and [`PacketSocket::receive`] merges them by time.
+//! Frames are received in rings of memory shared with the kernel (`PACKET_RX_RING`), which copies
+//! each frame into them on the sender's CPU time and notes the time. Unlike a receive buffer, a
+//! ring's size is not bounded by
+//! `net.core.rmem_max` without root. Its slots are of equal size, so there are three rings, for
+//! short, middle and long frames, and [`PacketSocket::receive`] merges them by time.
 
 mod call;
 mod header;
@@ -23,13 +25,14 @@ use crate::clock::{RealtimeOffset, monotonic_ns};
 use ring::Ring;
 use send::Batch;
 
-/// A socket on one link that receives every frame arriving there, and sends frames. It never blocks.
+/// A socket on one link that receives every frame arriving there, and sends frames. It never
+/// blocks.
 ///
-/// Its descriptor is for waiting until there is something to receive; it is never reported as ready to send. It is
-/// readable until [`Self::receive`] has answered `None`.
+/// Its descriptor is for waiting until there is something to receive; it is never reported as ready
+/// to send. It is readable until [`Self::receive`] has answered `None`.
 ///
-/// It holds 41 MiB of memory: 8192 frames of up to 1972 bytes, 448 of up to 16,308 and 270 of up to 65,550 bytes. Those
-/// for which there is no slot are dropped and counted.
+/// It holds 41 MiB of memory: 8192 frames of up to 1972 bytes, 448 of up to 16,308 and 270 of up to
+/// 65,550 bytes. Those for which there is no slot are dropped and counted.
 #[derive(Debug)]
 pub struct PacketSocket {
     link: String,
@@ -57,8 +60,8 @@ pub struct Received<'a> {
     pub frame: &'a [u8],
     /// Priority, DEI and id of its VLAN tag, which the kernel has taken out of the bytes.
     pub vlan_tci: Option<u16>,
-    /// Nanoseconds of [`monotonic_ns`] when the kernel put it into the ring. Good to some 10 us while the
-    /// system's clock is being slewed.
+    /// Nanoseconds of [`monotonic_ns`] when the kernel put it into the ring. Good to some 10 us
+    /// while the system's clock is being slewed.
     pub arrived_ns: u64,
 }
 
@@ -67,7 +70,8 @@ pub struct Received<'a> {
 pub struct Outgoing<'a> {
     /// What the receiver is to do with it.
     pub header: VirtioHeader,
-    /// From the Ethernet header on. Longer than the link's MTU and 14 bytes only with a [`GsoType`].
+    /// From the Ethernet header on. Longer than the link's MTU and 14 bytes only with a
+    /// [`GsoType`].
     pub frame: &'a [u8],
 }
 
@@ -76,7 +80,8 @@ pub struct Outgoing<'a> {
 pub struct PacketStatistics {
     /// Put into a ring, whether or not they have been fetched yet.
     pub received: u64,
-    /// Lost: no slot was free, or they were longer than 65,550 bytes or of a kind unknown to [`GsoType`].
+    /// Lost: no slot was free, or they were longer than 65,550 bytes or of a kind unknown to
+    /// [`GsoType`].
     pub dropped: u64,
 }
 
@@ -103,18 +108,18 @@ pub enum PacketError {
 }
 
 impl PacketSocket {
-    /// Opens a socket on `link` in the calling thread's network namespace; it stays there wherever it is used. The link
-    /// may be down.
+    /// Opens a socket on `link` in the calling thread's network namespace; it stays there wherever
+    /// it is used. The link may be down.
     ///
     /// # Errors
-    /// [`PacketError::Refused`] with `ENODEV` if there is no such link, `EPERM` without `CAP_NET_RAW` in the user
-    /// namespace that owns the network namespace, `ENOMEM`.
+    /// [`PacketError::Refused`] with `ENODEV` if there is no such link, `EPERM` without
+    /// `CAP_NET_RAW` in the user namespace that owns the network namespace, `ENOMEM`.
     pub fn open(link: &str) -> Result<Self, PacketError> {
         Self::open_within(link, usize::MAX)
     }
 
-    /// As [`PacketSocket::open`], with rings of at most so many bytes, but of 3 MiB in any case: for many sockets, which
-    /// would take 41 MiB of the kernel's memory each.
+    /// As [`PacketSocket::open`], with rings of at most so many bytes, but of 3 MiB in any case:
+    /// for many sockets, which would take 41 MiB of the kernel's memory each.
     ///
     /// # Errors
     /// As of [`PacketSocket::open`].
@@ -180,16 +185,18 @@ impl PacketSocket {
         Ok(None)
     }
 
-    /// Hands frames over in order and answers how many were taken: fewer than all when a buffer or the receiver's queue
-    /// is full, or while the receiving end of the link is down. Try the others again some 50 us later: there is nothing
-    /// to wait for.
+    /// Hands frames over in order and answers how many were taken: fewer than all when a buffer or
+    /// the receiver's queue is full, or while the receiving end of the link is down. Try the others
+    /// again some 50 us later: there is nothing to wait for.
     ///
-    /// On a link that is itself down frames are lost, as on any cable, and count as taken. With checksum or segmentation
-    /// offload turned off on this end of the link, frames that need it are not taken ever.
+    /// On a link that is itself down frames are lost, as on any cable, and count as taken. With
+    /// checksum or segmentation offload turned off on this end of the link, frames that need it are
+    /// not taken ever.
     ///
     /// # Errors
-    /// [`PacketError::Refused`] for the first of `frames`, such as `EMSGSIZE` for one that is longer than the link's
-    /// MTU, or `EINVAL` for a header that does not fit it; [`PacketError::Gone`].
+    /// [`PacketError::Refused`] for the first of `frames`, such as `EMSGSIZE` for one that is
+    /// longer than the link's MTU, or `EINVAL` for a header that does not fit it;
+    /// [`PacketError::Gone`].
     pub fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, PacketError> {
         let mut taken = 0;
         while taken < frames.len() {
@@ -233,14 +240,14 @@ impl PacketSocket {
             let rings = self.rings.iter().enumerate();
             rings.filter_map(|(number, ring)| Some((ring.peek()?, number)))
         };
-        // A frame of another ring may have come before the first that is seen, but after a look at its ring. By now it
-        // shows, so a second look finds the oldest.
+        // A frame of another ring may have come before the first that is seen, but after a look at
+        // its ring. By now it shows, so a second look finds the oldest.
         waiting().next()?;
         waiting().min().map(|(_, number)| number)
     }
 
-    /// Clears the error that a link going down leaves on a socket, which would keep it readable, and finds out if the
-    /// link was removed. Asks the kernel once in a millisecond at most.
+    /// Clears the error that a link going down leaves on a socket, which would keep it readable,
+    /// and finds out if the link was removed. Asks the kernel once in a millisecond at most.
     fn look_after_link(&mut self) -> Result<(), PacketError> {
         let now = monotonic_ns();
         if now < self.state.next_look_ns {
@@ -277,7 +284,8 @@ impl AsFd for PacketSocket {
 }
 
 impl PacketError {
-    /// The kernel's error number, such as `libc::EPERM`, if it refused something; `ENODEV` for a link that has gone.
+    /// The kernel's error number, such as `libc::EPERM`, if it refused something; `ENODEV` for a
+    /// link that has gone.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Refused { source, .. } => source.raw_os_error(),
@@ -303,7 +311,8 @@ fn refused(operation: &'static str, link: &str, source: io::Error) -> PacketErro
     }
 }
 
-/// Short for frames of an ordinary MTU, middle for jumbo frames and a few segments, long for whole GSO frames.
+/// Short for frames of an ordinary MTU, middle for jumbo frames and a few segments, long for whole
+/// GSO frames.
 const SIZES: [ring::Size; 3] = [
     ring::Size {
         slot_bytes: 2048,

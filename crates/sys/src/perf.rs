@@ -1,8 +1,8 @@
 //! Samples of what CPUs or threads are doing: perf_event_open(2).
 //!
-//! A [`Sampler`] is one event with its ring. It is made switched off; [`Sampler::enable`] and [`Sampler::disable`] may be called
-//! from any thread. What the kernel has written is taken out by [`Sampler::drain`] and read by [`records`], a function of
-//! bytes.
+//! A [`Sampler`] is one event with its ring. It is made switched off; [`Sampler::enable`] and
+//! [`Sampler::disable`] may be called from any thread. What the kernel has written is taken out by
+//! [`Sampler::drain`] and read by [`records`], a function of bytes.
 
 mod attributes;
 mod obstacle;
@@ -47,10 +47,12 @@ pub enum PerfError {
 pub enum Clock {
     /// A timer of each CPU, which every machine has.
     Timer {
-        /// Samples a second, 1 to 100,000; the kernel has a limit of its own (`kernel.perf_event_max_sample_rate`).
+        /// Samples a second, 1 to 100,000; the kernel has a limit of its own
+        /// (`kernel.perf_event_max_sample_rate`).
         hz: u32,
     },
-    /// The CPU's counter of its cycles, which few virtual machines have. It stands still while the CPU is halted.
+    /// The CPU's counter of its cycles, which few virtual machines have. It stands still while the
+    /// CPU is halted.
     Cycles {
         /// Cycles from one sample to the next, below 2^63.
         period: u64,
@@ -78,8 +80,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Makes the event. All CPUs' doing needs CAP_PERFMON, or `kernel.perf_event_paranoid` below 1; the kernel's part of own
-    /// threads needs it below 2.
+    /// Makes the event. All CPUs' doing needs CAP_PERFMON, or `kernel.perf_event_paranoid` below 1;
+    /// the kernel's part of own threads needs it below 2.
     ///
     /// # Errors
     /// Not permitted, no such CPU, thread or hardware, or no memory for the ring.
@@ -108,15 +110,15 @@ impl Sampler {
         control(&self.event, IOC_DISABLE)
     }
 
-    /// Appends what the kernel has written since the last time to `bytes`: whole records, for [`records`]. True if there
-    /// was something.
+    /// Appends what the kernel has written since the last time to `bytes`: whole records, for
+    /// [`records`]. True if there was something.
     pub fn drain(&self, bytes: &mut Vec<u8>) -> bool {
         self.ring.drain(bytes)
     }
 }
 
-/// How much of what goes on unprivileged processes may sample: −1 (all) to 2 (own threads' user mode; 3 or 4 with some
-/// distributions: nothing); `None` where the kernel has no such setting.
+/// How much of what goes on unprivileged processes may sample: −1 (all) to 2 (own threads' user
+/// mode; 3 or 4 with some distributions: nothing); `None` where the kernel has no such setting.
 pub fn paranoid() -> Option<i32> {
     sysctl::read("kernel.perf_event_paranoid")
         .ok()?
@@ -125,7 +127,8 @@ pub fn paranoid() -> Option<i32> {
         .ok()
 }
 
-/// Samples a second that the kernel allows at the moment; it lowers this by itself when samples take too long.
+/// Samples a second that the kernel allows at the moment; it lowers this by itself when samples
+/// take too long.
 pub fn largest_rate() -> Option<u32> {
     sysctl::read("kernel.perf_event_max_sample_rate")
         .ok()?
@@ -142,8 +145,8 @@ const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
 fn open(attributes: &Attributes, subject: Subject) -> io::Result<OwnedFd> {
     let (thread, cpu) = subject.thread_and_cpu();
-    // SAFETY: the first argument points to a live perf_event_attr that says its own size, and the call only reads it; the
-    // others are plain integers.
+    // SAFETY: the first argument points to a live perf_event_attr that says its own size, and the
+    // call only reads it; the others are plain integers.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -183,7 +186,8 @@ mod tests {
         ring_bytes: 64 << 10,
     };
 
-    /// Samples of this thread, busy until it has some; `None`, with a word, where this host allows none.
+    /// Samples of this thread, busy until it has some; `None`, with a word, where this host allows
+    /// none.
     fn own_samples(sampling: &Sampling) -> Option<Vec<u8>> {
         let sampler = match Sampler::open(Subject::Thread(thread::thread_id()), sampling) {
             Ok(sampler) => sampler,

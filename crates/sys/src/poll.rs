@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Waits for many sockets (epoll). Each has a number of the caller's, and is told again and again while it is ready, or,
-/// if added by [`Poller::add_edge`], once each time that it becomes so.
+/// Waits for many sockets (epoll). Each has a number of the caller's, and is told again and again
+/// while it is ready, or, if added by [`Poller::add_edge`], once each time that it becomes so.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -38,7 +38,8 @@ impl Poller {
         self.watch(socket, number, libc::EPOLLIN | libc::EPOLLRDHUP)
     }
 
-    /// Watches `socket` under `number` until it becomes writable or fails: the end of a connection attempt.
+    /// Watches `socket` under `number` until it becomes writable or fails: the end of a connection
+    /// attempt.
     ///
     /// # Errors
     /// The socket is watched already, or the kernel's limit is reached.
@@ -46,8 +47,8 @@ impl Poller {
         self.watch(socket, number, libc::EPOLLOUT)
     }
 
-    /// Watches `socket` under `number` and tells once when it becomes ready for what `interest` names: whoever is told
-    /// reads until there is nothing more. Adding one that is ready tells it.
+    /// Watches `socket` under `number` and tells once when it becomes ready for what `interest`
+    /// names: whoever is told reads until there is nothing more. Adding one that is ready tells it.
     ///
     /// # Errors
     /// As [`Poller::add`]; `ENOSPC`: `fs.epoll.max_user_watches`.
@@ -100,7 +101,8 @@ impl Poller {
         }
     }
 
-    /// The numbers of the sockets that have something, at most 256; none after `timeout` or a signal.
+    /// The numbers of the sockets that have something, at most 256; none after `timeout` or a
+    /// signal.
     ///
     /// # Errors
     /// None that a caller can mend.
@@ -109,8 +111,10 @@ impl Poller {
         Ok(self.events[..n].iter().map(|event| event.u64))
     }
 
-    /// The first sockets that have something, at most as many as there is room for, with what it is; none after
-    /// `timeout` or a signal. The caller's own room, so that it may change what is watched while it looks at them.
+    /// The first sockets that have something, at most as many as there is room for, with what it
+    /// is; none after
+    /// `timeout` or a signal. The caller's own room, so that it may change what is watched while it
+    /// looks at them.
     ///
     /// # Errors
     /// None that a caller can mend.
@@ -194,8 +198,8 @@ pub fn wait_readable(socket: &impl AsFd, timeout: Duration) -> io::Result<bool> 
     wait_ready(socket, Interest::Readable, timeout)
 }
 
-/// Waits until a call that `interest` names would not block; false after `timeout` or a signal. The timeout
-/// holds to the nanosecond, as far as the thread's timer slack allows.
+/// Waits until a call that `interest` names would not block; false after `timeout` or a signal. The
+/// timeout holds to the nanosecond, as far as the thread's timer slack allows.
 ///
 /// # Errors
 /// None that a caller can mend.
@@ -215,7 +219,8 @@ pub fn wait_ready(socket: &impl AsFd, interest: Interest, timeout: Duration) -> 
         // Less than a second: 30 bits.
         tv_nsec: timeout.subsec_nanos() as libc::c_long,
     };
-    // SAFETY: one live pollfd, as the count says; the timeout is only read; no signal mask is given.
+    // SAFETY: one live pollfd, as the count says; the timeout is only read; no signal mask is
+    // given.
     let n = unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) };
     if n >= 0 {
         return Ok(n > 0);

@@ -44,9 +44,10 @@ impl Process {
         // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(result as libc::c_int) };
         // After opening: now the number cannot pass to another unnoticed.
-        match start_time(pid)? == started {
-            true => Ok(Self { descriptor }),
-            false => Err(io::ErrorKind::NotFound.into()),
+        if start_time(pid)? == started {
+            Ok(Self { descriptor })
+        } else {
+            Err(io::ErrorKind::NotFound.into())
         }
     }
 
@@ -105,8 +106,8 @@ fn parse_start_time(text: &str) -> Option<u64> {
     fields.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Makes the process the leader of a session of its own, without a terminal: what is typed there no longer reaches
-/// it.
+/// Makes the process the leader of a session of its own, without a terminal: what is typed there no
+/// longer reaches it.
 ///
 /// # Errors
 /// `EPERM` if it leads a group already.
@@ -118,8 +119,9 @@ pub fn new_session() -> io::Result<()> {
     }
 }
 
-/// Sets the nice value of the process's session, −20 to 19: under automatic groups (sched(7)) it weighs the whole session
-/// against the others, real-time threads not counted. Lowering it needs CAP_SYS_NICE.
+/// Sets the nice value of the process's session, −20 to 19: under automatic groups (sched(7)) it
+/// weighs the whole session against the others, real-time threads not counted. Lowering it needs
+/// CAP_SYS_NICE.
 ///
 /// # Errors
 /// A kernel without automatic groups; not permitted.
@@ -127,7 +129,8 @@ pub fn set_session_nice(nice: i32) -> io::Result<()> {
     fs::write("/proc/self/autogroup", nice.to_string())
 }
 
-/// Has this process, before all others, killed where memory runs out (proc_pid_oom_score_adj(5)). Needs no privilege.
+/// Has this process, before all others, killed where memory runs out (proc_pid_oom_score_adj(5)).
+/// Needs no privilege.
 ///
 /// # Errors
 /// `/proc` is not there.
@@ -141,7 +144,8 @@ pub fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Who this process is outside its user namespace: the same number, unless it has become root of one of its own.
+/// Who this process is outside its user namespace: the same number, unless it has become root of
+/// one of its own.
 ///
 /// # Errors
 /// `/proc` is not there, or says nothing of this user.
@@ -150,7 +154,8 @@ pub fn user_outside() -> io::Result<u32> {
     outside(&map, effective_user()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// user_namespaces(7): each line has the first number inside, the first outside, and how many there are.
+/// user_namespaces(7): each line has the first number inside, the first outside, and how many there
+/// are.
 fn outside(map: &str, user: u32) -> Option<u32> {
     map.lines().find_map(|line| {
         let mut numbers = line.split_ascii_whitespace().map(str::parse::<u32>);
@@ -164,8 +169,8 @@ fn outside(map: &str, user: u32) -> Option<u32> {
     })
 }
 
-/// Who made the connection, as its effective user was then; one that has no number in this process's user namespace is
-/// 65534.
+/// Who made the connection, as its effective user was then; one that has no number in this
+/// process's user namespace is 65534.
 ///
 /// # Errors
 /// The kernel refuses (`SO_PEERCRED`).

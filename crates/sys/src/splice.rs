@@ -1,8 +1,9 @@
 //! Bulk TCP without copying: sending from pages that never change, receiving without looking.
 //!
-//! What is sent is a block of `message` bytes of noise, over and over: byte k of a stream is byte `k % message` of the
-//! block, whatever signals and partial calls came between. The noise does not compress. Like every write to a socket,
-//! these raise SIGPIPE when the peer is gone, unless the process ignores it, as Rust's runtime does.
+//! What is sent is a block of `message` bytes of noise, over and over: byte k of a stream is byte
+//! `k % message` of the block, whatever signals and partial calls came between. The noise does not
+//! compress. Like every write to a socket, these raise SIGPIPE when the peer is gone, unless the
+//! process ignores it, as Rust's runtime does.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -32,14 +33,14 @@ impl ZeroCopy {
     }
 }
 
-/// The way that was faster where it was measured, and the other one where the host refuses the first (seccomp,
-/// no descriptors). Nothing is sent.
+/// The way that was faster where it was measured, and the other one where the host refuses the
+/// first (seccomp, no descriptors). Nothing is sent.
 ///
-/// To this same host sendfile: over loopback 27 to 30 Gbit/s against 26 for vmsplice, 40 against 34 where the
-/// receiver does not copy ([`Discard`]), messages of 128 KiB, Linux 6.18. Over a device (veth) vmsplice: 22 against
-/// 16 to 19. For messages below 64 KiB setting up the pipe costs more than the copy it saves, and sendfile is
-/// taken everywhere. Neither is always better than a plain write: over veth, with a receiver that does not copy,
-/// write was as fast.
+/// To this same host sendfile: over loopback 27 to 30 Gbit/s against 26 for vmsplice, 40 against 34
+/// where the receiver does not copy ([`Discard`]), messages of 128 KiB, Linux 6.18. Over a device
+/// (veth) vmsplice: 22 against 16 to 19. For messages below 64 KiB setting up the pipe costs more
+/// than the copy it saves, and sendfile is taken everywhere. Neither is always better than a plain
+/// write: over veth, with a receiver that does not copy, write was as fast.
 ///
 /// # Errors
 /// Both are refused; the error is that of the second.
@@ -85,11 +86,12 @@ impl Vmsplice {
         })
     }
 
-    /// Hands `length` bytes to the socket and answers how many it took: fewer only if a signal or an error came between,
-    /// and then the next call goes on at the very next byte.
+    /// Hands `length` bytes to the socket and answers how many it took: fewer only if a signal or
+    /// an error came between, and then the next call goes on at the very next byte.
     ///
     /// # Errors
-    /// The socket took nothing: `Interrupted` by a signal, `WouldBlock` after its send timeout, or it failed.
+    /// The socket took nothing: `Interrupted` by a signal, `WouldBlock` after its send timeout, or
+    /// it failed.
     pub fn send(&mut self, stream: &TcpStream, length: usize) -> io::Result<usize> {
         send_all(length, |rest| {
             if self.queued == 0 {
@@ -105,7 +107,8 @@ impl Vmsplice {
         })
     }
 
-    /// Puts at most `length` bytes into the empty pipe: to the block's end, or as many as the pipe holds.
+    /// Puts at most `length` bytes into the empty pipe: to the block's end, or as many as the pipe
+    /// holds.
     fn fill(&mut self, length: usize) -> io::Result<()> {
         let rest = &self.block.bytes()[self.position..];
         let put = vmsplice(self.pipe.writer.as_fd(), &rest[..length.min(rest.len())])?;
@@ -117,7 +120,8 @@ impl Vmsplice {
     fn probe(stream: &TcpStream, message: usize) -> io::Result<Self> {
         let mut sender = Self::new(message)?;
         sender.fill(1)?;
-        // A seccomp filter refuses an empty splice like any other; the kernel itself does nothing for it.
+        // A seccomp filter refuses an empty splice like any other; the kernel itself does nothing
+        // for it.
         splice(sender.pipe.reader.as_fd(), stream.as_fd(), 0)?;
         Ok(sender)
     }
@@ -167,7 +171,8 @@ impl Sendfile {
     }
 }
 
-/// Receives by telling TCP to throw the bytes away (MSG_TRUNC, tcp(7)): nothing is copied out of the kernel.
+/// Receives by telling TCP to throw the bytes away (MSG_TRUNC, tcp(7)): nothing is copied out of
+/// the kernel.
 #[derive(Debug, Default)]
 pub struct Discard;
 
@@ -183,22 +188,24 @@ impl Discard {
     /// # Errors
     /// `Interrupted` by a signal, `WouldBlock` after the receive timeout, or the connection failed.
     pub fn receive(&mut self, stream: &TcpStream, length: usize) -> io::Result<usize> {
-        // SAFETY: with MSG_TRUNC a stream socket writes nothing; if it did, the null address would be an EFAULT.
+        // SAFETY: with MSG_TRUNC a stream socket writes nothing; if it did, the null address would
+        // be an EFAULT.
         let received =
             unsafe { libc::recv(stream.as_raw_fd(), ptr::null_mut(), length, libc::MSG_TRUNC) };
         count(received)
     }
 }
 
-/// On loopback (Linux 6.18, a busy machine) sendfile needed less CPU time at 4 KiB and vmsplice at 1 MiB; from 16 to 128 KiB
-/// they could not be told apart.
+/// On loopback (Linux 6.18, a busy machine) sendfile needed less CPU time at 4 KiB and vmsplice at
+/// 1 MiB; from 16 to 128 KiB they could not be told apart.
 const VMSPLICE_FROM: usize = 64 * 1024;
 
-/// Messages of 1 MiB took a sixth less CPU time through a pipe of this length than through 64 or 128 KiB; 1 MiB was no
-/// better than this beyond the noise (loopback, Linux 6.18).
+/// Messages of 1 MiB took a sixth less CPU time through a pipe of this length than through 64 or
+/// 128 KiB; 1 MiB was no better than this beyond the noise (loopback, Linux 6.18).
 const PIPE_BYTES: usize = 256 * 1024;
 
-/// Calls `send` with what is left of `length` until nothing is. An error counts only if nothing was sent before it.
+/// Calls `send` with what is left of `length` until nothing is. An error counts only if nothing was
+/// sent before it.
 fn send_all(length: usize, mut send: impl FnMut(usize) -> io::Result<usize>) -> io::Result<usize> {
     let mut sent = 0;
     while sent < length {
@@ -224,8 +231,8 @@ fn noise() -> impl Iterator<Item = u8> {
     .flatten()
 }
 
-/// Pages of its own, not the allocator's: unmapped pages that a socket still holds keep their content, while freed memory
-/// would be written again and the peer would see it.
+/// Pages of its own, not the allocator's: unmapped pages that a socket still holds keep their
+/// content, while freed memory would be written again and the peer would see it.
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,
@@ -262,7 +269,8 @@ impl Mapping {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping has `length` initialised bytes, and none is written while `self` lives.
+        // SAFETY: the mapping has `length` initialised bytes, and none is written while `self`
+        // lives.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }
@@ -291,8 +299,8 @@ impl Pipe {
         // SAFETY: both descriptors are new and nobody else's.
         let [reader, writer] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
         let bytes = message.min(PIPE_BYTES).min(pipe_limit()) as libc::c_int;
-        // Refused (EPERM) when the user has too many pages in pipes (pipe(7)): a short pipe is slower, not wrong.
-        // SAFETY: takes an integer.
+        // Refused (EPERM) when the user has too many pages in pipes (pipe(7)): a short pipe is
+        // slower, not wrong. SAFETY: takes an integer.
         unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, bytes) };
         Ok(Self { reader, writer })
     }
@@ -321,8 +329,8 @@ fn vmsplice(pipe: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
         iov_base: bytes.as_ptr().cast_mut().cast(),
         iov_len: bytes.len(),
     };
-    // SAFETY: the kernel reads the bytes only: they go into a pipe. It holds the pages themselves, whatever becomes of
-    // the mapping.
+    // SAFETY: the kernel reads the bytes only: they go into a pipe. It holds the pages themselves,
+    // whatever becomes of the mapping.
     count(unsafe { libc::vmsplice(pipe.as_raw_fd(), &raw const pages, 1, 0) })
 }
 
@@ -492,7 +500,8 @@ mod tests {
                     }
                 }
             });
-            // Nobody reads: long before this the sender is blocked; if it is not, the outcome is the same.
+            // Nobody reads: long before this the sender is blocked; if it is not, the outcome is
+            // the same.
             thread::sleep(Duration::from_millis(50));
             handle.shutdown(Shutdown::Both).unwrap();
             assert_eq!(sender.join().unwrap().kind(), io::ErrorKind::BrokenPipe);

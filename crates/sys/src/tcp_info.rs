@@ -5,11 +5,13 @@ use std::os::fd::AsFd;
 
 use crate::socket::OptionError;
 
-/// Length of `struct tcp_info` in Linux 6.18; longer answers are cut, shorter ones leave fields out.
+/// Length of `struct tcp_info` in Linux 6.18; longer answers are cut, shorter ones leave fields
+/// out.
 const LENGTH: usize = 280;
 
-/// The fields of the kernel's `struct tcp_info` (include/uapi/linux/tcp.h) that were ever of use, under
-/// their kernel names without `tcpi_`. `Option` fields came after Linux 4.9 and may be missing.
+/// The fields of the kernel's `struct tcp_info` (include/uapi/linux/tcp.h) that were ever of use,
+/// under their kernel names without `tcpi_`. `Option` fields came after Linux 4.9 and may be
+/// missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Connection state, as `TCP_ESTABLISHED` = 1.

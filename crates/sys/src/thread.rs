@@ -119,8 +119,8 @@ impl SchedTimesReader {
     }
 }
 
-/// CPU time that the calling thread has had, to the nanosecond: with what interrupts took of it, without the time in which
-/// other threads ran.
+/// CPU time that the calling thread has had, to the nanosecond: with what interrupts took of it,
+/// without the time in which other threads ran.
 pub fn cpu_time() -> Duration {
     // SAFETY: timespec is plain integers, for which zero is a value.
     let mut time = unsafe { std::mem::zeroed::<libc::timespec>() };
@@ -191,8 +191,9 @@ pub fn set_affinity(cpus: &[u32]) -> Result<(), ThreadError> {
     })
 }
 
-/// Has the calling thread's sleeps end when they are over: its timer slack is the least there is, 1 ns instead of 50 us
-/// (zero would ask for the default). A matter of precision only: where the kernel refuses, nothing else is lost.
+/// Has the calling thread's sleeps end when they are over: its timer slack is the least there is, 1
+/// ns instead of 50 us (zero would ask for the default). A matter of precision only: where the
+/// kernel refuses, nothing else is lost.
 pub fn wake_sharply() {
     // SAFETY: PR_SET_TIMERSLACK takes a plain integer.
     let _ = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
@@ -218,8 +219,8 @@ pub fn set_idle_policy() -> Result<(), ThreadError> {
     check("set the policy SCHED_IDLE", result)
 }
 
-/// Lets the calling thread run before all of ordinary policies (SCHED_RR, the lowest real-time priority). The threads that
-/// it starts are ordinary again. Needs CAP_SYS_NICE or RLIMIT_RTPRIO.
+/// Lets the calling thread run before all of ordinary policies (SCHED_RR, the lowest real-time
+/// priority). The threads that it starts are ordinary again. Needs CAP_SYS_NICE or RLIMIT_RTPRIO.
 ///
 /// # Errors
 /// Not permitted; in a control group without a share of real time.
@@ -249,9 +250,9 @@ pub fn set_nice(nice: i32) -> Result<(), ThreadError> {
     })
 }
 
-/// Sets the calling thread's time slice, 0.1 to 100 ms: how long it runs before others of its class have their turn. A
-/// thread with a short one is let in before those with longer ones when it wakes up. Needs no privilege. Before Linux
-/// 6.12 it has no effect.
+/// Sets the calling thread's time slice, 0.1 to 100 ms: how long it runs before others of its class
+/// have their turn. A thread with a short one is let in before those with longer ones when it wakes
+/// up. Needs no privilege. Before Linux 6.12 it has no effect.
 ///
 /// # Errors
 /// The kernel refuses; the thread's policy is not the normal one.
@@ -263,7 +264,8 @@ pub fn set_time_slice(slice: Duration) -> Result<(), ThreadError> {
     let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
     check("read the time slice", result)?;
     attributes.sched_runtime = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX);
-    // SAFETY: the pointer is to a live sched_attr that says its own size, and the call only reads it.
+    // SAFETY: the pointer is to a live sched_attr that says its own size, and the call only reads
+    // it.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     check("set the time slice", result)
 }
@@ -336,7 +338,8 @@ mod tests {
         fs::read_to_string(format!("/proc/thread-self/{name}")).unwrap()
     }
 
-    /// Fields 19 and 41 of proc(5)'s `stat`; the name, which may hold spaces, ends with a parenthesis.
+    /// Fields 19 and 41 of proc(5)'s `stat`; the name, which may hold spaces, ends with a
+    /// parenthesis.
     fn own_nice_and_policy() -> (i32, i32) {
         let stat = own_file("stat");
         let fields: Vec<_> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();

@@ -1,5 +1,6 @@
-//! Many UDP datagrams for one system call, on connected sockets: [`BatchSender`] by sendmmsg, [`BatchReceiver`] by recvmmsg,
-//! both with or without segmentation offload, which takes one trip through the network stack for up to 128 datagrams.
+//! Many UDP datagrams for one system call, on connected sockets: [`BatchSender`] by sendmmsg,
+//! [`BatchReceiver`] by recvmmsg, both with or without segmentation offload, which takes one trip
+//! through the network stack for up to 128 datagrams.
 
 use std::io;
 use std::mem;
@@ -21,10 +22,12 @@ pub enum Offload {
     None,
 }
 
-/// The most that one message of UDP can hold over IPv4, bytes: 65,535 less the headers of IP (20) and UDP (8).
+/// The most that one message of UDP can hold over IPv4, bytes: 65,535 less the headers of IP (20)
+/// and UDP (8).
 const MAX_PAYLOAD: usize = 65_507;
 
-/// Room for the control messages of one datagram: a segment size and a drop counter, each of four bytes, and a time.
+/// Room for the control messages of one datagram: a segment size and a drop counter, each of four
+/// bytes, and a time.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);

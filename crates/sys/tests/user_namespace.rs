@@ -1,6 +1,6 @@
-//! A process without root becomes root of a user namespace, builds a pair of hosts in it and carries frames; another
-//! process of the same user joins it there. They have to have a single thread, which the standard test harness does not
-//! offer.
+//! A process without root becomes root of a user namespace, builds a pair of hosts in it and
+//! carries frames; another process of the same user joins it there. They have to have a single
+//! thread, which the standard test harness does not offer.
 
 #![allow(
     clippy::unwrap_used,
@@ -94,7 +94,8 @@ fn transfer_between_hosts(pair: &Pair) {
     );
 }
 
-/// More than would fit into a receive buffer that a user may have: every frame waits until all are sent.
+/// More than would fit into a receive buffer that a user may have: every frame waits until all are
+/// sent.
 fn carry_frames(pair: &Pair) {
     let open = |namespace: &Namespace| {
         namespace

@@ -1,4 +1,5 @@
-//! `linerate compare` on what is known: A against A, and a difference of 10 % that was planted. See docs/comparisons.md.
+//! `linerate compare` on what is known: A against A, and a difference of 10 % that was planted. See
+//! docs/comparisons.md.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a report")]
 
@@ -48,8 +49,8 @@ struct Case {
     effect_percent: f64,
 }
 
-/// A paced flow is paced exactly, so that 22 over 20 Mbit/s is 10 %. The third path loses segments at random, and its
-/// throughput scatters by itself.
+/// A paced flow is paced exactly, so that 22 over 20 Mbit/s is 10 %. The third path loses segments
+/// at random, and its throughput scatters by itself.
 const CASES: [Case; 3] = [
     Case {
         title: "A against A, paced",
@@ -74,7 +75,8 @@ const CASES: [Case; 3] = [
     },
 ];
 
-/// Of 40 comparisons: DIFFERENT where there is no difference at most, and where there is one at least.
+/// Of 40 comparisons: DIFFERENT where there is no difference at most, and where there is one at
+/// least.
 const FALSE_AT_MOST: f64 = 5.0 / 40.0;
 const FOUND_AT_LEAST: f64 = 36.0 / 40.0;
 /// The exit status of linerate's own commands where the host lacks something.
@@ -117,9 +119,10 @@ fn main() -> anyhow::Result<ExitCode> {
         let answers = run_all(case, &options);
         missed |= !report(case, &answers, options.count)?;
     }
-    Ok(match missed && options.strict {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
+    Ok(if missed && options.strict {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     })
 }
 
@@ -221,9 +224,10 @@ fn report(case: &Case, answers: &[Answer], asked: u32) -> anyhow::Result<bool> {
         Summary::of(&pairs)?.median(),
     );
     let found = different as f64 / n as f64;
-    let holds = match case.effect_percent == 0.0 {
-        true => found <= FALSE_AT_MOST,
-        false => found >= FOUND_AT_LEAST,
+    let holds = if case.effect_percent == 0.0 {
+        found <= FALSE_AT_MOST
+    } else {
+        found >= FOUND_AT_LEAST
     };
     Ok(holds && n == asked as usize)
 }

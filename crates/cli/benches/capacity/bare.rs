@@ -1,5 +1,6 @@
-//! The same number of connections by a program that does nothing else: pairs of processes, one that accepts and one that
-//! connects, without epoll, a word said or an account kept. It is what this kernel and this machine have to give.
+//! The same number of connections by a program that does nothing else: pairs of processes, one that
+//! accepts and one that connects, without epoll, a word said or an account kept. It is what this
+//! kernel and this machine have to give.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -7,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use linerate_core::capacity::{DESCRIPTOR_RESERVE, MOST_AT_PORT};
+use linerate_core::capacity::{DESCRIPTOR_RESERVE, MAX_AT_PORT};
 use linerate_sys::proc::limits::raise_descriptor_limit;
 use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -15,14 +16,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// First word of a process of one of the pairs.
 pub(crate) const BARE_WORKER: &str = "bare-worker";
 
-/// Opens so many, as many pairs at once as the limit of descriptors makes necessary; how long it took until the last was
-/// connected. All are closed again by the time it answers.
+/// Opens so many, as many pairs at once as the limit of descriptors makes necessary; how long it
+/// took until the last was connected. All are closed again by the time it answers.
 pub(crate) fn open(count: u64) -> anyhow::Result<Duration> {
     let each = raise_descriptor_limit().context("the limit of descriptors")?;
     let each = each
         .soft
         .saturating_sub(DESCRIPTOR_RESERVE)
-        .clamp(1, MOST_AT_PORT);
+        .clamp(1, MAX_AT_PORT);
     let pairs = count.div_ceil(each);
     let mut takers = Vec::new();
     let mut openers = Vec::new();
@@ -79,7 +80,8 @@ fn take(count: u32) -> anyhow::Result<()> {
 
 fn connect(count: u32, port: u16, pair: u32) -> anyhow::Result<()> {
     let peer = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into();
-    // Each from an address of its own: they have no port in common that would have to be looked through.
+    // Each from an address of its own: they have no port in common that would have to be looked
+    // through.
     let source = Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + pair);
     tell("ready")?;
     io::stdin().lock().read_exact(&mut [0])?;

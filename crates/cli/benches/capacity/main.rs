@@ -1,5 +1,6 @@
-//! How many connections this host holds with itself, how fast they are opened and what each costs, beside a bare program
-//! that only opens them, in turn. Loopback, both ends in processes of their own; the kernel's memory is for both.
+//! How many connections this host holds with itself, how fast they are opened and what each costs,
+//! beside a bare program that only opens them, in turn. Loopback, both ends in processes of their
+//! own; the kernel's memory is for both.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a report")]
 
@@ -130,18 +131,20 @@ fn measure(options: &Options) -> anyhow::Result<ExitCode> {
             Err(why) => println!("  SKIPPED: {why}"),
         }
     }
-    Ok(match options.strict && !is_met {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
+    Ok(if options.strict && !is_met {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     })
 }
 
 /// All runs of a case; whether it came to what was aimed at.
 fn run(case: &Case, options: &Options) -> anyhow::Result<bool> {
     let mut outcome = Outcome::default();
-    let runs = match case.is_short {
-        true => options.runs,
-        false => options.long_runs,
+    let runs = if case.is_short {
+        options.runs
+    } else {
+        options.long_runs
     };
     for run in 0..runs {
         // The one that is first alternates, so that what drifts falls on both.
@@ -217,7 +220,7 @@ impl Outcome {
 /// A worker of few connections is mostly itself.
 fn is_lean(pool: &PoolResult) -> bool {
     let each = [pool.user_bytes_each, pool.server_user_bytes_each];
-    each.into_iter().flatten().all(|bytes| bytes < MOST_BYTES)
+    each.into_iter().flatten().all(|bytes| bytes < MAX_BYTES)
 }
 
 fn latency_ratio(document: &CapacityDocument) -> Option<f64> {
@@ -251,6 +254,6 @@ fn has_files(case: &Case) -> anyhow::Result<()> {
 /// Of everything else on the host.
 const SPARE_FILES: u64 = 20_000;
 /// User memory for each connection at each end.
-const MOST_BYTES: f64 = 500.0;
+const MAX_BYTES: f64 = 500.0;
 /// Before each run: what the one before has left is being freed.
 const SETTLING: Duration = Duration::from_secs(1);

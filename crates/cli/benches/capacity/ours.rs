@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
-use linerate_core::capacity::{CapacityDocument, CapacityTest, MOST_HELD, PoolResult};
+use linerate_core::capacity::{CapacityDocument, CapacityTest, MAX_HELD, PoolResult};
 use linerate_core::units::Span;
 use linerate_core::wire::message::Limits;
 use linerate_engine::{CapacityOptions, Client, Endpoint, ServeOptions, Stop, Target};
@@ -59,7 +59,7 @@ fn serve_options() -> ServeOptions {
             streams: 1,
             seconds: 3600.0,
             rate_bps: None,
-            connections: MOST_HELD,
+            connections: MAX_HELD,
         })
     }
 }

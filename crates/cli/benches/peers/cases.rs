@@ -45,8 +45,8 @@ pub(crate) struct Goal {
     pub(crate) bound: Bound,
 }
 
-/// What a figure must be. Of ratios the median over the pairs counts, linerate's figure over the peer's; else the
-/// median over linerate's runs.
+/// What a figure must be. Of ratios the median over the pairs counts, linerate's figure over the
+/// peer's; else the median over linerate's runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Bound {
     RatioAtLeast(f64),
@@ -165,9 +165,10 @@ fn datagrams() -> Vec<Case> {
 /// The server is what differs: its CPU counts, whichever way the payload goes.
 fn stock(udp: bool, down: bool) -> Case {
     let protocol = if udp { "udp" } else { "tcp" };
-    let (direction, server) = match down {
-        false => ("up", Metric::ReceiverCost),
-        true => ("down", Metric::SenderCost),
+    let (direction, server) = if down {
+        ("down", Metric::SenderCost)
+    } else {
+        ("up", Metric::ReceiverCost)
     };
     let mut goals = vec![
         goal(Metric::Goodput, Bound::RatioAtLeast(1.0)),

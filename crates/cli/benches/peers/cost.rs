@@ -11,8 +11,8 @@ use linerate_sys::proc::stat::ticks_to_duration;
 pub(crate) struct Account {
     /// It has ended, and waits to be reaped: the CPU time is final.
     pub(crate) ended: bool,
-    /// User and system time of all its threads, ended ones too, and of the children that it has reaped. Whole ticks of
-    /// 10 ms, rounded down twice: a run of one second is known to 1 or 2 %.
+    /// User and system time of all its threads, ended ones too, and of the children that it has
+    /// reaped. Whole ticks of 10 ms, rounded down twice: a run of one second is known to 1 or 2 %.
     pub(crate) cpu: Duration,
 }
 
@@ -27,7 +27,8 @@ impl Account {
     }
 }
 
-/// The name, in parentheses, may itself hold blanks and parentheses; behind it come the state and numbers.
+/// The name, in parentheses, may itself hold blanks and parentheses; behind it come the state and
+/// numbers.
 fn parse(text: &str) -> Option<Account> {
     let (_, fields) = text.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -42,6 +43,7 @@ fn parse(text: &str) -> Option<Account> {
     })
 }
 
-/// Fields 14 to 17 of proc(5), counted from the state, which is field 3: utime, stime, cutime, cstime.
+/// Fields 14 to 17 of proc(5), counted from the state, which is field 3: utime, stime, cutime,
+/// cstime.
 const UTIME: usize = 14 - 3;
 const CSTIME: usize = 17 - 3;

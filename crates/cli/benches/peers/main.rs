@@ -1,5 +1,5 @@
-//! linerate against iperf3, nuttcp and sockperf: both sides in turn, in pairs whose order a coin decides, over loopback
-//! and over veth between two network namespaces. See docs/benchmarks.md.
+//! linerate against iperf3, nuttcp and sockperf: both sides in turn, in pairs whose order a coin
+//! decides, over loopback and over veth between two network namespaces. See docs/benchmarks.md.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a report")]
 

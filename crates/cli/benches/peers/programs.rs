@@ -109,7 +109,8 @@ fn linerate(run: Run<'_>) -> anyhow::Result<Measurement> {
         return stock(run, server, port, udp, down);
     }
     let mut client = run.place.command(End::Client, program);
-    // No warm-up: the CPU time is that of the whole run, so the bytes must be, too. The peers have none either.
+    // No warm-up: the CPU time is that of the whole run, so the bytes must be, too. The peers have
+    // none either.
     let common = ["--json", "--quiet", "--warm-up", "0s", "--time"];
     client.args(linerate_arguments(run.workload).split_whitespace());
     client.args(common).arg(format!("{SECONDS}s"));

@@ -1,13 +1,15 @@
-//! Whether known work that is added to a transfer appears in its own layer of `linerate profile`, with the size that a paired
-//! comparison of CPU time gives.
+//! Whether known work that is added to a transfer appears in its own layer of `linerate profile`,
+//! with the size that a paired comparison of CPU time gives.
 //!
-//! `cargo bench -p linerate --bench profile` takes about five minutes, as root. Each work is run with and without in turn over a
-//! veth pair; the paired figure is the CPU time that the kernel accounts to the threads of both ends, which needs no samples.
+//! `cargo bench -p linerate --bench profile` takes about five minutes, as root. Each work is run
+//! with and without in turn over a veth pair; the paired figure is the CPU time that the kernel
+//! accounts to the threads of both ends, which needs no samples.
 //!
-//! Both ends share one CPU, so that it is never idle. With a CPU for each they wait for each other, and going to sleep and
-//! being woken (by interrupts between CPUs and timers) takes CPU time with interrupts off: the account has it, a timer's sample
-//! meets whoever comes next. In a virtual machine that is 20 µs each time, more than the works of which the size is asked, and
-//! how often it happens is changed by any work.
+//! Both ends share one CPU, so that it is never idle. With a CPU for each they wait for each other,
+//! and going to sleep and being woken (by interrupts between CPUs and timers) takes CPU time with
+//! interrupts off: the account has it, a timer's sample meets whoever comes next. In a virtual
+//! machine that is 20 µs each time, more than the works of which the size is asked, and how often
+//! it happens is changed by any work.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a report")]
 
@@ -87,9 +89,10 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         is_met &= measure(work, &options)?;
     }
-    Ok(match options.strict && !is_met {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
+    Ok(if options.strict && !is_met {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     })
 }
 
@@ -133,8 +136,9 @@ fn account(pairs: &[(Cost, Cost)], which: fn(&(Cost, Cost)) -> &Cost) -> String 
     )
 }
 
-/// Whether the layer grew by what the work took: by the comparison, and by what the work made cheaper in other layers, each of
-/// which is named. Samples of the work that are in another layer make that one grow, and are missing in the work's own.
+/// Whether the layer grew by what the work took: by the comparison, and by what the work made
+/// cheaper in other layers, each of which is named. Samples of the work that are in another layer
+/// make that one grow, and are missing in the work's own.
 fn verdict(work: &Work, pairs: &[(Cost, Cost)]) -> bool {
     let change = |figure: &dyn Fn(&Cost) -> f64| -> Vec<f64> {
         pairs

@@ -15,11 +15,13 @@ use crate::works::Work;
 
 /// What a transfer took of both ends together, ns for each byte of payload.
 pub(crate) struct Cost {
-    /// CPU time of the ends' threads by the kernel's account; over veth, soft interrupts run in them.
+    /// CPU time of the ends' threads by the kernel's account; over veth, soft interrupts run in
+    /// them.
     pub(crate) accounted: f64,
     /// By the samples that met these threads.
     pub(crate) layers: BTreeMap<Layer, f64>,
-    /// What the profile's own table adds up to: with soft interrupts that met other threads, for whomever they were.
+    /// What the profile's own table adds up to: with soft interrupts that met other threads, for
+    /// whomever they were.
     pub(crate) printed: f64,
     pub(crate) gbit_per_s: f64,
 }

@@ -23,8 +23,8 @@ pub(crate) struct Work {
     pub(crate) missing: fn() -> Option<String>,
 }
 
-/// Works that are large beside what else a transfer takes, so that what they displace elsewhere, and the noise, are small beside
-/// them.
+/// Works that are large beside what else a transfer takes, so that what they displace elsewhere,
+/// and the noise, are small beside them.
 pub(crate) const WORKS: [Work; 4] = [
     Work {
         name: "checksum",
@@ -68,10 +68,7 @@ pub(crate) const WORKS: [Work; 4] = [
         what: "the sender writes a pattern into every message and the receiver holds every byte against it",
         layer: Layer::Application,
         mtu: 65_535,
-        options: |with| match with {
-            true => &["--verify"],
-            false => &[],
-        },
+        options: |with| if with { &["--verify"] } else { &[] },
         prepare: |_, _| Ok(()),
         missing: || None,
     },
@@ -80,9 +77,12 @@ pub(crate) const WORKS: [Work; 4] = [
         what: "the receiver reads what came, against dropping it unread in as many calls (--discard)",
         layer: Layer::Copy,
         mtu: 9000,
-        options: |with| match with {
-            true => &["--size", "1MiB"],
-            false => &["--size", "1MiB", "--discard"],
+        options: |with| {
+            if with {
+                &["--size", "1MiB"]
+            } else {
+                &["--size", "1MiB", "--discard"]
+            }
         },
         prepare: |_, _| Ok(()),
         missing: || None,
@@ -99,12 +99,14 @@ fn offloads(host: &Host, settings: &[(Offload, bool)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A class that is never out of tokens: a watchdog would set a timer for each packet then, and in a virtual machine interrupts
-/// that wait, those of the samples among them, are taken where it does that.
+/// A class that is never out of tokens: a watchdog would set a timer for each packet then, and in a
+/// virtual machine interrupts that wait, those of the samples among them, are taken where it does
+/// that.
 const CLASS: &str = "qdisc add dev veth0 root handle 1: htb default 10\n\
     class add dev veth0 parent 1: classid 1:10 htb rate 100gbit burst 64mb cburst 64mb quantum 60000\n";
 
-/// Each segment passes the filters by itself: TCP's segments are cut below them otherwise, whatever the device can.
+/// Each segment passes the filters by itself: TCP's segments are cut below them otherwise, whatever
+/// the device can.
 fn one_segment_each(host: &Host) -> anyhow::Result<()> {
     let mut command = host.namespace.command("ip");
     command.args(["link", "set", Pair::LINK, "gso_max_segs", "1"]);

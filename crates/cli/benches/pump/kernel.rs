@@ -39,7 +39,8 @@ impl Shaper {
         match self {
             Self::None => (Vec::new(), false),
             Self::Tbf { rate_mbps } => {
-                // The least burst with which the timer's slack costs nothing: 1 ms, and a frame of offload.
+                // The least burst with which the timer's slack costs nothing: 1 ms, and a frame of
+                // offload.
                 let burst = (rate_mbps * 125).max(65_536);
                 let limit = 151_400;
                 let tbf = format!("{root} tbf rate {rate_mbps}mbit burst {burst} limit {limit}");

@@ -57,8 +57,8 @@ pub(crate) fn stream(spec: &str, rate_mbps: Option<u32>) -> anyhow::Result<Figur
     Ok(figures)
 }
 
-/// What a stream's record says, the same on both sides. CPU time is not compared: a lab keeps its CPUs awake with threads
-/// that run when nothing else does, and they count.
+/// What a stream's record says, the same on both sides. CPU time is not compared: a lab keeps its
+/// CPUs awake with threads that run when nothing else does, and they count.
 pub(crate) fn stream_figures(record: &Value, rate_mbps: Option<u32>) -> anyhow::Result<Figures> {
     let goodput = number(record, "/throughput_bps")?;
     Ok(match rate_mbps {
@@ -87,7 +87,8 @@ pub(crate) fn delay(rtt_ms: u32, load_mbps: u32) -> anyhow::Result<Figures> {
     Ok(figures)
 }
 
-/// Round trips of a byte for 3 s, less the delay, beside a stream that begins before and ends after them.
+/// Round trips of a byte for 3 s, less the delay, beside a stream that begins before and ends after
+/// them.
 pub(crate) fn round_trips(
     command: impl Fn(&str) -> Command,
     server: &str,

@@ -1,5 +1,5 @@
-//! The lab's pump by itself and against the kernel: what it cuts and carries, how late it is, and how well it holds a
-//! rate. See docs/benchmarks.md.
+//! The lab's pump by itself and against the kernel: what it cuts and carries, how late it is, and
+//! how well it holds a rate. See docs/benchmarks.md.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a report")]
 

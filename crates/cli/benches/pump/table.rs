@@ -28,9 +28,10 @@ pub(crate) fn print(title: &str, pairs: &[Pair]) {
         let theirs = |pair: &Pair| figure(pair.peer.as_ref()?, name);
         let ratio = |pair: &Pair| Some(ours(pair)? / theirs(pair)?);
         // A ratio of errors, which may be zero or negative, says nothing.
-        let ratio = match name.contains("error") {
-            true => String::new(),
-            false => spread(pairs.iter().map(ratio)),
+        let ratio = if name.contains("error") {
+            String::new()
+        } else {
+            spread(pairs.iter().map(ratio))
         };
         println!(
             "  {name:<27} {:>24} {:>24}   {ratio}",

@@ -102,8 +102,8 @@ fn headers_map(headers: &[[u8; 40]]) -> Result<Map, BpfError> {
     Ok(map)
 }
 
-/// Instructions before a program that put the next header into the packet, so that what the processor foresees is no
-/// better than with real packets.
+/// Instructions before a program that put the next header into the packet, so that what the
+/// processor foresees is no better than with real packets.
 fn next_header(map: i32) -> Vec<[u8; 8]> {
     let instruction = |code: u8, registers: u8, offset: i16, number: i32| {
         let [o, p] = offset.to_ne_bytes();

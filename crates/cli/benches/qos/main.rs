@@ -1,5 +1,5 @@
-//! What the compiled rules of `linerate qos` cost for each packet: by test runs of the kernel on random headers, and
-//! beside nftables on packets that are sent over a veth pair.
+//! What the compiled rules of `linerate qos` cost for each packet: by test runs of the kernel on
+//! random headers, and beside nftables on packets that are sent over a veth pair.
 //!
 //! `cargo bench -p linerate --bench qos` takes a minute or two, as root.
 #![forbid(unsafe_code)]
@@ -50,9 +50,10 @@ fn main() -> anyhow::Result<ExitCode> {
     if !options.no_peers {
         is_met &= peers::measure(options.runs, options.seed)?;
     }
-    Ok(match options.strict && !is_met {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
+    Ok(if options.strict && !is_met {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     })
 }
 

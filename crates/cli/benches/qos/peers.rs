@@ -1,5 +1,5 @@
-//! The same rules beside nftables, on UDP datagrams over a veth pair: the sender's time for each, over that without
-//! any rules.
+//! The same rules beside nftables, on UDP datagrams over a veth pair: the sender's time for each,
+//! over that without any rules.
 
 use std::io::Write;
 use std::net::UdpSocket;
@@ -54,7 +54,8 @@ pub(crate) fn measure(runs: u32, seed: u64) -> anyhow::Result<bool> {
         runs,
     )?;
     println!();
-    // No more than half of nft's cost with one rule, than a twentieth of its best form with a thousand.
+    // No more than half of nft's cost with one rule, than a twentieth of its best form with a
+    // thousand.
     Ok(one <= 0.5 && many <= 0.05)
 }
 
@@ -82,7 +83,8 @@ fn ranges(seed: u64) -> Conditions {
     all
 }
 
-/// The ratio of linerate's added cost to the best of the others, all in turn over one pair of hosts.
+/// The ratio of linerate's added cost to the best of the others, all in turn over one pair of
+/// hosts.
 fn compare(title: &str, conditions: &Conditions, sides: &[Side], runs: u32) -> anyhow::Result<f64> {
     let pair = Pair::create()?;
     let bound = || UdpSocket::bind((pair.b.ipv4, PORT));

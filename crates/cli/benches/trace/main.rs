@@ -1,8 +1,9 @@
-//! `linerate trace` against traceroute and mtr on one chain: 30 hops of 2 ms each in a lab, each router with the
-//! kernel's default limits of ICMP. Wall time, CPU time and packets of each, and the goals that linerate has.
+//! `linerate trace` against traceroute and mtr on one chain: 30 hops of 2 ms each in a lab, each
+//! router with the kernel's default limits of ICMP. Wall time, CPU time and packets of each, and
+//! the goals that linerate has.
 //!
-//! `cargo bench -p linerate --bench trace` takes some minutes: between two runs it waits until the routers grant a
-//! burst again.
+//! `cargo bench -p linerate --bench trace` takes some minutes: between two runs it waits until the
+//! routers grant a burst again.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a report")]
 
@@ -218,7 +219,8 @@ fn report(name: &str, scene: &str, runs: &mut [Run]) -> anyhow::Result<bool> {
     Ok(is_met)
 }
 
-/// Where the time of a run went: before and after the trace itself, and from its start to what ends each part.
+/// Where the time of a run went: before and after the trace itself, and from its start to what ends
+/// each part.
 fn breakdown(document: &Value, wall: Duration) -> String {
     let hops = document["hops"].as_array().into_iter().flatten();
     let probes: Vec<&Value> = hops

@@ -79,9 +79,12 @@ impl QosCostArgs {
     /// Which tests, each once, in the order of the white paper.
     pub(crate) fn tests(&self) -> Vec<Test> {
         let usual = [Test::Sizes, Test::Udp, Test::Rr];
-        let is_asked = |test: &Test| match self.tests.is_empty() {
-            true => usual.contains(test),
-            false => self.tests.contains(&Tests::One(*test)) || self.tests.contains(&Tests::All),
+        let is_asked = |test: &Test| {
+            if self.tests.is_empty() {
+                usual.contains(test)
+            } else {
+                self.tests.contains(&Tests::One(*test)) || self.tests.contains(&Tests::All)
+            }
         };
         TESTS.into_iter().filter(is_asked).collect()
     }

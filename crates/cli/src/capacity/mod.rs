@@ -21,11 +21,13 @@ use live::Live;
 /// Opens, holds, loads and closes what was asked for, and prints what came of it.
 ///
 /// # Errors
-/// An option is wrong, the endpoint refuses, this host lacks something, or not all of them stayed open.
+/// An option is wrong, the endpoint refuses, this host lacks something, or not all of them stayed
+/// open.
 pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
-    let format = match args.document.json {
-        true => Format::Json,
-        false => Format::Text,
+    let format = if args.document.json {
+        Format::Json
+    } else {
+        Format::Text
     };
     let test = test::test(&args, plan::fresh_seed()).map_err(Failure::usage)?;
     let mut progress = Progress::new(format, args.document.quiet);
@@ -67,9 +69,10 @@ fn hold_to(document: &CapacityDocument) -> Result<(), Failure> {
         .into_iter()
         .filter_map(|(name, pool)| shortfall(name, pool.as_ref()?))
         .collect();
-    match short.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::failed(anyhow!(short.join("; ")))),
+    if short.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::failed(anyhow!(short.join("; "))))
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use linerate_core::capacity::{CapacityTest, Load, LoadPace, MOST_HELD};
+use linerate_core::capacity::{CapacityTest, Load, LoadPace, MAX_HELD};
 use linerate_core::units::{ByteCount, Span};
 
 use crate::args::{CapacityArgs, LoadOptions, PopulationOptions, RequestRate};
@@ -18,10 +18,11 @@ const SHORT_HOLD: Duration = Duration::from_secs(1);
 const HEARTBEATS_PER_S: u64 = 20_000;
 const DEFAULT_LOAD: Duration = Duration::from_secs(1);
 /// Connections of the load, unless they are named.
-const MOST_ACTIVE: u64 = 1000;
+const MAX_ACTIVE: u64 = 1000;
 const DEFAULT_MESSAGE: ByteCount = ByteCount(64);
 
-/// What the options ask for. Of a search, `connections` (or `udp_sockets`) are the most that it may try.
+/// What the options ask for. Of a search, `connections` (or `udp_sockets`) are the most that it may
+/// try.
 ///
 /// # Errors
 /// The first contradiction, or the first figure that is out of range.
@@ -29,10 +30,7 @@ pub(crate) fn test(args: &CapacityArgs, fresh_seed: u64) -> anyhow::Result<Capac
     let population = &args.population;
     let (connections, udp_sockets) = counts(population)?;
     let find_limit = population.find_limit;
-    let default_hold = match find_limit {
-        true => SHORT_HOLD,
-        false => DEFAULT_HOLD,
-    };
+    let default_hold = if find_limit { SHORT_HOLD } else { DEFAULT_HOLD };
     one_family(&population.sources)?;
     ensure!(
         connections > 0 || population.churn.is_none(),
@@ -71,7 +69,7 @@ fn counts(population: &PopulationOptions) -> anyhow::Result<(u64, u64)> {
         bail!("--find-limit searches for one number: give --connections or --udp-sockets");
     }
     let default = match (population.find_limit, udp) {
-        (true, None) => MOST_HELD,
+        (true, None) => MAX_HELD,
         (false, None) => DEFAULT_CONNECTIONS,
         (_, Some(_)) => 0,
     };
@@ -103,7 +101,7 @@ fn load(options: &LoadOptions, connections: u64, find_limit: bool) -> anyhow::Re
     }
     let active = options
         .active
-        .map_or_else(|| (connections / 10).clamp(1, MOST_ACTIVE), |count| count.0);
+        .map_or_else(|| (connections / 10).clamp(1, MAX_ACTIVE), |count| count.0);
     let pace = match options.requests {
         Some(rate) => LoadPace::PerSecond(whole("--requests", rate)?),
         None => LoadPace::Closed,
@@ -120,13 +118,13 @@ fn load(options: &LoadOptions, connections: u64, find_limit: bool) -> anyhow::Re
 fn whole(option: &str, rate: RequestRate) -> anyhow::Result<u64> {
     let RequestRate(rate) = rate;
     ensure!(
-        rate >= 0.0 && rate.fract() == 0.0 && rate <= MOST_RATE,
-        "{option} is {rate}/s: it must be a whole number up to {MOST_RATE}"
+        rate >= 0.0 && rate.fract() == 0.0 && rate <= MAX_RATE,
+        "{option} is {rate}/s: it must be a whole number up to {MAX_RATE}"
     );
     Ok(rate as u64)
 }
 
-const MOST_RATE: f64 = linerate_core::capacity::MOST_PER_S as f64;
+const MAX_RATE: f64 = linerate_core::capacity::MAX_PER_S as f64;
 
 fn one_family(sources: &[IpAddr]) -> anyhow::Result<()> {
     let other = |first: &IpAddr| sources.iter().find(|a| a.is_ipv4() != first.is_ipv4());
@@ -190,7 +188,7 @@ mod tests {
     #[test]
     fn a_search_tries_all_that_is_allowed_for_a_short_time_each() {
         let test = asked("--find-limit").unwrap();
-        assert_eq!((test.connections, test.hold.0), (MOST_HELD, SHORT_HOLD));
+        assert_eq!((test.connections, test.hold.0), (MAX_HELD, SHORT_HOLD));
         assert!(test.load.is_none() && !test.latency);
         let udp = asked("--find-limit -u 5k").unwrap();
         assert_eq!((udp.connections, udp.udp_sockets), (0, 5000));

@@ -13,9 +13,10 @@ use linerate_core::units::{BitRate, ByteCount, Span};
 use crate::args::{Cli, Command};
 use crate::plan;
 
-/// What to run and under which treatments to have the remedy done, where a lab can do it: settings of a host's own network
-/// and metrics of its route are treatments, and so is a socket option that `linerate stream` is given; what it is no longer
-/// given, and what it sends, is another test. `None` for what belongs to the whole machine or to an application.
+/// What to run and under which treatments to have the remedy done, where a lab can do it: settings
+/// of a host's own network and metrics of its route are treatments, and so is a socket option that
+/// `linerate stream` is given; what it is no longer given, and what it sends, is another test.
+/// `None` for what belongs to the whole machine or to an application.
 pub(super) fn treated(scenario: &Scenario, verdict: &Verdict) -> Option<(Scenario, Treatments)> {
     let (command, comment) = verdict
         .remedy
@@ -27,9 +28,10 @@ pub(super) fn treated(scenario: &Scenario, verdict: &Verdict) -> Option<(Scenari
         None => {
             let test = retyped(command, &scenario.test, verdict.cause)?;
             let changes = options_taken_out(&mut treated.test, test, &scenario.test);
-            match changes.is_empty() {
-                true => "none".to_owned(),
-                false => changes.join(","),
+            if changes.is_empty() {
+                "none".to_owned()
+            } else {
+                changes.join(",")
             }
         }
     };
@@ -39,8 +41,8 @@ pub(super) fn treated(scenario: &Scenario, verdict: &Verdict) -> Option<(Scenari
     Some((treated, treatments.parse().ok()?))
 }
 
-/// The treatment that a command for a host is; `None` inside where a lab has no such thing, outside where it is no such
-/// command.
+/// The treatment that a command for a host is; `None` inside where a lab has no such thing, outside
+/// where it is no such command.
 fn of_host(command: &str) -> Option<Option<String>> {
     if let Some(setting) = command.strip_prefix("linerate host set ") {
         return Some(sysctl(setting));
@@ -65,8 +67,9 @@ fn metric(command: &str) -> Option<String> {
     Some(format!("route_{}={bytes}", words[at]))
 }
 
-/// What was held back fills the path now: slow start ends in the losses of a queue, and what is predicted comes after these.
-/// A full queue is a round-trip time of the path then, and it takes some of them until the losses are noticed and mended.
+/// What was held back fills the path now: slow start ends in the losses of a queue, and what is
+/// predicted comes after these. A full queue is a round-trip time of the path then, and it takes
+/// some of them until the losses are noticed and mended.
 fn settled(scenario: &Scenario) -> Span {
     let links = scenario.path.iter().flat_map(|path| [&path.up, &path.down]);
     let queued = links.filter_map(|link| {
@@ -96,14 +99,11 @@ fn end(scenario: &Scenario, comment: &str) -> Option<End> {
         _ => return None,
     };
     let is_client = is_sender == (scenario.test.direction != Direction::Down);
-    Some(match is_client {
-        true => End::Client,
-        false => End::Server,
-    })
+    Some(if is_client { End::Client } else { End::Server })
 }
 
-/// Takes the socket options that the remedy sets out of its test and gives them as treatments, which are read back in the
-/// run. Those that were there before stay in the test.
+/// Takes the socket options that the remedy sets out of its test and gives them as treatments,
+/// which are read back in the run. Those that were there before stay in the test.
 fn options_taken_out(run: &mut Test, remedy: Test, before: &Test) -> Vec<String> {
     *run = remedy;
     let (options, before) = (&mut run.options, &before.options);
@@ -131,10 +131,7 @@ fn options_taken_out(run: &mut Test, remedy: Test, before: &Test) -> Vec<String>
 
 /// What is set now and was not before.
 fn taken<T: PartialEq>(now: &mut Option<T>, before: &Option<T>) -> Option<T> {
-    match now == before {
-        true => None,
-        false => now.take(),
-    }
+    if now == before { None } else { now.take() }
 }
 
 /// The test that the command is, for the time of the one before.

@@ -1,6 +1,6 @@
-//! `linerate trace` against routers that no lab has: they label, mark, refuse by every code, lie, answer twice, late or
-//! over a longer way back. What is asserted is whose each answer is and what is said of it; no time but those that the
-//! routers themselves wait at least.
+//! `linerate trace` against routers that no lab has: they label, mark, refuse by every code, lie,
+//! answer twice, late or over a longer way back. What is asserted is whose each answer is and what
+//! is said of it; no time but those that the routers themselves wait at least.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,16 +26,20 @@ fn hops(document: &Value) -> &[Value] {
     document["hops"].as_array().expect("hops")
 }
 
-/// Each hop's address must be that of the router at its TTL, the last one the target's; `null` where it is silent.
+/// Each hop's address must be that of the router at its TTL, the last one the target's; `null`
+/// where it is silent.
 fn assert_route(document: &Value, is_v4: bool, length: usize, silent: &[usize], what: &str) {
     let found: Vec<Value> = hops(document)
         .iter()
         .map(|hop| hop["address"].clone())
         .collect();
     let mut right: Vec<Value> = (1..=length)
-        .map(|ttl| match silent.contains(&ttl) {
-            true => Value::Null,
-            false => json!(router(is_v4, ttl)),
+        .map(|ttl| {
+            if silent.contains(&ttl) {
+                Value::Null
+            } else {
+                json!(router(is_v4, ttl))
+            }
         })
         .collect();
     right.push(json!(target(is_v4)));
@@ -111,9 +115,12 @@ fn silent_hops_and_limited_ones_are_told_apart() {
 fn every_code_of_a_refusal_is_named() {
     // Without those that have a meaning of their own: port unreachable, too big.
     let codes = |is_v4: bool| {
-        (0..16u8).filter(move |code| match is_v4 {
-            true => ![3, 4].contains(code),
-            false => *code != 4 && *code < 9,
+        (0..16u8).filter(move |code| {
+            if is_v4 {
+                ![3, 4].contains(code)
+            } else {
+                *code != 4 && *code < 9
+            }
         })
     };
     for is_v4 in FAMILIES {

@@ -1,4 +1,5 @@
-//! A host in a namespace of its own, and behind its link a thread that is every router and the target.
+//! A host in a namespace of its own, and behind its link a thread that is every router and the
+//! target.
 
 use std::net::IpAddr;
 use std::process::Output;
@@ -17,8 +18,8 @@ use crate::packet::{self, Extras, ICMP, ICMPV6, Packet};
 
 /// Of the first router; nobody's, so that the kernel at the far end leaves its packets alone.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
-/// From a probe to its answer, wherever that comes from. A trace waits for twice that and a little more: a machine that
-/// is slow by two tenths of a second loses no answer.
+/// From a probe to its answer, wherever that comes from. A trace waits for twice that and a little
+/// more: a machine that is slow by two tenths of a second loses no answer.
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 /// The kernel's memory for frames.
 const RING_BYTES: usize = 3 << 20;
@@ -72,24 +73,27 @@ impl Chain {
 /// The address of the router at a TTL.
 pub(crate) fn router(is_v4: bool, ttl: usize) -> IpAddr {
     let ttl = u8::try_from(ttl).expect("a TTL");
-    match is_v4 {
-        true => IpAddr::from([198, 19, 1, ttl]),
-        false => IpAddr::from([0x2001, 2, 0, 1, 0, 0, 0, u16::from(ttl)]),
+    if is_v4 {
+        IpAddr::from([198, 19, 1, ttl])
+    } else {
+        IpAddr::from([0x2001, 2, 0, 1, 0, 0, 0, u16::from(ttl)])
     }
 }
 
 pub(crate) fn target(is_v4: bool) -> IpAddr {
-    match is_v4 {
-        true => IpAddr::from([198, 19, 0, 9]),
-        false => IpAddr::from([0x2001, 2, 0, 9, 0, 0, 0, 9]),
+    if is_v4 {
+        IpAddr::from([198, 19, 0, 9])
+    } else {
+        IpAddr::from([0x2001, 2, 0, 9, 0, 0, 0, 9])
     }
 }
 
 /// Who sends what is forged.
 pub(crate) fn forger(is_v4: bool) -> IpAddr {
-    match is_v4 {
-        true => IpAddr::from([198, 19, 66, 66]),
-        false => IpAddr::from([0x2001, 2, 0, 0x66, 0, 0, 0, 0x66]),
+    if is_v4 {
+        IpAddr::from([198, 19, 66, 66])
+    } else {
+        IpAddr::from([0x2001, 2, 0, 0x66, 0, 0, 0, 0x66])
     }
 }
 
@@ -273,9 +277,10 @@ impl Routers {
         let (kind, code) = behaviour
             .refuses
             .map_or((exceeded, 0), |code| (unreachable, code));
-        let quoted = match behaviour.quotes_options {
-            true => arrived.with_options(),
-            false => arrived.clone(),
+        let quoted = if behaviour.quotes_options {
+            arrived.with_options()
+        } else {
+            arrived.clone()
         };
         let message = packet::error(kind, code, &quoted, behaviour.extras);
         let reply_ttl = reply_ttl(ttl, behaviour.detour);
@@ -308,7 +313,8 @@ fn forgeries(arrived: &Packet) -> [Packet; 2] {
         }
         packet
     };
-    // The payload of UDP and of an echo begins with the session; the sequence number of a SYN too, and its ports are first.
+    // The payload of UDP and of an echo begins with the session; the sequence number of a SYN too,
+    // and its ports are first.
     match arrived.protocol {
         packet::TCP => [changed(4), changed(4)],
         _ => [changed(8), changed(8).marked(arrived.class, 9)],

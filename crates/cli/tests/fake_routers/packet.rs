@@ -6,7 +6,8 @@ pub(crate) const ICMP: u8 = 1;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMPV6: u8 = 58;
-/// An IPv6 header of hop-by-hop options and one of destination options (RFC 8200, section 4): padding alone.
+/// An IPv6 header of hop-by-hop options and one of destination options (RFC 8200, section 4):
+/// padding alone.
 const HOP_BY_HOP: u8 = 0;
 const DESTINATION: u8 = 60;
 const PADDING: [u8; 6] = [1, 4, 0, 0, 0, 0];
@@ -91,7 +92,8 @@ impl Packet {
         packet
     }
 
-    /// The same with a header of destination options before the transport, as a box on the way might insert. IPv6 alone.
+    /// The same with a header of destination options before the transport, as a box on the way
+    /// might insert. IPv6 alone.
     pub(crate) fn with_options(&self) -> Self {
         let mut packet = self.clone();
         let options = [&[self.protocol, 0][..], &PADDING].concat();
@@ -106,7 +108,8 @@ impl Packet {
 /// What a router adds to an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Extras {
-    /// A label that the packet had, and whether the message says how long the quote is (RFC 4884) or predates that.
+    /// A label that the packet had, and whether the message says how long the quote is (RFC 4884)
+    /// or predates that.
     pub(crate) label: Option<(u32, bool)>,
     /// IPv6 extension headers before the answer's message.
     pub(crate) has_headers: bool,
@@ -138,7 +141,8 @@ fn extension(label: u32) -> Vec<u8> {
     bytes
 }
 
-/// What a target answers: nobody listens, an echo, a reset; the protocol's number and the bytes without a checksum.
+/// What a target answers: nobody listens, an echo, a reset; the protocol's number and the bytes
+/// without a checksum.
 pub(crate) fn direct_answer(packet: &Packet) -> Option<(u8, Vec<u8>)> {
     let bytes = packet.transport();
     match packet.protocol {

@@ -1,4 +1,5 @@
-//! What somebody took away behind linerate's back is told, and put in order by `apply` and `remove`.
+//! What somebody took away behind linerate's back is told, and put in order by `apply` and
+//! `remove`.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! `qos` as a program, in network namespaces of the test's own: what is in force, what it counts, what the peer sees.
+//! `qos` as a program, in network namespaces of the test's own: what is in force, what it counts,
+//! what the peer sees.
 //!
 //! Without root, or on kernels without TCX, each test says SKIPPED.
 

@@ -1,4 +1,5 @@
-//! Many reloads under traffic: every packet meets one of the policies, no count is lost, nothing is left behind.
+//! Many reloads under traffic: every packet meets one of the policies, no count is lost, nothing is
+//! left behind.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,10 +14,11 @@ use crate::support::{Bench, bench, udp};
 
 /// Each number whose policy is the last here is a multiple of four: it has no other policies.
 const RELOADS: usize = 1000;
-const LEAST: usize = 100;
+const MIN_RELOADS: usize = 100;
 const ENOUGH: Duration = Duration::from_secs(30);
 
-/// A policy that takes all datagrams to a port, with other filters and classes that change from one to the next.
+/// A policy that takes all datagrams to a port, with other filters and classes that change from one
+/// to the next.
 fn policy(number: usize) -> String {
     let code = ["EF", "AF11", "CS3"][number % 3];
     let reserve = 5 + number % 7;
@@ -84,7 +86,7 @@ fn a_thousand_reloads_lose_no_packet_and_no_count() {
             for number in 1..=RELOADS {
                 qos::apply(&policy(number), &QosOptions::default())?;
                 // A machine that does much else need not do all of them.
-                if number >= LEAST && number.is_multiple_of(4) && begun.elapsed() > ENOUGH {
+                if number >= MIN_RELOADS && number.is_multiple_of(4) && begun.elapsed() > ENOUGH {
                     return Ok(number);
                 }
             }

@@ -1,7 +1,8 @@
 //! Reservations and limits with competing flows.
 //!
-//! How well a busy machine's timers keep them is asked with wide margins; the exact figures (5 % of the policy, 2 ms of
-//! the important class) are those of the ignored test, for a machine that does nothing else:
+//! How well a busy machine's timers keep them is asked with wide margins; the exact figures (5 % of
+//! the policy, 2 ms of the important class) are those of the ignored test, for a machine that does
+//! nothing else:
 //! `cargo test --release -p linerate --test qos -- --ignored --nocapture`.
 
 use std::io::{Read as _, Write as _};
@@ -56,8 +57,8 @@ fn policy(rate_mbit: u64) -> String {
         .replace("RATE", &rate_mbit.to_string())
 }
 
-/// What flows to these ports carry at once after a while, Mbit/s of TCP payload, measured where they arrive; `beside`
-/// runs meanwhile.
+/// What flows to these ports carry at once after a while, Mbit/s of TCP payload, measured where
+/// they arrive; `beside` runs meanwhile.
 fn compete(bench: &Bench, ports: &[u16], time: Duration, beside: impl FnOnce()) -> Vec<f64> {
     let stop = AtomicBool::new(false);
     let counts: Vec<_> = ports.iter().map(|_| AtomicU64::new(0)).collect();
@@ -132,7 +133,8 @@ fn an_important_class_has_its_reservation_and_a_capped_one_its_limit() {
     // In the order of the policy, by a factor of four: what is left is for the important one.
     assert!(important > 14.0 * PAYLOAD / 4.0, "{rates:?}");
     assert!(important > rest && rest > 0.0, "{rates:?}");
-    // A reader that waited for a CPU takes at once what came before. Without classes it is gigabits.
+    // A reader that waited for a CPU takes at once what came before. Without classes it is
+    // gigabits.
     assert!(capped < 2.0 * 2.0, "{rates:?}");
     assert!(important + rest + capped < 20.0 * 2.0, "{rates:?}");
 }

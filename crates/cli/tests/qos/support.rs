@@ -20,7 +20,8 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
 /// A busy machine takes its time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A pair of hosts and a directory for policy files. What was put in force on either is removed at its end.
+/// A pair of hosts and a directory for policy files. What was put in force on either is removed at
+/// its end.
 pub(crate) struct Bench {
     pub(crate) pair: Pair,
     directory: TempDir,
@@ -67,8 +68,8 @@ fn try_htb(netlink: &mut Netlink) -> Result<(), NetlinkError> {
     netlink.delete_root(index, 7)
 }
 
-/// Tells a host the other's Ethernet address: what waits for ARP, on a busy machine for long, has not met a policy yet,
-/// and too much of it is dropped.
+/// Tells a host the other's Ethernet address: what waits for ARP, on a busy machine for long, has
+/// not met a policy yet, and too much of it is dropped.
 fn introduce(host: &Host, other: &Host) {
     let of_link = |netlink: &mut Netlink| netlink.link(Pair::LINK);
     let mac = other.namespace.configure(of_link).unwrap().mac.unwrap();

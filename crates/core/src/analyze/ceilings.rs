@@ -1,7 +1,8 @@
 //! What the columns of a row explain: windows, loss, pacing and link rate as ceilings.
 //!
-//! There is no kernel's evidence in a table of figures. A row is therefore compared with nothing but the ceilings that
-//! its columns allow, by the second half of the rule of [`crate::ceilings`]: the lowest one explains a row that agrees.
+//! There is no kernel's evidence in a table of figures. A row is therefore compared with nothing
+//! but the ceilings that its columns allow, by the second half of the rule of [`crate::ceilings`]:
+//! the lowest one explains a row that agrees.
 
 use super::columns::{Columns, Quantity};
 use super::document::{Doubt, DoubtKind, RowCeilings};
@@ -16,9 +17,9 @@ use crate::link::Framing;
 use crate::plan::Family;
 
 /// Rows whose ceilings are kept.
-pub(super) const MOST_ROWS: usize = 1_000;
+pub(super) const MAX_ROWS: usize = 1_000;
 
-/// The ceilings of the first [`MOST_ROWS`] rows that have any, and how many more there are.
+/// The ceilings of the first [`MAX_ROWS`] rows that have any, and how many more there are.
 ///
 /// # Errors
 /// A cell that is no number.
@@ -37,7 +38,7 @@ pub(super) fn of_rows(
         if ceilings.is_empty() {
             continue;
         }
-        if explained.len() == MOST_ROWS {
+        if explained.len() == MAX_ROWS {
             left_out += 1;
             continue;
         }
@@ -69,7 +70,7 @@ fn tolerance(cause: Cause) -> f64 {
 
 /// Rows that are faster than a ceiling of theirs allows: then a column is not what its name says.
 pub(super) fn doubts(rows: &[RowCeilings]) -> Vec<Doubt> {
-    const MOST_NAMED: usize = 5;
+    const MAX_NAMED: usize = 5;
     let mut above = Vec::new();
     for row in rows {
         // The model of losses may be wrong; the others cannot.
@@ -94,7 +95,7 @@ pub(super) fn doubts(rows: &[RowCeilings]) -> Vec<Doubt> {
         kind: DoubtKind::AboveCeiling,
         message: format!(
             "faster than a ceiling of their own columns: {}. A column there is not what its name says, or in another unit",
-            listed(&above, MOST_NAMED)
+            listed(&above, MAX_NAMED)
         ),
     }]
 }
@@ -168,16 +169,18 @@ impl Figures {
         ))
     }
 
-    /// Loss is taken as it stands: losses that came together count more than once, so the ceiling is then too low.
+    /// Loss is taken as it stands: losses that came together count more than once, so the ceiling
+    /// is then too low.
     fn congestion(&self) -> Option<Ceiling> {
         let (mss, rtt, loss) = (self.mss_bytes?, self.rtt_s?, self.loss?);
         let reno = reno_bps(mss, rtt, loss);
-        let (limit, formula) = match self.is_cubic {
-            true => (
+        let (limit, formula) = if self.is_cubic {
+            (
                 cubic_bps(mss, rtt, loss).max(reno),
                 "max(1.054·(RTT/p)^¾, √1.5/√p) × MSS ÷ RTT, p = loss",
-            ),
-            false => (reno, "√1.5 × MSS ÷ (RTT × √p), p = loss"),
+            )
+        } else {
+            (reno, "√1.5 × MSS ÷ (RTT × √p), p = loss")
         };
         let inputs = [
             ("loss_percent", Some(loss * 100.0)),
@@ -187,7 +190,8 @@ impl Figures {
         Some(ceiling(Cause::Congestion, limit, formula, &inputs))
     }
 
-    /// Payload over what a rate counts, and the words for it. Without a framing a rate is of IP packets.
+    /// Payload over what a rate counts, and the words for it. Without a framing a rate is of IP
+    /// packets.
     fn payload_share(&self, framing: Option<Framing>) -> (f64, &'static str) {
         let Some(mss) = self.mss_bytes else {
             return (1.0, ", headers not known");

@@ -1,6 +1,7 @@
 //! Times that were read from a clock of whole units.
 //!
-//! Both ends of such a time are cut off to the unit, so the time itself may be off by nearly one unit either way.
+//! Both ends of such a time are cut off to the unit, so the time itself may be off by nearly one
+//! unit either way.
 
 use super::columns::{Columns, Measure, Quantity};
 use super::document::{Doubt, DoubtKind};
@@ -29,8 +30,9 @@ impl<'t> Clock<'t> {
         }
     }
 
-    /// Between what the ratio of `b`'s figure over `a`'s may be if each is a fixed amount of work over such a time, or
-    /// the time itself; `None` where the clock is finer or the figures are something else.
+    /// Between what the ratio of `b`'s figure over `a`'s may be if each is a fixed amount of work
+    /// over such a time, or the time itself; `None` where the clock is finer or the figures are
+    /// something else.
     ///
     /// # Errors
     /// A time that is no number.
@@ -111,13 +113,14 @@ impl<'t> Clock<'t> {
             group => format!(" at {group}"),
         };
         let name = self.table.name(column);
-        let worst = match shortest > 1.0 {
-            true => format!(
+        let worst = if shortest > 1.0 {
+            format!(
                 "{} % to {} % at {shortest}",
                 signed(-100.0 / (shortest + 1.0), 0),
                 signed(100.0 / (shortest - 1.0), 0)
-            ),
-            false => "anything at 1".to_owned(),
+            )
+        } else {
+            "anything at 1".to_owned()
         };
         Ok(Some(Doubt {
             kind: DoubtKind::WholeSeconds,

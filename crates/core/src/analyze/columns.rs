@@ -20,7 +20,8 @@ pub(super) enum Quantity {
     Streams,
 }
 
-/// A name that a column may have: what it holds, and its unit in bit/s, bytes, seconds or shares (0–1).
+/// A name that a column may have: what it holds, and its unit in bit/s, bytes, seconds or shares
+/// (0–1).
 struct Known {
     quantity: Quantity,
     name: &'static str,
@@ -39,7 +40,8 @@ pub(super) struct Measure {
 pub(super) struct Columns(BTreeMap<Quantity, Measure>);
 
 impl Columns {
-    /// By the table's own names, after the pairs of a known name and the table's name for it that a user gives.
+    /// By the table's own names, after the pairs of a known name and the table's name for it that a
+    /// user gives.
     ///
     /// # Errors
     /// A pair of which one name is not known.
@@ -98,9 +100,10 @@ fn quantity_hint(name: &str) -> String {
             firsts.push(known);
         }
     }
-    match near.starts_with("did you mean") {
-        true => near,
-        false => hint(name, firsts.iter().map(|known| known.name)),
+    if near.starts_with("did you mean") {
+        near
+    } else {
+        hint(name, firsts.iter().map(|known| known.name))
     }
 }
 
@@ -112,7 +115,8 @@ const fn known(quantity: Quantity, name: &'static str, scale: f64) -> Known {
     }
 }
 
-/// The names, of each quantity the more exact first. The first of a quantity is how `--column` is to be explained.
+/// The names, of each quantity the more exact first. The first of a quantity is how `--column` is
+/// to be explained.
 static KNOWN: [Known; 44] = {
     use Quantity::*;
     [

@@ -120,14 +120,13 @@ fn interval_says(contrast: &Contrast) -> Option<String> {
         return Some("all runs of both have the same figure".to_owned());
     }
     let range = format!("{} to {} %", signed_digits(low), signed_digits(high));
-    Some(match low <= 0.0 && high >= 0.0 {
-        true => {
-            format!("no difference is shown: {range} at {confidence:.0} % confidence has 0 in it")
-        }
-        false => format!(
+    Some(if low <= 0.0 && high >= 0.0 {
+        format!("no difference is shown: {range} at {confidence:.0} % confidence has 0 in it")
+    } else {
+        format!(
             "{range} at {confidence:.0} % confidence leaves 0 out, if nothing but the factor changed between the runs, \
              which were not paired and interleaved"
-        ),
+        )
     })
 }
 

@@ -79,10 +79,12 @@ pub struct Level {
     pub runs: usize,
     /// The runs' mean.
     pub mean: f64,
-    /// The runs' median with the distribution-free interval of it; absent where they are not one figure.
+    /// The runs' median with the distribution-free interval of it; absent where they are not one
+    /// figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median: Option<MedianInterval>,
-    /// What they are where they are not one figure: modes, or a drift from the first row to the last.
+    /// What they are where they are not one figure: modes, or a drift from the first row to the
+    /// last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_one_figure: Option<Figure>,
 }
@@ -103,7 +105,8 @@ pub struct Contrast {
     /// Median of `b` over median of `a`; absent where `a`'s is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// The shift of `b` against `a` (Hodges and Lehmann, of logarithms), percent; absent where figures are not positive.
+    /// The shift of `b` against `a` (Hodges and Lehmann, of logarithms), percent; absent where
+    /// figures are not positive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_percent: Option<f64>,
     /// Its interval, percent; absent for one run against one.
@@ -118,11 +121,12 @@ pub struct Contrast {
     /// The fewest runs of each level with which a test of ranks can reach 5 % at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs_to_reach_5_percent: Option<usize>,
-    /// Runs of each level that would have shown a difference of this size in four of five cases, at the spread seen
-    /// here; absent where no spread is known.
+    /// Runs of each level that would have shown a difference of this size in four of five cases, at
+    /// the spread seen here; absent where no spread is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs_needed: Option<usize>,
-    /// Where the time was read from a clock of whole seconds: between what the ratio of two single runs may be.
+    /// Where the time was read from a clock of whole seconds: between what the ratio of two single
+    /// runs may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_by_clock: Option<[f64; 2]>,
     /// What so many runs show and cannot show, in sentences.
@@ -197,7 +201,8 @@ pub enum DoubtKind {
     MixedSettings,
     /// Another column changes together with the factor.
     Confounded,
-    /// All runs of one level stand before all of the other: a drift between them looks like a difference.
+    /// All runs of one level stand before all of the other: a drift between them looks like a
+    /// difference.
     NotInterleaved,
     /// A row is faster than one of its ceilings.
     AboveCeiling,

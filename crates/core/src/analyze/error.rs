@@ -279,7 +279,7 @@ pub enum ClaimsProblem {
 
 /// The name that looks like `name`, or the names that there are.
 pub(super) fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    const MOST_LISTED: usize = 40;
+    const MAX_LISTED: usize = 40;
     let name: String = name.chars().take(64).collect();
     let known: Vec<&str> = known.into_iter().collect();
     let distance = |word: &&&str| {
@@ -290,12 +290,12 @@ pub(super) fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> 
         None => "there are none".to_owned(),
         Some(nearest) if distance(&nearest) <= 2 => format!("did you mean `{nearest}`?"),
         Some(_) => {
-            let more = known.len().saturating_sub(MOST_LISTED);
+            let more = known.len().saturating_sub(MAX_LISTED);
             let rest = match more {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            let listed = known[..known.len().min(MOST_LISTED)].join(", ");
+            let listed = known[..known.len().min(MAX_LISTED)].join(", ");
             format!("there are {listed}{rest}")
         }
     }

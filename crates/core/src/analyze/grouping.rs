@@ -7,9 +7,9 @@ use super::error::{AnalyzeError, hint};
 use super::table::{Column, Table};
 
 /// Groups of one analysis.
-pub(super) const MOST_GROUPS: usize = 10_000;
+pub(super) const MAX_GROUPS: usize = 10_000;
 /// Levels of one factor.
-pub(super) const MOST_LEVELS: usize = 1_000;
+pub(super) const MAX_LEVELS: usize = 1_000;
 
 /// What rows are told apart by.
 #[derive(Debug, Clone)]
@@ -66,13 +66,13 @@ impl<'t> Grouping<'t> {
             let level = levels.number(level);
             within(
                 keys.names.len(),
-                MOST_GROUPS,
+                MAX_GROUPS,
                 "groups",
                 "give fewer columns to --by",
             )?;
             within(
                 levels.names.len(),
-                MOST_LEVELS,
+                MAX_LEVELS,
                 "levels",
                 "choose two by --a and --b",
             )?;
@@ -174,8 +174,9 @@ fn within(
     what: &'static str,
     hint: &'static str,
 ) -> Result<(), AnalyzeError> {
-    match count > most {
-        true => Err(AnalyzeError::TooMany { what, most, hint }),
-        false => Ok(()),
+    if count > most {
+        Err(AnalyzeError::TooMany { what, most, hint })
+    } else {
+        Ok(())
     }
 }

@@ -51,20 +51,22 @@ impl<'t> View<'t, '_> {
         sides: Vec<Side<'t>>,
     ) -> Result<Group, AnalyzeError> {
         let mut comparisons = Vec::new();
-        // Only against the level that is to be compared with: another one would answer another question.
+        // Only against the level that is to be compared with: another one would answer another
+        // question.
         let first = sides
             .first()
             .filter(|side| side.name == self.grouping.levels[0]);
         if let Some(first) = first {
             for side in &sides[1..] {
                 let is_single = first.figures.len() == 1 && side.figures.len() == 1;
-                let ratio_by_clock = match is_single {
-                    true => self.clock.ratio_range(
+                let ratio_by_clock = if is_single {
+                    self.clock.ratio_range(
                         metric,
                         [first.first_row, side.first_row],
                         [first.figures[0], side.figures[0]],
-                    )?,
-                    false => None,
+                    )?
+                } else {
+                    None
                 };
                 comparisons.push(contrast(&Sides {
                     a: first.name,
@@ -140,8 +142,8 @@ impl<'t> Side<'t> {
     }
 }
 
-/// Whether all modes are neighbours in the last decimal that the figures are printed with: 10.00, 10.01 and 10.02 s are
-/// what rounding makes of one figure.
+/// Whether all modes are neighbours in the last decimal that the figures are printed with: 10.00,
+/// 10.01 and 10.02 s are what rounding makes of one figure.
 fn is_rounding(figure: &Figure, figures: &[f64]) -> bool {
     let Figure::Modes { modes } = figure else {
         return false;

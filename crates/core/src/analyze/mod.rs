@@ -1,13 +1,16 @@
-//! The same statistics, and where the columns allow the same ceilings, on figures that were measured elsewhere.
+//! The same statistics, and where the columns allow the same ceilings, on figures that were
+//! measured elsewhere.
 //!
-//! Figures of another tool, of a report or of an old spreadsheet come as rows of named columns ([`Table`], read by
-//! [`read`]). [`analyze`] compares the levels of one column and says what so many runs can show and what they cannot.
-//! It refuses one thing: a verdict. Runs that were not paired and interleaved are an observation, whatever their
-//! number; they have an effect and an interval, and never DIFFERENT. For that, there is [`crate::compare`].
+//! Figures of another tool, of a report or of an old spreadsheet come as rows of named columns
+//! ([`Table`], read by
+//! [`read`]). [`analyze`] compares the levels of one column and says what so many runs can show and
+//! what they cannot. It refuses one thing: a verdict. Runs that were not paired and interleaved are
+//! an observation, whatever their number; they have an effect and an interval, and never DIFFERENT.
+//! For that, there is [`crate::compare`].
 //!
-//! It also looks for what no statistics can mend: clocks of whole seconds, figures copied from one row to another,
-//! percentages over the wrong base, columns that change together with the factor. And it holds what a report says
-//! against the report's own rows ([`Claims`]).
+//! It also looks for what no statistics can mend: clocks of whole seconds, figures copied from one
+//! row to another, percentages over the wrong base, columns that change together with the factor.
+//! And it holds what a report says against the report's own rows ([`Claims`]).
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -65,7 +68,8 @@ const SIDE_COLUMN: &str = "side";
 pub struct Options {
     /// Columns of figures; without one, the throughput, unless there are claims.
     pub metrics: Vec<String>,
-    /// The column whose levels are compared; without one it is [`FILE_COLUMN`] where that has several.
+    /// The column whose levels are compared; without one it is [`FILE_COLUMN`] where that has
+    /// several.
     pub factor: Option<String>,
     /// Columns whose values make the groups.
     pub by: Vec<String>,
@@ -73,7 +77,8 @@ pub struct Options {
     pub a: Option<String>,
     /// The level to compare; default: each other one.
     pub b: Option<String>,
-    /// Pairs of a quantity's well-known name with its unit, such as `rtt_ms`, and the table's own name for it.
+    /// Pairs of a quantity's well-known name with its unit, such as `rtt_ms`, and the table's own
+    /// name for it.
     pub columns: Vec<(String, String)>,
     /// What a link's or a pacing's rate counts; without it, IP packets.
     pub framing: Option<Framing>,
@@ -285,7 +290,7 @@ fn explain(
 ) -> Result<(), AnalyzeError> {
     let (rows, left_out) = ceilings::of_rows(table, columns, options.framing)?;
     if left_out > 0 {
-        let most = ceilings::MOST_ROWS;
+        let most = ceilings::MAX_ROWS;
         analysis.notes.push(format!(
             "ceilings are given for the first {most} rows that have any; {left_out} more have some"
         ));
@@ -325,7 +330,8 @@ fn doubt(
     Ok(())
 }
 
-/// Columns that say what a run was, and not what it gave: those with words, the factor and those of the groups.
+/// Columns that say what a run was, and not what it gave: those with words, the factor and those of
+/// the groups.
 fn settings(table: &Table, asked: &Asked) -> Vec<Column> {
     let has_words = |column: &Column| {
         let mut texts = (0..table.len()).filter_map(|row| table.text(row, *column));

@@ -1,7 +1,7 @@
 //! Figures in rows and named columns, wherever they came from.
 //!
-//! The cells stand one after the other in one text: a table of 10⁶ rows costs little more than its file. Rows need
-//! not have all columns: files of different kinds make one table.
+//! The cells stand one after the other in one text: a table of 10⁶ rows costs little more than its
+//! file. Rows need not have all columns: files of different kinds make one table.
 
 use std::collections::HashMap;
 
@@ -84,7 +84,8 @@ impl Table {
         &self.sources
     }
 
-    /// Names of the columns, in the order in which they came first; [`FILE_COLUMN`] is not among them.
+    /// Names of the columns, in the order in which they came first; [`FILE_COLUMN`] is not among
+    /// them.
     pub fn columns(&self) -> &[String] {
         &self.columns
     }

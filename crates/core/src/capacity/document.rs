@@ -1,7 +1,7 @@
 //! The document of a run: the JSON contract.
 //!
-//! As in [`crate::record`]: adding a key is free, renaming one is a new version; a key is absent where its figure is
-//! not known.
+//! As in [`crate::record`]: adding a key is free, renaming one is a new version; a key is absent
+//! where its figure is not known.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,8 @@ pub struct CapacityDocument {
     /// The endpoint's account, as it tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<CapacityHalf>,
-    /// The limit that ended it before all were open; absent where all that was asked for was opened.
+    /// The limit that ended it before all were open; absent where all that was asked for was
+    /// opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<StoppedBy>,
     /// Of `limits` the one that would come first.
@@ -63,7 +64,8 @@ pub struct CapacityDocument {
     /// Every limit of both ends that is known, the one that would come first at the top.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitRow>,
-    /// The rounds in which the limit was looked for; all else is of the smallest round that was not held, or of the largest.
+    /// The rounds in which the limit was looked for; all else is of the smallest round that was not
+    /// held, or of the largest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchFound>,
     /// How long all of it took, s.
@@ -116,7 +118,8 @@ pub struct PoolResult {
     /// From a heartbeat to its answer; most of it is waiting for the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_latency_us: Option<LatencySummary>,
-    /// Kernel memory of both ends (on one kernel) or of this end for each, bytes, from the growth of the slab.
+    /// Kernel memory of both ends (on one kernel) or of this end for each, bytes, from the growth
+    /// of the slab.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_bytes_each: Option<f64>,
     /// Memory of this end's processes for each, bytes.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::request::MOST_CAUSES;
+use super::request::MAX_CAUSES;
 use crate::record::{Caveat, CpuSeconds, HostFacts};
 
 /// Why a connection or a socket was not opened, or did not stay.
@@ -170,11 +170,13 @@ pub struct MemoryCourse {
     pub after: MemoryReading,
 }
 
-/// The limits of a host that decide how many it can hold. One that the host does not have, or does not say, is absent.
+/// The limits of a host that decide how many it can hold. One that the host does not have, or does
+/// not say, is absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LimitReadings {
-    /// Descriptors that a process may have open (RLIMIT_NOFILE, soft; raised to the hard one first).
+    /// Descriptors that a process may have open (RLIMIT_NOFILE, soft; raised to the hard one
+    /// first).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub descriptors_each: Option<u64>,
     /// Most worker processes that this end starts.
@@ -240,9 +242,11 @@ pub struct CapacityHalf {
     pub udp: HeldCounts,
     /// Processes that held them.
     pub workers: u32,
-    /// CPU time of these processes; soft interrupts that ran while they did are in it, others are not.
+    /// CPU time of these processes; soft interrupts that ran while they did are in it, others are
+    /// not.
     pub cpu_seconds: CpuSeconds,
-    /// Memory of these processes at the height: heap and stacks, without the program that they share, bytes.
+    /// Memory of these processes at the height: heap and stacks, without the program that they
+    /// share, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_bytes: Option<u64>,
     /// Their memory before anything was opened, bytes.
@@ -264,8 +268,8 @@ pub struct CapacityHalf {
 }
 
 impl LimitReadings {
-    /// Of a limit that is none, some kernels say the largest number that they know. On the wire that would be an absurd
-    /// figure.
+    /// Of a limit that is none, some kernels say the largest number that they know. On the wire
+    /// that would be an absurd figure.
     fn bound(&mut self) {
         let readings = [
             &mut self.descriptors_each,
@@ -291,7 +295,8 @@ impl LimitReadings {
     }
 }
 
-/// More than any host has of anything, and a whole number to readers of JSON that know only doubles.
+/// More than any host has of anything, and a whole number to readers of JSON that know only
+/// doubles.
 const NO_LIMIT: u64 = 1 << 53;
 
 impl CapacityHalf {
@@ -315,10 +320,10 @@ impl CapacityHalf {
         let readings = [&self.memory.before, &self.memory.height, &self.memory.after];
         let causes = lists.iter().map(|list| list.len()).max();
         let caches = readings.iter().map(|reading| reading.caches.len()).max();
-        if causes > Some(MOST_CAUSES)
-            || caches > Some(MOST_CACHES)
-            || self.counters.len() > MOST_COUNTERS
-            || self.caveats.len() > MOST_CAUSES
+        if causes > Some(MAX_CAUSES)
+            || caches > Some(MAX_CACHES)
+            || self.counters.len() > MAX_COUNTERS
+            || self.caveats.len() > MAX_CAUSES
         {
             return Err("a report that is too long".into());
         }
@@ -331,6 +336,6 @@ impl CapacityHalf {
 }
 
 /// Caches of a [`MemoryReading`].
-pub const MOST_CACHES: usize = 16;
+pub const MAX_CACHES: usize = 16;
 /// Counters of a report: all that a kernel has.
-const MOST_COUNTERS: usize = 1024;
+const MAX_COUNTERS: usize = 1024;

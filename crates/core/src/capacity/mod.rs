@@ -1,8 +1,9 @@
-//! How many connections two ends can hold: what is asked, what the endpoint is asked for, what came of it.
+//! How many connections two ends can hold: what is asked, what the endpoint is asked for, what came
+//! of it.
 //!
-//! A client names no address and no port: an endpoint takes connections on ports of its own, only from where its
-//! client's control connection comes from, and only those whose first bytes name the session ([`wire`]). So many as its
-//! owner allows, for so long as its owner allows.
+//! A client names no address and no port: an endpoint takes connections on ports of its own, only
+//! from where its client's control connection comes from, and only those whose first bytes name the
+//! session ([`wire`]). So many as its owner allows, for so long as its owner allows.
 //!
 //! | type | what it is |
 //! |---|---|
@@ -27,16 +28,16 @@ pub use document::{
     PoolResult, RampStep,
 };
 pub use half::{
-    CapacityHalf, Failure, FailureCause, HeldCounts, LimitReadings, MOST_CACHES, MemoryCourse,
+    CapacityHalf, Failure, FailureCause, HeldCounts, LimitReadings, MAX_CACHES, MemoryCourse,
     MemoryReading, SlabUse,
 };
 pub use limit::{LimitEnd, LimitKind, LimitRow, StoppedBy, annotate};
 pub use request::{
-    CapacityRequest, DESCRIPTOR_RESERVE, HoldPort, HoldPorts, HoldProgress, MOST_AT_PORT,
-    MOST_CAUSES, MOST_PORTS,
+    CapacityRequest, DESCRIPTOR_RESERVE, HoldPort, HoldPorts, HoldProgress, MAX_AT_PORT,
+    MAX_CAUSES, MAX_PORTS,
 };
-pub use search::{FIRST_TRIED, MOST_ROUNDS, Search, SearchFound, SearchRound, TOLERANCE};
+pub use search::{FIRST_TRIED, MAX_ROUNDS, Search, SearchFound, SearchRound, TOLERANCE};
 pub use test::{
-    CapacityError, CapacityTest, LEAST_MESSAGE, Load, LoadPace, MOST_HELD, MOST_MESSAGE,
-    MOST_PER_S, MOST_SOURCES,
+    CapacityError, CapacityTest, Load, LoadPace, MAX_HELD, MAX_MESSAGE, MAX_PER_S, MAX_SOURCES,
+    MIN_MESSAGE,
 };

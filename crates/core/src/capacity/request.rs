@@ -1,31 +1,35 @@
-//! What a client asks of an endpoint, and what it is answered before and while connections are held.
+//! What a client asks of an endpoint, and what it is answered before and while connections are
+//! held.
 
 use serde::{Deserialize, Serialize};
 
 use super::half::Failure;
-use super::test::{CapacityError, LEAST_MESSAGE, MOST_HELD, MOST_MESSAGE, within};
+use super::test::{CapacityError, MAX_HELD, MAX_MESSAGE, MIN_MESSAGE, within};
 
 /// Most ports that an endpoint may answer with: a worker for each 20,000 connections, twice over.
-pub const MOST_PORTS: usize = 2048;
+pub const MAX_PORTS: usize = 2048;
 /// Most connections that an endpoint takes at each port: fewer than there are local ports for it.
-pub const MOST_AT_PORT: u64 = 20_000;
-/// Descriptors of a worker process that hold no connection: its channel, epoll, listeners, some to spare.
+pub const MAX_AT_PORT: u64 = 20_000;
+/// Descriptors of a worker process that hold no connection: its channel, epoll, listeners, some to
+/// spare.
 pub const DESCRIPTOR_RESERVE: u64 = 96;
 /// Most kinds of failure that a message names.
-pub const MOST_CAUSES: usize = 32;
+pub const MAX_CAUSES: usize = 32;
 
-/// What an endpoint is to hold: as many connections to ports of its own choice, from the client's own address.
+/// What an endpoint is to hold: as many connections to ports of its own choice, from the client's
+/// own address.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CapacityRequest {
-    /// TCP connections at once, 0 to [`MOST_HELD`].
+    /// TCP connections at once, 0 to [`MAX_HELD`].
     pub connections: u64,
-    /// UDP sockets of the client at once, 0 to [`MOST_HELD`]; they cost the endpoint no socket each.
+    /// UDP sockets of the client at once, 0 to [`MAX_HELD`]; they cost the endpoint no socket each.
     pub udp_sockets: u64,
     /// The longest time that all of it may take, s.
     pub seconds: f64,
     /// Length of each request of the load, bytes.
     pub request_bytes: u64,
-    /// Length of each response of the load, bytes. Over UDP no answer is longer than what it answers.
+    /// Length of each response of the load, bytes. Over UDP no answer is longer than what it
+    /// answers.
     pub response_bytes: u64,
 }
 
@@ -35,10 +39,10 @@ impl CapacityRequest {
     /// # Errors
     /// The first field that is out of its range.
     pub fn check(&self) -> Result<(), CapacityError> {
-        within("connections", self.connections, 0, MOST_HELD)?;
-        within("UDP sockets", self.udp_sockets, 0, MOST_HELD)?;
+        within("connections", self.connections, 0, MAX_HELD)?;
+        within("UDP sockets", self.udp_sockets, 0, MAX_HELD)?;
         let all = self.connections + self.udp_sockets;
-        within("connections and UDP sockets", all, 1, 2 * MOST_HELD)?;
+        within("connections and UDP sockets", all, 1, 2 * MAX_HELD)?;
         within("time", self.seconds, 0.01, crate::plan::MAX_SECONDS)?;
         let messages = [
             ("request size", self.request_bytes),
@@ -46,7 +50,7 @@ impl CapacityRequest {
         ];
         messages
             .into_iter()
-            .try_for_each(|(what, bytes)| within(what, bytes, LEAST_MESSAGE, MOST_MESSAGE))
+            .try_for_each(|(what, bytes)| within(what, bytes, MIN_MESSAGE, MAX_MESSAGE))
     }
 }
 
@@ -66,11 +70,12 @@ pub struct HoldPorts {
     pub tcp: Vec<HoldPort>,
     /// That answer over UDP.
     pub udp: Vec<HoldPort>,
-    /// The longest queue of connections that wait to be accepted at each (the smaller of what was asked and
+    /// The longest queue of connections that wait to be accepted at each (the smaller of what was
+    /// asked and
     /// `net.core.somaxconn`).
     pub backlog: u32,
-    /// How long a connection may be there before it names the session, s. 0 of an endpoint that does not say so: each
-    /// names it at once.
+    /// How long a connection may be there before it names the session, s. 0 of an endpoint that
+    /// does not say so: each names it at once.
     #[serde(default)]
     pub patience_s: u32,
 }
@@ -86,7 +91,7 @@ impl HoldPorts {
             ("UDP", &self.udp, request.udp_sockets),
         ];
         for (name, ports, asked) in pools {
-            if ports.len() > MOST_PORTS || ports.iter().any(|port| port.port == 0) {
+            if ports.len() > MAX_PORTS || ports.iter().any(|port| port.port == 0) {
                 return Err(format!("{} ports for {name}", ports.len()));
             }
             let counts = ports.iter().map(|port| port.count);
@@ -105,11 +110,12 @@ impl HoldPorts {
 pub struct HoldProgress {
     /// Since it began, s.
     pub at_s: f64,
-    /// TCP connections from the client's address that are there, whether they have named the session yet or not.
+    /// TCP connections from the client's address that are there, whether they have named the
+    /// session yet or not.
     pub tcp: u64,
     /// UDP sockets that answered their challenge.
     pub udp: u64,
-    /// What the endpoint could not do, by cause; at most [`MOST_CAUSES`].
+    /// What the endpoint could not do, by cause; at most [`MAX_CAUSES`].
     pub failures: Vec<Failure>,
 }
 

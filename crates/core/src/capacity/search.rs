@@ -1,8 +1,10 @@
-//! At how many connections a pair of hosts stops: doubling until a number is not held, then closing in on it.
+//! At how many connections a pair of hosts stops: doubling until a number is not held, then closing
+//! in on it.
 //!
-//! A round that is asked for more than the limit says by itself how many it held, and that number is nearly always the
-//! limit. So it is tried next, and then a little more; only where it was wrong is the rest halved. Nothing is concluded
-//! from a number that was not itself asked for and held for the whole time.
+//! A round that is asked for more than the limit says by itself how many it held, and that number
+//! is nearly always the limit. So it is tried next, and then a little more; only where it was wrong
+//! is the rest halved. Nothing is concluded from a number that was not itself asked for and held
+//! for the whole time.
 
 use std::cmp::Ordering;
 
@@ -11,12 +13,14 @@ use serde::{Deserialize, Serialize};
 
 /// The first number that is tried, unless fewer are allowed.
 pub const FIRST_TRIED: u64 = 1024;
-/// Rounds of a search at most. Doubling to 2³² takes 23, closing in to [`TOLERANCE`] at most another 20.
-pub const MOST_ROUNDS: usize = 48;
+/// Rounds of a search at most. Doubling to 2³² takes 23, closing in to [`TOLERANCE`] at most
+/// another 20.
+pub const MAX_ROUNDS: usize = 48;
 /// The search ends when what is held and what is not differ by this share.
 pub const TOLERANCE: f64 = 0.01;
 
-/// A search under way: [`Search::next_number`] says what to try, [`Search::handle_round`] takes what came of it.
+/// A search under way: [`Search::next_number`] says what to try, [`Search::handle_round`] takes
+/// what came of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Search {
     most: u64,
@@ -51,12 +55,13 @@ pub struct SearchRound {
 pub struct SearchFound {
     /// The largest number that was asked for and held.
     pub holds: u64,
-    /// The smallest number that was asked for and not held; absent if all that was allowed was held.
+    /// The smallest number that was asked for and not held; absent if all that was allowed was
+    /// held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stops_at: Option<u64>,
     /// The most that the search was allowed to try.
     pub most: u64,
-    /// Every round, in order; at most [`MOST_ROUNDS`].
+    /// Every round, in order; at most [`MAX_ROUNDS`].
     pub rounds: Vec<SearchRound>,
 }
 
@@ -74,7 +79,7 @@ impl Search {
 
     /// The number to try now; `None` when the search is over.
     pub fn next_number(&self) -> Option<u64> {
-        if self.rounds.len() >= MOST_ROUNDS {
+        if self.rounds.len() >= MAX_ROUNDS {
             return None;
         }
         let Some(stops) = self.stops else {
@@ -93,7 +98,8 @@ impl Search {
         })
     }
 
-    /// What came of the number that [`Search::next_number`] gave: `held` of it were alive at the end.
+    /// What came of the number that [`Search::next_number`] gave: `held` of it were alive at the
+    /// end.
     pub fn handle_round(&mut self, held: u64) {
         let Some(asked) = self.next_number() else {
             return;
@@ -103,13 +109,11 @@ impl Search {
         let was_guess = matches!(self.guess, Guess::Held(guess) if guess == asked);
         if held == asked {
             self.holds = asked;
-            self.guess = match was_guess {
-                true => Guess::Above,
-                false => Guess::None,
-            };
+            self.guess = if was_guess { Guess::Above } else { Guess::None };
         } else {
             self.stops = Some(asked);
-            // A guess that was wrong is not followed by another: each could be one too many, and take a round.
+            // A guess that was wrong is not followed by another: each could be one too many, and
+            // take a round.
             let was_above = self.guess == Guess::Above;
             self.guess = match held.cmp(&self.holds) {
                 _ if was_guess || was_above => Guess::None,
@@ -150,9 +154,10 @@ mod tests {
     fn search(most: u64, limit: u64, mut told: impl FnMut(u64) -> u64) -> SearchFound {
         let mut search = Search::new(most);
         while let Some(asked) = search.next_number() {
-            search.handle_round(match asked <= limit {
-                true => asked,
-                false => told(asked).min(asked - 1),
+            search.handle_round(if asked <= limit {
+                asked
+            } else {
+                told(asked).min(asked - 1)
             });
         }
         search.found()
@@ -209,7 +214,7 @@ mod tests {
                 }
                 None => prop_assert_eq!(found.holds, most),
             }
-            prop_assert!(found.rounds.len() < MOST_ROUNDS);
+            prop_assert!(found.rounds.len() < MAX_ROUNDS);
         }
 
         #[test]

@@ -11,15 +11,15 @@ use super::request::CapacityRequest;
 use crate::units::{ByteCount, Span};
 
 /// Most TCP connections of a test, and most UDP sockets: each costs the kernels about 10 KB.
-pub const MOST_HELD: u64 = 10_000_000;
+pub const MAX_HELD: u64 = 10_000_000;
 /// Longest request and response of the load, bytes.
-pub const MOST_MESSAGE: u64 = 1 << 20;
+pub const MAX_MESSAGE: u64 = 1 << 20;
 /// Shortest request and response: the header that names it.
-pub const LEAST_MESSAGE: u64 = super::wire::HEADER_BYTES as u64;
+pub const MIN_MESSAGE: u64 = super::wire::HEADER_BYTES as u64;
 /// Highest rate of connecting, of churn and of requests, per second.
-pub const MOST_PER_S: u64 = 10_000_000;
+pub const MAX_PER_S: u64 = 10_000_000;
 /// Most source addresses.
-pub const MOST_SOURCES: usize = 256;
+pub const MAX_SOURCES: usize = 256;
 
 /// A whole run of `capacity`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -43,7 +43,8 @@ pub struct CapacityTest {
     pub load: Option<Load>,
     /// Measure an active connection's latency beside the idle ones.
     pub latency: bool,
-    /// Search for the number at which it stops; `connections` and `udp_sockets` are where the search ends.
+    /// Search for the number at which it stops; `connections` and `udp_sockets` are where the
+    /// search ends.
     pub find_limit: bool,
     /// Addresses to connect from, in turn; empty: the one that the route gives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -73,8 +74,8 @@ pub struct Load {
 pub enum LoadPace {
     /// On each connection when the one before it is answered.
     Closed,
-    /// So many a second over all connections, whatever is still unanswered; one that finds its connection busy is late,
-    /// and its latency counts from when it was due.
+    /// So many a second over all connections, whatever is still unanswered; one that finds its
+    /// connection busy is late, and its latency counts from when it was due.
     PerSecond(u64),
 }
 
@@ -93,27 +94,27 @@ impl CapacityTest {
     /// # Errors
     /// The first field that is out of its range.
     pub fn check(&self) -> Result<(), CapacityError> {
-        within("connections", self.connections, 0, MOST_HELD)?;
-        within("UDP sockets", self.udp_sockets, 0, MOST_HELD)?;
+        within("connections", self.connections, 0, MAX_HELD)?;
+        within("UDP sockets", self.udp_sockets, 0, MAX_HELD)?;
         within(
             "connections and UDP sockets",
             self.connections + self.udp_sockets,
             1,
-            2 * MOST_HELD,
+            2 * MAX_HELD,
         )?;
         if let Some(rate) = self.rate_per_s {
-            within("rate", rate, 1, MOST_PER_S)?;
+            within("rate", rate, 1, MAX_PER_S)?;
         }
         let longest = crate::plan::MAX_SECONDS;
         within("hold", self.hold.as_secs_f64(), 0.0, longest)?;
         within("heartbeat", self.heartbeat.as_secs_f64(), 0.1, longest)?;
-        let most_churn = if self.connections == 0 { 0 } else { MOST_PER_S };
+        let most_churn = if self.connections == 0 { 0 } else { MAX_PER_S };
         within("churn", self.churn_per_s, 0, most_churn)?;
         within(
             "number of source addresses",
             self.sources.len(),
             0,
-            MOST_SOURCES,
+            MAX_SOURCES,
         )?;
         if let Some(load) = &self.load {
             load.check(self.connections)?;
@@ -128,12 +129,13 @@ impl CapacityTest {
             connections: self.connections,
             udp_sockets: self.udp_sockets,
             seconds: self.seconds(),
-            request_bytes: load.map_or(LEAST_MESSAGE, |load| load.request_bytes.0),
-            response_bytes: load.map_or(LEAST_MESSAGE, |load| load.response_bytes.0),
+            request_bytes: load.map_or(MIN_MESSAGE, |load| load.request_bytes.0),
+            response_bytes: load.map_or(MIN_MESSAGE, |load| load.response_bytes.0),
         }
     }
 
-    /// How long it takes at most if nothing goes wrong, s: opening at 1,000 a second at least, twice for the steps of it.
+    /// How long it takes at most if nothing goes wrong, s: opening at 1,000 a second at least,
+    /// twice for the steps of it.
     fn seconds(&self) -> f64 {
         let all = (self.connections + self.udp_sockets) as f64;
         let rate = self.rate_per_s.map_or(SLOWEST_PER_S, |rate| rate as f64);
@@ -150,7 +152,7 @@ impl Load {
         within("connections of the load", self.connections, 1, connections)?;
         within("time of the load", self.time.as_secs_f64(), 0.01, longest)?;
         if let LoadPace::PerSecond(rate) = self.pace {
-            within("requests per second", rate, 1, MOST_PER_S)?;
+            within("requests per second", rate, 1, MAX_PER_S)?;
         }
         Ok(())
     }

@@ -1,15 +1,18 @@
 //! What goes over the connections that are held, and over UDP.
 //!
-//! The first bytes on a TCP connection are the session's token and a header; from then on each message of the client is a
-//! header, and of the load a header and the rest of the request. What is answered is the header, and for a request as many
-//! bytes more as the session's response has. A header is answered only if it asks for it.
+//! The first bytes on a TCP connection are the session's token and a header; from then on each
+//! message of the client is a header, and of the load a header and the rest of the request. What is
+//! answered is the header, and for a request as many bytes more as the session's response has. A
+//! header is answered only if it asks for it.
 //!
-//! When those first bytes come is the client's affair within the endpoint's patience ([`super::HoldPorts::patience_s`]):
-//! sending them costs as much as a quarter of opening the connection, so that most go out with the first message.
+//! When those first bytes come is the client's affair within the endpoint's patience
+//! ([`super::HoldPorts::patience_s`]): sending them costs as much as a quarter of opening the
+//! connection, so that most go out with the first message.
 //!
-//! A datagram has the token, a cookie and a header. One without the cookie of its own address is answered with the cookie
-//! and nothing else happens; one with it is counted, and answered with itself. Answers have the length of what they
-//! answer, so that nobody gains by sending in another's name.
+//! A datagram has the token, a cookie and a header. One without the cookie of its own address is
+//! answered with the cookie and nothing else happens; one with it is counted, and answered with
+//! itself. Answers have the length of what they answer, so that nobody gains by sending in
+//! another's name.
 
 use crate::wire::Token;
 
@@ -39,7 +42,8 @@ pub enum Kind {
 pub struct Header {
     /// What is asked for.
     pub kind: Kind,
-    /// Number of the message on its connection; of UDP, number of the socket in its upper 32 of 56 bits.
+    /// Number of the message on its connection; of UDP, number of the socket in its upper 32 of 56
+    /// bits.
     pub number: u64,
 }
 

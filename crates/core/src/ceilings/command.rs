@@ -1,4 +1,5 @@
-//! `linerate stream` as it was run, with one thing changed; what to change, compared with what was; or a host's setting.
+//! `linerate stream` as it was run, with one thing changed; what to change, compared with what was;
+//! or a host's setting.
 //!
 //! What else was asked stays: without it another ceiling would be the next one.
 
@@ -23,8 +24,8 @@ pub(super) fn stream_without(view: &View<'_>, option: &str) -> String {
     command(view, "stream", option)
 }
 
-/// The same run on the same emulated path under one treatment and under another; `None` where there is no such path, or the
-/// run has what comparisons have not.
+/// The same run on the same emulated path under one treatment and under another; `None` where there
+/// is no such path, or the run has what comparisons have not.
 pub(super) fn compare(view: &View<'_>, a: &str, b: &str) -> Option<String> {
     view.lab.and_then(quotable)?;
     let has_all = match &view.plan.traffic {

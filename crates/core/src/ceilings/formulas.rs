@@ -1,8 +1,8 @@
 //! The formulas behind the ceilings: plain numbers in, bits per second out.
 //!
 //! Rates are of payload, in bits per second; times in seconds, sizes in bytes, `p` the probability
-//! of a loss event for each segment (0–1). Arguments must be positive; a zero gives an infinity or NaN,
-//! which callers drop.
+//! of a loss event for each segment (0–1). Arguments must be positive; a zero gives an infinity or
+//! NaN, which callers drop.
 
 use crate::plan::Family;
 
@@ -10,7 +10,8 @@ use crate::plan::Family;
 pub const INITIAL_WINDOW_SEGMENTS: f64 = 10.0;
 /// Bytes that Ethernet adds to each IP packet on the wire: header 14, check 4, preamble 8, gap 12.
 pub const ETHERNET_BYTES: f64 = 38.0;
-/// Ethernet's header alone: what emulated links, qdiscs and packet trains count beside the IP packet.
+/// Ethernet's header alone: what emulated links, qdiscs and packet trains count beside the IP
+/// packet.
 pub const ETHERNET_HEADER_BYTES: f64 = 14.0;
 /// TCP header without options, bytes (RFC 9293).
 pub const TCP_HEADER_BYTES: f64 = 20.0;
@@ -32,9 +33,11 @@ pub fn window_bps(window_bytes: f64, rtt_s: f64) -> f64 {
     window_bytes * 8.0 / rtt_s
 }
 
-/// Reno's rate: √1.5 · MSS ÷ (RTT · √p) (Mathis, Semke, Mahdavi, Ott 1997, one ACK for each segment).
+/// Reno's rate: √1.5 · MSS ÷ (RTT · √p) (Mathis, Semke, Mahdavi, Ott 1997, one ACK for each
+/// segment).
 ///
-/// The constant √0.75 for delayed ACKs does not fit Linux, which counts the bytes acknowledged (RFC 3465).
+/// The constant √0.75 for delayed ACKs does not fit Linux, which counts the bytes acknowledged (RFC
+/// 3465).
 pub fn reno_bps(mss_bytes: f64, rtt_s: f64, p: f64) -> f64 {
     1.5_f64.sqrt() * mss_bytes * 8.0 / (rtt_s * p.sqrt())
 }
@@ -45,27 +48,30 @@ pub fn cubic_bps(mss_bytes: f64, rtt_s: f64, p: f64) -> f64 {
     window_bps(1.054 * (rtt_s / p).powf(0.75) * mss_bytes, rtt_s)
 }
 
-/// Reno with retransmission timeouts: the full model of Padhye, Firoiu, Towsley, Kurose 1998 (equation
-/// 30 without the receiver's window), one ACK for each segment (b = 1). `rto_s` is the first timeout.
+/// Reno with retransmission timeouts: the full model of Padhye, Firoiu, Towsley, Kurose 1998
+/// (equation 30 without the receiver's window), one ACK for each segment (b = 1). `rto_s` is the
+/// first timeout.
 pub fn pftk_bps(mss_bytes: f64, rtt_s: f64, p: f64, rto_s: f64) -> f64 {
     let recovery = rtt_s * (2.0 * p / 3.0).sqrt();
     let timeouts = rto_s * (3.0 * (3.0 * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p);
     mss_bytes * 8.0 / (recovery + timeouts)
 }
 
-/// Bytes of an IP packet in ATM cells: 53 · ⌈(IP + 8 + encapsulation) ÷ 48⌉ (AAL5 with its trailer of 8;
+/// Bytes of an IP packet in ATM cells: 53 · ⌈(IP + 8 + encapsulation) ÷ 48⌉ (AAL5 with its trailer
+/// of 8;
 /// `encapsulation_bytes` is 8 for LLC/SNAP, RFC 2684).
 pub fn aal5_bytes(ip_bytes: f64, encapsulation_bytes: f64) -> f64 {
     53.0 * ((ip_bytes + 8.0 + encapsulation_bytes) / 48.0).ceil()
 }
 
-/// CPU-bound rate: 10⁶ · 1024 ÷ service demand bytes a second for each core (netperf's service demand).
+/// CPU-bound rate: 10⁶ · 1024 ÷ service demand bytes a second for each core (netperf's service
+/// demand).
 pub fn service_demand_bps(us_per_kib: f64, cores: f64) -> f64 {
     cores * 8.0 * 1024.0 * 1e6 / us_per_kib
 }
 
-/// Slow start: the window doubles in each round trip from [`INITIAL_WINDOW_SEGMENTS`] (RFC 5681, 3.1)
-/// until it holds what `steady_bps` needs (infinite where that is not known).
+/// Slow start: the window doubles in each round trip from [`INITIAL_WINDOW_SEGMENTS`] (RFC 5681,
+/// 3.1) until it holds what `steady_bps` needs (infinite where that is not known).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SlowStart {
     /// Round trips in slow start.

@@ -1,8 +1,8 @@
 //! What each cause would let through, and which one holds a run back.
 //!
 //! A pure function of a record: [`explain`] looks at nothing else, so that a stored record can be
-//! explained again by a later version. The kernel's evidence decides first, a ceiling then confirms it;
-//! what neither fits stays `unexplained`.
+//! explained again by a later version. The kernel's evidence decides first, a ceiling then confirms
+//! it; what neither fits stays `unexplained`.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -107,9 +107,9 @@ pub struct Verdict {
     pub evidence: Vec<String>,
     /// What to do, as the command to type; empty where nothing can be done.
     pub remedy: String,
-    /// What that should bring, payload bits per second: the lowest limit of those that the record shows and that
-    /// last when the cause is lifted. Absent where none is known well enough; `evidence` then tells the most
-    /// that can come, if that is known.
+    /// What that should bring, payload bits per second: the lowest limit of those that the record
+    /// shows and that last when the cause is lifted. Absent where none is known well enough;
+    /// `evidence` then tells the most that can come, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted_bps: Option<f64>,
     /// What would hold the run back then.
@@ -133,9 +133,9 @@ pub fn explain(record: &Record) -> Vec<Explained> {
     views(record).iter().map(verdict::explain).collect()
 }
 
-/// Writes what [`explain`] finds into the record, over what was there, and a caveat for segments that are
-/// small for their interface. Where both directions ran, each has its own verdict and the record as a
-/// whole has none.
+/// Writes what [`explain`] finds into the record, over what was there, and a caveat for segments
+/// that are small for their interface. Where both directions ran, each has its own verdict and the
+/// record as a whole has none.
 pub fn annotate(record: &mut Record) {
     let explained = explain(record);
     let small = views(record).iter().find_map(small_segments);

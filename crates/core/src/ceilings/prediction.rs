@@ -1,8 +1,9 @@
 //! What a remedy brings: the lowest limit that stays when the cause is lifted.
 //!
-//! A prediction comes only from what lasts: links, rates and sizes that somebody set, the most that tuning may grow a
-//! buffer to, losses that come by chance. What the run's own course made does not: idle threads, a congestion window that
-//! nobody filled, a queue's delivery rate, the buffers of slow start, the CPU time of small segments.
+//! A prediction comes only from what lasts: links, rates and sizes that somebody set, the most that
+//! tuning may grow a buffer to, losses that come by chance. What the run's own course made does
+//! not: idle threads, a congestion window that nobody filled, a queue's delivery rate, the buffers
+//! of slow start, the CPU time of small segments.
 
 use super::causes::with_cubic;
 use super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
@@ -10,7 +11,7 @@ use super::remedy::better_congestion_control;
 use super::signals::{ThreadTime, positive};
 use super::small_segments::full_segment;
 use super::text::bps;
-use super::thresholds::{NEXT_LEAST, PACKET_IN_BYTES, PREDICTED_TIMES};
+use super::thresholds::{MIN_NEXT, PACKET_IN_BYTES, PREDICTED_TIMES};
 use super::view::View;
 use super::{Cause, Ceiling};
 use crate::plan::{Protocol, Traffic};
@@ -27,7 +28,8 @@ pub(super) struct Next {
 }
 
 impl Next {
-    /// What a remedy has to let through, bits/s: of what tuning alone bounds no more than anybody can look forward to.
+    /// What a remedy has to let through, bits/s: of what tuning alone bounds no more than anybody
+    /// can look forward to.
     pub(super) fn target_bps(&self, measured_bps: f64) -> f64 {
         match self.cause {
             Cause::ReceiveWindow | Cause::SendBuffer => {
@@ -49,8 +51,8 @@ impl Next {
     }
 }
 
-/// The lowest limit besides `current` that lasts. One that seems clearly lower than what came through is not known well
-/// enough.
+/// The lowest limit besides `current` that lasts. One that seems clearly lower than what came
+/// through is not known well enough.
 pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> Option<Next> {
     let lifted = current.cause;
     let shown = ceilings
@@ -61,7 +63,7 @@ pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> 
     let others = others.filter(|(cause, _)| *cause != lifted);
     let (cause, limit_bps) = others
         .chain(of_remedy(view, lifted))
-        .filter(|(_, limit)| *limit >= NEXT_LEAST * view.throughput_bps)
+        .filter(|(_, limit)| *limit >= MIN_NEXT * view.throughput_bps)
         .min_by(|a, b| a.1.total_cmp(&b.1))?;
     Some(Next {
         cause,
@@ -93,9 +95,10 @@ fn lasts(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> bool {
 fn limit_then(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> f64 {
     let grown = || {
         let share = ceiling.inputs.get("payload_share")?;
-        let framing = match ceiling.inputs.contains_key("train_link_bps") {
-            true => ETHERNET_HEADER_BYTES,
-            false => ETHERNET_BYTES,
+        let framing = if ceiling.inputs.contains_key("train_link_bps") {
+            ETHERNET_HEADER_BYTES
+        } else {
+            ETHERNET_BYTES
         };
         Some(view.segment_share(full_segment(view)?, framing)? / share)
     };
@@ -132,22 +135,23 @@ fn of_remedy(view: &View<'_>, lifted: Cause) -> Option<(Cause, f64)> {
     }
 }
 
-/// The same CPUs with full segments. Each costs what a packet does, and its bytes: of the two the packet is by far the
-/// most of a small one.
+/// The same CPUs with full segments. Each costs what a packet does, and its bytes: of the two the
+/// packet is by far the most of a small one.
 fn full_segments(view: &View<'_>) -> Option<(Cause, f64)> {
     let small = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
     let full = full_segment(view)?;
     let cost = (PACKET_IN_BYTES + full) / (PACKET_IN_BYTES + small);
     let wants = |time: Option<ThreadTime>| time.map_or(0.0, |time| time.running + time.delayed);
-    let cause = match wants(view.writer()) >= wants(view.reader()) {
-        true => Cause::CpuSend,
-        false => Cause::CpuReceive,
+    let cause = if wants(view.writer()) >= wants(view.reader()) {
+        Cause::CpuSend
+    } else {
+        Cause::CpuReceive
     };
     Some((cause, view.throughput_bps * full / small / cost))
 }
 
-/// Whether both ends' CPUs are known to reach a rate, at what a byte has cost them. What a remedy for the CPU itself saves
-/// nobody has seen.
+/// Whether both ends' CPUs are known to reach a rate, at what a byte has cost them. What a remedy
+/// for the CPU itself saves nobody has seen.
 fn cpus_carry(lifted: Cause, ceilings: &[Ceiling], limit_bps: f64) -> bool {
     let of_cpu = |cause| [Cause::CpuSend, Cause::CpuReceive].contains(&cause);
     let reached = |ceiling: &Ceiling| !of_cpu(ceiling.cause) || ceiling.limit_bps >= limit_bps;

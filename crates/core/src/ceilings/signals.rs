@@ -95,8 +95,8 @@ impl View<'_> {
         self.tcp.len().max(self.udp.len()).max(1)
     }
 
-    /// Share of a CPU that each of the test's threads at this end has, if they share them evenly, but no
-    /// less than half.
+    /// Share of a CPU that each of the test's threads at this end has, if they share them evenly,
+    /// but no less than half.
     pub(super) fn share_of_cpus(&self, end: &EndReport) -> f64 {
         let directions = 1.0 + f64::from(u8::from(self.both));
         let ends = 1.0 + f64::from(u8::from(self.shared_kernel));
@@ -130,7 +130,8 @@ impl View<'_> {
         fraction(1.0 - self.rwnd_share()? - self.sndbuf_share().unwrap_or(0.0))
     }
 
-    /// Share of the measured time in which there was data to send or under way, the mean over the flows.
+    /// Share of the measured time in which there was data to send or under way, the mean over the
+    /// flows.
     pub(super) fn busy(&self) -> Option<f64> {
         let time = positive(self.seconds * 1e6)?;
         fraction(self.mean(|tcp| tcp.busy_us.map(|us| us as f64))? / time)
@@ -166,8 +167,8 @@ impl View<'_> {
         fraction(self.sum(|flow| Some(lost(flow.tcp)))? / segments)
     }
 
-    /// Times that losses made the senders slow down, as their kernel counted them; `None` where its counters
-    /// have other connections in them, too.
+    /// Times that losses made the senders slow down, as their kernel counted them; `None` where its
+    /// counters have other connections in them, too.
     pub(super) fn recoveries(&self) -> Option<f64> {
         let counters = &self.sender?.counters;
         let counter = |name: &str| counters.get(name).map_or(0.0, |n| *n as f64);
@@ -186,7 +187,8 @@ impl View<'_> {
             .or_else(|| self.sum(|flow| Some(loss_events(flow.tcp, self.seconds))))
     }
 
-    /// What waits on the path, of the largest queue that was usual, in segments; `None` without RTTs.
+    /// What waits on the path, of the largest queue that was usual, in segments; `None` without
+    /// RTTs.
     pub(super) fn queued_segments(&self) -> Option<f64> {
         let excess = |tcp: &TcpEvidence| {
             let usual_most = tcp.rtt_p95_us.unwrap_or(tcp.rtt_mean_us);
@@ -196,7 +198,8 @@ impl View<'_> {
         Some(self.mean(excess)?.max(0.0) / 1e6 * self.throughput_bps / 8.0 / mss)
     }
 
-    /// Losses come one by one, often, and at any window: noise of the path, not the end of a queue or bucket.
+    /// Losses come one by one, often, and at any window: noise of the path, not the end of a queue
+    /// or bucket.
     pub(super) fn losses_are_random(&self) -> bool {
         let many = self.recoveries().is_some_and(|n| n >= EVENTS_STEADY);
         let single = self.loss_train().is_some_and(|train| train < POLICER_TRAIN);
@@ -221,8 +224,8 @@ impl View<'_> {
         positive(self.sum(|flow| Some(lost(flow.tcp)))? / events)
     }
 
-    /// Largest delivery rate of a single flow; of several, which reach theirs at different times, the
-    /// sum of the medians. Bits per second.
+    /// Largest delivery rate of a single flow; of several, which reach theirs at different times,
+    /// the sum of the medians. Bits per second.
     pub(super) fn delivery_bps(&self) -> Option<f64> {
         let rate = |tcp: &TcpEvidence| match self.tcp.len() {
             1 => tcp.delivery_rate_max_bps,
@@ -366,9 +369,10 @@ pub(super) fn segments_sent(flow: &TcpFlow<'_>) -> Option<f64> {
 
 /// Times that losses made the sender slow down.
 ///
-/// Readings with new retransmissions are hits; several events between two readings count as one hit, so
-/// with n readings the number of events is that of a Poisson process that leaves as many readings empty:
-/// −n · ln(1 − hits/n). There are no more events than segments lost, nor than round trips.
+/// Readings with new retransmissions are hits; several events between two readings count as one
+/// hit, so with n readings the number of events is that of a Poisson process that leaves as many
+/// readings empty: −n · ln(1 − hits/n). There are no more events than segments lost, nor than round
+/// trips.
 pub(super) fn loss_events(tcp: &TcpEvidence, seconds: f64) -> f64 {
     let lost = lost(tcp);
     if lost <= 0.0 {
@@ -388,9 +392,10 @@ pub(super) fn loss_events(tcp: &TcpEvidence, seconds: f64) -> f64 {
 
 /// TCP options in each data segment of a flow, bytes.
 pub(super) fn option_bytes(tcp: &TcpEvidence) -> f64 {
-    match tcp.options.iter().any(|name| name == "timestamps") {
-        true => TIMESTAMP_BYTES,
-        false => 0.0,
+    if tcp.options.iter().any(|name| name == "timestamps") {
+        TIMESTAMP_BYTES
+    } else {
+        0.0
     }
 }
 

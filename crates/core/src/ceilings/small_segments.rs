@@ -14,8 +14,8 @@ const USUAL_MTU: u32 = 1500;
 
 /// What made the segments smaller than the sender's interface would carry, if they are.
 ///
-/// With segmentation offload a small size costs nothing on the host, but it always costs headers on the
-/// path, and CPU time wherever nothing cuts or joins segments.
+/// With segmentation offload a small size costs nothing on the host, but it always costs headers on
+/// the path, and CPU time wherever nothing cuts or joins segments.
 pub fn small_segments(view: &View<'_>) -> Option<Caveat> {
     let device = view.sender_host?.device.as_ref()?;
     let mss = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
@@ -45,8 +45,8 @@ pub fn small_segments(view: &View<'_>) -> Option<Caveat> {
     })
 }
 
-/// Payload that segments have when what made them small is lifted, bytes: what both interfaces carry, or, where one of
-/// them is what is small, the other.
+/// Payload that segments have when what made them small is lifted, bytes: what both interfaces
+/// carry, or, where one of them is what is small, the other.
 pub(super) fn full_segment(view: &View<'_>) -> Option<f64> {
     let mss = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
     let mtus: Vec<u32> = [view.sender_host, view.receiver_host]
@@ -70,8 +70,8 @@ fn mss_of(view: &View<'_>, mtu: f64) -> Option<f64> {
     positive(mtu - ip_header_bytes(view.family) - TCP_HEADER_BYTES - options)
 }
 
-/// Why, and the command that mends it or shows more. The kernel's path MTU rules out or names this end;
-/// what the receiver advertised tells its end from a change on the way.
+/// Why, and the command that mends it or shows more. The kernel's path MTU rules out or names this
+/// end; what the receiver advertised tells its end from a change on the way.
 fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, String) {
     let seen = Seen::of(view, device, mss);
     if let Some(pmtu) = seen.pmtu.filter(|p| *p < f64::from(device.mtu_bytes))
@@ -126,7 +126,8 @@ impl Seen {
         Self {
             size: mss + options,
             largest: mtu.unwrap_or(f64::from(USUAL_MTU)) - headers,
-            // Linux takes the options off what it keeps of its offer (tcp_rcv_synsent_state_process).
+            // Linux takes the options off what it keeps of its offer
+            // (tcp_rcv_synsent_state_process).
             own: figure(|tcp| Some(tcp.advmss_bytes)).map(|mss| mss + options),
             told: figure(|tcp| tcp.receiver_advmss_bytes).map(|mss| mss + options),
             back: figure(|tcp| tcp.receiver_mss_bytes).map(|mss| mss + options),
@@ -143,8 +144,8 @@ impl Seen {
     }
 }
 
-/// An end advertises what its route's MTU carries when the connection begins: one that advertised more
-/// learnt of the MTU later.
+/// An end advertises what its route's MTU carries when the connection begins: one that advertised
+/// more learnt of the MTU later.
 fn path_mtu(view: &View<'_>, seen: &Seen, pmtu: f64) -> (String, String) {
     if seen.own.is_some_and(|own| own + seen.headers > pmtu) {
         return (
@@ -187,8 +188,8 @@ fn by_interface(view: &View<'_>, seen: &Seen) -> Option<(String, String)> {
     })
 }
 
-/// The receiver asked for it: its interface, its route's mtu or advmss, or its socket. `TCP_MAXSEG` binds
-/// what an end sends too, the advmss of a route does not.
+/// The receiver asked for it: its interface, its route's mtu or advmss, or its socket. `TCP_MAXSEG`
+/// binds what an end sends too, the advmss of a route does not.
 fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, String) {
     if let Some(found) = by_interface(view, seen) {
         return found;
@@ -203,7 +204,8 @@ fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, String) {
         );
     }
     let advmss = remedy::route(view, to, "advmss", seen.largest, "receiver");
-    // What the receiver sends is bound by what it was told as well: only a larger offer shows its own limit.
+    // What the receiver sends is bound by what it was told as well: only a larger offer shows its
+    // own limit.
     let free = seen.own.is_some_and(|own| own > told + seen.options);
     match seen.back {
         Some(back) if back > told + seen.options => (
@@ -247,9 +249,10 @@ fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, String) {
         Family::Ipv4 => DEFAULT_MSS_IPV4,
         Family::Ipv6 => DEFAULT_MSS_IPV6,
     };
-    let stripped = match (seen.size - default).abs() < 1.0 {
-        true => " or takes the option away (TCP's default without it)",
-        false => "",
+    let stripped = if (seen.size - default).abs() < 1.0 {
+        " or takes the option away (TCP's default without it)"
+    } else {
+        ""
     };
     (
         format!(

@@ -117,8 +117,8 @@ fn verdict(
     }
 }
 
-/// Whether a remedy lifts its cause. Those for a policer and a link spare the losses and the queue, not the limit; some
-/// commands only show where the cause is.
+/// Whether a remedy lifts its cause. Those for a policer and a link spare the losses and the queue,
+/// not the limit; some commands only show where the cause is.
 fn lifts(cause: Cause, remedy: &str) -> bool {
     let only_shows = ["tracepath ", "nft "].iter().any(|c| remedy.starts_with(c));
     !remedy.is_empty() && !only_shows && ![Cause::Policer, Cause::PathRate].contains(&cause)
@@ -127,12 +127,13 @@ fn lifts(cause: Cause, remedy: &str) -> bool {
 fn confirmation(ceiling: &Ceiling, measured_bps: f64) -> String {
     let (rate, limit) = (bps(measured_bps), bps(ceiling.limit_bps));
     let share = percent(measured_bps / ceiling.limit_bps);
-    match ceiling.independent {
-        true => format!("{rate} is {share} of its ceiling of {limit}"),
-        false => format!(
+    if ceiling.independent {
+        format!("{rate} is {share} of its ceiling of {limit}")
+    } else {
+        format!(
             "its ceiling of {limit} comes from the measured rate itself and confirms nothing: the \
              evidence alone decides"
-        ),
+        )
     }
 }
 
@@ -157,8 +158,8 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     }
 }
 
-/// A thread that others keep from its CPU makes every limit of the path one that is not reached: a window that is full opens
-/// only when somebody reads.
+/// A thread that others keep from its CPU makes every limit of the path one that is not reached: a
+/// window that is full opens only when somebody reads.
 fn waits(view: &View<'_>) -> impl Iterator<Item = String> {
     let threads = [("sending", view.writer()), ("receiving", view.reader())];
     let waiting = threads.into_iter().filter_map(|(name, time)| {

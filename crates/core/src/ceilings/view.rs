@@ -7,8 +7,9 @@ use crate::record::{EndReport, HostFacts, Interval, PathTrain, Record, TcpEviden
 
 /// One direction of a bulk transfer.
 ///
-/// Evidence takes from the plan only what a stranger's record tells too: sizes, protocol, streams, extent.
-/// What was asked of sockets and applications is for remedies alone: the evidence must come from the kernel.
+/// Evidence takes from the plan only what a stranger's record tells too: sizes, protocol, streams,
+/// extent. What was asked of sockets and applications is for remedies alone: the evidence must come
+/// from the kernel.
 #[derive(Debug, Clone)]
 pub struct View<'a> {
     /// Which way the payload goes.
@@ -25,7 +26,8 @@ pub struct View<'a> {
     pub seconds: f64,
     /// Sizes and extent.
     pub plan: &'a Test,
-    /// TCP's flows; empty where their evidence does not cover the transfer (several MPTCP subflows).
+    /// TCP's flows; empty where their evidence does not cover the transfer (several MPTCP
+    /// subflows).
     pub tcp: Vec<TcpFlow<'a>>,
     /// UDP's flows.
     pub udp: Vec<&'a UdpEvidence>,

@@ -37,8 +37,8 @@ impl fmt::Display for Verdict3 {
 /// What all metrics together say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Conclusion {
-    /// DIFFERENT if one metric is, EQUIVALENT if all are, else INCONCLUSIVE. If A and B are the same, DIFFERENT comes up in
-    /// at most 5 % of comparisons, however many metrics there are.
+    /// DIFFERENT if one metric is, EQUIVALENT if all are, else INCONCLUSIVE. If A and B are the
+    /// same, DIFFERENT comes up in at most 5 % of comparisons, however many metrics there are.
     pub verdict: Verdict3,
     /// Each metric, in the order of the log ratios.
     pub metrics: Vec<MetricConclusion>,
@@ -55,16 +55,20 @@ pub struct MetricConclusion {
     pub different: bool,
     /// Whether a difference as large as the margin was ruled out.
     pub equivalent: bool,
-    /// By how much B's figure differs from A's, in percent of A's (Hodges–Lehmann, of the log ratios). Where a difference
-    /// stopped the comparison early it is overstated on average, because it stopped where the effect happened to look large.
+    /// By how much B's figure differs from A's, in percent of A's (Hodges–Lehmann, of the log
+    /// ratios). Where a difference stopped the comparison early it is overstated on average,
+    /// because it stopped where the effect happened to look large.
     pub effect_percent: f64,
-    /// The effects that the test behind the verdict does not refuse, in percent: without 0 if DIFFERENT, within the margin
-    /// if EQUIVALENT. Where figures are exactly equal in many pairs, 0 can be an end.
+    /// The effects that the test behind the verdict does not refuse, in percent: without 0 if
+    /// DIFFERENT, within the margin if EQUIVALENT. Where figures are exactly equal in many pairs, 0
+    /// can be an end.
     pub interval_percent: [f64; 2],
-    /// How often such an interval holds the effect at least, in percent, over all looks: 95 for one metric, 90 if
-    /// EQUIVALENT (which are two tests of 5 %), nearer to 100 for one of several metrics, less with fewer than 6 pairs.
+    /// How often such an interval holds the effect at least, in percent, over all looks: 95 for one
+    /// metric, 90 if EQUIVALENT (which are two tests of 5 %), nearer to 100 for one of several
+    /// metrics, less with fewer than 6 pairs.
     pub confidence_percent: f64,
-    /// The same for the look at which it stopped, taken by itself, in percent. That is what the interval was made for.
+    /// The same for the look at which it stopped, taken by itself, in percent. That is what the
+    /// interval was made for.
     pub look_confidence_percent: f64,
     /// Pairs up to the look that decided; all of them if none did.
     pub pairs: u32,

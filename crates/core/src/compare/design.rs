@@ -3,16 +3,19 @@
 use super::sign_flip::{DRAWN, ENUMERATED};
 use crate::stats::StatsError;
 
-/// A comparison as it is laid down before the first run. Changing it afterwards voids the error rate.
+/// A comparison as it is laid down before the first run. Changing it afterwards voids the error
+/// rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Design {
-    /// Differences up to so many percent count as none: what EQUIVALENT means, above 0 and below 100. The margin is
-    /// ±ln(1 + margin/100) of the log ratio, so that A against B and B against A get one answer. Without it there is no
+    /// Differences up to so many percent count as none: what EQUIVALENT means, above 0 and below
+    /// 100. The margin is ±ln(1 + margin/100) of the log ratio, so that A against B and B against A
+    ///      get one answer. Without it there is no
     /// EQUIVALENT.
     pub margin_percent: Option<f64>,
     /// Number of metrics, 1 to [`MAX_METRICS`]. They share the 5 % of error (Holm 1979).
     pub metrics: usize,
-    /// Pairs at most, 6 to [`MAX_PAIRS`]. The last look is made there, with all of the error that is left.
+    /// Pairs at most, 6 to [`MAX_PAIRS`]. The last look is made there, with all of the error that
+    /// is left.
     pub max_pairs: u32,
     /// Seed of the sign vectors. [`super::Schedule`] may have the same.
     pub seed: u64,
@@ -26,7 +29,8 @@ pub const MAX_METRICS: usize = 20;
 /// Error of a family of tests: the share of comparisons of A with A that say DIFFERENT at most.
 pub(super) const ALPHA: f64 = 0.05;
 
-/// Streams of the seed, so that the order of the pairs and the sign vectors are independent of each other.
+/// Streams of the seed, so that the order of the pairs and the sign vectors are independent of each
+/// other.
 pub(super) const ORDER_STREAM: u64 = 1;
 /// See [`ORDER_STREAM`].
 pub(super) const SIGNS_STREAM: u64 = 2;

@@ -2,8 +2,9 @@
 
 /// The means of all two values, each with itself too (Walsh 1949), in ascending order.
 ///
-/// The number of them above a shift is the sum of the ranks with a positive sign after that shift is taken off, so their
-/// order statistics are the ends of the interval that the signed-rank test does not refuse (Hollander, Wolfe and Chicken,
+/// The number of them above a shift is the sum of the ranks with a positive sign after that shift
+/// is taken off, so their order statistics are the ends of the interval that the signed-rank test
+/// does not refuse (Hollander, Wolfe and Chicken,
 /// *Nonparametric Statistical Methods*, 3rd ed., section 3.3).
 #[derive(Debug)]
 pub(super) struct WalshAverages {
@@ -58,8 +59,8 @@ mod tests {
 
     #[test]
     fn estimate_and_interval_are_the_published_ones() {
-        // Hollander, Wolfe and Chicken, tables 3.1 to 3.3 (depression scores): estimate −0.46, and from the 6th value on
-        // each side an interval of 96.1 % from −0.786 to −0.010.
+        // Hollander, Wolfe and Chicken, tables 3.1 to 3.3 (depression scores): estimate −0.46, and
+        // from the 6th value on each side an interval of 96.1 % from −0.786 to −0.010.
         let changes = [
             -0.952, 0.147, -1.022, -0.430, -0.620, -0.590, -0.490, 0.080, -0.010,
         ];

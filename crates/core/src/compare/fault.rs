@@ -1,7 +1,8 @@
 //! Validity faults: what spoils a run for a comparison.
 //!
-//! They are declared before the first run and looked for in each. A pair with one is excluded whole, whichever
-//! of its runs has it: a run that is left out because of its own figure would bend the comparison.
+//! They are declared before the first run and looked for in each. A pair with one is excluded
+//! whole, whichever of its runs has it: a run that is left out because of its own figure would bend
+//! the comparison.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,8 +38,8 @@ pub enum Fault {
     Thermal,
     /// The run ended before its time. Always looked for.
     Incomplete,
-    /// A figure to compare is missing, or is 0 in one run of the pair alone, so that there is no ratio. Always looked
-    /// for.
+    /// A figure to compare is missing, or is 0 in one run of the pair alone, so that there is no
+    /// ratio. Always looked for.
     NoRatio,
 }
 
@@ -62,7 +63,8 @@ pub const FAULTS: [Fault; 8] = [
     Fault::Thermal,
 ];
 
-/// Share of the CPUs that something else may use, percent. A daemon that wakes up takes less, a build more.
+/// Share of the CPUs that something else may use, percent. A daemon that wakes up takes less, a
+/// build more.
 const OTHER_LOAD: f64 = 20.0;
 
 impl Fault {
@@ -82,7 +84,8 @@ impl Fault {
         }
     }
 
-    /// What of it a record shows, in words with its figure. [`Fault::NoRatio`] is of a pair, and shows in no record.
+    /// What of it a record shows, in words with its figure. [`Fault::NoRatio`] is of a pair, and
+    /// shows in no record.
     pub fn seen_in(self, record: &Record) -> Option<String> {
         match self {
             Self::Retransmissions => retransmissions(record),
@@ -132,8 +135,9 @@ fn counted(count: u64, what: &str) -> Option<String> {
     (count > 0).then(|| format!("{count} {what}"))
 }
 
-/// Segments sent again because they were lost. Those that the receiver reported to have had already (DSACK) were not: packets
-/// had overtaken each other, as they do over a virtual device when a thread moves to another CPU.
+/// Segments sent again because they were lost. Those that the receiver reported to have had already
+/// (DSACK) were not: packets had overtaken each other, as they do over a virtual device when a
+/// thread moves to another CPU.
 fn retransmissions(record: &Record) -> Option<String> {
     let lost = |tcp: &TcpEvidence| {
         let needless = tcp.dsack_duplicates.unwrap_or(0);
@@ -180,8 +184,8 @@ fn caveat(record: &Record, kind: CaveatKind) -> Option<String> {
     Some(found.message.clone())
 }
 
-/// What neither the test's threads nor soft interrupts used. On one kernel the other end, and the emulator of the path,
-/// are among what is counted: nothing can be said there.
+/// What neither the test's threads nor soft interrupts used. On one kernel the other end, and the
+/// emulator of the path, are among what is counted: nothing can be said there.
 fn other_load(record: &Record) -> Option<String> {
     if record.environment.shared_kernel {
         return None;

@@ -33,10 +33,11 @@ impl Holm {
 
     /// Lets fall what may, given where each metric crossed first at each level, from 1 on.
     ///
-    /// While k hypotheses stand, one falls if it crossed at 1/k of the error. It must have crossed with a greater error
-    /// too: in a test of one look it always has, in one of several looks an early crossing of other vectors can come
-    /// between. With that this is a closed test, each intersection of j hypotheses tested at 1/j of the error, and so the
-    /// error of the family holds at every look (Ye, Li, Liu and Yao, *Statistics in Medicine* 32, 2013).
+    /// While k hypotheses stand, one falls if it crossed at 1/k of the error. It must have crossed
+    /// with a greater error too: in a test of one look it always has, in one of several looks an
+    /// early crossing of other vectors can come between. With that this is a closed test, each
+    /// intersection of j hypotheses tested at 1/j of the error, and so the error of the family
+    /// holds at every look (Ye, Li, Liu and Yao, *Statistics in Medicine* 32, 2013).
     pub(super) fn update(&mut self, crossing: impl Fn(usize, usize) -> Option<Crossing>) {
         while self.open() > 0 {
             let level = self.open();

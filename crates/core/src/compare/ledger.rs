@@ -1,4 +1,5 @@
-//! The book of a comparison under way: every pair that ran, which of them count, and what they amount to.
+//! The book of a comparison under way: every pair that ran, which of them count, and what they
+//! amount to.
 
 use std::collections::BTreeMap;
 
@@ -141,7 +142,8 @@ pub const MAX_EXCLUDED: u32 = 10;
 const ONE_SIDED: u32 = 3;
 
 impl Ledger {
-    /// An empty book for a test of `design` on these figures, which leaves out pairs with one of the forbidden faults.
+    /// An empty book for a test of `design` on these figures, which leaves out pairs with one of
+    /// the forbidden faults.
     ///
     /// # Errors
     /// The design cannot be: [`Sequential::new`].
@@ -202,7 +204,8 @@ impl Ledger {
         self.pairs.len() as u32 - self.counted()
     }
 
-    /// Whether no further pair is to run: there is an answer, or there are as many pairs as allowed.
+    /// Whether no further pair is to run: there is an answer, or there are as many pairs as
+    /// allowed.
     pub fn is_over(&self) -> bool {
         self.conclusion.is_some()
             || self.counted() >= self.max_pairs
@@ -383,10 +386,7 @@ impl Ledger {
     fn gave_up(&self) -> Option<Caveat> {
         let excluded = self.excluded();
         (excluded > 0).then(|| {
-            let given_up = match excluded >= MAX_EXCLUDED && self.conclusion.is_none() {
-                true => ", and the comparison was given up",
-                false => "",
-            };
+            let given_up = if excluded >= MAX_EXCLUDED && self.conclusion.is_none() { ", and the comparison was given up" } else { "" };
             Caveat::new(
                 CaveatKind::ExcludedPairs,
                 format!(
@@ -404,11 +404,13 @@ fn ratio(pair: &ComparedPair, metric: &Metric) -> Option<f64> {
     log_ratio(*pair.a.get(metric.as_str())?, *pair.b.get(metric.as_str())?)
 }
 
-/// [`sequential::log_ratio`]; 0 where both are 0: a counter that rose in neither run did not differ.
+/// [`sequential::log_ratio`]; 0 where both are 0: a counter that rose in neither run did not
+/// differ.
 fn log_ratio(a: f64, b: f64) -> Option<f64> {
-    match a == 0.0 && b == 0.0 {
-        true => Some(0.0),
-        false => sequential::log_ratio(a, b).ok(),
+    if a == 0.0 && b == 0.0 {
+        Some(0.0)
+    } else {
+        sequential::log_ratio(a, b).ok()
     }
 }
 
@@ -547,7 +549,8 @@ mod tests {
         assert_eq!(ledger.pairs()[2].excluded[0].side, Side::A);
     }
 
-    /// Two sides that change places are as far apart, to the last bit: ties among the turned signs depend on it.
+    /// Two sides that change places are as far apart, to the last bit: ties among the turned signs
+    /// depend on it.
     #[test]
     fn a_pairs_ratio_is_exactly_the_opposite_of_that_the_other_way_round() {
         for n in 1..2000 {

@@ -2,8 +2,8 @@
 
 use crate::stats::two_sided_normal;
 
-/// The distribution of the number of pairs (one of each sample) in which the second is the smaller, if both samples are of
-/// one law without ties.
+/// The distribution of the number of pairs (one of each sample) in which the second is the smaller,
+/// if both samples are of one law without ties.
 #[derive(Debug)]
 pub(super) enum NullCount {
     /// Cumulative, by counting all orders.
@@ -37,7 +37,8 @@ impl NullCount {
         }
     }
 
-    /// The greatest count below `pairs` that with at most this probability is not exceeded; `None` if even 0 is likelier.
+    /// The greatest count below `pairs` that with at most this probability is not exceeded; `None`
+    /// if even 0 is likelier.
     pub(super) fn quantile(&self, level: f64, pairs: u64) -> Option<u64> {
         let (mut low, mut high) = (0, pairs);
         // The first count that is too likely lies within low..=high.
@@ -55,7 +56,8 @@ impl NullCount {
 
 /// P(count ≤ c), c from 0 to n·m, by the recursion over which sample the largest value is from.
 fn cumulative(n: usize, m: usize) -> Vec<f64> {
-    // Of i values of the first sample and j of the second, for the current i; none of the first: no pairs.
+    // Of i values of the first sample and j of the second, for the current i; none of the first: no
+    // pairs.
     let mut row: Vec<Vec<f64>> = vec![vec![1.0]; m + 1];
     for i in 1..=n {
         let mut next: Vec<Vec<f64>> = vec![vec![1.0]];
@@ -83,7 +85,8 @@ fn cumulative(n: usize, m: usize) -> Vec<f64> {
     total.collect()
 }
 
-/// The smallest two-sided p-value that samples of these sizes can have: 2 of all (n+m)! ÷ (n!·m!) orders.
+/// The smallest two-sided p-value that samples of these sizes can have: 2 of all (n+m)! ÷ (n!·m!)
+/// orders.
 pub(super) fn smallest_p_value(n: usize, m: usize) -> f64 {
     let (few, many) = (n.min(m), n.max(m));
     let one_order = (1..=few)

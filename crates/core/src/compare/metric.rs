@@ -13,12 +13,13 @@ use crate::link::edit_distance;
 use crate::plan::{Test, Traffic};
 use crate::record::Record;
 
-/// A figure of a [`Record`], by its path: `throughput_bps`, `latency_us.p99`, `receiver.cpu_seconds`,
+/// A figure of a [`Record`], by its path: `throughput_bps`, `latency_us.p99`,
+/// `receiver.cpu_seconds`,
 /// `directions.up.tcp.retransmitted_segments`, `sender.counters.TcpExtTCPTimeouts`.
 ///
-/// Every number that a run measured is one, in the unit that its key names. What was asked for (`plan`, `seed`), what the
-/// hosts are (`environment`) and what was concluded (`verdict`) are none. The two halves of a CPU time are
-/// figures, and so is their sum, by the name of the whole.
+/// Every number that a run measured is one, in the unit that its key names. What was asked for
+/// (`plan`, `seed`), what the hosts are (`environment`) and what was concluded (`verdict`) are
+/// none. The two halves of a CPU time are figures, and so is their sum, by the name of the whole.
 #[derive(
     Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -35,8 +36,9 @@ pub struct MetricError {
 }
 
 impl Metric {
-    /// Its value in a record, in the unit that its key names; `None` where the run has no such figure. A counter of the
-    /// kernel that is not there did not change: 0, if the end has been heard at all.
+    /// Its value in a record, in the unit that its key names; `None` where the run has no such
+    /// figure. A counter of the kernel that is not there did not change: 0, if the end has been
+    /// heard at all.
     pub fn of(&self, record: &Record) -> Option<f64> {
         let record = serde_json::to_value(record).ok()?;
         let mut place = &record;
@@ -62,8 +64,9 @@ impl Metric {
         &self.0
     }
 
-    /// What a test is run for, unless something else is asked: the rate of a transfer, the transactions or
-    /// connections of a closed loop, and of an open one, whose rate is given, the median latency.
+    /// What a test is run for, unless something else is asked: the rate of a transfer, the
+    /// transactions or connections of a closed loop, and of an open one, whose rate is given, the
+    /// median latency.
     pub fn headline(test: &Test) -> Self {
         let path = match &test.traffic {
             Traffic::Stream(_) => "throughput_bps",
@@ -138,7 +141,8 @@ fn number(value: &Value) -> Option<f64> {
     Some(value.get("user")?.as_f64()? + value.get("system")?.as_f64()?)
 }
 
-/// Adds the paths of all numbers below a node of the schema. Lists are not entered: their entries have no names.
+/// Adds the paths of all numbers below a node of the schema. Lists are not entered: their entries
+/// have no names.
 fn collect(root: &Value, node: &Value, path: &str, paths: &mut Vec<String>) {
     let node = resolved(root, node);
     if is_number(node) {
@@ -205,7 +209,8 @@ fn is_counter(name: &str) -> bool {
     (1..=MAX_SHOWN).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// The nearest path; for a last word alone, such as `p99`, the paths that end with it; else the usual ones.
+/// The nearest path; for a last word alone, such as `p99`, the paths that end with it; else the
+/// usual ones.
 fn suggestion(text: &str) -> String {
     let text: String = text.chars().take(MAX_SHOWN).collect();
     let ending = format!(".{text}");

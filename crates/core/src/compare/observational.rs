@@ -8,8 +8,9 @@ use super::effect::percent;
 use super::mann_whitney::{Differences, NullCount, smallest_p_value};
 use crate::stats::{StatsError, Summary};
 
-/// What figures show that were not taken in interleaved pairs. There is no verdict: whatever else changed between the runs
-/// under A and those under B is in the effect too, and no number of runs takes it out.
+/// What figures show that were not taken in interleaved pairs. There is no verdict: whatever else
+/// changed between the runs under A and those under B is in the effect too, and no number of runs
+/// takes it out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Observation {
     /// Number of runs under A.
@@ -20,23 +21,26 @@ pub struct Observation {
     pub median_a: f64,
     /// Median of the runs under B, in their unit.
     pub median_b: f64,
-    /// By how much B's figures differ from A's, in percent of A's: the median of all ratios of a run under B to one under A
-    /// (Hodges–Lehmann).
+    /// By how much B's figures differ from A's, in percent of A's: the median of all ratios of a
+    /// run under B to one under A (Hodges–Lehmann).
     pub effect_percent: f64,
-    /// The effects that the Mann–Whitney test at 5 % does not refuse, in percent. Where the runs are too few for 5 %, it is
-    /// the range of all those ratios.
+    /// The effects that the Mann–Whitney test at 5 % does not refuse, in percent. Where the runs
+    /// are too few for 5 %, it is the range of all those ratios.
     pub interval_percent: [f64; 2],
-    /// What the interval holds the effect with, in percent, if nothing but the treatment and chance was at work: 95 or
-    /// more, less where the runs are too few for that, 0 for one run against one.
+    /// What the interval holds the effect with, in percent, if nothing but the treatment and chance
+    /// was at work: 95 or more, less where the runs are too few for that, 0 for one run against
+    /// one.
     pub confidence_percent: f64,
-    /// Two-sided p-value of the Mann–Whitney test under that same condition; ties count against a difference.
+    /// Two-sided p-value of the Mann–Whitney test under that same condition; ties count against a
+    /// difference.
     pub p_value: f64,
     /// The smallest p-value that so many runs could have had, whatever they measured.
     pub smallest_p_value: f64,
     /// The fewest runs under each of the two with which any test of ranks can reach 5 %.
     pub runs_to_reach_5_percent: usize,
-    /// Runs under each that would have shown an effect of this size in four of five cases, at the spread seen here, to one
-    /// significant digit or so. Absent where the effect is 0 or the spread not known.
+    /// Runs under each that would have shown an effect of this size in four of five cases, at the
+    /// spread seen here, to one significant digit or so. Absent where the effect is 0 or the spread
+    /// not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs_needed: Option<usize>,
 }
@@ -48,12 +52,14 @@ impl Observation {
     }
 }
 
-/// Compares unpaired figures, in any order: effect and interval of the ratio of B to A, and what so many runs can show.
+/// Compares unpaired figures, in any order: effect and interval of the ratio of B to A, and what so
+/// many runs can show.
 ///
 /// Exact up to n·m = 2500, by the normal approximation beyond. O((n + m)·log(n + m)).
 ///
 /// # Errors
-/// [`StatsError::Empty`] without figures on one side, [`StatsError::NotFinite`] if one is NaN or infinite,
+/// [`StatsError::Empty`] without figures on one side, [`StatsError::NotFinite`] if one is NaN or
+/// infinite,
 /// [`StatsError::OutOfRange`] if one is not above 0: there are no ratios then.
 pub fn observational(a: &[f64], b: &[f64]) -> Result<Observation, StatsError> {
     let (median_a, median_b) = (median(a)?, median(b)?);
@@ -98,7 +104,8 @@ fn ascending_logs(figures: &[f64]) -> Vec<f64> {
     logs
 }
 
-/// Of the count of pairs in which B is the smaller or the greater, whichever is less; half a tie is rounded up.
+/// Of the count of pairs in which B is the smaller or the greater, whichever is less; half a tie is
+/// rounded up.
 fn p_value(differences: &Differences, null: &NullCount) -> f64 {
     let below = differences.below(0.0);
     let tied = differences.upto(0.0) - below;
@@ -124,8 +131,8 @@ fn pooled_deviation(a: &[f64], b: &[f64]) -> Option<f64> {
     (freedom > 0).then(|| ((squares(a) + squares(b)) / freedom as f64).sqrt())
 }
 
-/// Runs of each for a power of 80 % at 5 %: the t-test's 2·((z₀.₉₇₅ + z₀.₈)·σ/Δ)², divided by the efficiency of ranks for
-/// normal samples, 3/π (Lehmann, *Nonparametrics*, section 2.3).
+/// Runs of each for a power of 80 % at 5 %: the t-test's 2·((z₀.₉₇₅ + z₀.₈)·σ/Δ)², divided by the
+/// efficiency of ranks for normal samples, 3/π (Lehmann, *Nonparametrics*, section 2.3).
 fn runs_needed(effect: f64, deviation: Option<f64>) -> Option<usize> {
     let ratio = deviation? / effect;
     let runs = 2.0 * (Z_ERROR + Z_POWER).powi(2) * ratio * ratio / (3.0 / std::f64::consts::PI);

@@ -6,8 +6,8 @@ use super::design::MAX_PAIRS;
 
 /// Twice the rank of each |value|, in the order of the values.
 ///
-/// Ties have the mean of their ranks, which doubling makes whole. A value of 0 is ranked with the others and then counts
-/// nothing, because turning its sign over changes nothing (Pratt 1959).
+/// Ties have the mean of their ranks, which doubling makes whole. A value of 0 is ranked with the
+/// others and then counts nothing, because turning its sign over changes nothing (Pratt 1959).
 pub(super) fn doubled_ranks(values: &[f64]) -> Vec<u16> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&i, &j| values[i].abs().total_cmp(&values[j].abs()));
@@ -23,12 +23,14 @@ pub(super) fn doubled_ranks(values: &[f64]) -> Vec<u16> {
     ranks
 }
 
-/// How many means of two of `n` values there are, each value with itself too: the greatest sum of ranks.
+/// How many means of two of `n` values there are, each value with itself too: the greatest sum of
+/// ranks.
 pub(super) fn greatest_sum(n: usize) -> usize {
     n * (n + 1) / 2
 }
 
-/// The distribution of the sum of the ranks whose sign is positive, if every sign is a fair coin and no ranks are tied.
+/// The distribution of the sum of the ranks whose sign is positive, if every sign is a fair coin
+/// and no ranks are tied.
 #[derive(Debug)]
 pub(super) struct NullSum {
     cumulative: Vec<f64>,
@@ -67,7 +69,8 @@ impl NullSum {
         self.cumulative[sum.min(self.cumulative.len() - 1)]
     }
 
-    /// The greatest sum that with at most this probability is not exceeded; `None` if even 0 is likelier.
+    /// The greatest sum that with at most this probability is not exceeded; `None` if even 0 is
+    /// likelier.
     pub(super) fn quantile(&self, level: f64) -> Option<usize> {
         let rounding = 1e-12;
         let below = self

@@ -19,14 +19,16 @@ pub enum Order {
 
 /// The order of each pair by a fair coin, without end; the same for the same seed.
 ///
-/// A fixed order, even ABBA, would let whatever favours the second of two runs pass for an effect, or for the lack of one.
+/// A fixed order, even ABBA, would let whatever favours the second of two runs pass for an effect,
+/// or for the lack of one.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     coins: ChaCha8Rng,
 }
 
 impl Schedule {
-    /// The schedule of a seed. It has nothing to do with the sign vectors that the test draws from the same seed.
+    /// The schedule of a seed. It has nothing to do with the sign vectors that the test draws from
+    /// the same seed.
     pub fn new(seed: u64) -> Self {
         let mut coins = ChaCha8Rng::seed_from_u64(seed);
         coins.set_stream(ORDER_STREAM);

@@ -10,9 +10,10 @@ use crate::stats::StatsError;
 
 /// The comparison while its pairs come in.
 ///
-/// At each look of its [`Design`] it tests for a difference, by ranks of the log ratios under all turns of their signs, and
-/// against the margin, by two such tests of one side. It stops when each metric is DIFFERENT or EQUIVALENT, or at the most
-/// pairs. The log ratios of different pairs need not be independent nor alike; see the [module](super).
+/// At each look of its [`Design`] it tests for a difference, by ranks of the log ratios under all
+/// turns of their signs, and against the margin, by two such tests of one side. It stops when each
+/// metric is DIFFERENT or EQUIVALENT, or at the most pairs. The log ratios of different pairs need
+/// not be independent nor alike; see the [module](super).
 #[derive(Debug)]
 pub struct Sequential {
     looks: Vec<Look>,
@@ -44,8 +45,9 @@ impl Sequential {
     /// A comparison without pairs yet.
     ///
     /// # Errors
-    /// [`StatsError::OutOfRange`] for a margin that is not above 0 and below 100 %, metrics that are not 1 to 20, pairs
-    /// that are not 6 to 30, or so few pairs for so many metrics that no look could have a verdict.
+    /// [`StatsError::OutOfRange`] for a margin that is not above 0 and below 100 %, metrics that
+    /// are not 1 to 20, pairs that are not 6 to 30, or so few pairs for so many metrics that no
+    /// look could have a verdict.
     pub fn new(design: &Design) -> Result<Self, StatsError> {
         Ok(Self {
             looks: design.looks()?,
@@ -59,11 +61,13 @@ impl Sequential {
         })
     }
 
-    /// Enters one pair: for each metric ln(b/a), see [`log_ratio`]. Returns the conclusion if the comparison has stopped.
+    /// Enters one pair: for each metric ln(b/a), see [`log_ratio`]. Returns the conclusion if the
+    /// comparison has stopped.
     ///
     /// # Errors
-    /// [`StatsError::NotFinite`] if a log ratio is NaN or infinite, [`StatsError::OutOfRange`] if it is beyond ±700, if
-    /// there is not one for each metric, or if the comparison has stopped before. Nothing is entered then.
+    /// [`StatsError::NotFinite`] if a log ratio is NaN or infinite, [`StatsError::OutOfRange`] if
+    /// it is beyond ±700, if there is not one for each metric, or if the comparison has stopped
+    /// before. Nothing is entered then.
     pub fn push(&mut self, log_ratios: &[f64]) -> Result<Option<Conclusion>, StatsError> {
         self.check(log_ratios)?;
         for (track, &log_ratio) in self.tracks.iter_mut().zip(log_ratios) {
@@ -80,8 +84,8 @@ impl Sequential {
         })
     }
 
-    /// What there is to say by now; `None` before the first pair. A verdict comes from the looks alone, so between them
-    /// nothing new is DIFFERENT or EQUIVALENT.
+    /// What there is to say by now; `None` before the first pair. A verdict comes from the looks
+    /// alone, so between them nothing new is DIFFERENT or EQUIVALENT.
     pub fn conclude(&self) -> Option<Conclusion> {
         if self.pairs == 0 {
             return None;
@@ -102,16 +106,17 @@ impl Sequential {
         })
     }
 
-    /// The fewest pairs after which a metric can have a verdict: 8 for DIFFERENT and 6 for EQUIVALENT, more for several
-    /// metrics.
+    /// The fewest pairs after which a metric can have a verdict: 8 for DIFFERENT and 6 for
+    /// EQUIVALENT, more for several metrics.
     pub fn first_look(&self) -> u32 {
         let mut looks = self.looks.iter();
         let first = looks.find(|look| look.can_fire(self.tracks.len()));
         first.map_or(self.max_pairs, |look| look.pairs)
     }
 
-    /// After how many pairs all metrics would have a verdict if the pairs to come were like those so far; `None` if that
-    /// would not be within the most pairs, or before the third pair. It is a guess, and no part of the test.
+    /// After how many pairs all metrics would have a verdict if the pairs to come were like those
+    /// so far; `None` if that would not be within the most pairs, or before the third pair. It is a
+    /// guess, and no part of the test.
     pub fn expected_pairs(&self) -> Option<u32> {
         if self.has_stopped() {
             return Some(self.pairs);

@@ -1,9 +1,10 @@
 //! The sign-flip test at several looks.
 //!
-//! Under the hypothesis every vector of signs is as likely as the observed one, given the absolute values. So all vectors
-//! (or a sample of them and the observed one) go through the same looks as the observed one does. At each look those that
-//! are farthest out cross, as many as the error that may have been spent by then allows, and a vector that crossed is out
-//! of it from then on, with everything that begins like it. The share that ever crosses is the error, and is bounded by
+//! Under the hypothesis every vector of signs is as likely as the observed one, given the absolute
+//! values. So all vectors (or a sample of them and the observed one) go through the same looks as
+//! the observed one does. At each look those that are farthest out cross, as many as the error that
+//! may have been spent by then allows, and a vector that crossed is out of it from then on, with
+//! everything that begins like it. The share that ever crosses is the error, and is bounded by
 //! construction; nothing is approximated.
 
 use rand_chacha::ChaCha8Rng;
@@ -17,8 +18,8 @@ pub(super) const ENUMERATED: usize = 13;
 /// Beyond that, so many are drawn.
 pub(super) const DRAWN: usize = 4096;
 
-/// Vectors of [`MAX_PAIRS`] signs, a bit each, the first sign the lowest. The first bits of a drawn vector are a drawn
-/// vector, so one draw serves all looks.
+/// Vectors of [`MAX_PAIRS`] signs, a bit each, the first sign the lowest. The first bits of a drawn
+/// vector are a drawn vector, so one draw serves all looks.
 pub(super) fn draw(seed: u64) -> Vec<u32> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(SIGNS_STREAM);
@@ -40,7 +41,8 @@ pub(super) enum Sides {
     Two,
 }
 
-/// The test of one sequence of values. At level 1 it has the whole error, at level k one k-th of it.
+/// The test of one sequence of values. At level 1 it has the whole error, at level k one k-th of
+/// it.
 #[derive(Debug)]
 pub(super) struct SignFlip {
     sides: Sides,
@@ -52,7 +54,8 @@ pub(super) struct SignFlip {
 pub(super) struct Finding {
     /// Whether the observed signs are among those farthest out.
     pub(super) crossed: bool,
-    /// How many Walsh averages the interval of this look leaves out at an end; absent if nothing could cross.
+    /// How many Walsh averages the interval of this look leaves out at an end; absent if nothing
+    /// could cross.
     pub(super) skip: Option<usize>,
 }
 
@@ -65,8 +68,9 @@ impl SignFlip {
         }
     }
 
-    /// Looks at all values so far, of which those of earlier looks are the beginning. `alpha` is the error that may have
-    /// been spent by then at level 1; `drawn`, from [`draw`], is needed beyond [`ENUMERATED`] values.
+    /// Looks at all values so far, of which those of earlier looks are the beginning. `alpha` is
+    /// the error that may have been spent by then at level 1; `drawn`, from [`draw`], is needed
+    /// beyond [`ENUMERATED`] values.
     pub(super) fn look(&mut self, values: &[f64], alpha: f64, drawn: &[u32]) -> Vec<Finding> {
         let vectors = Vectors::new(values, self.sides, drawn);
         let null = NullSum::of(values.len());
@@ -79,7 +83,8 @@ impl SignFlip {
                 let skip = critical
                     .zip(null.quantile(alpha / sides))
                     .map(|(key, most)| {
-                        // Ties and zeros can make the critical sum low; the interval must not be shorter for it.
+                        // Ties and zeros can make the critical sum low; the interval must not be
+                        // shorter for it.
                         (greatest_sum(values.len()) - usize::from(key).div_ceil(2)).min(most)
                     });
                 Finding {
@@ -93,7 +98,8 @@ impl SignFlip {
 
 /// The vectors of signs at one look.
 struct Vectors<'a> {
-    /// How far out each is: twice the sum of its positive ranks or, two-sided, twice the greater of the two sums.
+    /// How far out each is: twice the sum of its positive ranks or, two-sided, twice the greater of
+    /// the two sums.
     keys: Vec<u16>,
     observed: usize,
     signs: u32,
@@ -132,8 +138,8 @@ impl<'a> Vectors<'a> {
     }
 }
 
-/// The sum of each subset; bit i of a subset's place says whether the i-th is in it. Sums are at most 930: they do not wrap,
-/// and without a check for it the loop is of vector instructions.
+/// The sum of each subset; bit i of a subset's place says whether the i-th is in it. Sums are at
+/// most 930: they do not wrap, and without a check for it the loop is of vector instructions.
 fn subset_sums(ranks: &[u16]) -> Vec<u16> {
     let mut sums = vec![0_u16; 1 << ranks.len()];
     for (bit, &rank) in ranks.iter().enumerate() {
@@ -145,8 +151,8 @@ fn subset_sums(ranks: &[u16]) -> Vec<u16> {
     sums
 }
 
-/// The sums of the drawn vectors and, last, of the observed one, which is one vector of the sample (Phipson and Smyth
-/// 2010: without it the test would not be exact).
+/// The sums of the drawn vectors and, last, of the observed one, which is one vector of the sample
+/// (Phipson and Smyth 2010: without it the test would not be exact).
 fn sums_of(ranks: &[u16], drawn: &[u32], observed: u32) -> Vec<u16> {
     // The sums of each byte of signs; ranks of 0 for the signs beyond the values.
     let mut bytes = [[0; 256]; 4];
@@ -207,8 +213,8 @@ impl Boundary {
         self.pairs = vectors.pairs;
     }
 
-    /// The smallest key with which those beyond it, and those gone before, are no more than `alpha` of all. Vectors of one
-    /// key cross together or not at all.
+    /// The smallest key with which those beyond it, and those gone before, are no more than `alpha`
+    /// of all. Vectors of one key cross together or not at all.
     fn critical(&self, keys: &[u16], alpha: f64) -> Option<u16> {
         let rounding = 1e-9;
         let most = (alpha * keys.len() as f64 + rounding) as usize;

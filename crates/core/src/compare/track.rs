@@ -99,8 +99,9 @@ impl Track {
         self.alike[level - 1]
     }
 
-    /// The interval with all pairs there are, where nothing crossed: that of the last look if it was made now, else one
-    /// that by itself is no surer; `first_alpha` is the error of the first look.
+    /// The interval with all pairs there are, where nothing crossed: that of the last look if it
+    /// was made now, else one that by itself is no surer; `first_alpha` is the error of the first
+    /// look.
     pub(super) fn undecided(&self, level: usize, first_alpha: f64) -> Crossing {
         let pairs = self.log_ratios.len();
         let alpha = match self.last[level - 1] {
@@ -128,7 +129,8 @@ impl Track {
         }
     }
 
-    /// The first of the looks to come at which this would be decided if all pairs to come were like those so far.
+    /// The first of the looks to come at which this would be decided if all pairs to come were like
+    /// those so far.
     pub(super) fn expected<'a>(
         &self,
         mut to_come: impl Iterator<Item = &'a Look>,

@@ -161,7 +161,8 @@ fn figure_doubts(table: &DocumentTable, findings: &[DocumentFinding]) -> Vec<Cav
     few.into_iter().chain(several).collect()
 }
 
-/// Those of the figures, and those of the runs, each kind once with the number of runs that have it.
+/// Those of the figures, and those of the runs, each kind once with the number of runs that have
+/// it.
 fn caveats(runs: &[Run], ending: &Ending, of_figures: Vec<Caveat>) -> Vec<Caveat> {
     let mut kinds: BTreeMap<String, (usize, Caveat)> = BTreeMap::new();
     let records = runs.iter().filter_map(|run| run.record.as_ref());

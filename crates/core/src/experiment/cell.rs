@@ -61,7 +61,8 @@ pub enum ExperimentPath {
 }
 
 impl Cell {
-    /// What decides its figures, as a text: two cells, of whatever files, with the same text are the same.
+    /// What decides its figures, as a text: two cells, of whatever files, with the same text are
+    /// the same.
     pub fn identity(&self) -> String {
         let work = match &self.work {
             Work::Test(test) => serde_json::to_string(test),

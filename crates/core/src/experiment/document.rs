@@ -111,8 +111,8 @@ pub struct DocumentRow {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CellFigure {
-    /// What the runs that count amount to: their median with its interval or, where one figure would mislead, modes or a
-    /// drift.
+    /// What the runs that count amount to: their median with its interval or, where one figure
+    /// would mislead, modes or a drift.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<Figure>,
     /// The report's.

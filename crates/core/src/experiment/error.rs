@@ -47,7 +47,8 @@ pub enum ExperimentProblem {
     /// A cell's test has no meaning as a whole.
     #[error("{cell}{why}")]
     Test {
-        /// The levels of the cell, as the beginning of a sentence; empty where there are no factors.
+        /// The levels of the cell, as the beginning of a sentence; empty where there are no
+        /// factors.
         cell: String,
         /// Why.
         why: String,
@@ -113,9 +114,12 @@ impl Fault {
         let problem = ExperimentProblem::Unknown {
             what,
             name: toml_reader::shortened(at.value),
-            hint: hint.unwrap_or_else(|| match names.is_empty() {
-                true => format!("this experiment has no {what} at all"),
-                false => toml_reader::shortened(&format!("they are {}", names.join(", "))),
+            hint: hint.unwrap_or_else(|| {
+                if names.is_empty() {
+                    format!("this experiment has no {what} at all")
+                } else {
+                    toml_reader::shortened(&format!("they are {}", names.join(", ")))
+                }
             }),
         };
         Self::new(at.offset, problem)

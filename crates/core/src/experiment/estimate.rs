@@ -20,8 +20,8 @@ impl Estimate {
         self.runs.push((cell, seconds));
     }
 
-    /// Seconds that are left, given how many runs each cell still has; `None` as long as nothing is known of runs that
-    /// end after so many bytes.
+    /// Seconds that are left, given how many runs each cell still has; `None` as long as nothing is
+    /// known of runs that end after so many bytes.
     pub fn remaining_s(&self, experiment: &Experiment, remaining: &[usize]) -> Option<f64> {
         let left = remaining
             .iter()
@@ -54,5 +54,6 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
-/// What a run takes besides its time, seconds, as long as none has shown it: making a lab, connecting, the reports.
+/// What a run takes besides its time, seconds, as long as none has shown it: making a lab,
+/// connecting, the reports.
 const BESIDE_S: f64 = 1.0;

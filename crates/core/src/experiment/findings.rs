@@ -23,9 +23,10 @@ fn outcome(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> Do
         judge(ours, &samples, least..=most)
     });
     let report_agreement = report.map_or(Agreement::NotKnown, |value| {
-        match (least..=most).contains(&value) {
-            true => Agreement::Agrees,
-            false => Agreement::Disagrees,
+        if (least..=most).contains(&value) {
+            Agreement::Agrees
+        } else {
+            Agreement::Disagrees
         }
     });
     let over = finding.over_measure.as_ref();
@@ -44,7 +45,8 @@ fn outcome(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> Do
     }
 }
 
-/// By the interval of the median. Modes and drifts have no median to speak of: there every sample has to say the same.
+/// By the interval of the median. Modes and drifts have no median to speak of: there every sample
+/// has to say the same.
 fn judge(ours: &Figure, samples: &[f64], accepted: RangeInclusive<f64>) -> Agreement {
     let (all_in, all_out) = match ours {
         Figure::One(one) => (
@@ -68,8 +70,8 @@ fn over_other_cells(finding: &Finding) -> bool {
     finding.pairs.iter().any(|(_, partner)| partner.is_some())
 }
 
-/// One value for each repeat: the median over the cells of the finding, so that cells of one repeat are held against
-/// each other.
+/// One value for each repeat: the median over the cells of the finding, so that cells of one repeat
+/// are held against each other.
 fn samples(finding: &Finding, runs: &[Vec<&Run>]) -> Vec<f64> {
     let mut by_repeat: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for (cell, partner) in &finding.pairs {
@@ -142,8 +144,9 @@ fn why_not(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> St
     if let Some(lacks) = lacking {
         return lacks;
     }
-    match cells().any(|cell| runs[cell].iter().any(|run| run.counts())) {
-        true => format!("no run has {} of both", finding.measure),
-        false => "no run of it counts".to_owned(),
+    if cells().any(|cell| runs[cell].iter().any(|run| run.counts())) {
+        format!("no run has {} of both", finding.measure)
+    } else {
+        "no run of it counts".to_owned()
     }
 }

@@ -9,7 +9,8 @@ use super::special::SPECIAL_FIGURES;
 use crate::compare::{Metric, MetricError};
 use crate::record::{LabDirection, Record};
 
-/// A figure of a run: of its record ([`Metric`]), of the emulated links, or of a workload that is no network test.
+/// A figure of a run: of its record ([`Metric`]), of the emulated links, or of a workload that is
+/// no network test.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Measure {
     /// A figure of a record; a special workload's of the same name stands beside it.

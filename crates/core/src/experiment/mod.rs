@@ -1,9 +1,10 @@
 //! Experiment files: what a report varied, measured and found, as a file that runs it again.
 //!
-//! [`Experiment::from_toml`] reads one and resolves it to [`Cell`]s, one for each combination of levels; every name in it
-//! is known then, and every test checked. [`Experiment::next`] says which [`Run`] comes next, after those that there
-//! are. [`Experiment::assemble`] makes the one document of them: the report's table with the report's own figures beside
-//! ours, and what of its findings agrees. No agreement is typed: each is computed from the records.
+//! [`Experiment::from_toml`] reads one and resolves it to [`Cell`]s, one for each combination of
+//! levels; every name in it is known then, and every test checked. [`Experiment::next`] says which
+//! [`Run`] comes next, after those that there are. [`Experiment::assemble`] makes the one document
+//! of them: the report's table with the report's own figures beside ours, and what of its findings
+//! agrees. No agreement is typed: each is computed from the records.
 //!
 //! | module | what is in it |
 //! |---|---|

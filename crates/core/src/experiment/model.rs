@@ -129,8 +129,8 @@ impl Experiment {
         levels.join(", ")
     }
 
-    /// A number that changes with everything that decides a run: cells, faults and seed. Words, columns, findings and
-    /// the number of repeats may change without a run becoming another.
+    /// A number that changes with everything that decides a run: cells, faults and seed. Words,
+    /// columns, findings and the number of repeats may change without a run becoming another.
     pub fn identity(&self) -> String {
         let cells: Vec<String> = (0..self.cells.len())
             .map(|cell| format!("{}={}", self.cell_title(cell), self.cells[cell].identity()))
@@ -140,8 +140,8 @@ impl Experiment {
     }
 }
 
-/// Fowler, Noll and Vo's hash, version 1a, of 64 bits (draft-eastlake-fnv): it tells files apart that nobody made alike
-/// on purpose.
+/// Fowler, Noll and Vo's hash, version 1a, of 64 bits (draft-eastlake-fnv): it tells files apart
+/// that nobody made alike on purpose.
 fn fnv1a(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -1,8 +1,8 @@
 //! Which run is next.
 //!
-//! Every repeat runs all cells, in an order drawn from the seed, so that a drift of the hosts or the path falls on
-//! all cells alike. The next run follows from the runs that there are: an experiment that was stopped goes on where
-//! it was.
+//! Every repeat runs all cells, in an order drawn from the seed, so that a drift of the hosts or
+//! the path falls on all cells alike. The next run follows from the runs that there are: an
+//! experiment that was stopped goes on where it was.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -26,8 +26,8 @@ pub struct Slot {
 pub const MAX_ATTEMPTS: u32 = 3;
 
 impl Experiment {
-    /// The next run, after those in `runs`; `None` when the experiment is done. The cells in `unavailable` are left
-    /// out: something that they need is not there.
+    /// The next run, after those in `runs`; `None` when the experiment is done. The cells in
+    /// `unavailable` are left out: something that they need is not there.
     pub fn next(&self, runs: &[Run], unavailable: &[usize]) -> Option<Slot> {
         let runs = self.by_cell(runs);
         for repeat in 1..=self.most_repeats() {
@@ -42,8 +42,8 @@ impl Experiment {
         None
     }
 
-    /// Runs that are still to be made for each cell, as far as is known: with a precision to reach it is one more for
-    /// each cell that has not reached it.
+    /// Runs that are still to be made for each cell, as far as is known: with a precision to reach
+    /// it is one more for each cell that has not reached it.
     pub fn remaining(&self, runs: &[Run], unavailable: &[usize]) -> Vec<usize> {
         let runs = self.by_cell(runs);
         let left = |cell: usize| {
@@ -61,8 +61,8 @@ impl Experiment {
         (0..self.cells.len()).map(left).collect()
     }
 
-    /// The seed of a run: all cells of a repeat have the same, so that they meet with the same chances; a run that is made
-    /// again has another.
+    /// The seed of a run: all cells of a repeat have the same, so that they meet with the same
+    /// chances; a run that is made again has another.
     pub fn seed_of(&self, slot: Slot) -> u64 {
         let number = u64::from(slot.repeat - 1) * u64::from(MAX_ATTEMPTS) + u64::from(slot.attempt);
         self.seed.wrapping_add(number - 1)

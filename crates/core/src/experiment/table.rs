@@ -6,7 +6,8 @@ use super::model::{Column, Experiment};
 use super::run::Run;
 use crate::stats::figure;
 
-/// The table of all cells, each with its runs; `unavailable` are cells that could not be run, and why.
+/// The table of all cells, each with its runs; `unavailable` are cells that could not be run, and
+/// why.
 pub(super) fn table(
     experiment: &Experiment,
     runs: &[Vec<&Run>],

@@ -1,7 +1,7 @@
 //! The keys of `[workload]`: the long options of the commands, and what they make together.
 //!
-//! Defaults and contradictions are those of the command line; a test of the command line's crate holds the two
-//! against each other.
+//! Defaults and contradictions are those of the command line; a test of the command line's crate
+//! holds the two against each other.
 
 use std::fmt::Display;
 use std::str::FromStr;

@@ -8,7 +8,8 @@ use crate::wire::message::Limits;
 pub struct Demand {
     /// Flows over both directions.
     pub streams: u32,
-    /// Length with its warm-up; `None` where it ends by an amount, and is cut off at the owner's limit.
+    /// Length with its warm-up; `None` where it ends by an amount, and is cut off at the owner's
+    /// limit.
     pub seconds: Option<f64>,
     /// Rate over all flows, bits per second, where this end cannot slow them: that of datagrams.
     pub rate_bps: Option<u64>,
@@ -35,7 +36,8 @@ impl Excess {
 }
 
 impl Demand {
-    /// The first thing that the owner does not allow. A rate that is not limited at all is beyond any limit.
+    /// The first thing that the owner does not allow. A rate that is not limited at all is beyond
+    /// any limit.
     pub fn excess(&self, limits: &Limits) -> Option<Excess> {
         if self.streams > limits.streams {
             return Some(Excess::Streams(format!(

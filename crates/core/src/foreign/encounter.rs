@@ -27,7 +27,8 @@ pub struct Encounter {
     pub role: Role,
     /// What was run, seen from the client: `Up` is client to server.
     pub test: Test,
-    /// The serving end: as the client's user named it, or the address at which the client has reached it.
+    /// The serving end: as the client's user named it, or the address at which the client has
+    /// reached it.
     pub host: String,
     /// Its address and port; the client's are those of the flows.
     pub peer: String,
@@ -39,14 +40,16 @@ pub struct Encounter {
     pub status: Status,
     /// This end's account.
     pub here: HalfReport,
-    /// What the other end has told, in so far as it fits: of its flows the counts, of its host the CPU time.
+    /// What the other end has told, in so far as it fits: of its flows the counts, of its host the
+    /// CPU time.
     pub there: Option<HalfReport>,
     /// What the requests' worker counted, where this end asked.
     pub exchange: Option<ExchangeTotals>,
 }
 
 impl Encounter {
-    /// The record with ceilings and verdict, from what this end has seen; what it cannot know is a caveat.
+    /// The record with ceilings and verdict, from what this end has seen; what it cannot know is a
+    /// caveat.
     pub fn into_record(mut self) -> Record {
         let has_account = |half: &HalfReport| half.end != EndReport::default();
         let accounted = self.there.as_ref().is_some_and(has_account);
@@ -98,9 +101,10 @@ impl Encounter {
             (false, true) => "the sender's windows, losses and CPU",
             _ => "its windows, losses, buffers and CPU",
         };
-        let intervals = match sends {
-            true => "; the intervals are as sent, not as received",
-            false => "",
+        let intervals = if sends {
+            "; the intervals are as sent, not as received"
+        } else {
+            ""
         };
         doubts.push(Caveat::new(
             CaveatKind::OtherTool,
@@ -234,9 +238,10 @@ mod tests {
             for direction in [Direction::Up, Direction::Down] {
                 let record = encounter(role, direction, true);
                 let here_sends = (role == Role::Used) == (direction == Direction::Up);
-                let theirs = match here_sends {
-                    true => [Cause::CpuReceive, Cause::ApplicationReceive],
-                    false => [Cause::CpuSend, Cause::ApplicationSend],
+                let theirs = if here_sends {
+                    [Cause::CpuReceive, Cause::ApplicationReceive]
+                } else {
+                    [Cause::CpuSend, Cause::ApplicationSend]
                 };
                 let verdict = record.verdict.as_ref().map(|verdict| verdict.cause);
                 assert!(

@@ -28,8 +28,9 @@ pub(super) struct Advice {
     pub(super) inputs: Vec<(&'static str, f64)>,
 }
 
-/// Every setting of the table that this host has or lacks, judged: in the order of the table, those of devices for each
-/// device. `keys`, where there are any, are all that is looked at; they may be kernel settings that nothing is advised of.
+/// Every setting of the table that this host has or lacks, judged: in the order of the table, those
+/// of devices for each device. `keys`, where there are any, are all that is looked at; they may be
+/// kernel settings that nothing is advised of.
 pub fn advise(need: &Need, view: &HostView, keys: &[String]) -> Vec<SettingReport> {
     let wanted: Vec<String> = match keys {
         [] => all_keys(view),

@@ -73,11 +73,12 @@ impl Assignment {
     /// # Errors
     /// [`HostError::NotPersistent`].
     pub fn check_persistent(&self) -> Result<(), HostError> {
-        match is_sysctl(&self.key) {
-            true => Ok(()),
-            false => Err(HostError::NotPersistent {
+        if is_sysctl(&self.key) {
+            Ok(())
+        } else {
+            Err(HostError::NotPersistent {
                 key: self.key.clone(),
-            }),
+            })
         }
     }
 }

@@ -29,7 +29,8 @@ pub struct HostDocument {
     /// Nothing was changed: `changes` is what would be.
     #[serde(default)]
     pub dry_run: bool,
-    /// The file that keeps kernel settings over a reboot, where one was written, edited or taken away.
+    /// The file that keeps kernel settings over a reboot, where one was written, edited or taken
+    /// away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// What else there is to know.
@@ -193,8 +194,9 @@ impl SettingReport {
 
 /// `KEY=VALUE` as a shell takes it.
 pub fn quoted(key: &str, value: &str) -> String {
-    match value.contains(' ') {
-        true => format!("{key}='{value}'"),
-        false => format!("{key}={value}"),
+    if value.contains(' ') {
+        format!("{key}='{value}'")
+    } else {
+        format!("{key}={value}")
     }
 }

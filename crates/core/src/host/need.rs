@@ -1,4 +1,5 @@
-//! What is needed of a host: a path to be filled, connections to be held, or what a profile stands for.
+//! What is needed of a host: a path to be filled, connections to be held, or what a profile stands
+//! for.
 
 use std::fmt;
 use std::str::FromStr;
@@ -78,7 +79,8 @@ impl Need {
         }
     }
 
-    /// What a profile needs where the user gives nothing else. `speed` is the device's, bits per second.
+    /// What a profile needs where the user gives nothing else. `speed` is the device's, bits per
+    /// second.
     pub fn with_profile(mut self, profile: Profile, speed: Option<u64>) -> Self {
         let path = |rate: f64, rtt_us: f64| NeededPath {
             rate_bps: speed.map_or(rate, |bps| bps as f64),

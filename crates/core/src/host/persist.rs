@@ -1,4 +1,5 @@
-//! The one file in sysctl.d that is ours: lines `KEY = VALUE` under a header. Lines that others have put into it are kept.
+//! The one file in sysctl.d that is ours: lines `KEY = VALUE` under a header. Lines that others
+//! have put into it are kept.
 
 /// The file, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,8 +8,8 @@ pub struct SysctlFile {
 }
 
 impl SysctlFile {
-    /// Its name. `systemd-sysctl` and sysctl(8) read the files of all directories in the order of their names: those of
-    /// distributions come before it, `99-sysctl.conf` after it.
+    /// Its name. `systemd-sysctl` and sysctl(8) read the files of all directories in the order of
+    /// their names: those of distributions come before it, `99-sysctl.conf` after it.
     pub const NAME: &'static str = "90-linerate.conf";
 
     /// Reads it; an empty text is a file that is not there.
@@ -59,7 +60,8 @@ impl SysctlFile {
     }
 }
 
-/// Key and value of a line; none of a comment. A minus before the key means that a failure is passed over.
+/// Key and value of a line; none of a comment. A minus before the key means that a failure is
+/// passed over.
 fn assignment(line: &str) -> Option<(String, String)> {
     let line = line.trim();
     if line.starts_with(['#', ';']) {
@@ -71,9 +73,10 @@ fn assignment(line: &str) -> Option<(String, String)> {
     let is_slashed = key
         .find(['.', '/'])
         .is_some_and(|at| key[at..].starts_with('/'));
-    let key = match is_slashed {
-        true => key.chars().map(swapped).collect(),
-        false => key.to_owned(),
+    let key = if is_slashed {
+        key.chars().map(swapped).collect()
+    } else {
+        key.to_owned()
     };
     let words: Vec<&str> = value.split_whitespace().collect();
     Some((key, words.join(" ")))

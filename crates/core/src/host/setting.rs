@@ -115,7 +115,8 @@ pub fn device_key(key: &str) -> Option<DeviceKey<'_>> {
     is_name.then_some(DeviceKey { device, name })
 }
 
-/// What a key is of: an entry of the table, or a kernel setting that the treatments know and of which nothing is advised.
+/// What a key is of: an entry of the table, or a kernel setting that the treatments know and of
+/// which nothing is advised.
 ///
 /// # Errors
 /// There is no such setting; with one that looks like it.

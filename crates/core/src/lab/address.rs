@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::topology::Prefix;
 
 /// As many links as there are /24 networks in 198.18.0.0/15.
-pub(super) const MOST_LINKS: usize = 512;
+pub(super) const MAX_LINKS: usize = 512;
 
 /// The two ends' addresses, of IPv4 and then of IPv6, in the network of that number, which is below
-/// [`MOST_LINKS`].
+/// [`MAX_LINKS`].
 pub(super) fn block(number: usize) -> [[Prefix; 2]; 2] {
-    debug_assert!(number < MOST_LINKS);
+    debug_assert!(number < MAX_LINKS);
     let [high, low] = (number as u16).to_be_bytes();
     let v4 = |host| Prefix {
         address: Ipv4Addr::new(198, 18 + high, low, host).into(),
@@ -59,9 +59,10 @@ impl Prefix {
 
     /// Everything.
     pub(super) fn default_of(is_ipv4: bool) -> Self {
-        let address = match is_ipv4 {
-            true => Ipv4Addr::UNSPECIFIED.into(),
-            false => Ipv6Addr::UNSPECIFIED.into(),
+        let address = if is_ipv4 {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
         };
         Self { address, length: 0 }
     }

@@ -32,11 +32,11 @@ impl Wanted {
         }
     }
 
-    /// Gives it the addresses of that number. IPv6 needs an MTU of 1280 (RFC 8200, section 5), and Linux takes it
-    /// off an interface with less.
+    /// Gives it the addresses of that number. IPv6 needs an MTU of 1280 (RFC 8200, section 5), and
+    /// Linux takes it off an interface with less.
     pub(super) fn number(&mut self, number: usize) {
         let [v4, v6] = block(number);
-        let has_ipv6 = self.mtu >= LEAST_IPV6_MTU;
+        let has_ipv6 = self.mtu >= MIN_IPV6_MTU;
         for (end, addresses) in self.addresses.iter_mut().enumerate() {
             *addresses = vec![v4[end]];
             addresses.extend(has_ipv6.then_some(v6[end]));
@@ -93,8 +93,8 @@ impl Topology {
     }
 }
 
-/// The MTU that the interfaces of a link need, bytes: the smallest that hinders neither direction. What is less
-/// in one direction, or vanishes without an answer, is the link's to drop.
+/// The MTU that the interfaces of a link need, bytes: the smallest that hinders neither direction.
+/// What is less in one direction, or vanishes without an answer, is the link's to drop.
 pub(super) fn interface_mtu(spec: &PathSpec) -> u32 {
     let needed = |link: &LinkSpec| match link.mtu {
         None => DEFAULT_MTU,
@@ -108,4 +108,4 @@ pub(super) fn interface_mtu(spec: &PathSpec) -> u32 {
 pub(super) const DEFAULT_MTU: u32 = 1500;
 
 /// RFC 8200, section 5.
-const LEAST_IPV6_MTU: u32 = 1280;
+const MIN_IPV6_MTU: u32 = 1280;

@@ -5,13 +5,13 @@ use super::topology::{Role, Topology};
 use crate::link::PathSpec;
 
 impl Topology {
-    /// The hosts `client` and `server`, and `spec.hops` routers `r1`, `r2`, … between them. One link is emulated,
-    /// in the middle, the nearer one to the client where there are two; the others are plain. `up` leads from the
-    /// client to the server.
+    /// The hosts `client` and `server`, and `spec.hops` routers `r1`, `r2`, … between them. One
+    /// link is emulated, in the middle, the nearer one to the client where there are two; the
+    /// others are plain. `up` leads from the client to the server.
     ///
-    /// The emulated link's interfaces have the MTU of the spec; where that is less in one direction than in the
-    /// other, or a black hole, the link itself drops. The other links hold at least 1500 bytes. A path for less
-    /// than 1280 bytes has no IPv6.
+    /// The emulated link's interfaces have the MTU of the spec; where that is less in one direction
+    /// than in the other, or a black hole, the link itself drops. The other links hold at least
+    /// 1500 bytes. A path for less than 1280 bytes has no IPv6.
     ///
     /// ```
     /// use linerate_core::lab::Topology;

@@ -1,7 +1,8 @@
-//! Routes: the shortest ways, by hops, where only routers forward; of two as short the first in the file.
+//! Routes: the shortest ways, by hops, where only routers forward; of two as short the first in the
+//! file.
 //!
-//! Each route leads one hop nearer to its destination, as counted from the destination, so no packet goes in
-//! circles.
+//! Each route leads one hop nearer to its destination, as counted from the destination, so no
+//! packet goes in circles.
 
 use std::net::IpAddr;
 
@@ -94,8 +95,9 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Adds to each node what it needs to reach both ends of a link: a route to the network, by the nearest
-    /// router at its ends. A host at its end has a route of its own where that is shorter, or the only one.
+    /// Adds to each node what it needs to reach both ends of a link: a route to the network, by the
+    /// nearest router at its ends. A host at its end has a route of its own where that is shorter,
+    /// or the only one.
     fn lead_to(&self, link: usize, routes: &mut [Vec<Route>]) {
         let ends = self.topology.links[link].ends;
         let [a, b] = ends.map(|(node, _)| node);

@@ -93,7 +93,8 @@ pub struct Join {
 }
 
 impl Join {
-    /// Nothing is emulated on it that its interfaces do not do themselves: it can be a veth pair without a pump.
+    /// Nothing is emulated on it that its interfaces do not do themselves: it can be a veth pair
+    /// without a pump.
     pub fn is_plain(&self) -> bool {
         [&self.up, &self.down].into_iter().all(|link| {
             let is_held = link.mtu.is_none_or(|mtu| mtu.bytes >= self.mtu);

@@ -44,7 +44,8 @@ impl CoDel {
         }
     }
 
-    /// The next packet for the line at `now`, and whether to mark it; what is dropped on the way goes to `dropped`.
+    /// The next packet for the line at `now`, and whether to mark it; what is dropped on the way
+    /// goes to `dropped`.
     pub(super) fn dequeue(
         &mut self,
         now: Nanos,
@@ -107,7 +108,8 @@ impl CoDel {
         self.last_count = self.count;
     }
 
-    /// Takes the head and tells whether the sojourn time has been above the target for an interval [dodequeue].
+    /// Takes the head and tells whether the sojourn time has been above the target for an interval
+    /// [dodequeue].
     fn candidate(&mut self, now: Nanos, queue: &mut Queue) -> Option<Candidate> {
         let Some(packet) = queue.pop() else {
             self.first_above = None;
@@ -131,8 +133,8 @@ impl CoDel {
     }
 }
 
-/// The time of the next signal: signals come closer with the square root of their number, which makes the
-/// throughput of a TCP that answers them fall linearly [control_law].
+/// The time of the next signal: signals come closer with the square root of their number, which
+/// makes the throughput of a TCP that answers them fall linearly [control_law].
 fn control_law(from: Nanos, count: u32) -> Nanos {
     from + Nanos((INTERVAL.0 as f64 / f64::from(count).sqrt()) as u64)
 }

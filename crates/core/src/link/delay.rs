@@ -51,8 +51,8 @@ impl DelayLine {
 
     /// Sends a packet on its way at its `due` field, which becomes the time of its arrival.
     ///
-    /// Jitter alone never changes the order: a packet waits for the one before it. A packet held back waits for
-    /// nobody and nobody waits for it, so it alone is late.
+    /// Jitter alone never changes the order: a packet waits for the one before it. A packet held
+    /// back waits for nobody and nobody waits for it, so it alone is late.
     pub(super) fn send(&mut self, mut packet: Travelling) {
         let due = packet.due + self.draw_delay();
         self.last_due = self.last_due.max(due);

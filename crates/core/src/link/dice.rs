@@ -1,4 +1,5 @@
-//! Random numbers: one stream for each purpose, so that one setting does not change the draws of another.
+//! Random numbers: one stream for each purpose, so that one setting does not change the draws of
+//! another.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -13,8 +14,8 @@ pub(super) enum Purpose {
     Corrupt,
 }
 
-/// A source of random numbers. No function of the platform's mathematics is used: a seed gives the same fate
-/// on every machine.
+/// A source of random numbers. No function of the platform's mathematics is used: a seed gives the
+/// same fate on every machine.
 #[derive(Debug, Clone)]
 pub(super) struct Dice(ChaCha8Rng);
 
@@ -36,7 +37,8 @@ impl Dice {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Normal with mean 0 and standard deviation 1, cut to ±3: the sum of 12 uniform numbers (Irwin–Hall).
+    /// Normal with mean 0 and standard deviation 1, cut to ±3: the sum of 12 uniform numbers
+    /// (Irwin–Hall).
     pub(super) fn normal(&mut self) -> f64 {
         let sum: f64 = (0..12).map(|_| self.unit()).sum();
         (sum - 6.0).clamp(-3.0, 3.0)

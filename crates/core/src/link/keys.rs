@@ -319,13 +319,17 @@ fn flagged<'a>(text: &'a str, word: &str) -> Result<(&'a str, bool), Refusal> {
 }
 
 fn queue(text: &str) -> Result<QueueLimit, Refusal> {
-    const MOST: u64 = 1 << 40;
+    const MAX_QUEUE_BYTES: u64 = 1 << 40;
     match text.strip_suffix('p') {
         Some(packets) => {
             let packets = within(read(packets.parse().ok())?, 0, 1 << 30)?;
             Ok(QueueLimit::Packets(packets))
         }
-        None => Ok(QueueLimit::Bytes(within(read(parse_size(text))?, 0, MOST)?)),
+        None => Ok(QueueLimit::Bytes(within(
+            read(parse_size(text))?,
+            0,
+            MAX_QUEUE_BYTES,
+        )?)),
     }
 }
 

@@ -50,7 +50,8 @@ impl LossProcess {
                     (good_loss_percent, enter_percent)
                 };
                 let is_lost = self.dice.chance(loss);
-                // The state changes after the packet, so that a bad state lasts 1/r packets in the mean.
+                // The state changes after the packet, so that a bad state lasts 1/r packets in the
+                // mean.
                 self.is_bad ^= self.dice.chance(change);
                 is_lost
             }
@@ -105,7 +106,8 @@ mod tests {
         for (seed, p, r) in [(1, 1.0, 25.0), (2, 0.5, 10.0), (3, 5.0, 50.0)] {
             let fates = fates(Loss::gilbert(p, r), seed);
             let bursts = fates.chunk_by(|a, b| a == b).filter(|run| run[0]).count() as f64;
-            // Lengths are geometric with variance (1−r)/r², their mean's error that over the number of bursts.
+            // Lengths are geometric with variance (1−r)/r², their mean's error that over the number
+            // of bursts.
             let r = r / 100.0;
             let length_error = ((1.0 - r) / (r * r) / bursts).sqrt();
             let mean_length = lost(&fates) / bursts;

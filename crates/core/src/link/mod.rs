@@ -1,14 +1,16 @@
 //! The emulated link: decides what becomes of each packet of one direction, and when.
 //!
-//! A [`Link`] is a state machine without clock, bytes or threads. A pump that owns the bytes, or a test with
-//! virtual time, drives it:
+//! A [`Link`] is a state machine without clock, bytes or threads. A pump that owns the bytes, or a
+//! test with virtual time, drives it:
 //!
 //! 1. [`Link::handle_packet`] offers a packet, and says at once whether the link has taken it;
 //! 2. [`Link::poll_timeout`] says when there is something to fetch;
-//! 3. [`Link::poll_deliver`] fetches it: an arrival at the far end or a late drop, until there is no more.
+//! 3. [`Link::poll_deliver`] fetches it: an arrival at the far end or a late drop, until there is
+//!    no more.
 //!
-//! What happens, and when, depends on the arrivals and the seed alone, not on how often the link is polled: each
-//! packet is served at the time at which the line was free for it, be it found out later.
+//! What happens, and when, depends on the arrivals and the seed alone, not on how often the link is
+//! polled: each packet is served at the time at which the line was free for it, be it found out
+//! later.
 //!
 //! # The stages, in their order
 //!
@@ -23,8 +25,8 @@
 //! | duplication, corruption | at the far end: a copy takes no capacity, and each copy is damaged by itself |
 //! | verified | last of all: what is marked as verified is not looked at again |
 //!
-//! [`PathSpec`] reads what a user writes, `rate=100mbit,rtt=29ms,loss=0.1%`, into a [`LinkSpec`] for each
-//! direction.
+//! [`PathSpec`] reads what a user writes, `rate=100mbit,rtt=29ms,loss=0.1%`, into a [`LinkSpec`]
+//! for each direction.
 //!
 //! ```
 //! use linerate_core::link::{Fate, Link, Nanos, Packet, PathSpec};
@@ -79,8 +81,8 @@ use rate::TokenBucket;
 
 /// One direction of an emulated link. See the [module](self).
 ///
-/// Each call costs O(log n) for n packets on their way; nothing is allocated once the link has been as full as
-/// it gets.
+/// Each call costs O(log n) for n packets on their way; nothing is allocated once the link has been
+/// as full as it gets.
 #[derive(Debug, Clone)]
 pub struct Link {
     spec: LinkSpec,
@@ -107,8 +109,8 @@ pub struct Link {
 impl Link {
     /// A link at rest. The same spec, seed and arrivals give the same fates on every machine.
     ///
-    /// The file that [`LinkSpec::trace`] names is the caller's to read, for [`Link::with_rate_trace`]; here such a
-    /// link has no rate.
+    /// The file that [`LinkSpec::trace`] names is the caller's to read, for
+    /// [`Link::with_rate_trace`]; here such a link has no rate.
     pub fn new(spec: &LinkSpec, seed: u64) -> Self {
         let rate = spec.rate_bps.map(RateTrace::constant);
         Self::with_line(spec, rate, seed)
@@ -200,8 +202,8 @@ impl Link {
         Some(self.deliver(packet, false, self.copy.is_none()))
     }
 
-    /// When [`Link::poll_deliver`] is to be called next, `None` if the link is empty. There may be nothing to
-    /// fetch then: CoDel may drop what would have arrived.
+    /// When [`Link::poll_deliver`] is to be called next, `None` if the link is empty. There may be
+    /// nothing to fetch then: CoDel may drop what would have arrived.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         if self.copy.is_some() || !self.late_drops.is_empty() {
             return Some(self.now);
@@ -246,7 +248,8 @@ impl Link {
         self.serve();
     }
 
-    /// Puts what may leave the queue by now on the line, each packet at the time at which the line was free.
+    /// Puts what may leave the queue by now on the line, each packet at the time at which the line
+    /// was free.
     fn serve(&mut self) {
         while let Some(head) = self.queue.head() {
             let start = self.line_is_free().max(head.arrived);

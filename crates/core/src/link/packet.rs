@@ -2,7 +2,8 @@
 
 use std::ops::{Add, Sub};
 
-/// Time in nanoseconds: since an epoch of the caller's choice, or a span. Sums and differences saturate.
+/// Time in nanoseconds: since an epoch of the caller's choice, or a span. Sums and differences
+/// saturate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(pub u64);
 
@@ -74,7 +75,8 @@ pub struct Packet {
 pub enum Admission {
     /// The link has it; a [`Delivery`] will tell its fate.
     Accepted,
-    /// It does not fit; a router answers with this MTU, in bytes from the IP header on. It will not be delivered.
+    /// It does not fit; a router answers with this MTU, in bytes from the IP header on. It will not
+    /// be delivered.
     TooBig {
         /// The link's MTU.
         mtu: u32,
@@ -142,9 +144,11 @@ pub enum CorruptionPlace {
     /// On the wire, after the checksums were computed: the receiver can tell.
     #[default]
     Wire,
-    /// On the wire, but only in the payload of TCP or UDP: their checksum can tell, and nothing else can.
+    /// On the wire, but only in the payload of TCP or UDP: their checksum can tell, and nothing
+    /// else can.
     Payload,
-    /// In the host, before the checksums were computed: they are to be made right again, and nothing can tell.
+    /// In the host, before the checksums were computed: they are to be made right again, and
+    /// nothing can tell.
     Host,
 }
 
@@ -164,7 +168,8 @@ pub struct Counters {
     pub duplicated: u64,
     /// Arrivals with a flipped bit.
     pub corrupted: u64,
-    /// Packets that arrived after one that was sent later (RFC 4737, section 3.3); copies do not count.
+    /// Packets that arrived after one that was sent later (RFC 4737, section 3.3); copies do not
+    /// count.
     pub reordered: u64,
     /// Packets that CoDel marked, or found marked, instead of dropping them.
     pub marked: u64,

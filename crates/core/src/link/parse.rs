@@ -214,7 +214,8 @@ impl Entry<'_> {
     }
 }
 
-/// Cuts the text at its commas, those in parentheses excepted. An empty text is a path without settings.
+/// Cuts the text at its commas, those in parentheses excepted. An empty text is a path without
+/// settings.
 fn entries(text: &str) -> Result<Vec<Entry<'_>>, SpecError> {
     let mut depth = 0u32;
     let pieces = text.split(|c| {

@@ -1,8 +1,9 @@
-//! Rates, times, sizes and percentages of a link, as they are written. Writing is exact: what is written reads
-//! back as the same quantity.
+//! Rates, times, sizes and percentages of a link, as they are written. Writing is exact: what is
+//! written reads back as the same quantity.
 //!
-//! [`units`](crate::units) reads more than may stand here: `_` in numbers, spans without a unit (which netem takes
-//! for something else than iperf3), minutes, hours and tebibytes. So the parsers are two.
+//! [`units`](crate::units) reads more than may stand here: `_` in numbers, spans without a unit
+//! (which netem takes for something else than iperf3), minutes, hours and tebibytes. So the parsers
+//! are two.
 
 use std::fmt;
 

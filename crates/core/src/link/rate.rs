@@ -1,7 +1,8 @@
 //! How fast a link serves: a rate that may vary, and the token bucket that spends it.
 //!
-//! Work is counted in bit·ns/s, so that one nanosecond at `rate` bits/s supplies exactly `rate` units and a bit
-//! costs 10⁹. Nothing is rounded until a time is asked for: the rate is exact over any number of packets.
+//! Work is counted in bit·ns/s, so that one nanosecond at `rate` bits/s supplies exactly `rate`
+//! units and a bit costs 10⁹. Nothing is rounded until a time is asked for: the rate is exact over
+//! any number of packets.
 
 use thiserror::Error;
 
@@ -44,12 +45,12 @@ pub enum RateTraceError {
 }
 
 impl RateTrace {
-    /// `steps` are (begin, bits/s), the first at zero; after `period` the trace starts again. A rate of 0 is an
-    /// outage.
+    /// `steps` are (begin, bits/s), the first at zero; after `period` the trace starts again. A
+    /// rate of 0 is an outage.
     ///
     /// # Errors
-    /// If there is no first step at zero, the steps do not ascend, the period is too short, or a rate is above
-    /// 1 Tbit/s or all are 0.
+    /// If there is no first step at zero, the steps do not ascend, the period is too short, or a
+    /// rate is above 1 Tbit/s or all are 0.
     pub fn new(steps: &[(Nanos, u64)], period: Nanos) -> Result<Self, RateTraceError> {
         if steps.first().is_none_or(|(begin, _)| *begin != Nanos::ZERO) {
             return Err(RateTraceError::NoStart);
@@ -112,7 +113,8 @@ impl RateTrace {
         let Some(before) = units.checked_sub(1) else {
             return Nanos::ZERO;
         };
-        // Counted from one unit before, so that the end of a period is found before an outage that ends it.
+        // Counted from one unit before, so that the end of a period is found before an outage that
+        // ends it.
         let periods = before / self.units_per_period;
         let wanted = before % self.units_per_period + 1;
         let next = self
@@ -148,7 +150,8 @@ impl TokenBucket {
         }
     }
 
-    /// Polices: takes `bytes` out and returns true if the bucket holds them at `now`; else takes nothing.
+    /// Polices: takes `bytes` out and returns true if the bucket holds them at `now`; else takes
+    /// nothing.
     pub(super) fn take(&mut self, now: Nanos, bytes: u32) -> bool {
         let supplied = self.trace.supplied(now);
         let mark = self.mark.max(supplied) + units(bytes.into());
@@ -159,11 +162,14 @@ impl TokenBucket {
         conforms
     }
 
-    /// Shapes: sends `bytes` from `start` on, which is not before [`Self::free`], and returns when they have been sent.
+    /// Shapes: sends `bytes` from `start` on, which is not before [`Self::free`], and returns when
+    /// they have been sent.
     ///
-    /// Without depth this is a line that serialises at the rate; with depth, what the bucket holds goes at once.
+    /// Without depth this is a line that serialises at the rate; with depth, what the bucket holds
+    /// goes at once.
     pub(super) fn send(&mut self, start: Nanos, bytes: u32) -> Nanos {
-        // Back to back the mark stands, or else the rounding of each packet's end would slow the line.
+        // Back to back the mark stands, or else the rounding of each packet's end would slow the
+        // line.
         if start > self.free {
             self.mark = self.mark.max(self.trace.supplied(start));
         }

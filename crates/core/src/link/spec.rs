@@ -10,8 +10,8 @@ use super::quantity;
 pub struct LinkSpec {
     /// Rate of the line, bits/s of its framing; 0 counts as 1.
     pub rate_bps: Option<u64>,
-    /// File with a recorded rate, in place of `rate_bps`: its path as written, without commas and parentheses. The
-    /// caller reads it, for [`RateTrace::parse`](super::RateTrace::parse).
+    /// File with a recorded rate, in place of `rate_bps`: its path as written, without commas and
+    /// parentheses. The caller reads it, for [`RateTrace::parse`](super::RateTrace::parse).
     pub trace: Option<String>,
     /// Bytes of the framing that the policer, or else the line, lets pass at once.
     pub burst_bytes: Option<u64>,
@@ -43,7 +43,8 @@ pub struct LinkSpec {
     pub overhead_bytes: u32,
 }
 
-/// Variation of the delay, to both sides of it. It never changes the order of packets, as in a queue.
+/// Variation of the delay, to both sides of it. It never changes the order of packets, as in a
+/// queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Jitter {
     /// How the delays are distributed.
@@ -61,8 +62,9 @@ pub enum Distribution {
     Normal,
 }
 
-/// Packets held back. Where netem sends the share early, before the delay, this link sends it late: nothing is
-/// faster than the path, and no more than the share is reordered (an early packet makes all it overtakes late).
+/// Packets held back. Where netem sends the share early, before the delay, this link sends it late:
+/// nothing is faster than the path, and no more than the share is reordered (an early packet makes
+/// all it overtakes late).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reorder {
     /// Share of the packets, percent.
@@ -101,7 +103,8 @@ pub enum Loss {
         /// Share of the packets, percent.
         percent: f64,
     },
-    /// In bursts: a channel with a good and a bad state (Gilbert 1960, Elliott 1963; parameters as in netem's
+    /// In bursts: a channel with a good and a bad state (Gilbert 1960, Elliott 1963; parameters as
+    /// in netem's
     /// `gemodel`). All are percent for each packet.
     GilbertElliott {
         /// p: the good state turns bad.
@@ -153,11 +156,12 @@ pub struct Mtu {
 /// What the wire adds to an IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
-    /// An Ethernet header, 14 bytes: what a Linux qdisc counts. With `overhead=24` also preamble, checksum and gap.
+    /// An Ethernet header, 14 bytes: what a Linux qdisc counts. With `overhead=24` also preamble,
+    /// checksum and gap.
     #[default]
     Ethernet,
-    /// ATM cells of 53 bytes with 48 of payload, of which the AAL5 trailer takes 8 (ITU-T I.363.5); the
-    /// encapsulation goes into the overhead.
+    /// ATM cells of 53 bytes with 48 of payload, of which the AAL5 trailer takes 8 (ITU-T I.363.5);
+    /// the encapsulation goes into the overhead.
     Aal5,
 }
 
@@ -184,8 +188,8 @@ pub enum Framing {
 /// | `overhead` | `24` | bytes more for each packet, up to 256 |
 /// | `hops` | `3` | routers on the path, up to 60 |
 ///
-/// `up.` or `down.` before a key gives it to one direction, whatever is said for both. `rtt` and `hops` are the
-/// whole path's.
+/// `up.` or `down.` before a key gives it to one direction, whatever is said for both. `rtt` and
+/// `hops` are the whole path's.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PathSpec {
     /// From the first host, the client, to the second.
@@ -230,7 +234,8 @@ impl Jitter {
 }
 
 impl LinkSpec {
-    /// Every packet passes at once and unaltered. The MTU is not counted: an interface can hold that.
+    /// Every packet passes at once and unaltered. The MTU is not counted: an interface can hold
+    /// that.
     pub fn changes_nothing(&self) -> bool {
         let is_held = self.mtu.is_none_or(|mtu| !mtu.is_black_hole);
         // What matters only to packets that wait for a line, or are counted by one.
@@ -246,8 +251,8 @@ impl LinkSpec {
         is_held && *self == plain
     }
 
-    /// All packets that arrive together leave together and in their order: a frame of segmentation offload
-    /// need not be cut into its segments.
+    /// All packets that arrive together leave together and in their order: a frame of segmentation
+    /// offload need not be cut into its segments.
     pub fn treats_packets_alike(&self) -> bool {
         let varied = self.has_line()
             || self.policer_bps.is_some()
@@ -279,9 +284,9 @@ impl LinkSpec {
         self.wire_bytes(self.mtu.map_or(1500, |mtu| mtu.bytes))
     }
 
-    /// What a path of `rtt` lets wait unless told otherwise: a bandwidth-delay product, so that one Reno flow can
-    /// fill the line (Villamizar and Song 1994), and at least 100 full packets. A recorded rate is not known here:
-    /// 100 packets.
+    /// What a path of `rtt` lets wait unless told otherwise: a bandwidth-delay product, so that one
+    /// Reno flow can fill the line (Villamizar and Song 1994), and at least 100 full packets. A
+    /// recorded rate is not known here: 100 packets.
     pub(super) fn default_queue(&self, rtt: Nanos) -> QueueLimit {
         let Some(rate_bps) = self.rate_bps else {
             return QueueLimit::Packets(DEFAULT_QUEUE_PACKETS);
@@ -306,7 +311,8 @@ impl LinkSpec {
         }
     }
 
-    /// Key and value of all that is not as by default, but for the delay, which is the path's to write.
+    /// Key and value of all that is not as by default, but for the delay, which is the path's to
+    /// write.
     fn entries(&self) -> Vec<(&'static str, String)> {
         let rate = |bps| quantity::Rate(bps).to_string();
         let size = |bytes| quantity::Size(bytes).to_string();

@@ -82,26 +82,28 @@ pub enum TraceProblem {
 }
 
 impl RateTrace {
-    /// Reads a recorded rate, written in one of two ways. Blank lines and what follows a `#` do not count.
+    /// Reads a recorded rate, written in one of two ways. Blank lines and what follows a `#` do not
+    /// count.
     ///
     /// | a line | what it says |
     /// |---|---|
     /// | `17` | a packet of 1500 bytes may pass in the millisecond that ends 17 ms after the start (mahimahi) |
     /// | `1.5 2mbit` | from 1.5 s on the rate is 2 Mbit/s; 0 is an outage |
     ///
-    /// A mahimahi trace repeats after its last millisecond. Its packets are spread evenly over their millisecond;
-    /// those of 0 ms pass in the first one. The other kind begins at 0 and has as its last line `10 end`: after
-    /// 10 s it repeats.
+    /// A mahimahi trace repeats after its last millisecond. Its packets are spread evenly over
+    /// their millisecond; those of 0 ms pass in the first one. The other kind begins at 0 and has
+    /// as its last line `10 end`: after 10 s it repeats.
     ///
     /// # Errors
-    /// If a line cannot be read, the times do not ascend (mahimahi's may repeat), a rate is above 1 Tbit/s, nothing
-    /// ever passes, there are more than 1,000,000 lines, or they take more than an hour.
+    /// If a line cannot be read, the times do not ascend (mahimahi's may repeat), a rate is above 1
+    /// Tbit/s, nothing ever passes, there are more than 1,000,000 lines, or they take more than an
+    /// hour.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let mut lines = Vec::new();
         let mut last = 1;
         for (index, line) in text.lines().enumerate() {
             last = index + 1;
-            if last > MOST_LINES {
+            if last > MAX_LINES {
                 return Err(error(last, TraceProblem::TooLong));
             }
             let text = line.split('#').next().unwrap_or("").trim();
@@ -254,7 +256,7 @@ fn error(line: usize, problem: TraceProblem) -> TraceError {
     TraceError { line, problem }
 }
 
-const MOST_LINES: usize = 1_000_000;
+const MAX_LINES: usize = 1_000_000;
 /// An hour.
 const LONGEST_MS: u64 = 3_600_000;
 /// The rate of a packet of 1500 bytes in each millisecond, bits/s.

@@ -39,7 +39,8 @@ impl ProfileDocument {
         }
     }
 
-    /// The stacks that are an end's own work, each with its layer. `which` is [`Role::Sender`] or [`Role::Receiver`].
+    /// The stacks that are an end's own work, each with its layer. `which` is [`Role::Sender`] or
+    /// [`Role::Receiver`].
     pub fn stacks(&self, which: Role) -> impl Iterator<Item = (&FoldedStack, Attribution)> {
         let end = match which {
             Role::Receiver => &self.receiver,
@@ -62,9 +63,10 @@ fn role(record: &Record, one_way: Role) -> Role {
 }
 
 fn place(record: &Record) -> Place {
-    match record.environment.shared_kernel {
-        true => Place::Here,
-        false => Place::Elsewhere,
+    if record.environment.shared_kernel {
+        Place::Here
+    } else {
+        Place::Elsewhere
     }
 }
 
@@ -128,7 +130,7 @@ fn doubts(name: &str, end: &EndLayers) -> Vec<Caveat> {
         ));
     }
     let are_sampled = end.samples > 0 && end.profile.how.tells_layers();
-    if are_sampled && end.unattributed_percent > MOST_UNATTRIBUTED {
+    if are_sampled && end.unattributed_percent > MAX_UNATTRIBUTED {
         doubts.push(Caveat::new(
             CaveatKind::NotReadable,
             format!(
@@ -142,4 +144,4 @@ fn doubts(name: &str, end: &EndLayers) -> Vec<Caveat> {
 }
 
 /// Percent of an end's time without a layer that are no reason to doubt the others.
-const MOST_UNATTRIBUTED: f64 = 2.0;
+const MAX_UNATTRIBUTED: f64 = 2.0;

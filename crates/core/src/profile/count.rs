@@ -30,13 +30,14 @@ pub struct End {
 
 /// The layers of an end.
 ///
-/// One sample is 1/hz seconds of CPU time, more where samples were lost. The intervals of shares are Wilson's: they take
-/// samples for independent, as the time between two of a CPU is that of many packets, and say how well this run's
-/// share is known, not how another run's would differ. Those of times are the share's, times the end's CPU time.
-/// Samples of stacks that were left out for space are counted as unattributed, by as many as are likely this end's.
+/// One sample is 1/hz seconds of CPU time, more where samples were lost. The intervals of shares
+/// are Wilson's: they take samples for independent, as the time between two of a CPU is that of
+/// many packets, and say how well this run's share is known, not how another run's would differ.
+/// Those of times are the share's, times the end's CPU time. Samples of stacks that were left out
+/// for space are counted as unattributed, by as many as are likely this end's.
 ///
-/// Where the kernel's part of the chains was not seen the layers are those of the kernel's account, which has no intervals; the
-/// functions are still those of the samples.
+/// Where the kernel's part of the chains was not seen the layers are those of the kernel's account,
+/// which has no intervals; the functions are still those of the samples.
 pub fn count(profile: EndProfile, end: End) -> EndLayers {
     let tally = Tally::of(&profile, end);
     let sampled = (profile.how.tells_layers() && profile.hz > 0).then_some(tally.own);
@@ -117,9 +118,10 @@ impl Tally {
                 Owner::Other | Owner::Foreign | Owner::Untold => {
                     tally.foreign += stack.count;
                     // What has no frames is one stack and never left out.
-                    foreign_stacks += match stack.frames.is_empty() {
-                        true => 0,
-                        false => stack.count,
+                    foreign_stacks += if stack.frames.is_empty() {
+                        0
+                    } else {
+                        stack.count
                     };
                 }
             }
@@ -213,7 +215,8 @@ impl Tally {
         let told: Option<Vec<f64>> = profile.cpus.iter().map(|cpu| cpu.idle_percent).collect();
         let percent = match (told, profile.how) {
             (Some(each), _) => each.iter().sum::<f64>() / cpus,
-            // A counter of cycles stands still while the CPU is halted, and was told its rate by this very account.
+            // A counter of cycles stands still while the CPU is halted, and was told its rate by
+            // this very account.
             (
                 None,
                 How::Sampled {
@@ -244,8 +247,9 @@ impl Tally {
     }
 }
 
-/// Without call chains in the kernel: user time is the application's, and of the rest the layer is not known. How much of
-/// that was in soft interrupts is, between two hosts; on one host they are in the threads' time, or nobody's.
+/// Without call chains in the kernel: user time is the application's, and of the rest the layer is
+/// not known. How much of that was in soft interrupts is, between two hosts; on one host they are
+/// in the threads' time, or nobody's.
 fn accounted(profile: &EndProfile, peer: Place) -> Vec<(Layer, Part)> {
     let softirq = match peer {
         Place::Elsewhere => profile.softirq_seconds.unwrap_or(0.0),
@@ -253,9 +257,10 @@ fn accounted(profile: &EndProfile, peer: Place) -> Vec<(Layer, Part)> {
     };
     let of = |seconds, softirq: f64| Part {
         seconds,
-        in_softirq: match seconds > 0.0 {
-            true => softirq / seconds,
-            false => 0.0,
+        in_softirq: if seconds > 0.0 {
+            softirq / seconds
+        } else {
+            0.0
         },
         ..Part::default()
     };
@@ -303,9 +308,10 @@ impl Costs {
     fn share(&self, part: Part) -> Proportion {
         let sampled = self.sampled.map(|all| wilson(part.samples, all).ok());
         sampled.flatten().unwrap_or_else(|| {
-            let share = match self.cpu_seconds > 0.0 {
-                true => part.seconds / self.cpu_seconds,
-                false => 0.0,
+            let share = if self.cpu_seconds > 0.0 {
+                part.seconds / self.cpu_seconds
+            } else {
+                0.0
             };
             Proportion {
                 share,
@@ -320,8 +326,9 @@ impl Costs {
     }
 }
 
-/// How much longer the run should have been: n = Z² p (1 − p) ÷ h² samples for the share p nearest to a half. The shares are
-/// the middles of their intervals (Wilson): three samples of one layer do not say that there is no other.
+/// How much longer the run should have been: n = Z² p (1 − p) ÷ h² samples for the share p nearest
+/// to a half. The shares are the middles of their intervals (Wilson): three samples of one layer do
+/// not say that there is no other.
 fn more_seconds(layers: &[LayerCost], samples: u64, profile: &EndProfile) -> Option<f64> {
     let variances = layers.iter().map(|cost| {
         let share = (cost.samples as f64 + Z * Z / 2.0) / (samples as f64 + Z * Z);

@@ -34,8 +34,9 @@ pub struct ProfileDocument {
     /// The path beside the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskBeside>,
-    /// What both ends' profiling took of the busy CPU time of the one kernel that they share, percent; absent between two hosts,
-    /// where each end's `overhead` has its own, and where one of both is not known.
+    /// What both ends' profiling took of the busy CPU time of the one kernel that they share,
+    /// percent; absent between two hosts, where each end's `overhead` has its own, and where one of
+    /// both is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_overhead_percent: Option<f64>,
     /// What doubts there are of the profile; those of the run are in its record.
@@ -51,8 +52,8 @@ pub struct EndLayers {
     pub taken: String,
     /// CPU time that this end took for the transfer, seconds: all layers but `idle`.
     pub cpu_seconds: f64,
-    /// Samples that are this end's, idle ones left out: all that `functions` were counted from, and where the kernel was seen
-    /// the layers, too.
+    /// Samples that are this end's, idle ones left out: all that `functions` were counted from, and
+    /// where the kernel was seen the layers, too.
     pub samples: u64,
     /// Samples that are not: other processes, the other end's, the tool's own.
     pub foreign_samples: u64,
@@ -70,8 +71,8 @@ pub struct EndLayers {
     /// `cpu_seconds` for each KiB of payload, µs/KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_demand_us_per_kib: Option<f64>,
-    /// Seconds that the run should have been longer for shares that are known to about one percentage point;
-    /// absent where it was long enough.
+    /// Seconds that the run should have been longer for shares that are known to about one
+    /// percentage point; absent where it was long enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more_seconds: Option<f64>,
     /// The samples, folded: the layers can be counted from them again.
@@ -87,9 +88,11 @@ pub struct LayerCost {
     pub samples: u64,
     /// Its CPU time, seconds.
     pub cpu_seconds: f64,
-    /// Its share of the end's `cpu_seconds`, percent; of `idle`, the share of the host's CPU time in which nothing ran.
+    /// Its share of the end's `cpu_seconds`, percent; of `idle`, the share of the host's CPU time
+    /// in which nothing ran.
     pub share_percent: f64,
-    /// Interval of that share at 95 %, percent; of what was accounted and not sampled it has no width.
+    /// Interval of that share at 95 %, percent; of what was accounted and not sampled it has no
+    /// width.
     pub share_interval_percent: [f64; 2],
     /// CPU time for each packet, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,8 +122,8 @@ pub struct FunctionCost {
     pub layer: Layer,
     /// Samples.
     pub samples: u64,
-    /// Share of the end's samples, percent. Where the kernel was seen that is its share of `cpu_seconds`; where only user mode
-    /// was, its share of the time in user mode.
+    /// Share of the end's samples, percent. Where the kernel was seen that is its share of
+    /// `cpu_seconds`; where only user mode was, its share of the time in user mode.
     pub share_percent: f64,
 }
 
@@ -133,10 +136,12 @@ pub struct DiskBeside {
     pub bytes: u64,
     /// Written and on storage, bits per second.
     pub write_bps: f64,
-    /// Read back with nothing of it in memory, bits per second; a file system in memory reads from there.
+    /// Read back with nothing of it in memory, bits per second; a file system in memory reads from
+    /// there.
     pub read_bps: f64,
     /// Share of the file that came from storage when it was read, percent.
     pub from_storage_percent: f64,
-    /// The path over the slower of the two: below 1, the network is what a copy of a file would wait for.
+    /// The path over the slower of the two: below 1, the network is what a copy of a file would
+    /// wait for.
     pub path_over_disk: f64,
 }

@@ -1,8 +1,9 @@
 //! Where the CPU time of a transfer goes, layer by layer, at each end.
 //!
-//! An end takes samples of what its CPUs do ([`EndProfile`]); each is a call chain of kernel functions. The chains that
-//! are alike are folded into one [`FoldedStack`] with a count, as everything that is asked of them is a sum. Which layer a
-//! chain belongs to is a table ([`Layer`]); what comes out for both ends, with the record of the run, is one
+//! An end takes samples of what its CPUs do ([`EndProfile`]); each is a call chain of kernel
+//! functions. The chains that are alike are folded into one [`FoldedStack`] with a count, as
+//! everything that is asked of them is a sum. Which layer a chain belongs to is a table
+//! ([`Layer`]); what comes out for both ends, with the record of the run, is one
 //! [`ProfileDocument`].
 //!
 //! | module | what is in it |

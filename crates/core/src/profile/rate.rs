@@ -1,17 +1,19 @@
 //! How much CPU time a sample stands for, where a counter of cycles gave it.
 //!
-//! Each sample then stands for the same number of cycles, but how long those took depends on the clock that the CPU ran at. The
-//! run itself tells: so many samples came in so much busy time.
+//! Each sample then stands for the same number of cycles, but how long those took depends on the
+//! clock that the CPU ran at. The run itself tells: so many samples came in so much busy time.
 
 use super::sample::MAX_COUNTED_HZ;
 use super::{EndProfile, FoldedStack, How, SampleClock, TaskClass};
 
 impl EndProfile {
-    /// Puts the rate that the run had in place of the one that was asked for. `busy_seconds` is the CPU time, by the kernel's
-    /// account, of what was sampled: of the CPUs all that was neither idle nor stolen, of threads their own. Nothing changes
-    /// where a timer gave the samples, which has its rate by itself; false where the rate should be known and is not.
+    /// Puts the rate that the run had in place of the one that was asked for. `busy_seconds` is the
+    /// CPU time, by the kernel's account, of what was sampled: of the CPUs all that was neither
+    /// idle nor stolen, of threads their own. Nothing changes where a timer gave the samples, which
+    /// has its rate by itself; false where the rate should be known and is not.
     ///
-    /// Samples that met an idle CPU (on its way to sleep, or kept from it) are left out, as its time is.
+    /// Samples that met an idle CPU (on its way to sleep, or kept from it) are left out, as its
+    /// time is.
     pub fn calibrate(&mut self, busy_seconds: Option<f64>) -> bool {
         let How::Sampled {
             clock: SampleClock::Cycles,

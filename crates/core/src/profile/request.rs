@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Samples a second of each CPU, unless asked otherwise, over both ends if they run on one kernel. No multiple of a usual timer's rate, so that the samples do not
-/// march in step with it. In a virtual machine whose timer interrupts cost 20 µs each they take 1 % of a busy CPU.
+/// Samples a second of each CPU, unless asked otherwise, over both ends if they run on one kernel.
+/// No multiple of a usual timer's rate, so that the samples do not march in step with it. In a
+/// virtual machine whose timer interrupts cost 20 µs each they take 1 % of a busy CPU.
 pub const DEFAULT_HZ: u32 = 499;
 /// Fewest samples a second.
 pub const MIN_HZ: u32 = 10;
@@ -24,15 +25,16 @@ impl Default for ProfileRequest {
 }
 
 impl ProfileRequest {
-    /// What is asked of each of two ends. On one kernel each of them has all CPUs interrupted: each takes half of the samples, so
-    /// that both together cost no more than one.
+    /// What is asked of each of two ends. On one kernel each of them has all CPUs interrupted: each
+    /// takes half of the samples, so that both together cost no more than one.
     #[must_use]
     pub fn of_each_end(self, on_one_kernel: bool) -> Self {
-        match on_one_kernel {
-            true => Self {
+        if on_one_kernel {
+            Self {
                 hz: (self.hz / 2).max(MIN_HZ),
-            },
-            false => self,
+            }
+        } else {
+            self
         }
     }
 

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::request::MAX_HZ;
 use crate::record::{Caveat, CpuSeconds};
 
-/// Different stacks of an end's profile at most; what the rarest have beyond is counted in [`EndProfile::other_samples`].
+/// Different stacks of an end's profile at most; what the rarest have beyond is counted in
+/// [`EndProfile::other_samples`].
 pub const MAX_STACKS: usize = 4096;
 /// Frames of a stack at most; the frames nearest the leaf are kept.
 pub const MAX_FRAMES: usize = 64;
@@ -23,11 +24,13 @@ pub const USER_FRAME: &str = "[user]";
 pub enum TaskClass {
     /// A thread of this end that sends or receives the test's data.
     Flow,
-    /// Another thread of this end's linerate: its sampler, its control connection. What measuring costs.
+    /// Another thread of this end's linerate: its sampler, its control connection. What measuring
+    /// costs.
     Tool,
     /// A kernel thread: `ksoftirqd`, a worker of the kernel.
     Kernel,
-    /// Any other process of the host, the other end's among them. Its stack is kept only where it was in a soft interrupt.
+    /// Any other process of the host, the other end's among them. Its stack is kept only where it
+    /// was in a soft interrupt.
     Other,
     /// The idle task.
     Idle,
@@ -36,12 +39,13 @@ pub enum TaskClass {
 /// Samples whose call chains were alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FoldedStack {
-    /// Names of functions, from the innermost (leaf) to the outermost (root): those of the kernel first, then those of the user's
-    /// part, or [`USER_FRAME`] for it. At most [`MAX_FRAMES`]. Module marks and suffixes as the kernel prints them.
-    /// None of a thread of class `other` or `idle`, unless it was in a soft interrupt: then the kernel's part.
+    /// Names of functions, from the innermost (leaf) to the outermost (root): those of the kernel
+    /// first, then those of the user's part, or [`USER_FRAME`] for it. At most [`MAX_FRAMES`].
+    /// Module marks and suffixes as the kernel prints them. None of a thread of class `other` or
+    /// `idle`, unless it was in a soft interrupt: then the kernel's part.
     pub frames: Vec<String>,
-    /// How many of `frames`, from the leaf, ran within a soft interrupt: the last of them is the function that entered
-    /// it (`handle_softirqs`, `__do_softirq`). 0 outside.
+    /// How many of `frames`, from the leaf, ran within a soft interrupt: the last of them is the
+    /// function that entered it (`handle_softirqs`, `__do_softirq`). 0 outside.
     #[serde(default)]
     pub softirq_frames: u32,
     /// How many of `frames`, from the leaf, are of the kernel.
@@ -64,10 +68,11 @@ impl FoldedStack {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SampleClock {
-    /// A timer of each CPU. It cannot fire while interrupts are off: such time shows where they are switched on again.
+    /// A timer of each CPU. It cannot fire while interrupts are off: such time shows where they are
+    /// switched on again.
     CpuClock,
-    /// A counter of each CPU's cycles, at a fixed number of them. Its interrupts cannot be masked where the hardware has such,
-    /// so that time with interrupts off is seen where it is spent.
+    /// A counter of each CPU's cycles, at a fixed number of them. Its interrupts cannot be masked
+    /// where the hardware has such, so that time with interrupts off is seen where it is spent.
     Cycles,
 }
 
@@ -120,11 +125,12 @@ pub struct CpuSamples {
 pub struct Overhead {
     /// CPU time of the profiler's own thread, seconds.
     pub thread_seconds: f64,
-    /// CPU time of the sampling interrupts, seconds: their number times what one of them was measured to take; absent where
-    /// that could not be measured.
+    /// CPU time of the sampling interrupts, seconds: their number times what one of them was
+    /// measured to take; absent where that could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt_seconds: Option<f64>,
-    /// Both over the time that the host's CPUs were busy, percent; absent where one of the three is not known.
+    /// Both over the time that the host's CPUs were busy, percent; absent where one of the three is
+    /// not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<f64>,
 }
@@ -135,8 +141,8 @@ pub struct EndProfile {
     /// How it was come by.
     #[serde(flatten)]
     pub how: How,
-    /// Samples a second of each busy CPU: one sample is 1/hz seconds of CPU time. By cycles it is what the run itself had:
-    /// samples over the busy time that they are of. 0 without samples.
+    /// Samples a second of each busy CPU: one sample is 1/hz seconds of CPU time. By cycles it is
+    /// what the run itself had: samples over the busy time that they are of. 0 without samples.
     pub hz: u32,
     /// Measured time, seconds.
     pub seconds: f64,
@@ -267,7 +273,8 @@ impl FoldedStack {
     }
 }
 
-/// Samples a second at most that a counter of cycles can have given: of a CPU that is faster than its usual clock.
+/// Samples a second at most that a counter of cycles can have given: of a CPU that is faster than
+/// its usual clock.
 pub(super) const MAX_COUNTED_HZ: u32 = 10 * MAX_HZ;
 /// Threads of a test at most, with room for more flows than this version allows.
 const MAX_THREADS: usize = 4096;

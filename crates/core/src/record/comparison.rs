@@ -26,13 +26,15 @@ pub struct Comparison {
     pub peer: String,
     /// The answer on the first metric.
     pub verdict: Verdict3,
-    /// By how much B's figure of the first metric differs from A's, percent of A's; absent without a pair that counts.
+    /// By how much B's figure of the first metric differs from A's, percent of A's; absent without
+    /// a pair that counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect_percent: Option<f64>,
     /// The interval of `effect_percent`, percent; its confidence is in `metrics`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_percent: Option<[f64; 2]>,
-    /// Pairs that `effect_percent` is of: those up to the look that decided. All pairs are in `runs`.
+    /// Pairs that `effect_percent` is of: those up to the look that decided. All pairs are in
+    /// `runs`.
     pub pairs: u32,
     /// What each metric amounts to, the first one first.
     pub metrics: Vec<ComparedMetric>,

@@ -46,8 +46,8 @@ pub struct Record {
     /// The tool at the other end, where that is not linerate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<Tool>,
-    /// Made by the endpoint, of another tool's client: `host` and `peer` are where that client has reached it, and the
-    /// client's addresses are the `local` ones of the flows.
+    /// Made by the endpoint, of another tool's client: `host` and `peer` are where that client has
+    /// reached it, and the client's addresses are the `local` ones of the flows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub served: bool,
     /// What was sent.
@@ -136,12 +136,13 @@ pub struct Record {
     pub seed: u64,
 }
 
-/// A packet train on an otherwise idle path: its datagrams leave back to back and arrive no closer than the narrowest
-/// link lets them (Dovrolis et al., "Packet-dispersion techniques and a capacity-estimation methodology", 2004).
+/// A packet train on an otherwise idle path: its datagrams leave back to back and arrive no closer
+/// than the narrowest link lets them (Dovrolis et al., "Packet-dispersion techniques and a
+/// capacity-estimation methodology", 2004).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PathTrain {
-    /// Rate of the narrowest link, bits per second with the headers of IP and Ethernet (without preamble and gap). Where the sender is no
-    /// faster than the path it is the sender's.
+    /// Rate of the narrowest link, bits per second with the headers of IP and Ethernet (without
+    /// preamble and gap). Where the sender is no faster than the path it is the sender's.
     pub link_bps: f64,
     /// Datagrams that arrived.
     pub datagrams: u64,

@@ -46,8 +46,8 @@ pub struct LabLink {
     pub down: LabDirection,
 }
 
-/// What one direction of an emulated link did, packets. Where a link only delays, a frame of segmentation
-/// offload counts as one packet.
+/// What one direction of an emulated link did, packets. Where a link only delays, a frame of
+/// segmentation offload counts as one packet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LabDirection {
@@ -57,7 +57,8 @@ pub struct LabDirection {
     pub delivered: u64,
     /// Bytes of these, from the IP header on.
     pub delivered_bytes: u64,
-    /// Of these, packets of less than 128 bytes from the IP header on: acknowledgements without data.
+    /// Of these, packets of less than 128 bytes from the IP header on: acknowledgements without
+    /// data.
     pub packets_below_128: u64,
     /// Of these, packets of 128 to 511 bytes.
     pub packets_128_to_511: u64,

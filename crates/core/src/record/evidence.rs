@@ -23,7 +23,8 @@ impl CpuSeconds {
     }
 }
 
-/// The quota of CPU time of the control group that the data threads are in, and how often it was used up.
+/// The quota of CPU time of the control group that the data threads are in, and how often it was
+/// used up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuQuota {
@@ -66,13 +67,15 @@ pub struct EndReport {
     /// False where the host-wide figure counts the other end too, or linerate's idle spinners.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_demand_meaningful: Option<bool>,
-    /// Time that the data threads slept in a system call to send or receive, µs, the mean over flows.
+    /// Time that the data threads slept in a system call to send or receive, µs, the mean over
+    /// flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_us: Option<u64>,
     /// Time that the data threads waited for a CPU, µs, the mean over flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_delay_us: Option<u64>,
-    /// Time that the application's own rate limit kept the data threads idle, µs, the mean over flows.
+    /// Time that the application's own rate limit kept the data threads idle, µs, the mean over
+    /// flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paced_us: Option<u64>,
     /// Share of the time that the busiest data thread was on a CPU, percent.
@@ -87,8 +90,8 @@ pub struct EndReport {
     /// Times that a receive queue was left with work undone (softnet's time squeeze).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub softnet_squeezed: Option<u64>,
-    /// Times that the host's CPUs were slowed down for heat: of each core, and of the package that was most often. Absent
-    /// where neither processor nor hypervisor counts them.
+    /// Times that the host's CPUs were slowed down for heat: of each core, and of the package that
+    /// was most often. Absent where neither processor nor hypervisor counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thermal_throttles: Option<u64>,
     /// Runs of the network's receive soft interrupt (`NET_RX`), over the whole host.
@@ -97,13 +100,16 @@ pub struct EndReport {
     /// System calls in which bytes were handed over or taken, of all flows; of UDP the datagrams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
-    /// The kernel's counters (`Tcp`, `TcpExt`, `Udp`, `Ip`, `Ip6`) that changed in the run, by name.
+    /// The kernel's counters (`Tcp`, `TcpExt`, `Udp`, `Ip`, `Ip6`) that changed in the run, by
+    /// name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
-    /// How the bytes were handed over or taken: `write`, `vmsplice`, `sendfile`, `read`, `discard`, `sendmmsg`, `udp_segment`, …
+    /// How the bytes were handed over or taken: `write`, `vmsplice`, `sendfile`, `read`, `discard`,
+    /// `sendmmsg`, `udp_segment`, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// What the policy of this host did to what it sent by the path's device; absent without classes and without a policy.
+    /// What the policy of this host did to what it sent by the path's device; absent without
+    /// classes and without a policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qos: Option<QosEvidence>,
 }
@@ -120,11 +126,12 @@ pub struct TcpEvidence {
     pub mss_bytes: u32,
     /// MSS that this end advertised, options taken off, bytes.
     pub advmss_bytes: u32,
-    /// MSS that the receiver's end advertised, options taken off, bytes; where the sender uses less than
-    /// either end advertised, something on the way lowered it.
+    /// MSS that the receiver's end advertised, options taken off, bytes; where the sender uses less
+    /// than either end advertised, something on the way lowered it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver_advmss_bytes: Option<u32>,
-    /// Largest payload of the segments that the receiver's end would send, options taken off, bytes.
+    /// Largest payload of the segments that the receiver's end would send, options taken off,
+    /// bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver_mss_bytes: Option<u32>,
     /// Path MTU that the receiver's kernel believes in, bytes.
@@ -153,10 +160,11 @@ pub struct TcpEvidence {
     /// Payload sent again, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted_bytes: Option<u64>,
-    /// Times that the congestion window was cut while sampled: sample intervals with new retransmissions.
+    /// Times that the congestion window was cut while sampled: sample intervals with new
+    /// retransmissions.
     pub loss_events: u64,
-    /// How much the windows at which losses came differ: standard deviation over mean of the slow-start
-    /// thresholds that they set. Absent where fewer than four were seen.
+    /// How much the windows at which losses came differ: standard deviation over mean of the
+    /// slow-start thresholds that they set. Absent where fewer than four were seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_window_variation: Option<f64>,
     /// Readings of the sender in the measured time: what `loss_events` is counted over.
@@ -180,10 +188,12 @@ pub struct TcpEvidence {
     /// Largest window that the receiver offered, as the sender saw it, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_window_bytes: Option<u64>,
-    /// Share of the readings in which what was under way filled the window that the receiver offered, 0–1.
+    /// Share of the readings in which what was under way filled the window that the receiver
+    /// offered, 0–1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_window_full_share: Option<f64>,
-    /// Largest window that the receiver's own kernel reports, bytes (it may be more than was offered).
+    /// Largest window that the receiver's own kernel reports, bytes (it may be more than was
+    /// offered).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_window_bytes: Option<u64>,
     /// Median congestion window of the samples, bytes.
@@ -223,7 +233,8 @@ pub struct TcpEvidence {
     /// Pacing rate that the socket was limited to, bits per second; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_pacing_rate_bps: Option<u64>,
-    /// Send buffer in force at the end, bytes as `SO_SNDBUF` reads (twice what may be used for payload and its overhead).
+    /// Send buffer in force at the end, bytes as `SO_SNDBUF` reads (twice what may be used for
+    /// payload and its overhead).
     pub send_buffer_bytes: u64,
     /// Receive buffer in force at the receiver at the end, bytes as `SO_RCVBUF` reads.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -332,7 +343,8 @@ pub struct UdpEvidence {
     pub asked_bps: Option<u64>,
     /// Payload bytes of each datagram.
     pub datagram_bytes: u64,
-    /// Of a packet train: payload bits per second at which it arrived, from its first datagram to its last.
+    /// Of a packet train: payload bits per second at which it arrived, from its first datagram to
+    /// its last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub train_bps: Option<f64>,
 }

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The DiffServ policy of the path's device, and what its classes and meters did in the measured time. Classes of
-/// somebody else's HTB are told in the same way, without a policy's name.
+/// The DiffServ policy of the path's device, and what its classes and meters did in the measured
+/// time. Classes of somebody else's HTB are told in the same way, without a policy's name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct QosEvidence {
@@ -24,13 +24,15 @@ pub struct QosEvidence {
     pub policies: Vec<QosPolicy>,
 }
 
-/// A class of HTB. Bytes are those of frames without preamble, check sequence and gap, as queueing disciplines count.
+/// A class of HTB. Bytes are those of frames without preamble, check sequence and gap, as queueing
+/// disciplines count.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct QosClass {
     /// `major:minor`, hexadecimal.
     pub class: String,
-    /// Its policy; absent for the class of all other packets, and where the classes are not linerate's.
+    /// Its policy; absent for the class of all other packets, and where the classes are not
+    /// linerate's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
     /// What it has for sure, bits per second.

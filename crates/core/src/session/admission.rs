@@ -12,10 +12,12 @@ use crate::wire::message::{
     CAPACITY, Limits, MAX_CHANGES, PROFILE, Refusal, RefusalReason, TRACE, TREATMENTS,
 };
 
-/// Memory for the messages of a test, each flow holding one, bytes: a stranger must not fill the host.
+/// Memory for the messages of a test, each flow holding one, bytes: a stranger must not fill the
+/// host.
 const MAX_BUFFERS: u64 = 256 << 20;
 
-/// Whether a test makes sense, is of an operation that the endpoint has, and within what its owner allows.
+/// Whether a test makes sense, is of an operation that the endpoint has, and within what its owner
+/// allows.
 pub(super) fn test(test: &Test, limits: &Limits, operations: &[String]) -> Result<(), Refusal> {
     if let Err(error) = test.check() {
         return refuse(RefusalReason::Test, error.to_string());
@@ -77,8 +79,8 @@ fn message_bytes(test: &Test) -> u64 {
     }
 }
 
-/// Whether the owner allows treatments at all, and each of these is in the table of treatments and in its
-/// range: what a client with the key asks for is no reason to touch anything else.
+/// Whether the owner allows treatments at all, and each of these is in the table of treatments and
+/// in its range: what a client with the key asks for is no reason to touch anything else.
 pub(super) fn changes(changes: &[HostChange], operations: &[String]) -> Result<(), Refusal> {
     if !has(operations, TREATMENTS) {
         return refuse(
@@ -124,7 +126,8 @@ pub(super) fn trace(request: &TraceRequest, operations: &[String]) -> Result<(),
             "the endpoint traces no way back".to_owned(),
         );
     }
-    // Whichever family the client comes by: the endpoint checks the size once more with its address.
+    // Whichever family the client comes by: the endpoint checks the size once more with its
+    // address.
     let somewhere = IpAddr::V4(Ipv4Addr::LOCALHOST);
     request
         .config(somewhere, None)

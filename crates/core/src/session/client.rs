@@ -270,7 +270,8 @@ impl Client {
         self.open_profiled(now, test, None);
     }
 
-    /// As [`Client::open`], with a profile of the endpoint's host. Only of an endpoint that has the operation
+    /// As [`Client::open`], with a profile of the endpoint's host. Only of an endpoint that has the
+    /// operation
     /// [`PROFILE`](crate::wire::message::PROFILE), else the test is refused.
     pub fn open_profiled(&mut self, now: Duration, test: &Test, profile: Option<ProfileRequest>) {
         let message = ClientMessage::Open {

@@ -1,7 +1,8 @@
 //! The control session as two pure state machines: [`Client`] and [`Server`].
 //!
 //! Both have one shape: bytes in by `handle_input`, time in by `handle_timeout`, and out come bytes
-//! (`poll_transmit`), events (`poll_event`) and the time of the next deadline (`poll_timeout`). Time is a
+//! (`poll_transmit`), events (`poll_event`) and the time of the next deadline (`poll_timeout`).
+//! Time is a
 //! [`Duration`] since any fixed moment. Neither ever waits without a deadline.
 //!
 //! ```text
@@ -32,8 +33,9 @@
 //!   Bye ────────────────────────────────────▶
 //! ```
 //!
-//! What `Treat` has changed on the endpoint's host is on loan: it is undone by `Untreat`, and at the latest when
-//! the session ends in whatever way, so at most [`IDLE_TIMEOUT`] after the client was heard last.
+//! What `Treat` has changed on the endpoint's host is on loan: it is undone by `Untreat`, and at
+//! the latest when the session ends in whatever way, so at most [`IDLE_TIMEOUT`] after the client
+//! was heard last.
 
 mod admission;
 mod channel;
@@ -62,14 +64,15 @@ pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 pub const ALIVE_EVERY: Duration = Duration::from_secs(1);
 /// From `End` to the report.
 pub const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// From `Treat` or `Untreat` to the answer: some devices renegotiate their link when they are changed, and the
-/// control connection stands still for as long.
+/// From `Treat` or `Untreat` to the answer: some devices renegotiate their link when they are
+/// changed, and the control connection stands still for as long.
 pub const TREATING_TIMEOUT: Duration = Duration::from_secs(30);
 /// From `Trace` to the answer: an endpoint traces for [`crate::trace::LONGEST_REVERSE`] at most.
 pub const TRACING_TIMEOUT: Duration = Duration::from_secs(15);
 /// From `Hold` to its answer: an endpoint starts a process for each 20,000 connections.
 pub const HOLDING_TIMEOUT: Duration = Duration::from_secs(30);
-/// From the `End` of a `Hold` to the report: closing a million connections takes about ten seconds on an idle host.
+/// From the `End` of a `Hold` to the report: closing a million connections takes about ten seconds
+/// on an idle host.
 pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(180);
 /// What a test may take longer than its own time, for queues to drain.
 pub const GRACE: Duration = Duration::from_secs(30);
@@ -122,8 +125,8 @@ impl SessionError {
     }
 }
 
-/// The bytes that turn a client away before it has a session. A client that waits for the Noise handshake
-/// takes them as well: they are in clear and say nothing secret.
+/// The bytes that turn a client away before it has a session. A client that waits for the Noise
+/// handshake takes them as well: they are in clear and say nothing secret.
 pub fn refusal_frame(refusal: Refusal) -> Vec<u8> {
     let mut channel = channel::Channel::new(0, None);
     // A refusal is short text: it can always be encoded.

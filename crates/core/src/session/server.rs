@@ -27,7 +27,8 @@ const MAX_GREETING_FRAME: usize = 4 << 10;
 /// What the driver of a [`Server`] is told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
-    /// Profile this host while the next test runs; the rate was checked. [`ServerEvent::Open`] follows.
+    /// Profile this host while the next test runs; the rate was checked. [`ServerEvent::Open`]
+    /// follows.
     Profile(ProfileRequest),
     /// Make ready for this test; it was checked and is within the limits. Answer by
     /// [`Server::opened`] or [`Server::refuse`].
@@ -36,12 +37,13 @@ pub enum ServerEvent {
     Begin,
     /// Stop and hand in the account by [`Server::report`].
     End,
-    /// Change this host so, and in no other way; the owner allows treatments, and each of these was checked.
-    /// Answer by [`Server::treated`] or [`Server::refuse`].
+    /// Change this host so, and in no other way; the owner allows treatments, and each of these was
+    /// checked. Answer by [`Server::treated`] or [`Server::refuse`].
     Treat(Vec<HostChange>),
     /// Undo what was changed. Answer by [`Server::untreated`].
     Untreat,
-    /// Trace the way to the client's own address; the request is within what endpoints allow. Answer by
+    /// Trace the way to the client's own address; the request is within what endpoints allow.
+    /// Answer by
     /// [`Server::traced`] or [`Server::refuse`].
     Trace(TraceRequest),
     /// Make ready to hold as many connections; the request is within the owner's limits. Answer by
@@ -357,7 +359,8 @@ impl Server {
 
     /// The account of the test that ended.
     pub fn report(&mut self, now: Duration, mut report: HalfReport) {
-        // Sealing adds 16 bytes to every 64 KiB, and the message its name: far less than a hundredth.
+        // Sealing adds 16 bytes to every 64 KiB, and the message its name: far less than a
+        // hundredth.
         report.thin_to(MAX_SERVER_FRAME / 100 * 99);
         let message = ServerMessage::Report(Box::new(report));
         self.answer(State::Reporting, State::Idle, &message);

@@ -374,8 +374,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is said in whatever order, neither end panics, a closed end stays closed and silent,
-    /// and an open server always has a deadline.
+    /// Whatever is said in whatever order, neither end panics, a closed end stays closed and
+    /// silent, and an open server always has a deadline.
     #[test]
     fn no_sequence_of_operations_breaks_a_session(steps in prop::collection::vec(step(), 0..60), sealed: bool) {
         let key = sealed.then(|| key("d"));

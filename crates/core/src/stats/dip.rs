@@ -1,19 +1,22 @@
 //! The dip test of unimodality (Hartigan and Hartigan, *Annals of Statistics* 13, 1985).
 //!
-//! The dip is the least distance between a sample's distribution function and any unimodal one. Its null distribution
-//! is that of uniform samples, which of all unimodal ones come closest to looking bimodal; so skewed and heavy-tailed
-//! samples with one mode are rejected less often than the level says, and outliers, however far, hardly count.
+//! The dip is the least distance between a sample's distribution function and any unimodal one. Its
+//! null distribution is that of uniform samples, which of all unimodal ones come closest to looking
+//! bimodal; so skewed and heavy-tailed samples with one mode are rejected less often than the level
+//! says, and outliers, however far, hardly count.
 
 /// The dip of at least one sample in ascending order: from 1/(2n) to, for two samples or more, 1/4.
 ///
-/// Hartigan and Hartigan's construction: below the modal interval a unimodal distribution function is convex, above it
-/// concave. Start with the whole range as the modal interval; while the greatest convex minorant and the least concave
-/// majorant over it are farther apart than the dip found so far, shrink it to where they are farthest apart, and note
-/// how far the sample departs from its hulls in what was cut off.
+/// Hartigan and Hartigan's construction: below the modal interval a unimodal distribution function
+/// is convex, above it concave. Start with the whole range as the modal interval; while the
+/// greatest convex minorant and the least concave majorant over it are farther apart than the dip
+/// found so far, shrink it to where they are farthest apart, and note how far the sample departs
+/// from its hulls in what was cut off.
 pub(super) fn dip(sorted: &[f64]) -> f64 {
     let steps = steps(sorted);
     let (mut low, mut high) = (0, steps.len() - 1);
-    // In units of 1/(2n): one step of the distribution function cannot be less than half a step away.
+    // In units of 1/(2n): one step of the distribution function cannot be less than half a step
+    // away.
     let mut dip = 1.0_f64;
     while low < high {
         let range = &steps[low..=high];
@@ -32,8 +35,8 @@ pub(super) fn dip(sorted: &[f64]) -> f64 {
     dip / (2.0 * sorted.len() as f64)
 }
 
-/// The dip that a unimodal sample of `n` exceeds with a probability of at most 5 %, or `None` for `n` < 4, where every
-/// dip is common.
+/// The dip that a unimodal sample of `n` exceeds with a probability of at most 5 %, or `None` for
+/// `n` < 4, where every dip is common.
 pub(super) fn critical_dip(n: usize) -> Option<f64> {
     let after = CRITICAL.partition_point(|&(size, _)| size <= n);
     let (n_below, scaled_below) = *CRITICAL.get(after.checked_sub(1)?)?;
@@ -47,7 +50,8 @@ pub(super) fn critical_dip(n: usize) -> Option<f64> {
     Some(scaled / (n as f64).sqrt())
 }
 
-/// One step of the empirical distribution function: a distinct value and the number of samples below and up to it.
+/// One step of the empirical distribution function: a distinct value and the number of samples
+/// below and up to it.
 struct Step {
     x: f64,
     below: f64,
@@ -123,7 +127,8 @@ fn slope(from: (f64, f64), to: (f64, f64)) -> f64 {
     (to.1 - from.1) / (to.0 - from.0)
 }
 
-/// Where the two hulls are farthest apart, and the modal interval that this implies, as positions within the range.
+/// Where the two hulls are farthest apart, and the modal interval that this implies, as positions
+/// within the range.
 struct WidestGap {
     gap: f64,
     low: usize,
@@ -148,8 +153,9 @@ fn widest_gap(range: &[Step], minorant: &Hull, majorant: &Hull) -> WidestGap {
         .expect("a hull has at least one vertex")
 }
 
-/// Sample size and the 95 % quantile of √n·dip of uniform samples, from 100,000 of them each, which leaves an error of
-/// about 0.5 %. The last size stands for all larger ones too: the quantile is near its limit.
+/// Sample size and the 95 % quantile of √n·dip of uniform samples, from 100,000 of them each, which
+/// leaves an error of about 0.5 %. The last size stands for all larger ones too: the quantile is
+/// near its limit.
 const CRITICAL: [(usize, f64); 17] = [
     (4, 0.4139),
     (5, 0.4168),

@@ -6,15 +6,15 @@ use super::StatsError;
 
 /// A histogram of latencies from 1 ns to 1000 s, to 3 significant digits.
 ///
-/// A latency beyond the range is counted at its end. Recording allocates nothing; the memory, about 250 KiB, is
-/// allocated by `new`.
+/// A latency beyond the range is counted at its end. Recording allocates nothing; the memory, about
+/// 250 KiB, is allocated by `new`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyHistogram {
     ns: Histogram<u64>,
 }
 
-/// Latencies of a run, in µs. Quantiles are the smallest latency that this share of the samples does not exceed; all
-/// but the count are accurate to 0.1 %.
+/// Latencies of a run, in µs. Quantiles are the smallest latency that this share of the samples
+/// does not exceed; all but the count are accurate to 0.1 %.
 #[derive(
     Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
@@ -37,8 +37,9 @@ pub struct LatencySummary {
     pub count: u64,
 }
 
-/// A histogram for a record: at most 512 pairs of an upper bound in µs and the number of samples up to it and above the
-/// bound before. Empty buckets are left out, so a bound says nothing about where the samples in it begin.
+/// A histogram for a record: at most 512 pairs of an upper bound in µs and the number of samples up
+/// to it and above the bound before. Empty buckets are left out, so a bound says nothing about
+/// where the samples in it begin.
 #[derive(
     Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
@@ -104,8 +105,9 @@ impl LatencyHistogram {
         })
     }
 
-    /// The histogram for a record, as fine as 512 buckets allow: 2^b to each doubling of the latency, b from 10 (as
-    /// fine as the histogram itself, 0.1 %) down to 3 (12.5 %), which suffices for samples at every latency there is.
+    /// The histogram for a record, as fine as 512 buckets allow: 2^b to each doubling of the
+    /// latency, b from 10 (as fine as the histogram itself, 0.1 %) down to 3 (12.5 %), which
+    /// suffices for samples at every latency there is.
     pub fn buckets(&self) -> LatencyBuckets {
         (COARSEST..=FINEST)
             .rev()
@@ -135,7 +137,8 @@ impl Default for LatencyHistogram {
     }
 }
 
-/// The largest value in the same cell as `ns`, where each doubling is cut into 2^`bits` cells of the same width.
+/// The largest value in the same cell as `ns`, where each doubling is cut into 2^`bits` cells of
+/// the same width.
 fn coarse_upper(ns: u64, bits: u32) -> u64 {
     let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(bits);
     ns | ((1 << shift) - 1)
@@ -147,7 +150,8 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 const NS_PER_US: f64 = 1e3;
 /// Entries of a record's histogram.
 const MAX_BUCKETS: usize = 512;
-/// log2 of the buckets to a doubling: the histogram's own, and the finest at which all 40 doublings fit.
+/// log2 of the buckets to a doubling: the histogram's own, and the finest at which all 40 doublings
+/// fit.
 const FINEST: u32 = 10;
 const COARSEST: u32 = 3;
 
@@ -245,7 +249,8 @@ mod tests {
             prop_assert_eq!(back.buckets(), buckets);
             if let (Some(was), Some(is)) = (original.summary(), back.summary()) {
                 prop_assert_eq!(was.count, is.count);
-                // Counted at the upper bound, a latency grows by at most the coarsest bucket's width.
+                // Counted at the upper bound, a latency grows by at most the coarsest bucket's
+                // width.
                 prop_assert!(was.p99 * 0.999 <= is.p99 && is.p99 <= was.p99 * 1.126 + 0.001);
             }
         }

@@ -1,9 +1,10 @@
 //! Interarrival jitter, incrementally.
 
-/// The interarrival jitter of RFC 3550, section 6.4.1: J += (|D| − J) / 16, where D is the change of the transit time
-/// from one packet to the next in the order of arrival.
+/// The interarrival jitter of RFC 3550, section 6.4.1: J += (|D| − J) / 16, where D is the change
+/// of the transit time from one packet to the next in the order of arrival.
 ///
-/// The clocks of sender and receiver need not agree: only the difference of two transit times counts.
+/// The clocks of sender and receiver need not agree: only the difference of two transit times
+/// counts.
 #[derive(Debug, Clone, Default)]
 pub struct Jitter {
     last_transit_ns: Option<i64>,
@@ -11,7 +12,8 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// Takes a packet's sending time by the sender's clock and its arrival by the receiver's, both in ns.
+    /// Takes a packet's sending time by the sender's clock and its arrival by the receiver's, both
+    /// in ns.
     pub fn on_packet(&mut self, sent_ns: u64, arrived_ns: u64) {
         // Two's complement: the clocks may have any offset, and may wrap.
         let transit_ns = arrived_ns.wrapping_sub(sent_ns) as i64;

@@ -2,7 +2,8 @@
 
 use super::{CONFIDENCE, StatsError, median_of_sorted, sorted};
 
-/// An interval between two samples that holds the median of what was sampled, with its exact coverage.
+/// An interval between two samples that holds the median of what was sampled, with its exact
+/// coverage.
 #[derive(
     Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
@@ -13,8 +14,9 @@ pub struct MedianInterval {
     pub low: f64,
     /// Upper end, a sample.
     pub high: f64,
-    /// Probability, 0 to 1, that such an interval holds the median: at least 0.95 from 6 samples on. For fewer it is
-    /// what the whole range from the smallest to the largest sample has, 1 − 2^(1−n).
+    /// Probability, 0 to 1, that such an interval holds the median: at least 0.95 from 6 samples
+    /// on. For fewer it is what the whole range from the smallest to the largest sample has, 1 −
+    /// 2^(1−n).
     pub coverage: f64,
     /// Number of samples.
     pub n: usize,
@@ -32,12 +34,14 @@ impl MedianInterval {
     }
 }
 
-/// The shortest symmetric interval `[x(k), x(n+1−k)]` of order statistics whose coverage is at least 95 %.
+/// The shortest symmetric interval `[x(k), x(n+1−k)]` of order statistics whose coverage is at
+/// least 95 %.
 ///
-/// Each sample falls below the median with probability ½, so the coverage is 1 − 2·P(Bin(n, ½) < k) whatever the
-/// distribution (David and Nagaraja, *Order Statistics*, 3rd ed., section 7.1). It is exact for a continuous
-/// distribution and a lower bound where samples tie. The interpolated interval of Hettmansperger and Sheather (1986)
-/// is shorter, but its coverage is only approximate and depends on the distribution, so it is not used.
+/// Each sample falls below the median with probability ½, so the coverage is 1 − 2·P(Bin(n, ½) < k)
+/// whatever the distribution (David and Nagaraja, *Order Statistics*, 3rd ed., section 7.1). It is
+/// exact for a continuous distribution and a lower bound where samples tie. The interpolated
+/// interval of Hettmansperger and Sheather (1986) is shorter, but its coverage is only approximate
+/// and depends on the distribution, so it is not used.
 ///
 /// # Errors
 /// [`StatsError::Empty`] without samples, [`StatsError::NotFinite`] if one is NaN or infinite.
@@ -54,7 +58,8 @@ pub fn median_interval(samples: &[f64]) -> Result<MedianInterval, StatsError> {
     })
 }
 
-/// How many samples to leave out at each end for a coverage of at least [`CONFIDENCE`], and the coverage.
+/// How many samples to leave out at each end for a coverage of at least [`CONFIDENCE`], and the
+/// coverage.
 pub(super) fn order_statistics(n: usize) -> (usize, f64) {
     let n_real = n as f64;
     // In logarithms, because 2^-n underflows from n = 1075 on.
@@ -82,7 +87,8 @@ mod tests {
 
     #[test]
     fn ranks_and_coverage_match_exact_binomial_sums() {
-        // n, samples left out at each end, coverage in exact integer arithmetic: 1 − 2·Σ C(n, i) / 2^n.
+        // n, samples left out at each end, coverage in exact integer arithmetic: 1 − 2·Σ C(n, i) /
+        // 2^n.
         let table = [
             (1, 0, 0.0),
             (2, 0, 0.5),

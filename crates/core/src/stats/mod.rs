@@ -1,9 +1,11 @@
 //! What may be said about a figure: its spread, its interval, whether it is one figure at all.
 //!
-//! Everything here is a pure function of its arguments. Intervals are distribution-free and at 95 % ([`CONFIDENCE`]):
-//! throughputs and latencies are neither normal nor symmetric, and a handful of runs cannot show that they are.
+//! Everything here is a pure function of its arguments. Intervals are distribution-free and at 95 %
+//! ([`CONFIDENCE`]): throughputs and latencies are neither normal nor symmetric, and a handful of
+//! runs cannot show that they are.
 //!
-//! * over runs: [`Summary`], [`median_interval`], [`precision_reached`], [`figure`] (one figure, modes or a drift)
+//! * over runs: [`Summary`], [`median_interval`], [`precision_reached`], [`figure`] (one figure,
+//!   modes or a drift)
 //! * of counts: [`wilson`]
 //! * over packets, without allocation: [`Jitter`], [`SequenceTracker`], [`LatencyHistogram`]
 
@@ -84,7 +86,8 @@ fn median_of_sorted(sorted: &[f64]) -> f64 {
     f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2])
 }
 
-/// Random samples for the simulations that the tests of this module run; every one has a fixed seed.
+/// Random samples for the simulations that the tests of this module run; every one has a fixed
+/// seed.
 #[cfg(test)]
 mod simulation {
     use rand_chacha::ChaCha8Rng;

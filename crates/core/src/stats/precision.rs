@@ -13,25 +13,29 @@ pub enum Precision {
     },
     /// It does not, or there are fewer than the 6 runs that a 95 % interval needs.
     NeedsMore {
-        /// Half-width of the interval, in percent of the median; below 6 runs, that of the whole range.
+        /// Half-width of the interval, in percent of the median; below 6 runs, that of the whole
+        /// range.
         half_width_percent: f64,
         /// An estimate of how many more runs it will take.
         more_runs: usize,
     },
-    /// The median is 0 and the interval is not: no number of runs can be foretold to reach a percentage of nothing.
+    /// The median is 0 and the interval is not: no number of runs can be foretold to reach a
+    /// percentage of nothing.
     NotRelative,
 }
 
-/// Is the 95 % interval of the median within `percent` of the median on both sides, and if not, how many more runs?
+/// Is the 95 % interval of the median within `percent` of the median on both sides, and if not, how
+/// many more runs?
 ///
-/// The estimate takes the samples near the median to be evenly spread: the interval's width is then proportional to
-/// the share of the sample that it spans, which falls with 1.96/√n. It is rough for a handful of runs; ask again after
-/// them. Stopping at the first run that reaches the precision makes the interval cover less often than it says, because
-/// it stops where the spread happens to look small: 94.6 % in the simulation below. A number of runs that was fixed
-/// before does not.
+/// The estimate takes the samples near the median to be evenly spread: the interval's width is then
+/// proportional to the share of the sample that it spans, which falls with 1.96/√n. It is rough for
+/// a handful of runs; ask again after them. Stopping at the first run that reaches the precision
+/// makes the interval cover less often than it says, because it stops where the spread happens to
+/// look small: 94.6 % in the simulation below. A number of runs that was fixed before does not.
 ///
 /// # Errors
-/// Those of [`median_interval`], and [`StatsError::OutOfRange`] if `percent` is not positive and finite.
+/// Those of [`median_interval`], and [`StatsError::OutOfRange`] if `percent` is not positive and
+/// finite.
 pub fn precision_reached(samples: &[f64], percent: f64) -> Result<Precision, StatsError> {
     if !(percent > 0.0 && percent.is_finite()) {
         return Err(StatsError::OutOfRange {

@@ -2,9 +2,10 @@
 
 /// Counts the packets of one flow by their sequence numbers, as a receiver sees them.
 ///
-/// A packet is reordered if its number is less than the next expected one, which is one more than the highest so far
-/// (RFC 4737, section 3.3). Whether a late packet is new or a duplicate is known for the last [`Self::WINDOW`] numbers;
-/// the memory for that, 8 KiB, is allocated once. A packet costs O(1), at most a sweep of those 8 KiB after a jump.
+/// A packet is reordered if its number is less than the next expected one, which is one more than
+/// the highest so far (RFC 4737, section 3.3). Whether a late packet is new or a duplicate is known
+/// for the last [`Self::WINDOW`] numbers; the memory for that, 8 KiB, is allocated once. A packet
+/// costs O(1), at most a sweep of those 8 KiB after a jump.
 #[derive(Debug, Clone)]
 pub struct SequenceTracker {
     /// The first number that counts.
@@ -15,7 +16,8 @@ pub struct SequenceTracker {
     duplicated: u64,
     reordered: u64,
     outside_window: u64,
-    /// Bit `number % WINDOW` says whether `number` was received, for the WINDOW numbers before `next`.
+    /// Bit `number % WINDOW` says whether `number` was received, for the WINDOW numbers before
+    /// `next`.
     seen: Box<[u64; WORDS]>,
 }
 
@@ -28,7 +30,8 @@ pub enum Arrival {
     Reordered,
     /// It was received before.
     Duplicate,
-    /// It is older than the window, so new or duplicate cannot be told; or its number is `u64::MAX`, which has no next.
+    /// It is older than the window, so new or duplicate cannot be told; or its number is
+    /// `u64::MAX`, which has no next.
     OutsideWindow,
     /// It precedes the first number that counts, and is not counted.
     BeforeFirst,
@@ -39,8 +42,8 @@ pub enum Arrival {
 pub struct SequenceCounts {
     /// Packets received, each once.
     pub received: u64,
-    /// Numbers not received, of those up to the highest received or the last sent. Up to `outside_window` of them may
-    /// have arrived too late to be told from duplicates.
+    /// Numbers not received, of those up to the highest received or the last sent. Up to
+    /// `outside_window` of them may have arrived too late to be told from duplicates.
     pub lost: u64,
     /// Packets received again.
     pub duplicated: u64,
@@ -91,8 +94,8 @@ impl SequenceTracker {
         Arrival::Reordered
     }
 
-    /// Counts `n` packets that arrived with ascending numbers from `first` on, such as one receive-offload batch. It is
-    /// O(n / 64) where they are new, and O(n) at worst.
+    /// Counts `n` packets that arrived with ascending numbers from `first` on, such as one
+    /// receive-offload batch. It is O(n / 64) where they are new, and O(n) at worst.
     pub fn in_order_run(&mut self, first: u64, n: u64) {
         let end = first.saturating_add(n);
         for number in first..end {
@@ -108,8 +111,9 @@ impl SequenceTracker {
 
     /// Begins anew, with `first` as the first number that counts: the end of a warm-up.
     ///
-    /// Packets from `first` on that overtook this call stay received. Where `first` is older than the window, counting
-    /// begins at the window's start instead. Returns the number that it begins at.
+    /// Packets from `first` on that overtook this call stay received. Where `first` is older than
+    /// the window, counting begins at the window's start instead. Returns the number that it begins
+    /// at.
     pub fn reset_from(&mut self, first: u64) -> u64 {
         if first >= self.next {
             self.seen.fill(0);
@@ -131,8 +135,8 @@ impl SequenceTracker {
         self.counts_until(self.next)
     }
 
-    /// The counts once the sender said that `end` is one more than the last number it sent, so that losses at the very
-    /// end count too.
+    /// The counts once the sender said that `end` is one more than the last number it sent, so that
+    /// losses at the very end count too.
     pub fn counts_until(&self, end: u64) -> SequenceCounts {
         SequenceCounts {
             received: self.received,

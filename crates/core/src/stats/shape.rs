@@ -11,7 +11,8 @@ use super::{StatsError, median_of_sorted, sorted};
 pub enum Figure {
     /// One figure: nothing speaks against it at this number of runs.
     One(MedianInterval),
-    /// Several figures: the runs fall into groups, and a median between them would be one that hardly occurs.
+    /// Several figures: the runs fall into groups, and a median between them would be one that
+    /// hardly occurs.
     Modes {
         /// The groups, ascending; at least 2.
         modes: Vec<Mode>,
@@ -46,11 +47,12 @@ pub struct Mode {
 
 /// Decides whether runs, in the order in which they were made, are one figure.
 ///
-/// Two tests: Mann–Kendall at 1 % for a drift, then Hartigan's dip at 5 % of its worst case for modes. A drift goes
-/// first because it spreads or splits the values as well: a step from one level to another is a drift here.
+/// Two tests: Mann–Kendall at 1 % for a drift, then Hartigan's dip at 5 % of its worst case for
+/// modes. A drift goes first because it spreads or splits the values as well: a step from one level
+/// to another is a drift here.
 ///
-/// Share of samples, in percent, that are called so, simulated for independent runs with 2,000 to 5,000
-/// samples each (the tests below bound it up to n = 30):
+/// Share of samples, in percent, that are called so, simulated for independent runs with 2,000 to
+/// 5,000 samples each (the tests below bound it up to n = 30):
 ///
 /// | runs | n = 5 | 10 | 20 | 30 | 100 |
 /// |---|---|---|---|---|---|
@@ -65,11 +67,12 @@ pub struct Mode {
 /// | three equal modes 100 σ apart, n = 90: all three and no more | | | | | 98 |
 /// | a drift of 3 σ from first to last: drift | 0 | 36 | 82 | 97 | 100 |
 ///
-/// Noise that carries over from one run to the next is called a drift more often: with a correlation of 0.5, in 6 % of
-/// the samples of 10 and 12 % of those of 100.
+/// Noise that carries over from one run to the next is called a drift more often: with a
+/// correlation of 0.5, in 6 % of the samples of 10 and 12 % of those of 100.
 ///
-/// Samples must not be rounded coarsely: a few distinct values that each occur often are modes. Fewer than 4 runs are
-/// always one figure, fewer than 6 have no drift. O(n²) in the number of runs.
+/// Samples must not be rounded coarsely: a few distinct values that each occur often are modes.
+/// Fewer than 4 runs are always one figure, fewer than 6 have no drift. O(n²) in the number of
+/// runs.
 ///
 /// # Errors
 /// [`StatsError::Empty`] without samples, [`StatsError::NotFinite`] if one is NaN or infinite.
@@ -92,7 +95,8 @@ pub fn figure(samples: &[f64]) -> Result<Figure, StatsError> {
     median_interval(samples).map(Figure::One)
 }
 
-/// Splits samples in ascending order for as long as the dip test finds more than one mode in a part.
+/// Splits samples in ascending order for as long as the dip test finds more than one mode in a
+/// part.
 fn modes(ascending: &[f64]) -> Vec<Mode> {
     let dip = dip(ascending);
     if critical_dip(ascending.len()).is_some_and(|critical| dip > critical) {
@@ -109,8 +113,8 @@ fn modes(ascending: &[f64]) -> Vec<Mode> {
 
 /// Where to split: at the widest gap that leaves enough on both sides.
 ///
-/// A group with a share s of the sample makes a dip of about s/2, so parts much smaller than twice the dip are not what
-/// the test found but outliers; half of that is left for the noise.
+/// A group with a share s of the sample makes a dip of about s/2, so parts much smaller than twice
+/// the dip are not what the test found but outliers; half of that is left for the noise.
 fn valley(ascending: &[f64], dip: f64) -> usize {
     let n = ascending.len();
     let smallest = (dip * n as f64).ceil() as usize;

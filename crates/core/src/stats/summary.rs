@@ -44,7 +44,8 @@ impl Summary {
         median_of_sorted(&self.sorted)
     }
 
-    /// Median absolute deviation from the median, not scaled to a standard deviation (for normal samples × 1.4826).
+    /// Median absolute deviation from the median, not scaled to a standard deviation (for normal
+    /// samples × 1.4826).
     pub fn mad(&self) -> f64 {
         let median = self.median();
         let mut deviations: Vec<f64> = self.sorted.iter().map(|x| (x - median).abs()).collect();
@@ -52,8 +53,9 @@ impl Summary {
         median_of_sorted(&deviations)
     }
 
-    /// The `q`-quantile, 0 ≤ `q` ≤ 1, by definition 7 of Hyndman and Fan (1996): linear between the order statistics,
-    /// the first at `q` = 0 and the last at `q` = 1. It is the default of R and of NumPy.
+    /// The `q`-quantile, 0 ≤ `q` ≤ 1, by definition 7 of Hyndman and Fan (1996): linear between the
+    /// order statistics, the first at `q` = 0 and the last at `q` = 1. It is the default of R and
+    /// of NumPy.
     ///
     /// # Errors
     /// [`StatsError::OutOfRange`] if `q` is not within 0..=1.

@@ -1,9 +1,10 @@
 //! The Mann–Kendall test: do the samples rise or fall in the order in which they were taken?
 
-/// Two-sided p-value of the Mann–Kendall test (Kendall, *Rank Correlation Methods*, chapters 4 and 5).
+/// Two-sided p-value of the Mann–Kendall test (Kendall, *Rank Correlation Methods*, chapters 4 and
+/// 5).
 ///
-/// Up to [`EXACT_UPTO`] samples without ties the null distribution is enumerated; else it is the normal one with a
-/// continuity correction and the variance reduced for ties. O(n²).
+/// Up to [`EXACT_UPTO`] samples without ties the null distribution is enumerated; else it is the
+/// normal one with a continuity correction and the variance reduced for ties. O(n²).
 pub(super) fn mann_kendall(samples: &[f64]) -> f64 {
     let score = score(samples);
     let tie_sizes = tie_sizes(samples);
@@ -20,7 +21,8 @@ pub(super) fn mann_kendall(samples: &[f64]) -> f64 {
     two_sided_normal(z)
 }
 
-/// The Theil–Sen slope, the median of the slopes between all pairs: the change from one sample to the next.
+/// The Theil–Sen slope, the median of the slopes between all pairs: the change from one sample to
+/// the next.
 pub(super) fn theil_sen_slope(samples: &[f64]) -> f64 {
     let mut slopes: Vec<f64> = pairs(samples.len())
         .map(|(i, j)| (samples[j] - samples[i]) / (j - i) as f64)
@@ -48,8 +50,8 @@ fn tie_sizes(samples: &[f64]) -> Vec<usize> {
 
 /// P(|S| ≥ |score|) over all orders of `n` distinct samples.
 fn exact_p_value(n: usize, score: i64) -> f64 {
-    // The k-th sample has 0 to k − 1 larger ones before it, each with the same probability: the number of falling pairs
-    // is a sum of independent uniform numbers.
+    // The k-th sample has 0 to k − 1 larger ones before it, each with the same probability: the
+    // number of falling pairs is a sum of independent uniform numbers.
     let mut falling = vec![1.0];
     for k in 2..=n {
         let mut longer = vec![0.0; falling.len() + k - 1];
@@ -70,7 +72,8 @@ fn exact_p_value(n: usize, score: i64) -> f64 {
         .min(1.0)
 }
 
-/// P(|Z| ≥ z) of the normal distribution, for z ≥ 0, to 1.5·10⁻⁷: Abramowitz and Stegun, formula 7.1.26.
+/// P(|Z| ≥ z) of the normal distribution, for z ≥ 0, to 1.5·10⁻⁷: Abramowitz and Stegun, formula
+/// 7.1.26.
 pub(crate) fn two_sided_normal(z: f64) -> f64 {
     let x = z / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
@@ -86,7 +89,8 @@ pub(crate) fn two_sided_normal(z: f64) -> f64 {
     (polynomial * (-x * x).exp()).clamp(0.0, 1.0)
 }
 
-/// Beyond this the normal p-value is within 0.003 of the exact one, and within 0.001 of it near 0.01.
+/// Beyond this the normal p-value is within 0.003 of the exact one, and within 0.001 of it near
+/// 0.01.
 const EXACT_UPTO: usize = 30;
 
 #[cfg(test)]

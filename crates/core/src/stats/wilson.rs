@@ -17,11 +17,13 @@ pub struct Proportion {
 
 /// The score interval of a proportion (Wilson 1927; Brown, Cai and DasGupta 2001, section 3.1.1).
 ///
-/// Unlike share ± 1.96 standard errors it does not shrink to nothing at 0 or all events: no loss in 1,000 packets still
-/// leaves up to 0.38 % possible. The trials must be independent; losses in bursts make the true interval wider.
+/// Unlike share ± 1.96 standard errors it does not shrink to nothing at 0 or all events: no loss in
+/// 1,000 packets still leaves up to 0.38 % possible. The trials must be independent; losses in
+/// bursts make the true interval wider.
 ///
 /// # Errors
-/// [`StatsError::Empty`] without trials, [`StatsError::OutOfRange`] if there are more events than trials.
+/// [`StatsError::Empty`] without trials, [`StatsError::OutOfRange`] if there are more events than
+/// trials.
 pub fn wilson(events: u64, trials: u64) -> Result<Proportion, StatsError> {
     if trials == 0 {
         return Err(StatsError::Empty {

@@ -1,7 +1,8 @@
-//! Reads TOML files of ours: tables of which all keys are known, and values with their place in the text.
+//! Reads TOML files of ours: tables of which all keys are known, and values with their place in the
+//! text.
 //!
-//! Each kind of file has a problem of its own that can hold a [`ReadProblem`]; a [`Fault`] is one with the byte at
-//! which it is, and [`place`] makes line and column of that.
+//! Each kind of file has a problem of its own that can hold a [`ReadProblem`]; a [`Fault`] is one
+//! with the byte at which it is, and [`place`] makes line and column of that.
 
 mod problem;
 mod section;
@@ -17,11 +18,11 @@ pub use section::{At, Section, string, suggestion, wrong_type};
 pub type Value<'a> = Spanned<DeValue<'a>>;
 
 /// More than a person writes, and less than it takes to keep a parser busy.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// The whole file as a table.
 pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Fault<ReadProblem>> {
-    parse_at_most(text, MOST_BYTES)
+    parse_at_most(text, MAX_BYTES)
 }
 
 /// The whole file as a table, of a kind that programs write too and that can be longer.

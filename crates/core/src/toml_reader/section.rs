@@ -206,7 +206,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The keys and values of a table whose keys are not known beforehand, in the order of the file.
+    /// The keys and values of a table whose keys are not known beforehand, in the order of the
+    /// file.
     pub fn entries(&self, key: &str) -> Result<Vec<(At<&'a str>, &'a Value<'a>)>, Fault> {
         let Some(value) = self.table.get(key) else {
             return Ok(Vec::new());

@@ -7,9 +7,9 @@
 //! | `198.18.0.0/15 64500 Lab of the west` | whoever writes one; pyasn without names |
 //! | `198.18.0.0⇥15⇥64500` | RouteViews' prefix-to-AS files (pfx2as) |
 //!
-//! An AS number may begin with `AS`; several origins of a prefix are joined by `_` or `,` (pfx2as), in braces or not, or
-//! stand in several lines. Names follow the number. Lines that begin with `#` or `;` are comments. The longest prefix
-//! counts.
+//! An AS number may begin with `AS`; several origins of a prefix are joined by `_` or `,` (pfx2as),
+//! in braces or not, or stand in several lines. Names follow the number. Lines that begin with `#`
+//! or `;` are comments. The longest prefix counts.
 
 use std::collections::HashMap;
 use std::fmt;

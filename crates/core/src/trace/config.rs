@@ -25,8 +25,8 @@ pub struct TraceConfig {
     pub hops: u8,
     /// Probes of each TTL, 1–100.
     pub probes: u8,
-    /// Length of each probe from the IP header on, bytes; at least [`least_size`]. Exactly that for TCP, since a SYN
-    /// carries no data.
+    /// Length of each probe from the IP header on, bytes; at least [`least_size`]. Exactly that for
+    /// TCP, since a SYN carries no data.
     pub size: u16,
     /// The flow of all probes, below [`MAX_FLOWS`].
     pub flow: u16,
@@ -34,7 +34,8 @@ pub struct TraceConfig {
     pub dscp: Dscp,
     /// The ECN codepoint they are sent with.
     pub ecn: Ecn,
-    /// The longest wait for an answer, above zero. A trace ends after about `1 + retries` times this.
+    /// The longest wait for an answer, above zero. A trace ends after about `1 + retries` times
+    /// this.
     pub timeout: Nanos,
     /// How often a hop with answers missing is asked again, 0–10.
     pub retries: u8,
@@ -60,7 +61,8 @@ pub enum ConfigError {
 }
 
 impl TraceConfig {
-    /// What people expect of a traceroute: UDP, TTLs 1 to 30, 3 probes each of 60 bytes (80 over IPv6).
+    /// What people expect of a traceroute: UDP, TTLs 1 to 30, 3 probes each of 60 bytes (80 over
+    /// IPv6).
     pub fn new(target: IpAddr) -> Self {
         Self {
             target,

@@ -1,7 +1,7 @@
 //! The document of a trace: the JSON contract.
 //!
-//! As in [`crate::record`]: adding a key is free, renaming one is a new version; a key is absent where its figure is
-//! not known.
+//! As in [`crate::record`]: adding a key is free, renaming one is a new version; a key is absent
+//! where its figure is not known.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -147,8 +147,9 @@ pub struct HopDocument {
     pub fate: HopFate,
     /// Probes sent to it, those that were sent again too.
     pub sent: u32,
-    /// How many routers the answer passed on its way back, this one counted, by the nearest usual first TTL (64, 128,
-    /// 255). Other than `ttl`: the way back is another one, or a tunnel hides hops.
+    /// How many routers the answer passed on its way back, this one counted, by the nearest usual
+    /// first TTL (64, 128, 255). Other than `ttl`: the way back is another one, or a tunnel hides
+    /// hops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_hops: Option<u8>,
     /// DSCP with which the probe arrived there.
@@ -157,7 +158,8 @@ pub struct HopDocument {
     /// ECN field with which it arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<u8>,
-    /// Whether these differ from what the last hop before saw, or from what was sent: changed there or just before.
+    /// Whether these differ from what the last hop before saw, or from what was sent: changed there
+    /// or just before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_remarked: bool,
     /// Whether an address, a port or a checksum had been rewritten by there: a NAT before it.
@@ -372,7 +374,8 @@ fn first_of<T>(hop: &Hop, what: impl Fn(&Reply) -> Option<T>) -> Option<T> {
     hop.replies().find_map(what)
 }
 
-/// Routers passed on the way back: from the nearest usual first TTL at or above. `None` for 0, which no host delivers.
+/// Routers passed on the way back: from the nearest usual first TTL at or above. `None` for 0,
+/// which no host delivers.
 fn return_hops(reply_ttl: u8) -> Option<u8> {
     let first = [64, 128, 255]
         .into_iter()

@@ -1,4 +1,5 @@
-//! What stands behind the quoted packet: ICMP extensions (RFC 4884), of which MPLS labels (RFC 4950) are read.
+//! What stands behind the quoted packet: ICMP extensions (RFC 4884), of which MPLS labels (RFC
+//! 4950) are read.
 
 use super::probe::MplsLabel;
 use crate::link::frame::{fold, sum};
@@ -8,11 +9,12 @@ const MPLS: [u8; 2] = [1, 1];
 const VERSION: u8 = 2;
 /// No router pushes that many; what claims more is cut.
 const MAX_LABELS: usize = 16;
-/// Where extensions begin in messages of routers that predate the length field (RFC 4884, section 5.5).
+/// Where extensions begin in messages of routers that predate the length field (RFC 4884, section
+/// 5.5).
 const OLD_QUOTE: usize = 128;
 
-/// The quoted packet and the labels in the body of an ICMP error, from its 9th byte on. `length` is what the message's
-/// length field says, bytes; 0 if it says nothing.
+/// The quoted packet and the labels in the body of an ICMP error, from its 9th byte on. `length` is
+/// what the message's length field says, bytes; 0 if it says nothing.
 pub(super) fn split(body: &[u8], length: usize) -> (&[u8], Vec<MplsLabel>) {
     if length > 0 {
         return match body.split_at_checked(length) {

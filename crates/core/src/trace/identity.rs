@@ -1,7 +1,8 @@
 //! A probe's identity in its bytes.
 //!
-//! What routers balance by must be the same in all probes of a flow (Augustin et al., "Avoiding traceroute anomalies
-//! with Paris traceroute", 2006), so the identity is elsewhere. Many routers quote only the IP header and 8 bytes:
+//! What routers balance by must be the same in all probes of a flow (Augustin et al., "Avoiding
+//! traceroute anomalies with Paris traceroute", 2006), so the identity is elsewhere. Many routers
+//! quote only the IP header and 8 bytes:
 //!
 //! | kind | flow | identity within 8 bytes | and behind them |
 //! |---|---|---|---|
@@ -9,12 +10,13 @@
 //! | ICMP | checksum, set by a balance in the payload | sequence; identifier | session and sequence in the payload |
 //! | TCP | source port = first + flow | sequence number: session and sequence | |
 //!
-//! A UDP probe over a raw IPv4 socket has it in the identification too. The checksums are right ones: a kernel that
-//! computes them comes to the same. Only where it leaves them to a device that does not (virtual ones) the quoted
-//! checksum is another; the payload is therefore asked first.
+//! A UDP probe over a raw IPv4 socket has it in the identification too. The checksums are right
+//! ones: a kernel that computes them comes to the same. Only where it leaves them to a device that
+//! does not (virtual ones) the quoted checksum is another; the payload is therefore asked first.
 //!
-//! The session is a random number of the trace, so that who does not see the probes cannot forge an answer but by
-//! guessing: 1 in 65,536 for each, or the share of checksums in use where only the checksum is quoted.
+//! The session is a random number of the trace, so that who does not see the probes cannot forge an
+//! answer but by guessing: 1 in 65,536 for each, or the share of checksums in use where only the
+//! checksum is quoted.
 
 mod build;
 
@@ -102,7 +104,8 @@ impl ProbeCodec {
         }
     }
 
-    /// The identification of a probe's IPv4 header, for raw sockets; never 0, which a kernel replaces.
+    /// The identification of a probe's IPv4 header, for raw sockets; never 0, which a kernel
+    /// replaces.
     pub fn identification(&self, id: ProbeId) -> u16 {
         self.keyed(id.0)
     }
@@ -110,7 +113,8 @@ impl ProbeCodec {
     /// Reads an ICMP or ICMPv6 message, from its type on.
     ///
     /// # Errors
-    /// [`NotOurs`] if it is no answer to one of this trace's probes. Never panics, whatever the bytes are.
+    /// [`NotOurs`] if it is no answer to one of this trace's probes. Never panics, whatever the
+    /// bytes are.
     pub fn read_icmp(
         &self,
         from: IpAddr,
@@ -179,8 +183,8 @@ impl ProbeCodec {
         }
     }
 
-    /// The identity in what an error queue gives back: the quoted UDP payload, or the quoted ICMP message. `None` for
-    /// what is not ours, too little, or TCP, whose sockets have a probe each.
+    /// The identity in what an error queue gives back: the quoted UDP payload, or the quoted ICMP
+    /// message. `None` for what is not ours, too little, or TCP, whose sockets have a probe each.
     pub fn identify_datagram(&self, quoted: &[u8]) -> Option<ProbeIdentity> {
         match self.kind {
             ProbeKind::Udp => self.of_payload(quoted, None),
@@ -282,8 +286,8 @@ impl ProbeCodec {
         })
     }
 
-    /// Whether the quoted packet has another address, port or checksum than was sent. A checksum that is the mere sum
-    /// of the pseudo header was left to a device, and says nothing.
+    /// Whether the quoted packet has another address, port or checksum than was sent. A checksum
+    /// that is the mere sum of the pseudo header was left to a device, and says nothing.
     fn is_translated(&self, quoted: &QuotedPacket<'_>, identity: ProbeIdentity) -> bool {
         if quoted.destination != self.target || quoted.source != self.source {
             return true;
@@ -310,7 +314,8 @@ impl ProbeCodec {
         }
     }
 
-    /// A number's checksum and identification, 1–65,534: who does not know the session does not know which are used.
+    /// A number's checksum and identification, 1–65,534: who does not know the session does not
+    /// know which are used.
     fn keyed(&self, sequence: u16) -> u16 {
         let sum = u32::from(sequence) + u32::from(self.session);
         (sum % u32::from(CHECKSUMS)) as u16 + 1

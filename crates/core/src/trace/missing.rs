@@ -12,9 +12,11 @@ const SIGNIFICANT: f64 = 0.05;
 pub enum HopFate {
     /// None is missing.
     Answers,
-    /// It answers the first probes of a burst and again later, while hops beyond miss none: it limits its answers.
+    /// It answers the first probes of a burst and again later, while hops beyond miss none: it
+    /// limits its answers.
     RateLimited,
-    /// Answers are missing here and in like share beyond: packets are lost, on the way or on the way back.
+    /// Answers are missing here and in like share beyond: packets are lost, on the way or on the
+    /// way back.
     Lossy,
     /// Some are missing, and it cannot be told why.
     SomeMissing,
@@ -48,10 +50,11 @@ impl Tally {
 
 /// What became of the answers of each hop, from the lowest TTL on.
 ///
-/// A loss on the way to a hop is one on the way to all hops beyond it. So the missing answers of a hop are compared
-/// with those beyond: the chance that as many of them fall on its own probes if all are lost alike (hypergeometric,
-/// Fisher's exact test), and for a limit also that it is just the last ones of the burst. Hops that look limited
-/// themselves say nothing about loss and are left out.
+/// A loss on the way to a hop is one on the way to all hops beyond it. So the missing answers of a
+/// hop are compared with those beyond: the chance that as many of them fall on its own probes if
+/// all are lost alike (hypergeometric, Fisher's exact test), and for a limit also that it is just
+/// the last ones of the burst. Hops that look limited themselves say nothing about loss and are
+/// left out.
 pub(super) fn fates(hops: &[Tally]) -> Vec<HopFate> {
     let fate = |(place, hop): (usize, &Tally)| {
         if hop.is_silent() {
@@ -81,7 +84,8 @@ pub(super) fn fates(hops: &[Tally]) -> Vec<HopFate> {
     hops.iter().enumerate().map(fate).collect()
 }
 
-/// The chance that at least `missing` of the answers missing in all fall on `sent` probes, the others being
+/// The chance that at least `missing` of the answers missing in all fall on `sent` probes, the
+/// others being
 /// `other_missing` of `other_sent`.
 fn tail(sent: u32, missing: u32, other_sent: u32, other_missing: u32) -> f64 {
     let all_missing = missing + other_missing;

@@ -1,25 +1,29 @@
 //! The route to a host: which probes to send when, and what their answers say.
 //!
-//! Nothing here touches a socket or a clock. A [`Tracer`] is driven by the shape that all state machines here
-//! have: `poll_transmit` says what to send, `handle_answer` takes what came back, `handle_timeout` and
-//! `poll_timeout` are its clock, `finish` gives the result. A [`PathFinder`] has the same shape and finds all of
-//! the equal-cost paths, a [`PathMtu`] what fits through one. A [`ProbeCodec`] makes a probe's bytes, and reads an answer's.
+//! Nothing here touches a socket or a clock. A [`Tracer`] is driven by the shape that all state
+//! machines here have: `poll_transmit` says what to send, `handle_answer` takes what came back,
+//! `handle_timeout` and
+//! `poll_timeout` are its clock, `finish` gives the result. A [`PathFinder`] has the same shape and
+//! finds all of the equal-cost paths, a [`PathMtu`] what fits through one. A [`ProbeCodec`] makes a
+//! probe's bytes, and reads an answer's.
 //!
 //! # When what is sent
 //!
-//! All probes of all TTLs go out at once, evenly spaced at [`TraceConfig::rate_per_s`] (10,000/s), from the lowest
-//! TTL to the highest and all probes of a TTL one after another. Why this order:
+//! All probes of all TTLs go out at once, evenly spaced at [`TraceConfig::rate_per_s`] (10,000/s),
+//! from the lowest TTL to the highest and all probes of a TTL one after another. Why this order:
 //!
-//! * Whoever waits for one answer before the next probe needs a sum of round trips. To have the last hop within
-//!   1.2 round trips of the target and 5 ms, its probes must leave before 0.2 of them and 5 ms have passed. Answers
-//!   that came by then show hops of at most that RTT, so that nothing can be learnt of the target before all must
-//!   be sent: 90 probes take 9 ms here, and a chain of 2 ms a hop grants 12 ms and the 5.
-//! * What is wasted are probes past the target; its first answer ends them. From low to high, a near target is
-//!   found before the far TTLs are sent: at 0.3 ms a TTL, a target 1 ms away costs 4 TTLs too many, and beyond
-//!   9 ms it is all of them, at most `probes × (hops − distance)`.
+//! * Whoever waits for one answer before the next probe needs a sum of round trips. To have the
+//!   last hop within 1.2 round trips of the target and 5 ms, its probes must leave before 0.2 of
+//!   them and 5 ms have passed. Answers that came by then show hops of at most that RTT, so that
+//!   nothing can be learnt of the target before all must be sent: 90 probes take 9 ms here, and a
+//!   chain of 2 ms a hop grants 12 ms and the 5.
+//! * What is wasted are probes past the target; its first answer ends them. From low to high, a
+//!   near target is found before the far TTLs are sent: at 0.3 ms a TTL, a target 1 ms away costs 4
+//!   TTLs too many, and beyond 9 ms it is all of them, at most `probes × (hops − distance)`.
 //! * A Linux host answers 6 errors at once to a peer and then one a second (`XRLIM_BURST_FACTOR`,
-//!   `icmp_ratelimit`). Three probes at a router are below that. At the target all later TTLs arrive as well, after
-//!   its own three, so that the limit strikes those whose answers nobody needs.
+//!   `icmp_ratelimit`). Three probes at a router are below that. At the target all later TTLs
+//!   arrive as well, after its own three, so that the limit strikes those whose answers nobody
+//!   needs.
 //!
 //! # How long it waits
 //!
@@ -28,16 +32,17 @@
 //! | a hop when itself or one beyond it has answered | 2 × that hop's RTT + 50 ms |
 //! | hops behind the last one that answered | 4 × the largest RTT, at least 1 s |
 //!
-//! never longer than [`TraceConfig::timeout`]. A hop with answers missing is then asked once more by one probe,
-//! whose answer tells a limit of answers from a loss and a loss from silence; behind the last answer only the
-//! nearest four are, and the last TTL, which a silent stretch cannot keep from the target. So 60 ms to the target
-//! and silent hops end at 2 × 170 ms, and a silent target after 2 s.
+//! never longer than [`TraceConfig::timeout`]. A hop with answers missing is then asked once more
+//! by one probe, whose answer tells a limit of answers from a loss and a loss from silence; behind
+//! the last answer only the nearest four are, and the last TTL, which a silent stretch cannot keep
+//! from the target. So 60 ms to the target and silent hops end at 2 × 170 ms, and a silent target
+//! after 2 s.
 //!
 //! # What is believed
 //!
-//! An answer counts if it quotes one of our probes: its session, a sequence number that was sent, its flow
-//! ([`ProbeIdentity`]). The first answer to a probe counts, also a late one; further ones are counted as
-//! duplicates, all others as foreign.
+//! An answer counts if it quotes one of our probes: its session, a sequence number that was sent,
+//! its flow ([`ProbeIdentity`]). The first answer to a probe counts, also a late one; further ones
+//! are counted as duplicates, all others as foreign.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -94,7 +99,7 @@ pub use quote::{
     parse_message, unreachable_reason,
 };
 pub use reverse::{
-    LONGEST_REVERSE, MOST_REVERSE_HOPS, MOST_REVERSE_PROBES, MOST_REVERSE_SIZE, OneWayLoss,
+    LONGEST_REVERSE, MAX_REVERSE_HOPS, MAX_REVERSE_PROBES, MAX_REVERSE_SIZE, OneWayLoss,
     ReverseDocument, TraceRequest, admit,
 };
 pub use tracer::Tracer;

@@ -1,10 +1,11 @@
 //! What fits through the path, and where it gets narrower.
 //!
-//! A probe of the largest size goes to the target, not to be fragmented. A router that cannot forward it says what
-//! would fit (RFC 1191, RFC 8201), and the next probe has that size: one round trip for each narrowing. Where a
-//! probe vanishes without a message (a black hole, RFC 2923), the same size goes to all hops at once: behind the
-//! last one that answers the path is narrower. How narrow, rounds of several sizes at once to the hop behind it find
-//! out. Then it goes on to the target with that size.
+//! A probe of the largest size goes to the target, not to be fragmented. A router that cannot
+//! forward it says what would fit (RFC 1191, RFC 8201), and the next probe has that size: one round
+//! trip for each narrowing. Where a probe vanishes without a message (a black hole, RFC 2923), the
+//! same size goes to all hops at once: behind the last one that answers the path is narrower. How
+//! narrow, rounds of several sizes at once to the hop behind it find out. Then it goes on to the
+//! target with that size.
 
 use std::net::IpAddr;
 
@@ -25,8 +26,8 @@ const ATTEMPTS: u8 = 2;
 /// As in [`super::Tracer`].
 const ANSWER_ALLOWANCE: Nanos = Nanos::from_millis(50);
 /// The least MTU of IPv4 (RFC 791) and of IPv6 (RFC 8200): what claims less is not believed.
-const LEAST_V4: u16 = 68;
-const LEAST_V6: u16 = 1_280;
+const MIN_V4: u16 = 68;
+const MIN_V6: u16 = 1_280;
 
 /// What a [`PathMtu`] starts from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +62,8 @@ impl MtuConfig {
 /// What was found of a path's MTU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MtuOutcome {
-    /// The largest size that reached the target, bytes from the IP header on; absent if not even the least did.
+    /// The largest size that reached the target, bytes from the IP header on; absent if not even
+    /// the least did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu_bytes: Option<u16>,
     /// Where the path gets narrower, from the near end to the far one.
@@ -85,8 +87,8 @@ pub struct Narrowing {
     pub is_told: bool,
 }
 
-/// A search for the path MTU as a state machine, driven as [`super::Tracer`] is. Its probes must not be fragmented, by
-/// this host neither.
+/// A search for the path MTU as a state machine, driven as [`super::Tracer`] is. Its probes must
+/// not be fragmented, by this host neither.
 #[derive(Debug, Clone)]
 pub struct PathMtu {
     config: MtuConfig,
@@ -152,8 +154,8 @@ impl PathMtu {
     /// A search that begins at `now`. The seed is what its session is drawn from.
     ///
     /// # Errors
-    /// [`ConfigError`] if the trace's configuration is out of range, the largest size is below that of its probes, or
-    /// no hop answered.
+    /// [`ConfigError`] if the trace's configuration is out of range, the largest size is below that
+    /// of its probes, or no hop answered.
     pub fn new(config: MtuConfig, now: Nanos, seed: u64) -> Result<Self, ConfigError> {
         config.trace.check()?;
         let least = least_size(config.trace.kind, config.trace.target).max(config.trace.size);
@@ -257,7 +259,8 @@ impl PathMtu {
         self.conclude();
     }
 
-    /// When to call [`PathMtu::handle_timeout`] and then [`PathMtu::poll_transmit`]; `None` when it is done.
+    /// When to call [`PathMtu::handle_timeout`] and then [`PathMtu::poll_transmit`]; `None` when it
+    /// is done.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         if self.round.iter().any(Item::is_to_send) {
             return Some(self.next_due);
@@ -295,12 +298,13 @@ impl PathMtu {
         self.config.hops.last().map_or(1, |(ttl, _)| *ttl)
     }
 
-    /// A message's MTU, if it is one that can be: below what did not fit, and not below what every link must carry.
+    /// A message's MTU, if it is one that can be: below what did not fit, and not below what every
+    /// link must carry.
     fn believable(&self, mtu: u32, size: u16) -> Option<u16> {
         let least = if self.config.trace.target.is_ipv4() {
-            LEAST_V4
+            MIN_V4
         } else {
-            LEAST_V6
+            MIN_V6
         };
         let mtu = u16::try_from(mtu).ok()?;
         (mtu < size && mtu >= least.max(self.config.trace.size)).then_some(mtu)
@@ -366,14 +370,15 @@ impl PathMtu {
             }),
         }
         // Chance must not go on for ever.
-        if self.ledger.len() > MOST_PROBES {
+        if self.ledger.len() > MAX_PROBES {
             self.enter(Phase::Done);
         }
         // Between two neighbouring sizes there is nothing to try.
         self.conclude();
     }
 
-    /// Who is to answer many sizes: routers limit their errors, but a target does not limit its echo replies.
+    /// Who is to answer many sizes: routers limit their errors, but a target does not limit its
+    /// echo replies.
     fn asked_for_sizes(&self, behind: u8) -> u8 {
         let target = self.round.last().map(|item| item.ttl);
         match (self.config.trace.kind, target) {
@@ -410,7 +415,7 @@ impl PathMtu {
 }
 
 /// More probes than any search needs.
-const MOST_PROBES: usize = 2_000;
+const MAX_PROBES: usize = 2_000;
 
 /// Up to [`AT_ONCE`] sizes that cut the range between evenly.
 fn sizes_between(low: u16, high: u16) -> impl Iterator<Item = u16> {

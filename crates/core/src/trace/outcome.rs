@@ -18,7 +18,8 @@ pub struct TraceOutcome {
     pub target: IpAddr,
     /// The protocol of the probes.
     pub kind: ProbeKind,
-    /// Each TTL from the lowest to that of the end; without an end, up to the last one that answered.
+    /// Each TTL from the lowest to that of the end; without an end, up to the last one that
+    /// answered.
     pub hops: Vec<Hop>,
     /// How the path ends.
     pub end: PathEnd,
@@ -93,7 +94,8 @@ pub struct Hop {
     pub probes: Vec<ProbeOutcome>,
     /// Why answers are missing.
     pub fate: HopFate,
-    /// The lowest TTL at which one of its addresses answered before: a loop, or a router that does not count.
+    /// The lowest TTL at which one of its addresses answered before: a loop, or a router that does
+    /// not count.
     pub repeats: Option<u8>,
 }
 
@@ -258,8 +260,8 @@ fn path_end(hops: &[Hop], ledger: &Ledger, config: &TraceConfig) -> PathEnd {
     }
 }
 
-/// A loop at the end: its first TTL and length. It must go round twice, and have two routers: one that answers again
-/// and again may as well be one that does not count.
+/// A loop at the end: its first TTL and length. It must go round twice, and have two routers: one
+/// that answers again and again may as well be one that does not count.
 fn circle(hops: &[Hop]) -> Option<(u8, u8)> {
     let answered: Vec<(u8, Vec<IpAddr>)> = hops
         .iter()

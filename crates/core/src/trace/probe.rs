@@ -114,7 +114,8 @@ impl AnswerKind {
         )
     }
 
-    /// Whether it is an answer of the protocol itself and not an ICMP error, so that only the target can give it.
+    /// Whether it is an answer of the protocol itself and not an ICMP error, so that only the
+    /// target can give it.
     pub(super) fn is_direct(self) -> bool {
         matches!(self, Self::EchoReply | Self::TcpSynAck | Self::TcpRst)
     }
@@ -130,7 +131,8 @@ impl AnswerKind {
 pub struct Quoted {
     /// TOS octet or traffic class: DSCP and ECN.
     pub traffic_class: Option<u8>,
-    /// The TTL that it arrived with: 1, or 0 if it was lowered first. More means that routers did not count.
+    /// The TTL that it arrived with: 1, or 0 if it was lowered first. More means that routers did
+    /// not count.
     pub ttl: Option<u8>,
     /// Whether an address, a port or a checksum was rewritten on the way: a NAT.
     pub is_translated: Option<bool>,

@@ -1,7 +1,7 @@
 //! ICMP (RFC 792) and ICMPv6 (RFC 4443) messages, and the packet that an error quotes.
 //!
-//! Pure functions on bytes from any host: nothing here panics, allocates more than a few labels or reads past the
-//! end, whatever the bytes are.
+//! Pure functions on bytes from any host: nothing here panics, allocates more than a few labels or
+//! reads past the end, whatever the bytes are.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -56,7 +56,8 @@ pub struct QuotedPacket<'a> {
     pub transport: QuotedTransport<'a>,
 }
 
-/// The transport of a quoted packet: the eight bytes that every router quotes, and what there is of the payload.
+/// The transport of a quoted packet: the eight bytes that every router quotes, and what there is of
+/// the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotedTransport<'a> {
     /// A UDP datagram.
@@ -65,7 +66,8 @@ pub enum QuotedTransport<'a> {
     Icmp(QuotedIcmp<'a>),
     /// A TCP segment.
     Tcp(QuotedTcp),
-    /// Another protocol, by its number, or one that is cut off before 8 bytes, or no first fragment.
+    /// Another protocol, by its number, or one that is cut off before 8 bytes, or no first
+    /// fragment.
     Other(u8),
 }
 
@@ -271,8 +273,9 @@ fn packet_v6(bytes: &[u8]) -> Result<QuotedPacket<'_>, Problem> {
     })
 }
 
-/// Past hop-by-hop options (0), routing (43), fragment (44), authentication (51) and destination options (60), RFC
-/// 8200 section 4. Behind a fragment that is not the first one there is no transport header.
+/// Past hop-by-hop options (0), routing (43), fragment (44), authentication (51) and destination
+/// options (60), RFC 8200 section 4. Behind a fragment that is not the first one there is no
+/// transport header.
 fn past_extension_headers(mut next: u8, mut rest: &[u8]) -> (u8, &[u8]) {
     while matches!(next, 0 | 43 | 44 | 51 | 60) {
         let Some(header) = rest.first_chunk::<4>() else {

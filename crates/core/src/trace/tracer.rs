@@ -11,18 +11,20 @@ use crate::link::Nanos;
 /// On top of two RTTs: routers answer by their slow path.
 const ANSWER_ALLOWANCE: Nanos = Nanos::from_millis(50);
 /// For a hop behind the last answer: it may be far away.
-const LEAST_WAIT_BEYOND: Nanos = Nanos::from_millis(1_000);
+const MIN_WAIT_BEYOND: Nanos = Nanos::from_millis(1_000);
 /// Behind the last answer only so many hops are asked again, and the last TTL.
 const ASKED_BEYOND: u8 = 4;
-/// A hop that nobody waited for in time, as the path seemed to end before it, is not asked again this much later.
+/// A hop that nobody waited for in time, as the path seemed to end before it, is not asked again
+/// this much later.
 const TOO_LATE: Nanos = Nanos::from_millis(100);
 /// Probes that may be made up for at once after the caller was late.
 const CATCH_UP: u64 = 10;
 
 /// A trace of one path as a state machine; see the [module](super) for what it sends when.
 ///
-/// After each call that changes it, the driver sends what [`Tracer::poll_transmit`] gives until there is no more,
-/// and calls [`Tracer::handle_timeout`] at [`Tracer::poll_timeout`], until [`Tracer::is_done`].
+/// After each call that changes it, the driver sends what [`Tracer::poll_transmit`] gives until
+/// there is no more, and calls [`Tracer::handle_timeout`] at [`Tracer::poll_timeout`], until
+/// [`Tracer::is_done`].
 ///
 /// ```
 /// use linerate_core::link::Nanos;
@@ -137,7 +139,8 @@ impl Tracer {
         })
     }
 
-    /// A probe left at `at` and not when it was polled: a time stamp of the kernel. RTTs count from there.
+    /// A probe left at `at` and not when it was polled: a time stamp of the kernel. RTTs count from
+    /// there.
     pub fn handle_sent(&mut self, id: ProbeId, at: Nanos) {
         self.ledger.correct(id, at);
     }
@@ -183,8 +186,8 @@ impl Tracer {
         }
     }
 
-    /// When to call [`Tracer::handle_timeout`] and then [`Tracer::poll_transmit`]; `None` when it is done. It may lie
-    /// in the past: then at once.
+    /// When to call [`Tracer::handle_timeout`] and then [`Tracer::poll_transmit`]; `None` when it
+    /// is done. It may lie in the past: then at once.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let due = self.next_to_send().map(|_| self.next_due);
         let deadline = self.deadlines().map(|(_, deadline)| deadline).min();
@@ -278,7 +281,8 @@ impl Tracer {
             && (ttl <= last_answer.saturating_add(ASKED_BEYOND) || ttl == self.config.hops)
     }
 
-    /// Open hops with probes on their way, and until when they are waited for; from the highest TTL down.
+    /// Open hops with probes on their way, and until when they are waited for; from the highest TTL
+    /// down.
     fn deadlines(&self) -> impl Iterator<Item = (u8, Nanos)> {
         let largest = self.hops.iter().filter_map(|hop| hop.least_rtt).max();
         let end = self.end();
@@ -297,12 +301,12 @@ impl Tracer {
             })
     }
 
-    /// How long to wait for a hop: by the RTT of the nearest hop from it on that has answered, and if there is none
-    /// by the largest RTT of all.
+    /// How long to wait for a hop: by the RTT of the nearest hop from it on that has answered, and
+    /// if there is none by the largest RTT of all.
     fn wait(&self, beyond: Option<Nanos>, largest: Option<Nanos>) -> Nanos {
         let wait = match (beyond, largest) {
             (Some(rtt), _) => rtt + rtt + ANSWER_ALLOWANCE,
-            (None, Some(rtt)) => LEAST_WAIT_BEYOND.max(Nanos(rtt.0.saturating_mul(4))),
+            (None, Some(rtt)) => MIN_WAIT_BEYOND.max(Nanos(rtt.0.saturating_mul(4))),
             (None, None) => self.config.timeout,
         };
         wait.min(self.config.timeout)

@@ -14,7 +14,7 @@ use crate::stats::{Jitter, LatencyHistogram};
 /// As many of the last probes of a hop are kept one by one.
 const RECENT: usize = 60;
 /// As many changes are kept; the oldest go first.
-const MOST_CHANGES: usize = 1_000;
+const MAX_CHANGES: usize = 1_000;
 
 /// What is known of a path after some rounds.
 #[derive(Debug, Clone, Default)]
@@ -86,15 +86,16 @@ pub struct WatchRow {
     /// Whose network it is, by the table that was given.
     #[serde(flatten)]
     pub origin: Option<Origin>,
-    /// Share of probes without an answer, percent. At a hop that limits its answers this is no loss: look at those
-    /// beyond.
+    /// Share of probes without an answer, percent. At a hop that limits its answers this is no
+    /// loss: look at those beyond.
     pub loss_percent: f64,
     /// Probes sent.
     pub sent: u64,
     /// The figures of the answers; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_us: Option<WatchRtt>,
-    /// RTTs of the last probes, at most 60, the newest last, microseconds; `null` for one without an answer.
+    /// RTTs of the last probes, at most 60, the newest last, microseconds; `null` for one without
+    /// an answer.
     pub recent_us: Vec<Option<f64>>,
 }
 
@@ -161,7 +162,8 @@ impl Watch {
         self.note_silence(at, outcome);
     }
 
-    /// Hops behind the last answer are not in the outcome, but those known from earlier rounds were asked, too.
+    /// Hops behind the last answer are not in the outcome, but those known from earlier rounds were
+    /// asked, too.
     fn note_silence(&mut self, at: Nanos, outcome: &TraceOutcome) {
         if !matches!(outcome.end, PathEnd::Silent { .. } | PathEnd::NoAnswer) {
             return;
@@ -196,14 +198,15 @@ impl Watch {
         self.forgotten
     }
 
-    /// A hop that is silent for a round is no change, nor one of several addresses whose order changes.
+    /// A hop that is silent for a round is no change, nor one of several addresses whose order
+    /// changes.
     fn note_change(&mut self, at: Nanos, hop: &Hop) {
         let addresses = hop.addresses();
         let Some(&to) = addresses.first() else { return };
         let history = self.hops.entry(hop.ttl).or_default();
         let before = history.address.replace(to);
         if let Some(from) = before.filter(|from| !addresses.contains(from)) {
-            if self.changes.len() == MOST_CHANGES {
+            if self.changes.len() == MAX_CHANGES {
                 self.changes.pop_front();
                 self.forgotten += 1;
             }

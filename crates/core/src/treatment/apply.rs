@@ -14,8 +14,8 @@ impl Treatments {
     /// Sets the socket options of a test; what is changed of hosts is [`Treatments::host_changes`].
     ///
     /// # Errors
-    /// The test has the option already, its traffic does not have what is treated, or it is outside its limits then. The
-    /// test may have been changed in part.
+    /// The test has the option already, its traffic does not have what is treated, or it is outside
+    /// its limits then. The test may have been changed in part.
     pub fn apply_to(&self, test: &mut Test) -> Result<(), TreatmentError> {
         for treatment in self.iter() {
             let name = treatment.entry().name;
@@ -47,8 +47,8 @@ impl Treatments {
         }
     }
 
-    /// An endpoint takes data connections from the address that the test names: one that the route prefers is named, and
-    /// bound to, too.
+    /// An endpoint takes data connections from the address that the test names: one that the route
+    /// prefers is named, and bound to, too.
     fn name_route_source(&self, test: &mut Test) -> Result<(), TreatmentError> {
         let changes = self.host_changes(End::Client);
         let Some(address) = changes.iter().find_map(source_of) else {
@@ -59,9 +59,10 @@ impl Treatments {
             let why = UDP_SOURCE;
             return Err(TreatmentError::Unfit { name, why });
         }
-        match put(&mut test.options.source, address) {
-            true => Ok(()),
-            false => Err(TreatmentError::Given { name }),
+        if put(&mut test.options.source, address) {
+            Ok(())
+        } else {
+            Err(TreatmentError::Given { name })
         }
     }
 }

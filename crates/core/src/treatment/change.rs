@@ -130,13 +130,14 @@ impl fmt::Display for RouteSetting {
 }
 
 fn complete(policy: &QosPolicy) -> Result<Value, TreatmentError> {
-    match policy.is_complete() {
-        true => Ok(Value::Policy(policy.clone())),
-        false => Err(TreatmentError::Value {
+    if policy.is_complete() {
+        Ok(Value::Policy(policy.clone()))
+    } else {
+        Err(TreatmentError::Value {
             name: entry_of(Setting::Qos).name.to_owned(),
             value: shortened(&policy.to_string()),
             wanted: format!("a policy's file that was read, of 1 to {MAX_POLICY_BYTES} bytes"),
-        }),
+        })
     }
 }
 

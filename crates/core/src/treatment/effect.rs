@@ -1,4 +1,5 @@
-//! Whether a treatment shows in the record of a run: reading back an option says what the kernel was told, not what it did.
+//! Whether a treatment shows in the record of a run: reading back an option says what the kernel
+//! was told, not what it did.
 
 use super::change::{DeviceSetting, RouteSetting};
 use super::error::TreatmentError;
@@ -9,12 +10,13 @@ use crate::plan::Direction;
 use crate::record::{EndReport, FlowRecord, Record, TcpEvidence};
 
 impl Treatments {
-    /// Holds each treatment whose effect a record shows against that record: segments and path MTU on the wire, the window
-    /// that the sender saw, the congestion control in force, the address that flows came from, the way of sending. The
-    /// others were read back when they were applied.
+    /// Holds each treatment whose effect a record shows against that record: segments and path MTU
+    /// on the wire, the window that the sender saw, the congestion control in force, the address
+    /// that flows came from, the way of sending. The others were read back when they were applied.
     ///
     /// # Errors
-    /// [`TreatmentError::NotTaken`] with the first whose effect is not there: the run is none of this treatment.
+    /// [`TreatmentError::NotTaken`] with the first whose effect is not there: the run is none of
+    /// this treatment.
     pub fn took(&self, record: &Record) -> Result<(), TreatmentError> {
         for treatment in self.iter() {
             let flows = record.flows.iter();
@@ -86,7 +88,7 @@ fn fault_of_socket(setting: SocketSetting, value: &Value, tcp: &TcpEvidence) -> 
             let found = format!("mss_bytes {mss}");
             if mss > *asked {
                 fault(found, "the segments are larger")
-            } else if mss + MOST_OPTIONS < *asked {
+            } else if mss + MAX_OPTIONS < *asked {
                 fault(found, "the path or the peer takes no larger segments")
             } else {
                 None
@@ -97,7 +99,7 @@ fn fault_of_socket(setting: SocketSetting, value: &Value, tcp: &TcpEvidence) -> 
             fault(other, "another congestion control was in force")
         }
         (SocketSetting::ReceiveWindow, Value::Number(asked)) => {
-            let most = *asked as f64 * MOST_WINDOW;
+            let most = *asked as f64 * MAX_WINDOW;
             let window = tcp
                 .send_window_bytes
                 .filter(|window| *window as f64 > most)?;
@@ -133,9 +135,9 @@ fn fault_of_end(treatment: &Treatment, record: &Record) -> Option<Fault> {
 }
 
 /// TCP options of one segment (RFC 9293).
-const MOST_OPTIONS: u64 = 40;
+const MAX_OPTIONS: u64 = 40;
 /// The window is steered, and may pass what was asked for while it is.
-const MOST_WINDOW: f64 = 1.25;
+const MAX_WINDOW: f64 = 1.25;
 /// As the engine names them.
 const ZERO_COPY: &[&str] = &["vmsplice", "sendfile"];
 const DISCARD: &[&str] = &["discard"];

@@ -4,7 +4,8 @@ use thiserror::Error;
 
 use crate::plan::PlanError;
 
-/// A text that is no treatment, or treatments that cannot be applied as they stand. Nothing was changed.
+/// A text that is no treatment, or treatments that cannot be applied as they stand. Nothing was
+/// changed.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum TreatmentError {

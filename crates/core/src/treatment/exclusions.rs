@@ -5,7 +5,8 @@ use super::list::{Treatment, Treatments};
 use super::table::End;
 use super::value::Value;
 
-/// Two treatments of one end, named as they are written without the end, when they exclude each other, and why.
+/// Two treatments of one end, named as they are written without the end, when they exclude each
+/// other, and why.
 type Exclusion = (
     &'static str,
     &'static str,

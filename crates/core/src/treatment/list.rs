@@ -31,8 +31,8 @@ pub struct Treatment {
     text: String,
 }
 
-/// One side of a comparison: any number of treatments, none by default. It is written and stored as text; two are equal
-/// if they do the same, however their values are written.
+/// One side of a comparison: any number of treatments, none by default. It is written and stored as
+/// text; two are equal if they do the same, however their values are written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Treatments(Vec<Treatment>);
@@ -48,14 +48,15 @@ impl Treatments {
         self.0.iter()
     }
 
-    /// What is to be changed on the host of one end, in the order in which it was written: devices, routes and kernel
-    /// settings.
+    /// What is to be changed on the host of one end, in the order in which it was written: devices,
+    /// routes and kernel settings.
     pub fn host_changes(&self, end: End) -> Vec<HostChange> {
         let here = self.0.iter().filter(|treatment| treatment.is_at(end));
         here.filter_map(Treatment::host_change).collect()
     }
 
-    /// Reads the files that treatments name; `read` gives the text of one, or says why it cannot be read.
+    /// Reads the files that treatments name; `read` gives the text of one, or says why it cannot be
+    /// read.
     ///
     /// # Errors
     /// [`TreatmentError::File`]: it cannot be read, is empty, or too large for where it is to be applied.
@@ -64,9 +65,10 @@ impl Treatments {
         read: &dyn Fn(&str) -> Result<String, String>,
     ) -> Result<(), TreatmentError> {
         for treatment in &mut self.0 {
-            let most = match treatment.is_at(End::Server) {
-                true => MAX_REMOTE_POLICY_BYTES,
-                false => MAX_POLICY_BYTES,
+            let most = if treatment.is_at(End::Server) {
+                MAX_REMOTE_POLICY_BYTES
+            } else {
+                MAX_POLICY_BYTES
             };
             let Value::Policy(QosPolicy::File { name, text }) = &mut treatment.value else {
                 continue;

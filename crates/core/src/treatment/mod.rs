@@ -1,17 +1,19 @@
 //! Treatments: the named, reversible changes that a comparison holds against each other.
 //!
-//! There is one [`table`] of them. An [`Entry`] says what a treatment changes (a [`Scope`]), which values it takes, what
-//! it needs, how it is applied, read back and undone, and what else it changes (docs/treatments.md prints it). A treatment of a socket becomes an option of the plan
-//! ([`Treatments::apply_to`]); those of a device, a route or a host become [`HostChange`]s, which the engine applies,
-//! journals and undoes, here or at the endpoint.
+//! There is one [`table`] of them. An [`Entry`] says what a treatment changes (a [`Scope`]), which
+//! values it takes, what it needs, how it is applied, read back and undone, and what else it
+//! changes (docs/treatments.md prints it). A treatment of a socket becomes an option of the plan
+//! ([`Treatments::apply_to`]); those of a device, a route or a host become [`HostChange`]s, which
+//! the engine applies, journals and undoes, here or at the endpoint.
 //!
 //! They are written `NAME=VALUE`, several with commas between them, `none` for nothing:
 //! `mss=536,server.checksum_offload=off,sysctl:net.ipv4.tcp_sack=0`. A treatment of a socket is at
-//! both ends. Every other one is at the client; before its name may stand whose it is, `client.` for this host, `server.` for
-//! the endpoint's. A source is the client's alone.
+//! both ends. Every other one is at the client; before its name may stand whose it is, `client.`
+//! for this host, `server.` for the endpoint's. A source is the client's alone.
 //!
-//! [`pair`] checks the two sides of a comparison and gives a treatment that changes more than its name says its control:
-//! without checksum offload Linux switches segmentation offload off as well, so it is off on both sides.
+//! [`pair`] checks the two sides of a comparison and gives a treatment that changes more than its
+//! name says its control: without checksum offload Linux switches segmentation offload off as well,
+//! so it is off on both sides.
 //!
 //! | module | what is in it |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! The two sides of a comparison, and the control that a treatment needs to change only what its name says.
+//! The two sides of a comparison, and the control that a treatment needs to change only what its
+//! name says.
 
 use super::change::DeviceSetting;
 use super::error::TreatmentError;
@@ -18,9 +19,9 @@ pub struct Pair {
     pub notes: Vec<String>,
 }
 
-/// Holds one side against the other. A treatment that changes more than its name says is given its control on both: where
-/// checksum offload differs, segmentation offload, which goes with it, is off. Two sides that are the same are a
-/// comparison of a thing with itself, and no error.
+/// Holds one side against the other. A treatment that changes more than its name says is given its
+/// control on both: where checksum offload differs, segmentation offload, which goes with it, is
+/// off. Two sides that are the same are a comparison of a thing with itself, and no error.
 ///
 /// # Errors
 /// The control contradicts a treatment that was given, such as `tso=on` beside `checksum_offload`.

@@ -1,7 +1,8 @@
 //! The treatment `qos`: a DiffServ policy on the device that leads to the peer.
 //!
-//! Its value is written as the name of a file. This crate reads none: whoever has the treatments gives them the text
-//! ([`Treatments::load`](super::Treatments::load)), which then travels with them, to an endpoint too.
+//! Its value is written as the name of a file. This crate reads none: whoever has the treatments
+//! gives them the text ([`Treatments::load`](super::Treatments::load)), which then travels with
+//! them, to an endpoint too.
 
 use std::fmt;
 

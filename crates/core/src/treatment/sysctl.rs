@@ -1,7 +1,8 @@
-//! The kernel settings that a treatment may change: those of `net.*` that decide what a transfer gets or costs.
+//! The kernel settings that a treatment may change: those of `net.*` that decide what a transfer
+//! gets or costs.
 //!
-//! What is not here is refused, at this host as at an endpoint: a setting that outlives its comparison, opens the host
-//! to others, or takes routes with it is no treatment.
+//! What is not here is refused, at this host as at an endpoint: a setting that outlives its
+//! comparison, opens the host to others, or takes routes with it is no treatment.
 
 use super::error::{TreatmentError, shortened};
 use super::value::{Value, ValueKind};
@@ -62,8 +63,8 @@ impl Sysctl {
     }
 }
 
-/// The name of one device, and not `all` or `default`, which stand for others. In a key a slash stands for the dot of a
-/// name (sysctl(8)).
+/// The name of one device, and not `all` or `default`, which stand for others. In a key a slash
+/// stands for the dot of a name (sysctl(8)).
 fn is_device(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-/@".contains(&byte);
     // IFNAMSIZ is 16 with the terminating zero.
@@ -77,12 +78,16 @@ fn is_device(name: &str) -> bool {
 fn hint(key: &str) -> String {
     let key = shortened(key);
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    let distance = |known: &str| match known.ends_with(&format!(".{key}")) {
-        true => 0,
-        false => edit_distance(&key, known).min(match key.contains('.') {
-            true => usize::MAX,
-            false => edit_distance(&key, &last(known)),
-        }),
+    let distance = |known: &str| {
+        if known.ends_with(&format!(".{key}")) {
+            0
+        } else {
+            edit_distance(&key, known).min(if key.contains('.') {
+                usize::MAX
+            } else {
+                edit_distance(&key, &last(known))
+            })
+        }
     };
     let nearest = SYSCTLS.iter().map(|entry| (distance(entry.key), entry.key));
     match nearest.min() {
@@ -139,8 +144,9 @@ const fn name(key: &'static str, means: &'static str) -> Sysctl {
 /// Most of these are a C int in the kernel.
 const INT: u64 = i32::MAX as u64;
 
-/// Sorted by key. The ranges are the kernel's where it has one (Documentation/networking/ip-sysctl.rst,
-/// Documentation/admin-guide/sysctl/net.rst, net/ipv4/sysctl_net_ipv4.c, net/core/sysctl_net_core.c).
+/// Sorted by key. The ranges are the kernel's where it has one
+/// (Documentation/networking/ip-sysctl.rst, Documentation/admin-guide/sysctl/net.rst,
+/// net/ipv4/sysctl_net_ipv4.c, net/core/sysctl_net_core.c).
 static SYSCTLS: &[Sysctl] = &[
     number(
         "net.core.busy_poll",

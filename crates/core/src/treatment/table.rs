@@ -282,8 +282,8 @@ const fn route(
     }
 }
 
-/// Bounds of the kernel: TCP_MIN_MSS and MAX_TCP_WINDOW (net/ipv4/tcp.c) for `mss`, `ip_metrics_convert`
-/// (net/ipv4/metrics.c) for the metrics of routes.
+/// Bounds of the kernel: TCP_MIN_MSS and MAX_TCP_WINDOW (net/ipv4/tcp.c) for `mss`,
+/// `ip_metrics_convert` (net/ipv4/metrics.c) for the metrics of routes.
 static TABLE: &[Entry] = &[
     socket(
         "receive_window",

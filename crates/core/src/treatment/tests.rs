@@ -123,10 +123,7 @@ fn treatments() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn what_is_written_reads_back_the_same(parts in hash_set(treatments(), 0..5)) {
-        let text = match parts.is_empty() {
-            true => "none".to_owned(),
-            false => parts.into_iter().collect::<Vec<_>>().join(","),
-        };
+        let text = if parts.is_empty() { "none".to_owned() } else { parts.into_iter().collect::<Vec<_>>().join(",") };
         // Some of them exclude each other, or are the same thing twice.
         if let Ok(treatments) = text.parse::<Treatments>() {
             prop_assert_eq!(treatments.to_string(), text);

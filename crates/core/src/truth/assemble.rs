@@ -13,7 +13,8 @@ use crate::plan::{
 };
 use crate::units::{BitRate, ByteCount, Span};
 
-/// Loss, policer and queue management in the direction of the payload alone; rate and delay in both.
+/// Loss, policer and queue management in the direction of the payload alone; rate and delay in
+/// both.
 pub(super) fn path(line: &Line, direction: Direction) -> PathSpec {
     let back = LinkSpec {
         rate_bps: line.rate_bps,
@@ -69,7 +70,8 @@ pub(super) fn hosts(conditions: &Conditions) -> (HostSetup, HostSetup) {
     }
 }
 
-/// The same at both ends: each buffer serves one direction only. What is free is the same on every machine.
+/// The same at both ends: each buffer serves one direction only. What is free is the same on every
+/// machine.
 fn sysctls(conditions: &Conditions) -> BTreeMap<String, String> {
     let three = |bound: Bound, default: u64| {
         let most = match bound {
@@ -101,9 +103,10 @@ fn sysctls(conditions: &Conditions) -> BTreeMap<String, String> {
 
 pub(super) fn test(conditions: &Conditions, cause: Cause, seed: u64) -> Test {
     let rate = |bps: Option<u64>| bps.map(BitRate);
-    let (tcp_write, udp_rate) = match conditions.is_udp {
-        true => (None, rate(conditions.write_bps)),
-        false => (rate(conditions.write_bps), None),
+    let (tcp_write, udp_rate) = if conditions.is_udp {
+        (None, rate(conditions.write_bps))
+    } else {
+        (rate(conditions.write_bps), None)
     };
     let (extent, warm_up) = extent(conditions, cause);
     Test {
@@ -163,12 +166,13 @@ fn extent(conditions: &Conditions, cause: Cause) -> (Extent, Span) {
     )
 }
 
-/// Slow start's rounds; where losses end it, also the few of them that bring its last window down to the usual one.
+/// Slow start's rounds; where losses end it, also the few of them that bring its last window down
+/// to the usual one.
 fn warm_up_s(conditions: &Conditions, cause: Cause) -> f64 {
     let rounds = (15.0 * conditions.loaded_rtt_s(cause)).clamp(0.5, 4.0);
     let of_each_flow = loss_events_per_s(conditions) / f64::from(conditions.streams);
     match cause {
-        Cause::Congestion => rounds.max((EVENTS_OF_WARM_UP / of_each_flow).min(MOST_S)),
+        Cause::Congestion => rounds.max((EVENTS_OF_WARM_UP / of_each_flow).min(MAX_S)),
         _ => rounds,
     }
 }
@@ -176,7 +180,7 @@ fn warm_up_s(conditions: &Conditions, cause: Cause) -> f64 {
 /// Long enough to see the cause: 40 round trips, 40 loss events, a policer's long run.
 pub(super) fn measured_s(conditions: &Conditions, cause: Cause) -> f64 {
     match cause {
-        Cause::Congestion => (EVENTS / loss_events_per_s(conditions)).clamp(3.0, MOST_S),
+        Cause::Congestion => (EVENTS / loss_events_per_s(conditions)).clamp(3.0, MAX_S),
         Cause::Policer => 8.0,
         _ => (40.0 * conditions.loaded_rtt_s(cause)).clamp(3.0, 8.0),
     }
@@ -207,8 +211,9 @@ fn interval(extent: Extent) -> Span {
 
 /// Loss events that a run is long enough for; 30 are enough, and a model may be wrong.
 pub(super) const EVENTS: f64 = 40.0;
-/// Of each flow: each cuts its window to 0.7 or less, and comes the sooner the larger the window: five usual intervals are enough
-/// for any number of halvings (1 + 1/2 + 1/4 … of them for Reno, 3.3 for CUBIC).
+/// Of each flow: each cuts its window to 0.7 or less, and comes the sooner the larger the window:
+/// five usual intervals are enough for any number of halvings (1 + 1/2 + 1/4 … of them for Reno,
+/// 3.3 for CUBIC).
 const EVENTS_OF_WARM_UP: f64 = 5.0;
 /// Longest measured time, seconds.
-pub(super) const MOST_S: f64 = 15.0;
+pub(super) const MAX_S: f64 = 15.0;

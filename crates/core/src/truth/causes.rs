@@ -1,5 +1,5 @@
-//! For each cause, conditions under which it may be the lowest limit. Ranges are wide and most draws are no clear
-//! case: [`super::draw`] throws those away.
+//! For each cause, conditions under which it may be the lowest limit. Ranges are wide and most
+//! draws are no clear case: [`super::draw`] throws those away.
 
 use super::conditions::{Bound, Conditions, Control, ETHERNET_MTU, Line};
 use super::dice::Dice;
@@ -156,9 +156,10 @@ fn segment_size(dice: &mut Dice) -> Conditions {
     let mut made = plain(dice);
     made.is_offload_off = true;
     let mss = dice.log_whole(88, 536) as u32;
-    match dice.chance(0.5) {
-        true => made.mss = Some(mss),
-        false => made.advertised_mss = Some(mss),
+    if dice.chance(0.5) {
+        made.mss = Some(mss)
+    } else {
+        made.advertised_mss = Some(mss)
     }
     made
 }
@@ -171,9 +172,10 @@ fn path_rate(dice: &mut Dice) -> Conditions {
         let rate = line(&mut made).rate_bps.unwrap_or(1_000_000_000) as f64;
         made.write_bps = Some(round(rate * dice.uniform(1.7, 3.0)));
     }
-    let products = match dice.chance(0.3) {
-        true => dice.uniform(0.3, 0.9),
-        false => dice.uniform(1.0, 3.0),
+    let products = if dice.chance(0.3) {
+        dice.uniform(0.3, 0.9)
+    } else {
+        dice.uniform(1.0, 3.0)
     };
     let share = made.segment_bytes() / made.payload_share();
     let codel_fills_to = codel_fills_to_s(made.control);
@@ -188,8 +190,9 @@ fn path_rate(dice: &mut Dice) -> Conditions {
     made
 }
 
-/// Round trip up to which CoDel leaves the line full, seconds: its target of 5 ms and what comes in its interval of
-/// 100 ms have to last while the window is halved, or cut to 0.7 (RFC 9438), and grows again. BBR sees to the rate itself.
+/// Round trip up to which CoDel leaves the line full, seconds: its target of 5 ms and what comes in
+/// its interval of 100 ms have to last while the window is halved, or cut to 0.7 (RFC 9438), and
+/// grows again. BBR sees to the rate itself.
 fn codel_fills_to_s(control: Control) -> f64 {
     match control {
         Control::Reno => 0.01,
@@ -214,9 +217,10 @@ fn policer(dice: &mut Dice) -> Conditions {
 }
 
 fn application_send(dice: &mut Dice) -> Conditions {
-    let mut made = match dice.chance(0.25) {
-        true => plain(dice),
-        false => emulated(dice),
+    let mut made = if dice.chance(0.25) {
+        plain(dice)
+    } else {
+        emulated(dice)
     };
     if dice.chance(0.15) && made.line.is_some() {
         datagrams(&mut made, dice);
@@ -228,9 +232,10 @@ fn application_send(dice: &mut Dice) -> Conditions {
         return made;
     }
     // A burst each 20 to 250 ms, or small messages evenly.
-    made.message_bytes = match dice.chance(0.5) {
-        true => (rate / 8.0 * dice.log_uniform(0.02, 0.25)) as u64,
-        false => dice.log_whole(512, 16_384),
+    made.message_bytes = if dice.chance(0.5) {
+        (rate / 8.0 * dice.log_uniform(0.02, 0.25)) as u64
+    } else {
+        dice.log_whole(512, 16_384)
     }
     .clamp(256, 4 << 20);
     if made.line.is_some() {
@@ -240,9 +245,10 @@ fn application_send(dice: &mut Dice) -> Conditions {
 }
 
 fn application_receive(dice: &mut Dice) -> Conditions {
-    let mut made = match dice.chance(0.3) {
-        true => plain(dice),
-        false => emulated(dice),
+    let mut made = if dice.chance(0.3) {
+        plain(dice)
+    } else {
+        emulated(dice)
     };
     made.read_bps = Some(round(dice.log_uniform(5e5, 5e8)));
     made
@@ -275,7 +281,8 @@ fn cpu_send(dice: &mut Dice) -> Conditions {
 fn cpu_receive(dice: &mut Dice) -> Conditions {
     let mut made = plain(dice);
     match dice.below(3) {
-        // The pattern costs both ends; with a busy neighbour the receiver has the smaller part of a CPU for it.
+        // The pattern costs both ends; with a busy neighbour the receiver has the smaller part of a
+        // CPU for it.
         verifies @ (0 | 1) => {
             made.sender = CpuShare::Own { cpu: 0 };
             made.receiver = CpuShare::Shared {

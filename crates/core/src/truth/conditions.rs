@@ -1,5 +1,5 @@
-//! What is built, and the limit that each part of it sets: physics and the kernel's documented behaviour, without a
-//! look at what a run measures.
+//! What is built, and the limit that each part of it sets: physics and the kernel's documented
+//! behaviour, without a look at what a run measures.
 
 use super::scenario::CpuShare;
 use crate::ceilings::Cause;
@@ -214,9 +214,10 @@ impl Conditions {
         ]
     }
 
-    /// Payload that a send buffer of `memory` bytes holds in the mean. A writer sleeps until a third of it is free
-    /// (`sk_stream_write_space`), and a message once begun is taken whole. With Nagle's algorithm on, the rest of a
-    /// message that fills no segment takes in more without a look at the buffer: then it is no limit.
+    /// Payload that a send buffer of `memory` bytes holds in the mean. A writer sleeps until a
+    /// third of it is free (`sk_stream_write_space`), and a message once begun is taken whole. With
+    /// Nagle's algorithm on, the rest of a message that fills no segment takes in more without a
+    /// look at the buffer: then it is no limit.
     fn queued_bytes(&self, memory: f64) -> f64 {
         if !self.nodelay {
             return FREE_BUFFER / 2.0;
@@ -229,8 +230,8 @@ impl Conditions {
         ((awake / (PIECE_MEMORY * message)).floor() + 1.0) * message
     }
 
-    /// Reno: the mean of a sawtooth that a loss each 1/p segments halves. CUBIC: RFC 9438, section 5.1, and no less
-    /// than Reno. BBR does not answer to single losses.
+    /// Reno: the mean of a sawtooth that a loss each 1/p segments halves. CUBIC: RFC 9438, section
+    /// 5.1, and no less than Reno. BBR does not answer to single losses.
     fn congestion(&self) -> Option<Limit> {
         let p = self.line.as_ref()?.event_share()?;
         let rtt = self.rtt_s();
@@ -342,7 +343,8 @@ fn ip_header(family: Family) -> u32 {
 }
 
 pub(super) const ETHERNET_MTU: u32 = 1500;
-/// TCP without options, its timestamps with padding (RFC 7323), UDP, and what the emulated line counts of Ethernet.
+/// TCP without options, its timestamps with padding (RFC 7323), UDP, and what the emulated line
+/// counts of Ethernet.
 const TCP_HEADER: u32 = 20;
 const TIMESTAMPS: u32 = 12;
 const UDP_HEADER: u32 = 8;
@@ -356,8 +358,9 @@ const PIECE_MEMORY: f64 = 1.1;
 
 /// Round trip of a plain veth pair.
 const PLAIN_RTT_S: f64 = 50e-6;
-/// What one core of an ordinary machine sends and receives in large messages over a veth pair, bits/s. Receiving takes
-/// about four fifths of the CPU time of sending: the soft interrupts of both ends run on the sender's.
+/// What one core of an ordinary machine sends and receives in large messages over a veth pair,
+/// bits/s. Receiving takes about four fifths of the CPU time of sending: the soft interrupts of
+/// both ends run on the sender's.
 const SENDER_BPS: f64 = 20e9;
 const RECEIVER_BPS: f64 = 25e9;
 /// `write` calls of small messages each second.

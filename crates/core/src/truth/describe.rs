@@ -31,9 +31,10 @@ fn kind(conditions: &Conditions, path: Option<&PathSpec>) -> String {
         Direction::Up | Direction::Both => "up",
     };
     let family = conditions.family;
-    let control = match conditions.is_udp {
-        true => "udp",
-        false => conditions.control.name(),
+    let control = if conditions.is_udp {
+        "udp"
+    } else {
+        conditions.control.name()
     };
     let path = path.map_or("plain veth".to_owned(), ToString::to_string);
     format!("{direction}, {family}, {control}, {path}")

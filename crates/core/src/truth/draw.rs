@@ -1,6 +1,6 @@
 //! Which conditions are clear enough to be a scenario.
 
-use super::assemble::{EVENTS, MOST_S, loss_events_per_s, measured_s};
+use super::assemble::{EVENTS, MAX_S, loss_events_per_s, measured_s};
 use super::causes;
 use super::conditions::{Conditions, Control, Limit, slow_start_rounds};
 use super::dice::Dice;
@@ -28,7 +28,8 @@ pub const CLEAR: f64 = 1.6;
 /// Up to so many times the lowest limit another one is as right.
 pub const BORDER: f64 = 1.1;
 
-/// Draws `count` scenarios, the causes in turn, shuffled. The scenario of a number does not depend on `count`.
+/// Draws `count` scenarios, the causes in turn, shuffled. The scenario of a number does not depend
+/// on `count`.
 pub fn draw(seed: u64, count: u32) -> Vec<Scenario> {
     let mut scenarios: Vec<Scenario> = (0..count).map(|number| scenario(seed, number)).collect();
     Dice::new(seed, u64::MAX).shuffle(&mut scenarios);
@@ -78,7 +79,8 @@ fn add_rival(cause: Cause, conditions: &mut Conditions, dice: &mut Dice) -> Opti
     Some(())
 }
 
-/// The limit is the lowest, whatever a kernel or a machine leaves open, or with one rival at its side.
+/// The limit is the lowest, whatever a kernel or a machine leaves open, or with one rival at its
+/// side.
 fn stands_alone(conditions: &Conditions, own: &Limit, is_border: bool) -> bool {
     let limits = conditions.limits();
     let rivals = limits.iter().filter(|limit| limit.cause != own.cause);
@@ -96,9 +98,10 @@ fn is_far(own: &Limit, rival: &Limit) -> bool {
             Cause::CpuSend | Cause::CpuReceive | Cause::SegmentSize
         )
     };
-    let spreads = match of_machine(own) && of_machine(rival) {
-        true => 1.0,
-        false => own.spread * rival.spread,
+    let spreads = if of_machine(own) && of_machine(rival) {
+        1.0
+    } else {
+        own.spread * rival.spread
     };
     rival.bps >= CLEAR * own.bps && rival.bps >= SURE * spreads * own.bps
 }
@@ -119,10 +122,10 @@ fn can_be_carried(conditions: &Conditions, own: &Limit) -> bool {
     let asked = conditions.write_bps.filter(|_| conditions.is_udp);
     let offered = asked.map_or(own.bps, |rate| own.bps.max(rate as f64));
     let packets = offered / 8.0 / segment;
-    own.bps >= LEAST_BPS
+    own.bps >= MIN_BPS
         && (conditions.line.is_none() || packets <= PACKETS_PER_S)
         && (conditions.is_udp || in_flight <= most)
-        && in_flight * segment <= MOST_IN_FLIGHT
+        && in_flight * segment <= MAX_IN_FLIGHT
         && conditions.loaded_rtt_s(own.cause) <= 1.0
 }
 
@@ -133,22 +136,23 @@ fn shows(conditions: &Conditions, own: &Limit) -> bool {
     let in_flight = own.bps * rtt / 8.0 / segment / f64::from(conditions.streams);
     let enough = match conditions.transfer_bytes {
         Some(_) => true,
-        None => own.bps / 8.0 / segment * measured_s(conditions, own.cause) >= LEAST_SEGMENTS,
+        None => own.bps / 8.0 / segment * measured_s(conditions, own.cause) >= MIN_SEGMENTS,
     };
     let particular = match own.cause {
         // A window of few segments is not used to its end, and of small ones not known.
         Cause::ReceiveWindow => in_flight >= 5.0 && segment >= 500.0,
         // Of a buffer of small ones most is overhead.
         Cause::SendBuffer => in_flight >= 6.0 && segment >= 500.0,
-        Cause::Congestion => EVENTS / loss_events_per_s(conditions) <= MOST_S && in_flight >= 4.0,
+        Cause::Congestion => EVENTS / loss_events_per_s(conditions) <= MAX_S && in_flight >= 4.0,
         // Of fewer a bucket leaves nothing but timeouts.
         Cause::Policer => {
             in_flight >= 4.0
                 && (0.01..=0.15).contains(&rtt)
                 && grows_back_s(conditions.control, in_flight, rtt) <= SOON_S
         }
-        // What nobody reads does not make the kernel enlarge the window (tcp_rcv_space_adjust): the first one has to do, and
-        // it is opened again a whole segment at a time (RFC 9293, 3.8.6.2.2).
+        // What nobody reads does not make the kernel enlarge the window (tcp_rcv_space_adjust): the
+        // first one has to do, and it is opened again a whole segment at a time (RFC 9293,
+        // 3.8.6.2.2).
         Cause::ApplicationReceive => {
             conditions.line.is_none()
                 || CLEAR * (own.bps * rtt / 8.0 + 2.0 * segment) <= FIRST_WINDOW
@@ -159,8 +163,8 @@ fn shows(conditions: &Conditions, own: &Limit) -> bool {
     enough && particular && bursts_pass(conditions)
 }
 
-/// Time in which a window that was halved (or cut to 0.7, RFC 9438) has its size again, seconds. Where that is long
-/// the algorithm is the limit and not the bucket.
+/// Time in which a window that was halved (or cut to 0.7, RFC 9438) has its size again, seconds.
+/// Where that is long the algorithm is the limit and not the bucket.
 fn grows_back_s(control: Control, segments: f64, rtt_s: f64) -> f64 {
     let by_one_each_round = segments * rtt_s;
     match control {
@@ -181,7 +185,8 @@ fn ends_in_slow_start(conditions: &Conditions) -> bool {
     (0.01..=0.2).contains(&line.rtt_s) && rounds >= 3.0 && bytes / 2.0 <= holds / CLEAR
 }
 
-/// Each burst of a writer is through before the next, though the window may have fallen back to ten segments.
+/// Each burst of a writer is through before the next, though the window may have fallen back to ten
+/// segments.
 fn bursts_pass(conditions: &Conditions) -> bool {
     let (Some(rate), Some(line), false) =
         (conditions.write_bps, &conditions.line, conditions.is_udp)
@@ -198,7 +203,8 @@ fn bursts_pass(conditions: &Conditions) -> bool {
     through * 1.5 <= message * 8.0 / rate as f64
 }
 
-/// Causes whose limit is known well enough for a border. A window is not: the kernel may offer a third of a buffer.
+/// Causes whose limit is known well enough for a border. A window is not: the kernel may offer a
+/// third of a buffer.
 const HAVE_BORDERS: [Cause; 5] = [
     Cause::Pacing,
     Cause::PathRate,
@@ -211,7 +217,7 @@ const BORDER_TURNS: usize = 4;
 const TRIES: u32 = 1_000_000;
 /// Factor that is left between two limits when both are as near to each other as they can be.
 const SURE: f64 = 1.1;
-const LEAST_BPS: f64 = 1e5;
+const MIN_BPS: f64 = 1e5;
 /// Window that a receive buffer of 128 KiB offers at first, bytes: half of it.
 const FIRST_WINDOW: f64 = 65_536.0;
 /// A measured policer sees eight such cycles.
@@ -219,6 +225,6 @@ const SOON_S: f64 = 1.0;
 /// What an emulated path is asked to carry at most, packets/s.
 const PACKETS_PER_S: f64 = 100_000.0;
 /// Bytes on the way at most.
-const MOST_IN_FLIGHT: f64 = 4e6;
+const MAX_IN_FLIGHT: f64 = 4e6;
 /// Segments in the measured time at least.
-const LEAST_SEGMENTS: f64 = 100.0;
+const MIN_SEGMENTS: f64 = 100.0;

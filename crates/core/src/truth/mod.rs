@@ -1,9 +1,9 @@
 //! The truth test: paths whose cause is known by construction, and how often the verdict names it.
 //!
-//! [`draw`] makes [`Scenario`]s from a seed. Each is a path, a test and the setting of its two hosts, chosen so that
-//! one limit is clearly the lowest. The limits are computed here, from what is built and with formulas of this
-//! module's own: the code under test, [`crate::ceilings`], gives nothing but the names of the causes. Somebody runs
-//! them, and [`Score`] counts.
+//! [`draw`] makes [`Scenario`]s from a seed. Each is a path, a test and the setting of its two
+//! hosts, chosen so that one limit is clearly the lowest. The limits are computed here, from what
+//! is built and with formulas of this module's own: the code under test, [`crate::ceilings`], gives
+//! nothing but the names of the causes. Somebody runs them, and [`Score`] counts.
 //!
 //! | module | what is in it |
 //! |---|---|

@@ -37,8 +37,8 @@ pub struct Proof {
     /// Why the run with it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Whether that is what was predicted: within 15 % where the cause is exact, within 30 % where it is modelled. A run
-    /// that failed is not.
+    /// Whether that is what was predicted: within 15 % where the cause is exact, within 30 % where
+    /// it is modelled. A run that failed is not.
     pub held: bool,
 }
 
@@ -89,13 +89,14 @@ pub struct RemedyScore {
 }
 
 impl Proof {
-    /// A verdict's prediction, and what its remedy brought, payload bits/s, or why the run with it failed; `None` where
-    /// nothing was predicted.
+    /// A verdict's prediction, and what its remedy brought, payload bits/s, or why the run with it
+    /// failed; `None` where nothing was predicted.
     pub fn of(number: u32, verdict: &Verdict, measured: Result<f64, String>) -> Option<Self> {
         let predicted_bps = verdict.predicted_bps?;
-        let tolerance = match is_exact(verdict.cause) {
-            true => EXACT,
-            false => MODELLED,
+        let tolerance = if is_exact(verdict.cause) {
+            EXACT
+        } else {
+            MODELLED
         };
         let (measured_bps, failure) = match measured {
             Ok(bps) => (Some(bps), None),
@@ -222,7 +223,8 @@ const MODELLED: f64 = 0.30;
 /// Percent of the remedies that are to bring what was predicted.
 const GOAL: f64 = 90.0;
 
-/// Remedies by cause, as a table with an interval, each that did not bring what it was to, and each that a lab cannot do.
+/// Remedies by cause, as a table with an interval, each that did not bring what it was to, and each
+/// that a lab cannot do.
 pub(super) fn remedies_text(score: &RemedyScore, proofs: &[Proof], untried: &[Untried]) -> String {
     let mut causes: BTreeMap<Cause, Vec<&Proof>> = BTreeMap::new();
     for proof in proofs {

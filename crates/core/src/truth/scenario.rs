@@ -17,7 +17,8 @@ use crate::plan::{Extent, Family, Test};
 /// A run whose cause is known before it begins.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scenario {
-    /// Which of its seed's scenarios this is, from 0; the same seed and number give the same scenario.
+    /// Which of its seed's scenarios this is, from 0; the same seed and number give the same
+    /// scenario.
     pub number: u32,
     /// What holds it back.
     pub cause: Cause,
@@ -127,15 +128,17 @@ impl Scenario {
         }
     }
 
-    /// Whether a verdict names the cause. At a border a rival within 10 % is right, too, and so is `unexplained`.
+    /// Whether a verdict names the cause. At a border a rival within 10 % is right, too, and so is
+    /// `unexplained`.
     pub fn judge(&self, verdict: Cause) -> Judgement {
         let near = |(cause, bps): &(Cause, f64)| {
             (*cause == verdict || verdict == Cause::Unexplained)
                 && *bps <= super::BORDER * self.limit_bps
         };
-        match verdict == self.cause || self.rivals.iter().any(near) {
-            true => Judgement::Right,
-            false => Judgement::Wrong,
+        if verdict == self.cause || self.rivals.iter().any(near) {
+            Judgement::Right
+        } else {
+            Judgement::Wrong
         }
     }
 

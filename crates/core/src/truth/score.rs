@@ -99,7 +99,8 @@ pub struct Score {
     /// Scenarios that were run again with their remedies, in the same order; absent where none was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<Proof>,
-    /// Scenarios that were not run again, in the same order, and why; absent where remedies were not asked for.
+    /// Scenarios that were not run again, in the same order, and why; absent where remedies were
+    /// not asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untried_remedies: Vec<Untried>,
     /// What remedies brought, over all of them; absent where they were not asked for.
@@ -155,7 +156,8 @@ impl Tally {
 }
 
 impl Score {
-    /// Counts; `remedied` is empty where remedies were not asked for, and else has one of each scenario.
+    /// Counts; `remedied` is empty where remedies were not asked for, and else has one of each
+    /// scenario.
     pub fn of(seed: u64, mut trials: Vec<Trial>, remedied: Vec<Remedied>) -> Self {
         trials.sort_by_key(|trial| trial.number);
         let (mut proofs, mut untried) = (Vec::new(), Vec::new());
@@ -198,7 +200,8 @@ impl Score {
         }
     }
 
-    /// The table, the confusion matrix, each scenario that was not right, and what remedies brought.
+    /// The table, the confusion matrix, each scenario that was not right, and what remedies
+    /// brought.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.

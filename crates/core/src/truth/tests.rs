@@ -154,9 +154,10 @@ fn ranges_are_wide() {
 fn at_a_border_the_rival_and_unexplained_are_right_and_elsewhere_wrong() {
     for scenario in all() {
         assert_eq!(scenario.judge(scenario.cause), Judgement::Right);
-        let expected = match scenario.is_border {
-            true => Judgement::Right,
-            false => Judgement::Wrong,
+        let expected = if scenario.is_border {
+            Judgement::Right
+        } else {
+            Judgement::Wrong
         };
         assert_eq!(scenario.judge(Cause::Unexplained), expected);
         assert_eq!(scenario.judge(scenario.rivals[0].0), expected);

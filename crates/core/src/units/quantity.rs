@@ -108,8 +108,9 @@ fn whole(text: &str, wanted: &'static str, value: f64) -> Result<u64, UnitError>
 impl FromStr for BitRate {
     type Err = UnitError;
 
-    /// Decimal prefixes only, as link rates are: `k` = 10³, `m` = 10⁶, `g` = 10⁹, `t` = 10¹², of either
-    /// case, followed by nothing, `bit`, `bit/s` or `bps`. A trailing `B/s` is bytes per second.
+    /// Decimal prefixes only, as link rates are: `k` = 10³, `m` = 10⁶, `g` = 10⁹, `t` = 10¹², of
+    /// either case, followed by nothing, `bit`, `bit/s` or `bps`. A trailing `B/s` is bytes per
+    /// second.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const WANTED: &str = "a rate such as 100mbit";
         let (number, unit) = number_and_unit(text, WANTED)?;
@@ -144,7 +145,8 @@ impl FromStr for BitRate {
 impl FromStr for ByteCount {
     type Err = UnitError;
 
-    /// `KiB`, `MiB`, `GiB`, `TiB` and iperf3's bare `K`, `M`, `G`, `T` are powers of 1024; `KB`, `MB`, `GB`,
+    /// `KiB`, `MiB`, `GiB`, `TiB` and iperf3's bare `K`, `M`, `G`, `T` are powers of 1024; `KB`,
+    /// `MB`, `GB`,
     /// `TB` are powers of 1000.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const WANTED: &str = "a size such as 64KiB";

@@ -8,8 +8,8 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 /// there are at most 256: below this no sum overflows, and no run reaches it.
 const LARGEST: u64 = 1 << 55;
 
-/// Any JSON all of whose counts are within [`LARGEST`]. Rates are not summed, and the kernel's pacing
-/// rate on loopback has no bound that a host would keep to.
+/// Any JSON all of whose counts are within [`LARGEST`]. Rates are not summed, and the kernel's
+/// pacing rate on loopback has no bound that a host would keep to.
 pub(super) struct Bounded;
 
 impl<'de> Deserialize<'de> for Bounded {

@@ -18,8 +18,8 @@ pub enum Phase {
     Measured,
 }
 
-/// The first 16 bytes of each datagram of a UDP stream, big-endian: phase in the top bit and 63 bits of
-/// sequence number, then the sender's monotonic clock in ns.
+/// The first 16 bytes of each datagram of a UDP stream, big-endian: phase in the top bit and 63
+/// bits of sequence number, then the sender's monotonic clock in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramHeader {
     /// Which part of the run.

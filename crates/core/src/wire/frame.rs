@@ -63,8 +63,9 @@ impl Frame {
 #[derive(Debug)]
 pub struct FrameReader {
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that were handed out. They go with the next push: moving the rest down after
-    /// each frame would let a peer of many small frames cost time with the square of their number.
+    /// Bytes of `buffer` that were handed out. They go with the next push: moving the rest down
+    /// after each frame would let a peer of many small frames cost time with the square of their
+    /// number.
     taken: usize,
     limit: usize,
 }

@@ -34,7 +34,8 @@ pub enum HelloKind {
     },
 }
 
-/// Layout, big-endian: magic 9, kind 1, version 2, flags 1, reserved 3, token 16, flow 4, zero to 64.
+/// Layout, big-endian: magic 9, kind 1, version 2, flags 1, reserved 3, token 16, flow 4, zero to
+/// 64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
     /// [`WIRE_VERSION`] of the client.

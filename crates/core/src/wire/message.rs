@@ -1,7 +1,8 @@
 //! What the two ends of a control connection say to each other.
 //!
-//! A message that this version does not know is an error of its own kind, so that a peer can be told;
-//! a field that it does not know is skipped. Every new operation has a name in [`Welcome::operations`].
+//! A message that this version does not know is an error of its own kind, so that a peer can be
+//! told; a field that it does not know is skipped. Every new operation has a name in
+//! [`Welcome::operations`].
 
 use std::collections::HashSet;
 
@@ -30,7 +31,8 @@ pub const TRACE: &str = "trace";
 
 /// The operation, in [`Welcome::operations`], of an endpoint that takes [`ClientMessage::Hold`].
 pub const CAPACITY: &str = "capacity";
-/// The operation, in [`Welcome::operations`], of an endpoint that profiles its host while a test runs.
+/// The operation, in [`Welcome::operations`], of an endpoint that profiles its host while a test
+/// runs.
 pub const PROFILE: &str = "profile";
 
 /// Client to endpoint.
@@ -46,7 +48,8 @@ pub enum ClientMessage {
     Open {
         /// The test.
         test: Box<Test>,
-        /// Profile the endpoint's host meanwhile, if it has the operation [`PROFILE`]; the profile is in the report.
+        /// Profile the endpoint's host meanwhile, if it has the operation [`PROFILE`]; the profile
+        /// is in the report.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         profile: Option<ProfileRequest>,
     },
@@ -56,8 +59,8 @@ pub enum ClientMessage {
     Alive,
     /// The run is over for the client: stop and report.
     End,
-    /// Change the endpoint's host, in place of what this session has changed there before. Only between
-    /// tests; undone at the latest when the session ends.
+    /// Change the endpoint's host, in place of what this session has changed there before. Only
+    /// between tests; undone at the latest when the session ends.
     Treat {
         /// 1 to [`MAX_CHANGES`].
         changes: Vec<HostChange>,
@@ -69,8 +72,8 @@ pub enum ClientMessage {
         /// How.
         request: TraceRequest,
     },
-    /// Hold connections. Only between tests; ended by [`ClientMessage::End`], and until then [`ClientMessage::Alive`]
-    /// is sent at least every second.
+    /// Hold connections. Only between tests; ended by [`ClientMessage::End`], and until then
+    /// [`ClientMessage::Alive`] is sent at least every second.
     Hold {
         /// How many.
         request: CapacityRequest,
@@ -104,7 +107,8 @@ pub enum ServerMessage {
     },
     /// Answer to `Untreat`: all is as it was.
     Untreated,
-    /// Answer to `Trace`; nothing of it is to be believed before [`crate::trace::admit`] has seen it.
+    /// Answer to `Trace`; nothing of it is to be believed before [`crate::trace::admit`] has seen
+    /// it.
     Traced(Box<TraceDocument>),
     /// Answer to `Hold`: connect to these ports.
     Holding(HoldPorts),
@@ -125,7 +129,8 @@ impl ClientMessage {
 }
 
 impl ServerMessage {
-    /// Reads a message of an endpoint, none of whose counts is so large that summing them overflows.
+    /// Reads a message of an endpoint, none of whose counts is so large that summing them
+    /// overflows.
     ///
     /// # Errors
     /// As [`ClientMessage::parse`], and for absurd figures.
@@ -142,7 +147,8 @@ pub struct Welcome {
     pub software: String,
     /// Names the session to its data connections: 32 hexadecimal digits.
     pub token: String,
-    /// Operations that the endpoint has: `stream`, `rr`, `crr`, [`TRACE`], [`CAPACITY`], and [`TREATMENTS`] where its owner allows them.
+    /// Operations that the endpoint has: `stream`, `rr`, `crr`, [`TRACE`], [`CAPACITY`], and
+    /// [`TREATMENTS`] where its owner allows them.
     pub operations: Vec<String>,
     /// What its owner allows.
     pub limits: Limits,
@@ -161,7 +167,8 @@ pub struct Limits {
     pub seconds: f64,
     /// Rate of a test over all its flows, bits per second; `None` is without limit.
     pub rate_bps: Option<u64>,
-    /// TCP connections that a client of `capacity` may hold, and UDP sockets; 0 of an endpoint that holds none.
+    /// TCP connections that a client of `capacity` may hold, and UDP sockets; 0 of an endpoint that
+    /// holds none.
     #[serde(default)]
     pub connections: u64,
 }
@@ -219,7 +226,8 @@ pub struct Progress {
 pub struct HalfReport {
     /// Each flow as this end saw it.
     pub flows: Vec<FlowHalf>,
-    /// What this end spent as a sender and as a receiver; one host, so the host-wide figures are equal.
+    /// What this end spent as a sender and as a receiver; one host, so the host-wide figures are
+    /// equal.
     pub end: EndReport,
     /// Its host.
     pub facts: Box<HostFacts>,
@@ -253,9 +261,9 @@ impl HalfReport {
         }
     }
 
-    /// Drops every second entry of each flow's course until the report takes at most `limit` bytes. The
-    /// entries are running totals, so that this merges neighbours; the last one stays. The profile has half of the
-    /// limit for itself.
+    /// Drops every second entry of each flow's course until the report takes at most `limit` bytes.
+    /// The entries are running totals, so that this merges neighbours; the last one stays. The
+    /// profile has half of the limit for itself.
     pub(crate) fn thin_to(&mut self, limit: usize) {
         if let Some(profile) = &mut self.profile {
             profile.thin_to(limit / 2);
@@ -307,7 +315,8 @@ pub struct FlowHalf {
     pub messages: u64,
     /// The measured time at this end, seconds.
     pub seconds: f64,
-    /// Payload received (or sent) by the end of each sampling step: (µs since measured time began, bytes since then).
+    /// Payload received (or sent) by the end of each sampling step: (µs since measured time began,
+    /// bytes since then).
     #[serde(default)]
     pub steps: Vec<(u64, u64)>,
     /// TCP's evidence of this end.
@@ -368,7 +377,8 @@ pub struct UdpReceived {
     pub expected: Option<u64>,
 }
 
-/// A packet train from its first datagram to arrive to its last, by the clock of the receiver's kernel.
+/// A packet train from its first datagram to arrive to its last, by the clock of the receiver's
+/// kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Train {
     /// Datagrams after the first.

@@ -1,8 +1,9 @@
-//! Bytes on the wire. Everything that a stranger can send is parsed here, with a limit on each length.
+//! Bytes on the wire. Everything that a stranger can send is parsed here, with a limit on each
+//! length.
 //!
 //! * [`Hello`]: the first 64 bytes that a client sends on any TCP connection. Its first byte is not
-//!   printable and it is longer than an iperf3 cookie (37 printable bytes), so that one port can serve
-//!   both, and so that a real iperf3 server answers it instead of waiting for more.
+//!   printable and it is longer than an iperf3 cookie (37 printable bytes), so that one port can
+//!   serve both, and so that a real iperf3 server answers it instead of waiting for more.
 //! * [`Frame`]: what follows on a control connection, both ways: type, length, body.
 //! * [`message`]: the bodies: JSON, so that old and new versions can skip what they do not know.
 //! * [`Seal`]: the same frames under Noise `NNpsk0` where the endpoint has a key.

@@ -1,7 +1,8 @@
 //! The seeded byte pattern of `--verify`.
 
-/// A pattern in which the byte at each position of the stream follows from the seed alone, so that the
-/// receiver can check any piece of it. The period is 256 KiB + 8, which no power-of-two slip repeats.
+/// A pattern in which the byte at each position of the stream follows from the seed alone, so that
+/// the receiver can check any piece of it. The period is 256 KiB + 8, which no power-of-two slip
+/// repeats.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     bytes: Vec<u8>,

@@ -1,8 +1,9 @@
 //! Encryption and authentication of the control channel by a shared key.
 //!
-//! Noise `NNpsk0_25519_ChaChaPoly_BLAKE2s` (noiseprotocol.org, revision 34): both ends prove the key in
-//! the first message, and each session has fresh keys. The ephemeral keys are the one thing in core
-//! that is random of its own: `snow` takes them from the operating system, since a seeded key is none.
+//! Noise `NNpsk0_25519_ChaChaPoly_BLAKE2s` (noiseprotocol.org, revision 34): both ends prove the
+//! key in the first message, and each session has fresh keys. The ephemeral keys are the one thing
+//! in core that is random of its own: `snow` takes them from the operating system, since a seeded
+//! key is none.
 
 use thiserror::Error;
 

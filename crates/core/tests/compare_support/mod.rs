@@ -124,8 +124,8 @@ pub(crate) fn design(margin_percent: Option<f64>, metrics: usize) -> Design {
     }
 }
 
-/// A whole comparison: the runs one after the other, the order in each pair by the schedule, and B different by `percent`.
-/// Several metrics are independent series.
+/// A whole comparison: the runs one after the other, the order in each pair by the schedule, and B
+/// different by `percent`. Several metrics are independent series.
 pub(crate) fn compare(
     model: &Model,
     source: &mut Source,
@@ -158,7 +158,8 @@ pub(crate) fn compare(
     unreachable!("the most pairs end it")
 }
 
-/// The usual way: ten runs of A, then ten of B, and Mann–Whitney at 5 %. Does it say that A differs from A?
+/// The usual way: ten runs of A, then ten of B, and Mann–Whitney at 5 %. Does it say that A differs
+/// from A?
 pub(crate) fn blocks_with_mann_whitney(model: &Model, source: &mut Source) -> bool {
     const RUNS: usize = 10;
     /// Two-sided 5 % for ten against ten (Mann and Whitney 1947).
@@ -169,8 +170,8 @@ pub(crate) fn blocks_with_mann_whitney(model: &Model, source: &mut Source) -> bo
     above.min(RUNS * RUNS - above) <= CRITICAL
 }
 
-/// The other usual way: A, B, A, B, …, and a paired t-test at 5 % after each pair from the third on, until it says so, 30
-/// pairs at most. Does it?
+/// The other usual way: A, B, A, B, …, and a paired t-test at 5 % after each pair from the third
+/// on, until it says so, 30 pairs at most. Does it?
 pub(crate) fn t_test_with_peeking(model: &Model, source: &mut Source) -> bool {
     let runs = (model.series)(source, 60);
     let (mut sum, mut squares) = (0.0, 0.0);

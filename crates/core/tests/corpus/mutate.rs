@@ -1,11 +1,12 @@
-//! Bytes that are nearly right, from a fixed seed, and what stands them. The fuzz targets' plain tests of each crate share
-//! this.
+//! Bytes that are nearly right, from a fixed seed, and what stands them. The fuzz targets' plain
+//! tests of each crate share this.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// SplitMix64 (Steele, Lea and Flood 2014): the same changes on each machine, and no dependency of the crates.
+/// SplitMix64 (Steele, Lea and Flood 2014): the same changes on each machine, and no dependency of
+/// the crates.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {

@@ -1,5 +1,5 @@
-//! What must hold for any bytes. Each function is a fuzz target (see `fuzz/`), and is run over its seeds
-//! and their mutations by `tests/corpus.rs`.
+//! What must hold for any bytes. Each function is a fuzz target (see `fuzz/`), and is run over its
+//! seeds and their mutations by `tests/corpus.rs`.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -220,9 +220,9 @@ fn prints<T: FromStr + Display>(text: &str) {
     }
 }
 
-/// Whatever is done in whatever order: a closed end stays closed, an open server has a deadline, and
-/// neither end panics. The first byte's lowest bit says whether the channel is sealed; each further byte
-/// is an operation, and some take the byte after them.
+/// Whatever is done in whatever order: a closed end stays closed, an open server has a deadline,
+/// and neither end panics. The first byte's lowest bit says whether the channel is sealed; each
+/// further byte is an operation, and some take the byte after them.
 pub(crate) fn session(bytes: &[u8]) {
     let Some((&first, operations)) = bytes.split_first() else {
         return;
@@ -239,7 +239,7 @@ pub(crate) fn session(bytes: &[u8]) {
         key: "net.ipv4.tcp_sack".into(),
         value: "0".into(),
     }];
-    let mut operations = operations.iter().copied().take(MOST_OPERATIONS);
+    let mut operations = operations.iter().copied().take(MAX_OPERATIONS);
     while let Some(operation) = operations.next() {
         let closed = (client.is_closed(), server.is_closed());
         match operation % 27 {
@@ -282,8 +282,9 @@ pub(crate) fn session(bytes: &[u8]) {
     }
 }
 
-/// Whatever a packet socket gives: segments are as many as counted and never longer than the frame, an answer is
-/// never answered, fragments fit. The first bytes are the offload and numbers, as [`OFFLOAD_BYTES`] says.
+/// Whatever a packet socket gives: segments are as many as counted and never longer than the frame,
+/// an answer is never answered, fragments fit. The first bytes are the offload and numbers, as
+/// [`OFFLOAD_BYTES`] says.
 pub(crate) fn frame(bytes: &[u8]) {
     let Some((head, bytes)) = bytes.split_first_chunk::<OFFLOAD_BYTES>() else {
         return;
@@ -407,14 +408,16 @@ fn welcome() -> Welcome {
     }
 }
 
-/// Before the frame: flags, kind of segmentation, segment, start and place of the checksum, MTU, bit to flip.
+/// Before the frame: flags, kind of segmentation, segment, start and place of the checksum, MTU,
+/// bit to flip.
 const OFFLOAD_BYTES: usize = 12;
 /// Longest frame body of the frame target, bytes.
 const LONGEST: usize = 300;
 /// Of one session; more find nothing new and cost time.
-const MOST_OPERATIONS: usize = 200;
+const MAX_OPERATIONS: usize = 200;
 
-/// Figures that can be read are analysed or refused, whatever their columns are called; a group's runs are all there.
+/// Figures that can be read are analysed or refused, whatever their columns are called; a group's
+/// runs are all there.
 pub(crate) fn figures(bytes: &[u8]) {
     let input = Input {
         file: "figures",
@@ -452,8 +455,8 @@ fn way_back() -> TraceRequest {
     TraceRequest::back_of(&TraceConfig::new(IpAddr::from([198, 18, 0, 1])))
 }
 
-/// Whatever an endpoint says of the way back, what is taken of it has figures that can be shown, written and read again,
-/// and words of our own.
+/// Whatever an endpoint says of the way back, what is taken of it has figures that can be shown,
+/// written and read again, and words of our own.
 pub(crate) fn traced(bytes: &[u8]) {
     let Ok(ServerMessage::Traced(document)) = ServerMessage::parse(bytes) else {
         return;
@@ -476,7 +479,8 @@ pub(crate) fn traced(bytes: &[u8]) {
     admit(again, &request).expect("what was taken once is taken again");
 }
 
-/// Whatever an endpoint says of what it held, the limits that are read from it have their order and can be written.
+/// Whatever an endpoint says of what it held, the limits that are read from it have their order and
+/// can be written.
 pub(crate) fn held(bytes: &[u8]) {
     let Ok(ServerMessage::HoldReport(half)) = ServerMessage::parse(bytes) else {
         return;
@@ -525,7 +529,8 @@ pub(crate) fn codec_of(first: u8) -> ProbeCodec {
     }
 }
 
-/// Whatever comes to a raw socket is an answer to one of this trace's probes or none. The first byte is of
+/// Whatever comes to a raw socket is an answer to one of this trace's probes or none. The first
+/// byte is of
 /// [`codec_of`].
 pub(crate) fn icmp(bytes: &[u8]) {
     let Some((&first, message)) = bytes.split_first() else {
@@ -562,7 +567,8 @@ pub(crate) fn icmp(bytes: &[u8]) {
     }
 }
 
-/// A table is read or refused with a place that is in it; what it says of an address is one of its origins.
+/// A table is read or refused with a place that is in it; what it says of an address is one of its
+/// origins.
 pub(crate) fn as_table(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -591,8 +597,8 @@ pub(crate) fn as_table(bytes: &[u8]) {
     }
 }
 
-/// What an iperf3 client or server may send, by itself: what can be read is within limits and reads the same again. The
-/// first byte says which.
+/// What an iperf3 client or server may send, by itself: what can be read is within limits and reads
+/// the same again. The first byte says which.
 pub(crate) fn iperf3(bytes: &[u8]) {
     let Some((&kind, body)) = bytes.split_first() else {
         return;
@@ -636,8 +642,8 @@ pub(crate) fn iperf3(bytes: &[u8]) {
     }
 }
 
-/// A client and a server of iperf3's in any order of operations, among them a stranger's bytes to either: an end that
-/// has closed says nothing more, and nobody waits without a deadline.
+/// A client and a server of iperf3's in any order of operations, among them a stranger's bytes to
+/// either: an end that has closed says nothing more, and nobody waits without a deadline.
 pub(crate) fn iperf3_session(bytes: &[u8]) {
     let longest = Duration::from_secs(60);
     let params = Params::parse(br#"{"tcp":true,"time":1,"len":1000,"parallel":2}"#)
@@ -647,7 +653,7 @@ pub(crate) fn iperf3_session(bytes: &[u8]) {
     let mut server = iperf3::Server::new(now, longest);
     client.poll_transmit();
     let mut rest = bytes;
-    for _ in 0..MOST_OPERATIONS {
+    for _ in 0..MAX_OPERATIONS {
         let Some((&operation, more)) = rest.split_first() else {
             return;
         };
@@ -691,8 +697,9 @@ pub(crate) fn iperf3_session(bytes: &[u8]) {
     }
 }
 
-/// Both halves of netperf's protocol in any order of operations, among them a stranger's bytes to either: a test that is
-/// taken is within the limits, an end that has closed says nothing more, and nobody waits without a deadline.
+/// Both halves of netperf's protocol in any order of operations, among them a stranger's bytes to
+/// either: a test that is taken is within the limits, an end that has closed says nothing more, and
+/// nobody waits without a deadline.
 pub(crate) fn netperf(bytes: &[u8]) {
     let settings = netperf::Settings {
         passphrase: None,
@@ -704,7 +711,7 @@ pub(crate) fn netperf(bytes: &[u8]) {
     let mut server = netperf::Server::new(now, settings);
     let mut client = netperf::Client::new(now);
     let mut rest = bytes;
-    for _ in 0..MOST_OPERATIONS {
+    for _ in 0..MAX_OPERATIONS {
         let Some((&operation, more)) = rest.split_first() else {
             return;
         };

@@ -1,4 +1,5 @@
-//! Ethernet frames built from their parts, and a checksum that shares nothing with the one under test.
+//! Ethernet frames built from their parts, and a checksum that shares nothing with the one under
+//! test.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use linerate_core::link::frame::{Gso, Offload};
@@ -124,9 +125,10 @@ impl Parts {
 
     /// As [`Self::partial`], or with its checksum made, and to be cut to `size` bytes of payload.
     pub(crate) fn to_be_cut(&self, size: u16, is_partial: bool) -> (Vec<u8>, Offload) {
-        let (frame, offload) = match is_partial {
-            true => self.partial(),
-            false => (self.frame(), Offload::default()),
+        let (frame, offload) = if is_partial {
+            self.partial()
+        } else {
+            (self.frame(), Offload::default())
         };
         let gso = match (self.protocol, self.is_v6) {
             (UDP, _) => Gso::Udp,

@@ -1,4 +1,5 @@
-//! A network in memory with virtual time: routers that answer, limit, lose, mark and lie, and real bytes.
+//! A network in memory with virtual time: routers that answer, limit, lose, mark and lie, and real
+//! bytes.
 #![allow(dead_code, reason = "each test uses its part")]
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +16,7 @@ use linerate_core::trace::{
 };
 
 /// More steps than any trace needs: what goes on longer does not end.
-const MOST_STEPS: usize = 2_000_000;
+const MAX_STEPS: usize = 2_000_000;
 
 /// A router, or the target as the last one.
 #[derive(Debug, Clone)]
@@ -37,7 +38,8 @@ pub(crate) struct Router {
     pub(crate) hides_mtu: bool,
     /// Forwards with this traffic class.
     pub(crate) remark: Option<u8>,
-    /// Forwards with another source address and port, as a NAT does; answers to it come back translated.
+    /// Forwards with another source address and port, as a NAT does; answers to it come back
+    /// translated.
     pub(crate) is_nat: bool,
 }
 
@@ -86,7 +88,8 @@ pub(crate) struct Net {
     pub(crate) link: Nanos,
     /// Each link loses packets with this probability, of both directions.
     pub(crate) loss: f64,
-    /// The path goes round from this distance (0 is the first router) to the last router before the target.
+    /// The path goes round from this distance (0 is the first router) to the last router before the
+    /// target.
     pub(crate) loop_from: Option<usize>,
     /// Routers quote 8 bytes of the transport only.
     pub(crate) short_quotes: bool,
@@ -488,7 +491,7 @@ pub(crate) fn run<M: Machine>(mut machine: M, net: &mut Net, kind: ProbeKind) ->
     let mut sent = Vec::new();
     let mut now = Nanos::ZERO;
     let mut number = 0;
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         machine.handle_timeout(now);
         while let Some(probe) = machine.poll_transmit(now) {
             for (at, answer) in net.send(now, &probe, &codec) {
@@ -515,7 +518,7 @@ pub(crate) fn run<M: Machine>(mut machine: M, net: &mut Net, kind: ProbeKind) ->
         }
     }
     panic!(
-        "no end after {MOST_STEPS} steps, {} probes, {} ms",
+        "no end after {MAX_STEPS} steps, {} probes, {} ms",
         sent.len(),
         now.0 / 1_000_000
     );

@@ -1,7 +1,8 @@
-//! The endpoint's side of UDP: few sockets that answer many, and nothing kept of anybody but that it was there.
+//! The endpoint's side of UDP: few sockets that answer many, and nothing kept of anybody but that
+//! it was there.
 //!
-//! It is no reflector: only the client's own address is answered, each port of it first with a cookie that it has to
-//! bring back, and no answer is longer than what it answers.
+//! It is no reflector: only the client's own address is answered, each port of it first with a
+//! cookie that it has to bring back, and no answer is longer than what it answers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};

@@ -140,9 +140,10 @@ impl Connections {
     }
 
     fn watch(&mut self, slot: usize, connected: bool) -> Result<(), FailureCause> {
-        let interest = match connected {
-            true => Interest::Readable,
-            false => Interest::Either,
+        let interest = if connected {
+            Interest::Readable
+        } else {
+            Interest::Either
         };
         let Some(stream) = &self.all[slot].stream else {
             return Ok(());
@@ -241,12 +242,11 @@ impl Connections {
         self.report.asked_again += again;
         self.open += 1;
         self.report.most = self.report.most.max(self.open);
-        match connection.replaces {
-            true => self.report.churn_opened += 1,
-            false => {
-                self.opened += 1;
-                self.last_open_ns = now;
-            }
+        if connection.replaces {
+            self.report.churn_opened += 1
+        } else {
+            self.opened += 1;
+            self.last_open_ns = now;
         }
     }
 
@@ -403,8 +403,9 @@ impl Pool for Connections {
         }
     }
 
-    /// They are in the order in which they were begun, so that the first that has not said anything is due first. One that
-    /// is still connecting holds the others up, but for less long than the endpoint waits.
+    /// They are in the order in which they were begun, so that the first that has not said anything
+    /// is due first. One that is still connecting holds the others up, but for less long than the
+    /// endpoint waits.
     fn name(&mut self, now: u64) -> Option<u64> {
         for _ in 0..BATCH {
             let slot = self.next_name;
@@ -434,7 +435,7 @@ impl Pool for Connections {
     }
 
     fn most_beats(&self) -> u64 {
-        MOST_BEATS
+        MAX_BEATS
     }
 
     fn on_ready(&mut self, ready: &Ready) {
@@ -484,7 +485,8 @@ impl Pool for Connections {
         for slot in load.members() {
             count += 1;
             if let Some(stream) = &self.all[slot as usize].stream {
-                // Without it long requests may wait for an acknowledgement, which the latency shows.
+                // Without it long requests may wait for an acknowledgement, which the latency
+                // shows.
                 let _ = set_nodelay(stream, true);
             }
         }
@@ -553,7 +555,7 @@ const PATIENCES: u64 = 3;
 const NAME_AGAIN: u64 = 10_000_000;
 /// Bytes that are read at once.
 const BUFFER: usize = 16 << 10;
-const MOST_BEATS: u64 = 512;
+const MAX_BEATS: u64 = 512;
 /// Requests begun before events have their turn.
 const BATCH: usize = 64;
 /// Most connections begun and not taken on a lane, if the backlog is long enough for twice as many.

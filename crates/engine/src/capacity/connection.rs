@@ -1,4 +1,5 @@
-//! One connection of the client: where it stands, and the answer that it waits for. Some seventy bytes.
+//! One connection of the client: where it stands, and the answer that it waits for. Some seventy
+//! bytes.
 
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
@@ -76,9 +77,10 @@ impl Connection {
                 Err(error) => {
                     lane.leave(source.port());
                     let is_ours = error.call == "bind" && error.source.kind() == NO_ADDRESS;
-                    return Err(match is_ours {
-                        true => FailureCause::Other,
-                        false => cause_of(&error.source),
+                    return Err(if is_ours {
+                        FailureCause::Other
+                    } else {
+                        cause_of(&error.source)
                     });
                 }
             }
@@ -108,7 +110,8 @@ impl Connection {
         (self.have, self.waits_for) = (0, answer.max(HEADER_BYTES as u32));
     }
 
-    /// Sends what the kernel takes now of the message, after the session's name if that is still to be said.
+    /// Sends what the kernel takes now of the message, after the session's name if that is still to
+    /// be said.
     pub(super) fn push(&mut self, name: &[u8; OPENING_BYTES]) -> io::Result<()> {
         let Some(stream) = &self.stream else {
             return Ok(());

@@ -223,7 +223,8 @@ impl Crew {
         members.map(|member| member.memory).sum()
     }
 
-    /// Ends them: each closes all that it holds. Waits for their end, and kills those that take longer than `patience`.
+    /// Ends them: each closes all that it holds. Waits for their end, and kills those that take
+    /// longer than `patience`.
     pub(super) fn end(mut self, patience: Duration) {
         for member in &mut self.members {
             member.channel = None;
@@ -240,7 +241,8 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         for member in &mut self.members {
-            // One that has ended already, and was waited for, is not hit: its number is kept with it.
+            // One that has ended already, and was waited for, is not hit: its number is kept with
+            // it.
             let _ = member.child.kill();
         }
         for member in &mut self.members {

@@ -1,7 +1,8 @@
-//! The loop of a client's worker: when the next connection is begun, the next heartbeat due, the next one replaced.
+//! The loop of a client's worker: when the next connection is begun, the next heartbeat due, the
+//! next one replaced.
 //!
-//! One thread, one epoll set. What is due is worked out from the time, so that a loop that comes late catches up; nothing
-//! is allocated for an event.
+//! One thread, one epoll set. What is due is worked out from the time, so that a loop that comes
+//! late catches up; nothing is allocated for an event.
 
 use std::io;
 use std::time::Duration;
@@ -37,9 +38,11 @@ pub(super) trait Pool {
     /// # Errors
     /// As for [`Pool::begin`].
     fn replace(&mut self, slot: usize) -> Result<(), FailureCause>;
-    /// Asks whether the one in the slot is alive, if it is open and nothing else is under way there.
+    /// Asks whether the one in the slot is alive, if it is open and nothing else is under way
+    /// there.
     fn beat(&mut self, slot: usize);
-    /// Names the session on some of those that have not said anything for long; answers when the next are due.
+    /// Names the session on some of those that have not said anything for long; answers when the
+    /// next are due.
     fn name(&mut self, now: u64) -> Option<u64>;
     /// Messages that wait for their answer.
     fn unanswered(&self) -> u64;
@@ -63,7 +66,8 @@ pub(super) trait Pool {
     fn stop_load(&mut self);
     /// Whether something of it is still to come.
     fn is_loading(&self) -> bool;
-    /// Open at present, opened since the beginning without those that replaced others, and when the last of them was.
+    /// Open at present, opened since the beginning without those that replaced others, and when the
+    /// last of them was.
     fn open(&self) -> (u64, u64, u64);
     /// Could not be opened; were open and are gone.
     fn tallies(&self) -> (&Tally, &Tally);
@@ -258,7 +262,7 @@ impl<P: Pool> Driver<P> {
             self.begun += 1;
             if let Err(cause) = self.pool.begin(self.begun == to) {
                 let failed = self.pool.tallies().0.total();
-                if is_lasting(cause) || failed > MOST_FAILURES + self.begun / 4 {
+                if is_lasting(cause) || failed > MAX_FAILURES + self.begun / 4 {
                     self.stopped = Some(cause);
                     self.ramp = None;
                     return None;
@@ -322,9 +326,10 @@ impl<P: Pool> Driver<P> {
     }
 
     fn advance_names(&mut self, now: u64) -> Option<u64> {
-        match now < self.hushed_until {
-            true => Some(self.hushed_until),
-            false => self.pool.name(now),
+        if now < self.hushed_until {
+            Some(self.hushed_until)
+        } else {
+            self.pool.name(now)
         }
     }
 
@@ -372,4 +377,4 @@ const EPOLLS_UNIT: Duration = Duration::from_millis(1);
 const LONGEST_WAIT: u64 = 100_000_000;
 const STATUS_EVERY: u64 = 100_000_000;
 /// Passing failures, before so many in four are too many.
-const MOST_FAILURES: u64 = 64;
+const MAX_FAILURES: u64 = 64;

@@ -52,8 +52,8 @@ impl Held {
         }
     }
 
-    /// Takes what has come; an answer to it is then in `out`. A peer asks again only when it has been answered: more
-    /// than that is a stranger's, so that nothing piles up.
+    /// Takes what has come; an answer to it is then in `out`. A peer asks again only when it has
+    /// been answered: more than that is a stranger's, so that nothing piles up.
     pub(super) fn feed(&mut self, mut bytes: &[u8], sizes: &Sizes) -> Fed {
         while !bytes.is_empty() {
             if self.left > 0 {
@@ -65,9 +65,10 @@ impl Held {
                 }
                 continue;
             }
-            let whole = match self.is_ours {
-                true => HEADER_BYTES,
-                false => OPENING_BYTES,
+            let whole = if self.is_ours {
+                HEADER_BYTES
+            } else {
+                OPENING_BYTES
             };
             let have = usize::from(self.have);
             let head = bytes.len().min(whole - have);

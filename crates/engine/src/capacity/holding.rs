@@ -1,4 +1,5 @@
-//! What an endpoint does for a client of `capacity`: workers that hold, their figures while they do, and its account.
+//! What an endpoint does for a client of `capacity`: workers that hold, their figures while they
+//! do, and its account.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -19,7 +20,7 @@ use super::crew::Crew;
 use super::message::{Listen, Order, Terms};
 use super::serve::PATIENCE_S;
 use super::tally::Tally;
-use super::{CLOSING, MOST_WORKERS, readings, share};
+use super::{CLOSING, MAX_WORKERS, readings, share};
 use crate::clock::now;
 use crate::endpoint::Share;
 use crate::{host, words};
@@ -65,8 +66,8 @@ enum Stage {
 }
 
 impl Holding {
-    /// Starts the workers at the address that the client has connected to, for that client alone, which has a share of
-    /// what the owner allows.
+    /// Starts the workers at the address that the client has connected to, for that client alone,
+    /// which has a share of what the owner allows.
     ///
     /// # Errors
     /// What this host lacks, in words.
@@ -78,7 +79,7 @@ impl Holding {
     ) -> Result<Self, String> {
         let each = descriptor_limit().map_or(1024, |limit| limit.hard);
         let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
-        let shares = share::workers(request.connections, each, MOST_WORKERS);
+        let shares = share::workers(request.connections, each, MAX_WORKERS);
         // They need no socket for each: one process answers all.
         let udp_shares = share::workers(request.udp_sockets, u64::MAX, 1);
         let backlog = readings::somaxconn().min(BACKLOG);
@@ -242,7 +243,8 @@ impl Holding {
         }
     }
 
-    /// Ends the workers in a thread of its own, so that the session stays awake: a million takes some seconds.
+    /// Ends the workers in a thread of its own, so that the session stays awake: a million takes
+    /// some seconds.
     fn close(&mut self) {
         let Stage::Reporting(crew, _) = self.take_stage() else {
             return;
@@ -253,7 +255,7 @@ impl Holding {
             height: readings::memory(),
             after: MemoryReading::default(),
         };
-        half.limits = readings::limits(MOST_WORKERS);
+        half.limits = readings::limits(MAX_WORKERS);
         half.limits.owner_connections = Some(self.owner_connections);
         let (client, counters) = (self.client, self.counters.take());
         let share = self.share.take();
@@ -276,7 +278,8 @@ impl Holding {
     }
 }
 
-/// With many connections as little as an answer takes: a client that does not read makes this host keep what it is sent.
+/// With many connections as little as an answer takes: a client that does not read makes this host
+/// keep what it is sent.
 fn send_buffer(request: &CapacityRequest) -> Option<u32> {
     let is_small = request.response_bytes <= u64::from(SEND_BUFFER);
     (request.connections > FEW && is_small).then_some(SEND_BUFFER)

@@ -1,10 +1,11 @@
-//! The client's UDP sockets: each connected to a socket of the endpoint, counted when it has answered its challenge.
+//! The client's UDP sockets: each connected to a socket of the endpoint, counted when it has
+//! answered its challenge.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 
 use linerate_core::capacity::wire::{DATAGRAM_BYTES, Datagram, Header, Kind};
-use linerate_core::capacity::{FailureCause, MOST_AT_PORT};
+use linerate_core::capacity::{FailureCause, MAX_AT_PORT};
 use linerate_core::stats::LatencyHistogram;
 use linerate_core::wire::Token;
 use linerate_sys::poll::{Interest, Poller, Ready};
@@ -77,8 +78,9 @@ impl Sockets {
         let poller = Poller::new().map_err(|error| format!("cannot wait: {error}"))?;
         let room = order.ports.iter().map(|port| port.count).sum::<u64>();
         let shares = order.sources.len().max(1) as u64;
-        // Two workers may share a port of the endpoint. Unlike TCP, UDP lets both have the same local port for it, and then
-        // only one of them is answered: so each begins where the one before it in the session's count has ended.
+        // Two workers may share a port of the endpoint. Unlike TCP, UDP lets both have the same
+        // local port for it, and then only one of them is answered: so each begins where the one
+        // before it in the session's count has ended.
         let mut first = order.first_number;
         let starts: Vec<u64> = order
             .ports
@@ -344,7 +346,7 @@ impl Pool for Sockets {
             if !waits || now.saturating_sub(socket.sent) < AGAIN {
                 continue;
             }
-            if socket.tries >= MOST_TRIES {
+            if socket.tries >= MAX_TRIES {
                 self.end(slot, FailureCause::TimedOut);
             } else {
                 socket.tries += 1;
@@ -383,13 +385,15 @@ impl Pool for Sockets {
     }
 }
 
-/// Where in the range of local ports the sockets from this number on begin. A port of the endpoint takes 20,000 of them:
-/// where the range is larger, the rest is spread between workers, for ports that other programs have.
+/// Where in the range of local ports the sockets from this number on begin. A port of the endpoint
+/// takes 20,000 of them: where the range is larger, the rest is spread between workers, for ports
+/// that other programs have.
 fn start_of(first: u64, (low, high): (u16, u16)) -> u64 {
     let size = u64::from(high.saturating_sub(low)) + 1;
-    match size * 5 >= MOST_AT_PORT * 7 {
-        true => first % MOST_AT_PORT * 7 / 5,
-        false => first,
+    if size * 5 >= MAX_AT_PORT * 7 {
+        first % MAX_AT_PORT * 7 / 5
+    } else {
+        first
     }
 }
 
@@ -403,4 +407,4 @@ fn is_passing(error: &io::Error) -> bool {
 const WINDOW: u64 = 128;
 /// After so long without an answer, ns, it is sent again, so often.
 const AGAIN: u64 = 500_000_000;
-const MOST_TRIES: u8 = 8;
+const MAX_TRIES: u8 = 8;

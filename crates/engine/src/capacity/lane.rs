@@ -1,9 +1,10 @@
-//! From one address of this host to one port of the endpoint: which local port is next, and how many connections may be
-//! under way.
+//! From one address of this host to one port of the endpoint: which local port is next, and how
+//! many connections may be under way.
 
 use std::net::SocketAddr;
 
-/// Connections between one source address and one listener. Two of them never have the same local port.
+/// Connections between one source address and one listener. Two of them never have the same local
+/// port.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) peer: SocketAddr,
@@ -11,7 +12,8 @@ pub(super) struct Lane {
     /// How many more it may hold.
     room: u64,
     ports: Ports,
-    /// Connections begun, and of these how many the endpoint is known to have taken: it takes them in their order.
+    /// Connections begun, and of these how many the endpoint is known to have taken: it takes them
+    /// in their order.
     begun: u64,
     taken: u64,
     /// Most that may be begun and not taken.

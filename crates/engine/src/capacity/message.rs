@@ -56,7 +56,8 @@ pub(super) struct Connect {
     pub(super) port_range: (u16, u16),
     /// Of the endpoint's listeners.
     pub(super) backlog: u32,
-    /// How long the endpoint waits until a connection has named the session, s; 0: each is to do so at once.
+    /// How long the endpoint waits until a connection has named the session, s; 0: each is to do so
+    /// at once.
     pub(super) patience_s: u32,
     /// Number of the first UDP socket in the session.
     pub(super) first_number: u64,
@@ -81,7 +82,8 @@ pub(super) enum Order {
     Hold { heartbeat_s: f64, churn_per_s: f64 },
     /// Each proves itself alive now.
     Sweep,
-    /// Requests on so many, for so many seconds; each when the one before is answered, or so many a second.
+    /// Requests on so many, for so many seconds; each when the one before is answered, or so many a
+    /// second.
     Load {
         connections: u64,
         seconds: f64,
@@ -99,7 +101,8 @@ pub(super) enum Order {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub(super) enum Word {
-    /// To its first order: of the endpoint with its ports. With the memory of the process by then, bytes.
+    /// To its first order: of the endpoint with its ports. With the memory of the process by then,
+    /// bytes.
     Ready {
         ports: Vec<u16>,
         memory: Option<u64>,

@@ -1,9 +1,10 @@
 //! Holding as many connections as two ends can: worker processes, what they do, and what it costs.
 //!
-//! A process has few descriptors, so that others hold the connections: this program, started again (`worker`), as few as
-//! the descriptor limit allows, each with one thread, one epoll set, and some eighty bytes for a connection. They are told
-//! what to do over a pair of sockets (`message`) and end when that is closed, whatever becomes of the process that
-//! started them; everything that they hold is then reset, so that neither TIME_WAIT nor an orphan is left.
+//! A process has few descriptors, so that others hold the connections: this program, started again
+//! (`worker`), as few as the descriptor limit allows, each with one thread, one epoll set, and some
+//! eighty bytes for a connection. They are told what to do over a pair of sockets (`message`) and
+//! end when that is closed, whatever becomes of the process that started them; everything that they
+//! hold is then reset, so that neither TIME_WAIT nor an orphan is left.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -51,6 +52,6 @@ pub use run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase};
 pub use worker::{CAPACITY_WORKER, run_capacity_worker};
 
 /// Most worker processes of each kind. With 20,000 descriptors each they hold five million.
-const MOST_WORKERS: u64 = 256;
+const MAX_WORKERS: u64 = 256;
 /// Longest wait for the workers to close what they hold, before they are killed.
 const CLOSING: Duration = Duration::from_secs(90);

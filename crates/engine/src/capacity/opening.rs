@@ -21,9 +21,10 @@ impl Round<'_> {
     /// All connections, with pauses on the way to measure beside those that are open.
     pub(super) fn open_tcp(&mut self) -> Result<(), MeasureError> {
         let total = self.test.connections;
-        let steps: &[u64] = match self.test.latency && total >= LEAST_STEPPED {
-            true => &[10, 2, 1],
-            false => &[1],
+        let steps: &[u64] = if self.test.latency && total >= MIN_STEPPED {
+            &[10, 2, 1]
+        } else {
+            &[1]
         };
         for part in steps {
             self.phase = CapacityPhase::Opening;
@@ -50,10 +51,7 @@ impl Round<'_> {
         if to == 0 {
             return Ok(true);
         }
-        let which = match is_tcp {
-            true => self.tcp(),
-            false => self.udp(),
-        };
+        let which = if is_tcp { self.tcp() } else { self.udp() };
         let before = self.opening(is_tcp).seconds;
         let began = now_ns();
         self.tell_ramp(is_tcp, which.clone(), to);
@@ -69,17 +67,19 @@ impl Round<'_> {
     }
 
     fn tell_ramp(&mut self, is_tcp: bool, which: Range<usize>, to: u64) {
-        let (shares, total) = match is_tcp {
-            true => (&self.tcp_shares, self.test.connections),
-            false => (&self.udp_shares, self.test.udp_sockets),
+        let (shares, total) = if is_tcp {
+            (&self.tcp_shares, self.test.connections)
+        } else {
+            (&self.udp_shares, self.test.udp_sockets)
         };
         let rate = self.test.rate_per_s;
         self.crew.tell_each(which, |index| {
             let part = shares[index] as f64 / total as f64;
             Order::Ramp {
-                to: match to == total {
-                    true => shares[index],
-                    false => (part * to as f64) as u64,
+                to: if to == total {
+                    shares[index]
+                } else {
+                    (part * to as f64) as u64
                 },
                 rate_per_s: rate.map(|rate| rate as f64 * part),
             }
@@ -119,9 +119,10 @@ impl Round<'_> {
     }
 
     fn opening(&mut self, is_tcp: bool) -> &mut Opening {
-        match is_tcp {
-            true => &mut self.run.tcp,
-            false => &mut self.run.udp,
+        if is_tcp {
+            &mut self.run.tcp
+        } else {
+            &mut self.run.udp
         }
     }
 
@@ -202,7 +203,7 @@ const STEP_EVERY: u64 = 100_000_000;
 /// Without a limit on the rate, and longer than any handshake: nothing more comes of it.
 const STUCK: Duration = Duration::from_secs(15);
 /// Fewer connections are opened in one step.
-const LEAST_STEPPED: u64 = 1_000;
+const MIN_STEPPED: u64 = 1_000;
 /// Before an active connection is measured.
 const QUIET: Duration = Duration::from_millis(50);
 /// Longest measurement of an active connection.

@@ -10,8 +10,8 @@ use super::{readings, share};
 use crate::client::Client;
 use crate::words;
 
-/// For workers with so many TCP connections, and for workers with so many UDP sockets. `source` is the address that the
-/// control connection comes from.
+/// For workers with so many TCP connections, and for workers with so many UDP sockets. `source` is
+/// the address that the control connection comes from.
 pub(super) fn first_orders(
     client: &Client,
     test: &CapacityTest,
@@ -21,12 +21,11 @@ pub(super) fn first_orders(
     [tcp, udp]: [&[u64]; 2],
 ) -> Vec<Order> {
     let request = test.request();
-    let sources = match test.sources.is_empty() {
-        true => vec![source],
-        false => {
-            let all = test.sources.iter();
-            all.map(|ip| SocketAddr::new(*ip, 0)).collect()
-        }
+    let sources = if test.sources.is_empty() {
+        vec![source]
+    } else {
+        let all = test.sources.iter();
+        all.map(|ip| SocketAddr::new(*ip, 0)).collect()
     };
     let plain = Connect {
         terms: Terms {

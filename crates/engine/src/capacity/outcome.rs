@@ -28,7 +28,7 @@ pub(super) struct Opening {
 impl Opening {
     /// A step of the course; beyond so many every second one goes.
     pub(super) fn step(&mut self, step: RampStep) {
-        if self.steps.len() >= MOST_STEPS {
+        if self.steps.len() >= MAX_STEPS {
             let mut odd = false;
             self.steps.retain(|_| {
                 odd = !odd;
@@ -122,13 +122,15 @@ impl Run {
             started_at: self.started_at.clone(),
             host: client.host().to_owned(),
             peer: client.peer().to_string(),
-            family: match client.peer().is_ipv6() {
-                true => Family::Ipv6,
-                false => Family::Ipv4,
+            family: if client.peer().is_ipv6() {
+                Family::Ipv6
+            } else {
+                Family::Ipv4
             },
-            status: match partial {
-                true => Status::Partial,
-                false => Status::Complete,
+            status: if partial {
+                Status::Partial
+            } else {
+                Status::Complete
             },
             tcp,
             udp,
@@ -173,9 +175,10 @@ impl Run {
     }
 
     fn pool(&self, counts: &HeldCounts, asked: u64, is_tcp: bool) -> PoolResult {
-        let (opening, sums, from, to) = match is_tcp {
-            true => (&self.tcp, &self.tcp_sums, &self.before, &self.after_tcp),
-            false => (&self.udp, &self.udp_sums, &self.after_tcp, &self.height),
+        let (opening, sums, from, to) = if is_tcp {
+            (&self.tcp, &self.tcp_sums, &self.before, &self.after_tcp)
+        } else {
+            (&self.udp, &self.udp_sums, &self.after_tcp, &self.height)
         };
         let opened = sums.opened;
         let each = |bytes: u64| (opened > 0).then(|| bytes as f64 / opened as f64);
@@ -208,9 +211,10 @@ impl Run {
             asked_per_s: test.churn_per_s,
             closed: report.churn_closed,
             opened: report.churn_opened,
-            per_s: match self.hold_seconds > 0.0 {
-                true => report.churn_opened as f64 / self.hold_seconds,
-                false => 0.0,
+            per_s: if self.hold_seconds > 0.0 {
+                report.churn_opened as f64 / self.hold_seconds
+            } else {
+                0.0
             },
         })
     }
@@ -323,4 +327,4 @@ fn shared_kernel_doubt() -> Caveat {
     )
 }
 
-const MOST_STEPS: usize = 1_000;
+const MAX_STEPS: usize = 1_000;

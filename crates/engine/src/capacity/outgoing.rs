@@ -41,8 +41,8 @@ impl Outgoing {
         self.left == 0
     }
 
-    /// Sends these bytes and what the kernel takes of the message behind them; false if it takes nothing now. They are the
-    /// first on their connection: whatever takes any takes all of them.
+    /// Sends these bytes and what the kernel takes of the message behind them; false if it takes
+    /// nothing now. They are the first on their connection: whatever takes any takes all of them.
     ///
     /// # Errors
     /// The connection has failed.

@@ -53,9 +53,10 @@ impl Probe {
     fn expect(&mut self, header: Header) -> io::Result<()> {
         let mut answer = [0; HEADER_BYTES];
         self.stream.read_exact(&mut answer)?;
-        match answer == header.encode() {
-            true => Ok(()),
-            false => Err(io::ErrorKind::InvalidData.into()),
+        if answer == header.encode() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::InvalidData.into())
         }
     }
 }

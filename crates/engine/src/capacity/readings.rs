@@ -49,8 +49,9 @@ fn caches() -> Vec<SlabUse> {
         .collect()
 }
 
-/// The memory once the connections that were closed are gone, and with `udp` the UDP sockets, too: the kernel closes what
-/// an ended process had a little later. An endpoint has none of them; its client, which may be on the same host, has.
+/// The memory once the connections that were closed are gone, and with `udp` the UDP sockets, too:
+/// the kernel closes what an ended process had a little later. An endpoint has none of them; its
+/// client, which may be on the same host, has.
 pub(super) fn memory_when_closed(before: &MemoryReading, udp: bool) -> MemoryReading {
     let until = now() + SETTLE;
     loop {

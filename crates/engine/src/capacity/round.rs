@@ -20,7 +20,7 @@ use super::orders::first_orders;
 use super::outcome::Run;
 use super::probe::Probe;
 use super::run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase, Observe};
-use super::{CLOSING, MOST_WORKERS, readings, share};
+use super::{CLOSING, MAX_WORKERS, readings, share};
 use crate::client::Client;
 use crate::clock::now;
 use crate::error::MeasureError;
@@ -61,7 +61,7 @@ impl<'a> Round<'a> {
         let source = client.local_address()?;
         let each = descriptor_limit().map_or(1024, |limit| limit.hard);
         let each = options.descriptors.map_or(each, |few| few.min(each));
-        let most = options.workers.unwrap_or(MOST_WORKERS);
+        let most = options.workers.unwrap_or(MAX_WORKERS);
         let limits = LimitReadings {
             descriptors_each: Some(each),
             ..readings::limits(most)
@@ -158,9 +158,10 @@ impl<'a> Round<'a> {
             open: totals.open,
             lost: totals.lost.total(),
         };
-        match !(self.observe)(&live) || self.client.is_stopped() {
-            true => Err(MeasureError::Interrupted),
-            false => Ok(()),
+        if !(self.observe)(&live) || self.client.is_stopped() {
+            Err(MeasureError::Interrupted)
+        } else {
+            Ok(())
         }
     }
 
@@ -172,7 +173,8 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Until all workers have done what they were told; those that have not by then are told to stop.
+    /// Until all workers have done what they were told; those that have not by then are told to
+    /// stop.
     pub(super) fn finish_orders(&mut self, patience: Duration) -> Result<(), MeasureError> {
         let until = now() + patience;
         while !self.crew.is_idle() {
@@ -213,9 +215,10 @@ impl<'a> Round<'a> {
         let total = self.test.connections.max(1);
         // Each worker has its part of them; of a few, the first ones have one each.
         let shares = share::even(load.connections, self.tcp_shares.len() as u64);
-        let shares = match load.connections >= total {
-            true => self.tcp_shares.clone(),
-            false => shares,
+        let shares = if load.connections >= total {
+            self.tcp_shares.clone()
+        } else {
+            shares
         };
         self.crew.tell_each(self.tcp(), |index| {
             let share = shares[index];

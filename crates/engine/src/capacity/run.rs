@@ -1,4 +1,5 @@
-//! A run of `capacity` on a session with an endpoint: once, or as often as the search for the limit takes.
+//! A run of `capacity` on a session with an endpoint: once, or as often as the search for the limit
+//! takes.
 
 use linerate_core::capacity::{self, CapacityDocument, CapacityTest, Search};
 use linerate_core::wire::message::{CAPACITY, Refusal, RefusalReason};
@@ -12,7 +13,8 @@ use crate::error::MeasureError;
 pub struct CapacityOptions {
     /// Descriptors of each worker, fewer than the host allows.
     pub descriptors: Option<u64>,
-    /// Worker processes of each kind, fewer than usual. More connections than they can hold find the limit.
+    /// Worker processes of each kind, fewer than usual. More connections than they can hold find
+    /// the limit.
     pub workers: Option<u64>,
 }
 
@@ -83,12 +85,13 @@ impl Client {
         })
     }
 
-    /// Opens and holds connections, or searches for the number at which that stops. `observe` is called about a hundred
-    /// times a second; if it answers false, the run is stopped as by [`crate::Stop::request`].
+    /// Opens and holds connections, or searches for the number at which that stops. `observe` is
+    /// called about a hundred times a second; if it answers false, the run is stopped as by
+    /// [`crate::Stop::request`].
     ///
     /// # Errors
-    /// It could not be begun: the endpoint does not have the operation or refuses, this host cannot start the workers.
-    /// One that began always has an outcome.
+    /// It could not be begun: the endpoint does not have the operation or refuses, this host cannot
+    /// start the workers. One that began always has an outcome.
     pub fn capacity(
         &mut self,
         test: &CapacityTest,
@@ -102,14 +105,16 @@ impl Client {
                 message: error.to_string(),
             })
         })?;
-        match test.find_limit {
-            true => self.search_limit(test, options, observe),
-            false => Round::prepare(self, test, options, observe).map(Round::go),
+        if test.find_limit {
+            self.search_limit(test, options, observe)
+        } else {
+            Round::prepare(self, test, options, observe).map(Round::go)
         }
     }
 
-    /// Rounds until the limit is known, or all that the owner allows is held. The document is that of the smallest round
-    /// that was not held, since it says why; where all were held, of the largest.
+    /// Rounds until the limit is known, or all that the owner allows is held. The document is that
+    /// of the smallest round that was not held, since it says why; where all were held, of the
+    /// largest.
     fn search_limit(
         &mut self,
         test: &CapacityTest,

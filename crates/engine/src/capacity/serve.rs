@@ -1,4 +1,5 @@
-//! The endpoint's connections: taken from the client's address alone, kept if they name the session in time, answered.
+//! The endpoint's connections: taken from the client's address alone, kept if they name the session
+//! in time, answered.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, TcpListener};
@@ -18,7 +19,8 @@ use crate::words;
 
 struct Listener {
     socket: TcpListener,
-    /// Not watched until then: the process has no descriptors left, or all the connections that it is to have.
+    /// Not watched until then: the process has no descriptors left, or all the connections that it
+    /// is to have.
     rests_until: Option<u64>,
 }
 
@@ -135,7 +137,8 @@ impl Holder {
     /// Takes connections that wait at a listener.
     fn take(&mut self, index: usize) {
         for _ in 0..BATCH {
-            // Those that churn has closed are counted when their resets are read: the queue can wait for that.
+            // Those that churn has closed are counted when their resets are read: the queue can
+            // wait for that.
             if self.open >= self.room {
                 return self.rest(index);
             }
@@ -237,8 +240,8 @@ impl Holder {
         }
     }
 
-    /// One that is gone, or turns out to be somebody else's. The client closes by reset alone, so that what is reset may
-    /// be one of its own that had nothing to say yet.
+    /// One that is gone, or turns out to be somebody else's. The client closes by reset alone, so
+    /// that what is reset may be one of its own that had nothing to say yet.
     fn end(&mut self, slot: usize, cause: FailureCause) {
         let Some(held) = self.held[slot].take() else {
             return;
@@ -315,7 +318,8 @@ fn listen_at(order: &Listen, poller: &Poller, index: usize) -> io::Result<(TcpLi
     let socket = listen(order.address, options)?;
     // What is taken here inherits it: whatever ends this process, nothing of it stays.
     reset_on_close(&socket).map_err(io::Error::other)?;
-    // So is this, and no choice of the client's: one that does not read has no more than that lie here for each.
+    // So is this, and no choice of the client's: one that does not read has no more than that lie
+    // here for each.
     if let Some(bytes) = order.send_buffer {
         set_send_buffer(&socket, bytes).map_err(io::Error::other)?;
     }
@@ -344,7 +348,8 @@ const SPARE: u64 = 64;
 const TICK: Duration = Duration::from_millis(50);
 const STATUS_EVERY: u64 = 100_000_000;
 const REST: u64 = 20_000_000;
-/// How long a connection may take to say whose it is, s: the client has many, and other things to do.
+/// How long a connection may take to say whose it is, s: the client has many, and other things to
+/// do.
 pub(super) const PATIENCE_S: u32 = 180;
 const LOOK_FOR_STRANGERS: u64 = 5_000_000_000;
 const NS_PER_S: u64 = 1_000_000_000;

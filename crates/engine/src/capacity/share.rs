@@ -1,9 +1,9 @@
 //! How much of the whole each worker has.
 
-use linerate_core::capacity::{HoldPort, MOST_AT_PORT};
+use linerate_core::capacity::{HoldPort, MAX_AT_PORT};
 
-/// How many connections each of as few workers as possible holds, at most so many each and so many workers: if that is
-/// not enough, each has more than it can hold, and finds that out.
+/// How many connections each of as few workers as possible holds, at most so many each and so many
+/// workers: if that is not enough, each has more than it can hold, and finds that out.
 pub(super) fn workers(total: u64, each: u64, most: u64) -> Vec<u64> {
     let needed = total.div_ceil(each.max(1)).clamp(1, most.max(1));
     match total {
@@ -20,13 +20,14 @@ pub(super) fn even(total: u64, parts: u64) -> Vec<u64> {
         .collect()
 }
 
-/// How many connections each port of a worker with so many takes: fewer than there are local ports for one destination.
+/// How many connections each port of a worker with so many takes: fewer than there are local ports
+/// for one destination.
 pub(super) fn ports(connections: u64) -> Vec<u64> {
-    even(connections, connections.div_ceil(MOST_AT_PORT).max(1))
+    even(connections, connections.div_ceil(MAX_AT_PORT).max(1))
 }
 
-/// For each of these workers its part of the endpoint's ports, in their order, so that two share one only where they
-/// have to.
+/// For each of these workers its part of the endpoint's ports, in their order, so that two share
+/// one only where they have to.
 pub(super) fn deal(ports: &[HoldPort], shares: &[u64]) -> Vec<Vec<HoldPort>> {
     let mut left = ports.iter().copied();
     let mut current = left.next();

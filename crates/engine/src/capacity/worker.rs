@@ -19,16 +19,18 @@ use super::knock::Sockets;
 use super::message::{Channel, Connect, Order, Report, Terms, Word};
 use super::serve::Holder;
 
-/// Name of the hidden command that [`run_capacity_worker`] is to be called by: workers are this program, started again.
+/// Name of the hidden command that [`run_capacity_worker`] is to be called by: workers are this
+/// program, started again.
 pub const CAPACITY_WORKER: &str = "capacity-worker";
 
-/// Holds connections for the process at the other end of standard input, which must be a socket, until that is closed.
+/// Holds connections for the process at the other end of standard input, which must be a socket,
+/// until that is closed.
 ///
 /// # Errors
 /// Standard input is no such socket; epoll fails.
 pub fn run_capacity_worker() -> io::Result<()> {
-    // What holds the connections goes first where they take all memory: who started it can then say what it held.
-    // Without that the run is the same.
+    // What holds the connections goes first where they take all memory: who started it can then say
+    // what it held. Without that the run is the same.
     let _ = die_first_without_memory();
     let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut channel = Channel::new(stream)?;

@@ -28,7 +28,8 @@ impl Client {
         std::iter::from_fn(|| self.session.poll_event()).collect()
     }
 
-    /// Has the endpoint close all that it holds; answers its account. Once the user has asked to stop, not for long.
+    /// Has the endpoint close all that it holds; answers its account. Once the user has asked to
+    /// stop, not for long.
     pub(crate) fn release(&mut self, complete: bool) -> Result<CapacityHalf, MeasureError> {
         if self.session.is_closed() {
             return Err(self.session_error(SessionError::Closed));

@@ -1,4 +1,5 @@
-//! The UDP flows of a test: each proves its address to the endpoint before any of its datagrams go there.
+//! The UDP flows of a test: each proves its address to the endpoint before any of its datagrams go
+//! there.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;

@@ -49,7 +49,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// An endpoint at one address, without a key, from whichever address and interface the routes say, with 5 s to connect.
+    /// An endpoint at one address, without a key, from whichever address and interface the routes
+    /// say, with 5 s to connect.
     pub fn at(name: &str, address: SocketAddr) -> Self {
         Self {
             name: name.to_owned(),
@@ -193,9 +194,9 @@ impl Client {
         self.connect_time
     }
 
-    /// Finds the rate of the path's narrowest link by packet trains, for the records of all runs from now on: without it
-    /// the ceiling of the path shows only where it is reached. Takes some round trips, 4 s at most; where UDP does not get through
-    /// nothing is found.
+    /// Finds the rate of the path's narrowest link by packet trains, for the records of all runs
+    /// from now on: without it the ceiling of the path shows only where it is reached. Takes some
+    /// round trips, 4 s at most; where UDP does not get through nothing is found.
     pub fn find_link_rate(&mut self, direction: Direction, seed: u64) {
         for direction in direction.parts() {
             let found = train::measure(&self.target, *direction, seed, &self.stop);
@@ -206,8 +207,8 @@ impl Client {
         }
     }
 
-    /// Profiles both hosts in all runs from now on, if something is asked for; the endpoint's only if it can. Says whether it
-    /// can. On one kernel both share the samples that are asked for.
+    /// Profiles both hosts in all runs from now on, if something is asked for; the endpoint's only
+    /// if it can. Says whether it can. On one kernel both share the samples that are asked for.
     pub fn profile(&mut self, request: Option<ProfileRequest>) -> bool {
         let shares = self.endpoint_profiles() && self.shares_the_kernel();
         self.profile = request.map(|request| request.of_each_end(shares));
@@ -224,8 +225,8 @@ impl Client {
         operations.any(|operation| operation == PROFILE)
     }
 
-    /// Runs a test. `observe` is called about ten times a second while it runs; if it answers false, the
-    /// run is stopped as by [`Stop::request`].
+    /// Runs a test. `observe` is called about ten times a second while it runs; if it answers
+    /// false, the run is stopped as by [`Stop::request`].
     ///
     /// # Errors
     /// The test could not be begun. One that began always has an [`Outcome`].

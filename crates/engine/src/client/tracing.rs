@@ -16,7 +16,8 @@ use super::Client;
 use crate::clock::now;
 use crate::error::MeasureError;
 
-/// Numbered packets in each direction: none lost of so many are at most 1.9 % (the score interval at 95 %).
+/// Numbered packets in each direction: none lost of so many are at most 1.9 % (the score interval
+/// at 95 %).
 const PACKETS: u64 = 200;
 /// So many a second: a burst would lose packets by itself.
 const PACKETS_PER_S: u64 = 200;
@@ -42,8 +43,8 @@ impl Client {
         })
     }
 
-    /// The way back of what `config` traces, and what is lost in each direction. What the endpoint's owner does not
-    /// allow of that becomes a caveat.
+    /// The way back of what `config` traces, and what is lost in each direction. What the
+    /// endpoint's owner does not allow of that becomes a caveat.
     ///
     /// # Errors
     /// The endpoint does not have the operation; the session failed or was interrupted.

@@ -9,14 +9,16 @@ use crate::clock::now;
 use crate::error::MeasureError;
 
 impl Client {
-    /// Changes the endpoint's host, in place of what this session has changed there before, and says what the
-    /// endpoint read back, one line for each change. It is undone by [`Client::untreat`], and at the latest when
-    /// the session ends. Without changes this is [`Client::untreat`].
+    /// Changes the endpoint's host, in place of what this session has changed there before, and
+    /// says what the endpoint read back, one line for each change. It is undone by
+    /// [`Client::untreat`], and at the latest when the session ends. Without changes this is
+    /// [`Client::untreat`].
     ///
     /// # Errors
-    /// The endpoint allows no treatments, refuses one, or its host cannot do one: [`MeasureError::Refused`], and
-    /// nothing is in force. Another client measures or treats there: the same, and what was in force still is.
-    /// The session failed or was interrupted: the endpoint undoes everything.
+    /// The endpoint allows no treatments, refuses one, or its host cannot do one:
+    /// [`MeasureError::Refused`], and nothing is in force. Another client measures or treats there:
+    /// the same, and what was in force still is. The session failed or was interrupted: the
+    /// endpoint undoes everything.
     pub fn treat(&mut self, changes: &[HostChange]) -> Result<Vec<String>, MeasureError> {
         if changes.is_empty() {
             return self.untreat().map(|()| Vec::new());
@@ -38,7 +40,8 @@ impl Client {
         }
     }
 
-    /// Has the endpoint undo what this session has changed on its host; does nothing if it has changed nothing.
+    /// Has the endpoint undo what this session has changed on its host; does nothing if it has
+    /// changed nothing.
     ///
     /// # Errors
     /// The endpoint could not undo it, or the session failed or was interrupted.

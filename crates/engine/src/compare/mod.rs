@@ -44,11 +44,12 @@ impl CompareObserver for () {
     fn pair(&mut self, _: &Standing<'_>) {}
 }
 
-/// Compares two treatments. What ends it early is in the document as a caveat, and in the error beside it.
+/// Compares two treatments. What ends it early is in the document as a caveat, and in the error
+/// beside it.
 ///
 /// # Errors
-/// No pair came about: a treatment cannot be applied, a figure is not there, the endpoint refuses, the run fails, or it was
-/// interrupted. Nothing is left changed then.
+/// No pair came about: a treatment cannot be applied, a figure is not there, the endpoint refuses,
+/// the run fails, or it was interrupted. Nothing is left changed then.
 pub fn compare(
     client: &mut Client,
     options: &CompareOptions,

@@ -49,7 +49,8 @@ pub(super) struct Preflight {
 /// Looks at both ends, then runs once under each treatment and throws the runs away.
 ///
 /// # Errors
-/// The endpoint applies no treatments and is to; a treatment cannot be applied; a figure is not there; a run failed.
+/// The endpoint applies no treatments and is to; a treatment cannot be applied; a figure is not
+/// there; a run failed.
 pub(super) fn examine(
     client: &mut Client,
     options: &CompareOptions,
@@ -121,12 +122,13 @@ fn idle_load(watched: &Record) -> IdleLoad {
 }
 
 fn not_quiet(idle: &IdleLoad, shared: bool) -> Option<Caveat> {
-    let ends = match shared {
-        true => vec![("this host", idle.client_cpu_percent)],
-        false => vec![
+    let ends = if shared {
+        vec![("this host", idle.client_cpu_percent)]
+    } else {
+        vec![
             ("this host", idle.client_cpu_percent),
             ("the endpoint's host", idle.server_cpu_percent),
-        ],
+        ]
     };
     let busy: Vec<String> = ends
         .into_iter()
@@ -145,7 +147,8 @@ fn not_quiet(idle: &IdleLoad, shared: bool) -> Option<Caveat> {
     })
 }
 
-/// Where the kernel's memory of the peer cannot be cleared, a run starts with what the one before has learnt.
+/// Where the kernel's memory of the peer cannot be cleared, a run starts with what the one before
+/// has learnt.
 fn metrics_kept(client: &Client, options: &CompareOptions) -> Option<Caveat> {
     if options.test.protocol == Protocol::Udp {
         return None;

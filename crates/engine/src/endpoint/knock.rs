@@ -73,7 +73,8 @@ impl Knocks {
         }
     }
 
-    /// Of a client of iperf3's, which has a test open from this very address: nobody else gets an answer.
+    /// Of a client of iperf3's, which has a test open from this very address: nobody else gets an
+    /// answer.
     fn answer_greeting(&self, socket: &UdpSocket, peer: SocketAddr, greeting: Greeting) {
         if !self.calls.expects(peer) {
             return;
@@ -108,7 +109,8 @@ impl Knocks {
     }
 }
 
-/// A socket of a flow's own on the same port, connected to the peer; from then on the kernel sorts the peer's datagrams.
+/// A socket of a flow's own on the same port, connected to the peer; from then on the kernel sorts
+/// the peer's datagrams.
 fn own_socket(socket: &UdpSocket, peer: SocketAddr) -> Option<UdpSocket> {
     let local = socket.local_addr().ok()?;
     socket::udp_socket(local, Some(peer), true).ok()

@@ -10,8 +10,8 @@ use super::occupancy::Place;
 use crate::treatment::{Applied, TreatError};
 use crate::words;
 
-/// The changes of one session; dropped, they are undone. The thread that treats must be in the network namespace
-/// that is served, as every thread of the endpoint is.
+/// The changes of one session; dropped, they are undone. The thread that treats must be in the
+/// network namespace that is served, as every thread of the endpoint is.
 pub(super) struct Lease {
     // First: the host is as it was before anybody else may measure on it.
     applied: Option<Applied>,
@@ -57,8 +57,8 @@ impl Lease {
         &self.place
     }
 
-    /// Changes the host in place of what was changed before, and says what was read back. Whatever fails,
-    /// nothing of either is in force; but who may not treat keeps what there is.
+    /// Changes the host in place of what was changed before, and says what was read back. Whatever
+    /// fails, nothing of either is in force; but who may not treat keeps what there is.
     pub(super) fn treat(
         &mut self,
         changes: &[HostChange],

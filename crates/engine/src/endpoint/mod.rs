@@ -1,8 +1,9 @@
 //! `linerate serve`: one port, many clients at once, each test independent.
 //!
-//! The door ([`door`]) takes every connection and datagram, reads no more of it than the hello, and hands
-//! it on: a control connection to a thread of its own ([`session`]), a data connection or UDP flow to the
-//! session whose token it carries ([`registry`]). Nobody waits for anybody without a deadline.
+//! The door ([`door`]) takes every connection and datagram, reads no more of it than the hello, and
+//! hands it on: a control connection to a thread of its own ([`session`]), a data connection or UDP
+//! flow to the session whose token it carries ([`registry`]). Nobody waits for anybody without a
+//! deadline.
 //!
 //! Clients of other tools are told by their first bytes, or have a port of their own ([`foreign`]).
 //!
@@ -10,8 +11,8 @@
 //!
 //! What clients of `capacity` hold, they share ([`share`]).
 //!
-//! What a client with the key may change on this host is on loan to its session ([`lease`]), and while it is, no
-//! other client measures or changes anything ([`occupancy`]).
+//! What a client with the key may change on this host is on loan to its session ([`lease`]), and
+//! while it is, no other client measures or changes anything ([`occupancy`]).
 
 mod door;
 mod foreign;
@@ -42,7 +43,8 @@ use crate::stop::Stop;
 
 /// Connections that wait for the door.
 const BACKLOG: u32 = 1024;
-/// A connection with nothing in it is accepted after this and then runs into the greeting's deadline.
+/// A connection with nothing in it is accepted after this and then runs into the greeting's
+/// deadline.
 const DEFER_SECONDS: u32 = 1;
 
 /// How to serve.
@@ -60,9 +62,11 @@ pub struct ServeOptions {
     pub key: Option<Key>,
     /// Who may test by iperf3's protocol: everybody if `None`, unless there is a key.
     pub iperf3: Option<Arc<Iperf3Access>>,
-    /// Clients may change this host by the table of treatments, for as long as they are there. Needs a key.
+    /// Clients may change this host by the table of treatments, for as long as they are there.
+    /// Needs a key.
     pub allow_treatments: bool,
-    /// Clients may have this host profiled while their tests run: names of the kernel's functions and how often each was met.
+    /// Clients may have this host profiled while their tests run: names of the kernel's functions
+    /// and how often each was met.
     pub allow_profiles: bool,
     /// End after one session.
     pub one_off: bool,
@@ -84,8 +88,8 @@ pub struct NetperfOptions {
 }
 
 impl ServeOptions {
-    /// linerate's own clients and iperf3's, whoever they are, on all addresses and a port of the kernel's choice; they
-    /// may have the host profiled and change nothing.
+    /// linerate's own clients and iperf3's, whoever they are, on all addresses and a port of the
+    /// kernel's choice; they may have the host profiled and change nothing.
     pub fn within(limits: Limits) -> Self {
         Self {
             bind: None,
@@ -103,8 +107,8 @@ impl ServeOptions {
         }
     }
 
-    /// Treatments are root's work: never for a stranger, whoever has built these options. And whoever must have a key
-    /// comes in by no other door without proving something.
+    /// Treatments are root's work: never for a stranger, whoever has built these options. And
+    /// whoever must have a key comes in by no other door without proving something.
     fn check(&self) -> Result<(), MeasureError> {
         let refuse = |what: &str| {
             Err(MeasureError::Host {
@@ -231,8 +235,8 @@ impl Endpoint {
         endpoint.nonempty()
     }
 
-    /// Serves on a listening socket that was inherited (systemd, inetd); UDP on the same port if that can
-    /// still be had.
+    /// Serves on a listening socket that was inherited (systemd, inetd); UDP on the same port if
+    /// that can still be had.
     ///
     /// # Errors
     /// The socket is none that listens; treatments are allowed to clients without a key.

@@ -1,6 +1,8 @@
-//! Who uses this host: any number of clients measure on it as it is, or one has changed it for itself.
+//! Who uses this host: any number of clients measure on it as it is, or one has changed it for
+//! itself.
 //!
-//! A change of a device, a route or a sysctl is every client's: it would spoil the tests of all others.
+//! A change of a device, a route or a sysctl is every client's: it would spoil the tests of all
+//! others.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,8 +10,9 @@ use std::time::Duration;
 
 use linerate_core::wire::Token;
 
-/// How long a session waits for its turn: whoever has just said goodbye is still undoing what it changed, and
-/// the next client is often the same program. More than this is for the client to decide.
+/// How long a session waits for its turn: whoever has just said goodbye is still undoing what it
+/// changed, and the next client is often the same program. More than this is for the client to
+/// decide.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The sessions that use the host, by token.
@@ -96,7 +99,8 @@ impl Place {
         self.occupancy.shared.left.notify_all();
     }
 
-    /// From now on the host is this session's to change, unless another one has changed it or measures.
+    /// From now on the host is this session's to change, unless another one has changed it or
+    /// measures.
     pub(super) fn begin_treatment(&self) -> Result<(), String> {
         let mut users = self.occupancy.users_without(|users| {
             users.treating_besides(self.token) || users.testing_besides(self.token) > 0

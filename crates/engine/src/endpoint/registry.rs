@@ -17,7 +17,8 @@ const INBOX: usize = 1024;
 pub(crate) struct Registry(Arc<Mutex<HashMap<Token, Entry>>>);
 
 struct Entry {
-    /// Data comes from the control connection's own address or the one that the test names, or not at all.
+    /// Data comes from the control connection's own address or the one that the test names, or not
+    /// at all.
     peer: IpAddr,
     /// Of the test that is open.
     inbox: Option<Inbox>,
@@ -25,11 +26,12 @@ struct Entry {
 
 struct Inbox {
     flows: u32,
-    /// Another address of the client's host. The session has named it, and the handshake of a TCP connection proves it;
-    /// a test of datagrams names none.
+    /// Another address of the client's host. The session has named it, and the handshake of a TCP
+    /// connection proves it; a test of datagrams names none.
     source: Option<IpAddr>,
     sender: SyncSender<Flow>,
-    /// UDP flows that have their socket: a second one for the same peer would take its datagrams away.
+    /// UDP flows that have their socket: a second one for the same peer would take its datagrams
+    /// away.
     bound: HashSet<u32>,
 }
 
@@ -53,8 +55,8 @@ impl Registry {
         }
     }
 
-    /// Whether a flow may be bound: the token is known, from that address, and the test still lacks the
-    /// flow.
+    /// Whether a flow may be bound: the token is known, from that address, and the test still lacks
+    /// the flow.
     pub(crate) fn expects(&self, token: Token, flow: u32, from: IpAddr) -> bool {
         self.entries()
             .get(&token)
@@ -91,8 +93,8 @@ impl Entry {
 }
 
 impl Registration {
-    /// Takes flows 0 to `flows` − 1 from now on, from `source` if the test names one; what the last test left waiting is
-    /// dropped.
+    /// Takes flows 0 to `flows` − 1 from now on, from `source` if the test names one; what the last
+    /// test left waiting is dropped.
     pub(crate) fn open(&self, flows: u32, source: Option<IpAddr>) -> Receiver<Flow> {
         let (sender, receiver) = sync_channel(INBOX);
         if let Some(entry) = self.registry.entries().get_mut(&self.token) {

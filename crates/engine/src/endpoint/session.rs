@@ -302,7 +302,8 @@ impl Session<'_> {
         }
     }
 
-    /// Who compares wants each run to begin like the first. Where that cannot be, who runs a single test need not know.
+    /// Who compares wants each run to begin like the first. Where that cannot be, who runs a single
+    /// test need not know.
     fn forget_earlier(&mut self, test: &Test) {
         self.tests += 1;
         if !self.context.allow_treatments || test.protocol == Protocol::Udp {

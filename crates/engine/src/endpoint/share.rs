@@ -1,5 +1,5 @@
-//! How many connections all clients of `capacity` hold together: never more than the owner allows one of them, so that
-//! many clients cannot do what one may not.
+//! How many connections all clients of `capacity` hold together: never more than the owner allows
+//! one of them, so that many clients cannot do what one may not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

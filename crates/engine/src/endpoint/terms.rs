@@ -10,8 +10,8 @@ use linerate_sys::socket::{self, Mptcp, OptionError};
 use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
 use crate::{options, words};
 
-/// Holds a test to the owner's rate, bits per second: what this end sends or reads is slowed to it, and what it
-/// cannot slow must not ask for more.
+/// Holds a test to the owner's rate, bits per second: what this end sends or reads is slowed to it,
+/// and what it cannot slow must not ask for more.
 pub(super) fn within_rate(mut test: Box<Test>, limit: Option<u64>) -> Result<Box<Test>, String> {
     let Some(limit) = limit else {
         return Ok(test);
@@ -54,7 +54,8 @@ pub(super) fn owners_limit(rate_bps: u64) -> Caveat {
     )
 }
 
-/// Tries the test's options on a socket that is thrown away, so that a refusal comes before the flows.
+/// Tries the test's options on a socket that is thrown away, so that a refusal comes before the
+/// flows.
 pub(super) fn can_do(test: &Test) -> Result<(), String> {
     let here = SocketAddr::from(([127, 0, 0, 1], 0));
     let fail = |what: String| format!("the endpoint's host cannot do this test: {what}");

@@ -1,4 +1,5 @@
-//! The way to a client, traced for it: to the address that its control connection comes from and to no other.
+//! The way to a client, traced for it: to the address that its control connection comes from and to
+//! no other.
 
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -16,7 +17,8 @@ use crate::words;
 /// Seeds of an endpoint are below this: counts on the wire are, too.
 const SEEDS: u64 = 1 << 53;
 
-/// A trace under way in a thread of its own, so that its session stays awake. Dropping it ends it soon.
+/// A trace under way in a thread of its own, so that its session stays awake. Dropping it ends it
+/// soon.
 pub(super) struct Tracing {
     stop: Stop,
     until: Duration,
@@ -27,7 +29,8 @@ pub(super) struct Tracing {
 pub(super) type NoTrace = (RefusalReason, String);
 
 impl Tracing {
-    /// Begins to trace from `local`, which the client has connected to, to `client`; within what the owner allows.
+    /// Begins to trace from `local`, which the client has connected to, to `client`; within what
+    /// the owner allows.
     pub(super) fn start(
         request: &TraceRequest,
         (local, client): (IpAddr, IpAddr),

@@ -53,9 +53,10 @@ pub(super) fn empty(experiment: &Experiment, slot: Slot) -> Run {
         levels: experiment.level_names(slot.cell),
         repeat: slot.repeat,
         attempt: slot.attempt,
-        treatments: match treatments.is_empty() {
-            true => "none".to_owned(),
-            false => treatments.to_string(),
+        treatments: if treatments.is_empty() {
+            "none".to_owned()
+        } else {
+            treatments.to_string()
         },
         faults: Vec::new(),
         error: None,

@@ -1,8 +1,9 @@
 //! Runs experiments: each run on a path of its own, kept as it comes.
 //!
-//! [`run_experiment`] makes the runs that [`Experiment::next`] asks for and appends each to a [`RecordsFile`]; what is in
-//! that file already is not run again. A lab is made for each run and taken away after it, so that nothing is left of one
-//! run for the next: no queue, no cached metrics of TCP, no counter.
+//! [`run_experiment`] makes the runs that [`Experiment::next`] asks for and appends each to a
+//! [`RecordsFile`]; what is in that file already is not run again. A lab is made for each run and
+//! taken away after it, so that nothing is left of one run for the next: no queue, no cached
+//! metrics of TCP, no counter.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -69,7 +70,8 @@ pub trait ExperimentObserver: Send {
     fn made(&mut self, run: &Run);
 }
 
-/// Runs what is left of an experiment. What ends it early is in the document as a caveat, and is the error beside it.
+/// Runs what is left of an experiment. What ends it early is in the document as a caveat, and is
+/// the error beside it.
 ///
 /// # Errors
 /// Nothing was run, or a run could not be kept.
@@ -170,13 +172,14 @@ impl Course<'_> {
             // Where none can be run it is not the cell's fault.
             let runnable =
                 (0..self.experiment.cells.len()).filter(|cell| self.experiment.is_runnable(*cell));
-            return match self.runs.is_empty() && runnable.count() == self.ending.unavailable.len() {
-                true => Err(error),
-                false => Ok(None),
+            return if self.runs.is_empty() && runnable.count() == self.ending.unavailable.len() {
+                Err(error)
+            } else {
+                Ok(None)
             };
         }
         self.failures += 1;
-        if self.failures == MOST_FAILURES {
+        if self.failures == MAX_FAILURES {
             return Err(error);
         }
         let mut run = attempt::empty(self.experiment, slot);
@@ -199,7 +202,7 @@ impl Course<'_> {
 }
 
 /// So many runs that fail one after the other are no accident.
-const MOST_FAILURES: u32 = 3;
+const MAX_FAILURES: u32 = 3;
 
 #[cfg(test)]
 mod tests;

@@ -82,8 +82,8 @@ struct Head {
 }
 
 impl RecordsFile {
-    /// Opens or makes the file, and reads what is in it. A last line that was cut off, as by a power failure, is cut off
-    /// whole. `fresh` throws away what there is.
+    /// Opens or makes the file, and reads what is in it. A last line that was cut off, as by a
+    /// power failure, is cut off whole. `fresh` throws away what there is.
     ///
     /// # Errors
     /// It cannot be opened, is in use, or holds something else; its content is as it was then.
@@ -110,10 +110,7 @@ impl RecordsFile {
             title: experiment.title.clone(),
             identity: experiment.identity(),
         };
-        let end = match fresh {
-            true => 0,
-            false => records.read(&head)?,
-        };
+        let end = if fresh { 0 } else { records.read(&head)? };
         records.cut(end)?;
         if end == 0 {
             records.write_line(&head)?;
@@ -186,8 +183,9 @@ impl RecordsFile {
             }
             end += length as u64;
         }
-        // Nothing but half a head: somebody else's file would have a line end somewhere, or be long.
-        if end == 0 && line.len() > MOST_HEAD {
+        // Nothing but half a head: somebody else's file would have a line end somewhere, or be
+        // long.
+        if end == 0 && line.len() > MAX_HEAD {
             return Err(RecordsError::Malformed {
                 path: self.path.clone(),
                 line: 1,
@@ -214,4 +212,4 @@ fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Reco
 const WRITE: &str = "write";
 
 /// A head is shorter than this, bytes.
-const MOST_HEAD: usize = 4096;
+const MAX_HEAD: usize = 4096;

@@ -44,7 +44,8 @@ fn made(experiment: &Experiment, slot: Slot) -> Run {
     }
 }
 
-/// A process that another test starts has every descriptor, and so the file's lock, until it executes its program.
+/// A process that another test starts has every descriptor, and so the file's lock, until it
+/// executes its program.
 fn open(path: &Path, experiment: &Experiment, fresh: bool) -> Result<RecordsFile, RecordsError> {
     let until = Instant::now() + Duration::from_secs(20);
     loop {

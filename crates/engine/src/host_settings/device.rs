@@ -45,9 +45,10 @@ fn of_figure(figure: DriverFigure, link: &Link, obstacle: &Option<String>) -> Re
 fn of_offload(setting: DeviceSetting, device: &str, obstacle: &Option<String>) -> Reading {
     match offload_state(device, setting) {
         Ok(text) => Reading::Value {
-            obstacle: match text.ends_with("(fixed)") {
-                true => Some("the device cannot switch it".to_owned()),
-                false => obstacle.clone(),
+            obstacle: if text.ends_with("(fixed)") {
+                Some("the device cannot switch it".to_owned())
+            } else {
+                obstacle.clone()
             },
             text,
         },
@@ -77,9 +78,10 @@ fn facts(link: &Link, has_sys: bool) -> DeviceView {
         name: link.name.clone(),
         speed_bps: speed.map(|mbit| u64::from(mbit) * 1_000_000),
         // A virtual device has a kind; without /sys that is all that tells.
-        is_physical: match has_sys {
-            true => steering::has_hardware(&link.name),
-            false => link.kind.is_none() && !link.loopback,
+        is_physical: if has_sys {
+            steering::has_hardware(&link.name)
+        } else {
+            link.kind.is_none() && !link.loopback
         },
         rx_queues,
         tx_queues,

@@ -1,10 +1,12 @@
 //! The limits and settings of this host: read and judged, set and kept, put back.
 //!
-//! What a setting should be is core's ([`linerate_core::host`]); this reads what is there and has the hands that change it.
-//! They are those of treatments, with the same journal before each change; but what [`set`] or [`profile`] change stays
-//! until [`undo`]. Kernel settings can be kept over a reboot by one file in `/etc/sysctl.d`; nobody else's is touched.
+//! What a setting should be is core's ([`linerate_core::host`]); this reads what is there and has
+//! the hands that change it. They are those of treatments, with the same journal before each
+//! change; but what [`set`] or [`profile`] change stays until [`undo`]. Kernel settings can be kept
+//! over a reboot by one file in `/etc/sysctl.d`; nobody else's is touched.
 //!
-//! `LINERATE_STATE_DIRECTORY` moves the journal from `/var/lib/linerate`, `LINERATE_SYSCTL_DIRECTORY` the file.
+//! `LINERATE_STATE_DIRECTORY` moves the journal from `/var/lib/linerate`,
+//! `LINERATE_SYSCTL_DIRECTORY` the file.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -48,7 +50,8 @@ pub struct HostScope {
 /// Reads the settings and judges them.
 ///
 /// # Errors
-/// The devices cannot be listed, a device that a key names is not there, or the journal cannot be read.
+/// The devices cannot be listed, a device that a key names is not there, or the journal cannot be
+/// read.
 pub fn show(scope: &HostScope) -> Result<HostDocument, TreatError> {
     let view = read::view(scope.peer, &scope.keys)?;
     judged(&view, scope.need, &scope.keys)
@@ -71,7 +74,8 @@ fn judged(view: &HostView, need: Need, keys: &[String]) -> Result<HostDocument, 
     Ok(document)
 }
 
-/// Sets all of the assignments or none, reads them back, and keeps them; with `persist`, over a reboot.
+/// Sets all of the assignments or none, reads them back, and keeps them; with `persist`, over a
+/// reboot.
 ///
 /// # Errors
 /// Not permitted, not there, treated by a process just now, or not taken. Nothing is changed then.
@@ -112,12 +116,12 @@ fn apply(
     Ok(())
 }
 
-/// Puts back what [`set`] and [`profile`] changed in this network namespace, of these keys or all, where nobody else has
-/// changed it since.
+/// Puts back what [`set`] and [`profile`] changed in this network namespace, of these keys or all,
+/// where nobody else has changed it since.
 ///
 /// # Errors
-/// The journal or the file in sysctl.d cannot be read or written, or a process treats one of them just now. What could not
-/// be put back is in the document.
+/// The journal or the file in sysctl.d cannot be read or written, or a process treats one of them
+/// just now. What could not be put back is in the document.
 pub fn undo(keys: &[String]) -> Result<HostDocument, TreatError> {
     let mut document = HostDocument::new(brief());
     let file = SysctlDirectory::of_host();
@@ -151,7 +155,8 @@ pub fn undo(keys: &[String]) -> Result<HostDocument, TreatError> {
     Ok(document)
 }
 
-/// What a profile would change on this host; with `apply`, changes it: all or nothing of what can be changed here.
+/// What a profile would change on this host; with `apply`, changes it: all or nothing of what can
+/// be changed here.
 ///
 /// # Errors
 /// As [`show`] and [`set`].

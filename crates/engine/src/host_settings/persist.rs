@@ -53,12 +53,11 @@ impl SysctlDirectory {
         let Ok(first) = fs::metadata("/proc/1/ns/net") else {
             return Ok(());
         };
-        match self.is_moved || first.ino() == Namespace::current()?.inode()? {
-            true => Ok(()),
-            false => {
-                let why = "a boot sets the host's first network namespace, and this is another";
-                Err(TreatError::unfit(self.file.display(), why))
-            }
+        if self.is_moved || first.ino() == Namespace::current()?.inode()? {
+            Ok(())
+        } else {
+            let why = "a boot sets the host's first network namespace, and this is another";
+            Err(TreatError::unfit(self.file.display(), why))
         }
     }
 
@@ -69,8 +68,8 @@ impl SysctlDirectory {
         self.write(&file)
     }
 
-    /// Takes keys out where they have the values that we gave them. Says whether it changed the file, and which keys
-    /// have other values in it.
+    /// Takes keys out where they have the values that we gave them. Says whether it changed the
+    /// file, and which keys have other values in it.
     pub(crate) fn remove(
         &self,
         lines: &BTreeSet<(String, String)>,
@@ -89,14 +88,16 @@ impl SysctlDirectory {
         if file == before {
             return Ok((false, foreign));
         }
-        match file.is_empty() {
-            true => fs::remove_file(&self.file).map_err(|error| self.fault("remove", error))?,
-            false => self.write(&file)?,
+        if file.is_empty() {
+            fs::remove_file(&self.file).map_err(|error| self.fault("remove", error))?
+        } else {
+            self.write(&file)?
         }
         Ok((true, foreign))
     }
 
-    /// Files of the same directory that come later and give one of these keys a value: then that is what a boot sets.
+    /// Files of the same directory that come later and give one of these keys a value: then that is
+    /// what a boot sets.
     pub(crate) fn overridden(&self, keys: &[String]) -> Vec<String> {
         let Some(entries) = self.file.parent().and_then(|path| fs::read_dir(path).ok()) else {
             return Vec::new();
@@ -124,7 +125,7 @@ impl SysctlDirectory {
     }
 
     fn read(&self) -> Result<SysctlFile, TreatError> {
-        match read_file(&self.file, MOST_BYTES) {
+        match read_file(&self.file, MAX_BYTES) {
             Ok(text) => Ok(SysctlFile::parse(&text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SysctlFile::parse("")),
             Err(error) => Err(self.fault("read", error)),
@@ -146,4 +147,4 @@ impl SysctlDirectory {
 }
 
 /// Of our file.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;

@@ -12,7 +12,8 @@ use linerate_sys::proc::{cpu, limits, machine, memory};
 use super::device;
 use crate::treatment::{FileSetting, TreatError, check_sys, open_netlink};
 
-/// The settings and what their right values depend on. `keys` are looked at, too, where the table does not have them.
+/// The settings and what their right values depend on. `keys` are looked at, too, where the table
+/// does not have them.
 ///
 /// # Errors
 /// The devices cannot be listed, or one that a key names is not there.
@@ -149,7 +150,7 @@ fn links(peer: Option<IpAddr>, keys: &[String]) -> Result<Vec<Link>, TreatError>
         .filter(|link| is_looked_at(link))
         .cloned()
         .collect();
-    links.truncate(MOST_DEVICES);
+    links.truncate(MAX_DEVICES);
     for link in all {
         if named.contains(link.name.as_str()) && !links.contains(&link) {
             links.push(link);
@@ -161,4 +162,4 @@ fn links(peer: Option<IpAddr>, keys: &[String]) -> Result<Vec<Link>, TreatError>
 /// Inputs of rules that are no settings of the table.
 const INPUTS: [&str; 1] = ["net.ipv4.tcp_no_ssthresh_metrics_save"];
 /// A host of containers has hundreds; others are read by their keys.
-const MOST_DEVICES: usize = 8;
+const MAX_DEVICES: usize = 8;

@@ -1,4 +1,5 @@
-//! On the kernel: in network namespaces of the test's own, with a journal and a directory of kernel settings of its own.
+//! On the kernel: in network namespaces of the test's own, with a journal and a directory of kernel
+//! settings of its own.
 
 use std::fs;
 use std::path::PathBuf;
@@ -389,7 +390,8 @@ fn settings_of_a_device_are_set_and_undone() {
     });
 }
 
-/// A TAP device is the one whose driver a test can have that takes a figure (drivers/net/tun.c, `tun_set_coalesce`).
+/// A TAP device is the one whose driver a test can have that takes a figure (drivers/net/tun.c,
+/// `tun_set_coalesce`).
 #[test]
 fn a_figure_of_a_driver_is_set_and_undone() {
     in_namespace(|bench| {

@@ -13,8 +13,8 @@ use linerate_sys::proc::sysctl::{self, SysctlError};
 use super::error::LabError;
 use super::pump::{LaneSetup, Wire};
 
-/// Settings that each namespace gets before it has links: no packets but the hosts' own, addresses usable at
-/// once, and no packet refused for the way it came.
+/// Settings that each namespace gets before it has links: no packets but the hosts' own, addresses
+/// usable at once, and no packet refused for the way it came.
 const QUIET: [(&str, &str); 8] = [
     ("net.ipv4.conf.all.rp_filter", "0"),
     ("net.ipv4.conf.default.rp_filter", "0"),
@@ -84,10 +84,11 @@ pub(super) fn build(topology: &Topology) -> Result<Built, LabError> {
     Ok(Built { namespaces, inside })
 }
 
-/// The packet sockets of the emulated links, or of the only one that is wanted, with what each direction is to do.
+/// The packet sockets of the emulated links, or of the only one that is wanted, with what each
+/// direction is to do.
 ///
-/// The kernel waits for all CPUs several times for each (synchronize_rcu), 0.1 s and more on busy ones: it waits for
-/// all links at once.
+/// The kernel waits for all CPUs several times for each (synchronize_rcu), 0.1 s and more on busy
+/// ones: it waits for all links at once.
 pub(super) fn open_wires(
     topology: &Topology,
     inside: &Namespace,
@@ -267,8 +268,8 @@ fn raise_inner(topology: &Topology, netlink: &mut Netlink) -> Result<(), LabErro
     Ok(())
 }
 
-/// Each end knows the other's Ethernet address from the start: a lost ARP packet costs a second, and is no
-/// fault of the path that is examined.
+/// Each end knows the other's Ethernet address from the start: a lost ARP packet costs a second,
+/// and is no fault of the path that is examined.
 fn introduce(topology: &Topology, link: &Join, handles: &mut [Netlink]) -> Result<(), LabError> {
     let failed = failure(format!("the neighbours on link {}", link.name));
     for (own, other) in [(0, 1), (1, 0)] {

@@ -19,7 +19,8 @@ const WARM_UP: usize = 20;
 const FEWEST: usize = 11;
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
 
-/// The median round trip of small datagrams over `link`, whose lanes must emulate nothing meanwhile.
+/// The median round trip of small datagrams over `link`, whose lanes must emulate nothing
+/// meanwhile.
 pub(super) fn round_trip(
     topology: &Topology,
     link: &Join,

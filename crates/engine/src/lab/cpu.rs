@@ -1,5 +1,5 @@
-//! What a host's threads get of a CPU: affinity, busy neighbours, a control group's quota. A host of the lab has no
-//! CPUs of its own: its share is that of the threads that serve or measure there.
+//! What a host's threads get of a CPU: affinity, busy neighbours, a control group's quota. A host
+//! of the lab has no CPUs of its own: its share is that of the threads that serve or measure there.
 
 use std::hint::black_box;
 use std::io;
@@ -31,8 +31,8 @@ pub(crate) struct Allotment {
 }
 
 impl Allotment {
-    /// Takes a share. Where no control group can be made, neighbours take the rest of the CPU instead, and the caveat
-    /// says so.
+    /// Takes a share. Where no control group can be made, neighbours take the rest of the CPU
+    /// instead, and the caveat says so.
     pub(crate) fn of(share: CpuShare) -> Result<Self, CpuError> {
         let CpuShare::Quota { percent } = share else {
             return Self::exact(share);
@@ -154,7 +154,8 @@ impl Neighbours {
             let spawned = thread::Builder::new()
                 .name("neighbour".into())
                 .spawn(move || {
-                    // On any CPU it would be no neighbour; then the run shows it, and so does the verdict.
+                    // On any CPU it would be no neighbour; then the run shows it, and so does the
+                    // verdict.
                     let _ = set_affinity(&[cpu]);
                     // No pause instruction: a hypervisor may take the CPU away for it.
                     let mut n = 0_u64;

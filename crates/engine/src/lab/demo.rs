@@ -1,4 +1,5 @@
-//! The demonstration path of `check` without HOST: 100 Mbit/s, 40 ms, and a fault that the check has to find.
+//! The demonstration path of `check` without HOST: 100 Mbit/s, 40 ms, and a fault that the check
+//! has to find.
 
 use linerate_core::ceilings::Cause;
 use linerate_core::lab::Topology;
@@ -27,7 +28,8 @@ struct Fault {
     words: &'static str,
 }
 
-/// Those of the field's stories: a window for a LAN, a buffer for a LAN, a noisy line, a contract's policer.
+/// Those of the field's stories: a window for a LAN, a buffer for a LAN, a noisy line, a contract's
+/// policer.
 const FAULTS: [Fault; 4] = [
     Fault {
         cause: Cause::ReceiveWindow,
@@ -47,7 +49,8 @@ const FAULTS: [Fault; 4] = [
         cause: Cause::Congestion,
         direction: Direction::Up,
         spec: ",up.loss=0.2%",
-        // BBR does not mind the loss, and namespaces may not choose CUBIC where it is not the host's own.
+        // BBR does not mind the loss, and namespaces may not choose CUBIC where it is not the
+        // host's own.
         settings: &[("client", "net.ipv4.tcp_congestion_control", "reno")],
         words: "the line to the server loses one packet in 500",
     },

@@ -1,8 +1,8 @@
 //! The lab: hosts, routers and links on this machine, in network namespaces.
 //!
 //! [`prepare`] makes the process fit to have one; [`Lab::build`] makes what a
-//! [`Topology`] says, and dropping the [`Lab`] takes it away again. Nothing is mounted and nothing is written, so
-//! that a lab ends with its process, however that ends.
+//! [`Topology`] says, and dropping the [`Lab`] takes it away again. Nothing is mounted and nothing
+//! is written, so that a lab ends with its process, however that ends.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -78,8 +78,8 @@ pub struct Lab {
 /// What the emulated links did so far.
 #[derive(Debug, Clone)]
 pub struct LabReport {
-    /// Round trip through the pump without emulated delay, which is taken off the delays; `None` where no link
-    /// has a delay.
+    /// Round trip through the pump without emulated delay, which is taken off the delays; `None`
+    /// where no link has a delay.
     pub baseline: Option<Duration>,
     /// Each emulated link, in the order of the topology.
     pub links: Vec<LinkReport>,
@@ -97,7 +97,8 @@ pub struct LinkReport {
 /// What one direction of an emulated link did so far.
 #[derive(Debug, Clone)]
 pub struct DirectionReport {
-    /// Packets by their fate; of a link that only delays, frames of segmentation offload count as one.
+    /// Packets by their fate; of a link that only delays, frames of segmentation offload count as
+    /// one.
     pub counters: Counters,
     /// How much later than due packets were handed on, µs; `None` before the first.
     pub lateness_us: Option<LatencySummary>,
@@ -133,8 +134,8 @@ impl DirectionReport {
     }
 }
 
-/// Makes this process fit to have a lab: where it is not root, it becomes root of a user namespace. To be called
-/// while the process has one thread only.
+/// Makes this process fit to have a lab: where it is not root, it becomes root of a user namespace.
+/// To be called while the process has one thread only.
 ///
 /// # Errors
 /// [`LabError::NotAllowed`] with what stands in the way.
@@ -253,8 +254,8 @@ impl Lab {
         })
     }
 
-    /// What the emulator adds to the delay of a link, one way. A host that sleeps until a packet comes takes most of it,
-    /// a router next to nothing: each host at its ends counts half.
+    /// What the emulator adds to the delay of a link, one way. A host that sleeps until a packet
+    /// comes takes most of it, a router next to nothing: each host at its ends counts half.
     fn own_delay(&self, link: &Join) -> Nanos {
         let is_host = |(node, _): &&(usize, usize)| self.topology.nodes[*node].role == Role::Host;
         let hosts = link.ends.iter().filter(is_host).count() as u64;
@@ -288,8 +289,8 @@ impl DirectionReport {
     }
 }
 
-/// Whose name the answers to packets bear that are too big for a link: the router's that sends into it, or, where
-/// that is the sender itself, who takes no answers from itself, the next node's.
+/// Whose name the answers to packets bear that are too big for a link: the router's that sends into
+/// it, or, where that is the sender itself, who takes no answers from itself, the next node's.
 fn answerer<'a>(topology: &'a Topology, link: &Join, end: usize) -> &'a [Prefix] {
     let is_router = topology.nodes[link.ends[end].0].role == Role::Router;
     let (node, interface) = link.ends[if is_router { end } else { 1 - end }];

@@ -17,7 +17,8 @@ use crate::own_endpoint::OwnEndpoint;
 const CLIENT: &str = "client";
 /// Host of the endpoint.
 const SERVER: &str = "server";
-/// An emulator that is late by more than this, and by more than a twentieth of the round trip, is said to be.
+/// An emulator that is late by more than this, and by more than a twentieth of the round trip, is
+/// said to be.
 const LATE: Duration = Duration::from_millis(1);
 const LATE_SHARE: u32 = 20;
 

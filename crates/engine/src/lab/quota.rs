@@ -1,9 +1,10 @@
 //! A quota of CPU time for some of this process's threads, by a control group of its own.
 //!
-//! Version 1 of the control groups takes threads as they are. In version 2 the group is a threaded one below the group
-//! of this process, which becomes a threaded domain for that time (Documentation/admin-guide/cgroup-v2.rst, Threads):
-//! that needs no other group to be left, and no privilege but that of writing there. What the making of a group changes
-//! is undone when the last group is taken away; what a killed process has left, by the next one that makes a group there.
+//! Version 1 of the control groups takes threads as they are. In version 2 the group is a threaded
+//! one below the group of this process, which becomes a threaded domain for that time
+//! (Documentation/admin-guide/cgroup-v2.rst, Threads): that needs no other group to be left, and no
+//! privilege but that of writing there. What the making of a group changes is undone when the last
+//! group is taken away; what a killed process has left, by the next one that makes a group there.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -121,7 +122,8 @@ impl Home {
     fn sweep(&self) {
         for (pid, directory) in self.groups() {
             if !Path::new("/proc").join(pid.to_string()).exists() {
-                // One with threads in it belongs to somebody whose processes cannot be seen from here, and stays.
+                // One with threads in it belongs to somebody whose processes cannot be seen from
+                // here, and stays.
                 let _ = fs::remove_dir(directory);
             }
         }
@@ -163,9 +165,10 @@ impl Home {
     }
 
     fn threads(&self) -> &'static str {
-        match self.is_version1 {
-            true => "tasks",
-            false => "cgroup.threads",
+        if self.is_version1 {
+            "tasks"
+        } else {
+            "cgroup.threads"
         }
     }
 }
@@ -176,7 +179,8 @@ fn version1_quota(group: &Path, period: &str, percent: u32) -> io::Result<Write>
     Ok((group.join("cpu.cfs_quota_us"), quota.to_string()))
 }
 
-/// The group is threaded before the controller is on: with it, a group with processes has no children but threaded ones.
+/// The group is threaded before the controller is on: with it, a group with processes has no
+/// children but threaded ones.
 fn version2_steps(home: &Path, group: &Path, has_cpu: bool, percent: u32) -> Vec<Write> {
     let quota = PERIOD_US * u64::from(percent) / 100;
     let mut steps = vec![(group.join("cgroup.type"), "threaded".to_owned())];
@@ -390,7 +394,8 @@ mod tests {
         );
     }
 
-    /// On this host's own version 2: its rules for threads, without the controller that version 1 may have.
+    /// On this host's own version 2: its rules for threads, without the controller that version 1
+    /// may have.
     #[test]
     fn threads_of_one_process_are_in_a_threaded_group_of_version_2() {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();

@@ -1,8 +1,8 @@
 //! Connect, request, response, close: one connection after the other, one thread for each flow.
 //!
-//! The endpoint closes first unless told otherwise: TIME_WAIT stays there, where it costs no port. A reset
-//! leaves none at either end. One by the endpoint waits for the client's FIN, since it would drop what of
-//! the response is still on its way.
+//! The endpoint closes first unless told otherwise: TIME_WAIT stays there, where it costs no port.
+//! A reset leaves none at either end. One by the endpoint waits for the client's FIN, since it
+//! would drop what of the response is still on its way.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -128,7 +128,8 @@ impl Requester<'_> {
         Ok(())
     }
 
-    /// Connects, and sends the request or its beginning. Waits for a local port while there is none.
+    /// Connects, and sends the request or its beginning. Waits for a local port while there is
+    /// none.
     fn connect(&self, tally: &mut Tally<'_>) -> io::Result<TcpStream> {
         let first = self.test.request_bytes.min(FIRST_BYTES) as usize;
         loop {
@@ -151,8 +152,8 @@ impl Requester<'_> {
         }
     }
 
-    /// The rest of the transaction, to the response's last byte; to the end of the connection if that is the
-    /// endpoint's.
+    /// The rest of the transaction, to the response's last byte; to the end of the connection if
+    /// that is the endpoint's.
     fn exchange(&mut self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         let rest = self.test.request_bytes.saturating_sub(FIRST_BYTES);
@@ -187,8 +188,8 @@ fn sleep_until(due_ns: u64, stop: &Stop) -> bool {
     }
 }
 
-/// The server: takes one connection after the other until the stop flag is set or no more will come. One that
-/// fails or stalls is dropped; the client counts it.
+/// The server: takes one connection after the other until the stop flag is set or no more will
+/// come. One that fails or stalls is dropped; the client counts it.
 ///
 /// # Errors
 /// None yet: what a connection meets is the client's to tell.

@@ -1,7 +1,8 @@
 //! Request and response on open connections and UDP flows. One thread for each flow.
 //!
-//! One request at a time in a closed loop is [`ping_pong`]: a send, a receive and one reading of the clock.
-//! More of them, or an open loop, is [`pipeline`]. Both leave what they counted in a [`tally`].
+//! One request at a time in a closed loop is [`ping_pong`]: a send, a receive and one reading of
+//! the clock. More of them, or an open loop, is [`pipeline`]. Both leave what they counted in a
+//! [`tally`].
 
 mod ping_pong;
 mod pipeline;
@@ -31,7 +32,8 @@ use super::shared::{FlowState, Shared, WorkerEnd};
 
 /// A request that is due just before the run ends may go out this long after.
 pub(super) const LAST_CALL_NS: u64 = 1_000_000;
-/// A sleep ends so long before the next request is due, and spinning takes over: a CPU wakes up late.
+/// A sleep ends so long before the next request is due, and spinning takes over: a CPU wakes up
+/// late.
 pub(super) const SPIN_NS: u64 = 50_000;
 
 /// The client: requests until the time or the count is over, then waits for what is under way.

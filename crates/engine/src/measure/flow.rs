@@ -54,8 +54,8 @@ pub(crate) fn sends(side: Side, direction: Direction) -> bool {
     )
 }
 
-/// Figures of a flow while it runs. One writer (the worker), any reader; a cache line of its own, so
-/// that flows do not slow each other down.
+/// Figures of a flow while it runs. One writer (the worker), any reader; a cache line of its own,
+/// so that flows do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -69,7 +69,8 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Sets the totals. Plain stores: there is one writer, and a locked add costs more than a message.
+    /// Sets the totals. Plain stores: there is one writer, and a locked add costs more than a
+    /// message.
     #[inline]
     pub(crate) fn set(&self, bytes: u64, messages: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);

@@ -44,8 +44,9 @@ pub(crate) struct HalfEnd {
 }
 
 impl Half {
-    /// Starts the workers and the sampler. `flows` are the bound sockets; workloads whose connections
-    /// come and go have none and take theirs from `source`. This host is profiled meanwhile, if `profile` says so.
+    /// Starts the workers and the sampler. `flows` are the bound sockets; workloads whose
+    /// connections come and go have none and take theirs from `source`. This host is profiled
+    /// meanwhile, if `profile` says so.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -166,7 +167,8 @@ impl Half {
         receivers.all(|flow| flow.counters.is_done())
     }
 
-    /// Payload that this end has moved so far, warm-up and what came after the measured time included.
+    /// Payload that this end has moved so far, warm-up and what came after the measured time
+    /// included.
     pub(crate) fn moved_bytes(&self) -> u64 {
         self.shared.flows.iter().map(|f| f.counters.bytes()).sum()
     }
@@ -176,8 +178,8 @@ impl Half {
         self.shared.is_finished()
     }
 
-    /// How long to look away. The peer's word wakes whoever waits for it; in the middle of a run that has a
-    /// time, every other wake-up only takes a CPU from a worker.
+    /// How long to look away. The peer's word wakes whoever waits for it; in the middle of a run
+    /// that has a time, every other wake-up only takes a CPU from a worker.
     pub(crate) fn patience(&self) -> Duration {
         const SHORT: Duration = Duration::from_millis(5);
         const USUAL: Duration = Duration::from_millis(20);
@@ -202,8 +204,8 @@ impl Half {
         senders.all(|flow| flow.counters.is_done())
     }
 
-    /// Whether this end is through: also a half that goes on receiving counted datagrams, of whose number only
-    /// their sender knows, once it has sent its own.
+    /// Whether this end is through: also a half that goes on receiving counted datagrams, of whose
+    /// number only their sender knows, once it has sent its own.
     pub(crate) fn is_through(&self) -> bool {
         let test = &self.shared.test;
         let is_counted = test.protocol == Protocol::Udp
@@ -213,8 +215,8 @@ impl Half {
         self.is_finished() || (is_counted && sends && self.all_sent())
     }
 
-    /// Asks the workers to stop, without waking those that are blocked: an error that one meets from
-    /// now on is how it ends.
+    /// Asks the workers to stop, without waking those that are blocked: an error that one meets
+    /// from now on is how it ends.
     pub(crate) fn request_stop(&self) {
         self.shared.stop.request();
         self.sampler.thread().unpark();

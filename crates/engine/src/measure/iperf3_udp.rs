@@ -1,4 +1,5 @@
-//! The receiver of iperf3's datagrams: they carry no phase, so the warm-up ends by this end's clock.
+//! The receiver of iperf3's datagrams: they carry no phase, so the warm-up ends by this end's
+//! clock.
 
 use std::io;
 use std::net::UdpSocket;

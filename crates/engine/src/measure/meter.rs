@@ -1,4 +1,5 @@
-//! What the host spends while a test runs: read at the beginning and at the end of the measured time.
+//! What the host spends while a test runs: read at the beginning and at the end of the measured
+//! time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,7 +55,8 @@ const COUNTERS: [&str; 45] = [
     "IpOutDiscards",
     "IpFragFails",
     "IpReasmFails",
-    // Packets as TCP and UDP hand them to IP and get them from it: large ones with segmentation and receive offload.
+    // Packets as TCP and UDP hand them to IP and get them from it: large ones with segmentation and
+    // receive offload.
     "IpOutRequests",
     "IpInDelivers",
     "IpFragCreates",
@@ -66,7 +68,8 @@ const COUNTERS: [&str; 45] = [
     "Ip6ReasmReqds",
 ];
 
-/// Below this a thread's own account of its whole life is nearer to the truth than two readings of it.
+/// Below this a thread's own account of its whole life is nearer to the truth than two readings of
+/// it.
 const SHORT: Duration = Duration::from_millis(100);
 
 /// A worker thread that is looked at from the sampler's.
@@ -160,17 +163,18 @@ impl Meter {
         let wall = self.wall();
         let each = self.threads.iter().zip(whole_life);
         each.map(|(thread, usage)| {
-            let on_cpu = match wall < SHORT {
-                true => usage.user + usage.system,
-                false => thread.end.since(&thread.begin).on_cpu,
+            let on_cpu = if wall < SHORT {
+                usage.user + usage.system
+            } else {
+                thread.end.since(&thread.begin).on_cpu
             };
             split(on_cpu, std::slice::from_ref(usage))
         })
         .collect()
     }
 
-    /// Time that the host's CPUs were busy, whoever used it, without what a hypervisor took of it, seconds; `None` if the
-    /// kernel does not tell.
+    /// Time that the host's CPUs were busy, whoever used it, without what a hypervisor took of it,
+    /// seconds; `None` if the kernel does not tell.
     pub(crate) fn busy_seconds(&self) -> Option<f64> {
         let passed = self.end.cpu.total.since(&self.begin.cpu.total);
         (passed.total() > 0).then(|| ticks_to_duration(passed.busy() - passed.steal).as_secs_f64())
@@ -191,8 +195,9 @@ impl Meter {
         Duration::from_nanos(self.end.at_ns.saturating_sub(self.begin.at_ns))
     }
 
-    /// What was spent from `begin` to `end`. `whole_life` is each worker's CPU time from its own mouth:
-    /// it tells user from system, which the kernel does not tell of another thread to the nanosecond.
+    /// What was spent from `begin` to `end`. `whole_life` is each worker's CPU time from its own
+    /// mouth: it tells user from system, which the kernel does not tell of another thread to the
+    /// nanosecond.
     pub(crate) fn report(&self, whole_life: &[CpuUsage]) -> EndReport {
         let wall = self.wall();
         let passed: Vec<SchedTimes> = self

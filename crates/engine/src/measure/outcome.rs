@@ -10,7 +10,8 @@ use linerate_core::stats::LatencyHistogram;
 pub(crate) struct ExchangeOutcome {
     /// From the (intended) start of a request to its whole response.
     pub(crate) latency: LatencyHistogram,
-    /// Open loop: how late the generator itself sent. Time for which the peer left no room is not in it.
+    /// Open loop: how late the generator itself sent. Time for which the peer left no room is not
+    /// in it.
     pub(crate) send_lag: Option<LatencyHistogram>,
     /// Answered.
     pub(crate) transactions: u64,

@@ -1,5 +1,5 @@
-//! UDP as other tools send it: datagrams without a header of linerate's, which only their length tells apart. An empty
-//! one ends the flow.
+//! UDP as other tools send it: datagrams without a header of linerate's, which only their length
+//! tells apart. An empty one ends the flow.
 
 use std::io;
 use std::net::UdpSocket;
@@ -61,7 +61,8 @@ pub(crate) fn receive(
     })
 }
 
-/// Sends as linerate sends its own, and then several empty datagrams: whoever misses them all has a timer.
+/// Sends as linerate sends its own, and then several empty datagrams: whoever misses them all has a
+/// timer.
 ///
 /// # Errors
 /// The socket cannot be used, or nobody is there.
@@ -79,7 +80,8 @@ pub(crate) fn send(
     Ok(end)
 }
 
-/// Answers each datagram that has the length of a request until an empty one comes or the stop flag is set.
+/// Answers each datagram that has the length of a request until an empty one comes or the stop flag
+/// is set.
 ///
 /// # Errors
 /// The socket cannot be used.

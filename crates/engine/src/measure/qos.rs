@@ -1,5 +1,5 @@
-//! What the DiffServ policy of this host does to what leaves by the path's device while a test runs: its classes and its
-//! counters, read at the beginning and at the end of the measured time.
+//! What the DiffServ policy of this host does to what leaves by the path's device while a test
+//! runs: its classes and its counters, read at the beginning and at the end of the measured time.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,10 +10,10 @@ use super::flow::Flow;
 use crate::qos::{self, Count, Counting};
 
 /// Classes and policies that a record keeps.
-const MOST: usize = 16;
+const MAX_LISTED: usize = 16;
 
-/// The device of the path, if it has classes or a policy. What reading takes is done when it is made: the measured time
-/// is not to pay for it.
+/// The device of the path, if it has classes or a policy. What reading takes is done when it is
+/// made: the measured time is not to pay for it.
 pub(crate) struct QosMeter {
     netlink: Netlink,
     index: u32,
@@ -32,7 +32,8 @@ struct Reading {
 }
 
 impl QosMeter {
-    /// Of the device by which the peer of these flows is reached; `None` if nothing there is worth reading.
+    /// Of the device by which the peer of these flows is reached; `None` if nothing there is worth
+    /// reading.
     pub(crate) fn towards_peer_of(flows: &[Flow]) -> Option<Self> {
         let mut peers = flows.iter().filter_map(|flow| flow.socket.addresses().1);
         let peer: SocketAddr = peers.next()?;
@@ -100,7 +101,7 @@ fn evidence(device: &str, begin: &Reading, end: &Reading) -> QosEvidence {
         .filter(|class| class.packets > 0 || class.dropped > 0)
         .collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.bytes));
-    classes.truncate(MOST);
+    classes.truncate(MAX_LISTED);
     QosEvidence {
         device: device.to_owned(),
         link_bps: root.map(|(class, _)| bits(class.rate)),
@@ -134,7 +135,7 @@ fn policies(counting: &Counting, begin: &Reading, end: &Reading) -> Vec<QosPolic
         .filter(|policy| policy.packets > 0)
         .collect();
     policies.sort_by_key(|policy| std::cmp::Reverse(policy.bytes));
-    policies.truncate(MOST);
+    policies.truncate(MAX_LISTED);
     policies
 }
 

@@ -1,5 +1,6 @@
-//! Keeps `TCP_QUICKACK` as a test asks for it. The kernel leaves and enters quick acknowledgements with the traffic
-//! (`inet_csk_in_pingpong_mode`, net/ipv4/tcp_input.c), so the option is set again before each receiving call.
+//! Keeps `TCP_QUICKACK` as a test asks for it. The kernel leaves and enters quick acknowledgements
+//! with the traffic (`inet_csk_in_pingpong_mode`, net/ipv4/tcp_input.c), so the option is set again
+//! before each receiving call.
 
 use std::net::TcpStream;
 
@@ -21,7 +22,8 @@ impl QuickAck {
     #[inline]
     pub(crate) fn renew(self, socket: &TcpStream) {
         if let Some(on) = self.0 {
-            // It took when the socket was made. On one that has ended since, the call that follows says so.
+            // It took when the socket was made. On one that has ended since, the call that follows
+            // says so.
             let _ = socket::set_quickack(socket, on);
         }
     }

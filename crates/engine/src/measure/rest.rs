@@ -1,7 +1,8 @@
 //! When a receiver to whom much comes rests between two calls.
 //!
-//! Whoever sends to a receiver that sleeps in its call has to wake it, which may cost more than what was sent. A receiver
-//! that rests instead finds what came meanwhile, and nobody was held up by it.
+//! Whoever sends to a receiver that sleeps in its call has to wake it, which may cost more than
+//! what was sent. A receiver that rests instead finds what came meanwhile, and nobody was held up
+//! by it.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -19,8 +20,8 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// Of a receiver to whom at least so much comes in a rest, counted as [`Rest::add`] is told: less does not make up for
-    /// a sleep of its own.
+    /// Of a receiver to whom at least so much comes in a rest, counted as [`Rest::add`] is told:
+    /// less does not make up for a sleep of its own.
     pub(super) fn new(least: u64, now_ns: u64) -> Self {
         Self {
             least,
@@ -37,8 +38,8 @@ impl Rest {
         self.bytes += bytes;
     }
 
-    /// All is taken that had come: how long to rest before the next call. `buffer` is asked for the length of the socket's
-    /// buffer, bytes, now and then.
+    /// All is taken that had come: how long to rest before the next call. `buffer` is asked for the
+    /// length of the socket's buffer, bytes, now and then.
     pub(super) fn due(&mut self, now_ns: u64, buffer: impl FnOnce() -> u64) -> Option<Duration> {
         let elapsed = now_ns.saturating_sub(self.began_ns);
         if elapsed >= SPELL_NS {
@@ -56,9 +57,11 @@ pub(super) fn receive_buffer(socket: &impl AsFd) -> u64 {
     socket::memory(socket).map_or(0, |memory| memory.receive_buffer.into())
 }
 
-/// Short against the jitter and the round trips of a network, long against the time between two packets of a fast one.
+/// Short against the jitter and the round trips of a network, long against the time between two
+/// packets of a fast one.
 const REST: Duration = Duration::from_micros(50);
-/// The kernel counts up to twice a packet's length, may end a rest late, and is not to offer a window that is too small.
+/// The kernel counts up to twice a packet's length, may end a rest late, and is not to offer a
+/// window that is too small.
 const ROOM: f64 = 8.0;
 /// How long is looked before it is decided again, ns.
 const SPELL_NS: u64 = 1_000_000;

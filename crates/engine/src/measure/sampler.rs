@@ -1,4 +1,5 @@
-//! Looks at a running test from the side: totals at each step, the kernel's evidence, the host's time.
+//! Looks at a running test from the side: totals at each step, the kernel's evidence, the host's
+//! time.
 //!
 //! The workers know nothing of time. The sampler decides when the measured time begins (the warm-up
 //! after the start) and ends, and takes the counters at those two moments.
@@ -22,7 +23,8 @@ const STEP: Duration = Duration::from_millis(100);
 pub(crate) const MAX_STEPS: usize = 1000;
 /// Between two looks in the warm-up at what is to be held.
 const SETTLE_NS: u64 = 5_000_000;
-/// Longest sleep. Whoever asks to stop wakes the sampler; each wake-up of its own takes a CPU from a worker.
+/// Longest sleep. Whoever asks to stop wakes the sampler; each wake-up of its own takes a CPU from
+/// a worker.
 const SLICE_NS: u64 = 500_000_000;
 
 /// Totals of a flow, cumulative, so that dropping entries merges their neighbours.
@@ -51,7 +53,8 @@ pub(crate) struct Course {
     pub(crate) cut_short: bool,
 }
 
-/// Runs until the measured time is over and says so in `shared`; the result is the course of the run.
+/// Runs until the measured time is over and says so in `shared`; the result is the course of the
+/// run.
 pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Profiler>) -> Course {
     let test = &shared.test;
     let window = test.options.receive_window_bytes.map(|window| window.0);
@@ -76,7 +79,8 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Pr
             probe.settle();
         }
         if !sleep_until(begin_ns.min(now_ns() + SETTLE_NS), shared) {
-            // Stopped in the warm-up: what there is counts from here, so that it is at least consistent.
+            // Stopped in the warm-up: what there is counts from here, so that it is at least
+            // consistent.
             begin_ns = now_ns();
         }
     }

@@ -11,7 +11,8 @@ use linerate_sys::poll;
 use super::flow::{Flow, FlowSocket};
 use crate::stop::Stop;
 
-/// Makes a data connection for a flow: options set, hello sent, and with it the bytes of the second argument.
+/// Makes a data connection for a flow: options set, hello sent, and with it the bytes of the second
+/// argument.
 pub(crate) type Connect = dyn Fn(u32, &[u8]) -> io::Result<TcpStream> + Send + Sync;
 
 /// Connections for `crr` and for `--whole`.
@@ -40,7 +41,8 @@ pub(crate) struct OwnListener {
 const SLICE: Duration = Duration::from_millis(20);
 
 impl FlowSource {
-    /// A new connection to the endpoint, on which the hello and `first` are sent in one segment if they fit it.
+    /// A new connection to the endpoint, on which the hello and `first` are sent in one segment if
+    /// they fit it.
     pub(crate) fn connect(&self, flow: u32, first: &[u8]) -> io::Result<TcpStream> {
         match self {
             Self::Connect(connect) => connect(flow, first),
@@ -50,7 +52,8 @@ impl FlowSource {
         }
     }
 
-    /// The next connection from the client and the flow it is for; `None` when asked to stop or when no more will come.
+    /// The next connection from the client and the flow it is for; `None` when asked to stop or
+    /// when no more will come.
     pub(crate) fn accept(&self, stop: &Stop) -> Option<(u32, TcpStream)> {
         let arrivals = match self {
             Self::Accept(arrivals) => arrivals,
@@ -60,7 +63,8 @@ impl FlowSource {
         while !stop.is_requested() {
             // Workers wait in turn: the one that holds the lock takes the next connection.
             let arrivals = arrivals.lock().ok()?;
-            // Of many workers the last has waited for all the others: not for a slice each once it is over.
+            // Of many workers the last has waited for all the others: not for a slice each once it
+            // is over.
             if stop.is_requested() {
                 return None;
             }

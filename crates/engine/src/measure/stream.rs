@@ -1,5 +1,5 @@
-//! The two ends of a TCP bulk transfer. One thread for each flow, blocking calls, nothing in the loop
-//! but the call itself, the counters and the stop flag.
+//! The two ends of a TCP bulk transfer. One thread for each flow, blocking calls, nothing in the
+//! loop but the call itself, the counters and the stop flag.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -20,12 +20,13 @@ use super::rest::{Rest, receive_buffer};
 use crate::clock::now_ns;
 use crate::stop::Stop;
 
-/// What a receiver reads, or drops unread, at once, whatever the messages' size. A read of more than a segment is
-/// acknowledged by itself, so that smaller ones cost both ends packets: over veth 64 KiB took a fifth less CPU time for a
-/// byte than 24 KiB did.
+/// What a receiver reads, or drops unread, at once, whatever the messages' size. A read of more
+/// than a segment is acknowledged by itself, so that smaller ones cost both ends packets: over veth
+/// 64 KiB took a fifth less CPU time for a byte than 24 KiB did.
 const READ: usize = 64 << 10;
-/// The same where segments are as large (loopback): what fits the first-level cache (32 to 48 KiB) stays there from the
-/// copy of one read to the next. Linux 6.18 took 45 Gbit/s so, 37 by 32 KiB, 31 by 64 and 28 by 128.
+/// The same where segments are as large (loopback): what fits the first-level cache (32 to 48 KiB)
+/// stays there from the copy of one read to the next. Linux 6.18 took 45 Gbit/s so, 37 by 32 KiB,
+/// 31 by 64 and 28 by 128.
 const READ_OF_LARGE_SEGMENTS: usize = 24 << 10;
 /// Bytes of a segment that is larger than any of Ethernet's.
 const LARGE_SEGMENT: u32 = 16 << 10;
@@ -50,7 +51,8 @@ trait Source {
 
 /// How the bytes leave the kernel.
 trait Sink {
-    /// Takes bytes from stream position `position` on, at most `length`; 0 at the end of the stream.
+    /// Takes bytes from stream position `position` on, at most `length`; 0 at the end of the
+    /// stream.
     fn receive(&mut self, socket: &TcpStream, position: u64, length: usize) -> io::Result<usize>;
 
     /// Bytes that were not as sent, where that is looked at.
@@ -294,9 +296,10 @@ fn receive_into<S: Sink>(
             receive_all(job, socket, sink, size, |n| {
                 rest.add(n as u64, n as u64);
                 // A read that was filled has left something behind.
-                let rest = match n < size {
-                    true => rest.due(now_ns(), || receive_buffer(socket)),
-                    false => None,
+                let rest = if n < size {
+                    rest.due(now_ns(), || receive_buffer(socket))
+                } else {
+                    None
                 };
                 rest.into_iter().for_each(thread::sleep);
                 true
@@ -354,8 +357,8 @@ fn receive_all<S: Sink>(
     }
 }
 
-/// Whether the call is to be made again: after a signal, or after the time limit of a socket that nobody else
-/// can wake.
+/// Whether the call is to be made again: after a signal, or after the time limit of a socket that
+/// nobody else can wake.
 fn is_passing(error: &io::Error, stop: &Stop) -> bool {
     match error.kind() {
         io::ErrorKind::Interrupted => true,

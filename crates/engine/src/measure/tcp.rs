@@ -288,9 +288,10 @@ impl TcpProbe {
     }
 }
 
-/// The slow-start thresholds that losses set, each a fixed share of the window at which they came (RFC 5681, 3.1; RFC
-/// 9438, 4.6), segments. A loss event shows as another threshold; or as segments sent again since a reading at which
-/// none was being repaired, which leave the same one. `None` for too few.
+/// The slow-start thresholds that losses set, each a fixed share of the window at which they came
+/// (RFC 5681, 3.1; RFC 9438, 4.6), segments. A loss event shows as another threshold; or as
+/// segments sent again since a reading at which none was being repaired, which leave the same one.
+/// `None` for too few.
 fn loss_windows(infos: impl Iterator<Item = TcpInfo> + Clone) -> Option<Vec<f64>> {
     let windows: Vec<f64> = infos
         .clone()
@@ -313,7 +314,8 @@ fn variation(windows: &[f64]) -> Option<f64> {
     Some(square.sqrt() / mean).filter(|variation| variation.is_finite())
 }
 
-/// `TCP_CA_CWR`: from this state on what was lost is being repaired, or the window reduced (include/uapi/linux/tcp.h).
+/// `TCP_CA_CWR`: from this state on what was lost is being repaired, or the window reduced
+/// (include/uapi/linux/tcp.h).
 const CWR: u8 = 2;
 /// A spread of fewer says nothing.
 const FEWEST_WINDOWS: usize = 4;

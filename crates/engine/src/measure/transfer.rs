@@ -20,8 +20,9 @@ pub(crate) fn buffer(bytes: u64) -> Vec<u8> {
     vec![0x5a; bytes.min(PIECE) as usize]
 }
 
-/// Moves bytes to their last one. A blocking socket never lets it wait; with one that is non-blocking, or
-/// has a timeout, its waits end at the stop flag and after `patience` without progress.
+/// Moves bytes to their last one. A blocking socket never lets it wait; with one that is
+/// non-blocking, or has a timeout, its waits end at the stop flag and after `patience` without
+/// progress.
 pub(crate) struct Mover<'a> {
     pub(crate) stop: &'a Stop,
     /// Wait without sleeping.
@@ -121,7 +122,8 @@ impl Mover<'_> {
             }
         }
         if self.spin {
-            // The system call just made was pause enough; a pause instruction would only add to the latency.
+            // The system call just made was pause enough; a pause instruction would only add to the
+            // latency.
             Ok(())
         } else {
             poll::wait_ready(socket, interest, SLICE).map(drop)

@@ -1,9 +1,9 @@
 //! The two ends of a UDP stream.
 //!
-//! The sender marks each datagram with its phase and a 64-bit sequence number; the receiver counts the
-//! measured phase alone. Without a rate the sender sends as fast as it can. With one it spaces single
-//! datagrams evenly, and where they would follow each other faster than a system call takes, small
-//! batches.
+//! The sender marks each datagram with its phase and a 64-bit sequence number; the receiver counts
+//! the measured phase alone. Without a rate the sender sends as fast as it can. With one it spaces
+//! single datagrams evenly, and where they would follow each other faster than a system call takes,
+//! small batches.
 
 use std::io;
 use std::net::UdpSocket;
@@ -401,8 +401,8 @@ impl Receiver {
 
     fn end(self, drops: u64, offload: bool) -> UdpReceived {
         let counts = self.tracker.counts();
-        // With offload the kernel counts dropped frames, each of several datagrams: of as many as one call
-        // of the sender had on average, if they fit a frame.
+        // With offload the kernel counts dropped frames, each of several datagrams: of as many as
+        // one call of the sender had on average, if they fit a frame.
         let fit = MAX_FRAME / self.message as f64;
         let per_frame = match (offload, self.calls) {
             (true, 1..) => (self.datagrams as f64 / self.calls as f64).min(fit.floor().max(1.0)),

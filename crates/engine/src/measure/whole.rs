@@ -1,5 +1,5 @@
-//! A transfer with everything in it, as it was measured in 1981: connection set-up, the bytes, and the end of
-//! the connection, seen by both ends.
+//! A transfer with everything in it, as it was measured in 1981: connection set-up, the bytes, and
+//! the end of the connection, seen by both ends.
 
 use std::io;
 use std::net::TcpStream;

@@ -1,9 +1,10 @@
 //! Holds the window that a receiver may advertise at a figure.
 //!
-//! Linux has no option for that. `SO_RCVBUF` bounds the memory of the receive queue, of which the kernel
-//! offers the share that payload has had of its packets' memory so far (`scaling_ratio`, net/ipv4/tcp_input.c):
-//! half of it at first, nearly all of it once large frames have come, less of small ones. `TCP_WINDOW_CLAMP` does not hold. So the
-//! buffer is set anew until the window offered is the one wanted.
+//! Linux has no option for that. `SO_RCVBUF` bounds the memory of the receive queue, of which the
+//! kernel offers the share that payload has had of its packets' memory so far (`scaling_ratio`,
+//! net/ipv4/tcp_input.c): half of it at first, nearly all of it once large frames have come, less
+//! of small ones. `TCP_WINDOW_CLAMP` does not hold. So the buffer is set anew until the window
+//! offered is the one wanted.
 
 use std::net::TcpStream;
 
@@ -22,7 +23,8 @@ pub(crate) struct WindowKeeper {
     last: u64,
 }
 
-/// The buffer to begin with: enough if nearly all of it is offered, so that the window is never too large.
+/// The buffer to begin with: enough if nearly all of it is offered, so that the window is never too
+/// large.
 pub(crate) fn first_buffer(wanted: u64) -> u64 {
     wanted.div_ceil(2).max(1)
 }
@@ -62,8 +64,8 @@ impl WindowKeeper {
         }
     }
 
-    /// The offered share is between an eighth and all of the doubled buffer: a fifth was seen of segments that an
-    /// emulated link hands over one by one.
+    /// The offered share is between an eighth and all of the doubled buffer: a fifth was seen of
+    /// segments that an emulated link hands over one by one.
     fn corrected(&self, offered: u64) -> u64 {
         if near(offered, self.wanted) {
             return self.buffer;

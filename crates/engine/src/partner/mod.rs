@@ -1,7 +1,7 @@
 //! Whatever answers at a host: linerate's own endpoint, or another tool's server.
 //!
-//! [`Partner::connect`] tells what it is and greets it; [`Partner::run`] is [`Client::run`] whoever it is. What
-//! another tool's server cannot do, or cannot tell, is an error or a caveat.
+//! [`Partner::connect`] tells what it is and greets it; [`Partner::run`] is [`Client::run`] whoever
+//! it is. What another tool's server cannot do, or cannot tell, is an error or a caveat.
 
 mod iperf3;
 mod netperf;
@@ -47,7 +47,8 @@ impl Partner {
     /// Connects to what answers at `target`; with `via` only to a server of that tool's.
     ///
     /// # Errors
-    /// As [`Client::connect`]; nothing there that linerate can talk to; linerate is no client of that tool.
+    /// As [`Client::connect`]; nothing there that linerate can talk to; linerate is no client of
+    /// that tool.
     pub fn connect(target: Target, via: Option<Tool>, stop: Stop) -> Result<Self, MeasureError> {
         let tool = match via {
             Some(tool) => tool,
@@ -88,7 +89,8 @@ impl Partner {
     /// Runs a test, as [`Client::run`].
     ///
     /// # Errors
-    /// The test could not be begun, or is none that the server's protocol has. One that began has an [`Outcome`].
+    /// The test could not be begun, or is none that the server's protocol has. One that began has
+    /// an [`Outcome`].
     pub fn run(
         &mut self,
         test: &Test,
@@ -157,7 +159,8 @@ impl Foreign {
     }
 }
 
-/// Where nothing listens at linerate's port, a netserver may at its own; otherwise the error stands.
+/// Where nothing listens at linerate's port, a netserver may at its own; otherwise the error
+/// stands.
 fn netserver_instead(
     target: Target,
     stop: Stop,

@@ -58,8 +58,8 @@ pub(super) fn named(clock: Clock) -> SampleClock {
     }
 }
 
-/// Whether this clock gives samples. Some hypervisors have a counter of cycles that opens and stands still; a timer needs no
-/// trial.
+/// Whether this clock gives samples. Some hypervisors have a counter of cycles that opens and
+/// stands still; a timer needs no trial.
 pub(super) fn is_running(sampling: &Sampling) -> bool {
     let Clock::Cycles { period } = sampling.clock else {
         return true;
@@ -85,8 +85,8 @@ pub(super) fn is_running(sampling: &Sampling) -> bool {
     sampler.drain(&mut Vec::new())
 }
 
-/// The highest clock that frequency scaling has, else the highest of now (guests). What it is exactly does not matter: the
-/// run tells at which rate the samples came.
+/// The highest clock that frequency scaling has, else the highest of now (guests). What it is
+/// exactly does not matter: the run tells at which rate the samples came.
 fn usual_clock_hz(highest_khz: Option<u64>, now_mhz: &[f64]) -> Option<u64> {
     let now = || {
         let mhz = now_mhz.iter().copied().fold(0.0, f64::max);

@@ -11,7 +11,8 @@ use crate::clock::{nanos, now_ns};
 
 /// Samples a second while it is measured, if the kernel allows them.
 pub(super) const HZ: u32 = 4999;
-/// For so much CPU time, some three hundred samples at that rate; longer at a lower one, until there are enough.
+/// For so much CPU time, some three hundred samples at that rate; longer at a lower one, until
+/// there are enough.
 const LONG_ENOUGH: Duration = Duration::from_millis(60);
 const LONGEST: Duration = Duration::from_millis(400);
 /// With fewer, the median of the longest is no figure.
@@ -25,13 +26,14 @@ const DATAGRAM: [u8; 64] = [0; 64];
 /// Steps of work in user mode that take about as long.
 const STEPS: u32 = 1000;
 
-/// CPU time of one sampling interrupt with its call chain, seconds: of samples that are taken in this way. `None` where this
-/// thread may not be sampled so, or too few came.
+/// CPU time of one sampling interrupt with its call chain, seconds: of samples that are taken in
+/// this way. `None` where this thread may not be sampled so, or too few came.
 ///
-/// A short system call is made over and over while the thread is sampled, or where only user mode is, a short piece of work
-/// there. Of so many samples as were taken, as many calls were interrupted: they are the longest ones. The median of
-/// those, less the median of all, is what an interrupt takes; what else interrupts a call now and then is rarer and
-/// moves no median. All of it is CPU time: that others had the CPU in a call does not count.
+/// A short system call is made over and over while the thread is sampled, or where only user mode
+/// is, a short piece of work there. Of so many samples as were taken, as many calls were
+/// interrupted: they are the longest ones. The median of those, less the median of all, is what an
+/// interrupt takes; what else interrupts a call now and then is rarer and moves no median. All of
+/// it is CPU time: that others had the CPU in a call does not count.
 pub(super) fn of_a_sample(sampling: &Sampling) -> Option<f64> {
     let sampling = Sampling {
         ring_bytes: RING,
@@ -41,9 +43,12 @@ pub(super) fn of_a_sample(sampling: &Sampling) -> Option<f64> {
     let (from, to) = UnixDatagram::pair().ok()?;
     let mut buffer = DATAGRAM;
     sampler.enable().ok()?;
-    let calls = timed_calls(long_enough(sampling.clock), || match sampling.user_only {
-        true => work(),
-        false => from.send(&DATAGRAM).is_ok() && to.recv(&mut buffer).is_ok(),
+    let calls = timed_calls(long_enough(sampling.clock), || {
+        if sampling.user_only {
+            work()
+        } else {
+            from.send(&DATAGRAM).is_ok() && to.recv(&mut buffer).is_ok()
+        }
     });
     sampler.disable().ok()?;
     let mut bytes = Vec::new();
@@ -54,7 +59,8 @@ pub(super) fn of_a_sample(sampling: &Sampling) -> Option<f64> {
     cost(calls, interrupts as usize)
 }
 
-/// How many interrupts there were: where user mode alone is sampled a timer interrupts the kernel, too, and gives no sample.
+/// How many interrupts there were: where user mode alone is sampled a timer interrupts the kernel,
+/// too, and gives no sample.
 pub(super) fn interrupts(sampling: &Sampling, samples: u64, cpu_time: Duration) -> u64 {
     match sampling.clock {
         Clock::Timer { hz } if sampling.user_only => {

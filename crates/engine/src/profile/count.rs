@@ -6,8 +6,9 @@ use linerate_sys::perf::{Chain, Record, Subject, records};
 
 use super::task::{Owner, Tasks};
 
-/// What all call chains may take, in words of eight bytes. A run has some thousands of different chains of 40 words.
-const MOST_WORDS: usize = 4 << 20;
+/// What all call chains may take, in words of eight bytes. A run has some thousands of different
+/// chains of 40 words.
+const MAX_WORDS: usize = 4 << 20;
 
 /// A call chain with its owner, in words: owner, frames of the kernel, and the frames.
 type Key = Box<[u64]>;
@@ -66,7 +67,8 @@ impl Counts {
         self.scratch.push(number.unwrap_or_default() as u64);
         self.scratch.push(self.chain.kernel.len() as u64);
         self.scratch.extend_from_slice(&self.chain.kernel);
-        // What others run in user mode is nobody's business here; that they did is in the chain of their owner.
+        // What others run in user mode is nobody's business here; that they did is in the chain of
+        // their owner.
         let user: &[u64] = match owner {
             Owner::Flow => &self.chain.user,
             _ => &self.chain.user[..self.chain.user.len().min(1)],
@@ -77,7 +79,7 @@ impl Counts {
         }
         if let Some(count) = self.stacks.get_mut(self.scratch.as_slice()) {
             *count += 1;
-        } else if self.words + self.scratch.len() > MOST_WORDS {
+        } else if self.words + self.scratch.len() > MAX_WORDS {
             self.overflow += 1;
         } else {
             self.words += self.scratch.len();

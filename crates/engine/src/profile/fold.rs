@@ -22,7 +22,7 @@ const THREAD_ROOTS: [&str; 3] = ["kthread", "ret_from_fork", "ret_from_fork_asm"
 /// Frames from the root among which those are looked for.
 const ROOT_FRAMES: usize = 6;
 /// Different addresses of own code that are looked up at most.
-const MOST_OWN: usize = 50_000;
+const MAX_OWN: usize = 50_000;
 /// Stands for a function of the kernel that has no name here.
 const KERNEL_FRAME: &str = "[kernel]";
 
@@ -105,7 +105,7 @@ impl<'a> Names<'a> {
         addresses.sort_unstable();
         addresses.dedup();
         // Without frame pointers what is taken for an address may be anything.
-        addresses.truncate(MOST_OWN);
+        addresses.truncate(MAX_OWN);
         let names = own_symbols::names(&addresses);
         for (address, name) in addresses.into_iter().zip(names) {
             if let Some(name) = name {
@@ -148,7 +148,8 @@ impl<'a> Names<'a> {
         self.marks[name as usize]
     }
 
-    /// How many frames from the leaf ran in a soft interrupt: up to the outermost function that enters one.
+    /// How many frames from the leaf ran in a soft interrupt: up to the outermost function that
+    /// enters one.
     fn softirq_frames(&self, frames: &[Name]) -> usize {
         let is_entry = |name: &Name| self.mark(*name) == Mark::Softirq;
         frames.iter().rposition(is_entry).map_or(0, |at| at + 1)
@@ -172,14 +173,15 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Addresses within the functions of a chain, leaf first. All but the leaf's are those of returns, which may already be the
-/// next function's.
+/// Addresses within the functions of a chain, leaf first. All but the leaf's are those of returns,
+/// which may already be the next function's.
 fn calls(chain: &[u64]) -> impl Iterator<Item = u64> {
     let back = |(depth, address): (usize, &u64)| address.saturating_sub(u64::from(depth > 0));
     chain.iter().enumerate().map(back)
 }
 
-/// The name as it may stand in a document, and in a line of folded stacks, which parts names by semicolons.
+/// The name as it may stand in a document, and in a line of folded stacks, which parts names by
+/// semicolons.
 fn plain(name: &str) -> String {
     let plain = |letter| match letter {
         ' ' => '_',
@@ -190,7 +192,8 @@ fn plain(name: &str) -> String {
     name.chars().take(MAX_FUNCTION).map(plain).collect()
 }
 
-/// The counted chains by name. In no order: [`linerate_core::profile::EndProfile::bound`] sorts them.
+/// The counted chains by name. In no order: [`linerate_core::profile::EndProfile::bound`] sorts
+/// them.
 pub(super) fn fold(counts: &Counts, names: &mut Names<'_>) -> Vec<FoldedStack> {
     let mut folded: HashMap<(TaskClass, u32, u32, Vec<Name>), u64> = HashMap::new();
     for (owner, kernel, user, count) in counts.chains() {
@@ -260,7 +263,8 @@ mod tests {
         KernelSymbols::parse(&text).unwrap()
     }
 
-    /// Somewhere in a function; what comes back from a call at its end has the next function's address.
+    /// Somewhere in a function; what comes back from a call at its end has the next function's
+    /// address.
     fn at(name: &str) -> u64 {
         let number = FUNCTIONS.iter().position(|known| *known == name).unwrap();
         BASE + number as u64 * 0x1000 + 0x1000
@@ -398,7 +402,8 @@ mod tests {
         }
     }
 
-    /// The goal of the issue. `cargo test --release -p linerate-engine --lib -- --ignored --nocapture a_million`
+    /// The goal of the issue. `cargo test --release -p linerate-engine --lib -- --ignored
+    /// --nocapture a_million`
     #[test]
     #[ignore = "a time, which a busy machine does not keep"]
     fn a_million_samples_are_counted_and_named_within_two_seconds() {
@@ -411,7 +416,8 @@ mod tests {
             .step_by(1 << 20)
             .find(|address| symbols.name(*address).is_some())
             .expect("a kernel has functions");
-        // 20,000 different chains: 30 frames over 8 MiB of the kernel, and 10 over 1 MiB of this program.
+        // 20,000 different chains: 30 frames over 8 MiB of the kernel, and 10 over 1 MiB of this
+        // program.
         let own = own_code();
         let chain = |n: u64| -> Vec<u64> {
             let kernel = |depth: u64| base + (n % 20_000 * 31 + depth * 104_729) * 257 % (8 << 20);

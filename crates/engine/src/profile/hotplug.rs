@@ -18,7 +18,8 @@ impl Hotplug {
         self.present = cpus.collect();
     }
 
-    /// Holds those against the ones that are online now; the result is those that have come, of which each is to be
+    /// Holds those against the ones that are online now; the result is those that have come, of
+    /// which each is to be
     /// [`taken`](Self::taken).
     pub(super) fn follow(&mut self, online: &[u32]) -> Vec<u32> {
         let online: BTreeSet<u32> = online.iter().copied().collect();

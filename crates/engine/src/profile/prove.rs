@@ -28,7 +28,8 @@ use crate::words::chain;
 pub struct DesignOptions {
     /// The test that is changed from point to point.
     pub test: Test,
-    /// MTU of the path as it is, bytes; where it is not known, points are run that may be like others.
+    /// MTU of the path as it is, bytes; where it is not known, points are run that may be like
+    /// others.
     pub path_mtu_bytes: Option<u32>,
     /// Runs of each point; two and more tell chance from the model's faults.
     pub runs: u32,
@@ -53,7 +54,8 @@ pub struct ProveOptions {
     pub seed: u64,
 }
 
-/// Runs every point of the design, the points in random order in each round. What a host cannot do is left out, and said.
+/// Runs every point of the design, the points in random order in each round. What a host cannot do
+/// is left out, and said.
 ///
 /// # Errors
 /// A run failed for another reason than its treatment; nothing is left changed.
@@ -99,11 +101,13 @@ pub fn run_design(
     Ok(designed)
 }
 
-/// Does what the projections say, as far as it can be done here, each by a paired comparison, and writes down beside them what
-/// came of it. Projections of another transport than the test's are left alone.
+/// Does what the projections say, as far as it can be done here, each by a paired comparison, and
+/// writes down beside them what came of it. Projections of another transport than the test's are
+/// left alone.
 ///
 /// # Errors
-/// Interrupted, or a run failed for another reason than its treatment. What was proved before stays.
+/// Interrupted, or a run failed for another reason than its treatment. What was proved before
+/// stays.
 pub fn prove(
     client: &mut Client,
     options: &ProveOptions,
@@ -277,7 +281,8 @@ fn remedy(client: &Client, error: &MeasureError) -> &'static str {
     }
 }
 
-/// What a host, a device or an endpoint does not do, or an owner does not allow; another change may well be had.
+/// What a host, a device or an endpoint does not do, or an owner does not allow; another change may
+/// well be had.
 fn is_of_host(error: &MeasureError) -> bool {
     matches!(
         error,

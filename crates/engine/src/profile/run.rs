@@ -13,12 +13,14 @@ use crate::error::MeasureError;
 use crate::experiment::special::{self, SpecialError};
 use crate::stop::Stop;
 
-/// Largest file that is written and read beside a transfer, bytes: a fast path carries more than a disk has room for.
+/// Largest file that is written and read beside a transfer, bytes: a fast path carries more than a
+/// disk has room for.
 const LARGEST_DISK_FILE: u64 = 1 << 30;
 /// Of each read and write of the file, bytes.
 const RECORD_BYTES: u64 = 128 << 10;
 
-/// Runs a test while both hosts are profiled. What ends it early is in the error beside the document.
+/// Runs a test while both hosts are profiled. What ends it early is in the error beside the
+/// document.
 ///
 /// # Errors
 /// The test could not be begun.
@@ -44,7 +46,8 @@ pub fn profile(
     Ok((document, error))
 }
 
-/// Writes and reads a file as large as the transfer was, at most 1 GiB, in a directory; nothing is left there.
+/// Writes and reads a file as large as the transfer was, at most 1 GiB, in a directory; nothing is
+/// left there.
 ///
 /// # Errors
 /// The file system refuses, or somebody asked to stop.

@@ -18,8 +18,8 @@ use super::fold::{Names, fold};
 use super::source::Source;
 use super::task::Tasks;
 
-/// Between two looks at the rings. A CPU's ring holds more than three times as much at the highest rate, a thread's four times at
-/// the usual one.
+/// Between two looks at the rings. A CPU's ring holds more than three times as much at the highest
+/// rate, a thread's four times at the usual one.
 const DRAIN_EVERY: Duration = Duration::from_millis(50);
 /// Looks between two at the list of CPUs: a second.
 const LOOKS_TO_HOTPLUG: u32 = 20;
@@ -122,8 +122,8 @@ impl Profiler {
             .for_each(|thread| thread.thread().unpark());
     }
 
-    /// The samples with their names. Takes some 200 ms of CPU time, for the table of the kernel's functions and the
-    /// cost of a sample: call it when the measured time is over.
+    /// The samples with their names. Takes some 200 ms of CPU time, for the table of the kernel's
+    /// functions and the cost of a sample: call it when the measured time is over.
     pub(crate) fn finish(mut self) -> Taken {
         self.stop();
         let thread = self.thread.take().expect(NONE_LEFT);
@@ -317,9 +317,12 @@ impl Taken {
         };
         let user_only = self.sampling?.user_only;
         let sampled = run.each_thread.iter().take(threads);
-        let seconds = sampled.map(|thread| match user_only {
-            true => thread.user,
-            false => thread.total(),
+        let seconds = sampled.map(|thread| {
+            if user_only {
+                thread.user
+            } else {
+                thread.total()
+            }
         });
         Some(seconds.sum())
     }

@@ -1,4 +1,5 @@
-//! What may be sampled on this host: all CPUs, else the test's own threads, else those in user mode, else nothing.
+//! What may be sampled on this host: all CPUs, else the test's own threads, else those in user
+//! mode, else nothing.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,16 +14,18 @@ use super::obstacle;
 
 /// Frames of a call chain. The deepest seen of a softirq within a system call has 50.
 const DEPTH: u16 = 64;
-/// Ring of each CPU: at the highest rate and with the deepest chains (560 bytes), a fifth of a second.
+/// Ring of each CPU: at the highest rate and with the deepest chains (560 bytes), a fifth of a
+/// second.
 const CPU_RING: usize = 1 << 20;
-/// Ring of each thread, where only own threads may be sampled: memory for it is scarce then. As long at 500 samples a second.
+/// Ring of each thread, where only own threads may be sampled: memory for it is scarce then. As
+/// long at 500 samples a second.
 const THREAD_RING: usize = 64 << 10;
 /// Threads that are sampled by themselves at most.
-const MOST_THREADS: usize = 64;
+const MAX_THREADS: usize = 64;
 
-/// Profiles of this process at once: a client and an endpoint of one process, and somebody else's. Each has rings of its own and
-/// interrupts every CPU.
-const MOST_PROFILES: u32 = 4;
+/// Profiles of this process at once: a client and an endpoint of one process, and somebody else's.
+/// Each has rings of its own and interrupts every CPU.
+const MAX_PROFILES: u32 = 4;
 static PROFILES: Places = Places(AtomicU32::new(0));
 
 /// Places for so many profiles.
@@ -35,7 +38,7 @@ struct Place(&'static Places);
 
 impl Places {
     fn take(&'static self) -> Option<Place> {
-        let more = |taken| (taken < MOST_PROFILES).then_some(taken + 1);
+        let more = |taken| (taken < MAX_PROFILES).then_some(taken + 1);
         let taken = self
             .0
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
@@ -63,14 +66,15 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Opens an event for each CPU; where that is not allowed, none, until [`Source::take_threads`].
+    /// Opens an event for each CPU; where that is not allowed, none, until
+    /// [`Source::take_threads`].
     pub(super) fn open(hz: u32) -> Self {
         let cpus = cpu::online().unwrap_or_default();
         let mut source = Self::of_nothing(hz, &cpus);
         source.place = PROFILES.take();
         match source.place {
             Some(_) => source.take_cpus(&cpus),
-            None => source.caveats.push(obstacle::too_many(MOST_PROFILES)),
+            None => source.caveats.push(obstacle::too_many(MAX_PROFILES)),
         }
         source
     }
@@ -111,7 +115,7 @@ impl Source {
             return;
         }
         self.sampling.ring_bytes = THREAD_RING;
-        let sampled = &threads[..threads.len().min(MOST_THREADS)];
+        let sampled = &threads[..threads.len().min(MAX_THREADS)];
         let subjects: Vec<Subject> = sampled.iter().map(|tid| Subject::Thread(*tid)).collect();
         if let Err(in_the_kernel) = self.add_by_best_clock(&subjects) {
             self.sampling.user_only = true;
@@ -121,8 +125,8 @@ impl Source {
             };
             self.caveats.push(caveat);
         }
-        if threads.len() > MOST_THREADS {
-            let caveat = obstacle::many_threads(MOST_THREADS, threads.len());
+        if threads.len() > MAX_THREADS {
+            let caveat = obstacle::many_threads(MAX_THREADS, threads.len());
             self.caveats.push(caveat);
         }
     }
@@ -166,8 +170,9 @@ impl Source {
         Ok(())
     }
 
-    /// CPUs that have come since are sampled too; those that have gone give no more, and are remembered. To be called when the
-    /// rings have just been read: an event does not outlive its CPU's absence, so that one that is back has a new one.
+    /// CPUs that have come since are sampled too; those that have gone give no more, and are
+    /// remembered. To be called when the rings have just been read: an event does not outlive its
+    /// CPU's absence, so that one that is back has a new one.
     pub(super) fn follow_hotplug(&mut self) {
         // Where the list cannot be read nothing is known to have changed.
         if let Some(online) = self.all_cpus.then(cpu::online).and_then(Result::ok) {
@@ -211,7 +216,7 @@ impl Source {
 
     /// How many of the test's threads are sampled at most, the first ones; `None` if all CPUs are.
     pub(super) fn threads(&self) -> Option<usize> {
-        (!self.all_cpus).then_some(MOST_THREADS)
+        (!self.all_cpus).then_some(MAX_THREADS)
     }
 
     /// How it samples; `None` where it does not.
@@ -297,12 +302,12 @@ mod tests {
     #[test]
     fn threads_are_sampled_where_cpus_may_not_be_up_to_a_number() {
         let own = thread_id();
-        let source = of_threads(&vec![own; MOST_THREADS + 6]);
+        let source = of_threads(&vec![own; MAX_THREADS + 6]);
         if source.samplers.is_empty() {
             println!("SKIPPED: {:?}", source.caveats());
             return;
         }
-        assert_eq!(source.samplers.len(), MOST_THREADS);
+        assert_eq!(source.samplers.len(), MAX_THREADS);
         assert!(matches!(
             source.how(true),
             How::Sampled {
@@ -363,8 +368,8 @@ mod tests {
     #[test]
     fn there_is_a_place_for_so_many_profiles_and_no_more() {
         static PLACES: Places = Places(AtomicU32::new(0));
-        let mut taken: Vec<Place> = (0..MOST_PROFILES).filter_map(|_| PLACES.take()).collect();
-        assert_eq!(taken.len() as u32, MOST_PROFILES);
+        let mut taken: Vec<Place> = (0..MAX_PROFILES).filter_map(|_| PLACES.take()).collect();
+        assert_eq!(taken.len() as u32, MAX_PROFILES);
         assert!(PLACES.take().is_none());
         taken.pop();
         assert!(PLACES.take().is_some());

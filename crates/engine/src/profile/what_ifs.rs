@@ -1,4 +1,5 @@
-//! What changes would bring, beside a profile: the design, the model, the projections and their proof.
+//! What changes would bring, beside a profile: the design, the model, the projections and their
+//! proof.
 
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ pub struct WhatIfOptions {
     pub prove: bool,
 }
 
-/// What changes would bring to a transfer that was profiled, into its document; where they are proved, 1981's records in
-/// datagrams too. What was had before an error stays.
+/// What changes would bring to a transfer that was profiled, into its document; where they are
+/// proved, 1981's records in datagrams too. What was had before an error stays.
 ///
 /// # Errors
 /// Interrupted, or a run failed for another reason than its treatment; nothing is left changed.
@@ -94,9 +95,10 @@ fn projected(
     document.caveats.extend(designed.caveats());
     let at = document.projections.len();
     enter(document, protocol, &designed, known);
-    match options.prove {
-        true => prove(client, &proofs, &mut document.projections[at..], observer),
-        false => Ok(()),
+    if options.prove {
+        prove(client, &proofs, &mut document.projections[at..], observer)
+    } else {
+        Ok(())
     }
 }
 
@@ -143,7 +145,8 @@ const SHORT_RUN: Span = Span(Duration::from_secs(1));
 const ROUNDS: u32 = 2;
 /// Pairs of runs that prove a projection: the fewest that can show anything of three figures.
 const PAIRS: u32 = 8;
-/// Runs before the pairs: one that shows the change, a look at the idle hosts, and one of each side.
+/// Runs before the pairs: one that shows the change, a look at the idle hosts, and one of each
+/// side.
 const BEFORE_PAIRS: u32 = 4;
 /// What it takes to set a run up, to treat the hosts and to fetch the report, as a rule.
 const BETWEEN_RUNS: Duration = Duration::from_millis(600);

@@ -1,12 +1,14 @@
-//! From what is in force to what is to be: on all interfaces or on none, and right again after being killed anywhere.
+//! From what is in force to what is to be: on all interfaces or on none, and right again after
+//! being killed anywhere.
 //!
 //! 1. Programs and maps are loaded and pinned; nothing is in force yet.
 //! 2. What is to be in force is written beside what is.
-//! 3. Classes are added, the program is swapped in one step, classes that are not used any more are deleted.
+//! 3. Classes are added, the program is swapped in one step, classes that are not used any more are
+//!    deleted.
 //! 4. The new state takes the place of the old one; pins of neither are taken away.
 //!
-//! A command that finds step 2 written and step 4 not done looks which program runs: with the new one it goes on, with
-//! the old one, or none, it goes back.
+//! A command that finds step 2 written and step 4 not done looks which program runs: with the new
+//! one it goes on, with the old one, or none, it goes back.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +57,8 @@ pub(super) fn commit(site: &mut Site, changes: Vec<Change>) -> Result<(), QosErr
     });
     if let Err(error) = made {
         for change in &changes {
-            // The first error is the one to tell; what cannot be put back now the next command tries again.
+            // The first error is the one to tell; what cannot be put back now the next command
+            // tries again.
             let _ = back(site, &change.port, change.old.as_ref(), &change.next);
         }
         return Err(error);
@@ -80,7 +83,8 @@ pub(super) fn settle(site: &mut Site, port: &Port) -> Result<Option<State>, QosE
         (Some(Ok(next)), _) => next,
     };
     let running = hooks.in_force(&mut site.netlink, port, Direction::Egress)?;
-    // Without a program to come the packets meet none or the old one: either way it is asked for and safe.
+    // Without a program to come the packets meet none or the old one: either way it is asked for
+    // and safe.
     let goes_on = next.egress.program.is_none() || running == next.egress.program;
     match current {
         current if goes_on && can_put(site, port, &next)? => {
@@ -95,8 +99,8 @@ pub(super) fn settle(site: &mut Site, port: &Port) -> Result<Option<State>, QosE
     Ok(site.directory.current(&port.key)?.and_then(Result::ok))
 }
 
-/// Pins without a state: of a command that was killed before anything was in force, or of a policy whose state somebody
-/// took away.
+/// Pins without a state: of a command that was killed before anything was in force, or of a policy
+/// whose state somebody took away.
 fn orphan(site: &mut Site, port: &Port) -> Result<Option<State>, QosError> {
     let hooks = site.hooks(port);
     let mut is_ours = !hooks.pins()?.is_empty() && queue::has_ours(&mut site.netlink, port)?;
@@ -171,7 +175,8 @@ fn begin(site: &mut Site, change: &Change) -> Result<(), QosError> {
     site.directory.write_next(&change.port.key, &change.next)
 }
 
-/// Makes everything as `wanted` says, whatever of it is there already; `other` is what was, or was to be.
+/// Makes everything as `wanted` says, whatever of it is there already; `other` is what was, or was
+/// to be.
 fn enforce(
     site: &mut Site,
     port: &Port,
@@ -193,9 +198,10 @@ fn enforce(
         }
     }
     // An HTB of our number that nobody here knows is somebody else's.
-    match [wanted, other].into_iter().flatten().any(State::has_root) {
-        true => queue::trim(netlink, port, wanted),
-        false => Ok(()),
+    if [wanted, other].into_iter().flatten().any(State::has_root) {
+        queue::trim(netlink, port, wanted)
+    } else {
+        Ok(())
     }
 }
 
@@ -220,7 +226,8 @@ fn conclude(
     hooks.tidy(Some(&next))
 }
 
-/// Counts of a map that a larger one has replaced go into what is subtracted, so that nothing is lost.
+/// Counts of a map that a larger one has replaced go into what is subtracted, so that nothing is
+/// lost.
 fn take_over(
     hooks: &Hooks,
     direction: Direction,
@@ -286,7 +293,8 @@ impl State {
     }
 }
 
-/// What one direction is to be with a loaded program: new maps in the place of old ones of the same name.
+/// What one direction is to be with a loaded program: new maps in the place of old ones of the same
+/// name.
 pub(super) fn hooked(
     old: &Hooked,
     direction: Direction,

@@ -1,4 +1,5 @@
-//! Counters of an interface's policies, held open: to be read again and again without looking for them.
+//! Counters of an interface's policies, held open: to be read again and again without looking for
+//! them.
 
 use linerate_core::units::BitRate;
 use linerate_qos::policy::{MeterKind, PolicyFile};
@@ -88,8 +89,8 @@ impl Counting {
     }
 }
 
-/// What passes a meter that drops, in the long run: the committed rate of one with a single rate, the peak rate of the
-/// other.
+/// What passes a meter that drops, in the long run: the committed rate of one with a single rate,
+/// the peak rate of the other.
 fn drops_above(policy: &linerate_qos::policy::Policy) -> Option<f64> {
     let meter = policy.meter.filter(|meter| meter.drop_red)?;
     let BitRate(rate) = match meter.kind {

@@ -92,8 +92,8 @@ impl Hooks {
         }
     }
 
-    /// Puts the kept program with that number there, in the place of the one that is; each packet meets the one or the
-    /// other.
+    /// Puts the kept program with that number there, in the place of the one that is; each packet
+    /// meets the one or the other.
     pub(super) fn put(
         &self,
         netlink: &mut Netlink,
@@ -178,7 +178,8 @@ impl Hooks {
         Ok((!found.is_empty()).then(|| found.join(" and ")))
     }
 
-    /// Takes away the pins that are not the state's: of programs and maps that it does not use any more.
+    /// Takes away the pins that are not the state's: of programs and maps that it does not use any
+    /// more.
     pub(super) fn tidy(&self, state: Option<&State>) -> Result<(), QosError> {
         for pin in self.pins()? {
             if !state.is_some_and(|state| state.owns(&pin)) {

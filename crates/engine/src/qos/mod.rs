@@ -1,8 +1,11 @@
-//! DiffServ policies of this host: compiled programs on its interfaces, with their classes, kept between commands.
+//! DiffServ policies of this host: compiled programs on its interfaces, with their classes, kept
+//! between commands.
 //!
-//! No process stays: programs live by pins in a bpffs, classes in the kernel, and what is in force is written down in
-//! `/run/linerate/qos`. A command does all of what it is for or nothing; killed anywhere it leaves the old policy or the
-//! new one, and the next command cleans up. Interfaces are those of the calling thread's network namespace.
+//! No process stays: programs live by pins in a bpffs, classes in the kernel, and what is in force
+//! is written down in
+//! `/run/linerate/qos`. A command does all of what it is for or nothing; killed anywhere it leaves
+//! the old policy or the new one, and the next command cleans up. Interfaces are those of the
+//! calling thread's network namespace.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -58,7 +61,8 @@ use state::State;
 pub struct QosOptions {
     /// Only this interface, by the file's adapter of its name or else by `*`.
     pub adapter: Option<String>,
-    /// Also beside somebody else's programs, and in the place of somebody else's queueing discipline.
+    /// Also beside somebody else's programs, and in the place of somebody else's queueing
+    /// discipline.
     pub force: bool,
     /// Also packets that come in, whatever the file says.
     pub ingress: bool,
@@ -190,8 +194,8 @@ pub fn enable(interface: Option<&str>) -> Result<QosDocument, QosError> {
     })
 }
 
-/// Lets packets pass by a program that does nothing: the cost of a program without a policy. The policy and its counts
-/// are kept.
+/// Lets packets pass by a program that does nothing: the cost of a program without a policy. The
+/// policy and its counts are kept.
 ///
 /// # Errors
 /// [`QosError`]; as of [`apply`].
@@ -253,8 +257,8 @@ pub fn standing(interface: &str) -> Result<Option<Standing>, QosError> {
     })
 }
 
-/// Whether a policy may be known of a link of the calling thread's network namespace: a look for one file, which needs no
-/// privilege and waits for nobody.
+/// Whether a policy may be known of a link of the calling thread's network namespace: a look for
+/// one file, which needs no privilege and waits for nobody.
 pub(crate) fn is_known(link: &Link) -> bool {
     Port::of(link.clone()).is_ok_and(|port| state::Directory::has(&port.key))
 }
@@ -287,8 +291,8 @@ pub fn put_back(interface: &str, was: Option<&Standing>) -> Result<(), QosError>
     }
 }
 
-/// Where pins last: in the mounts of the host's first process, as far as this one may look. Those of a process of `ip netns exec` end with it, and
-/// with them what is pinned there.
+/// Where pins last: in the mounts of the host's first process, as far as this one may look. Those
+/// of a process of `ip netns exec` end with it, and with them what is pinned there.
 fn on_site<T: Send>(
     work: impl FnOnce(&mut Site) -> Result<T, QosError> + Send,
 ) -> Result<T, QosError> {
@@ -365,9 +369,10 @@ fn held(site: &mut Site, interface: Option<&str>) -> Result<Vec<(Port, State)>, 
             None => return Err(no_policy(port.name())),
         }
     }
-    match held.is_empty() {
-        true => Err(no_policy("any interface")),
-        false => Ok(held),
+    if held.is_empty() {
+        Err(no_policy("any interface"))
+    } else {
+        Ok(held)
     }
 }
 

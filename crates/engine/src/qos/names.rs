@@ -1,4 +1,5 @@
-//! The names in a policy file as this host resolves them: hosts by its resolver, services by `/etc/services`, users by
+//! The names in a policy file as this host resolves them: hosts by its resolver, services by
+//! `/etc/services`, users by
 //! `/etc/passwd`. Each is asked for once, so that a file is resolved alike throughout.
 
 use std::collections::BTreeMap;
@@ -21,8 +22,8 @@ impl Names for SystemNames {
         if let Some(addresses) = self.hosts.get(host) {
             return Ok(addresses.clone());
         }
-        if self.hosts.len() >= MOST_HOSTS {
-            let why = format!("a file may name at most {MOST_HOSTS} hosts");
+        if self.hosts.len() >= MAX_HOSTS {
+            let why = format!("a file may name at most {MAX_HOSTS} hosts");
             return Err(NameError(why));
         }
         let found = (host, 0).to_socket_addrs();
@@ -34,14 +35,13 @@ impl Names for SystemNames {
 
     fn ports(&mut self, service: &str, protocols: &[&str]) -> Result<Vec<u16>, NameError> {
         let ports = ports(table(&mut self.services, SERVICES)?, service, protocols);
-        match ports.is_empty() {
-            false => Ok(ports),
-            true => {
-                let protocols = protocols.join(", ");
-                Err(NameError(format!(
-                    "{SERVICES} has no such service with {protocols}"
-                )))
-            }
+        if ports.is_empty() {
+            let protocols = protocols.join(", ");
+            Err(NameError(format!(
+                "{SERVICES} has no such service with {protocols}"
+            )))
+        } else {
+            Ok(ports)
         }
     }
 
@@ -65,7 +65,7 @@ fn table<'a>(text: &'a mut Option<String>, path: &str) -> Result<&'a str, NameEr
 /// Names are ASCII; comments can be anything.
 fn read(path: &str) -> std::io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -95,8 +95,8 @@ fn uid(text: &str, user: &str) -> Option<u32> {
 const SERVICES: &str = "/etc/services";
 const USERS: &str = "/etc/passwd";
 /// Many times what such a file has.
-const MOST_BYTES: u64 = 16 << 20;
-const MOST_HOSTS: usize = 1024;
+const MAX_BYTES: u64 = 16 << 20;
+const MAX_HOSTS: usize = 1024;
 
 #[cfg(test)]
 mod tests {

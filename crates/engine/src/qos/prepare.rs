@@ -136,8 +136,8 @@ pub(super) fn policy_name(name: &str) -> String {
     format!("policy {name}")
 }
 
-/// Names keep their slots, new ones get those that nobody had before this change: what is there until the swap goes on
-/// counting where it did. Gives the new names.
+/// Names keep their slots, new ones get those that nobody had before this change: what is there
+/// until the swap goes on counting where it did. Gives the new names.
 fn assign(slots: &mut BTreeMap<String, u32>, names: &[String]) -> BTreeSet<String> {
     let used: BTreeSet<u32> = slots.values().copied().collect();
     let mut free = (0..).filter(|slot| !used.contains(slot));
@@ -259,7 +259,7 @@ fn attach(
     };
     let counters = map(COUNTERS).map(Readings::of);
     let needed = change.next.slots.values().max().map_or(1, |slot| slot + 1);
-    let slots = counters.as_ref().map_or(LEAST_SLOTS, Readings::slots);
+    let slots = counters.as_ref().map_or(MIN_SLOTS, Readings::slots);
     let slots = slots.max(needed.next_power_of_two());
     let compiled = compiled(rules, change.port.link_type()?, slots, direction)?;
     let loaded = load(&compiled, hooks.kind(direction), |spec| map(spec.name));
@@ -298,8 +298,8 @@ fn compiled(
     Ok(compile(rules, &target)?)
 }
 
-/// A program and its maps for an interface with frames of `link`, as it would run on packets that leave, counting in
-/// slots of its own: for measuring it without attaching it.
+/// A program and its maps for an interface with frames of `link`, as it would run on packets that
+/// leave, counting in slots of its own: for measuring it without attaching it.
 ///
 /// # Errors
 /// As of applying it.
@@ -329,7 +329,7 @@ fn refused(site: &Site, port: &Port, error: BpfError) -> QosError {
 /// Others run as well (`TCX_NEXT`); clsact calls the same number `TC_ACT_UNSPEC`.
 const TCX_NEXT: i32 = -1;
 /// Few policies change without a new map.
-const LEAST_SLOTS: u32 = 64;
+const MIN_SLOTS: u32 = 64;
 
 #[cfg(test)]
 mod tests {

@@ -30,8 +30,9 @@ pub(super) fn classes(plan: &ClassPlan, port: &Port) -> Vec<StoredClass> {
     classes.collect()
 }
 
-/// What is sent at once after a pause: two frames, or what the rate gives in two milliseconds. With less a class falls
-/// behind its rate each time the kernel's timer is late; with more, others wait longer.
+/// What is sent at once after a pause: two frames, or what the rate gives in two milliseconds. With
+/// less a class falls behind its rate each time the kernel's timer is late; with more, others wait
+/// longer.
 fn burst(rate: u64, frame: u32) -> u32 {
     u32::try_from(rate / 500).unwrap_or(u32::MAX).max(2 * frame)
 }
@@ -47,8 +48,8 @@ pub(super) fn offload(plan: &ClassPlan, port: &Port, before: Option<Offload>) ->
     Some(Offload { set, was, was_ipv4 })
 }
 
-/// The root queueing discipline, if somebody has put another there, in words. The kernel's own have no number, and one
-/// of our kind is only `ours` where something of ours is known.
+/// The root queueing discipline, if somebody has put another there, in words. The kernel's own have
+/// no number, and one of our kind is only `ours` where something of ours is known.
 pub(super) fn foreign_root(
     netlink: &mut Netlink,
     port: &Port,
@@ -64,8 +65,8 @@ pub(super) fn foreign_root(
     }))
 }
 
-/// Makes the classes of a state, or changes those that are there; others stay. Nothing is sent to a new class before a
-/// program says so.
+/// Makes the classes of a state, or changes those that are there; others stay. Nothing is sent to a
+/// new class before a program says so.
 pub(super) fn add(netlink: &mut Netlink, port: &Port, state: &State) -> Result<(), QosError> {
     if state.classes.is_empty() {
         return Ok(());
@@ -93,9 +94,10 @@ pub(super) fn add(netlink: &mut Netlink, port: &Port, state: &State) -> Result<(
 
 /// Makes room where somebody else's HTB has our number, which the kernel would not replace by ours.
 pub(super) fn clear(netlink: &mut Netlink, port: &Port) -> Result<(), QosError> {
-    match has_ours(netlink, port)? {
-        true => Ok(netlink.delete_root(port.index(), MAJOR)?),
-        false => Ok(()),
+    if has_ours(netlink, port)? {
+        Ok(netlink.delete_root(port.index(), MAJOR)?)
+    } else {
+        Ok(())
     }
 }
 
@@ -126,7 +128,8 @@ pub(super) fn trim(
     Ok(())
 }
 
-/// Caps offloaded frames as the state says, or puts back what `other` had found, where the value is still ours.
+/// Caps offloaded frames as the state says, or puts back what `other` had found, where the value is
+/// still ours.
 pub(super) fn cap(
     netlink: &mut Netlink,
     port: &Port,

@@ -12,7 +12,8 @@ use super::hook::{Hooks, Via};
 use super::port::{Port, namespace};
 use super::state::Directory;
 
-/// The calling thread's network namespace, this host's bpffs and the states, with no other command beside.
+/// The calling thread's network namespace, this host's bpffs and the states, with no other command
+/// beside.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) netlink: Netlink,
@@ -57,8 +58,8 @@ impl Site {
         Hooks::new(&self.bpffs, key, self.via)
     }
 
-    /// The interfaces of this namespace with a policy, after forgetting those that are gone, here and, where it can be
-    /// seen, elsewhere. The names of those that were here are told.
+    /// The interfaces of this namespace with a policy, after forgetting those that are gone, here
+    /// and, where it can be seen, elsewhere. The names of those that were here are told.
     pub(super) fn ports(&mut self) -> Result<(Vec<Port>, Vec<String>), QosError> {
         let own = format!("{}-", namespace()?);
         let links = self.netlink.links()?;

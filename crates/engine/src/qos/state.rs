@@ -1,8 +1,8 @@
 //! What is in force on an interface, kept between commands.
 //!
-//! Each interface has a file, which is replaced whole. A change writes what is to be in force beside it first, then
-//! makes it so, then puts the one in the place of the other: whatever is killed in between leaves enough to go on or
-//! back (see [`super::change`]).
+//! Each interface has a file, which is replaced whole. A change writes what is to be in force
+//! beside it first, then makes it so, then puts the one in the place of the other: whatever is
+//! killed in between leaves enough to go on or back (see [`super::change`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -154,7 +154,8 @@ impl From<StoredClass> for HtbClass {
     }
 }
 
-/// What a file says; none if there is no file, and an error in words if it is not whole or not of this program.
+/// What a file says; none if there is no file, and an error in words if it is not whole or not of
+/// this program.
 pub(super) type Stored = Option<Result<State, String>>;
 
 /// The directory of the states, locked against other commands.
@@ -188,7 +189,8 @@ impl Directory {
             .any(|end| path.join(format!("{key}{end}")).exists())
     }
 
-    /// All states by their keys. What a command that was killed had not written to its end is removed.
+    /// All states by their keys. What a command that was killed had not written to its end is
+    /// removed.
     pub(super) fn keys(&self) -> Result<Vec<String>, QosError> {
         let entries = fs::read_dir(&self.path).map_err(fault("read", &self.path))?;
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -300,8 +302,8 @@ fn wait_for(lock: &File) -> io::Result<()> {
     })
 }
 
-/// Has `tell` called, in any thread, when a command waits for another one for longer than a second; the first caller's
-/// counts.
+/// Has `tell` called, in any thread, when a command waits for another one for longer than a second;
+/// the first caller's counts.
 pub fn tell_when_waiting(tell: fn()) {
     // A second one has nothing else to say.
     let _ = WAITING.set(tell);

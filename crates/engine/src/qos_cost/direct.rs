@@ -104,7 +104,8 @@ fn nanoseconds(program: &Program, frame: &[u8]) -> Result<f64, QosError> {
     Ok(result.duration.as_nanos() as f64)
 }
 
-/// A packet as the tests send them: from one address of a lab to another, to a port that no policy here names.
+/// A packet as the tests send them: from one address of a lab to another, to a port that no policy
+/// here names.
 fn frame(family: Family, protocol: Protocol) -> Vec<u8> {
     let (number, transport) = match protocol {
         Protocol::Udp => (17, udp()),

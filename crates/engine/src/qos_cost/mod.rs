@@ -1,7 +1,8 @@
-//! What a policy costs: every cell of a plan on an emulated link of its own rate, its three treatments in turn.
+//! What a policy costs: every cell of a plan on an emulated link of its own rate, its three
+//! treatments in turn.
 //!
-//! What is run and what it amounts to is in [`linerate_qos::cost`]; this gives it the runs, and what the programs take by
-//! themselves (`direct`).
+//! What is run and what it amounts to is in [`linerate_qos::cost`]; this gives it the runs, and
+//! what the programs take by themselves (`direct`).
 
 mod direct;
 mod error;
@@ -52,7 +53,8 @@ impl CostObserver for () {
 /// Makes all runs. What ends them early is in the document as a caveat, and in the error beside it.
 ///
 /// # Errors
-/// No row came about: this host has no labs or no eBPF, a policy is wrong, a run failed, or it was interrupted.
+/// No row came about: this host has no labs or no eBPF, a policy is wrong, a run failed, or it was
+/// interrupted.
 pub fn qos_cost(
     options: &CostOptions,
     stop: &Stop,
@@ -113,8 +115,8 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// Cells of one link and family share a lab: what is left of one run does no harm to the next, since all three
-    /// treatments come after each other in random order.
+    /// Cells of one link and family share a lab: what is left of one run does no harm to the next,
+    /// since all three treatments come after each other in random order.
     fn run(&mut self, stop: &Stop, observer: &mut dyn CostObserver) -> Result<(), CostError> {
         let cells = &self.options.plan.cells;
         let mut first = 0;
@@ -155,7 +157,8 @@ impl Course<'_> {
         let cell = &plan.cells[number];
         let all = plan.cells.len() * 3 * plan.pairs as usize;
         let mut client = Client::connect(path.target(), stop.clone())?;
-        // Connections that begin after a pause, caches that are cold: none of it is the first run's fault.
+        // Connections that begin after a pause, caches that are cold: none of it is the first run's
+        // fault.
         run_treated(
             &mut client,
             &cell.run(SHORT, plan.seed),

@@ -75,7 +75,8 @@ pub(super) fn read_error(
     }
 }
 
-/// What an error of the queue says of a probe; `None` for this host's own errors and what no probe causes.
+/// What an error of the queue says of a probe; `None` for this host's own errors and what no probe
+/// causes.
 pub(super) fn answer_of(
     error: ExtendedError,
     reply_ttl: Option<u8>,

@@ -1,7 +1,7 @@
 //! The sockets of a trace: probes out, answers in.
 //!
-//! What is tried first tells the most; what a host does not allow is replaced by what it does, and that is said
-//! ([`Method`]).
+//! What is tried first tells the most; what a host does not allow is replaced by what it does, and
+//! that is said ([`Method`]).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -73,8 +73,8 @@ pub(super) struct Way {
     pub(super) local_port: Option<u16>,
 }
 
-/// The first source port of TCP probes: above the range that kernels take ports from, so that no connection of this
-/// host has one (net.ipv4.ip_local_port_range is 32768 to 60999 by default).
+/// The first source port of TCP probes: above the range that kernels take ports from, so that no
+/// connection of this host has one (net.ipv4.ip_local_port_range is 32768 to 60999 by default).
 const FIRST_TCP_PORT: u16 = 61_000;
 /// An error that waits on a socket comes instead of sending; as many may wait in a row.
 const ATTEMPTS: u32 = 16;
@@ -202,7 +202,8 @@ impl Channel {
 
     fn open_icmp(&mut self, way: &Way) -> Result<(), TraceError> {
         if let Some(raw) = if_allowed("ICMP", way, ProbeSocket::icmp(way.source))? {
-            // The session's number will do as the identifier; core tells others' answers by the payload.
+            // The session's number will do as the identifier; core tells others' answers by the
+            // payload.
             self.codec.source_port = way.local_port.unwrap_or(self.codec.session);
             self.sender = Some(raw);
             self.method = Method::IcmpRaw;

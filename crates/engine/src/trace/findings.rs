@@ -23,16 +23,17 @@ const BEFORE_MTU: Duration = Duration::from_secs(3);
 const SIZES: u16 = 20;
 /// A long probe must not wait for the one before it: 20 ms are 1500 bytes at 600 kbit/s.
 const RATE_FOR_SIZES: u32 = 50;
-/// What routers quote at most (RFC 1812, section 4.3.2.3; RFC 4443, section 2.4): answers to longer probes have one
-/// length.
+/// What routers quote at most (RFC 1812, section 4.3.2.3; RFC 4443, section 2.4): answers to longer
+/// probes have one length.
 const QUOTED_V4: u16 = 600;
 const QUOTED_V6: u16 = 1_300;
 /// Where the interface's cannot be read.
 const ETHERNET_MTU: u16 = 1_500;
 
 impl Site<'_> {
-    /// By echo requests first, whose replies hosts do not limit as they do errors (`icmp_ratemask`); if that finds
-    /// nothing, by probes as the trace had them, once the target will answer some more.
+    /// By echo requests first, whose replies hosts do not limit as they do errors
+    /// (`icmp_ratemask`); if that finds nothing, by probes as the trace had them, once the target
+    /// will answer some more.
     pub(super) fn mtu(
         &mut self,
         options: &TraceOptions,
@@ -131,8 +132,8 @@ impl Site<'_> {
         Ok(link_rates(&hops))
     }
 
-    /// From what no router quotes whole up to what the interface carries, the largest and the smallest in turn, so
-    /// that a drift of the delay is no growth with the size.
+    /// From what no router quotes whole up to what the interface carries, the largest and the
+    /// smallest in turn, so that a drift of the delay is no growth with the size.
     fn sizes(&self, options: &TraceOptions) -> Vec<u16> {
         let target = options.config.target;
         let quoted = if target.is_ipv4() {

@@ -44,7 +44,7 @@ use crate::stop::Stop;
 /// So long names are waited for after the last answer.
 const NAMES_WAIT: Duration = Duration::from_secs(1);
 /// Probes that are sent without a look at what has come.
-const MOST_IN_A_ROW: usize = 10;
+const MAX_IN_A_ROW: usize = 10;
 /// A stop is noticed within this.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
@@ -265,8 +265,9 @@ impl<'a> Site<'a> {
             if strategy.poll_timeout().is_some_and(|due| due <= now) {
                 strategy.handle_timeout(now);
             }
-            // Where sending is slower than the rate, answers have their turn all the same: one may end it.
-            for _ in 0..MOST_IN_A_ROW {
+            // Where sending is slower than the rate, answers have their turn all the same: one may
+            // end it.
+            for _ in 0..MAX_IN_A_ROW {
                 let Some(probe) = strategy.poll_transmit(Nanos(now_ns())) else {
                     break;
                 };
@@ -334,7 +335,8 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// A watch does not ask beyond the target in each round: the target would have to answer it all.
+    /// A watch does not ask beyond the target in each round: the target would have to answer it
+    /// all.
     fn shortened(&self, config: &TraceConfig) -> TraceConfig {
         let hops = self
             .highest

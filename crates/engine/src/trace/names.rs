@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use linerate_sys::probe::reverse_lookup;
 
 /// Lookups at once; further addresses stay without a name until one has ended.
-const MOST_AT_ONCE: usize = 64;
+const MAX_AT_ONCE: usize = 64;
 /// A lookup is a small stack's work in the C library.
 const STACK: usize = 256 << 10;
 
@@ -45,7 +45,7 @@ impl Names {
     }
 
     fn start(&mut self) {
-        while self.running < MOST_AT_ONCE {
+        while self.running < MAX_AT_ONCE {
             let Some(address) = self.waiting.pop() else {
                 return;
             };

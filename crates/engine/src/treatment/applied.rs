@@ -11,8 +11,9 @@ use super::leftovers;
 use super::place::Place;
 use super::step::{Planned, Step, Undone, plan};
 
-/// Treatments that are in force. They are of the network namespace of the thread that applied them, whichever thread
-/// drops this. Whatever cannot be undone stays in the journal, and the next start tries again.
+/// Treatments that are in force. They are of the network namespace of the thread that applied them,
+/// whichever thread drops this. Whatever cannot be undone stays in the journal, and the next start
+/// tries again.
 #[derive(Debug)]
 #[must_use = "dropped at once, it undoes what it applied"]
 pub struct Applied {
@@ -24,17 +25,19 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// Applies changes on this host, in the calling thread's network namespace: all of them or none. `peer` is the address
-    /// that devices and routes are of. Each is written to the journal before it is set, and read back when all are.
+    /// Applies changes on this host, in the calling thread's network namespace: all of them or
+    /// none. `peer` is the address that devices and routes are of. Each is written to the journal
+    /// before it is set, and read back when all are.
     ///
     /// # Errors
-    /// Not in the table; not permitted; this host, device or route does not have it; it did not take; another process
-    /// treats the same thing. Nothing is changed then.
+    /// Not in the table; not permitted; this host, device or route does not have it; it did not
+    /// take; another process treats the same thing. Nothing is changed then.
     pub fn apply(changes: &[HostChange], peer: IpAddr) -> Result<Self, TreatError> {
         let planned = plan(changes)?;
-        match planned.is_empty() {
-            true => Ok(Self::nothing()),
-            false => Self::apply_in(&Directory::open()?, &planned, peer),
+        if planned.is_empty() {
+            Ok(Self::nothing())
+        } else {
+            Self::apply_in(&Directory::open()?, &planned, peer)
         }
     }
 
@@ -104,9 +107,10 @@ impl Applied {
             failures.reduce(|first, _| first).map_or(Ok(()), Err)
         };
         let is_here = Namespace::current()?.inode()? == namespace.inode()?;
-        match is_here {
-            true => undo()?,
-            false => namespace.run(undo)??,
+        if is_here {
+            undo()?
+        } else {
+            namespace.run(undo)??
         }
         if let Some(journal) = self.journal.take() {
             journal.remove();

@@ -45,7 +45,8 @@ pub(super) struct OffloadStep {
     device: String,
     setting: DeviceSetting,
     on: bool,
-    /// The kernel's names of the features that are asked for now and were not, or the other way round.
+    /// The kernel's names of the features that are asked for now and were not, or the other way
+    /// round.
     features: Vec<String>,
 }
 
@@ -102,8 +103,8 @@ impl OffloadStep {
             .map_err(|error| TreatError::set(self.what(), error))
     }
 
-    /// The first offload decides. The others, such as verifying received checksums, are those that devices often cannot
-    /// switch: then the state is said.
+    /// The first offload decides. The others, such as verifying received checksums, are those that
+    /// devices often cannot switch: then the state is said.
     pub(super) fn check(&self) -> Result<String, TreatError> {
         let ethtool = open(&self.device)?;
         let mut states = Vec::new();
@@ -180,7 +181,7 @@ pub(super) struct MtuStep {
 }
 
 /// Below it a device has no IPv6 (RFC 8200), and Linux takes its addresses away for good.
-const LEAST_FOR_IPV6: u32 = 1280;
+const MIN_FOR_IPV6: u32 = 1280;
 
 impl MtuStep {
     pub(super) fn prepare(bytes: u32, peer: IpAddr) -> Result<Self, TreatError> {
@@ -197,7 +198,7 @@ impl MtuStep {
         let has_ipv6 = addresses
             .iter()
             .any(|address| address.link == device.index && address.prefix.address.is_ipv6());
-        if bytes < LEAST_FOR_IPV6 && has_ipv6 {
+        if bytes < MIN_FOR_IPV6 && has_ipv6 {
             let why = "below 1280 Linux would take away the device's IPv6 addresses, for good";
             return Err(TreatError::unfit(what, why));
         }
@@ -267,9 +268,10 @@ pub(crate) fn offload_state(device: &str, setting: DeviceSetting) -> Result<Stri
     let features = read(&ethtool, device, *offload)?;
     let can_switch = features.iter().any(|feature| !feature.fixed);
     let state = word(is_on(&features, true));
-    Ok(match can_switch {
-        true => state.to_owned(),
-        false => format!("{state} (fixed)"),
+    Ok(if can_switch {
+        state.to_owned()
+    } else {
+        format!("{state} (fixed)")
     })
 }
 
@@ -287,7 +289,8 @@ fn device_error(device: &str, error: EthtoolError) -> TreatError {
     TreatError::kernel(format!("read the offloads of {device}"), error)
 }
 
-/// On is what the kernel makes use of: the first feature that can be switched. Others may stay of which it makes none.
+/// On is what the kernel makes use of: the first feature that can be switched. Others may stay of
+/// which it makes none.
 fn is_on(features: &[Feature], wanted: bool) -> bool {
     let main = features.iter().find(|feature| !feature.fixed);
     match main {

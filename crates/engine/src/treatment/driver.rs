@@ -1,4 +1,5 @@
-//! Figures of a device that only its owner sets: rings, held-back interrupts, the length of its queue.
+//! Figures of a device that only its owner sets: rings, held-back interrupts, the length of its
+//! queue.
 
 use linerate_sys::errno::EINVAL;
 use linerate_sys::ethtool::{DriverSetting, Ethtool, EthtoolError};

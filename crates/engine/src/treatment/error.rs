@@ -15,7 +15,8 @@ use thiserror::Error;
 use crate::error::Category;
 use crate::qos::QosError;
 
-/// A treatment that did not take, or could not be undone. After one of applying, nothing is changed.
+/// A treatment that did not take, or could not be undone. After one of applying, nothing is
+/// changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TreatError {
@@ -129,12 +130,13 @@ impl TreatError {
     /// A setting that the kernel refused, `what` being as a treatment is written.
     pub(super) fn set(what: impl Into<String>, source: impl Refusal) -> Self {
         let what = what.into();
-        match source.is_for_privilege() {
-            true => Self::NotPermitted {
+        if source.is_for_privilege() {
+            Self::NotPermitted {
                 what,
                 needs: "root, or CAP_NET_ADMIN in the network namespace",
-            },
-            false => Self::kernel(format!("set {what}"), source),
+            }
+        } else {
+            Self::kernel(format!("set {what}"), source)
         }
     }
 

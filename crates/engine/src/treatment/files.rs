@@ -1,4 +1,5 @@
-//! Settings that are several files of `/sys` and `/proc` with one value: CPUs of queues and interrupts, the governor.
+//! Settings that are several files of `/sys` and `/proc` with one value: CPUs of queues and
+//! interrupts, the governor.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -227,21 +228,18 @@ impl FilesStep {
 }
 
 fn read(path: &Path) -> Result<String, ProcError> {
-    match path.ends_with(GOVERNOR) {
-        true => {
-            let cpu = cpu_of(path).unwrap_or(u32::MAX);
-            match cpu::governor(cpu) {
-                Probe::Supported(name) => Ok(name),
-                Probe::Unsupported(_) | Probe::Unknown(_) => Err(ProcError::Read {
-                    path: path.to_owned(),
-                    source: io::ErrorKind::NotFound.into(),
-                }),
-            }
+    if path.ends_with(GOVERNOR) {
+        let cpu = cpu_of(path).unwrap_or(u32::MAX);
+        match cpu::governor(cpu) {
+            Probe::Supported(name) => Ok(name),
+            Probe::Unsupported(_) | Probe::Unknown(_) => Err(ProcError::Read {
+                path: path.to_owned(),
+                source: io::ErrorKind::NotFound.into(),
+            }),
         }
-        false => {
-            let cpus = steering::CpuFile::at(path).read()?;
-            Ok(Value::Cpus(cpus).to_string())
-        }
+    } else {
+        let cpus = steering::CpuFile::at(path).read()?;
+        Ok(Value::Cpus(cpus).to_string())
     }
 }
 
@@ -288,12 +286,11 @@ pub(crate) fn check_sys() -> Result<(), TreatError> {
         .iter()
         .map(|link| (link.name.as_str(), link.index))
         .collect();
-    match steering::shows_devices(&names) {
-        true => Ok(()),
-        false => {
-            let why = "/sys shows the devices of another network namespace (`ip netns exec` mounts that of its own)";
-            Err(TreatError::unfit("CPUs of queues and interrupts", why))
-        }
+    if steering::shows_devices(&names) {
+        Ok(())
+    } else {
+        let why = "/sys shows the devices of another network namespace (`ip netns exec` mounts that of its own)";
+        Err(TreatError::unfit("CPUs of queues and interrupts", why))
     }
 }
 

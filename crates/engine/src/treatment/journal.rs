@@ -1,5 +1,6 @@
-//! The journals: for each [`Applied`](super::Applied) a file of JSON lines, the first of which says whose it is, the
-//! others what was set. It is locked for as long as its process lives, however that ends.
+//! The journals: for each [`Applied`](super::Applied) a file of JSON lines, the first of which says
+//! whose it is, the others what was set. It is locked for as long as its process lives, however
+//! that ends.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -63,13 +64,16 @@ pub(super) struct Entry {
 }
 
 impl Directory {
-    /// The first that can be had of `/run/linerate` for root, `$XDG_RUNTIME_DIR/linerate` and `/tmp/linerate-UID`.
+    /// The first that can be had of `/run/linerate` for root, `$XDG_RUNTIME_DIR/linerate` and
+    /// `/tmp/linerate-UID`.
     pub(super) fn open() -> Result<Self, TreatError> {
         Self::first(candidates())
     }
 
-    /// Where the settings that are kept stand, which has to outlive a reboot where they do: the directory of
-    /// `LINERATE_STATE_DIRECTORY`, `/var/lib/linerate` for root, or else that of [`Directory::open`].
+    /// Where the settings that are kept stand, which has to outlive a reboot where they do: the
+    /// directory of
+    /// `LINERATE_STATE_DIRECTORY`, `/var/lib/linerate` for root, or else that of
+    /// [`Directory::open`].
     ///
     /// # Errors
     /// There is none that can be had.
@@ -190,7 +194,7 @@ impl Held<'_> {
             source,
         };
         let started = start_time(pid).map_err(fault)?;
-        for number in 0..MOST_JOURNALS {
+        for number in 0..MAX_JOURNALS {
             let name = format!("{PREFIX}{pid}-{number}{SUFFIX}");
             let path = self.directory.path.join(name);
             let mut options = OpenOptions::new();
@@ -268,11 +272,11 @@ impl Journal {
 fn read(path: &Path) -> io::Result<Entry> {
     let file = open_no_follow(path, OpenOptions::new().read(true))?;
     let is_held = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-    let mut lines = BufReader::new(file.take(MOST_BYTES)).split(b'\n');
+    let mut lines = BufReader::new(file.take(MAX_BYTES)).split(b'\n');
     let first = lines.next().transpose()?.unwrap_or_default();
     let header = serde_json::from_slice(&first).ok();
-    // A line that is torn was being written when the process was killed: what it is about was not set yet. Others that
-    // cannot be read are no reason to leave the rest as it is.
+    // A line that is torn was being written when the process was killed: what it is about was not
+    // set yet. Others that cannot be read are no reason to leave the rest as it is.
     let steps = lines
         .map_while(Result::ok)
         .filter_map(|line| serde_json::from_slice(&line).ok())
@@ -288,8 +292,9 @@ fn read(path: &Path) -> io::Result<Entry> {
 const PREFIX: &str = "treatments-";
 const SUFFIX: &str = ".jsonl";
 /// Of one process at once.
-const MOST_JOURNALS: u32 = 1000;
-/// Thirty-two changes take a thousandth of it; but the policy that was there before, a MiB, is in it too.
-const MOST_BYTES: u64 = 8 << 20;
+const MAX_JOURNALS: u32 = 1000;
+/// Thirty-two changes take a thousandth of it; but the policy that was there before, a MiB, is in
+/// it too.
+const MAX_BYTES: u64 = 8 << 20;
 /// A device may take a second for an offload.
 const PATIENCE: Duration = Duration::from_secs(30);

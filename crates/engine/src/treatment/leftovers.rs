@@ -13,9 +13,10 @@ use super::journal::{Directory, Entry, Held};
 use super::place::Visit;
 use super::step::Undone;
 
-/// Undoes what processes of this user that were killed have left on this host: at the start of every command that treats.
-/// What is of a network namespace that is gone, or of an earlier boot, is forgotten; what somebody has changed since is
-/// left alone. Answers what was done, a line for each thing, and what could not be and will be tried again.
+/// Undoes what processes of this user that were killed have left on this host: at the start of
+/// every command that treats. What is of a network namespace that is gone, or of an earlier boot,
+/// is forgotten; what somebody has changed since is left alone. Answers what was done, a line for
+/// each thing, and what could not be and will be tried again.
 pub fn undo_leftovers() -> Vec<String> {
     Directory::all()
         .iter()
@@ -23,8 +24,8 @@ pub fn undo_leftovers() -> Vec<String> {
         .collect()
 }
 
-/// Starts this program again with those arguments, followed by the number of this process and the time at which it began,
-/// as the process that is to call [`watch_treatments`] with the two.
+/// Starts this program again with those arguments, followed by the number of this process and the
+/// time at which it began, as the process that is to call [`watch_treatments`] with the two.
 ///
 /// # Errors
 /// It cannot be started.
@@ -43,9 +44,9 @@ pub fn start_treatment_watch<A: AsRef<OsStr>>(
         .map(drop)
 }
 
-/// Waits until the process `pid`, which began at `started` (clock ticks since boot), has ended, and undoes what it left if
-/// it was killed. It makes itself the leader of a session of its own first: what ends the other's group or terminal does
-/// not end the watch.
+/// Waits until the process `pid`, which began at `started` (clock ticks since boot), has ended, and
+/// undoes what it left if it was killed. It makes itself the leader of a session of its own first:
+/// what ends the other's group or terminal does not end the watch.
 pub fn watch_treatments(pid: u32, started: u64) -> Vec<String> {
     // It may lead a group already, and then no terminal's signal reaches it either.
     let _ = new_session();

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_sys::netlink::{NetlinkError, TcpMetrics};
 
-/// Makes the TCP of this network namespace forget what it has learnt of a host: the next connection would begin with the
-/// window and the round-trip time of the last.
+/// Makes the TCP of this network namespace forget what it has learnt of a host: the next connection
+/// would begin with the window and the round-trip time of the last.
 pub(crate) fn forget(host: IpAddr) -> Result<(), NetlinkError> {
     TcpMetrics::open()?.forget(host.to_canonical())
 }

@@ -1,9 +1,10 @@
 //! Treatments of this host: applied all or none, read back, and undone.
 //!
-//! [`Applied`] holds them. Before anything is set, its old and its new value are in a journal on the disk or in `/run`,
-//! locked by this process for as long as it lives. What a killed process left is undone by a [watch](watch_treatments)
-//! that was started beside it, or by the next start ([`undo_leftovers`]); and only where the value is still ours. Two
-//! processes cannot treat the same thing at once: the second one's undoing would bring back the first one's value.
+//! [`Applied`] holds them. Before anything is set, its old and its new value are in a journal on
+//! the disk or in `/run`, locked by this process for as long as it lives. What a killed process
+//! left is undone by a [watch](watch_treatments) that was started beside it, or by the next start
+//! ([`undo_leftovers`]); and only where the value is still ours. Two processes cannot treat the
+//! same thing at once: the second one's undoing would bring back the first one's value.
 //!
 //! | module | what is in it |
 //! |---|---|

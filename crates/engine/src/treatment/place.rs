@@ -57,9 +57,12 @@ impl Place {
         };
         let visit = Namespace::open(path).and_then(|namespace| {
             // Its number may be another's by now.
-            namespace.run(|| match self.is_here() {
-                true => Visit::Done(work()),
-                false => Visit::Gone,
+            namespace.run(|| {
+                if self.is_here() {
+                    Visit::Done(work())
+                } else {
+                    Visit::Gone
+                }
             })
         });
         visit.unwrap_or(Visit::Closed)
@@ -69,7 +72,8 @@ impl Place {
         Self::here().is_ok_and(|here| here == *self)
     }
 
-    /// A file that stands for the namespace: a mounted one, that of a thread, or an open descriptor.
+    /// A file that stands for the namespace: a mounted one, that of a thread, or an open
+    /// descriptor.
     fn find(&self) -> Option<PathBuf> {
         self.mounted().or_else(|| {
             let processes = entries(Path::new("/proc"));

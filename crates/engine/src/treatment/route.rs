@@ -1,4 +1,5 @@
-//! The route to the peer: a host route with what is wanted, or the host route that is there, changed.
+//! The route to the peer: a host route with what is wanted, or the host route that is there,
+//! changed.
 
 use std::net::IpAddr;
 
@@ -85,7 +86,8 @@ impl RouteStep {
         result.map_err(|error| TreatError::set(self.what(), error))
     }
 
-    /// A host route that leads where packets to the peer go now, from the same address, with the same metrics.
+    /// A host route that leads where packets to the peer go now, from the same address, with the
+    /// same metrics.
     fn like_that_in_force(&self, netlink: &mut Netlink) -> Result<Route, TreatError> {
         let now = route_to(netlink, self.peer)?;
         let mut route = Route::new(Prefix::host(self.peer));
@@ -191,12 +193,13 @@ fn check_is_here(netlink: &mut Netlink, what: &str, source: IpAddr) -> Result<()
     let addresses = netlink
         .addresses()
         .map_err(|error| TreatError::kernel("read this host's addresses", error))?;
-    match addresses.iter().any(|own| own.prefix.address == source) {
-        true => Ok(()),
-        false => Err(TreatError::unfit(
+    if addresses.iter().any(|own| own.prefix.address == source) {
+        Ok(())
+    } else {
+        Err(TreatError::unfit(
             what,
             "this host does not have the address",
-        )),
+        ))
     }
 }
 

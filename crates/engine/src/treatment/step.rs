@@ -1,4 +1,5 @@
-//! One thing that is set: what it was, what it is to be, and the way back. A step is a line of the journal.
+//! One thing that is set: what it was, what it is to be, and the way back. A step is a line of the
+//! journal.
 
 use std::net::IpAddr;
 
@@ -67,8 +68,9 @@ pub(super) enum Planned {
     Route(Vec<(RouteSetting, Value)>),
 }
 
-/// The steps in the order in which they can be taken: checksums before the segmentation that needs them, the device's
-/// MTU before the route's, a driver that no longer adapts a figure before the figure.
+/// The steps in the order in which they can be taken: checksums before the segmentation that needs
+/// them, the device's MTU before the route's, a driver that no longer adapts a figure before the
+/// figure.
 ///
 /// # Errors
 /// A change is not of the table, or is there twice.

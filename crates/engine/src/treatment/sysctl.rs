@@ -34,8 +34,8 @@ impl SysctlStep {
         self.was != self.set
     }
 
-    /// Writing it sets the forwarding of every device (`inet_forward_change`, net/ipv4/devinet.c), and writing it back
-    /// would too.
+    /// Writing it sets the forwarding of every device (`inet_forward_change`, net/ipv4/devinet.c),
+    /// and writing it back would too.
     fn check_devices(&self) -> Result<(), TreatError> {
         let links = open_netlink()?
             .links()
@@ -124,9 +124,10 @@ fn access(key: &str, error: SysctlError) -> TreatError {
     match error {
         SysctlError::Missing { .. } => {
             let is_listed = sysctls().iter().any(|entry| entry.key == key);
-            let why = match is_listed {
-                true => "this kernel does not have it, or not in this network namespace",
-                false => "there is no such setting here",
+            let why = if is_listed {
+                "this kernel does not have it, or not in this network namespace"
+            } else {
+                "there is no such setting here"
             };
             TreatError::unfit(what, why)
         }

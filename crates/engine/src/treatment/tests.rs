@@ -35,7 +35,8 @@ fn or_skip<T>(made: Result<T, NamespaceError>) -> Option<T> {
     }
 }
 
-/// A directory for journals, taken away at the end; a journal that is still in it then fails the test.
+/// A directory for journals, taken away at the end; a journal that is still in it then fails the
+/// test.
 struct Journals(PathBuf);
 
 impl Journals {

@@ -1,5 +1,5 @@
-//! Holding connections, with the faults that may come. Workers are this program, started again, so that it has a `main`
-//! of its own; each test runs on an endpoint of its own.
+//! Holding connections, with the faults that may come. Workers are this program, started again, so
+//! that it has a `main` of its own; each test runs on an endpoint of its own.
 #![allow(
     clippy::print_stderr,
     reason = "it is its own harness, and says what it skips"

@@ -1,4 +1,5 @@
-//! An endpoint here or in a process of its own, a client here or in a process of its own, and plain tests to vary.
+//! An endpoint here or in a process of its own, a client here or in a process of its own, and plain
+//! tests to vary.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,7 +17,8 @@ use linerate_engine::{
 
 /// First word of a process that serves.
 pub(crate) const ENDPOINT: &str = "test-endpoint";
-/// First word of a process that holds connections until it is killed; the endpoint's address follows.
+/// First word of a process that holds connections until it is killed; the endpoint's address
+/// follows.
 pub(crate) const CLIENT: &str = "test-client";
 
 /// An endpoint of this process that runs until it is dropped.

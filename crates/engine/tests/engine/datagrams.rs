@@ -14,7 +14,8 @@ fn paced_datagrams_arrive_and_are_counted() {
         let udp = record.udp.unwrap();
         assert!(udp.sent > 0 && udp.sent <= 10_100, "{}", udp.sent);
         assert_eq!(udp.sent, udp.received + udp.lost);
-        // How even they are is the host's affair: one that is busy makes up for a late departure at once.
+        // How even they are is the host's affair: one that is busy makes up for a late departure at
+        // once.
         let gaps = udp.gaps_us.unwrap();
         assert!(gaps.p50 <= gaps.max && gaps.max > 0.0, "{gaps:?}");
         assert_eq!(udp.malformed, 0);
@@ -45,7 +46,8 @@ fn a_count_of_datagrams_is_exact() {
     }
 }
 
-/// Each end receives without knowing how many there are to come, and is through when it has sent its own.
+/// Each end receives without knowing how many there are to come, and is through when it has sent
+/// its own.
 #[test]
 fn a_count_of_datagrams_is_exact_in_both_directions_at_once() {
     for streams in [1, 3] {

@@ -118,7 +118,8 @@ fn each_end_of_a_link_has_the_samples_of_its_own_threads() {
     assert_eq!(count(&sender, flow("tcp_recvmsg")), 0);
     assert!(count(&receiver, flow("tcp_recvmsg")) > 0);
     assert_eq!(count(&receiver, flow("tcp_sendmsg")), 0);
-    // The receiver's work is done in soft interrupts of the sender's thread: both see it, with what it came of.
+    // The receiver's work is done in soft interrupts of the sender's thread: both see it, with what
+    // it came of.
     let received = |stack: &FoldedStack| stack.in_softirq() && has(stack, "tcp_v4_rcv");
     assert!(count(&sender, received) > 0 && count(&receiver, received) > 0);
     let overhead = sender.overhead;
@@ -138,7 +139,8 @@ fn each_end_of_a_link_has_the_samples_of_its_own_threads() {
     }
 }
 
-/// The goal for both profilers. `cargo test --release -p linerate-engine --test engine -- --ignored --nocapture two_percent`
+/// The goal for both profilers. `cargo test --release -p linerate-engine --test engine -- --ignored
+/// --nocapture two_percent`
 #[test]
 #[ignore = "a share of CPU time, which a busy machine does not keep"]
 fn at_the_default_rate_both_ends_on_one_kernel_take_less_than_two_percent() {

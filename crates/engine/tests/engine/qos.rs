@@ -1,4 +1,5 @@
-//! A policy of the sender's own host: what its classes and meters did is in the record, and they are the verdict.
+//! A policy of the sender's own host: what its classes and meters did is in the record, and they
+//! are the verdict.
 
 use std::time::Duration;
 

@@ -83,8 +83,8 @@ fn the_applications_own_rates_hold() {
             ..stream_with(limit)
         });
         let rate = record.throughput_bps.unwrap();
-        // Far below what loopback carries; a busy machine may fall behind it, and receive late what came before
-        // the measured time.
+        // Far below what loopback carries; a busy machine may fall behind it, and receive late what
+        // came before the measured time.
         assert!(rate < 160e6 && rate > 0.0, "{rate}");
     }
 }
@@ -105,7 +105,8 @@ fn options_of_the_socket_are_seen_in_the_evidence() {
     assert_eq!(tcp.congestion.as_deref(), Some("reno"));
     assert_eq!(tcp.mss_bytes, 988);
     assert_eq!(tcp.max_pacing_rate_bps, Some(400_000_000));
-    // What came in the warm-up and is read later, by a reader that waited for a CPU, counts as well: up to 6 MB.
+    // What came in the warm-up and is read later, by a reader that waited for a CPU, counts as
+    // well: up to 6 MB.
     assert!(record.throughput_bps.unwrap() < 800e6);
 }
 

@@ -61,7 +61,8 @@ fn quick_acknowledgements_are_one_for_each_segment() {
             extent: Extent::Time(Span(Duration::from_secs(2))),
             warm_up: Span(Duration::ZERO),
             ..stream_with(|stream| {
-                // 20 ms apart: less than a delayed acknowledgement waits, and long for a reader to wake up.
+                // 20 ms apart: less than a delayed acknowledgement waits, and long for a reader to
+                // wake up.
                 stream.message_bytes = 1000;
                 stream.write_rate_bps = Some(BitRate(50 * 8000));
             })

@@ -19,8 +19,8 @@ use linerate_engine::{Client, Endpoint, MeasureError, ServeOptions, Stop, Target
 /// Threads and descriptors are the process's: one test at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// How long ending may take on a machine that is busy with something else: less than the ten seconds after which an
-/// end gives up by itself, or nothing would be shown.
+/// How long ending may take on a machine that is busy with something else: less than the ten
+/// seconds after which an end gives up by itself, or nothing would be shown.
 pub(crate) const SOON: Duration = Duration::from_secs(8);
 /// For what must come at all, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

@@ -265,9 +265,10 @@ fn exchange(crr: bool) -> Test {
         reset: false,
     };
     Test {
-        traffic: match crr {
-            true => Traffic::Crr(exchange),
-            false => Traffic::Rr(exchange),
+        traffic: if crr {
+            Traffic::Crr(exchange)
+        } else {
+            Traffic::Rr(exchange)
         },
         ..stream(30_000)
     }

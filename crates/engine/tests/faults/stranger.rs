@@ -83,7 +83,8 @@ impl Stranger {
         stranger
     }
 
-    /// A client with the key that has changed the endpoint's host, and then goes on to `stage` with `test`.
+    /// A client with the key that has changed the endpoint's host, and then goes on to `stage` with
+    /// `test`.
     pub(crate) fn treated(
         address: SocketAddr,
         key: &Key,
@@ -188,7 +189,8 @@ impl Stranger {
         }
     }
 
-    /// Asks for a test as JSON that no client of linerate's would send, and answers what came of it.
+    /// Asks for a test as JSON that no client of linerate's would send, and answers what came of
+    /// it.
     pub(crate) fn ask(&mut self, test: &serde_json::Value) -> Refusal {
         let body = serde_json::json!({"say": "open", "test": test}).to_string();
         self.write(&frame(body.as_bytes()));

@@ -1,6 +1,8 @@
-//! Clients that change the endpoint's host: who may, what they may, and that it is as it was when they are gone.
+//! Clients that change the endpoint's host: who may, what they may, and that it is as it was when
+//! they are gone.
 //!
-//! What is changed lies in network namespaces that the tests make. Where they cannot, they say SKIPPED.
+//! What is changed lies in network namespaces that the tests make. Where they cannot, they say
+//! SKIPPED.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -23,7 +25,8 @@ use crate::fake;
 use crate::server::meet;
 use crate::stranger::{Leave, Stage, Stranger, frame, is_closed, refusal};
 
-/// Long for a machine with much else to do: what is asserted is that it happens, and in which order.
+/// Long for a machine with much else to do: what is asserted is that it happens, and in which
+/// order.
 const SOON: Duration = Duration::from_secs(30);
 
 fn key() -> Key {
@@ -65,8 +68,8 @@ fn assert_sack_soon(what: &str) {
     }
 }
 
-/// Runs `work` in a host of its own, which serves treatments to clients with the key there and on the other end
-/// of a link.
+/// Runs `work` in a host of its own, which serves treatments to clients with the key there and on
+/// the other end of a link.
 fn on_a_host(work: impl FnOnce(&Pair, Bench) + Send) {
     let _turn = turn();
     let pair = match Pair::create() {
@@ -237,7 +240,8 @@ fn the_host_is_as_it_was_when_the_client_is_gone_in_whatever_way() {
         assert_sack_soon("rubbish");
         drop(rude);
         bench.assert_clean_within(SOON, "treated clients");
-        // A session that waits for nothing but its client, and one with a run, when the endpoint is stopped.
+        // A session that waits for nothing but its client, and one with a run, when the endpoint is
+        // stopped.
         let mut waiting = connect(&bench);
         waiting.treat(&no_sack()).unwrap();
         assert!(!has_sack());

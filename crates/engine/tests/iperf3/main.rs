@@ -1,4 +1,5 @@
-//! iperf3's clients at the endpoint, its server used, and strangers that speak a part of its protocol.
+//! iperf3's clients at the endpoint, its server used, and strangers that speak a part of its
+//! protocol.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,5 @@
-//! A netperf client: what stock ones sent, and answers read by their offsets, so that no code of the endpoint's is trusted.
+//! A netperf client: what stock ones sent, and answers read by their offsets, so that no code of
+//! the endpoint's is trusted.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -98,9 +99,10 @@ pub(crate) fn tcp(address: SocketAddr) -> TcpStream {
 }
 
 pub(crate) fn udp(peer: SocketAddr) -> UdpSocket {
-    let any: SocketAddr = match peer.is_ipv6() {
-        true => "[::1]:0".parse().expect("an address"),
-        false => "127.0.0.1:0".parse().expect("an address"),
+    let any: SocketAddr = if peer.is_ipv6() {
+        "[::1]:0".parse().expect("an address")
+    } else {
+        "127.0.0.1:0".parse().expect("an address")
     };
     let socket = UdpSocket::bind(any).expect("a free port");
     socket.connect(peer).expect("loopback is there");

@@ -1,4 +1,5 @@
-//! The programs themselves, where they are installed: netperf is in no free repository, iperf (2) and nuttcp are.
+//! The programs themselves, where they are installed: netperf is in no free repository, iperf (2)
+//! and nuttcp are.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

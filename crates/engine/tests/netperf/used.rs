@@ -1,5 +1,5 @@
-//! linerate as a client of what speaks netperf: its own endpoint, whose half the other tests hold to stock clients, and a
-//! stock netserver where one is installed.
+//! linerate as a client of what speaks netperf: its own endpoint, whose half the other tests hold
+//! to stock clients, and a stock netserver where one is installed.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -58,9 +58,10 @@ fn exchange(connects: bool, extent: Extent) -> Test {
         reset: false,
     };
     Test {
-        traffic: match connects {
-            true => Traffic::Crr(exchange),
-            false => Traffic::Rr(exchange),
+        traffic: if connects {
+            Traffic::Crr(exchange)
+        } else {
+            Traffic::Rr(exchange)
         },
         streams: 1,
         ..stream(Direction::Up, Protocol::Tcp, extent)

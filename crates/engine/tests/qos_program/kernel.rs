@@ -80,7 +80,8 @@ impl Kernel {
         }
     }
 
-    /// Runs it; `None` where a test run does not take such a packet: shorter than its EtherType's header.
+    /// Runs it; `None` where a test run does not take such a packet: shorter than its EtherType's
+    /// header.
     pub(crate) fn run(&self, frame: &[u8], metadata: &Metadata, now_ns: u64) -> Option<Seen> {
         let context = Context {
             priority: PRIORITY_BEFORE,
@@ -149,9 +150,12 @@ fn create(spec: &program::MapSpec) -> Map {
     });
     let map = map.unwrap();
     map.fill(&spec.content)
-        .or_else(|error| match spec.content.is_empty() {
-            true => Ok(()),
-            false => Err(error),
+        .or_else(|error| {
+            if spec.content.is_empty() {
+                Ok(())
+            } else {
+                Err(error)
+            }
         })
         .unwrap();
     map

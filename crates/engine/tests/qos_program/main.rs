@@ -1,6 +1,6 @@
-//! The compiled program in the kernel does what the interpreter says, packet by packet (`BPF_PROG_TEST_RUN`): the same
-//! rule, the same bytes, the same tag, class and counters. The programs are those of an adapter; they also leave in `cb`
-//! which rule it was.
+//! The compiled program in the kernel does what the interpreter says, packet by packet
+//! (`BPF_PROG_TEST_RUN`): the same rule, the same bytes, the same tag, class and counters. The
+//! programs are those of an adapter; they also leave in `cb` which rule it was.
 //!
 //! Needs bpf(2); where that is refused, the tests say `SKIPPED`.
 
@@ -122,8 +122,8 @@ fn in_test_run(mut metadata: Metadata) -> Metadata {
     metadata
 }
 
-/// Frames of links without Ethernet, as a test run can make them: what stands where the EtherType would be, in the
-/// source address, must be that of the packet.
+/// Frames of links without Ethernet, as a test run can make them: what stands where the EtherType
+/// would be, in the source address, must be that of the packet.
 fn as_raw(recipe: &Recipe) -> Option<Vec<u8>> {
     let mut frame = recipe.frame();
     recipe.ip.as_ref()?;
@@ -135,15 +135,17 @@ fn as_raw(recipe: &Recipe) -> Option<Vec<u8>> {
 fn bindings(file: &PolicyFile, dice: &mut Dice) -> Bindings {
     let mut bindings = Bindings::stand_in(file);
     let class = |number: usize| number.is_multiple_of(2).then_some(0x1_0010 + number as u32);
-    bindings.classes = match dice.one_in(3) {
-        true => Vec::new(),
-        false => (0..file.policies.len()).map(class).collect(),
+    bindings.classes = if dice.one_in(3) {
+        Vec::new()
+    } else {
+        (0..file.policies.len()).map(class).collect()
     };
     bindings.default_class = dice.one_in(2).then_some(0x1_0001);
     bindings
 }
 
-/// Some rule sets of about that many filters, some packets for each; how many packets were compared.
+/// Some rule sets of about that many filters, some packets for each; how many packets were
+/// compared.
 fn compare(seed: u64, sets: usize, filters: (usize, usize), packets: usize) -> usize {
     let mut dice = Dice::new(seed);
     let (mut compared, mut matched) = (0, 0);
@@ -156,9 +158,10 @@ fn compare(seed: u64, sets: usize, filters: (usize, usize), packets: usize) -> u
             track: true,
         };
         let mut file = common::file(&mut dice, &wishes);
-        let link = match dice.one_in(6) {
-            true => LinkType::RawIp,
-            false => LinkType::Ethernet,
+        let link = if dice.one_in(6) {
+            LinkType::RawIp
+        } else {
+            LinkType::Ethernet
         };
         if link == LinkType::RawIp {
             for policy in &mut file.policies {

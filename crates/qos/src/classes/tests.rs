@@ -171,7 +171,7 @@ proptest! {
                 prop_assert_eq!(ids.len(), plan.classes.len());
                 for class in leaves {
                     prop_assert_eq!(class.parent, Some(root.id));
-                    prop_assert!(class.ceil >= class.rate && class.rate >= LEAST_RATE && class.ceil <= rate);
+                    prop_assert!(class.ceil >= class.rate && class.rate >= MIN_RATE && class.ceil <= rate);
                     prop_assert!(class.priority < 8);
                 }
                 let default = leaves.last().unwrap();

@@ -20,8 +20,9 @@ pub const METRICS: [&str; 6] = [
     "sender.service_demand_threads_us_per_kib",
 ];
 
-/// The service demand that the cost of a packet comes from. On a link that is emulated here, netperf's own counts the
-/// emulator and the other end too; this one has the sending threads and the soft interrupts, where the program runs.
+/// The service demand that the cost of a packet comes from. On a link that is emulated here,
+/// netperf's own counts the emulator and the other end too; this one has the sending threads and
+/// the soft interrupts, where the program runs.
 const DEMAND: &str = "sender.service_demand_threads_us_per_kib";
 
 /// Fewer pairs than this cannot reach 5 %; what they show is shown without a verdict.
@@ -59,8 +60,8 @@ impl<'a> Book<'a> {
         });
     }
 
-    /// What is to be known of the runs that carried nothing, one entry for each cell that has some: their zeros are
-    /// measured, and are figures like others.
+    /// What is to be known of the runs that carried nothing, one entry for each cell that has some:
+    /// their zeros are measured, and are figures like others.
     pub fn empty_runs(&self) -> Vec<Caveat> {
         let cells = self.plan.cells.iter().zip(&self.runs);
         let told = cells.filter_map(|(cell, runs)| {

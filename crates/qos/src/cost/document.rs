@@ -95,8 +95,9 @@ pub struct LinkRates {
     pub largest_frames_per_s: f64,
 }
 
-/// What a program takes on packets of one kind: the same packet, again and again, by `BPF_PROG_TEST_RUN`. It is marked the
-/// first time, so that what changing its header takes is not in it.
+/// What a program takes on packets of one kind: the same packet, again and again, by
+/// `BPF_PROG_TEST_RUN`. It is marked the first time, so that what changing its header takes is not
+/// in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DirectCost {
     /// Of which test's policy.
@@ -168,7 +169,8 @@ pub struct CostComparison {
 pub struct PacketCost {
     /// Which treatment.
     pub treatment: Treatment,
-    /// Service demand that it adds, µs/KiB: the median of the blocks' differences with its interval.
+    /// Service demand that it adds, µs/KiB: the median of the blocks' differences with its
+    /// interval.
     pub demand_us_per_kib: MedianInterval,
     /// By the paper's rule, service demand × 1.46, µs.
     pub paper_us: f64,

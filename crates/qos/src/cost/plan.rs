@@ -88,7 +88,8 @@ pub struct Plan {
 #[error("{0}")]
 pub struct PlanFault(String);
 
-/// One transfer on one link, which is made without a policy, with a program that does nothing, and with a policy.
+/// One transfer on one link, which is made without a policy, with a program that does nothing, and
+/// with a policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
     /// Of which test.
@@ -207,8 +208,8 @@ impl Cell {
     pub fn run(&self, time: Span, seed: u64) -> Run {
         let is_udp = self.protocol == Protocol::Udp;
         let is_rr = self.test == Test::Rr;
-        let traffic = match is_rr {
-            true => Traffic::Rr(ExchangeTest {
+        let traffic = if is_rr {
+            Traffic::Rr(ExchangeTest {
                 request_bytes: self.message_bytes,
                 response_bytes: self.message_bytes,
                 depth: 1,
@@ -216,8 +217,9 @@ impl Cell {
                 spin: false,
                 closer: Closer::Server,
                 reset: false,
-            }),
-            false => Traffic::Stream(StreamTest {
+            })
+        } else {
+            Traffic::Stream(StreamTest {
                 message_bytes: self.message_bytes,
                 send: SendMethod::Copy,
                 receive: ReceiveMethod::Read,
@@ -228,7 +230,7 @@ impl Cell {
                 rate_bps: is_udp.then(|| self.datagram_rate()),
                 offload: false,
                 train: false,
-            }),
+            })
         };
         Run {
             traffic,
@@ -267,13 +269,14 @@ impl Cell {
         !matches!(self.test, Test::Filters | Test::Unmatched)
     }
 
-    /// Payload of datagrams per second: most of the link, but no more packets than an emulated link carries with ease.
+    /// Payload of datagrams per second: most of the link, but no more packets than an emulated link
+    /// carries with ease.
     fn datagram_rate(&self) -> BitRate {
         let bytes = self.message_bytes as f64;
         let packets = (bytes / 1472.0).ceil();
         let frames = bytes + packets * FRAME_OVERHEAD_BYTES;
         let of_link = LINK_SHARE * self.link.as_f64() * bytes / frames;
-        let of_packets = MOST_PACKETS_PER_S / packets * bytes * 8.0;
+        let of_packets = MAX_PACKETS_PER_S / packets * bytes * 8.0;
         BitRate(of_link.min(of_packets) as u64)
     }
 }
@@ -364,7 +367,7 @@ const FRAME_OVERHEAD_BYTES: f64 = 66.0;
 /// Of the link, for datagrams: a queue would add its losses.
 const LINK_SHARE: f64 = 0.8;
 /// What the emulator of a small machine carries.
-const MOST_PACKETS_PER_S: f64 = 20_000.0;
+const MAX_PACKETS_PER_S: f64 = 20_000.0;
 
 #[cfg(test)]
 mod tests {

@@ -19,8 +19,8 @@ pub fn simple(protocol: Protocol) -> String {
     text
 }
 
-/// Long and complex: a thousand filters of prefixes, ranges of ports, protocol and code points, none of which matches what
-/// the tests send, and then the simple one.
+/// Long and complex: a thousand filters of prefixes, ranges of ports, protocol and code points,
+/// none of which matches what the tests send, and then the simple one.
 pub fn long(protocol: Protocol, family: Family) -> String {
     let mut text = String::new();
     for number in 0..LONG {

@@ -117,9 +117,10 @@ fn numbers<T: Display + PartialEq + Copy>(ranges: &[Range<T>]) -> Vec<String> {
 }
 
 fn written<T: PartialEq + Copy>(range: &Range<T>, name: impl Fn(T) -> String) -> String {
-    match range.first == range.last {
-        true => name(range.first),
-        false => format!("{}-{}", name(range.first), name(range.last)),
+    if range.first == range.last {
+        name(range.first)
+    } else {
+        format!("{}-{}", name(range.first), name(range.last))
     }
 }
 

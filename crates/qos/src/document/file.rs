@@ -49,7 +49,8 @@ impl From<&Warning> for WarningReport {
     }
 }
 
-/// How many rules an adapter's filters make: two for `address`, two for `port`, one for each family.
+/// How many rules an adapter's filters make: two for `address`, two for `port`, one for each
+/// family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdapterRules {
     /// The adapter's name.
@@ -63,7 +64,8 @@ pub struct AdapterRules {
 }
 
 impl FileReport {
-    /// What is in `file`, and what is doubtful in it. `speeds` are what drivers tell of adapters without a `rate`.
+    /// What is in `file`, and what is doubtful in it. `speeds` are what drivers tell of adapters
+    /// without a `rate`.
     ///
     /// # Errors
     /// [`RuleError`], if its filters make too many rules.

@@ -1,7 +1,7 @@
 //! What `linerate qos --json` prints: the JSON contract `linerate.qos/1`.
 //!
-//! As in [`linerate_core::record`]: adding a key is free, renaming one is a new version; a key is absent where there is
-//! nothing to say.
+//! As in [`linerate_core::record`]: adding a key is free, renaming one is a new version; a key is
+//! absent where there is nothing to say.
 
 mod describe;
 mod file;
@@ -110,8 +110,8 @@ pub struct AdapterReport {
     pub attached: Option<String>,
     /// Packets that come in meet the policy, too.
     pub ingress: bool,
-    /// The largest offloaded frame, in bytes, so that none holds up others for longer than a millisecond; absent where
-    /// it is the device's own.
+    /// The largest offloaded frame, in bytes, so that none holds up others for longer than a
+    /// millisecond; absent where it is the device's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gso_max_size_bytes: Option<u32>,
     /// The policies, in the order of the file.

@@ -47,16 +47,14 @@ impl Flow {
 
     /// The longest that its family's header can say.
     pub(super) fn most_length(&self) -> u32 {
-        match self.is_v4() {
-            true => 65_535,
-            false => 40 + 65_535,
-        }
+        if self.is_v4() { 65_535 } else { 40 + 65_535 }
     }
 
     fn ethertype(&self) -> u16 {
-        match self.is_v4() {
-            true => ETHERTYPE_IPV4,
-            false => ETHERTYPE_IPV6,
+        if self.is_v4() {
+            ETHERTYPE_IPV4
+        } else {
+            ETHERTYPE_IPV6
         }
     }
 

@@ -56,7 +56,8 @@ pub struct Refusal {
 
 /// What becomes of `packet` on `adapter`.
 ///
-/// Control groups and interfaces are compared by name: a packet is in a group that its own path begins with.
+/// Control groups and interfaces are compared by name: a packet is in a group that its own path
+/// begins with.
 ///
 /// # Errors
 /// [`RuleError`], if the filters make too many rules.

@@ -8,7 +8,8 @@ use crate::packet::{CGROUP_LEVELS, LinkType, Metadata};
 use crate::policy::{CgroupPath, Interface};
 use crate::rules::Bindings;
 
-/// A packet: `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF length=1500 vlan=5`, or the bytes of a frame, `hex:…`.
+/// A packet: `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF length=1500 vlan=5`, or the bytes of a
+/// frame, `hex:…`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
     /// What it is.
@@ -123,7 +124,8 @@ impl Packet {
         LinkType::Ethernet
     }
 
-    /// What the kernel knows of it beside its bytes, with the numbers that names have in `bindings`.
+    /// What the kernel knows of it beside its bytes, with the numbers that names have in
+    /// `bindings`.
     pub fn metadata(&self, bindings: &Bindings) -> Metadata {
         let mut metadata = Metadata {
             uid: self.uid,

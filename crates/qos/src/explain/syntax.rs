@@ -226,9 +226,10 @@ impl<'a> Reader<'a> {
                 code: code.unwrap_or(0) as u8,
             });
         }
-        Ok(match PROTOCOLS_WITH_PORTS.contains(&protocol) {
-            true => Upper::Ports(ports.0, ports.1),
-            false => Upper::Nothing,
+        Ok(if PROTOCOLS_WITH_PORTS.contains(&protocol) {
+            Upper::Ports(ports.0, ports.1)
+        } else {
+            Upper::Nothing
         })
     }
 
@@ -272,12 +273,12 @@ fn hex(word: Word<'_>, digits: &str) -> Result<Vec<u8>> {
         .map(|c| c.to_digit(16).map(|digit| digit as u8))
         .collect();
     match digits {
-        Some(digits) if digits.len() % 2 == 0 && digits.len() <= 2 * MOST_FRAME => {
+        Some(digits) if digits.len() % 2 == 0 && digits.len() <= 2 * MAX_FRAME => {
             Ok(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
         }
         _ => word.wrong(
             "an Ethernet frame in hexadecimal",
-            format!("give two digits for each byte, at most {MOST_FRAME} bytes, from the destination address on"),
+            format!("give two digits for each byte, at most {MAX_FRAME} bytes, from the destination address on"),
         ),
     }
 }
@@ -326,9 +327,10 @@ fn end(word: Word<'_>, has_port: bool) -> Result<(IpAddr, u16)> {
     let Some((address, port)) = word.text.rsplit_once(':') else {
         return wrong("an address with a port", V4);
     };
-    let address = match address.starts_with('[') {
-        true => bare(address),
-        false => address.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+    let address = if address.starts_with('[') {
+        bare(address)
+    } else {
+        address.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
     };
     match (address, port.parse()) {
         (Some(address), Ok(port)) => Ok((address, port)),
@@ -401,12 +403,13 @@ fn length(word: Word<'_>, flow: &Flow) -> Result<u32> {
 
 fn cgroup(word: Word<'_>) -> Result<CgroupPath> {
     let path = word.text.trim_end_matches('/');
-    match path.starts_with('/') {
-        true => Ok(CgroupPath(path.to_owned())),
-        false => word.wrong(
+    if path.starts_with('/') {
+        Ok(CgroupPath(path.to_owned()))
+    } else {
+        word.wrong(
             "a control group",
             "write its path, such as /system.slice/ssh.service",
-        ),
+        )
     }
 }
 
@@ -518,9 +521,10 @@ pub(super) fn flags_in_words(flags: u8) -> String {
         .filter(|(_, bit)| u32::from(flags) & bit != 0)
         .map(|(name, _)| name)
         .collect();
-    match set.is_empty() {
-        true => NO_FLAGS.to_owned(),
-        false => set.join(","),
+    if set.is_empty() {
+        NO_FLAGS.to_owned()
+    } else {
+        set.join(",")
     }
 }
 
@@ -555,4 +559,4 @@ const NO_FLAGS: &str = "none";
 const ACK: u8 = 0x10;
 
 /// The most bytes of a frame in hexadecimal.
-const MOST_FRAME: usize = 9216;
+const MAX_FRAME: usize = 9216;

@@ -30,7 +30,8 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Why none of a filter's rules takes the packet: of each, the first condition that does not hold.
+    /// Why none of a filter's rules takes the packet: of each, the first condition that does not
+    /// hold.
     pub(super) fn refusal(&self, rules: &[&Rule]) -> String {
         let mut reasons: Vec<String> = Vec::new();
         for rule in rules {
@@ -124,15 +125,15 @@ impl<'a> Words<'a> {
     /// A set: at most four ranges of it.
     fn set(&self, field: Field, set: &Ranges) -> String {
         let ranges = set.as_slice();
-        let mut words: Vec<_> = (ranges.iter().take(MOST_RANGES))
+        let mut words: Vec<_> = (ranges.iter().take(MAX_RANGES))
             .map(|(first, last)| self.range(field, *first, *last))
             .collect();
         if field == Field::TcpFlags && ranges.len() > 1 {
             let count: u128 = ranges.iter().map(|(first, last)| last - first + 1).sum();
             return format!("the {count} combinations that are asked for");
         }
-        if ranges.len() > MOST_RANGES {
-            words.push(format!("{} more", ranges.len() - MOST_RANGES));
+        if ranges.len() > MAX_RANGES {
+            words.push(format!("{} more", ranges.len() - MAX_RANGES));
         }
         words.join(", ")
     }
@@ -227,4 +228,4 @@ fn name(field: Field) -> &'static str {
 }
 
 /// Ranges of a set that are written out.
-const MOST_RANGES: usize = 4;
+const MAX_RANGES: usize = 4;

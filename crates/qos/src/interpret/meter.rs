@@ -4,7 +4,8 @@ use crate::rules::{Bucket, Buckets, Meter, UNITS_PER_BYTE};
 
 use super::Colour;
 
-/// What a meter remembers: what its buckets lack, so that all zero is a new one, whose buckets are full.
+/// What a meter remembers: what its buckets lack, so that all zero is a new one, whose buckets are
+/// full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MeterState {
     /// When it was last filled.
@@ -16,7 +17,8 @@ pub struct MeterState {
 }
 
 impl MeterState {
-    /// The colour of a packet of `bytes`, at most [`MOST_METERED_BYTES`](crate::rules::MOST_METERED_BYTES).
+    /// The colour of a packet of `bytes`, at most
+    /// [`MAX_METERED_BYTES`](crate::rules::MAX_METERED_BYTES).
     pub fn colour(
         &mut self,
         buckets: &Buckets,
@@ -81,7 +83,8 @@ impl Bucket {
     }
 }
 
-/// The colour that a packet brings: that whose code point it has (RFC 2697 and 2698 leave the encoding open).
+/// The colour that a packet brings: that whose code point it has (RFC 2697 and 2698 leave the
+/// encoding open).
 pub(super) fn precolour(meter: &Meter, dscp: Option<u128>) -> Colour {
     let [_, yellow, red] = meter
         .colours
@@ -247,7 +250,7 @@ mod tests {
         let mut state = MeterState::default();
         for at in [1, 2, u64::MAX / 2, u64::MAX] {
             for expected in [Green, Yellow, Red] {
-                let bytes = crate::rules::MOST_METERED_BYTES;
+                let bytes = crate::rules::MAX_METERED_BYTES;
                 let colour = state.colour(&buckets, Green, bytes, at);
                 assert!(at == 2 || colour == expected, "{colour:?} at {at}");
             }

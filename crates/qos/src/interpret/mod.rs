@@ -1,7 +1,8 @@
 //! What becomes of a packet, in plain Rust: the definition that the compiled program must meet.
 //!
-//! The first rule of the packet's family whose conditions all hold takes it; then its meter colours it, and then it is
-//! dropped or marked. [`rewritten`](crate::packet::rewritten) says what that leaves of its bytes.
+//! The first rule of the packet's family whose conditions all hold takes it; then its meter colours
+//! it, and then it is dropped or marked. [`rewritten`](crate::packet::rewritten) says what that
+//! leaves of its bytes.
 
 mod meter;
 mod state;
@@ -11,7 +12,7 @@ use linerate_core::units::Dscp;
 use crate::packet::{Fields, Metadata};
 use crate::policy::Fragments;
 use crate::program::Counters;
-use crate::rules::{Action, Field, MOST_METERED_BYTES, Rule, RuleSet};
+use crate::rules::{Action, Field, MAX_METERED_BYTES, Rule, RuleSet};
 
 pub use meter::MeterState;
 pub use state::State;
@@ -73,11 +74,12 @@ pub fn interpret(
     }
     let action = &rules.actions[of_family[rule].action];
     let colour = action.meter.map(|meter| {
-        let precolour = match meter.colour_aware {
-            true => meter::precolour(&meter, fields.value(Field::Dscp)),
-            false => Colour::Green,
+        let precolour = if meter.colour_aware {
+            meter::precolour(&meter, fields.value(Field::Dscp))
+        } else {
+            Colour::Green
         };
-        let bytes = metadata.wire_length.min(MOST_METERED_BYTES);
+        let bytes = metadata.wire_length.min(MAX_METERED_BYTES);
         let buckets = state.meter(action.slot);
         buckets.colour(&meter.buckets(), precolour, bytes, now_ns)
     });

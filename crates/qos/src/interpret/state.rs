@@ -19,7 +19,8 @@ pub struct State {
 /// What all fragments of a packet share: family, source, destination, id, protocol.
 type Packet = (Family, u128, u128, u32, u8);
 
-/// Fragmented packets that are remembered. The kernel's map forgets approximately the least recently used.
+/// Fragmented packets that are remembered. The kernel's map forgets approximately the least
+/// recently used.
 const FRAGMENTED_PACKETS: usize = 4096;
 
 impl State {
@@ -30,9 +31,10 @@ impl State {
     /// The rule of a later fragment's first one.
     pub(super) fn remembered(&self, fields: &Fields) -> Option<usize> {
         let (packet, fragment) = packet(fields)?;
-        match fragment.first {
-            true => None,
-            false => self.rules.get(&packet).copied(),
+        if fragment.first {
+            None
+        } else {
+            self.rules.get(&packet).copied()
         }
     }
 

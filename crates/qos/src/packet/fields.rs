@@ -9,9 +9,11 @@ use super::layers::{LinkLayer, NetworkLayer, be16, number};
 /// How frames of an interface begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinkType {
-    /// 14 bytes of Ethernet, VLAN tags behind them (also loopback and VLAN devices: `ARPHRD_ETHER`, `ARPHRD_LOOPBACK`).
+    /// 14 bytes of Ethernet, VLAN tags behind them (also loopback and VLAN devices: `ARPHRD_ETHER`,
+    /// `ARPHRD_LOOPBACK`).
     Ethernet,
-    /// The IP header at once: TUN, WireGuard, PPP as the kernel shows it (`ARPHRD_NONE`, `ARPHRD_PPP`, tunnels).
+    /// The IP header at once: TUN, WireGuard, PPP as the kernel shows it (`ARPHRD_NONE`,
+    /// `ARPHRD_PPP`, tunnels).
     RawIp,
 }
 
@@ -33,7 +35,8 @@ pub struct Metadata {
     pub wire_length: u32,
     /// Owner of the socket, if it has one.
     pub uid: Option<u32>,
-    /// Ids of the socket's control group and those above it by level, the root's first; 0 where there is none.
+    /// Ids of the socket's control group and those above it by level, the root's first; 0 where
+    /// there is none.
     pub cgroups: [u64; CGROUP_LEVELS],
     /// Index of the interface by which it came in, 0 for packets of this host.
     pub incoming: u32,
@@ -62,7 +65,8 @@ pub struct Fragment {
 impl Fields {
     /// The fields of a frame, whatever its bytes are.
     ///
-    /// A frame that is cut has the fields whose bytes are there. Ports come together, and so do ICMP type and code.
+    /// A frame that is cut has the fields whose bytes are there. Ports come together, and so do
+    /// ICMP type and code.
     pub fn of(frame: &[u8], link: LinkType, metadata: &Metadata) -> Self {
         let layer = LinkLayer::of(frame, link, metadata);
         let mut fields = Self {
@@ -97,7 +101,8 @@ impl Fields {
             .map(|(_, value)| *value)
     }
 
-    /// Tag control information of its outermost VLAN tag: priority (3 bits), drop eligible (1), id (12).
+    /// Tag control information of its outermost VLAN tag: priority (3 bits), drop eligible (1), id
+    /// (12).
     pub fn tci(&self) -> Option<u16> {
         self.tci
     }
@@ -157,8 +162,9 @@ impl Fields {
     }
 }
 
-/// Bytes of the IP packet on the wire. Of an offloaded packet that is one segment: its headers up to the payload are
-/// known for TCP and UDP; inner headers of a tunnel are not seen, and count as nothing.
+/// Bytes of the IP packet on the wire. Of an offloaded packet that is one segment: its headers up
+/// to the payload are known for TCP and UDP; inner headers of a tunnel are not seen, and count as
+/// nothing.
 fn length(frame: &[u8], start: usize, network: &NetworkLayer, metadata: &Metadata) -> Option<u32> {
     if metadata.gso_size == 0 {
         return Some(network.length);

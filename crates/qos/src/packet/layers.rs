@@ -1,4 +1,5 @@
-//! Where the headers of a frame begin, and what they say; nothing here asks that a frame makes sense.
+//! Where the headers of a frame begin, and what they say; nothing here asks that a frame makes
+//! sense.
 
 use crate::policy::Family;
 use crate::policy::words::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
@@ -55,7 +56,7 @@ impl LinkLayer {
             ethertype: be16(frame, ETHERTYPE_AT),
             network: ETHERTYPE_AT + 2,
         };
-        for _ in 0..MOST_TAGS {
+        for _ in 0..MAX_TAGS {
             let Some(VLAN | SERVICE_VLAN) = layer.ethertype else {
                 break;
             };
@@ -84,7 +85,8 @@ impl LinkLayer {
 }
 
 impl NetworkLayer {
-    /// `None` for other families, for another version than the EtherType's, and where the fixed header is cut.
+    /// `None` for other families, for another version than the EtherType's, and where the fixed
+    /// header is cut.
     pub(super) fn of(frame: &[u8], at: usize, family: Family) -> Option<Self> {
         match family {
             Family::V4 => Self::v4(frame, at),
@@ -148,10 +150,11 @@ struct Walk {
 }
 
 impl Walk {
-    /// RFC 8200, 4; from the header of number `next` at `at` on. A header counts if its first eight bytes are there.
+    /// RFC 8200, 4; from the header of number `next` at `at` on. A header counts if its first eight
+    /// bytes are there.
     fn of(frame: &[u8], mut at: usize, mut next: u8) -> Self {
         let mut fragment = None;
-        for _ in 0..MOST_EXTENSIONS {
+        for _ in 0..MAX_EXTENSIONS {
             if !EXTENSIONS.contains(&next) {
                 break;
             }
@@ -189,7 +192,8 @@ fn ipv6_fragment(header: &[u8]) -> Option<Fragment> {
     let (offset, more) = (offset_and_more >> 3, offset_and_more & 1 != 0);
     (more || offset != 0).then(|| Fragment {
         id: number(&header[4..8]) as u32,
-        // The number differs between a packet's fragments in principle: RFC 8200 puts it not into the key.
+        // The number differs between a packet's fragments in principle: RFC 8200 puts it not into
+        // the key.
         protocol: 0,
         first: offset == 0,
     })
@@ -212,14 +216,14 @@ const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
 
 /// Tags in the bytes; a third one is the EtherType.
-const MOST_TAGS: usize = 2;
+const MAX_TAGS: usize = 2;
 
 /// IPv6 extension headers that are walked; what is behind more of them is not seen.
-const MOST_EXTENSIONS: usize = 8;
+const MAX_EXTENSIONS: usize = 8;
 
 const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 
-/// Extension headers: hop-by-hop, routing, fragment, authentication, destination options, mobility, HIP, shim6. ESP (50)
-/// ends the walk.
+/// Extension headers: hop-by-hop, routing, fragment, authentication, destination options, mobility,
+/// HIP, shim6. ESP (50) ends the walk.
 pub(crate) const EXTENSIONS: [u8; 8] = [0, 43, FRAGMENT, AUTHENTICATION, 60, 135, 139, 140];

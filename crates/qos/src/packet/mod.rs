@@ -1,5 +1,5 @@
-//! What rules see of a packet: [`Fields`], from its bytes and from what the kernel knows beside them; and what a decision
-//! leaves of it: [`rewritten`].
+//! What rules see of a packet: [`Fields`], from its bytes and from what the kernel knows beside
+//! them; and what a decision leaves of it: [`rewritten`].
 
 mod fields;
 mod layers;

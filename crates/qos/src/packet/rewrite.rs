@@ -17,9 +17,9 @@ pub struct Rewritten {
 
 /// The packet that a decision leaves; `None` if it is dropped.
 ///
-/// The ECN bits stay (RFC 3168, 5), and the IPv4 checksum is updated by the difference, so that a wrong one stays as
-/// wrong as it was (RFC 1624). A tag keeps its id and its drop-eligible bit; a packet without a tag gets one with id 0,
-/// a priority tag (802.1Q).
+/// The ECN bits stay (RFC 3168, 5), and the IPv4 checksum is updated by the difference, so that a
+/// wrong one stays as wrong as it was (RFC 1624). A tag keeps its id and its drop-eligible bit; a
+/// packet without a tag gets one with id 0, a priority tag (802.1Q).
 pub fn rewritten(
     frame: &[u8],
     link: LinkType,

@@ -32,8 +32,8 @@ const OTHER: Families = 4;
 const IP: Families = V4 | V6;
 
 impl Conditions {
-    /// The families of which packets can meet all conditions, as far as single conditions tell; never empty in a file
-    /// that was read.
+    /// The families of which packets can meet all conditions, as far as single conditions tell;
+    /// never empty in a file that was read.
     pub fn families(&self) -> Vec<Family> {
         let set = family_sets(self)
             .into_iter()

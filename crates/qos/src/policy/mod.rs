@@ -1,6 +1,7 @@
 //! Policy files: filters, policies and adapters as they are written, checked.
 //!
-//! Names of hosts and services are resolved when a file is read, by a [`Names`] that the engine gives.
+//! Names of hosts and services are resolved when a file is read, by a [`Names`] that the engine
+//! gives.
 
 mod check;
 mod error;

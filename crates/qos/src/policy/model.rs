@@ -33,7 +33,8 @@ pub struct Filter {
     pub name: String,
     /// Where it is defined.
     pub place: Place,
-    /// 1 to 2³¹ − 1; lower is asked first, ties in the order of the file. [`DEFAULT_PRIORITY`] if the file has none.
+    /// 1 to 2³¹ − 1; lower is asked first, ties in the order of the file. [`DEFAULT_PRIORITY`] if
+    /// the file has none.
     pub priority: u32,
     /// Its policy, an index of [`PolicyFile::policies`].
     pub policy: usize,
@@ -44,7 +45,8 @@ pub struct Filter {
 /// Of a filter that gives none: some can be asked before it, and some behind.
 pub const DEFAULT_PRIORITY: u32 = 1000;
 
-/// The conditions of a filter. An empty list asks nothing; several entries of one list are alternatives.
+/// The conditions of a filter. An empty list asks nothing; several entries of one list are
+/// alternatives.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conditions {
     /// `family = "ipv4"`; without it the families that the other conditions allow.
@@ -125,7 +127,8 @@ impl<T: PartialOrd> Range<T> {
     }
 }
 
-/// `flags & mask == value`, the eight flags FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
+/// `flags & mask == value`, the eight flags FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR
+/// 128.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlagTest {
     /// The flags that are looked at.
@@ -134,8 +137,8 @@ pub struct FlagTest {
     pub value: u8,
 }
 
-/// A control group by its path below the root of version 2, such as `/system.slice/ssh.service`; the engine resolves it
-/// to the id that the kernel compares.
+/// A control group by its path below the root of version 2, such as `/system.slice/ssh.service`;
+/// the engine resolves it to the id that the kernel compares.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CgroupPath(pub String);
 
@@ -152,7 +155,8 @@ pub struct Policy {
     pub place: Place,
     /// The code point that packets get.
     pub dscp: Option<Dscp>,
-    /// The priority code point of the VLAN tag, 0 to 7; a packet without a tag gets one with VLAN id 0.
+    /// The priority code point of the VLAN tag, 0 to 7; a packet without a tag gets one with VLAN
+    /// id 0.
     pub vlan_priority: Option<u8>,
     /// What the class has for sure.
     pub reserve: Option<Share>,

@@ -12,7 +12,8 @@ pub trait Names {
     /// It has none, or nobody could be asked.
     fn addresses(&mut self, host: &str) -> Result<Vec<IpAddr>, NameError>;
 
-    /// The ports of a service with one of these protocols, named as in `/etc/services`: `tcp`, `udp`, ….
+    /// The ports of a service with one of these protocols, named as in `/etc/services`: `tcp`,
+    /// `udp`, ….
     ///
     /// # Errors
     /// There is no such service, or nobody could be asked.

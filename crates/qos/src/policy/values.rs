@@ -1,4 +1,5 @@
-//! Single values as they are written in either syntax: numbers and ranges of them, addresses, ports, flags, rates.
+//! Single values as they are written in either syntax: numbers and ranges of them, addresses,
+//! ports, flags, rates.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -279,7 +280,7 @@ pub(super) fn ports(
         .filter_map(|one| PROTOCOLS.name(*one))
         .collect();
     let found = names.ports(text, &protocols);
-    let found = found.and_then(|ports| resolved(ports, MOST_RESOLVED));
+    let found = found.and_then(|ports| resolved(ports, MAX_RESOLVED));
     let ports = found.map_err(|why| PolicyProblem::name("service", text, why))?;
     let single = |port| Range {
         first: port,
@@ -288,7 +289,8 @@ pub(super) fn ports(
     Ok(ports.into_iter().map(single).collect())
 }
 
-/// RFC 6335, section 5.1, with the other marks that are found in `/etc/services`; one letter at least.
+/// RFC 6335, section 5.1, with the other marks that are found in `/etc/services`; one letter at
+/// least.
 fn is_service(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+/*".contains(&byte);
     let is_number = text.starts_with("0x") || text.starts_with("0X");
@@ -310,7 +312,7 @@ fn resolved<T: Ord>(mut found: Vec<T>, most: usize) -> std::result::Result<Vec<T
 }
 
 /// More addresses or ports than this is no host and no service.
-const MOST_RESOLVED: usize = 64;
+const MAX_RESOLVED: usize = 64;
 
 /// An address, a prefix, `FIRST-LAST`, or a host's name.
 pub(super) fn addresses(text: &str, names: &mut dyn Names) -> Result<Vec<AddressRange>> {
@@ -332,7 +334,7 @@ pub(super) fn addresses(text: &str, names: &mut dyn Names) -> Result<Vec<Address
         return Err(no_address(text));
     }
     let found = names.addresses(text);
-    let found = found.and_then(|addresses| resolved(addresses, MOST_RESOLVED));
+    let found = found.and_then(|addresses| resolved(addresses, MAX_RESOLVED));
     let addresses = found.map_err(|why| PolicyProblem::name("host", text, why))?;
     Ok(addresses.into_iter().map(AddressRange::single).collect())
 }
@@ -489,40 +491,34 @@ pub(super) fn cgroup(text: &str) -> Result<CgroupPath> {
         && text
             .strip_prefix('/')
             .is_some_and(|path| path.split('/').all(is_name));
-    match is_path {
-        true => Ok(CgroupPath(text.to_owned())),
-        false => {
-            let hint =
-                "write its path below the root of version 2, such as /system.slice/ssh.service";
-            Err(PolicyProblem::value("control group", text, hint))
-        }
+    if is_path {
+        Ok(CgroupPath(text.to_owned()))
+    } else {
+        let hint = "write its path below the root of version 2, such as /system.slice/ssh.service";
+        Err(PolicyProblem::value("control group", text, hint))
     }
 }
 
 /// As the kernel has it (`dev_valid_name`), in ASCII.
 pub(super) fn interface(text: &str) -> Result<Interface> {
     let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'*');
-    match (1..=15).contains(&text.len())
-        && text.bytes().all(is_allowed)
-        && !matches!(text, "." | "..")
+    if (1..=15).contains(&text.len()) && text.bytes().all(is_allowed) && !matches!(text, "." | "..")
     {
-        true => Ok(Interface(text.to_owned())),
-        false => {
-            let hint = "its name has 1 to 15 characters, without blanks, `/`, `:` and `*`";
-            Err(PolicyProblem::value("interface", text, hint))
-        }
+        Ok(Interface(text.to_owned()))
+    } else {
+        let hint = "its name has 1 to 15 characters, without blanks, `/`, `:` and `*`";
+        Err(PolicyProblem::value("interface", text, hint))
     }
 }
 
 /// The name of a filter or a policy.
 pub(super) fn name(text: &str) -> Result<String> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    match (1..=32).contains(&text.len()) && text.bytes().all(is_allowed) {
-        true => Ok(text.to_owned()),
-        false => {
-            let hint = "it has 1 to 32 letters, digits, `_` and `-`";
-            Err(PolicyProblem::value("name", text, hint))
-        }
+    if (1..=32).contains(&text.len()) && text.bytes().all(is_allowed) {
+        Ok(text.to_owned())
+    } else {
+        let hint = "it has 1 to 32 letters, digits, `_` and `-`";
+        Err(PolicyProblem::value("name", text, hint))
     }
 }
 
@@ -537,12 +533,11 @@ pub(super) fn share(text: &str) -> Result<Share> {
 
 /// That number, which is written as `text`.
 pub(super) fn percent(text: &str, number: f64) -> Result<Share> {
-    match (0.001..=100.0).contains(&number) {
-        true => Ok(Share::Percent(number)),
-        false => {
-            let hint = "it is 0.001 % to 100 % of the adapter's rate";
-            Err(PolicyProblem::value("share", text, hint))
-        }
+    if (0.001..=100.0).contains(&number) {
+        Ok(Share::Percent(number))
+    } else {
+        let hint = "it is 0.001 % to 100 % of the adapter's rate";
+        Err(PolicyProblem::value("share", text, hint))
     }
 }
 
@@ -553,12 +548,11 @@ pub(super) fn rate(text: &str) -> Result<BitRate> {
 
 /// That rate, which is written as `text`.
 pub(super) fn in_range(text: &str, rate: BitRate) -> Result<BitRate> {
-    match RATES.contains(&rate.0) {
-        true => Ok(rate),
-        false => {
-            let hint = "it is 1kbit to 10Tbit";
-            Err(PolicyProblem::value("rate", text, hint))
-        }
+    if RATES.contains(&rate.0) {
+        Ok(rate)
+    } else {
+        let hint = "it is 1kbit to 10Tbit";
+        Err(PolicyProblem::value("rate", text, hint))
     }
 }
 
@@ -568,12 +562,11 @@ const RATES: std::ops::RangeInclusive<u64> = 1_000..=10_000_000_000_000;
 /// `64KiB`, not above 1 GiB.
 pub(super) fn burst(text: &str, least: u64) -> Result<ByteCount> {
     let burst: ByteCount = unit("burst", text)?;
-    match (least..=1 << 30).contains(&burst.0) {
-        true => Ok(burst),
-        false => {
-            let hint = format!("it is {least} B to 1GiB");
-            Err(PolicyProblem::value("burst", text, hint))
-        }
+    if (least..=1 << 30).contains(&burst.0) {
+        Ok(burst)
+    } else {
+        let hint = format!("it is {least} B to 1GiB");
+        Err(PolicyProblem::value("burst", text, hint))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Names of the numbers in packets, one table for each kind: files are read and written with them, and whatever is said
-//! of packets and rules uses the same.
+//! Names of the numbers in packets, one table for each kind: files are read and written with them,
+//! and whatever is said of packets and rules uses the same.
 
 /// Names of numbers. A number can have several names; the first is the one that is written.
 #[derive(Debug)]
@@ -83,7 +83,8 @@ pub const PROTOCOLS: Words = Words(&[
     ("shim6", 140),
 ]);
 
-/// The protocols whose header begins with a source and a destination port (RFC 9293, 768, 3828, 9260, 4340).
+/// The protocols whose header begins with a source and a destination port (RFC 9293, 768, 3828,
+/// 9260, 4340).
 pub const PROTOCOLS_WITH_PORTS: [u8; 5] = [TCP, UDP, DCCP, SCTP, UDP_LITE];
 
 /// ICMP's protocol number.
@@ -113,7 +114,8 @@ pub const TCP_FLAGS: Words = Words(&[
     ("cwr", 0x80),
 ]);
 
-/// EtherTypes. Those of VLAN tags are not among them: they stand before the EtherType that is asked for.
+/// EtherTypes. Those of VLAN tags are not among them: they stand before the EtherType that is asked
+/// for.
 pub const ETHERTYPES: Words = Words(&[
     ("ipv4", 0x0800),
     ("ip", 0x0800),

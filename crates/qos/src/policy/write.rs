@@ -12,8 +12,8 @@ use super::{
 };
 
 impl PolicyFile {
-    /// The file as [`PolicyFile::from_toml`] reads it, but for the places: filters, then policies, then adapters. Names
-    /// are those that were resolved: addresses, ports and numbers of users.
+    /// The file as [`PolicyFile::from_toml`] reads it, but for the places: filters, then policies,
+    /// then adapters. Names are those that were resolved: addresses, ports and numbers of users.
     pub fn to_toml(&self) -> String {
         let mut text = Text::default();
         if self.fragments == Fragments::Track {
@@ -154,9 +154,10 @@ impl Text {
         let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         let blank = if self.0.is_empty() { "" } else { "\n" };
         // Writing to a String does not fail.
-        let _ = match name.bytes().all(is_bare) {
-            true => writeln!(self.0, "{blank}[{kind}.{name}]"),
-            false => writeln!(self.0, "{blank}[{kind}.{}]", quoted(name)),
+        let _ = if name.bytes().all(is_bare) {
+            writeln!(self.0, "{blank}[{kind}.{name}]")
+        } else {
+            writeln!(self.0, "{blank}[{kind}.{}]", quoted(name))
         };
     }
 

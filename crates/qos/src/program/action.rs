@@ -9,7 +9,8 @@ use super::generator::{COUNTERS, Generator, Layer};
 
 use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
 
-/// A number of an action: known when the program is written, or read from the action's record at `R8`.
+/// A number of an action: known when the program is written, or read from the action's record at
+/// `R8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Value {
     Known(u64),
@@ -85,7 +86,8 @@ impl Generator<'_> {
         }
     }
 
-    /// All of it, in the order in which it is defined, but for counting, which needs to know how it ends.
+    /// All of it, in the order in which it is defined, but for counting, which needs to know how it
+    /// ends.
     pub(super) fn act(&mut self, layer: Layer, effect: &Effect) {
         let dropped = self.code.label();
         if let Some(metering) = &effect.meter {
@@ -150,7 +152,8 @@ impl Generator<'_> {
         self.count_in_slot(effect, dropped);
     }
 
-    /// In the slot of `R0`. Only this CPU writes there, and nothing that sends packets interrupts it.
+    /// In the slot of `R0`. Only this CPU writes there, and nothing that sends packets interrupts
+    /// it.
     fn count_in_slot(&mut self, effect: &Effect, dropped: bool) {
         let [none, several] = std::array::from_fn(|_| self.code.label());
         let map = self.map(COUNTERS);
@@ -227,12 +230,14 @@ impl Generator<'_> {
         self.code.bind(unmarked);
     }
 
-    /// The code point of the octet in `R0`, and the checksum by RFC 1624, equation 3, which holds in any byte order.
+    /// The code point of the octet in `R0`, and the checksum by RFC 1624, equation 3, which holds
+    /// in any byte order.
     fn mark_v4(&mut self, same: Label) {
         // Where the octet is in the header's first 16 bits.
-        let (shift, rest) = match cfg!(target_endian = "little") {
-            true => (8, 0x00ff),
-            false => (0, 0xff00),
+        let (shift, rest) = if cfg!(target_endian = "little") {
+            (8, 0x00ff)
+        } else {
+            (0, 0xff00)
         };
         self.code.load(Size::Byte, R1, R7, 1);
         self.code.copy(R2, R1);
@@ -261,7 +266,8 @@ impl Generator<'_> {
         self.code.store(Size::Byte, R7, 1, R2);
     }
 
-    /// The code point of the octet in `R0`: the lower half of the first byte and the upper bits of the second.
+    /// The code point of the octet in `R0`: the lower half of the first byte and the upper bits of
+    /// the second.
     fn mark_v6(&mut self, same: Label) {
         self.code.load(Size::Half, R1, R7, 0);
         self.code.copy(R2, R1);
@@ -281,8 +287,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Gives the outermost tag a priority; a packet without one gets one of VLAN 0. The tag is popped before it is
-    /// pushed: else there would be two.
+    /// Gives the outermost tag a priority; a packet without one gets one of VLAN 0. The tag is
+    /// popped before it is pushed: else there would be two.
     fn change_tag(&mut self, priority: Asked) {
         let [same, untagged, push] = std::array::from_fn(|_| self.code.label());
         if !self.asked(priority, same) {

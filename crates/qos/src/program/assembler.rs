@@ -1,9 +1,11 @@
-//! Instructions of eBPF (RFC 9669), labels, and what is done to them before the kernel sees them: code that nothing
-//! reaches is taken out, because the verifier refuses it, and jumps that are too far become two.
+//! Instructions of eBPF (RFC 9669), labels, and what is done to them before the kernel sees them:
+//! code that nothing reaches is taken out, because the verifier refuses it, and jumps that are too
+//! far become two.
 
 use super::output::Reference;
 
-/// A register. `R10` is the frame pointer, `R1` to `R5` are lost in calls, `R0` is what they return.
+/// A register. `R10` is the frame pointer, `R1` to `R5` are lost in calls, `R0` is what they
+/// return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Register {
     R0,
@@ -333,7 +335,8 @@ impl Assembler {
         starts
     }
 
-    /// Makes one conditional jump that is too far a near one over an unconditional one, which can be far (`gotol`).
+    /// Makes one conditional jump that is too far a near one over an unconditional one, which can
+    /// be far (`gotol`).
     fn lengthen_one(&mut self) -> bool {
         let starts = self.starts();
         let far = (self.items.iter().enumerate()).position(|(at, item)| {
@@ -402,9 +405,10 @@ impl Item {
     /// `struct bpf_insn`.
     fn bytes(&self) -> [u8; 8] {
         let destination = self.destination as u8;
-        let registers = match cfg!(target_endian = "little") {
-            true => destination | self.source << 4,
-            false => destination << 4 | self.source,
+        let registers = if cfg!(target_endian = "little") {
+            destination | self.source << 4
+        } else {
+            destination << 4 | self.source
         };
         let [e, f] = self.offset.to_ne_bytes();
         let [a, b, c, d] = self.immediate.to_ne_bytes();

@@ -10,15 +10,15 @@ use super::generator::{Generator, Layer};
 use Register::{R0, R1, R2, R6, R7, R9, R10};
 
 /// The most rules that are asked one after the other.
-const MOST_RULES: usize = 16;
+const MAX_RULES: usize = 16;
 /// The most ranges in their conditions.
-const MOST_RANGES: usize = 64;
+const MAX_RANGES: usize = 64;
 
 /// Whether rules are few enough for a chain.
 pub(super) fn is_short(rules: &[Rule]) -> bool {
     let ranges = rules.iter().flat_map(|rule| &rule.conditions);
     let ranges: usize = ranges.map(|(_, ranges)| ranges.as_slice().len()).sum();
-    rules.len() <= MOST_RULES && ranges <= MOST_RANGES
+    rules.len() <= MAX_RULES && ranges <= MAX_RANGES
 }
 
 /// Whether a field is there for packets without an IP header too.
@@ -277,7 +277,8 @@ impl Generator<'_> {
         self.code.set(R1, with);
     }
 
-    /// `R0` becomes the value of a field of at most 32 bits; out of its range where the packet has none.
+    /// `R0` becomes the value of a field of at most 32 bits; out of its range where the packet has
+    /// none.
     pub(super) fn value(&mut self, field: Field, family: Family) {
         match field {
             Field::Source => self.network_word(12),
@@ -348,7 +349,8 @@ impl Generator<'_> {
     }
 }
 
-/// `number & mask == value`, if that is what a set of bytes says. The mask has all bits above them, which are not set.
+/// `number & mask == value`, if that is what a set of bytes says. The mask has all bits above them,
+/// which are not set.
 fn masked(ranges: &Ranges) -> Option<(u32, u32)> {
     let numbers = || (0..=255u32).filter(|number| ranges.contains((*number).into()));
     let all = numbers().fold(0xff, |all, number| all & number);

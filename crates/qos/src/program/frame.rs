@@ -1,9 +1,9 @@
 //! What the program keeps on its stack, and where the kernel keeps what it knows of a packet.
 //!
-//! Numbers of 32 bits stand at offsets that are four more than a multiple of eight. There the verifier forgets what it
-//! knew of a value that is stored, so what is loaded is any number: comparisons with one field are not followed through
-//! all those that come after, and a chain of rules is verified in linear time. It also makes paths equal that differ in
-//! constants only.
+//! Numbers of 32 bits stand at offsets that are four more than a multiple of eight. There the
+//! verifier forgets what it knew of a value that is stored, so what is loaded is any number:
+//! comparisons with one field are not followed through all those that come after, and a chain of
+//! rules is verified in linear time. It also makes paths equal that differ in constants only.
 
 /// A number of 32 bits on the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,8 @@ pub(super) const LATER: i32 = 2;
 
 /// Bytes of packets that are not where the program can look: 16.
 pub(super) const BUFFER: i16 = -8 * 17 - 16;
-/// What all fragments of a packet share: source and destination (16 bytes each), id (4), protocol, family, 2 bytes.
+/// What all fragments of a packet share: source and destination (16 bytes each), id (4), protocol,
+/// family, 2 bytes.
 pub(super) const FRAGMENT_KEY: i16 = BUFFER - 40;
 /// Sixty-four bits each: where rows of tables are, or ids of control groups.
 pub(super) const fn wide(number: usize) -> i16 {

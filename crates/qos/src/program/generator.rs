@@ -63,8 +63,8 @@ impl Needs {
 
 /// A program that is being written.
 ///
-/// `R6` is the context all the time; `R7` points to the network layer from when it was found until the packet is
-/// changed; `R8` is the end of the data while headers are looked for.
+/// `R6` is the context all the time; `R7` points to the network layer from when it was found until
+/// the packet is changed; `R8` is the end of the data while headers are looked for.
 pub(super) struct Generator<'a> {
     pub(super) code: Assembler,
     pub(super) rules: &'a RuleSet,
@@ -182,9 +182,10 @@ impl<'a> Generator<'a> {
             self.code.call(super::assembler::Helper::SocketUid);
             self.put(Slot::Uid, Register::R0);
         }
-        match self.tables.has(family) {
-            true => self.ask_tables(family, layer),
-            false => self.ask_chain(family, layer),
+        if self.tables.has(family) {
+            self.ask_tables(family, layer)
+        } else {
+            self.ask_chain(family, layer)
         }
     }
 
@@ -259,7 +260,8 @@ impl<'a> Generator<'a> {
             .operate_with(super::assembler::Operation::Add, to, offset.into());
     }
 
-    /// To `otherwise`, if fewer than `bytes` of the packet are to be looked at from `R7` on. `R8` is their end.
+    /// To `otherwise`, if fewer than `bytes` of the packet are to be looked at from `R7` on. `R8`
+    /// is their end.
     pub(super) fn within(&mut self, bytes: i16, otherwise: Label) {
         self.address(Register::R0, Register::R7, bytes);
         self.code

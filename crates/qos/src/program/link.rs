@@ -55,9 +55,10 @@ impl Generator<'_> {
 
     /// A label for a family's code; a family without rules is not looked at.
     fn way(&mut self, family: Family) -> Label {
-        match self.rules.family(family).is_empty() {
-            true => self.unmatched,
-            false => self.code.label(),
+        if self.rules.family(family).is_empty() {
+            self.unmatched
+        } else {
+            self.code.label()
         }
     }
 
@@ -81,10 +82,7 @@ impl Generator<'_> {
             LinkType::Ethernet => 14 + 2 * 4,
             LinkType::RawIp => 0,
         };
-        let network = match self.rules.v6.is_empty() {
-            true => 20,
-            false => 40,
-        };
+        let network = if self.rules.v6.is_empty() { 20 } else { 40 };
         let window = link + network;
         let enough = self.code.label();
         self.data();

@@ -11,9 +11,10 @@ impl Program {
         let mut at = 0;
         while at < self.instructions.len() {
             let pair = self.instructions[at][0] == 0x18;
-            let line = match pair {
-                true => self.pair(at),
-                false => line(at, self.instructions[at]),
+            let line = if pair {
+                self.pair(at)
+            } else {
+                line(at, self.instructions[at])
             };
             let written = writeln!(text, "{at:5}: {line}");
             written.expect("a string takes any text");
@@ -99,9 +100,10 @@ fn operand(code: u8, width: &str, from: u8, number: i32) -> String {
 
 fn registers(instruction: [u8; 8]) -> (u8, u8) {
     let (low, high) = (instruction[1] & 15, instruction[1] >> 4);
-    match cfg!(target_endian = "little") {
-        true => (low, high),
-        false => (high, low),
+    if cfg!(target_endian = "little") {
+        (low, high)
+    } else {
+        (high, low)
     }
 }
 

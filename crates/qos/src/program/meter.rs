@@ -1,10 +1,11 @@
 //! The two meters (RFC 2697, RFC 2698) as the interpreter defines them.
 //!
-//! A meter's state is a lock, the time, and how much each of two buckets lacks, so that one of zeros is full. It is
-//! shared by all CPUs. The lock is held for some tens of nanoseconds, with nothing between that could sleep or send; a
-//! packet that does not get it in [`TRIES`] is green and costs nothing.
+//! A meter's state is a lock, the time, and how much each of two buckets lacks, so that one of
+//! zeros is full. It is shared by all CPUs. The lock is held for some tens of nanoseconds, with
+//! nothing between that could sleep or send; a packet that does not get it in [`TRIES`] is green
+//! and costs nothing.
 
-use crate::rules::{Buckets, MOST_METERED_BYTES, Meter, UNITS_PER_BYTE};
+use crate::rules::{Buckets, MAX_METERED_BYTES, Meter, UNITS_PER_BYTE};
 
 use super::action::{Effect, Value};
 use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
@@ -138,18 +139,15 @@ impl Generator<'_> {
 
     /// `R5` becomes the time.
     fn now(&mut self) {
-        match self.observed {
-            false => {
-                self.code.call(Helper::KtimeGetNs);
-                self.code.copy(R5, R0);
-            }
-            true => {
-                // A test says what time it is.
-                self.context(R5, context::CB[3]);
-                self.context(R1, context::CB[4]);
-                self.code.operate_with(Operation::ShiftLeft, R1, 32);
-                self.code.operate(Operation::Or, R5, R1);
-            }
+        if self.observed {
+            // A test says what time it is.
+            self.context(R5, context::CB[3]);
+            self.context(R1, context::CB[4]);
+            self.code.operate_with(Operation::ShiftLeft, R1, 32);
+            self.code.operate(Operation::Or, R5, R1);
+        } else {
+            self.code.call(Helper::KtimeGetNs);
+            self.code.copy(R5, R0);
         }
     }
 
@@ -244,8 +242,8 @@ impl Generator<'_> {
         let [whole, two, done] = std::array::from_fn(|_| self.code.label());
         self.context(R5, context::WIRE_LENGTH);
         self.code
-            .branch32_with(Condition::AtMost, R5, MOST_METERED_BYTES, whole);
-        self.code.set(R5, MOST_METERED_BYTES.into());
+            .branch32_with(Condition::AtMost, R5, MAX_METERED_BYTES, whole);
+        self.code.set(R5, MAX_METERED_BYTES.into());
         self.code.bind(whole);
         self.code.set(R3, UNITS_PER_BYTE);
         self.code.operate(Operation::Mul, R5, R3);

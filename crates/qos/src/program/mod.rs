@@ -4,8 +4,8 @@
 //! link ─▶ network ─▶ transport ─▶ chain or tables ─▶ action ─▶ meter, counters, DSCP, VLAN tag, class
 //! ```
 //!
-//! Code is written for the rules at hand: a field that no rule asks for is not looked for, and a family without rules
-//! goes on at once. The same rules give the same program.
+//! Code is written for the rules at hand: a field that no rule asks for is not looked for, and a
+//! family without rules goes on at once. The same rules give the same program.
 
 mod action;
 mod assembler;
@@ -24,7 +24,7 @@ pub use output::{CompileError, Counters, Lifetime, MapKind, MapSpec, Program, Re
 
 use crate::packet::LinkType;
 use crate::policy::Family;
-use crate::rules::{MOST_RULES, RuleSet};
+use crate::rules::{MAX_RULES, RuleSet};
 
 use generator::Generator;
 use tables::Tables;
@@ -32,14 +32,16 @@ use tables::Tables;
 /// The program for one adapter.
 ///
 /// # Errors
-/// [`CompileError`], if the rules are more than a program can hold, or ask for what the link does not have.
+/// [`CompileError`], if the rules are more than a program can hold, or ask for what the link does
+/// not have.
 pub fn compile(rules: &RuleSet, target: &Target) -> Result<Program, CompileError> {
     generate(rules, target, false)
 }
 
-/// The same program for tests: it also leaves in `cb` what it did (the number of the rule from 1, and the VLAN tag that
-/// is beside the bytes: whether there is one, its TCI, its EtherType in network order), and takes the time of its meters
-/// from there (nanoseconds, the lower half in `cb[3]`).
+/// The same program for tests: it also leaves in `cb` what it did (the number of the rule from 1,
+/// and the VLAN tag that is beside the bytes: whether there is one, its TCI, its EtherType in
+/// network order), and takes the time of its meters from there (nanoseconds, the lower half in
+/// `cb[3]`).
 ///
 /// # Errors
 /// As for [`compile`].
@@ -50,8 +52,8 @@ pub fn compile_observed(rules: &RuleSet, target: &Target) -> Result<Program, Com
 fn generate(rules: &RuleSet, target: &Target, observed: bool) -> Result<Program, CompileError> {
     for family in [Family::V4, Family::V6, Family::Other] {
         let rules = rules.family(family).len();
-        if rules > MOST_RULES {
-            let most = MOST_RULES;
+        if rules > MAX_RULES {
+            let most = MAX_RULES;
             return Err(CompileError::TooManyRules { rules, most });
         }
     }

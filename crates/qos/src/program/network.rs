@@ -1,7 +1,8 @@
 //! The headers of IPv4 and IPv6, up to where the transport layer begins.
 //!
-//! The way of most packets looks at bytes directly. What is unusual (options, extension headers, fragments, headers
-//! that are not in the packet's linear part, or not there at all) goes a slower way, which asks the kernel for bytes.
+//! The way of most packets looks at bytes directly. What is unusual (options, extension headers,
+//! fragments, headers that are not in the packet's linear part, or not there at all) goes a slower
+//! way, which asks the kernel for bytes.
 
 use crate::packet::EXTENSIONS;
 use crate::policy::Family;
@@ -139,7 +140,7 @@ impl Generator<'_> {
         self.code.load(Size::Byte, R8, R7, 6);
         self.offset_of_network();
         self.code.operate_with(Operation::Add, R9, 40);
-        for _ in 0..MOST_EXTENSIONS {
+        for _ in 0..MAX_EXTENSIONS {
             let extension = self.code.label();
             self.if_in(R8, &EXTENSIONS, extension);
             self.code.jump(known);
@@ -292,7 +293,8 @@ impl Generator<'_> {
         self.code.bind(other);
     }
 
-    /// `bytes` of the packet from `R9` on become those of the buffer; to `otherwise` if they are not there.
+    /// `bytes` of the packet from `R9` on become those of the buffer; to `otherwise` if they are
+    /// not there.
     pub(super) fn load_bytes(&mut self, bytes: u64, otherwise: Label) {
         self.code.copy(R1, R6);
         self.code.copy(R2, R9);
@@ -302,7 +304,8 @@ impl Generator<'_> {
         self.code.branch_with(Condition::NotEqual, R0, 0, otherwise);
     }
 
-    /// To `way` if a register's number is one of a list. One branch for those below 64; changes `R3`.
+    /// To `way` if a register's number is one of a list. One branch for those below 64; changes
+    /// `R3`.
     pub(super) fn if_in(&mut self, number: Register, list: &[u8], way: Label) {
         let (high, out) = (self.code.label(), self.code.label());
         let low: u64 = (list.iter().filter(|number| **number < 64))
@@ -322,6 +325,6 @@ impl Generator<'_> {
     }
 }
 
-const MOST_EXTENSIONS: usize = 8;
+const MAX_EXTENSIONS: usize = 8;
 const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;

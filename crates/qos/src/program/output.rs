@@ -9,9 +9,11 @@ pub struct Target {
     pub link: LinkType,
     /// Slots of the counters' map: above every slot of the rules.
     pub slots: u32,
-    /// What it returns for packets that go on: −1 (`TCX_NEXT`) at TCX, and `TC_ACT_UNSPEC` at clsact is the same number.
+    /// What it returns for packets that go on: −1 (`TCX_NEXT`) at TCX, and `TC_ACT_UNSPEC` at
+    /// clsact is the same number.
     pub verdict: i32,
-    /// Whether packets come in there: then what a device has summed over them follows their changes.
+    /// Whether packets come in there: then what a device has summed over them follows their
+    /// changes.
     pub ingress: bool,
 }
 
@@ -61,12 +63,13 @@ pub enum MapKind {
 pub enum Lifetime {
     /// As long as its program: tables of rules.
     Program,
-    /// Over replacements of the program: counters, meters, fragments. It is found by its name; its key and value sizes
-    /// never change.
+    /// Over replacements of the program: counters, meters, fragments. It is found by its name; its
+    /// key and value sizes never change.
     Adapter,
 }
 
-/// An instruction (the first of a pair) that loads a map, or a place in the value of a map of one entry.
+/// An instruction (the first of a pair) that loads a map, or a place in the value of a map of one
+/// entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
     /// Which instruction.
@@ -77,7 +80,8 @@ pub struct Reference {
     pub value_offset: Option<u32>,
 }
 
-/// The counters of a slot, as they stand in a value of the per-CPU map `counters` (seven `u64`, native byte order).
+/// The counters of a slot, as they stand in a value of the per-CPU map `counters` (seven `u64`,
+/// native byte order).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Packets on the wire (segments of an offloaded packet).
@@ -120,7 +124,8 @@ pub enum CompileError {
 }
 
 impl Program {
-    /// The instructions with the descriptors of the maps in them, as bpf(2) takes them. `descriptors` are those of
+    /// The instructions with the descriptors of the maps in them, as bpf(2) takes them.
+    /// `descriptors` are those of
     /// [`Program::maps`], in their order.
     ///
     /// # Panics

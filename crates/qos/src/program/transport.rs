@@ -21,8 +21,8 @@ impl Generator<'_> {
         }
     }
 
-    /// The fields of the transport header `at` bytes behind `R7`, by the protocol in `R1`; to `slow` where that needs
-    /// more than a look.
+    /// The fields of the transport header `at` bytes behind `R7`, by the protocol in `R1`; to
+    /// `slow` where that needs more than a look.
     pub(super) fn transport(&mut self, needs: &Needs, family: Family, at: i16, slow: Label) {
         if needs.has(Field::Length) {
             self.context(R0, context::SEGMENT_SIZE);
@@ -57,7 +57,8 @@ impl Generator<'_> {
         }
     }
 
-    /// The same for the header `R9` bytes into the packet, by the protocol in `R8`, wherever the bytes are.
+    /// The same for the header `R9` bytes into the packet, by the protocol in `R8`, wherever the
+    /// bytes are.
     pub(super) fn slow_transport(&mut self, needs: &Needs, family: Family) {
         if needs.ports() {
             let [with, without] = std::array::from_fn(|_| self.code.label());

@@ -1,7 +1,7 @@
 //! The token buckets of a meter in integers that a program for the kernel computes alike.
 //!
-//! A token is a billionth of a bit: what a rate of 1 bit/s gives in 1 ns. So filling is one multiplication and nothing
-//! is ever rounded.
+//! A token is a billionth of a bit: what a rate of 1 bit/s gives in 1 ns. So filling is one
+//! multiplication and nothing is ever rounded.
 
 use linerate_core::units::{BitRate, ByteCount};
 
@@ -13,13 +13,13 @@ use super::form::Meter;
 pub const UNITS_PER_BYTE: u64 = 8_000_000_000;
 
 /// The deepest bucket, 1 GiB: two of them are within 64 bits.
-pub const MOST_BURST_BYTES: u64 = 1 << 30;
+pub const MAX_BURST_BYTES: u64 = 1 << 30;
 
 /// What a packet counts at most: longer ones count this.
-pub const MOST_METERED_BYTES: u32 = 1 << 30;
+pub const MAX_METERED_BYTES: u32 = 1 << 30;
 
 /// Above this a rate counts as this, 1 Pbit/s, so that a filling never leaves 64 bits.
-const MOST_RATE: u64 = 1_000_000_000_000_000;
+const MAX_RATE: u64 = 1_000_000_000_000_000;
 
 /// The constants of a meter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub struct Bucket {
     pub rate: u64,
     /// The most tokens it holds.
     pub depth: u64,
-    /// Nanoseconds after which it is full whatever it held; longer times count as this, and `rate` × it fits into 64
-    /// bits.
+    /// Nanoseconds after which it is full whatever it held; longer times count as this, and `rate`
+    /// × it fits into 64 bits.
     pub full_ns: u64,
 }
 
@@ -83,7 +83,7 @@ impl Meter {
 impl Bucket {
     /// A bucket that is surely full, and `further` tokens beside it, after `full_ns`.
     fn of(rate: BitRate, burst: ByteCount, further: u64) -> Self {
-        let rate = rate.0.min(MOST_RATE);
+        let rate = rate.0.min(MAX_RATE);
         let depth = depth(burst);
         let full_ns = (depth + further).checked_div(rate).map_or(0, |ns| ns + 1);
         Self {
@@ -95,5 +95,5 @@ impl Bucket {
 }
 
 fn depth(burst: ByteCount) -> u64 {
-    burst.0.min(MOST_BURST_BYTES) * UNITS_PER_BYTE
+    burst.0.min(MAX_BURST_BYTES) * UNITS_PER_BYTE
 }

@@ -8,12 +8,12 @@ use crate::policy::{CgroupPath, Family, Fragments, Interface, MeterKind, PolicyF
 
 use super::Ranges;
 
-/// What `bpf_get_socket_uid` says of packets that have no owner (the kernel's `overflowuid`). Nobody else can be told by
-/// it, so no set of [`Field::Uid`] has it and no packet.
+/// What `bpf_get_socket_uid` says of packets that have no owner (the kernel's `overflowuid`).
+/// Nobody else can be told by it, so no set of [`Field::Uid`] has it and no packet.
 pub const NO_UID: u32 = 65_534;
 
-/// What a rule can ask of a packet. A packet that has no such field (a port of a fragment, a flow label of IPv4) is in no
-/// set of it.
+/// What a rule can ask of a packet. A packet that has no such field (a port of a fragment, a flow
+/// label of IPv4) is in no set of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     /// Source address: 32 or 128 bits.
@@ -40,20 +40,24 @@ pub enum Field {
     FlowLabel,
     /// VLAN id of the outermost tag.
     Vlan,
-    /// EtherType behind VLAN tags. Only rules of [`Family::Other`] ask for it: it decides the other families.
+    /// EtherType behind VLAN tags. Only rules of [`Family::Other`] ask for it: it decides the other
+    /// families.
     EtherType,
     /// Bytes of the IP packet on the wire.
     Length,
     /// Owner of the socket; never [`NO_UID`].
     Uid,
-    /// Id of the control group at this level (the root is 0) among the socket's own and those above it, as
-    /// `bpf_skb_ancestor_cgroup_id` gives it. A group has one level, so "in it or below it" is one comparison.
+    /// Id of the control group at this level (the root is 0) among the socket's own and those above
+    /// it, as
+    /// `bpf_skb_ancestor_cgroup_id` gives it. A group has one level, so "in it or below it" is one
+    /// comparison.
     Cgroup(u8),
     /// Index of the interface by which it came in.
     Incoming,
 }
 
-/// Where a filter or a policy counts. A slot keeps its meaning over reloads of a policy, so that its counters do.
+/// Where a filter or a policy counts. A slot keeps its meaning over reloads of a policy, so that
+/// its counters do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
 
@@ -79,7 +83,8 @@ pub struct Action {
     pub dscp: Option<Dscp>,
     /// The VLAN priority they get.
     pub vlan_priority: Option<u8>,
-    /// The HTB class, `major << 16 | minor`, put into `skb->priority`: the policy's, else the default one.
+    /// The HTB class, `major << 16 | minor`, put into `skb->priority`: the policy's, else the
+    /// default one.
     pub class: Option<u32>,
     /// Colours by rate.
     pub meter: Option<Meter>,
@@ -153,14 +158,16 @@ impl Rule {
     }
 }
 
-/// What the engine adds to a file before its rules can be made: names of this host as the kernel's numbers.
+/// What the engine adds to a file before its rules can be made: names of this host as the kernel's
+/// numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Bindings {
     /// The slot of each filter of the file.
     pub filter_slots: Vec<Slot>,
     /// The slot of each policy of the file.
     pub policy_slots: Vec<Slot>,
-    /// The HTB class of each policy of the file, `major << 16 | minor`; empty where there are no classes.
+    /// The HTB class of each policy of the file, `major << 16 | minor`; empty where there are no
+    /// classes.
     pub classes: Vec<Option<u32>>,
     /// See [`RuleSet::default_class`].
     pub default_class: Option<u32>,
@@ -187,8 +194,8 @@ impl CgroupPath {
 }
 
 impl Bindings {
-    /// Numbers that stand for names where no kernel is asked: to check and to explain a file. Slots count filters, then
-    /// policies; there are no classes.
+    /// Numbers that stand for names where no kernel is asked: to check and to explain a file. Slots
+    /// count filters, then policies; there are no classes.
     pub fn stand_in(file: &PolicyFile) -> Self {
         let filters = file.filters.len() as u32;
         let policies = file.policies.len() as u32;

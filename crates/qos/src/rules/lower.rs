@@ -14,14 +14,14 @@ use super::Ranges;
 use super::form::{Action, Bindings, Field, Meter, NO_UID, Rule, RuleSet};
 
 /// The most rules of one family.
-pub const MOST_RULES: usize = 16_384;
+pub const MAX_RULES: usize = 16_384;
 
 /// Why there are no rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// Too many.
     #[error(
-        "the filters of adapter `{adapter}` make more than {MOST_RULES} rules of one family; \
+        "the filters of adapter `{adapter}` make more than {MAX_RULES} rules of one family; \
          a filter makes two for `address`, two for `port`, four for both"
     )]
     TooMany {
@@ -63,7 +63,8 @@ pub enum RuleError {
 pub(crate) type Box = BTreeMap<Field, Ranges>;
 
 impl RuleSet {
-    /// The rules of `adapter`, in the order in which they are asked: by priority, then by place in the file.
+    /// The rules of `adapter`, in the order in which they are asked: by priority, then by place in
+    /// the file.
     ///
     /// `bindings` has a slot for each filter and each policy of the file.
     ///
@@ -110,7 +111,7 @@ impl RuleSet {
                     action,
                     conditions: conditions.into_iter().collect(),
                 }));
-                if of_family.len() > MOST_RULES {
+                if of_family.len() > MAX_RULES {
                     let adapter = adapter.name.clone();
                     return Err(RuleError::TooMany { adapter });
                 }
@@ -146,7 +147,8 @@ fn action(policy: &Policy, index: usize, bindings: &Bindings) -> Action {
     }
 }
 
-/// What a filter asks in a family that its conditions allow one by one: alternatives, none where no packet has all.
+/// What a filter asks in a family that its conditions allow one by one: alternatives, none where no
+/// packet has all.
 fn boxes(
     asked: &Conditions,
     family: Family,
@@ -269,7 +271,8 @@ fn is_possible(one: &Box, family: Family) -> bool {
     }
 }
 
-/// The protocols that have all fields of the transport layer that a box asks for: `None` if it asks for none,
+/// The protocols that have all fields of the transport layer that a box asks for: `None` if it asks
+/// for none,
 /// `Some(None)` if no protocol has all.
 pub(crate) fn protocols_with(one: &Box, family: Family) -> Option<Option<Ranges>> {
     let mut needed: Option<Option<Ranges>> = None;

@@ -48,9 +48,10 @@ impl Ranges {
 
     /// Whether a number is in both.
     pub fn meets(&self, other: &Self) -> bool {
-        let (few, many) = match self.0.len() <= other.0.len() {
-            true => (self, other),
-            false => (other, self),
+        let (few, many) = if self.0.len() <= other.0.len() {
+            (self, other)
+        } else {
+            (other, self)
         };
         few.0.iter().any(|(first, last)| {
             let behind = many.0.partition_point(|(start, _)| start <= last);
@@ -67,9 +68,10 @@ impl Ranges {
             if first <= last {
                 both.push((first, last));
             }
-            match a.1 <= b.1 {
-                true => left.next(),
-                false => right.next(),
+            if a.1 <= b.1 {
+                left.next()
+            } else {
+                right.next()
             };
         }
         Self::new(both)

@@ -1,7 +1,8 @@
-//! What a file says and its author may not mean: filters that never take a packet, ties, reservations that do not fit.
+//! What a file says and its author may not mean: filters that never take a packet, ties,
+//! reservations that do not fit.
 //!
-//! Nothing here is refused. What is said is sure; not everything is found: a filter that only many others together hide
-//! is noticed as far as a bounded search gets.
+//! Nothing here is refused. What is said is sure; not everything is found: a filter that only many
+//! others together hide is noticed as far as a bounded search gets.
 
 mod rates;
 mod shadow;
@@ -11,7 +12,7 @@ use std::fmt;
 
 use linerate_core::units::{BitRate, ByteCount};
 
-use crate::classes::{ClassError, LEAST_RATE};
+use crate::classes::{ClassError, MIN_RATE};
 use crate::policy::{Adapter, Place, PolicyFile};
 use crate::rules::{Bindings, RuleError, RuleSet};
 
@@ -41,7 +42,8 @@ pub enum Doubt {
         /// The adapter, where the file has several.
         adapter: Option<String>,
     },
-    /// Two filters of one priority and of two policies ask for some packet both: their order in the file decides.
+    /// Two filters of one priority and of two policies ask for some packet both: their order in the
+    /// file decides.
     Tie {
         /// The one that stands first and takes it.
         first: String,
@@ -64,7 +66,8 @@ pub enum Doubt {
         /// The adapter.
         adapter: String,
     },
-    /// A class that is offered first what others leave has next to nothing for sure, and packets of no policy the rest.
+    /// A class that is offered first what others leave has next to nothing for sure, and packets of
+    /// no policy the rest.
     PriorityAlone {
         /// The policy.
         policy: String,
@@ -90,7 +93,8 @@ pub enum Doubt {
     },
 }
 
-/// What is doubtful in a file, in the order of the file. `speeds` are what drivers tell of adapters without a `rate`.
+/// What is doubtful in a file, in the order of the file. `speeds` are what drivers tell of adapters
+/// without a `rate`.
 ///
 /// # Errors
 /// [`RuleError`], if the filters of an adapter make too many rules.
@@ -217,7 +221,7 @@ impl fmt::Display for Doubt {
             ),
             Self::PriorityAlone { policy } => write!(
                 f,
-                "policy `{policy}` has a priority and no reserve: only {LEAST_RATE} are its own, and packets that no \
+                "policy `{policy}` has a priority and no reserve: only {MIN_RATE} are its own, and packets that no \
                  policy takes have all that nobody reserves"
             ),
             Self::SmallBurst { policy, longest } => write!(
@@ -256,11 +260,11 @@ fn write_hidden(
     }
     let named: Vec<_> = by
         .iter()
-        .take(MOST_NAMES)
+        .take(MAX_NAMES)
         .map(|name| format!("`{name}`"))
         .collect();
     let named = named.join(", ");
-    let more = by.len().saturating_sub(MOST_NAMES);
+    let more = by.len().saturating_sub(MAX_NAMES);
     match (by.len(), more) {
         (1, _) => write!(
             f,
@@ -281,4 +285,4 @@ fn write_hidden(
 const FULL_FRAME: u64 = 1514;
 
 /// Filters that are named in one warning.
-const MOST_NAMES: usize = 4;
+const MAX_NAMES: usize = 4;

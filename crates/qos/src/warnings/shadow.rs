@@ -1,11 +1,11 @@
 //! Filters all of whose packets others take before them.
 //!
-//! A rule is a box, a set for each field that it asks for. It is never asked if the boxes before it cover it. One box
-//! that covers it is always found; several that cover it together are found by taking them away from it one after the
-//! other, as long as what is left stays in few pieces.
+//! A rule is a box, a set for each field that it asks for. It is never asked if the boxes before it
+//! cover it. One box that covers it is always found; several that cover it together are found by
+//! taking them away from it one after the other, as long as what is left stays in few pieces.
 //!
-//! A box that asks for a field that the rule does not cannot help: what of the rule has no such field is not in it, and
-//! what covers that covers the rest too.
+//! A box that asks for a field that the rule does not cannot help: what of the rule has no such
+//! field is not in it, and what covers that covers the rest too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,8 @@ pub(super) enum Fate {
 pub(super) struct Found {
     /// Of each filter.
     pub(super) fates: Vec<Fate>,
-    /// For each priority the first two filters found that have it, have other policies and a packet in common.
+    /// For each priority the first two filters found that have it, have other policies and a packet
+    /// in common.
     pub(super) ties: BTreeMap<u32, (usize, usize)>,
 }
 
@@ -37,7 +38,7 @@ pub(super) fn search(rules: &RuleSet, priorities: &[u32]) -> Found {
     let mut covers: Vec<Option<BTreeSet<usize>>> = vec![None; rules.filters.len()];
     let mut is_asked = vec![false; rules.filters.len()];
     let mut ties = BTreeMap::new();
-    let mut work = MOST_WORK;
+    let mut work = MAX_WORK;
     for family in [Family::V4, Family::V6, Family::Other] {
         let boxes: Vec<_> = (rules.family(family).iter())
             .map(|rule| Asked::of(rule, family))
@@ -144,17 +145,19 @@ impl<'a> Asked<'a> {
                 return Relation::Apart;
             }
         }
-        match covers {
-            true => Relation::Covers,
-            false => Relation::Meets,
+        if covers {
+            Relation::Covers
+        } else {
+            Relation::Meets
         }
     }
 
-    /// Whether nothing is left of it when `parts` are taken away; `false` also if that takes too long.
+    /// Whether nothing is left of it when `parts` are taken away; `false` also if that takes too
+    /// long.
     fn is_taken_away(&self, parts: &[&Asked<'_>], work: &mut usize) -> bool {
         let mut left = vec![self.has.clone()];
         for part in parts {
-            if left.len() > MOST_PIECES || left.len() > *work {
+            if left.len() > MAX_PIECES || left.len() > *work {
                 return false;
             }
             *work -= left.len();
@@ -229,8 +232,8 @@ fn without(
     left
 }
 
-/// The conditions of a rule, and what its packets have besides because of them. All packets with an address have the
-/// whole IP header, ports come together, and a header with flags has ports.
+/// The conditions of a rule, and what its packets have besides because of them. All packets with an
+/// address have the whole IP header, ports come together, and a header with flags has ports.
 fn implied(rule: &Rule, family: Family) -> Vec<(Field, Ranges)> {
     let mut has: BTreeMap<Field, Ranges> = rule.conditions.iter().cloned().collect();
     let asks = |fields: &[Field]| fields.iter().any(|field| rule.condition(*field).is_some());
@@ -320,7 +323,7 @@ const OF_IP: [Field; 12] = [
 ];
 
 /// Pieces of one box that are kept while others are taken away.
-const MOST_PIECES: usize = 256;
+const MAX_PIECES: usize = 256;
 
 /// Pieces that are looked at in one search.
-const MOST_WORK: usize = 1_000_000;
+const MAX_WORK: usize = 1_000_000;

@@ -35,9 +35,10 @@ pub(crate) fn file(dice: &mut Dice, wishes: &Wishes) -> PolicyFile {
             column: 1,
         },
         priority: 1 + dice.below(5) as u32 * 10,
-        policy: match number < policies {
-            true => number,
-            false => dice.below(policies as u64) as usize,
+        policy: if number < policies {
+            number
+        } else {
+            dice.below(policies as u64) as usize
         },
         conditions: conditions(dice, wishes),
     });
@@ -47,9 +48,10 @@ pub(crate) fn file(dice: &mut Dice, wishes: &Wishes) -> PolicyFile {
             .map(|number| policy(dice, wishes, number))
             .collect(),
         adapters: vec![adapter((0..policies).collect())],
-        fragments: match wishes.track && dice.one_in(2) {
-            true => Fragments::Track,
-            false => Fragments::Plain,
+        fragments: if wishes.track && dice.one_in(2) {
+            Fragments::Track
+        } else {
+            Fragments::Plain
         },
     }
 }
@@ -85,18 +87,19 @@ fn meter(dice: &mut Dice) -> Meter {
     let burst = ByteCount(dice.below(20_000));
     let second = ByteCount(dice.below(20_000));
     Meter {
-        kind: match dice.one_in(2) {
-            true => MeterKind::SingleRate {
+        kind: if dice.one_in(2) {
+            MeterKind::SingleRate {
                 committed: rate,
                 committed_burst: burst,
                 excess_burst: second,
-            },
-            false => MeterKind::TwoRate {
+            }
+        } else {
+            MeterKind::TwoRate {
                 committed: rate,
                 committed_burst: burst,
                 peak: BitRate(rate.0 + dice.below(20_000_000)),
                 peak_burst: second,
-            },
+            }
         },
         colour_aware: dice.one_in(2),
         green: dice.one_in(2).then(|| dscp(dice)),
@@ -184,9 +187,10 @@ fn condition(dice: &mut Dice, asked: &mut Conditions, is_v6: bool, wishes: &Wish
 
 /// Prefixes and ranges around few addresses, so that filters overlap.
 pub(super) fn address(dice: &mut Dice, is_v6: bool) -> AddressRange {
-    let (bits, base) = match is_v6 {
-        true => (128, 0x2001_0002_0000_0000_u128 << 64),
-        false => (32, 0xc612_0000_u128),
+    let (bits, base) = if is_v6 {
+        (128, 0x2001_0002_0000_0000_u128 << 64)
+    } else {
+        (32, 0xc612_0000_u128)
     };
     let near = base + dice.within(0, 0x1ff);
     let number = match dice.below(8) {
@@ -211,9 +215,10 @@ pub(super) fn address(dice: &mut Dice, is_v6: bool) -> AddressRange {
 }
 
 pub(super) fn ip(number: u128, is_v6: bool) -> IpAddr {
-    match is_v6 {
-        true => Ipv6Addr::from(number).into(),
-        false => Ipv4Addr::from(number as u32).into(),
+    if is_v6 {
+        Ipv6Addr::from(number).into()
+    } else {
+        Ipv4Addr::from(number as u32).into()
     }
 }
 

@@ -1,5 +1,5 @@
-//! Random policy files, and packets that hit their filters often. Tests of other crates use it too (by `#[path]`), so it
-//! needs nothing but this crate and core.
+//! Random policy files, and packets that hit their filters often. Tests of other crates use it too
+//! (by `#[path]`), so it needs nothing but this crate and core.
 #![allow(dead_code, unused_imports, reason = "each test takes what it needs")]
 
 mod dice;

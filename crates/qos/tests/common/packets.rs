@@ -18,7 +18,8 @@ pub(crate) struct Recipe {
     /// EtherType of a packet that is not of IP.
     pub(crate) ethertype: u16,
     pub(crate) ip: Option<Ip>,
-    /// What is beside the bytes; `protocol` and `wire_length` are filled in by [`Recipe::metadata`].
+    /// What is beside the bytes; `protocol` and `wire_length` are filled in by
+    /// [`Recipe::metadata`].
     pub(crate) beside: Metadata,
     /// The frame ends here, if it is longer.
     pub(crate) cut: Option<usize>,
@@ -64,19 +65,19 @@ pub(crate) enum Extension {
 pub(crate) fn packet(dice: &mut Dice, file: &PolicyFile, wishes: &Wishes) -> Recipe {
     let bindings = Bindings::stand_in(file);
     let is_v6 = dice.one_in(2);
-    let asked = match dice.one_in(10) {
-        true => Conditions::default(),
-        false => {
-            let index = dice.below(file.filters.len() as u64) as usize;
-            file.filters[index].conditions.clone()
-        }
+    let asked = if dice.one_in(10) {
+        Conditions::default()
+    } else {
+        let index = dice.below(file.filters.len() as u64) as usize;
+        file.filters[index].conditions.clone()
     };
     let is_v6 = family(&asked).map_or(is_v6, |family| family == Family::V6);
     let is_other = asked.family == Some(Family::Other) || dice.one_in(20);
     let mut recipe = Recipe {
-        link: match dice.one_in(6) {
-            true => LinkType::RawIp,
-            false => LinkType::Ethernet,
+        link: if dice.one_in(6) {
+            LinkType::RawIp
+        } else {
+            LinkType::Ethernet
         },
         tags: Vec::new(),
         ethertype: dice.pick(&[0x0806, 0x88cc, 0x05dc, 0x0600]),
@@ -290,9 +291,10 @@ fn aim(dice: &mut Dice, ip: &mut Ip, asked: &Conditions) {
     };
     end(dice, &asked.source, &mut ip.source);
     end(dice, &asked.destination, &mut ip.destination);
-    match dice.one_in(2) {
-        true => end(dice, &asked.address, &mut ip.source),
-        false => end(dice, &asked.address, &mut ip.destination),
+    if dice.one_in(2) {
+        end(dice, &asked.address, &mut ip.source)
+    } else {
+        end(dice, &asked.address, &mut ip.destination)
     }
     let ports = [&asked.source_port, &asked.destination_port];
     if ports.iter().any(|list| !list.is_empty()) || !asked.port.is_empty() {
@@ -307,9 +309,10 @@ fn aim(dice: &mut Dice, ip: &mut Ip, asked: &Conditions) {
     set(dice, &asked.protocol, &mut ip.protocol);
     set(dice, &asked.source_port, &mut ip.ports.0);
     set(dice, &asked.destination_port, &mut ip.ports.1);
-    match dice.one_in(2) {
-        true => set(dice, &asked.port, &mut ip.ports.0),
-        false => set(dice, &asked.port, &mut ip.ports.1),
+    if dice.one_in(2) {
+        set(dice, &asked.port, &mut ip.ports.0)
+    } else {
+        set(dice, &asked.port, &mut ip.ports.1)
     }
     set(dice, &asked.icmp_type, &mut ip.icmp.0);
     set(dice, &asked.icmp_code, &mut ip.icmp.1);
@@ -354,7 +357,8 @@ fn disturb(dice: &mut Dice, ip: &mut Ip) {
 
 fn extension(dice: &mut Dice) -> Extension {
     let number = dice.pick(&[0, 43, 51, 60, 135, 139, 140]);
-    // An authentication header is 4 × n + 8 bytes, and a whole number of 8 in IPv6; what it says is taken all the same.
+    // An authentication header is 4 × n + 8 bytes, and a whole number of 8 in IPv6; what it says is
+    // taken all the same.
     Extension::Plain(number, dice.pick(&[0, 0, 0, 1, 2]))
 }
 
@@ -376,9 +380,10 @@ fn add_beside(
         if let Some(Range { first, last }) = choose(dice, &asked.uid) {
             beside.uid = Some(number(dice, first, last));
         }
-        let named = match dice.one_in(3) {
-            false => asked.cgroup.first(),
-            true => bindings.cgroups.keys().next(),
+        let named = if dice.one_in(3) {
+            bindings.cgroups.keys().next()
+        } else {
+            asked.cgroup.first()
         };
         beside.cgroups[0] = 1;
         if let Some(group) = named.and_then(|path| bindings.cgroups.get(path)) {
@@ -451,9 +456,12 @@ fn inside(dice: &mut Dice, range: &AddressRange) -> IpAddr {
 /// The family that addresses and labels ask for.
 fn family(asked: &Conditions) -> Option<Family> {
     let lists = [&asked.source, &asked.destination, &asked.address];
-    let of = |range: &AddressRange| match range.first.is_ipv6() {
-        true => Family::V6,
-        false => Family::V4,
+    let of = |range: &AddressRange| {
+        if range.first.is_ipv6() {
+            Family::V6
+        } else {
+            Family::V4
+        }
     };
     let by_address = lists.iter().find_map(|list| list.first()).map(of);
     let by_label = (!asked.flow_label.is_empty()).then_some(Family::V6);

@@ -1,5 +1,5 @@
-//! What must hold for any bytes. Each function is a fuzz target (see `fuzz/`), and is run over its seeds and their
-//! mutations by `tests/corpus.rs`.
+//! What must hold for any bytes. Each function is a fuzz target (see `fuzz/`), and is run over its
+//! seeds and their mutations by `tests/corpus.rs`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -46,7 +46,8 @@ impl Names for Anybody {
     }
 }
 
-/// A file is read, or refused with a place that is in it; what was read is written, and read as it was.
+/// A file is read, or refused with a place that is in it; what was read is written, and read as it
+/// was.
 pub(crate) fn policy_toml(bytes: &[u8]) {
     holds(bytes, PolicyFile::from_toml);
 }

@@ -339,22 +339,22 @@ fn shares() -> impl Strategy<Value = (Option<Share>, Option<Share>)> {
 fn meter() -> impl Strategy<Value = Meter> {
     let burst = || prop_oneof![1..=1_u64 << 30, (1..=64_u64).prop_map(|kib| kib << 10)];
     let kind = (any::<bool>(), rate(), rate(), burst(), burst());
-    let kind =
-        kind.prop_map(
-            |(is_single, one, other, committed_burst, second_burst)| match is_single {
-                true => MeterKind::SingleRate {
-                    committed: one,
-                    committed_burst: ByteCount(committed_burst),
-                    excess_burst: ByteCount(second_burst - 1),
-                },
-                false => MeterKind::TwoRate {
-                    committed: one.min(other),
-                    committed_burst: ByteCount(committed_burst),
-                    peak: one.max(other),
-                    peak_burst: ByteCount(second_burst),
-                },
-            },
-        );
+    let kind = kind.prop_map(|(is_single, one, other, committed_burst, second_burst)| {
+        if is_single {
+            MeterKind::SingleRate {
+                committed: one,
+                committed_burst: ByteCount(committed_burst),
+                excess_burst: ByteCount(second_burst - 1),
+            }
+        } else {
+            MeterKind::TwoRate {
+                committed: one.min(other),
+                committed_burst: ByteCount(committed_burst),
+                peak: one.max(other),
+                peak_burst: ByteCount(second_burst),
+            }
+        }
+    });
     let colours = subsequence((0..64_u8).collect::<Vec<_>>(), 3).prop_shuffle();
     (
         kind,

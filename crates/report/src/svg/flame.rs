@@ -1,7 +1,8 @@
-//! A flame graph (Gregg, *The Flame Graph*, CACM 59(6), 2016): width is CPU time, height the depth of the call chain.
+//! A flame graph (Gregg, *The Flame Graph*, CACM 59(6), 2016): width is CPU time, height the depth
+//! of the call chain.
 //!
-//! Both ends stand beside each other on one root. Colours are not random but the layers': a frame has that of most of the time
-//! above it. Names are in alphabetical order, as time has none here.
+//! Both ends stand beside each other on one root. Colours are not random but the layers': a frame
+//! has that of most of the time above it. Names are in alphabetical order, as time has none here.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +13,8 @@ use linerate_core::profile::{Layer, ProfileDocument};
 use super::escaped;
 use crate::text::layer_name;
 
-/// Draws the stacks that are the ends' own. Whole numbers of samples, so it is the same on every machine.
+/// Draws the stacks that are the ends' own. Whole numbers of samples, so it is the same on every
+/// machine.
 pub fn flame_graph(document: &ProfileDocument) -> String {
     let root = tree(document);
     let levels = root.levels();
@@ -163,7 +165,8 @@ impl std::fmt::Display for Tenths {
     }
 }
 
-/// As much of an escaped name as there is room for. A name with markup is not cut, but left out where it does not fit.
+/// As much of an escaped name as there is room for. A name with markup is not cut, but left out
+/// where it does not fit.
 fn label(name: &str, width: u64) -> Option<String> {
     let room = (width.saturating_sub(30) / LETTER) as usize;
     let letters = name.chars().count();

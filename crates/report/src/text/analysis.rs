@@ -12,7 +12,8 @@ use super::number::{NBSP, count, digits, rate};
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
 
-/// Each metric with its groups, then what the columns explain, what the reports said, what is doubtful.
+/// Each metric with its groups, then what the columns explain, what the reports said, what is
+/// doubtful.
 pub fn analysis(analysis: &Analysis, style: Style) -> String {
     let mut page = Page::new(style);
     for source in &analysis.sources {
@@ -46,9 +47,10 @@ fn of_source(source: &Source) -> String {
         Format::Netperf => "netperf",
         Format::Json => "JSON",
     };
-    let label = match source.label == source.file {
-        true => String::new(),
-        false => format!(" ({})", source.label),
+    let label = if source.label == source.file {
+        String::new()
+    } else {
+        format!(" ({})", source.label)
     };
     let rows = match source.rows {
         1 => "1 row".to_owned(),
@@ -65,7 +67,7 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
         .collect();
     page.gap();
     page.paragraph(Emphasis::Strong, "", 2, &heading(analysis, name));
-    let shown = &groups[..groups.len().min(MOST_GROUPS)];
+    let shown = &groups[..groups.len().min(MAX_GROUPS)];
     match analysis.factor {
         None => page.table(&figures(shown)),
         Some(_) => {
@@ -96,9 +98,10 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
 
 /// What is compared. Two levels are named here, and in no row then.
 fn heading(analysis: &Analysis, name: &str) -> String {
-    let by = match analysis.by.is_empty() {
-        true => String::new(),
-        false => format!(", for each {}", analysis.by.join(", ")),
+    let by = if analysis.by.is_empty() {
+        String::new()
+    } else {
+        format!(", for each {}", analysis.by.join(", "))
     };
     let Some(factor) = &analysis.factor else {
         return format!("{name}{by}");
@@ -233,9 +236,10 @@ fn says(page: &mut Page, groups: &[&Group]) {
         for contrast in &group.comparisons {
             contrasts += 1;
             for sentence in &contrast.shows {
-                let about = match group.settings.is_empty() {
-                    true => contrast.b.clone(),
-                    false => words(&group.settings),
+                let about = if group.settings.is_empty() {
+                    contrast.b.clone()
+                } else {
+                    words(&group.settings)
                 };
                 match sentences.iter_mut().find(|(known, _)| known == sentence) {
                     Some((_, groups)) => groups.push(about),
@@ -244,7 +248,7 @@ fn says(page: &mut Page, groups: &[&Group]) {
             }
         }
     }
-    let is_long = sentences.len() > MOST_SENTENCES;
+    let is_long = sentences.len() > MAX_SENTENCES;
     page.gap();
     for (sentence, about) in sentences {
         // In a long table the sentences of single rows repeat its figures.
@@ -253,7 +257,7 @@ fn says(page: &mut Page, groups: &[&Group]) {
         }
         let of = match about.len() {
             all if all == contrasts => String::new(),
-            few if few <= MOST_NAMED => format!("{}: ", about.join("; ")),
+            few if few <= MAX_NAMED => format!("{}: ", about.join("; ")),
             many => format!("{many} of {contrasts}: "),
         };
         page.paragraph(Emphasis::None, "  -", 4, &format!("{of}{sentence}"));
@@ -294,7 +298,7 @@ fn ceilings(page: &mut Page, analysis: &Analysis) {
         ("explained by", Align::Left),
     ]);
     let mbits = |bps: f64| digits(bps / 1e6);
-    for row in analysis.ceilings.iter().take(MOST_GROUPS) {
+    for row in analysis.ceilings.iter().take(MAX_GROUPS) {
         let limit = |cause| {
             let found = row.ceilings.iter().find(|ceiling| ceiling.cause == cause);
             found.map(|ceiling| mbits(ceiling.limit_bps))
@@ -311,8 +315,8 @@ fn ceilings(page: &mut Page, analysis: &Analysis) {
     }
     page.table(&table);
     let rows = analysis.ceilings.len();
-    if rows > MOST_GROUPS {
-        let words = format!("{} rows more, with --json", rows - MOST_GROUPS);
+    if rows > MAX_GROUPS {
+        let words = format!("{} rows more, with --json", rows - MAX_GROUPS);
         page.paragraph(Emphasis::None, "  -", 4, &words);
     }
 }
@@ -359,9 +363,10 @@ fn words(settings: &[Setting]) -> String {
 
 /// A figure of a metric: rates with their unit, others as the table has them.
 fn writer(metric: &str) -> fn(f64) -> String {
-    match metric.ends_with("_bps") || metric.ends_with("bits_per_second") {
-        true => rate,
-        false => digits,
+    if metric.ends_with("_bps") || metric.ends_with("bits_per_second") {
+        rate
+    } else {
+        digits
     }
 }
 
@@ -380,10 +385,10 @@ fn signed_percent(percent: f64) -> String {
 }
 
 /// Groups and rows that a terminal shows; the document has all.
-const MOST_GROUPS: usize = 100;
+const MAX_GROUPS: usize = 100;
 /// Groups that a sentence names.
-const MOST_NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 /// With more, the sentences of single rows are left to the document.
-const MOST_SENTENCES: usize = 14;
+const MAX_SENTENCES: usize = 14;
 /// Columns of the verdicts beside the claims.
 const VERDICTS: usize = 14;

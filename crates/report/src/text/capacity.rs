@@ -41,17 +41,22 @@ pub fn capacity(document: &CapacityDocument, style: Style) -> String {
     page.finish()
 }
 
-/// `12,000 of 20,000 TCP connections and all 10,000 UDP sockets alive after 5.00 s, none lost: to pit (…)`
+/// `12,000 of 20,000 TCP connections and all 10,000 UDP sockets alive after 5.00 s, none lost: to
+/// pit (…)`
 fn headline(document: &CapacityDocument) -> String {
     let pools: Vec<String> = named_pools(document)
-        .map(|(name, pool)| match pool.alive >= pool.asked {
-            true => format!("all {} {name}", count(pool.asked)),
-            false => format!("{} of {} {name}", count(pool.alive), count(pool.asked)),
+        .map(|(name, pool)| {
+            if pool.alive >= pool.asked {
+                format!("all {} {name}", count(pool.asked))
+            } else {
+                format!("{} of {} {name}", count(pool.alive), count(pool.asked))
+            }
         })
         .collect();
-    let peer = match document.peer.is_empty() {
-        true => document.host.clone(),
-        false => format!("{} ({})", document.host, document.peer),
+    let peer = if document.peer.is_empty() {
+        document.host.clone()
+    } else {
+        format!("{} ({})", document.host, document.peer)
     };
     let when = match document.status {
         Status::Complete => format!("after {}", seconds(document.test.hold.as_secs_f64())),
@@ -208,10 +213,7 @@ fn beside(document: &CapacityDocument) -> Vec<String> {
         return Vec::new();
     }
     let change = 100.0 * (last.latency_us.p50 / first.latency_us.p50 - 1.0);
-    let more = match change < 0.0 {
-        true => "less",
-        false => "more",
-    };
+    let more = if change < 0.0 { "less" } else { "more" };
     vec![format!(
         "the median round trip of one is {} {more} beside {} idle ones than beside {}",
         percent(change.abs()),
@@ -288,9 +290,10 @@ fn course(
             "{end} {before} before, {height} at the height{after}"
         ))
     };
-    let shown = match document.environment.shared_kernel {
-        true => 1,
-        false => 2,
+    let shown = if document.environment.shared_kernel {
+        1
+    } else {
+        2
     };
     ends(document).take(shown).filter_map(of_end).collect()
 }

@@ -15,8 +15,8 @@ use super::page::{Emphasis, Page};
 use super::record::{direction_name, emulated, latencies};
 use super::table::{Align, Table};
 
-/// A check as a screen: the path, its latency idle and loaded, both directions with what holds each back,
-/// and how to mend and prove it.
+/// A check as a screen: the path, its latency idle and loaded, both directions with what holds each
+/// back, and how to mend and prove it.
 pub fn check(check: &Check, style: Style) -> String {
     let mut page = Page::new(style);
     page.line(Emphasis::Strong, &headline(check));
@@ -76,7 +76,8 @@ fn headline(check: &Check) -> String {
     format!("check of {}{sides}{stopped}", check.host)
 }
 
-/// The hops with their least RTT, how the path ends if not at the endpoint, and where the delay is added.
+/// The hops with their least RTT, how the path ends if not at the endpoint, and where the delay is
+/// added.
 fn route(page: &mut Page, check: &Check) {
     let Some(route) = &check.route else { return };
     let hop = |hop: &HopDocument| {
@@ -138,7 +139,8 @@ fn sizes(path: &PathFacts) -> Vec<String> {
         facts.extend(size.map(|size| format!("{what} {}", exact_bytes(size))));
     }
     facts.extend(path.mss_bytes.map(|mss| match path.mss_expected_bytes {
-        // TCP keeps a segment to half of a 64 KiB window, and a device may round: a few bytes are no sign.
+        // TCP keeps a segment to half of a 64 KiB window, and a device may round: a few bytes are
+        // no sign.
         Some(expected) if mss < expected.saturating_sub(FEW_BYTES).min(HALF_WINDOW) => format!(
             "MSS {}, SMALLER than the {} that this MTU carries",
             exact_bytes(mss),
@@ -152,7 +154,8 @@ fn sizes(path: &PathFacts) -> Vec<String> {
 
 /// Less than any tunnel's or option's header.
 const FEW_BYTES: u32 = 4;
-/// Largest segment that every connection can be expected to use (`tcp_bound_to_half_wnd`, net/ipv4/tcp.h).
+/// Largest segment that every connection can be expected to use (`tcp_bound_to_half_wnd`,
+/// net/ipv4/tcp.h).
 const HALF_WINDOW: u32 = 32_768;
 
 fn hosts(page: &mut Page, check: &Check) {

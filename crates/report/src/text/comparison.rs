@@ -13,7 +13,8 @@ use super::page::{Emphasis, Page, clean};
 use super::record::{emulated, protocol_name, towards, workload_name};
 use super::table::{Align, Table};
 
-/// A comparison as a screen: the answer, what was compared, both treatments side by side, what to keep in mind.
+/// A comparison as a screen: the answer, what was compared, both treatments side by side, what to
+/// keep in mind.
 pub fn comparison(comparison: &Comparison, style: Style) -> String {
     let mut page = Page::new(style);
     page.paragraph(Emphasis::Strong, "", 0, &headline(comparison));
@@ -57,8 +58,8 @@ pub fn comparison(comparison: &Comparison, style: Style) -> String {
     page.finish()
 }
 
-/// A pair that has just ended, as a line without newline or colour: its figures of the metric that decides, what there is
-/// so far, and after how many pairs an answer is to be expected.
+/// A pair that has just ended, as a line without newline or colour: its figures of the metric that
+/// decides, what there is so far, and after how many pairs an answer is to be expected.
 pub fn pair_line(standing: &Standing<'_>) -> String {
     let path = standing.metric.as_str();
     let write = writer(path);
@@ -125,9 +126,10 @@ fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
             } else {
                 "higher"
             };
-            let small = match small {
-                true => format!(" (real, and smaller than the margin{margin}: EQUIVALENT, too)"),
-                false => String::new(),
+            let small = if small {
+                format!(" (real, and smaller than the margin{margin}: EQUIVALENT, too)")
+            } else {
+                String::new()
             };
             format!(
                 "DIFFERENT: {path} is {} {way} under B than under A{small}; {}",
@@ -172,9 +174,10 @@ fn counted(pairs: u32) -> String {
 }
 
 fn treatment(text: &str, read_back: &[String]) -> Vec<String> {
-    match read_back.is_empty() {
-        true => vec![text.to_owned()],
-        false => vec![format!("{text} (read back: {})", read_back.join("; "))],
+    if read_back.is_empty() {
+        vec![text.to_owned()]
+    } else {
+        vec![format!("{text} (read back: {})", read_back.join("; "))]
     }
 }
 

@@ -87,8 +87,8 @@ pub(super) fn segments(tcp: &TcpEvidence) -> Vec<String> {
     facts
 }
 
-/// What the sender waited for, by the kernel's account. The send buffer is told only where it is not
-/// zero: with cubic it is zero whatever holds.
+/// What the sender waited for, by the kernel's account. The send buffer is told only where it is
+/// not zero: with cubic it is zero whatever holds.
 pub(super) fn limited_times(tcp: &TcpEvidence) -> Vec<String> {
     let Some(busy) = tcp.busy_us.filter(|&busy| busy > 0) else {
         return Vec::new();

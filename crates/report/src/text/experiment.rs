@@ -1,4 +1,5 @@
-//! An experiment in the report's own shape: its table with the report's figures beside ours, and its findings.
+//! An experiment in the report's own shape: its table with the report's figures beside ours, and
+//! its findings.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -137,7 +138,8 @@ fn ours(figure: &CellFigure, column: &DocumentColumn) -> Option<String> {
     })
 }
 
-/// The farther end of the interval, in percent of the median: whole ones from 1 % on. None of a single run.
+/// The farther end of the interval, in percent of the median: whole ones from 1 % on. None of a
+/// single run.
 fn half_width_percent(interval: &MedianInterval) -> Option<String> {
     let percent = interval.half_width() / interval.median.abs() * 100.0;
     if interval.n < 2 || !percent.is_finite() {
@@ -183,9 +185,10 @@ fn spread(table: &DocumentTable) -> Option<String> {
         .collect();
     let counts: BTreeSet<usize> = intervals.iter().map(|interval| interval.n).collect();
     let (least, most) = (*counts.first()?, *counts.last()?);
-    let runs = match least == most {
-        true => format!("{most}"),
-        false => format!("{least} to {most}"),
+    let runs = if least == most {
+        format!("{most}")
+    } else {
+        format!("{least} to {most}")
     };
     if most < 2 {
         return Some("one run each: their spread is not known".to_owned());
@@ -194,12 +197,13 @@ fn spread(table: &DocumentTable) -> Option<String> {
         .iter()
         .map(|interval| interval.coverage)
         .fold(1.0, f64::min);
-    let level = match least < 2 {
-        true => String::new(),
-        false => format!(
+    let level = if least < 2 {
+        String::new()
+    } else {
+        format!(
             ", which holds the true one with at least {:.1} %",
             coverage * 100.0
-        ),
+        )
     };
     Some(format!(
         "median of {runs} runs each; ± is the farther end of its interval{level}"
@@ -230,7 +234,8 @@ fn findings(page: &mut Page, document: &ExperimentDocument) {
     }
 }
 
-/// What speaks for or against it: our figure, what is expected, and what the report's own figures say.
+/// What speaks for or against it: our figure, what is expected, and what the report's own figures
+/// say.
 fn evidence(finding: &DocumentFinding, table: &DocumentTable) -> String {
     let write = |value: f64| in_unit(value, finding, table);
     let ours = match (&finding.ours, &finding.why) {
@@ -267,9 +272,10 @@ fn amount(ours: &Figure, write: &dyn Fn(f64) -> String) -> String {
             format!("{} in one run, its spread is not known", write(one.median))
         }
         Figure::One(one) => {
-            let few = match one.reaches_confidence() {
-                true => String::new(),
-                false => format!(", too few for {:.0}{NBSP}%", CONFIDENCE * 100.0),
+            let few = if one.reaches_confidence() {
+                String::new()
+            } else {
+                format!(", too few for {:.0}{NBSP}%", CONFIDENCE * 100.0)
             };
             format!(
                 "{} [{} – {}] at {:.1}{NBSP}% over {} repeats{few}",

@@ -2,8 +2,8 @@
 
 use linerate_core::stats::Figure;
 
-/// The figure with `value` as the way to write one of its values: the median with its interval, or, where
-/// one figure would mislead, the modes or the drift.
+/// The figure with `value` as the way to write one of its values: the median with its interval, or,
+/// where one figure would mislead, the modes or the drift.
 pub(super) fn figure(figure: &Figure, value: fn(f64) -> String) -> String {
     match figure {
         Figure::One(one) => {

@@ -10,16 +10,17 @@ use super::number::count;
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
 
-/// What is not right and why, the command that sets it, and how many others there are; with `all`, these too. What was set
-/// or undone, or would be, where the document is of that.
+/// What is not right and why, the command that sets it, and how many others there are; with `all`,
+/// these too. What was set or undone, or would be, where the document is of that.
 pub fn host(document: &HostDocument, all: bool, style: Style) -> String {
     let mut page = Page::new(style);
     if !document.settings.is_empty() {
         head(&mut page, document);
     }
-    match document.changes.is_empty() && !document.dry_run {
-        true => judged(&mut page, document, all),
-        false => changes(&mut page, document),
+    if document.changes.is_empty() && !document.dry_run {
+        judged(&mut page, document, all)
+    } else {
+        changes(&mut page, document)
     }
     if let Some(file) = &document.file {
         page.gap();
@@ -92,9 +93,10 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
     }
     kept(page, document);
     page.gap();
-    match all {
-        true => others(page, document),
-        false => summary(page, document),
+    if all {
+        others(page, document)
+    } else {
+        summary(page, document)
     }
 }
 
@@ -115,9 +117,10 @@ fn detail(page: &mut Page, setting: &SettingReport) {
             .iter()
             .map(|(name, value)| format!("{name} = {}", plain(*value)));
         let inputs: Vec<String> = inputs.collect();
-        let words = match inputs.is_empty() {
-            true => formula.clone(),
-            false => format!("{formula}; {}", inputs.join(", ")),
+        let words = if inputs.is_empty() {
+            formula.clone()
+        } else {
+            format!("{formula}; {}", inputs.join(", "))
         };
         page.paragraph(Emphasis::None, "  formula", MARGIN, &words);
     }
@@ -130,9 +133,10 @@ fn detail(page: &mut Page, setting: &SettingReport) {
 
 /// Digits, without an exponent.
 fn plain(value: f64) -> String {
-    match value.fract() == 0.0 {
-        true => format!("{value:.0}"),
-        false => format!("{value:.1}"),
+    if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.1}")
     }
 }
 
@@ -254,9 +258,10 @@ fn changes(page: &mut Page, document: &HostDocument) {
     }
     if document.dry_run {
         page.gap();
-        let words = match document.changes.is_empty() {
-            true => "nothing is to be changed",
-            false => "nothing was changed: --apply does it",
+        let words = if document.changes.is_empty() {
+            "nothing is to be changed"
+        } else {
+            "nothing was changed: --apply does it"
         };
         page.line(Emphasis::Strong, words);
     }

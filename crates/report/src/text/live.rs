@@ -1,4 +1,5 @@
-//! Lines that change while a run is under way. They never wrap, so that the terminal's owner can erase them.
+//! Lines that change while a run is under way. They never wrap, so that the terminal's owner can
+//! erase them.
 
 use linerate_core::plan::Direction;
 use linerate_core::record::Interval;
@@ -20,7 +21,8 @@ pub struct Progress<'a> {
     pub interval: Option<&'a Interval>,
 }
 
-/// An interval as a line without newline or colour; figures of successive lines stand under each other.
+/// An interval as a line without newline or colour; figures of successive lines stand under each
+/// other.
 pub fn interval_line(interval: &Interval, style: Style) -> String {
     let end = interval.start_s + interval.seconds;
     let times = format!("{:>8.2} -{end:>8.2} s", interval.start_s);

@@ -1,7 +1,9 @@
-//! Documents as a network engineer reads them in a terminal: one screen, aligned, legible without colour.
+//! Documents as a network engineer reads them in a terminal: one screen, aligned, legible without
+//! colour.
 //!
-//! Figures have three significant digits and their unit; what identifies something (MSS, MTU, sizes, counters) is
-//! exact. A key that the document does not have is left out, or a dash in a table.
+//! Figures have three significant digits and their unit; what identifies something (MSS, MTU,
+//! sizes, counters) is exact. A key that the document does not have is left out, or a dash in a
+//! table.
 
 mod analysis;
 mod capacity;

@@ -1,7 +1,7 @@
 //! Figures with three significant digits and a unit.
 //!
-//! Number and unit are joined by a no-break space so that they stay on one line; [`super::page::Page`] writes it as
-//! an ordinary one.
+//! Number and unit are joined by a no-break space so that they stay on one line;
+//! [`super::page::Page`] writes it as an ordinary one.
 
 /// Keeps a number and its unit together.
 pub(super) const NBSP: char = '\u{a0}';
@@ -9,7 +9,8 @@ pub(super) const NBSP: char = '\u{a0}';
 /// In place of a figure that is not known.
 pub(super) const UNKNOWN: &str = "-";
 
-/// Three significant digits, large whole numbers with separators: `0.0234`, `9.41`, `942`, `12,437`.
+/// Three significant digits, large whole numbers with separators: `0.0234`, `9.41`, `942`,
+/// `12,437`.
 pub(super) fn digits(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.to_owned();

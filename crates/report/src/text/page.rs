@@ -138,7 +138,8 @@ pub(super) fn clean(text: &str) -> String {
     cleaned
 }
 
-/// Zero-width and bidirectional formatting characters (Unicode general category Cf) and line separators.
+/// Zero-width and bidirectional formatting characters (Unicode general category Cf) and line
+/// separators.
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

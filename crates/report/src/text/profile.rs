@@ -58,8 +58,9 @@ pub fn profile(document: &ProfileDocument, by_function: bool, style: Style) -> S
     page.finish()
 }
 
-/// Folded stacks as other tools read them: the end, functions from the outermost to the innermost, and the samples, in
-/// one line each: `sender;entry_SYSCALL_64;tcp_sendmsg 12`. Only what is the ends' own work.
+/// Folded stacks as other tools read them: the end, functions from the outermost to the innermost,
+/// and the samples, in one line each: `sender;entry_SYSCALL_64;tcp_sendmsg 12`. Only what is the
+/// ends' own work.
 pub fn folded(document: &ProfileDocument) -> String {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for (end, role) in [("sender", Role::Sender), ("receiver", Role::Receiver)] {
@@ -168,10 +169,12 @@ fn demand(end: &EndLayers) -> Vec<String> {
     vec![format!("service demand {whole}: {}", parts.join(" + "))]
 }
 
-/// Share of the end's time from which on a layer is named in the split of the service demand, percent.
+/// Share of the end's time from which on a layer is named in the split of the service demand,
+/// percent.
 const NAMED_PERCENT: f64 = 1.0;
 
-/// A line for each layer that either end has, most of both first; then their sum, and what was idle.
+/// A line for each layer that either end has, most of both first; then their sum, and what was
+/// idle.
 fn layers(document: &ProfileDocument) -> Table {
     let ends = [document.sender.as_ref(), document.receiver.as_ref()];
     let mut table = Table::new(&[

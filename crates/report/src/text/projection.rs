@@ -13,8 +13,8 @@ use super::number::{NBSP, digits, percent, rate, with_unit};
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
 
-/// The costs of each model, what changes would bring, those that were proved beside their measurement, the doubts, and
-/// changes of which nothing is said.
+/// The costs of each model, what changes would bring, those that were proved beside their
+/// measurement, the doubts, and changes of which nothing is said.
 pub fn projections(
     models: &[CostModel],
     projections: &[Projection],

@@ -70,28 +70,24 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
             .rate_bps
             .map(|bps| format!("shared {}", rate(bps as f64))),
     );
-    facts.extend(
-        adapter
-            .attached
-            .as_ref()
-            .map(|place| match adapter.ingress {
-                true => format!("{place}, egress and ingress"),
-                false => format!("{place} egress"),
-            }),
-    );
+    facts.extend(adapter.attached.as_ref().map(|place| {
+        if adapter.ingress {
+            format!("{place}, egress and ingress")
+        } else {
+            format!("{place} egress")
+        }
+    }));
     let cap = adapter.gso_max_size_bytes;
     facts.extend(cap.map(|cap| format!("offloaded frames up to {}", chosen_bytes(cap.into()))));
     page.facts("adapter", &facts);
 }
 
 fn status_row(policy: &PolicyReport, filter: &FilterReport, is_first: bool) -> Vec<Option<String>> {
-    let of_policy = |value: Option<String>| match is_first {
-        true => value,
-        false => Some(String::new()),
-    };
-    let protocols = match filter.protocols.is_empty() {
-        true => "any".to_owned(),
-        false => filter.protocols.join(", "),
+    let of_policy = |value: Option<String>| if is_first { value } else { Some(String::new()) };
+    let protocols = if filter.protocols.is_empty() {
+        "any".to_owned()
+    } else {
+        filter.protocols.join(", ")
     };
     vec![
         of_policy(Some(policy.name.clone())),
@@ -101,9 +97,10 @@ fn status_row(policy: &PolicyReport, filter: &FilterReport, is_first: bool) -> V
         Some(filter.name.clone()),
         Some(protocols),
         Some(filter.priority.to_string()),
-        Some(match filter.conditions.is_empty() {
-            true => "everything of it".to_owned(),
-            false => filter.conditions.join("; "),
+        Some(if filter.conditions.is_empty() {
+            "everything of it".to_owned()
+        } else {
+            filter.conditions.join("; ")
         }),
     ]
 }

@@ -1,4 +1,5 @@
-//! What a policy costs: for each kind of transfer the figures in the white paper's shape, and what each treatment changes.
+//! What a policy costs: for each kind of transfer the figures in the white paper's shape, and what
+//! each treatment changes.
 
 use linerate_core::compare::MetricConclusion;
 use linerate_core::plan::{Protocol, Workload};
@@ -14,7 +15,8 @@ use super::number::{NBSP, chosen_bytes, count, digits, rate, seconds, with_unit}
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
 
-/// Policies, packet rates, a table of figures and one of effects for each kind of transfer, the programs by themselves.
+/// Policies, packet rates, a table of figures and one of effects for each kind of transfer, the
+/// programs by themselves.
 pub fn qos_cost(document: &QosCost, style: Style) -> String {
     let mut page = Page::new(style);
     page.paragraph(Emphasis::Strong, "", 0, &headline(document));
@@ -238,9 +240,10 @@ fn effect(percent: f64) -> String {
 }
 
 fn signed(value: f64) -> String {
-    match value > 0.0 {
-        true => format!("+{value:.2}"),
-        false => format!("{value:.2}"),
+    if value > 0.0 {
+        format!("+{value:.2}")
+    } else {
+        format!("{value:.2}")
     }
 }
 

@@ -12,7 +12,8 @@ use super::number::{bytes, chosen_bytes, count, digits, micros, rate, seconds, w
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
 
-/// A record as a screen: what was reached, what both kernels say about it, what holds it back, and what to do.
+/// A record as a screen: what was reached, what both kernels say about it, what holds it back, and
+/// what to do.
 pub fn record(record: &Record, style: Style) -> String {
     let mut page = Page::new(style);
     let legs = Leg::all(record);
@@ -76,8 +77,8 @@ fn single_figure(record: &Record) -> String {
         .unwrap_or_else(|| "no figure".to_owned())
 }
 
-/// `stream, TCP over IPv4, to pit.example (198.18.0.2:5201)`; with another tool at the other end `…:5201, iperf3)`, and
-/// where that was the client `…:5201), for iperf3`.
+/// `stream, TCP over IPv4, to pit.example (198.18.0.2:5201)`; with another tool at the other end
+/// `…:5201, iperf3)`, and where that was the client `…:5201), for iperf3`.
 pub(super) fn traffic_and_peer(record: &Record) -> String {
     let family = record.family;
     let (server, client) = match (record.via, record.served) {
@@ -259,10 +260,10 @@ fn flows(page: &mut Page, flows: &[&FlowRecord]) {
         return;
     }
     let mut ranked = flows.to_vec();
-    let left_out = ranked.len().saturating_sub(2 * MOST_FLOWS);
+    let left_out = ranked.len().saturating_sub(2 * MAX_FLOWS);
     if left_out > 0 {
         ranked.sort_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps));
-        ranked.drain(MOST_FLOWS..MOST_FLOWS + left_out);
+        ranked.drain(MAX_FLOWS..MAX_FLOWS + left_out);
     }
     let mut table = Table::new(&FLOW_COLUMNS);
     for flow in ranked {
@@ -306,7 +307,7 @@ fn flow_cells(flow: &FlowRecord) -> [Option<String>; 9] {
 }
 
 /// Of more than twice as many flows, this many of the slowest and of the fastest are shown.
-const MOST_FLOWS: usize = 8;
+const MAX_FLOWS: usize = 8;
 
 /// What the run cost both ends.
 fn ends(page: &mut Page, leg: &Leg<'_>) {

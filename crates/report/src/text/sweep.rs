@@ -12,8 +12,8 @@ use super::page::{Emphasis, Page};
 use super::record::{emulated, traffic_and_peer};
 use super::table::{Align, Table};
 
-/// One row for each run. Where sizes are repeated, one row for each size: its median run; and the figure
-/// of each size below.
+/// One row for each run. Where sizes are repeated, one row for each size: its median run; and the
+/// figure of each size below.
 pub fn sweep(sweep: &Sweep, style: Style) -> String {
     let mut page = Page::new(style);
     let rows = median_runs(&sweep.rows);
@@ -71,7 +71,8 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
     }
 }
 
-/// Of each size the run in the middle, the lower one of two; sizes in the order in which they came first.
+/// Of each size the run in the middle, the lower one of two; sizes in the order in which they came
+/// first.
 fn median_runs(rows: &[Record]) -> Vec<&Record> {
     let mut sizes: Vec<Vec<&Record>> = Vec::new();
     for row in rows {
@@ -99,7 +100,8 @@ fn metric(row: &Record) -> f64 {
         .unwrap_or(f64::NEG_INFINITY)
 }
 
-/// The first caveat of each kind with the number of runs that have one; each run may word it otherwise.
+/// The first caveat of each kind with the number of runs that have one; each run may word it
+/// otherwise.
 fn row_caveats(rows: &[Record]) -> Vec<Caveat> {
     let mut firsts: Vec<Caveat> = Vec::new();
     for caveat in rows.iter().flat_map(|row| &row.caveats) {

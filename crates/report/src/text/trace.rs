@@ -69,9 +69,10 @@ pub fn watch(trace: &TraceDocument, style: Style) -> String {
 
 fn headline(trace: &TraceDocument) -> String {
     let target = trace.target.to_string();
-    let target = match trace.host == target {
-        true => target,
-        false => format!("{} ({target})", trace.host),
+    let target = if trace.host == target {
+        target
+    } else {
+        format!("{} ({target})", trace.host)
     };
     let kind = match trace.kind {
         ProbeKind::Udp => "UDP",

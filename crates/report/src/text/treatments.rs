@@ -5,8 +5,8 @@ use linerate_core::treatment::{Entry, Scope, refused, sysctls, table};
 use super::Style;
 use super::page::{Emphasis, Page};
 
-/// Every treatment with its scope and range, what it needs, how it is applied, read back and undone; the kernel settings
-/// that may be treated; and what is refused.
+/// Every treatment with its scope and range, what it needs, how it is applied, read back and
+/// undone; the kernel settings that may be treated; and what is refused.
 pub fn treatments(style: Style) -> String {
     let mut page = Page::new(style);
     for scope in [Scope::Socket, Scope::Device, Scope::Route, Scope::Host] {

@@ -1,4 +1,5 @@
-//! What a terminal shows of a run of `capacity`: the whole of one that held, the verdict of one that stopped.
+//! What a terminal shows of a run of `capacity`: the whole of one that held, the verdict of one
+//! that stopped.
 
 use insta::assert_snapshot;
 use linerate_core::capacity::{CapacityDocument, annotate};

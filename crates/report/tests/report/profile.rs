@@ -185,7 +185,8 @@ fn an_end_without_samples_or_profile_is_said() {
     );
 }
 
-/// What `kernel.perf_event_paranoid` at 2 leaves on one host, and a machine that counts cycles at the other end.
+/// What `kernel.perf_event_paranoid` at 2 leaves on one host, and a machine that counts cycles at
+/// the other end.
 #[test]
 fn functions_of_user_mode_are_shares_of_its_samples() {
     let mut user = end(vec![
@@ -255,7 +256,8 @@ fn a_profile_without_samples_is_an_empty_picture() {
     assert_eq!(text::folded(&document), "");
 }
 
-/// Elements are closed in their order, and nothing but the five entities of XML begins with an ampersand.
+/// Elements are closed in their order, and nothing but the five entities of XML begins with an
+/// ampersand.
 fn well_formed(xml: &str) {
     let mut open: Vec<&str> = Vec::new();
     for part in xml.split('<').skip(1) {

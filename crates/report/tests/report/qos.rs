@@ -18,7 +18,8 @@ fn class(id: &str, rate_bps: u64, priority: u8) -> serde_json::Value {
            "packets": 1234, "drops": 5, "overlimits": 7, "backlog_bytes": 3028, "lends": 1000, "borrows": 234})
 }
 
-/// One interface that filters with two policies, one with a meter; one passing through; one that is not as it should be.
+/// One interface that filters with two policies, one with a meter; one passing through; one that is
+/// not as it should be.
 fn sample(packets: u64) -> QosDocument {
     let document = json!({
         "schema": "linerate.qos/1",

@@ -26,7 +26,8 @@ fn plan(tests: &[Test], pairs: u32) -> Plan {
     .expect("a plan of three rows")
 }
 
-/// A machine on which a policy takes a little more each time, and a block is like the other but for a wobble.
+/// A machine on which a policy takes a little more each time, and a block is like the other but for
+/// a wobble.
 fn run(cell: &Cell, slot: Slot) -> Record {
     let share = match slot.treatment {
         Treatment::Without => 1.0,

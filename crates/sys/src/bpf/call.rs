@@ -4,14 +4,16 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// `union bpf_attr` by offsets, zero where nothing was put. It borrows the buffers whose addresses stand in it.
+/// `union bpf_attr` by offsets, zero where nothing was put. It borrows the buffers whose addresses
+/// stand in it.
 #[repr(C, align(8))]
 pub(super) struct Attributes<'a> {
     bytes: [u8; LARGEST],
     buffers: PhantomData<&'a mut [u8]>,
 }
 
-/// The commands of bpf(2) that are used (`enum bpf_cmd`), each with how much of the union it is given.
+/// The commands of bpf(2) that are used (`enum bpf_cmd`), each with how much of the union it is
+/// given.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Command {
     MapCreate = 0,
@@ -90,14 +92,14 @@ impl<'a> Attributes<'a> {
 /// bpf(2).
 ///
 /// # Safety
-/// Each buffer that was put in must be as long as the command takes it to be: by a length that stands in the union too,
-/// or by the sizes of the map's keys and values.
+/// Each buffer that was put in must be as long as the command takes it to be: by a length that
+/// stands in the union too, or by the sizes of the map's keys and values.
 pub(super) unsafe fn bpf(
     command: Command,
     attributes: &mut Attributes<'_>,
 ) -> io::Result<libc::c_int> {
-    // SAFETY: the union is at least as long as said and lives through the call; its buffers are borrowed by it, and
-    // their lengths are the caller's promise.
+    // SAFETY: the union is at least as long as said and lives through the call; its buffers are
+    // borrowed by it, and their lengths are the caller's promise.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -122,7 +124,8 @@ pub(super) unsafe fn open(
 ) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attributes)? };
-    // SAFETY: the kernel has just made the descriptor (close-on-exec, as all of bpf(2)), and it is nobody else's.
+    // SAFETY: the kernel has just made the descriptor (close-on-exec, as all of bpf(2)), and it is
+    // nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -16,7 +16,8 @@ pub enum Attach {
     TcxEgress = 47,
 }
 
-/// A program at an interface. It runs as long as a descriptor or a pin of the link lives, and ends with the interface.
+/// A program at an interface. It runs as long as a descriptor or a pin of the link lives, and ends
+/// with the interface.
 #[derive(Debug)]
 pub struct TcxLink {
     fd: OwnedFd,
@@ -27,18 +28,20 @@ pub struct TcxLink {
 pub struct Attached {
     /// Numbers of the programs.
     pub programs: Vec<u32>,
-    /// The numbers of their links, in the same order; 0 for a program that was attached without one.
+    /// The numbers of their links, in the same order; 0 for a program that was attached without
+    /// one.
     pub links: Vec<u32>,
     /// Counts the changes.
     pub revision: u64,
 }
 
 impl TcxLink {
-    /// Runs `program` on packets of the interface with that index in the caller's network namespace, behind the programs
-    /// that are there. It must have been loaded for this place.
+    /// Runs `program` on packets of the interface with that index in the caller's network
+    /// namespace, behind the programs that are there. It must have been loaded for this place.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such interface, `EINVAL` if the kernel has no TCX or the program is for another place,
+    /// `ENODEV` if there is no such interface, `EINVAL` if the kernel has no TCX or the program is
+    /// for another place,
     /// `EPERM` without `CAP_NET_ADMIN`, `ERANGE` if 64 programs are there.
     pub fn attach(program: &Program, interface: u32, place: Attach) -> Result<Self, BpfError> {
         let mut attributes = Attributes::new()
@@ -64,8 +67,8 @@ impl TcxLink {
         Ok(link)
     }
 
-    /// Puts `new` in the place of the program that runs: each packet meets the one or the other. With `old`, only if
-    /// that is the one that runs.
+    /// Puts `new` in the place of the program that runs: each packet meets the one or the other.
+    /// With `old`, only if that is the one that runs.
     ///
     /// # Errors
     /// `EPERM` if another than `old` runs, `ENOLINK` if the interface is gone.
@@ -122,15 +125,16 @@ impl AsFd for TcxLink {
 /// The programs at an interface of the caller's network namespace.
 ///
 /// # Errors
-/// `ENODEV` if there is no such interface, `EINVAL` if the kernel has no TCX, `EPERM` without the privileges.
+/// `ENODEV` if there is no such interface, `EINVAL` if the kernel has no TCX, `EPERM` without the
+/// privileges.
 pub fn query(interface: u32, place: Attach) -> Result<Attached, BpfError> {
-    let mut programs = vec![0u8; 4 * MOST_PROGRAMS];
-    let mut links = vec![0u8; 4 * MOST_PROGRAMS];
+    let mut programs = vec![0u8; 4 * MAX_PROGRAMS];
+    let mut links = vec![0u8; 4 * MAX_PROGRAMS];
     let mut attributes = Attributes::new()
         .u32(0, interface)
         .u32(4, place as u32)
         .output(16, &mut programs)
-        .u32(24, MOST_PROGRAMS as u32)
+        .u32(24, MAX_PROGRAMS as u32)
         .output(40, &mut links);
     // SAFETY: both buffers have room for the number of programs that stands beside them.
     unsafe { bpf(Command::ProgQuery, &mut attributes) }.map_err(BpfError::new(
@@ -158,4 +162,4 @@ fn numbers(bytes: &[u8], count: usize) -> Vec<u32> {
 /// `BPF_F_REPLACE`.
 const REPLACE: u32 = 4;
 /// `BPF_MPROG_MAX`.
-const MOST_PROGRAMS: usize = 64;
+const MAX_PROGRAMS: usize = 64;

@@ -86,8 +86,8 @@ impl Map {
         pin::pin(self.fd.as_fd(), path)
     }
 
-    /// The value of a key; of a map for each CPU the values of all [possible CPUs](possible_cpus) in turn, each rounded
-    /// up to eight bytes. `None` if there is none.
+    /// The value of a key; of a map for each CPU the values of all [possible CPUs](possible_cpus)
+    /// in turn, each rounded up to eight bytes. `None` if there is none.
     ///
     /// # Errors
     /// A key of the wrong length; what else the kernel refuses.
@@ -97,7 +97,8 @@ impl Map {
             .map_err(error)?;
         let mut value = vec![0; self.value_length().map_err(error)?];
         let mut attributes = self.attributes().input(8, key).output(16, &mut value);
-        // SAFETY: key and value are as long as this map's are, for all CPUs where it has a value for each.
+        // SAFETY: key and value are as long as this map's are, for all CPUs where it has a value
+        // for each.
         match unsafe { bpf(Command::MapLookup, &mut attributes) } {
             Ok(_) => Ok(Some(value)),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
@@ -118,15 +119,18 @@ impl Map {
         self.check_length(key.len(), self.info.key_bytes as usize)?;
         self.check_length(value.len(), self.value_length()?)?;
         let mut attributes = self.attributes().input(8, key).input(16, value);
-        // SAFETY: key and value are as long as this map's are, for all CPUs where it has a value for each.
+        // SAFETY: key and value are as long as this map's are, for all CPUs where it has a value
+        // for each.
         unsafe { bpf(Command::MapUpdate, &mut attributes) }.map(drop)
     }
 
-    /// Writes values from the first on. `content` is some whole values without gaps; the rest stays. For an array shared
-    /// by all CPUs. A large table is best one value: one copy, and the program reads it without a lookup.
+    /// Writes values from the first on. `content` is some whole values without gaps; the rest
+    /// stays. For an array shared by all CPUs. A large table is best one value: one copy, and the
+    /// program reads it without a lookup.
     ///
     /// # Errors
-    /// `EINVAL` for content that is not whole values or another kind of map; `E2BIG` for more than it holds.
+    /// `EINVAL` for content that is not whole values or another kind of map; `E2BIG` for more than
+    /// it holds.
     pub fn fill(&self, content: &[u8]) -> Result<(), BpfError> {
         let error = |source| BpfError::new("fill map", &self.info.name)(source);
         let length = self.info.value_bytes as usize;

@@ -15,7 +15,8 @@ pub const BPFFS: &str = "/sys/fs/bpf";
 /// The first bpffs of the caller's mount namespace; mounted at [`BPFFS`] if there is none.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` if the kernel has no bpffs, `ENOENT` if `/sys` is not what it should be.
+/// `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` if the kernel has no bpffs, `ENOENT` if `/sys` is not
+/// what it should be.
 pub fn mount() -> Result<PathBuf, BpfError> {
     let read = || fs::read_to_string(MOUNTS).map_err(BpfError::new("read", MOUNTS));
     if let Some(mounted) = find(&read()?) {

@@ -35,7 +35,8 @@ pub(super) fn open_pinned(path: &Path) -> Result<OwnedFd, BpfError> {
     unsafe { open(Command::ObjGet, &mut attributes) }.map_err(error)
 }
 
-/// Takes a name away; the object ends with its last descriptor or pin. That there is none is no error.
+/// Takes a name away; the object ends with its last descriptor or pin. That there is none is no
+/// error.
 ///
 /// # Errors
 /// What the file system refuses.

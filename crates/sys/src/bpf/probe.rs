@@ -5,7 +5,8 @@ use super::{Attach, BpfError, LoadRequest, Program, ProgramKind, query};
 /// What there is.
 #[derive(Debug)]
 pub struct Support {
-    /// Programs on packets can be loaded; the error if not: `EPERM` without the privileges, `ENOSYS` without bpf(2).
+    /// Programs on packets can be loaded; the error if not: `EPERM` without the privileges,
+    /// `ENOSYS` without bpf(2).
     pub programs: Result<(), BpfError>,
     /// Interfaces run them by TCX (Linux 6.6); `None` where that could not be told.
     pub tcx: Option<bool>,
@@ -20,7 +21,8 @@ impl Support {
     }
 }
 
-/// Looks by loading a program that does nothing and by asking what runs at the loopback interface; changes nothing.
+/// Looks by loading a program that does nothing and by asking what runs at the loopback interface;
+/// changes nothing.
 pub fn probe() -> Support {
     // r0 = 0; exit
     let instructions = [[0xb7, 0, 0, 0, 0, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];

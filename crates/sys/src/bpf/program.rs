@@ -43,7 +43,8 @@ impl Program {
     /// Loads it.
     ///
     /// # Errors
-    /// [`BpfError::Verifier`] with the verifier's log; [`BpfError::Call`] with `EPERM` without the privileges.
+    /// [`BpfError::Verifier`] with the verifier's log; [`BpfError::Call`] with `EPERM` without the
+    /// privileges.
     pub fn load(request: &LoadRequest<'_>) -> Result<Self, BpfError> {
         // Without a log it is some times faster; who is refused asks again, to learn why.
         let source = match load(request, &mut []) {
@@ -128,7 +129,8 @@ fn load(request: &LoadRequest<'_>, log: &mut [u8]) -> io::Result<OwnedFd> {
             .u32(28, log.len() as u32)
             .output(32, log);
     }
-    // SAFETY: the number of instructions and the length of the log stand beside them; the licence ends with NUL.
+    // SAFETY: the number of instructions and the length of the log stand beside them; the licence
+    // ends with NUL.
     unsafe { open(Command::ProgLoad, &mut attributes) }
 }
 

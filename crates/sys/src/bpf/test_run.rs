@@ -9,7 +9,8 @@ use super::{BpfError, Program};
 /// What to run it on.
 #[derive(Debug, Clone, Copy)]
 pub struct TestRun<'a> {
-    /// The frame, Ethernet header first; at least 14 bytes, at least 34 and 54 with the EtherTypes of IPv4 and IPv6.
+    /// The frame, Ethernet header first; at least 14 bytes, at least 34 and 54 with the EtherTypes
+    /// of IPv4 and IPv6.
     pub frame: &'a [u8],
     /// What is known beside it.
     pub context: Context,
@@ -55,7 +56,8 @@ impl Program {
     /// Runs it.
     ///
     /// # Errors
-    /// `EINVAL` for a frame that is too short for its EtherType or a context that the kernel does not take.
+    /// `EINVAL` for a frame that is too short for its EtherType or a context that the kernel does
+    /// not take.
     pub fn test_run(&self, run: &TestRun<'_>) -> Result<TestRunResult, BpfError> {
         let error = BpfError::new("run program", self.name());
         let context_in = run.context.to_bytes();
@@ -150,7 +152,8 @@ impl Context {
     }
 }
 
-/// Of mark, priority, ingress_ifindex, ifindex, cb, wire_len, gso_segs and gso_size in `struct __sk_buff`.
+/// Of mark, priority, ingress_ifindex, ifindex, cb, wire_len, gso_segs and gso_size in `struct
+/// __sk_buff`.
 const OFFSETS: [usize; 12] = [8, 32, 36, 40, 48, 52, 56, 60, 64, 160, 164, 176];
 /// `sizeof(struct __sk_buff)` up to `gso_size`, and what pads it.
 const CONTEXT_LENGTH: usize = 192;

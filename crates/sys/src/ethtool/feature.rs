@@ -129,11 +129,13 @@ impl Ethtool {
         self.features()
     }
 
-    /// Turns an offload on or off and makes sure that it is: on when the first of its features that this device can
-    /// switch is active, off when none is active. Other offloads may go or come with it, see [`Self::set_features`].
+    /// Turns an offload on or off and makes sure that it is: on when the first of its features that
+    /// this device can switch is active, off when none is active. Other offloads may go or come
+    /// with it, see [`Self::set_features`].
     ///
     /// # Errors
-    /// [`EthtoolError`] with `EOPNOTSUPP` if the device cannot switch it or another offload that is off forbids it,
+    /// [`EthtoolError`] with `EOPNOTSUPP` if the device cannot switch it or another offload that is
+    /// off forbids it,
     /// `EPERM` without `CAP_NET_ADMIN`.
     pub fn set_offload(&self, offload: Offload, on: bool) -> Result<(), EthtoolError> {
         let before = self.offload(offload)?;

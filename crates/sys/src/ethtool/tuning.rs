@@ -45,22 +45,22 @@ impl Ethtool {
     /// [`EthtoolError`] if the link has gone.
     pub fn driver_setting(&self, setting: DriverSetting) -> Result<Option<u32>, EthtoolError> {
         let word = setting.word();
-        let figure = match setting.is_ring() {
-            true => self
-                .fixed::<RING_WORDS>(Command::Rings)
-                .map(|words| words[word]),
-            false => self
-                .fixed::<COALESCING_WORDS>(Command::Coalescing)
-                .map(|words| words[word]),
+        let figure = if setting.is_ring() {
+            self.fixed::<RING_WORDS>(Command::Rings)
+                .map(|words| words[word])
+        } else {
+            self.fixed::<COALESCING_WORDS>(Command::Coalescing)
+                .map(|words| words[word])
         };
         self.supported(&format!("read {setting:?}"), figure)
     }
 
-    /// Sets the figure and leaves the others of its structure as they are. Drivers round some: read it again.
+    /// Sets the figure and leaves the others of its structure as they are. Drivers round some: read
+    /// it again.
     ///
     /// # Errors
-    /// [`EthtoolError`] with `EOPNOTSUPP` if the driver does not have it, `EINVAL` if it does not take the value, `EPERM`
-    /// without `CAP_NET_ADMIN`.
+    /// [`EthtoolError`] with `EOPNOTSUPP` if the driver does not have it, `EINVAL` if it does not
+    /// take the value, `EPERM` without `CAP_NET_ADMIN`.
     pub fn set_driver_setting(
         &self,
         setting: DriverSetting,
@@ -68,19 +68,16 @@ impl Ethtool {
     ) -> Result<(), EthtoolError> {
         let fail = |source| self.error(format!("set {setting:?} to {figure}"), source);
         let word = setting.word();
-        match setting.is_ring() {
-            true => {
-                let mut words = self.fixed::<RING_WORDS>(Command::Rings).map_err(fail)?;
-                words[word] = figure;
-                ioctl::write(&self.socket, &self.link, SRINGPARAM, words).map_err(fail)
-            }
-            false => {
-                let mut words = self
-                    .fixed::<COALESCING_WORDS>(Command::Coalescing)
-                    .map_err(fail)?;
-                words[word] = figure;
-                ioctl::write(&self.socket, &self.link, SCOALESCE, words).map_err(fail)
-            }
+        if setting.is_ring() {
+            let mut words = self.fixed::<RING_WORDS>(Command::Rings).map_err(fail)?;
+            words[word] = figure;
+            ioctl::write(&self.socket, &self.link, SRINGPARAM, words).map_err(fail)
+        } else {
+            let mut words = self
+                .fixed::<COALESCING_WORDS>(Command::Coalescing)
+                .map_err(fail)?;
+            words[word] = figure;
+            ioctl::write(&self.socket, &self.link, SCOALESCE, words).map_err(fail)
         }
     }
 }
@@ -121,7 +118,8 @@ mod tests {
             .unwrap();
     }
 
-    /// A TAP device holds back received frames (drivers/net/tun.c, `tun_set_coalesce`): the one driver that a test can make.
+    /// A TAP device holds back received frames (drivers/net/tun.c, `tun_set_coalesce`): the one
+    /// driver that a test can make.
     #[test]
     fn a_figure_is_set_and_the_others_stay() {
         let Some(pair) = pair_or_skip() else { return };

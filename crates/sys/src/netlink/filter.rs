@@ -38,7 +38,8 @@ impl Netlink {
     /// Gives the link a `clsact`, where it has none.
     ///
     /// # Errors
-    /// Refused with `EPERM` without `CAP_NET_ADMIN`; `EEXIST` if there is an `ingress` in its place, which has no egress.
+    /// Refused with `EPERM` without `CAP_NET_ADMIN`; `EEXIST` if there is an `ingress` in its
+    /// place, which has no egress.
     pub fn ensure_clsact(&mut self, index: u32, name: &str) -> Result<(), NetlinkError> {
         let has = self.qdiscs(name)?.iter().any(|qdisc| qdisc.kind == CLSACT);
         if has {
@@ -58,8 +59,8 @@ impl Netlink {
         .map(drop)
     }
 
-    /// Puts a program at `filter.priority`, in the place of the one with `filter.handle` if there is one; no packet goes
-    /// by neither.
+    /// Puts a program at `filter.priority`, in the place of the one with `filter.handle` if there
+    /// is one; no packet goes by neither.
     ///
     /// # Errors
     /// Refused with `EPERM` without `CAP_NET_ADMIN`, `EINVAL` without a `clsact`.

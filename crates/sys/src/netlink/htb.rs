@@ -1,4 +1,5 @@
-//! Hierarchical token buckets: a queueing discipline whose classes have a rate for sure and a ceiling.
+//! Hierarchical token buckets: a queueing discipline whose classes have a rate for sure and a
+//! ceiling.
 //!
 //! Layouts are those of include/uapi/linux/pkt_sched.h.
 
@@ -23,8 +24,8 @@ pub struct HtbClass {
     pub burst: u32,
     /// The same of its ceiling.
     pub ceil_burst: u32,
-    /// Bytes that it sends before it is another's turn who borrows with the same priority, 1,000 to 200,000. Below the
-    /// longest frame, long frames get more than their share.
+    /// Bytes that it sends before it is another's turn who borrows with the same priority, 1,000 to
+    /// 200,000. Below the longest frame, long frames get more than their share.
     pub quantum: u32,
     /// 0 (offered first) to 7.
     pub priority: u8,
@@ -52,11 +53,14 @@ pub struct HtbStatistics {
 }
 
 impl Netlink {
-    /// Makes an HTB the root of the link with this index; packets whose class there is none of go to the class
-    /// `default` (a minor number), and pass unlimited until it is there. What was the root goes, with what waits in it.
+    /// Makes an HTB the root of the link with this index; packets whose class there is none of go
+    /// to the class
+    /// `default` (a minor number), and pass unlimited until it is there. What was the root goes,
+    /// with what waits in it.
     ///
     /// # Errors
-    /// Refused with `EPERM` without `CAP_NET_ADMIN`, `ENODEV` without the link, `ENOENT` if the kernel has no HTB.
+    /// Refused with `EPERM` without `CAP_NET_ADMIN`, `ENODEV` without the link, `ENOENT` if the
+    /// kernel has no HTB.
     pub fn replace_root_by_htb(
         &mut self,
         index: u32,
@@ -81,7 +85,8 @@ impl Netlink {
         .map(drop)
     }
 
-    /// Takes the root queueing discipline with this major number away; the kernel puts its default in its place.
+    /// Takes the root queueing discipline with this major number away; the kernel puts its default
+    /// in its place.
     ///
     /// # Errors
     /// Refused with `ENOENT` if there is none, `EINVAL` if it is another.
@@ -95,11 +100,12 @@ impl Netlink {
         .map(drop)
     }
 
-    /// Makes a class, or changes the one with its id in place, which loses no packet. The class above must be there: the
-    /// kernel would put the class beside the root's without a word.
+    /// Makes a class, or changes the one with its id in place, which loses no packet. The class
+    /// above must be there: the kernel would put the class beside the root's without a word.
     ///
     /// # Errors
-    /// Refused with `EINVAL` without the queueing discipline, or for a rate of 0; `EEXIST` if it is to be new and is not.
+    /// Refused with `EINVAL` without the queueing discipline, or for a rate of 0; `EEXIST` if it is
+    /// to be new and is not.
     pub fn put_htb_class(
         &mut self,
         index: u32,
@@ -117,9 +123,10 @@ impl Netlink {
             TcAttribute::Kind(HTB.to_owned()),
             TcAttribute::Options(class.options()),
         ];
-        let (verb, flags) = match is_new {
-            true => ("add", NLM_F_CREATE | NLM_F_EXCL),
-            false => ("change", 0),
+        let (verb, flags) = if is_new {
+            ("add", NLM_F_CREATE | NLM_F_EXCL)
+        } else {
+            ("change", 0)
         };
         self.request(
             &format!("{verb} class {:x}:{:x} of link {index}", id.major, id.minor),
@@ -144,7 +151,8 @@ impl Netlink {
         .map(drop)
     }
 
-    /// The classes of the HTB with this major number, by id, and what each did; empty if there is none.
+    /// The classes of the HTB with this major number, by id, and what each did; empty if there is
+    /// none.
     ///
     /// # Errors
     /// [`NetlinkError`] if the table cannot be read.
@@ -234,7 +242,8 @@ fn rate_specification(rate: u64) -> [u8; 12] {
     bytes
 }
 
-/// The time that `bytes` take, in ticks of the packet scheduler (`PSCHED_SHIFT`, include/net/pkt_sched.h).
+/// The time that `bytes` take, in ticks of the packet scheduler (`PSCHED_SHIFT`,
+/// include/net/pkt_sched.h).
 fn ticks(bytes: u32, rate: u64) -> u32 {
     let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
     u32::try_from(nanoseconds.div_ceil(TICK_NS)).unwrap_or(u32::MAX)

@@ -272,8 +272,8 @@ fn parse(message: RouteMessage) -> Option<Route> {
     for attribute in message.attributes {
         absorb(&mut route, attribute, cloned);
     }
-    // IPv6 says so of a destination on the link that it keeps something of (`ip6_rt_cache_alloc` in net/ipv6/route.c), and
-    // takes no such gateway back.
+    // IPv6 says so of a destination on the link that it keeps something of (`ip6_rt_cache_alloc` in
+    // net/ipv6/route.c), and takes no such gateway back.
     if route.gateway == Some(route.destination.address) {
         route.gateway = None;
     }

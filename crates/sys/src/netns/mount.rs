@@ -1,4 +1,5 @@
-//! Mounts that nobody else sees: a file put over another for one command, and the devices of its network in `/sys`.
+//! Mounts that nobody else sees: a file put over another for one command, and the devices of its
+//! network in `/sys`.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -27,8 +28,8 @@ impl MountError {
     }
 }
 
-/// Gives the calling thread a mount namespace of its own, from which nothing it mounts spreads to others. Threads that
-/// it starts later and programs that it runs inherit it.
+/// Gives the calling thread a mount namespace of its own, from which nothing it mounts spreads to
+/// others. Threads that it starts later and programs that it runs inherit it.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN` (see [`enter_user_namespace`](super::enter_user_namespace)).
@@ -39,7 +40,8 @@ pub fn private_mounts() -> Result<(), MountError> {
         source,
     };
     unshare(libc::CLONE_NEWNS).map_err(error)?;
-    // SAFETY: the target is a NUL-terminated string; for a change of propagation the others are ignored.
+    // SAFETY: the target is a NUL-terminated string; for a change of propagation the others are
+    // ignored.
     check(unsafe {
         libc::mount(
             ptr::null(),
@@ -52,8 +54,8 @@ pub fn private_mounts() -> Result<(), MountError> {
     .map_err(error)
 }
 
-/// The process whose mounts outlive this one's: the first process, or, where this one may not look at it, the first of the
-/// processes above this one at which it may.
+/// The process whose mounts outlive this one's: the first process, or, where this one may not look
+/// at it, the first of the processes above this one at which it may.
 pub fn outermost_process() -> u32 {
     let may_look = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok();
     if may_look(1) {
@@ -82,8 +84,8 @@ pub fn shares_mounts_with(pid: u32) -> io::Result<bool> {
     Ok(own == fs::read_link(format!("/proc/{pid}/ns/mnt"))?)
 }
 
-/// Runs `work` to its end on a thread that sees the mounts that a process sees; relative paths begin at their root. A
-/// panic is passed on.
+/// Runs `work` to its end on a thread that sees the mounts that a process sees; relative paths
+/// begin at their root. A panic is passed on.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN` and `CAP_SYS_CHROOT`; there is no such process.
@@ -101,11 +103,13 @@ pub fn in_mounts_of<T: Send>(pid: u32, work: impl FnOnce() -> T + Send) -> io::R
     })
 }
 
-/// Shows the file or directory `source` in the place of `target`, until the mount namespace ends: call
+/// Shows the file or directory `source` in the place of `target`, until the mount namespace ends:
+/// call
 /// [`private_mounts`] first. A change of the one is one of the other.
 ///
 /// # Errors
-/// `ENOENT` if one of them does not exist, `ENOTDIR` if only one is a directory, `EPERM` without `CAP_SYS_ADMIN`.
+/// `ENOENT` if one of them does not exist, `ENOTDIR` if only one is a directory, `EPERM` without
+/// `CAP_SYS_ADMIN`.
 pub fn bind_mount(source: &Path, target: &Path) -> Result<(), MountError> {
     let error = |error| MountError {
         operation: "mount over",
@@ -127,13 +131,15 @@ pub fn bind_mount(source: &Path, target: &Path) -> Result<(), MountError> {
     .map_err(error)
 }
 
-/// Shows the devices of the calling thread's network namespace in `/sys/class/net` and `/sys/devices/virtual/net`, until
-/// the mount namespace ends: call [`private_mounts`] first. What is mounted below `/sys` (control groups, bpf) stays. A
-/// fresh sysfs is that of the network namespace it is mounted in (fs/sysfs/mount.c); it is mounted over `scratch`, a
-/// directory that nobody else looks at meanwhile, and taken away again.
+/// Shows the devices of the calling thread's network namespace in `/sys/class/net` and
+/// `/sys/devices/virtual/net`, until the mount namespace ends: call [`private_mounts`] first. What
+/// is mounted below `/sys` (control groups, bpf) stays. A fresh sysfs is that of the network
+/// namespace it is mounted in (fs/sysfs/mount.c); it is mounted over `scratch`, a directory that
+/// nobody else looks at meanwhile, and taken away again.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN` over the network namespace, and in a container whose own `/sys` is partly hidden.
+/// `EPERM` without `CAP_SYS_ADMIN` over the network namespace, and in a container whose own `/sys`
+/// is partly hidden.
 pub fn show_network_devices(scratch: &Path) -> Result<(), MountError> {
     let error = |error| MountError {
         operation: "mount sysfs over",

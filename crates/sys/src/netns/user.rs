@@ -75,15 +75,18 @@ pub fn enter_user_namespace() -> Result<(), UserNamespaceError> {
         .map_err(|source| UserNamespaceError::Network { source })
 }
 
-/// Makes the process a member of the user and mount namespaces of process `pid`, as far as they are not its own
-/// already. In a user namespace that was made by this user it then has all capabilities. The working directory stays.
+/// Makes the process a member of the user and mount namespaces of process `pid`, as far as they are
+/// not its own already. In a user namespace that was made by this user it then has all
+/// capabilities. The working directory stays.
 ///
-/// For a network namespace of that process follow with [`Namespace::open`] and [`Namespace::enter`].
+/// For a network namespace of that process follow with [`Namespace::open`] and
+/// [`Namespace::enter`].
 ///
 /// # Errors
-/// [`UserNamespaceError::Threads`] if the process has more than one thread; [`UserNamespaceError::Join`] if there is no
-/// such process or the kernel refuses (`EPERM`: it belongs to another user); [`UserNamespaceError::File`] if the
-/// working directory does not exist there. After the last two the process may be a member already.
+/// [`UserNamespaceError::Threads`] if the process has more than one thread;
+/// [`UserNamespaceError::Join`] if there is no such process or the kernel refuses (`EPERM`: it
+/// belongs to another user); [`UserNamespaceError::File`] if the working directory does not exist
+/// there. After the last two the process may be a member already.
 pub fn join_user_namespace(pid: u32) -> Result<(), UserNamespaceError> {
     require_single_thread()?;
     let join = |source| UserNamespaceError::Join { pid, source };
@@ -125,8 +128,8 @@ fn require_single_thread() -> Result<(), UserNamespaceError> {
     }
 }
 
-/// Whether a process without privilege can be root of user and network namespaces of its own; if not, what forbids it
-/// and how to allow it. Finds out by trying, in a child process.
+/// Whether a process without privilege can be root of user and network namespaces of its own; if
+/// not, what forbids it and how to allow it. Finds out by trying, in a child process.
 pub fn user_namespaces_allowed() -> Probe<()> {
     match errno_of_attempt() {
         Ok(0) => Probe::Supported(()),

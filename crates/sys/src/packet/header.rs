@@ -3,7 +3,8 @@
 /// What one frame still needs: a checksum, and to be cut. The default is nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VirtioHeader {
-    /// The checksum field holds only the pseudo-header's sum; that of the bytes from `checksum_start` on is to be added.
+    /// The checksum field holds only the pseudo-header's sum; that of the bytes from
+    /// `checksum_start` on is to be added.
     pub needs_checksum: bool,
     /// How it is to be cut.
     pub gso: GsoType,

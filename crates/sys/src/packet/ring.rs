@@ -33,7 +33,8 @@ impl Size {
         }
     }
 
-    /// The sizes, or as much less of each as keeps all of them within so many bytes; a block of each stays.
+    /// The sizes, or as much less of each as keeps all of them within so many bytes; a block of
+    /// each stays.
     pub(super) fn shrunk<const N: usize>(sizes: [Self; N], bytes: usize) -> [Self; N] {
         let all: usize = sizes.iter().map(|size| size.bytes()).sum();
         sizes.map(|size| {
@@ -64,8 +65,8 @@ pub(super) struct Ring {
     slot_in_block: usize,
 }
 
-// SAFETY: the memory is the ring's own until it is dropped, and tied to no thread. What the kernel writes is read only
-// in slots that it has handed over, by an acquiring load of their status.
+// SAFETY: the memory is the ring's own until it is dropped, and tied to no thread. What the kernel
+// writes is read only in slots that it has handed over, by an acquiring load of their status.
 unsafe impl Send for Ring {}
 
 /// What stands in a filled slot.
@@ -93,7 +94,8 @@ impl Ring {
         };
         call::set_receive_ring(&socket, &request)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice, as long as the ring that was just made.
+        // SAFETY: a new mapping at an address of the kernel's choice, as long as the ring that was
+        // just made.
         let memory = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -121,7 +123,8 @@ impl Ring {
         self.socket.as_fd()
     }
 
-    /// When the frame in the current slot came, in nanoseconds of the system's clock; none if there is no frame.
+    /// When the frame in the current slot came, in nanoseconds of the system's clock; none if there
+    /// is no frame.
     pub(super) fn peek(&self) -> Option<u64> {
         self.filled().then(|| self.read_header().1)
     }
@@ -139,7 +142,8 @@ impl Ring {
         if !whole {
             return None;
         }
-        // SAFETY: the bytes before the frame are inside of the slot, which the kernel has handed over.
+        // SAFETY: the bytes before the frame are inside of the slot, which the kernel has handed
+        // over.
         let virtio = unsafe {
             let begin = self.current().add(offset - header::BYTES);
             begin.cast::<[u8; header::BYTES]>().read_unaligned()
@@ -155,8 +159,8 @@ impl Ring {
 
     /// The bytes of the frame in the current slot, as [`Self::slot`] describes it.
     pub(super) fn frame(&self, slot: &Slot) -> &[u8] {
-        // SAFETY: `slot` was checked to lie within the current slot; the kernel leaves it alone until it is released,
-        // for which the ring must be borrowed mutably.
+        // SAFETY: `slot` was checked to lie within the current slot; the kernel leaves it alone
+        // until it is released, for which the ring must be borrowed mutably.
         unsafe { std::slice::from_raw_parts(self.current().add(slot.offset), slot.length) }
     }
 
@@ -183,13 +187,15 @@ impl Ring {
     }
 
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: the status is the first, aligned word of a slot; kernel and process access it atomically.
+        // SAFETY: the status is the first, aligned word of a slot; kernel and process access it
+        // atomically.
         unsafe { AtomicU32::from_ptr(self.current().cast()) }
     }
 
     fn current(&self) -> *mut u8 {
         let offset = self.block * BLOCK_BYTES + self.slot_in_block * self.size.slot_bytes;
-        // SAFETY: block and slot are kept below their numbers, so that the offset is inside of the mapping.
+        // SAFETY: block and slot are kept below their numbers, so that the offset is inside of the
+        // mapping.
         unsafe { self.memory.as_ptr().add(offset) }
     }
 }
@@ -204,9 +210,9 @@ impl Drop for Ring {
 /// What the kernel allocates in one piece, if it can.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Where the Ethernet header begins in a slot (`tpacket_rcv` of net/packet/af_packet.c): after the slot's header and
-/// address with at least 16 bytes for the Ethernet header, rounded up, and the virtio header. The IP header is there, and
-/// the Ethernet header 14 bytes before it.
+/// Where the Ethernet header begins in a slot (`tpacket_rcv` of net/packet/af_packet.c): after the
+/// slot's header and address with at least 16 bytes for the Ethernet header, rounded up, and the
+/// virtio header. The IP header is there, and the Ethernet header 14 bytes before it.
 const FRAME_OFFSET: usize =
     (libc::TPACKET2_HDRLEN + 16).next_multiple_of(libc::TPACKET_ALIGNMENT) + header::BYTES - 14;
 

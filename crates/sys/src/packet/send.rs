@@ -33,7 +33,8 @@ impl Batch {
         }
     }
 
-    /// Hands over the first of `frames`, as many as go into one call on a nonblocking socket, and answers how many were taken, at least 1.
+    /// Hands over the first of `frames`, as many as go into one call on a nonblocking socket, and
+    /// answers how many were taken, at least 1.
     pub(super) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -52,8 +53,8 @@ impl Batch {
             message.msg_hdr.msg_iov = vectors.as_mut_ptr();
             message.msg_hdr.msg_iovlen = 2;
         }
-        // SAFETY: the first `count` messages lead to this batch's vectors, and those to its headers and to frames that
-        // are borrowed for the time of the call, which only reads them.
+        // SAFETY: the first `count` messages lead to this batch's vectors, and those to its headers
+        // and to frames that are borrowed for the time of the call, which only reads them.
         let taken = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),

@@ -232,7 +232,8 @@ impl Chain {
     }
 }
 
-/// Carries frames both ways until told to stop; answers how many of them were TCP segments in one frame.
+/// Carries frames both ways until told to stop; answers how many of them were TCP segments in one
+/// frame.
 fn forward(sockets: &mut [PacketSocket; 2], stop: &AtomicBool) -> usize {
     let mut merged = 0;
     while !stop.load(Ordering::Relaxed) {

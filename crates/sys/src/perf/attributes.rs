@@ -32,8 +32,8 @@ impl fmt::Display for Subject {
     }
 }
 
-/// `struct perf_event_attr` of include/uapi/linux/perf_event.h in its fifth version (Linux 4.1), which has all that is used
-/// here.
+/// `struct perf_event_attr` of include/uapi/linux/perf_event.h in its fifth version (Linux 4.1),
+/// which has all that is used here.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(super) struct Attributes {
@@ -59,9 +59,11 @@ pub(super) struct Attributes {
     reserved: u16,
 }
 
-/// `PERF_TYPE_SOFTWARE` with `PERF_COUNT_SW_CPU_CLOCK`: a timer of each CPU, by interrupts that can be masked.
+/// `PERF_TYPE_SOFTWARE` with `PERF_COUNT_SW_CPU_CLOCK`: a timer of each CPU, by interrupts that can
+/// be masked.
 const SOFTWARE_CPU_CLOCK: (u32, u64) = (1, 0);
-/// `PERF_TYPE_HARDWARE` with `PERF_COUNT_HW_CPU_CYCLES`: where the hardware can, by interrupts that cannot be masked.
+/// `PERF_TYPE_HARDWARE` with `PERF_COUNT_HW_CPU_CYCLES`: where the hardware can, by interrupts that
+/// cannot be masked.
 const HARDWARE_CPU_CYCLES: (u32, u64) = (0, 0);
 /// `PERF_SAMPLE_TID`, `_CALLCHAIN`, `_CPU`.
 const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 5 | 1 << 7;
@@ -74,13 +76,14 @@ impl Attributes {
     pub(super) fn new(sampling: &Sampling) -> Self {
         let ((kind, config), period_or_frequency, by_frequency) = match sampling.clock {
             Clock::Timer { hz } => (SOFTWARE_CPU_CLOCK, u64::from(hz), FREQUENCY),
-            // In frequency mode the kernel moves the period about (kernel/events/core.c, `perf_adjust_period`), so that
-            // samples stand for unequal numbers of cycles.
+            // In frequency mode the kernel moves the period about (kernel/events/core.c,
+            // `perf_adjust_period`), so that samples stand for unequal numbers of cycles.
             Clock::Cycles { period } => (HARDWARE_CPU_CYCLES, period, 0),
         };
-        let exclusion = match sampling.user_only {
-            true => EXCLUDE_KERNEL,
-            false => 0,
+        let exclusion = if sampling.user_only {
+            EXCLUDE_KERNEL
+        } else {
+            0
         };
         Self {
             kind,

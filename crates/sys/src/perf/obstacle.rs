@@ -9,7 +9,8 @@ use super::PerfError;
 pub enum Obstacle {
     /// `kernel.perf_event_paranoid`, or a security module, does not let this process.
     Paranoid,
-    /// A filter of system calls (containers have one), or the kernel's lockdown, whatever the setting.
+    /// A filter of system calls (containers have one), or the kernel's lockdown, whatever the
+    /// setting.
     Filtered,
     /// The ring would be more memory than this user may lock.
     LockedMemory,
@@ -34,8 +35,8 @@ impl PerfError {
     }
 }
 
-/// As `perf_event_open` and `perf_mmap` of kernel/events/core.c answer: what the setting forbids is EACCES at the opening,
-/// what may not be locked EPERM at the mapping.
+/// As `perf_event_open` and `perf_mmap` of kernel/events/core.c answer: what the setting forbids is
+/// EACCES at the opening, what may not be locked EPERM at the mapping.
 fn of(error: &io::Error, is_mapped: bool) -> Obstacle {
     match error.raw_os_error() {
         Some(libc::EPERM) if is_mapped => Obstacle::LockedMemory,

@@ -1,4 +1,5 @@
-//! What the kernel writes into a ring, read from bytes: `perf_event_type` of include/uapi/linux/perf_event.h.
+//! What the kernel writes into a ring, read from bytes: `perf_event_type` of
+//! include/uapi/linux/perf_event.h.
 
 /// One record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +56,8 @@ impl Sample<'_> {
             match address {
                 CONTEXT_KERNEL => part = Some(&mut chain.kernel),
                 CONTEXT_USER => part = Some(&mut chain.user),
-                // PERF_CONTEXT_MAX: the kernel's marks are its last 4095 addresses, which hold no code.
+                // PERF_CONTEXT_MAX: the kernel's marks are its last 4095 addresses, which hold no
+                // code.
                 FIRST_MARK.. => part = None,
                 _ => part.iter_mut().for_each(|part| part.push(address)),
             }
@@ -68,8 +70,8 @@ const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 const CONTEXT_USER: u64 = -512_i64 as u64;
 const FIRST_MARK: u64 = -4095_i64 as u64;
 
-/// The records in what [`Sampler::drain`](super::Sampler::drain) gave. A record that is not whole, or whose length makes no sense, ends
-/// them.
+/// The records in what [`Sampler::drain`](super::Sampler::drain) gave. A record that is not whole,
+/// or whose length makes no sense, ends them.
 pub fn records(bytes: &[u8]) -> Records<'_> {
     Records { bytes }
 }
@@ -157,7 +159,8 @@ mod tests {
         bytes
     }
 
-    /// In the order that the kernel writes (`perf_output_sample` of kernel/events/core.c): thread, CPU, chain.
+    /// In the order that the kernel writes (`perf_output_sample` of kernel/events/core.c): thread,
+    /// CPU, chain.
     fn sample(process: u32, thread: u32, cpu: u32, chain: &[u64]) -> Vec<u8> {
         let mut body = Vec::new();
         for word in [process, thread, cpu, 0] {

@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A page that says how far kernel and process are (`struct perf_event_mmap_page`), and behind it the ring.
+/// A page that says how far kernel and process are (`struct perf_event_mmap_page`), and behind it
+/// the ring.
 #[derive(Debug)]
 pub(super) struct Ring {
     memory: NonNull<u8>,
@@ -18,8 +19,9 @@ pub(super) struct Ring {
     reading: Mutex<()>,
 }
 
-// SAFETY: the mapping is the ring's own until it is dropped and tied to no thread; what the kernel writes is read only below its
-// head, which is loaded with acquire, and only by the thread that holds the lock.
+// SAFETY: the mapping is the ring's own until it is dropped and tied to no thread; what the kernel
+// writes is read only below its head, which is loaded with acquire, and only by the thread that
+// holds the lock.
 unsafe impl Send for Ring {}
 // SAFETY: as above; all access of shared references is by atomics and under the lock.
 unsafe impl Sync for Ring {}
@@ -33,7 +35,8 @@ impl Ring {
     pub(super) fn map(event: &OwnedFd, bytes: usize) -> io::Result<Self> {
         let page = page_bytes();
         let bytes = bytes.clamp(page, LARGEST).next_power_of_two();
-        // SAFETY: a new mapping at an address of the kernel's choice, of the form that perf_event_open(2) demands.
+        // SAFETY: a new mapping at an address of the kernel's choice, of the form that
+        // perf_event_open(2) demands.
         let memory = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -64,7 +67,8 @@ impl Ring {
         if new == 0 {
             return false;
         }
-        // The kernel never overwrites what is not read; more than the ring holds would be a broken page.
+        // The kernel never overwrites what is not read; more than the ring holds would be a broken
+        // page.
         let new = new.min(self.bytes);
         let from = (tail % self.bytes as u64) as usize;
         let first = new.min(self.bytes - from);
@@ -75,15 +79,18 @@ impl Ring {
     }
 
     fn place(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: both places are aligned words in the first page; kernel and process access them atomically.
+        // SAFETY: both places are aligned words in the first page; kernel and process access them
+        // atomically.
         unsafe { AtomicU64::from_ptr(self.memory.as_ptr().add(offset).cast()) }
     }
 
-    /// Bytes of the ring that the kernel has written and leaves alone until the tail is moved. Only with the lock held.
+    /// Bytes of the ring that the kernel has written and leaves alone until the tail is moved. Only
+    /// with the lock held.
     fn part(&self, from: usize, length: usize) -> &[u8] {
         assert!(from + length <= self.bytes);
-        // SAFETY: the range was just checked to lie within the ring, which begins behind the first page; the kernel does
-        // not write there before the tail has passed it, which the caller moves after the last use.
+        // SAFETY: the range was just checked to lie within the ring, which begins behind the first
+        // page; the kernel does not write there before the tail has passed it, which the caller
+        // moves after the last use.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(self.page + from), length) }
     }
 }

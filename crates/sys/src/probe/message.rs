@@ -1,4 +1,5 @@
-//! Packets with their control messages: TTL and marks on the way out; TTL, time and ICMP errors on the way in.
+//! Packets with their control messages: TTL and marks on the way out; TTL, time and ICMP errors on
+//! the way in.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -35,7 +36,8 @@ impl Default for ReceiveBuffer {
 /// A packet, or an error with the packet that caused it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received<'a> {
-    /// What a datagram socket gives: the payload or the message; of an error what was sent, as far as it is quoted.
+    /// What a datagram socket gives: the payload or the message; of an error what was sent, as far
+    /// as it is quoted.
     pub bytes: &'a [u8],
     /// The sender; of an error the address that the packet was sent to.
     pub from: Option<SocketAddr>,
@@ -110,16 +112,18 @@ pub(super) fn send(
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = control.0.len();
-    let (level, ttl_kind, class_kind) = match to.is_ipv6() {
-        true => (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, libc::IPV6_TCLASS),
-        false => (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS),
+    let (level, ttl_kind, class_kind) = if to.is_ipv6() {
+        (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, libc::IPV6_TCLASS)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS)
     };
     header.msg_controllen = put(
         &header,
         level,
         [(ttl_kind, ttl), (class_kind, traffic_class)],
     );
-    // SAFETY: name, vector and control messages live and have the lengths that the header says; the kernel only reads.
+    // SAFETY: name, vector and control messages live and have the lengths that the header says; the
+    // kernel only reads.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, 0) };
     if sent < 0 {
         Err(io::Error::last_os_error())
@@ -131,7 +135,8 @@ pub(super) fn send(
 /// Writes control messages of one int each, and says how long they are together.
 fn put(header: &libc::msghdr, level: libc::c_int, values: [(libc::c_int, u8); 2]) -> usize {
     const INT: u32 = size_of::<libc::c_int>() as u32;
-    // SAFETY: the control buffer has room for two such messages, is zeroed and aligned; the macros stay within it.
+    // SAFETY: the control buffer has room for two such messages, is zeroed and aligned; the macros
+    // stay within it.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         for (kind, value) in values {
@@ -202,8 +207,9 @@ struct Facts {
 /// What the control messages say.
 fn facts(header: &libc::msghdr) -> Facts {
     let mut facts = Facts::default();
-    // SAFETY: the kernel has filled the control buffer, whose length the header says; the macros stay within it. Each
-    // value is read as the type that the kernel writes for it, and only as far as the message is long.
+    // SAFETY: the kernel has filled the control buffer, whose length the header says; the macros
+    // stay within it. Each value is read as the type that the kernel writes for it, and only as far
+    // as the message is long.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {

@@ -1,4 +1,5 @@
-//! Probes of a route and the answers to them: datagrams with a TTL of their own, error queues, raw ICMP.
+//! Probes of a route and the answers to them: datagrams with a TTL of their own, error queues, raw
+//! ICMP.
 //!
 //! | socket | needs | its answers |
 //! |---|---|---|
@@ -44,7 +45,8 @@ impl ProbeSocket {
         Ok(socket)
     }
 
-    /// An ICMP datagram socket: echo requests with an error queue; the kernel writes identifier and checksum.
+    /// An ICMP datagram socket: echo requests with an error queue; the kernel writes identifier and
+    /// checksum.
     ///
     /// # Errors
     /// `EACCES` if net.ipv4.ping_group_range holds none of the caller's groups.
@@ -65,7 +67,8 @@ impl ProbeSocket {
         Ok(socket)
     }
 
-    /// A raw socket of TCP that receives segments to `local` from the port `peer_port` alone, and sends whole segments.
+    /// A raw socket of TCP that receives segments to `local` from the port `peer_port` alone, and
+    /// sends whole segments.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_RAW`.
@@ -109,12 +112,12 @@ impl ProbeSocket {
         address.as_socket().ok_or_else(unknown)
     }
 
-    /// Sends one packet: a payload (UDP), a message (echo, ICMP) or a segment (TCP). It is never fragmented, nor held
-    /// to what the kernel believes the path's MTU to be.
+    /// Sends one packet: a payload (UDP), a message (echo, ICMP) or a segment (TCP). It is never
+    /// fragmented, nor held to what the kernel believes the path's MTU to be.
     ///
     /// # Errors
-    /// `EMSGSIZE` if the interface is too narrow; an error that waits on the socket, which is cleared by that:
-    /// nothing was sent then.
+    /// `EMSGSIZE` if the interface is too narrow; an error that waits on the socket, which is
+    /// cleared by that: nothing was sent then.
     pub fn send(&self, to: SocketAddr, ttl: u8, traffic_class: u8, bytes: &[u8]) -> io::Result<()> {
         // A raw socket of IPv6 takes the port for a protocol number.
         let port = if self.is_raw { 0 } else { to.port() };
@@ -129,12 +132,13 @@ impl ProbeSocket {
     pub fn receive<'a>(&self, buffer: &'a mut ReceiveBuffer) -> io::Result<Option<Received<'a>>> {
         let received = message::receive(&self.socket, buffer, false)?;
         // Those of IPv4 show the IP header, too.
-        Ok(
-            received.and_then(|received| match self.is_raw && !self.is_ipv6 {
-                true => received.without_ip_header(),
-                false => Some(received),
-            }),
-        )
+        Ok(received.and_then(|received| {
+            if self.is_raw && !self.is_ipv6 {
+                received.without_ip_header()
+            } else {
+                Some(received)
+            }
+        }))
     }
 
     /// The next error of the error queue with the packet that caused it; `None` if there is none.

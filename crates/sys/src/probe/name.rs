@@ -6,16 +6,16 @@ use std::net::{IpAddr, SocketAddr};
 
 use socket2::SockAddr;
 
-/// The name of an address, as /etc/nsswitch.conf says: hosts file, DNS, … `None` if it has none. It may take many
-/// seconds.
+/// The name of an address, as /etc/nsswitch.conf says: hosts file, DNS, … `None` if it has none. It
+/// may take many seconds.
 ///
 /// # Errors
 /// The resolver failed: no server answers, out of memory.
 pub fn reverse_lookup(address: IpAddr) -> io::Result<Option<String>> {
     let address = SockAddr::from(SocketAddr::new(address, 0));
     let mut name = [0u8; libc::NI_MAXHOST as usize];
-    // SAFETY: the address lives and has the length that is passed along; the call writes a NUL-terminated name of at
-    // most the buffer's length.
+    // SAFETY: the address lives and has the length that is passed along; the call writes a
+    // NUL-terminated name of at most the buffer's length.
     let result = unsafe {
         libc::getnameinfo(
             address.as_ptr().cast(),

@@ -57,8 +57,8 @@ pub(super) fn filter_icmp(socket: &Socket, is_ipv6: bool) -> io::Result<()> {
     }
 }
 
-/// Lets through TCP segments from `port`. A raw socket of IPv4 is filtered from the IP header on, one of IPv6 from the
-/// segment on (raw_rcv of net/ipv4/raw.c, rawv6_rcv of net/ipv6/raw.c).
+/// Lets through TCP segments from `port`. A raw socket of IPv4 is filtered from the IP header on,
+/// one of IPv6 from the segment on (raw_rcv of net/ipv4/raw.c, rawv6_rcv of net/ipv6/raw.c).
 pub(super) fn filter_source_port(socket: &Socket, port: u16, is_ipv6: bool) -> io::Result<()> {
     let step = |code: u32, jt, jf, k| libc::sock_filter {
         code: code as u16,

@@ -41,13 +41,14 @@ impl SynSocket {
         let domain = Domain::for_address(to);
         let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         option::prepare(&socket, to.is_ipv6(), true)?;
-        let (level, ttl_kind, class_kind) = match to.is_ipv6() {
-            true => (
+        let (level, ttl_kind, class_kind) = if to.is_ipv6() {
+            (
                 libc::IPPROTO_IPV6,
                 libc::IPV6_UNICAST_HOPS,
                 libc::IPV6_TCLASS,
-            ),
-            false => (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS),
+            )
+        } else {
+            (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS)
         };
         option::set(&socket, level, ttl_kind, &libc::c_int::from(ttl))?;
         option::set(
@@ -66,8 +67,8 @@ impl SynSocket {
         }
     }
 
-    /// What has become of it, to be asked when it is writable; with the time, ns of [`monotonic_ns`]. `None` if
-    /// nothing yet.
+    /// What has become of it, to be asked when it is writable; with the time, ns of
+    /// [`monotonic_ns`]. `None` if nothing yet.
     ///
     /// # Errors
     /// It failed in a way that tells nothing of the path, such as a timeout.

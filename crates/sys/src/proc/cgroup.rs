@@ -41,8 +41,8 @@ pub struct Throttling {
     pub throttled_us: u64,
 }
 
-/// The number of a group of version 2 by its path below the root, `/system.slice/ssh.service`: that which eBPF compares,
-/// the inode of its directory.
+/// The number of a group of version 2 by its path below the root, `/system.slice/ssh.service`: that
+/// which eBPF compares, the inode of its directory.
 ///
 /// # Errors
 /// `NotFound` if there is no such group, or no version 2 at all.
@@ -79,8 +79,8 @@ impl CgroupLimits {
     }
 }
 
-/// Memory that the process's control group holds at present, bytes: that of the level with the tightest limit, or of the
-/// process's own group if none limits.
+/// Memory that the process's control group holds at present, bytes: that of the level with the
+/// tightest limit, or of the process's own group if none limits.
 pub fn memory_in_use() -> Probe<u64> {
     let texts = read_text("/proc/self/cgroup").and_then(|member| {
         let mounts = read_text("/proc/self/mountinfo")?;
@@ -95,12 +95,14 @@ pub fn memory_in_use() -> Probe<u64> {
     }
 }
 
-/// The control group that a thread's CPU time is counted in, which is another one for each thread where version 1 says so.
+/// The control group that a thread's CPU time is counted in, which is another one for each thread
+/// where version 1 says so.
 #[derive(Debug)]
 pub struct CpuGroup(Group);
 
 impl CpuGroup {
-    /// That of the calling thread, which the threads that it starts share; `None` where there is none to be seen.
+    /// That of the calling thread, which the threads that it starts share; `None` where there is
+    /// none to be seen.
     ///
     /// # Errors
     /// `/proc` tells neither the groups nor the mounts.
@@ -196,9 +198,10 @@ impl Group {
     }
 
     fn memory_in_use(&self) -> Result<u64, ProcError> {
-        let (limit, usage) = match self.version1 {
-            true => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-            false => ("memory.max", "memory.current"),
+        let (limit, usage) = if self.version1 {
+            ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        } else {
+            ("memory.max", "memory.current")
         };
         let limits = self.read_levels(limit, parse_limit)?.into_iter();
         let tightest = limits

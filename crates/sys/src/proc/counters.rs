@@ -7,7 +7,8 @@ use super::{Malformed, ProcError, field, net_path, read_text};
 
 /// Counters by the names of nstat(8): the group and the counter, as `TcpRetransSegs`,
 /// `TcpExtListenDrops`,
-/// `UdpRcvbufErrors`, `Ip6InReceives`. The few that are negative (`TcpMaxConn` is −1 for "no limit") are left out.
+/// `UdpRcvbufErrors`, `Ip6InReceives`. The few that are negative (`TcpMaxConn` is −1 for "no
+/// limit") are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProtocolCounters {
     values: BTreeMap<String, u64>,

@@ -49,7 +49,8 @@ pub fn raise_descriptor_limit() -> Result<DescriptorLimit, LimitError> {
     set_descriptor_limit(u64::MAX)
 }
 
-/// Sets the soft limit, to what the hard one allows at most, and returns what holds then. What is open stays open.
+/// Sets the soft limit, to what the hard one allows at most, and returns what holds then. What is
+/// open stays open.
 ///
 /// # Errors
 /// As [`descriptor_limit`].

@@ -53,7 +53,8 @@ impl MemoryInfo {
 pub struct ProcessMemory {
     /// Its pages, of those that it shares with others its share (`Pss`).
     pub proportional: u64,
-    /// What it has written itself: heap, stacks, data, whoever else runs the same program (`Anonymous`).
+    /// What it has written itself: heap, stacks, data, whoever else runs the same program
+    /// (`Anonymous`).
     pub anonymous: u64,
 }
 

@@ -1,4 +1,5 @@
-//! `net/dev`: packets, errors and drops of each interface of the calling thread's network namespace.
+//! `net/dev`: packets, errors and drops of each interface of the calling thread's network
+//! namespace.
 
 use super::{Malformed, ProcError, field, net_path, read_and_parse};
 

@@ -84,7 +84,8 @@ impl Privileges {
     }
 }
 
-/// Takes a capability away from the calling thread, for good. Threads that it starts later lack it too.
+/// Takes a capability away from the calling thread, for good. Threads that it starts later lack it
+/// too.
 ///
 /// # Errors
 /// A seccomp filter forbids it.
@@ -113,7 +114,8 @@ pub fn give_up(capability: Capability) -> io::Result<()> {
     }
 }
 
-/// `struct __user_cap_header_struct` (include/uapi/linux/capability.h); process 0 is the calling thread.
+/// `struct __user_cap_header_struct` (include/uapi/linux/capability.h); process 0 is the calling
+/// thread.
 #[repr(C)]
 struct CapabilityHeader {
     version: u32,
@@ -133,8 +135,8 @@ struct CapabilitySets {
 const VERSION_3: u32 = 0x2008_0522;
 
 /// Whether this process is in a user namespace other than the host's first: its capabilities then
-/// do not reach what belongs to the host. Unsupported where the kernel has no user namespaces. Whether one can be made
-/// says [`user_namespaces_allowed`](crate::netns::user_namespaces_allowed).
+/// do not reach what belongs to the host. Unsupported where the kernel has no user namespaces.
+/// Whether one can be made says [`user_namespaces_allowed`](crate::netns::user_namespaces_allowed).
 pub fn in_user_namespace() -> Probe<bool> {
     /// PROC_USER_INIT_INO of the kernel's include/linux/proc_ns.h, an inode number that never
     /// changes.

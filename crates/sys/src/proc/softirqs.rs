@@ -2,8 +2,8 @@
 
 use super::{Malformed, ProcError, field, read_and_parse};
 
-/// How often the network's receive soft interrupt ran since the host started, over all CPUs and namespaces. The kernel's
-/// counters are of 32 bits for each CPU.
+/// How often the network's receive soft interrupt ran since the host started, over all CPUs and
+/// namespaces. The kernel's counters are of 32 bits for each CPU.
 ///
 /// # Errors
 /// The file cannot be read, or has an unknown form.

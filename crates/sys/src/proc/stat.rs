@@ -72,7 +72,8 @@ pub struct CpuStat {
 }
 
 impl CpuStat {
-    /// Counts the time that idle spinners ([`crate::idle`]) took as idle. The kernel counts them as nice.
+    /// Counts the time that idle spinners ([`crate::idle`]) took as idle. The kernel counts them as
+    /// nice.
     pub fn count_as_idle(&mut self, spun: &[(u32, Duration)]) {
         for (cpu, time) in spun {
             let ticks = duration_to_ticks(*time);

@@ -1,6 +1,7 @@
 //! Which CPUs work for a device: RPS and XPS of its queues, its interrupts.
 //!
-//! `/sys/class/net` shows the devices of the network namespace that mounted it, not those of the calling thread:
+//! `/sys/class/net` shows the devices of the network namespace that mounted it, not those of the
+//! calling thread:
 //! [`shows_devices`] tells whether they are the same.
 
 use std::ffi::OsStr;
@@ -32,24 +33,26 @@ impl CpuFile {
     /// # Errors
     /// The file is not there, cannot be read, or has an unknown form.
     pub fn read(&self) -> Result<Vec<u32>, ProcError> {
-        match self.is_list() {
-            true => read_and_parse(&self.path, cpu::parse_list),
-            false => read_and_parse(&self.path, parse_mask),
+        if self.is_list() {
+            read_and_parse(&self.path, cpu::parse_list)
+        } else {
+            read_and_parse(&self.path, parse_mask)
         }
     }
 
     /// Writes CPUs; read them again, the kernel drops those that it does not have.
     ///
     /// # Errors
-    /// Not permitted, or the kernel does not take them: interrupts that it manages itself are `EIO`.
+    /// Not permitted, or the kernel does not take them: interrupts that it manages itself are
+    /// `EIO`.
     pub fn write(&self, cpus: &[u32]) -> io::Result<()> {
-        let text = match self.is_list() {
-            true => cpus
-                .iter()
+        let text = if self.is_list() {
+            cpus.iter()
                 .map(u32::to_string)
                 .collect::<Vec<_>>()
-                .join(","),
-            false => mask(cpus),
+                .join(",")
+        } else {
+            mask(cpus)
         };
         fs::write(&self.path, text)
     }
@@ -105,7 +108,8 @@ pub fn transmit_steering(device: &str) -> Probe<Vec<CpuFile>> {
     steering(device, "tx-", "xps_cpus").into()
 }
 
-/// Which CPUs may take each interrupt of a device. Unsupported where the device has none of its own, as virtual ones.
+/// Which CPUs may take each interrupt of a device. Unsupported where the device has none of its
+/// own, as virtual ones.
 pub fn interrupts(device: &str) -> Probe<Vec<CpuFile>> {
     let hardware = class(device).join("device");
     // Those of virtio belong to the bus device above.

@@ -1,5 +1,5 @@
-//! Many connections at once: begun without waiting, taken without waiting, and gone without a trace when their process
-//! is.
+//! Many connections at once: begun without waiting, taken without waiting, and gone without a trace
+//! when their process is.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -21,19 +21,21 @@ pub struct BeginError {
 /// A connection that is made, or being made.
 #[derive(Debug)]
 pub struct Begun {
-    /// Does not block. Closing it, and the end of the process too, resets the connection: no TIME_WAIT is left.
+    /// Does not block. Closing it, and the end of the process too, resets the connection: no
+    /// TIME_WAIT is left.
     pub stream: TcpStream,
-    /// It is established: on this host's own links that happens within the call. Else it becomes writable when it is.
+    /// It is established: on this host's own links that happens within the call. Else it becomes
+    /// writable when it is.
     pub connected: bool,
 }
 
-/// Begins to connect from `local`, port included if it is not 0, without waiting. Ports are chosen by the caller
-/// because the kernel's own search slows down thirtyfold when half the range is used for one destination; several
-/// connections to different destinations may have one port.
+/// Begins to connect from `local`, port included if it is not 0, without waiting. Ports are chosen
+/// by the caller because the kernel's own search slows down thirtyfold when half the range is used
+/// for one destination; several connections to different destinations may have one port.
 ///
 /// # Errors
-/// The call that failed: out of descriptors or memory, the port in use by a listener (`bind`), the four addresses and
-/// ports in use (`connect`, `EADDRNOTAVAIL`), no way there.
+/// The call that failed: out of descriptors or memory, the port in use by a listener (`bind`), the
+/// four addresses and ports in use (`connect`, `EADDRNOTAVAIL`), no way there.
 pub fn begin_connect(peer: SocketAddr, local: Option<SocketAddr>) -> Result<Begun, BeginError> {
     let failed = |call| move |source| BeginError { call, source };
     let kind = Type::STREAM.nonblocking().cloexec();
@@ -50,7 +52,8 @@ pub fn begin_connect(peer: SocketAddr, local: Option<SocketAddr>) -> Result<Begu
     }
     let connected = match socket.connect(&peer.into()) {
         Ok(()) => true,
-        // The answer of one's own host is there by now: it was put off until the call let go of the socket.
+        // The answer of one's own host is there by now: it was put off until the call let go of the
+        // socket.
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
             stands(&SockRef::from(&socket), peer).map_err(failed("connect"))?
         }
@@ -82,16 +85,18 @@ fn stands(socket: &Socket, peer: SocketAddr) -> io::Result<bool> {
     }
 }
 
-/// Takes a connection that waits at `listener`, without blocking in it; with the peer's address. Whatever
+/// Takes a connection that waits at `listener`, without blocking in it; with the peer's address.
+/// Whatever
 /// [`super::reset_on_close`] made of the listener holds for it, too.
 ///
 /// # Errors
-/// `WouldBlock` if none waits (and the listener does not block); out of descriptors or memory; a connection that ended
-/// while it waited.
+/// `WouldBlock` if none waits (and the listener does not block); out of descriptors or memory; a
+/// connection that ended while it waited.
 pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, IpAddr)> {
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     let take = |address: *mut socket2::SockAddrStorage, length: *mut libc::socklen_t| {
-        // SAFETY: the pointers are to a live storage and its length, which the kernel keeps to; the listener is open.
+        // SAFETY: the pointers are to a live storage and its length, which the kernel keeps to; the
+        // listener is open.
         match unsafe { libc::accept4(listener.as_raw_fd(), address.cast(), length, flags) } {
             -1 => Err(io::Error::last_os_error()),
             descriptor => Ok(descriptor),
@@ -138,9 +143,10 @@ mod tests {
                 (&server).read(&mut byte).unwrap_err().kind(),
                 ErrorKind::WouldBlock
             );
-            let (closed, mut left) = match client_closes {
-                true => (begun.stream, server),
-                false => (server, begun.stream),
+            let (closed, mut left) = if client_closes {
+                (begun.stream, server)
+            } else {
+                (server, begun.stream)
             };
             drop(closed);
             crate::poll::wait_readable(&left, Duration::from_secs(5)).unwrap();

@@ -73,8 +73,8 @@ pub fn connect(socket: Connecting, peer: SocketAddr, timeout: Duration) -> io::R
 /// Whether this kernel makes MPTCP sockets now.
 ///
 /// # Errors
-/// The kernel's words: `ENOPROTOOPT` means that sysctl net.mptcp.enabled is 0, `EPROTONOSUPPORT` that
-/// the kernel was built without.
+/// The kernel's words: `ENOPROTOOPT` means that sysctl net.mptcp.enabled is 0, `EPROTONOSUPPORT`
+/// that the kernel was built without.
 pub fn mptcp_supported() -> io::Result<()> {
     Socket::new(Domain::IPV4, Type::STREAM, Some(stream_protocol(Mptcp::On))).map(drop)
 }
@@ -95,8 +95,9 @@ pub fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpList
     Ok(socket.into())
 }
 
-/// A UDP socket on `local`, connected to `peer` if one is given. With `shared`, other sockets that are
-/// shared too may have the same port: the kernel gives a datagram to the one connected to its sender.
+/// A UDP socket on `local`, connected to `peer` if one is given. With `shared`, other sockets that
+/// are shared too may have the same port: the kernel gives a datagram to the one connected to its
+/// sender.
 ///
 /// # Errors
 /// The address is in use or not this host's.

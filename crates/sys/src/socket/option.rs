@@ -143,8 +143,9 @@ pub fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> Result<u32, OptionE
     )
 }
 
-/// `TCP_WINDOW_CLAMP`, bytes: what the kernel took it to be when the buffer was smaller stays in the way of a larger one.
-/// It is no limit to rely on: the kernel sets it anew as it learns of packets.
+/// `TCP_WINDOW_CLAMP`, bytes: what the kernel took it to be when the buffer was smaller stays in
+/// the way of a larger one. It is no limit to rely on: the kernel sets it anew as it learns of
+/// packets.
 ///
 /// # Errors
 /// The kernel refuses; it is no TCP socket.
@@ -221,8 +222,8 @@ pub fn send_buffer(socket: &impl AsFd) -> Result<u32, OptionError> {
         .map_err(read_error("SO_SNDBUF"))
 }
 
-/// Whether the application fixed the send and the receive buffer (`SO_BUF_LOCK`), so that the kernel does not
-/// tune them. Since Linux 5.14.
+/// Whether the application fixed the send and the receive buffer (`SO_BUF_LOCK`), so that the
+/// kernel does not tune them. Since Linux 5.14.
 ///
 /// # Errors
 /// The kernel has no such option.
@@ -236,7 +237,8 @@ pub fn buffer_locks(socket: &impl AsFd) -> Result<BufferLocks, OptionError> {
     })
 }
 
-/// `TCP_MAXSEG` before the connection: the largest segment to offer and to send, options not taken off.
+/// `TCP_MAXSEG` before the connection: the largest segment to offer and to send, options not taken
+/// off.
 ///
 /// # Errors
 /// Outside 88 to 32,767.
@@ -287,8 +289,9 @@ pub fn nodelay(socket: &impl AsFd) -> Result<bool, OptionError> {
         .map_err(read_error("TCP_NODELAY"))
 }
 
-/// `TCP_QUICKACK`: on, what is to be acknowledged now is, and until the kernel thinks better of it each segment at once;
-/// off, acknowledgements wait. It does not last: the kernel changes it with the traffic.
+/// `TCP_QUICKACK`: on, what is to be acknowledged now is, and until the kernel thinks better of it
+/// each segment at once; off, acknowledgements wait. It does not last: the kernel changes it with
+/// the traffic.
 ///
 /// # Errors
 /// The socket is gone or is not TCP.
@@ -312,8 +315,8 @@ pub fn quickack(socket: &impl AsFd) -> Result<bool, OptionError> {
         .map_err(read_error("TCP_QUICKACK"))
 }
 
-/// `TCP_THIN_LINEAR_TIMEOUTS`: while fewer than four segments are unacknowledged, the first six retransmission timeouts in
-/// a row are as long as the first, instead of twice as long each time.
+/// `TCP_THIN_LINEAR_TIMEOUTS`: while fewer than four segments are unacknowledged, the first six
+/// retransmission timeouts in a row are as long as the first, instead of twice as long each time.
 ///
 /// # Errors
 /// The socket is gone or is not TCP.
@@ -367,7 +370,8 @@ pub fn busy_poll(socket: &impl AsFd) -> Result<u32, OptionError> {
         .map_err(read_error("SO_BUSY_POLL"))
 }
 
-/// A number that the socket's network namespace alone has had since the host was booted (`SO_NETNS_COOKIE`, Linux 5.14).
+/// A number that the socket's network namespace alone has had since the host was booted
+/// (`SO_NETNS_COOKIE`, Linux 5.14).
 ///
 /// # Errors
 /// The kernel has no such option.
@@ -510,8 +514,8 @@ pub fn receive_timeout(socket: &impl AsFd, timeout: Option<Duration>) -> Result<
 /// The path MTU that the kernel believes in, of a connected socket.
 ///
 /// # Errors
-/// The socket is not connected, or has no route just now: setting its traffic class drops the route until
-/// the next packet.
+/// The socket is not connected, or has no route just now: setting its traffic class drops the route
+/// until the next packet.
 pub fn path_mtu(socket: &impl AsFd) -> Result<u32, OptionError> {
     let domain = SockRef::from(socket)
         .domain()

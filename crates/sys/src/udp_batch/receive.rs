@@ -22,7 +22,8 @@ pub struct BatchReceiver {
     drops: DropCounter,
 }
 
-// SAFETY: the pointers in the headers and vectors are written anew before each call and are not followed otherwise.
+// SAFETY: the pointers in the headers and vectors are written anew before each call and are not
+// followed otherwise.
 unsafe impl Send for BatchReceiver {}
 
 /// A datagram as received.
@@ -37,8 +38,8 @@ pub struct Datagram<'a> {
 }
 
 impl BatchReceiver {
-    /// A receiver for `socket`, whose options it sets: datagrams of at most `max_datagram` bytes; with offload of any
-    /// size.
+    /// A receiver for `socket`, whose options it sets: datagrams of at most `max_datagram` bytes;
+    /// with offload of any size.
     ///
     /// # Errors
     /// The kernel does not know an option: SO_RXQ_OVFL, or UDP_GRO (Linux 5.0).
@@ -67,8 +68,9 @@ impl BatchReceiver {
         })
     }
 
-    /// From now on the kernel notes when each datagram arrives (SO_TIMESTAMPNS), which costs the whole host some time for
-    /// each packet. Without offload: datagrams that were put together have one time.
+    /// From now on the kernel notes when each datagram arrives (SO_TIMESTAMPNS), which costs the
+    /// whole host some time for each packet. Without offload: datagrams that were put together have
+    /// one time.
     ///
     /// # Errors
     /// The kernel does not know the option.
@@ -76,11 +78,14 @@ impl BatchReceiver {
         set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
     }
 
-    /// Waits for the first datagram, takes what else is there, and answers how many datagrams that is.
+    /// Waits for the first datagram, takes what else is there, and answers how many datagrams that
+    /// is.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing came within the socket's receive timeout (or at once, if it does not block),
-    /// `Interrupted` by a signal, `ConnectionRefused` when the peer answered by ICMP, or others of recv(2). Then
+    /// `WouldBlock` when nothing came within the socket's receive timeout (or at once, if it does
+    /// not block),
+    /// `Interrupted` by a signal, `ConnectionRefused` when the peer answered by ICMP, or others of
+    /// recv(2). Then
     /// [`Self::datagrams`] is empty.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.received = 0;
@@ -112,8 +117,9 @@ impl BatchReceiver {
             .flat_map(|(frame, slot)| frame.split(slot))
     }
 
-    /// What the socket has dropped since it was made because its buffer was full, as known when the last datagram
-    /// received was queued. With offload these are not datagrams but frames of up to 64 KiB that hold several.
+    /// What the socket has dropped since it was made because its buffer was full, as known when the
+    /// last datagram received was queued. With offload these are not datagrams but frames of up to
+    /// 64 KiB that hold several.
     #[must_use]
     pub fn socket_drops(&self) -> u64 {
         self.drops.total
@@ -202,8 +208,8 @@ struct Annex {
 /// Reads the control messages of a header that recvmmsg has filled.
 fn read_control(header: &libc::msghdr) -> Annex {
     let mut found = Annex::default();
-    // SAFETY: the kernel wrote `msg_controllen` bytes of whole control messages; those that are asked for carry four
-    // bytes, or a timespec.
+    // SAFETY: the kernel wrote `msg_controllen` bytes of whole control messages; those that are
+    // asked for carry four bytes, or a timespec.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
@@ -234,9 +240,11 @@ fn since_1970(time: libc::timespec) -> Option<Duration> {
     Some(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
 }
 
-/// Receives into what [`BatchReceiver::prepare`] has just written; answers how many headers were filled.
+/// Receives into what [`BatchReceiver::prepare`] has just written; answers how many headers were
+/// filled.
 fn recvmmsg(socket: &UdpSocket, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
-    // SAFETY: all pointers lead into the receiver's own buffers, which are borrowed and stay where they are.
+    // SAFETY: all pointers lead into the receiver's own buffers, which are borrowed and stay where
+    // they are.
     let received = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),

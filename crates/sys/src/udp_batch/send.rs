@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 use super::{Control, MAX_PAYLOAD, Offload, empty_header, set_option};
 
-/// Sends up to `datagrams_per_call` datagrams of one size, which lie one behind the other in its buffer.
+/// Sends up to `datagrams_per_call` datagrams of one size, which lie one behind the other in its
+/// buffer.
 #[derive(Debug)]
 pub struct BatchSender {
     buffer: Vec<u8>,
@@ -20,12 +21,13 @@ pub struct BatchSender {
     vectors: Vec<libc::iovec>,
 }
 
-// SAFETY: the pointers in the headers and vectors are written anew before each call and are not followed otherwise.
+// SAFETY: the pointers in the headers and vectors are written anew before each call and are not
+// followed otherwise.
 unsafe impl Send for BatchSender {}
 
 impl BatchSender {
-    /// A sender of zeros of `datagram_bytes` (1 to 65,527; over IPv4 to 65,507), at most `datagrams_per_call` (1 to
-    /// 1024) at once.
+    /// A sender of zeros of `datagram_bytes` (1 to 65,527; over IPv4 to 65,507), at most
+    /// `datagrams_per_call` (1 to 1024) at once.
     ///
     /// # Panics
     /// A number is out of its range.
@@ -56,12 +58,14 @@ impl BatchSender {
         }
     }
 
-    /// The datagrams, in the order in which they are sent, to be written in place. They keep their content.
+    /// The datagrams, in the order in which they are sent, to be written in place. They keep their
+    /// content.
     pub fn datagrams_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.buffer.chunks_exact_mut(self.datagram_bytes)
     }
 
-    /// Whether datagrams share their messages: not when they are too large, nor once the kernel has refused it.
+    /// Whether datagrams share their messages: not when they are too large, nor once the kernel has
+    /// refused it.
     #[must_use]
     pub fn offload(&self) -> Offload {
         if self.group > 1 {
@@ -71,16 +75,16 @@ impl BatchSender {
         }
     }
 
-    /// Hands over the first `count` datagrams, or all, and answers how many the kernel took. After a short answer the
-    /// others are not sent; the next call begins at the first datagram again.
+    /// Hands over the first `count` datagrams, or all, and answers how many the kernel took. After
+    /// a short answer the others are not sent; the next call begins at the first datagram again.
     ///
-    /// Where the kernel refuses offload (datagrams larger than the path's MTU, a device without checksums, IPsec) this
-    /// and later calls go without: see [`Self::offload`].
+    /// Where the kernel refuses offload (datagrams larger than the path's MTU, a device without
+    /// checksums, IPsec) this and later calls go without: see [`Self::offload`].
     ///
     /// # Errors
-    /// None was taken: `WouldBlock` for a full send buffer of a non-blocking socket, its send timeout or a full queue
-    /// (ENOBUFS), `Interrupted`, `ConnectionRefused` when the peer answered earlier datagrams by ICMP, or others of
-    /// send(2).
+    /// None was taken: `WouldBlock` for a full send buffer of a non-blocking socket, its send
+    /// timeout or a full queue (ENOBUFS), `Interrupted`, `ConnectionRefused` when the peer answered
+    /// earlier datagrams by ICMP, or others of send(2).
     pub fn send(&mut self, socket: &UdpSocket, count: usize) -> io::Result<usize> {
         if let Some(error) = socket.take_error()? {
             return Err(error);
@@ -104,8 +108,9 @@ impl BatchSender {
         let messages = self.prepare(count);
         let mut taken = sendmmsg(socket, &mut self.headers[..messages])?;
         if 0 < taken && taken < messages {
-            // The kernel keeps to itself why it stopped, and has forgotten it if it was ICMP. A single message meets the
-            // reason again, or provokes the next ICMP, which the next call then reports.
+            // The kernel keeps to itself why it stopped, and has forgotten it if it was ICMP. A
+            // single message meets the reason again, or provokes the next ICMP, which the next call
+            // then reports.
             taken += sendmmsg(socket, &mut self.headers[taken..=taken]).unwrap_or(0);
         }
         Ok(count.min(taken * self.group))
@@ -146,7 +151,8 @@ pub fn segment_supported() -> io::Result<bool> {
     }
 }
 
-/// Segments that every kernel with UDP_SEGMENT takes in one message (UDP_MAX_SEGMENTS in include/linux/udp.h).
+/// Segments that every kernel with UDP_SEGMENT takes in one message (UDP_MAX_SEGMENTS in
+/// include/linux/udp.h).
 const OLD_MAX_SEGMENTS: usize = 64;
 
 /// As [`OLD_MAX_SEGMENTS`], since Linux 6.9.
@@ -168,8 +174,8 @@ fn accepts_new_maximum() -> io::Result<()> {
     socket.send(&[0; NEW_MAX_SEGMENTS]).map(drop)
 }
 
-/// EIO: no checksum to leave to a device; EMSGSIZE or, in older kernels, EINVAL: a segment exceeds the MTU
-/// (udp_send_skb in net/ipv4/udp.c).
+/// EIO: no checksum to leave to a device; EMSGSIZE or, in older kernels, EINVAL: a segment exceeds
+/// the MTU (udp_send_skb in net/ipv4/udp.c).
 fn refuses_segments(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -201,9 +207,11 @@ fn segment_control_bytes() -> usize {
     unsafe { libc::CMSG_SPACE(2) as usize }
 }
 
-/// Sends messages whose vectors and control messages [`BatchSender::prepare`] has just written; answers how many.
+/// Sends messages whose vectors and control messages [`BatchSender::prepare`] has just written;
+/// answers how many.
 fn sendmmsg(socket: &UdpSocket, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
-    // SAFETY: all pointers lead into the sender's own buffers, which are borrowed and stay where they are.
+    // SAFETY: all pointers lead into the sender's own buffers, which are borrowed and stay where
+    // they are.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),

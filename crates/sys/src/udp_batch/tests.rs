@@ -9,8 +9,8 @@ use super::*;
 
 const BOTH: [Offload; 2] = [Offload::Segment, Offload::None];
 
-/// Connected to each other, the second with a receive timeout and room for a batch: by default the larger batches, with
-/// the kernel's overhead, do not fit.
+/// Connected to each other, the second with a receive timeout and room for a batch: by default the
+/// larger batches, with the kernel's overhead, do not fit.
 fn pair(address: &str) -> (UdpSocket, UdpSocket) {
     let [sender, receiver] = [(); 2].map(|()| UdpSocket::bind((address, 0)).unwrap());
     sender.connect(receiver.local_addr().unwrap()).unwrap();
@@ -28,7 +28,8 @@ fn number(datagram: &mut [u8], sequence: u64) {
     datagram[..8].copy_from_slice(&sequence.to_be_bytes());
 }
 
-/// Sends `total` numbered datagrams, each batch when the one before has arrived, so that nothing has to be dropped.
+/// Sends `total` numbered datagrams, each batch when the one before has arrived, so that nothing
+/// has to be dropped.
 fn send_numbered(
     mut sender: BatchSender,
     socket: &UdpSocket,
@@ -89,7 +90,8 @@ fn every_datagram_is_counted_once() {
         eprintln!("SKIPPED: the kernel has no UDP_SEGMENT");
         return;
     }
-    // The batches are no multiples of what one message holds (128, 45, 7), and leave a tail of the total.
+    // The batches are no multiples of what one message holds (128, 45, 7), and leave a tail of the
+    // total.
     for (bytes, batch) in [(16, 200), (1448, 70), (9000, 9)] {
         for send in BOTH {
             for receive in BOTH {

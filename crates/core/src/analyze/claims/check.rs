@@ -85,12 +85,13 @@ fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, String> {
             });
         }
     }
-    match found.is_empty() {
-        true => Err(format!(
+    if found.is_empty() {
+        Err(format!(
             "no group has figures of both sides in `{}`",
             entry.metric
-        )),
-        false => Ok(found),
+        ))
+    } else {
+        Ok(found)
     }
 }
 
@@ -150,7 +151,8 @@ fn judge(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
     }
 }
 
-/// A figure of one group: if it is not what the rows give, then perhaps over the other base, or with the other sign.
+/// A figure of one group: if it is not what the rows give, then perhaps over the other base, or
+/// with the other sign.
 fn judge_one(claim: &Claim, row: &ClaimRow) -> (ClaimVerdict, String) {
     let (a, b) = (row.a, row.b);
     let unit = claim.entry.unit;
@@ -237,7 +239,7 @@ fn misprinted(claim: &Claim, row: &ClaimRow) -> String {
 
 /// A range, or a figure of several groups: all of them must be what is stated.
 fn judge_all(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
-    const MOST_NAMED: usize = 3;
+    const MAX_NAMED: usize = 3;
     let by_figure = |a: &&ClaimRow, b: &&ClaimRow| a.figure.total_cmp(&b.figure);
     let extremes = [rows.iter().min_by(by_figure), rows.iter().max_by(by_figure)];
     let [Some(least), Some(most)] = extremes else {
@@ -258,15 +260,18 @@ fn judge_all(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
     outside.sort_by(|a, b| beyond(claim, b.figure).total_cmp(&beyond(claim, a.figure)));
     let named: Vec<String> = outside
         .iter()
-        .map(|row| match row.settings.is_empty() {
-            true => told(claim, row.figure),
-            false => format!("{} at {}", told(claim, row.figure), settings(&row.settings)),
+        .map(|row| {
+            if row.settings.is_empty() {
+                told(claim, row.figure)
+            } else {
+                format!("{} at {}", told(claim, row.figure), settings(&row.settings))
+            }
         })
         .collect();
     let why = format!(
         "{range}; {} outside: {}",
         outside.len(),
-        listed(&named, MOST_NAMED)
+        listed(&named, MAX_NAMED)
     );
     (ClaimVerdict::Disagrees, why)
 }
@@ -279,7 +284,8 @@ fn beyond(claim: &Claim, figure: f64) -> f64 {
     }
 }
 
-/// A figure with one digit more than the claim has where that is a range, as many where it is a figure.
+/// A figure with one digit more than the claim has where that is a range, as many where it is a
+/// figure.
 fn told(claim: &Claim, figure: f64) -> String {
     let decimals = match &claim.stated {
         Stated::Value(value) => value.decimals,

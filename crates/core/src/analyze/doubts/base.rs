@@ -3,12 +3,12 @@
 use super::super::document::{Doubt, DoubtKind};
 use super::super::table::{Column, Table, number};
 use super::super::words::listed;
-use super::MOST_NAMED;
+use super::MAX_NAMED;
 
-/// Columns whose name says that they are a change in percent, and which are the change between two other columns over
-/// its end instead of its beginning, in every row.
+/// Columns whose name says that they are a change in percent, and which are the change between two
+/// other columns over its end instead of its beginning, in every row.
 pub(in super::super) fn other_base(table: &Table) -> Vec<Doubt> {
-    let columns: Vec<Column> = table.all_columns().take(MOST_COLUMNS).collect();
+    let columns: Vec<Column> = table.all_columns().take(MAX_COLUMNS).collect();
     let is_change = |column: &&Column| {
         let name = table.name(**column).to_ascii_lowercase();
         CHANGES.iter().any(|word| name.contains(word))
@@ -36,12 +36,13 @@ pub(in super::super) fn other_base(table: &Table) -> Vec<Doubt> {
         kind: DoubtKind::OtherBase,
         message: format!(
             "percentages over the wrong base: {}",
-            listed(&found, MOST_NAMED)
+            listed(&found, MAX_NAMED)
         ),
     }]
 }
 
-/// Whether every row has 100 · (to − from) ÷ to, rounded as it is written, and some row not 100 · (to − from) ÷ from.
+/// Whether every row has 100 · (to − from) ÷ to, rounded as it is written, and some row not 100 ·
+/// (to − from) ÷ from.
 fn is_over_its_end(table: &Table, change: Column, from: Column, to: Column) -> bool {
     let mut rows = 0;
     let mut differ = 0;
@@ -73,4 +74,4 @@ fn is_over_its_end(table: &Table, change: Column, from: Column, to: Column) -> b
 const CHANGES: [&str; 4] = ["change", "difference", "gain", "delta"];
 /// Fewer rows may fit by chance.
 const FEWEST_ROWS: usize = 3;
-const MOST_COLUMNS: usize = 40;
+const MAX_COLUMNS: usize = 40;

@@ -9,7 +9,7 @@ pub(super) use settings::{confounded, mixed, not_interleaved};
 pub(super) use shared::shared_figures;
 
 /// Doubts of one kind that are named; the rest is counted.
-const MOST_NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! Columns beside the factor: what is mixed within a level, what changes with it, in which order the runs stand.
+//! Columns beside the factor: what is mixed within a level, what changes with it, in which order
+//! the runs stand.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +7,10 @@ use super::super::document::{Doubt, DoubtKind};
 use super::super::grouping::Grouping;
 use super::super::table::{Column, Table, number};
 use super::super::words::listed;
-use super::MOST_NAMED;
+use super::MAX_NAMED;
 
-/// Columns that have the same several values in each level, such as sizes: like should be compared with like.
+/// Columns that have the same several values in each level, such as sizes: like should be compared
+/// with like.
 pub(in super::super) fn mixed(
     table: &Table,
     grouping: &Grouping<'_>,
@@ -43,7 +45,7 @@ pub(in super::super) fn mixed(
     let message = format!(
         "each level has the same several values of {}: their differences are in the spread. To compare like with like, give \
          --by {example}",
-        listed(&names, MOST_NAMED)
+        listed(&names, MAX_NAMED)
     );
     vec![Doubt {
         kind: DoubtKind::MixedSettings,
@@ -86,7 +88,7 @@ pub(in super::super) fn confounded(
         kind: DoubtKind::Confounded,
         message: format!(
             "{} changes together with the factor: a difference may as well be its own",
-            listed(&names, MOST_NAMED)
+            listed(&names, MAX_NAMED)
         ),
     }]
 }
@@ -128,8 +130,8 @@ pub(in super::super) fn not_interleaved(table: &Table, grouping: &Grouping<'_>) 
     }]
 }
 
-/// The different texts of a column in these rows; `None` where one has none or is a measured figure, or there are more
-/// than are kept.
+/// The different texts of a column in these rows; `None` where one has none or is a measured
+/// figure, or there are more than are kept.
 fn values<'t>(table: &'t Table, rows: &[usize], column: Column) -> Option<BTreeSet<&'t str>> {
     let mut values = BTreeSet::new();
     for &row in rows {
@@ -139,13 +141,13 @@ fn values<'t>(table: &'t Table, rows: &[usize], column: Column) -> Option<BTreeS
             return None;
         }
         values.insert(text);
-        if values.len() > MOST_VALUES {
+        if values.len() > MAX_VALUES {
             return None;
         }
     }
     Some(values)
 }
 
-const MOST_VALUES: usize = 1_000;
+const MAX_VALUES: usize = 1_000;
 /// One run has one value of every column.
 const FEWEST_RUNS: usize = 2;

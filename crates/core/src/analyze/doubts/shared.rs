@@ -5,18 +5,19 @@ use std::collections::HashMap;
 use super::super::document::{Doubt, DoubtKind};
 use super::super::table::{Column, Table, number};
 use super::super::words::listed;
-use super::MOST_NAMED;
+use super::MAX_NAMED;
 
 /// Two rows.
 type Pair = [usize; 2];
 /// A column, and how many digits say something in the figure shared.
 type Digits = (Column, u32);
 
-/// Pairs of rows that differ in a setting and share more digits than chance makes equal anywhere in the table.
+/// Pairs of rows that differ in a setting and share more digits than chance makes equal anywhere in
+/// the table.
 ///
-/// Figures that exactly two rows have are looked at. With so many significant digits two rows agree in 1 of 10^digits
-/// cases; over all pairs of rows and several columns that must come to less than one in a thousand tables. Columns that
-/// are one figure in two units count once.
+/// Figures that exactly two rows have are looked at. With so many significant digits two rows agree
+/// in 1 of 10^digits cases; over all pairs of rows and several columns that must come to less than
+/// one in a thousand tables. Columns that are one figure in two units count once.
 pub(in super::super) fn shared_figures(table: &Table, settings: &[Column]) -> Vec<Doubt> {
     let figures = measured(table, settings);
     let pairs_of_rows = (table.len() * table.len().saturating_sub(1) / 2) as f64;
@@ -41,7 +42,7 @@ pub(in super::super) fn shared_figures(table: &Table, settings: &[Column]) -> Ve
         kind: DoubtKind::SharedFigures,
         message: format!(
             "rows of different settings that share figures to the last digit, where others differ: {}. Was one of them copied?",
-            listed(&found, MOST_NAMED)
+            listed(&found, MAX_NAMED)
         ),
     }]
 }
@@ -64,7 +65,7 @@ fn sentence(table: &Table, rows: Pair, columns: &[Digits]) -> String {
 
 /// Columns of figures, settings left out.
 fn measured(table: &Table, settings: &[Column]) -> Vec<Column> {
-    if table.len() > MOST_ROWS {
+    if table.len() > MAX_ROWS {
         return Vec::new();
     }
     let is_figures = |column: &Column| {
@@ -76,7 +77,7 @@ fn measured(table: &Table, settings: &[Column]) -> Vec<Column> {
     let columns = table
         .all_columns()
         .filter(|column| !settings.contains(column));
-    columns.filter(is_figures).take(MOST_COLUMNS).collect()
+    columns.filter(is_figures).take(MAX_COLUMNS).collect()
 }
 
 /// Pairs of rows that alone have a figure, with the columns and its digits.
@@ -140,14 +141,14 @@ fn significant(text: &str) -> u32 {
     let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
     let digits = mantissa.bytes().filter(u8::is_ascii_digit);
     let counted = digits.skip_while(|digit| *digit == b'0').count();
-    (counted as u32).min(MOST_DIGITS)
+    (counted as u32).min(MAX_DIGITS)
 }
 
 /// Expected pairs of rows that chance makes equal.
 const CHANCE: f64 = 1e-3;
 /// Figures of one measurement have no more that are not noise.
-const MOST_DIGITS: u32 = 6;
+const MAX_DIGITS: u32 = 6;
 /// Rounding of printed figures, as a share.
 const SAME_FIGURE: f64 = 0.02;
-const MOST_ROWS: usize = 10_000;
-const MOST_COLUMNS: usize = 64;
+const MAX_ROWS: usize = 10_000;
+const MAX_COLUMNS: usize = 64;

@@ -35,8 +35,8 @@ pub(super) fn read(text: &str, builder: &mut Builder) -> Result<(), Fault> {
     }
 }
 
-/// The line in which a record begins. The parser's own count is that of the line end before it, which with CR LF is the
-/// line before, and with empty lines one before those.
+/// The line in which a record begins. The parser's own count is that of the line end before it,
+/// which with CR LF is the line before, and with empty lines one before those.
 fn line_of(position: Option<&csv::Position>, lines: &mut Lines<'_>) -> usize {
     let offset = position.map_or(0, |at| at.byte() as usize);
     let rest = lines.text.as_bytes().get(offset..).unwrap_or_default();

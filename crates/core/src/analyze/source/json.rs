@@ -1,7 +1,7 @@
 //! JSON documents → rows: each figure is a column, named by its path, such as `latency_us.p99`.
 //!
-//! A file may hold several documents one after the other, or a list of them. They are read as a stream and never
-//! stand in memory as a tree.
+//! A file may hold several documents one after the other, or a list of them. They are read as a
+//! stream and never stand in memory as a tree.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -167,9 +167,10 @@ impl Comparison {
             };
             let of_a = row(pair.a, "a", &self.a);
             let of_b = row(pair.b, "b", &self.b);
-            match pair.first == "b" {
-                true => rows.extend([of_b, of_a]),
-                false => rows.extend([of_a, of_b]),
+            if pair.first == "b" {
+                rows.extend([of_b, of_a])
+            } else {
+                rows.extend([of_a, of_b])
             }
         }
         rows
@@ -225,8 +226,8 @@ fn add(row: &Flat, line: usize, builder: &mut Builder) -> Result<(), Fault> {
 struct Flat(Vec<(String, String)>);
 
 impl Flat {
-    /// iperf3's throughput by the name that other tools' figures have, too: what the receiver counted, or (UDP of old
-    /// versions) the only sum.
+    /// iperf3's throughput by the name that other tools' figures have, too: what the receiver
+    /// counted, or (UDP of old versions) the only sum.
     fn add_throughput(&mut self) {
         let sums = [
             "end.sum_received.bits_per_second",
@@ -263,14 +264,15 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn leaf<E: serde::de::Error>(self, text: String) -> Result<(), E> {
-        if self.leaves.len() >= MOST_LEAVES {
+        if self.leaves.len() >= MAX_LEAVES {
             return Err(E::custom(format!(
-                "more than {MOST_LEAVES} figures in one object"
+                "more than {MAX_LEAVES} figures in one object"
             )));
         }
-        let path = match self.path.is_empty() {
-            true => "value",
-            false => self.path.as_str(),
+        let path = if self.path.is_empty() {
+            "value"
+        } else {
+            self.path.as_str()
         };
         self.leaves.push((path.to_owned(), text));
         Ok(())
@@ -333,7 +335,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        for number in 0..MOST_ELEMENTS {
+        for number in 0..MAX_ELEMENTS {
             let next = self.member(&number.to_string(), |walk| list.next_element_seed(walk))?;
             if next.is_none() {
                 return Ok(());
@@ -346,7 +348,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut object: A) -> Result<(), A::Error> {
         let is_root = self.path.is_empty();
         while let Some(key) = object.next_key::<String>()? {
-            if key.len() > MOST_NAME {
+            if key.len() > MAX_NAME {
                 return Err(A::Error::custom("a key that is longer than 256 bytes"));
             }
             if is_root && SKIPPED.contains(&key.as_str()) {
@@ -372,9 +374,9 @@ const SKIPPED: [&str; 9] = [
     "notes",
 ];
 /// Of a list; more are no figures of the run but samples.
-const MOST_ELEMENTS: usize = 16;
-const MOST_LEAVES: usize = 10_000;
-const MOST_NAME: usize = 256;
+const MAX_ELEMENTS: usize = 16;
+const MAX_LEAVES: usize = 10_000;
+const MAX_NAME: usize = 256;
 
 /// An error of a document that begins at `begin`, at its place in the file.
 fn fault(error: &serde_json::Error, begin: Place) -> Fault {

@@ -22,16 +22,17 @@ pub struct Input<'a> {
 /// Reads the files into one table; a column of the same name is the same column.
 ///
 /// # Errors
-/// [`ReadError`] with file and place: a file that is nothing of [`Format`](super::Format), more than 64 MiB together,
-/// more than a million rows.
+/// [`ReadError`] with file and place: a file that is nothing of [`Format`](super::Format), more
+/// than 64 MiB together, more than a million rows.
 pub fn read(inputs: &[Input<'_>]) -> Result<Table, ReadError> {
     let mut builder = Builder::default();
     let mut bytes = 0;
     for input in inputs {
         bytes += input.bytes.len();
-        let problem = match bytes > MAX_BYTES {
-            true => Err(ReadProblem::TooLong.into()),
-            false => read_one(input, &mut builder),
+        let problem = if bytes > MAX_BYTES {
+            Err(ReadProblem::TooLong.into())
+        } else {
+            read_one(input, &mut builder)
         };
         problem.map_err(|fault: Fault| ReadError {
             file: input.file.to_owned(),
@@ -67,9 +68,10 @@ fn text(bytes: &[u8]) -> Result<&str, Fault> {
         Fault::at_line(line, ReadProblem::NotText)
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    match text.trim().is_empty() {
-        true => Err(ReadProblem::Empty.into()),
-        false => Ok(text),
+    if text.trim().is_empty() {
+        Err(ReadProblem::Empty.into())
+    } else {
+        Ok(text)
     }
 }
 

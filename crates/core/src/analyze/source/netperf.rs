@@ -1,6 +1,8 @@
-//! netperf's output: `-- -k` (KEY=VALUE), `-- -o` (comma-separated), and the table of a bulk transfer.
+//! netperf's output: `-- -k` (KEY=VALUE), `-- -o` (comma-separated), and the table of a bulk
+//! transfer.
 //!
-//! Outputs of several runs may stand one after the other in one file, with or without netperf's banner.
+//! Outputs of several runs may stand one after the other in one file, with or without netperf's
+//! banner.
 
 use super::super::error::ReadProblem;
 use super::super::table::{Builder, Format, number};
@@ -138,7 +140,8 @@ fn fields(line: &str) -> Vec<String> {
     delimited::fields(line)
 }
 
-/// The table of `TCP_STREAM` and its kin: five columns, or nine with the CPU of both ends (`-c -C`).
+/// The table of `TCP_STREAM` and its kin: five columns, or nine with the CPU of both ends (`-c
+/// -C`).
 fn classic(block: &Block<'_>, builder: &mut Builder) -> Result<(), Fault> {
     let at = block.lines[0].0;
     let unit = block.lines.iter().find_map(|(_, line)| {
@@ -173,7 +176,8 @@ const CLASSIC: [&str; 9] = [
     "REMOTE_SD",
 ];
 
-/// A row; the throughput, whose unit stands beside it, in bits per second or transactions per second, too.
+/// A row; the throughput, whose unit stands beside it, in bits per second or transactions per
+/// second, too.
 fn add(
     line: usize,
     test: Option<&str>,
@@ -210,7 +214,8 @@ fn add(
     builder.row(line, &mut cells).map_err(at)
 }
 
-/// netperf's units of `-f` (src/netlib.c, format_units) in bits per second: powers of ten of bits, of two of bytes.
+/// netperf's units of `-f` (src/netlib.c, format_units) in bits per second: powers of ten of bits,
+/// of two of bytes.
 const RATES: [(&str, f64); 8] = [
     ("10^3bits/s", 1e3),
     ("10^6bits/s", 1e6),

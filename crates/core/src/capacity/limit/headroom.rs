@@ -2,9 +2,10 @@
 
 use super::remedy::{self, Wanted};
 use super::{LimitEnd, LimitKind, LimitRow, View};
-use crate::capacity::{CapacityHalf, DESCRIPTOR_RESERVE, MOST_AT_PORT, MOST_PORTS};
+use crate::capacity::{CapacityHalf, DESCRIPTOR_RESERVE, MAX_AT_PORT, MAX_PORTS};
 
-/// Every limit that is known, the one that comes first at the top; those that depend on no number at the end.
+/// Every limit that is known, the one that comes first at the top; those that depend on no number
+/// at the end.
 pub(super) fn rows(view: &View<'_>) -> Vec<LimitRow> {
     let mut rows: Vec<LimitRow> = Vec::new();
     for (end, half) in view.halves() {
@@ -107,10 +108,7 @@ fn host_files(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Lim
     if end == LimitEnd::Server && !view.is_tcp {
         return None;
     }
-    let each = match view.is_tcp {
-        true => view.ends_each(),
-        false => 1,
-    };
+    let each = if view.is_tcp { view.ends_each() } else { 1 };
     let draft = Draft {
         limit: LimitKind::HostFiles,
         end,
@@ -140,12 +138,11 @@ fn watches(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitR
 fn host_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let available = half.memory.before.available_bytes?;
     let kernel = growth(half.memory.before.slab_bytes, half.memory.height.slab_bytes)?;
-    let user = match view.is_shared {
-        true => {
-            let both = view.halves().map(|(_, half)| user_growth(half));
-            both.fold(0, u64::saturating_add)
-        }
-        false => user_growth(half),
+    let user = if view.is_shared {
+        let both = view.halves().map(|(_, half)| user_growth(half));
+        both.fold(0, u64::saturating_add)
+    } else {
+        user_growth(half)
     };
     let used = kernel.saturating_add(user);
     let each = each_of(view, used)?;
@@ -182,21 +179,22 @@ fn group_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<L
 
 fn buffers(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let (limits, memory) = (&half.limits, &half.memory);
-    let (limit, key, most, before, height) = match view.is_tcp {
-        true => (
+    let (limit, key, most, before, height) = if view.is_tcp {
+        (
             LimitKind::TcpMemory,
             "tcp_mem",
             limits.tcp_memory_pages?,
             memory.before.tcp_memory_pages,
             memory.height.tcp_memory_pages,
-        ),
-        false => (
+        )
+    } else {
+        (
             LimitKind::UdpMemory,
             "udp_mem",
             limits.udp_memory_pages?,
             memory.before.udp_memory_pages,
             memory.height.udp_memory_pages,
-        ),
+        )
     };
     let draft = Draft {
         limit,
@@ -226,12 +224,13 @@ fn conntrack(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Limi
     };
     let grown = growth(half.memory.before.conntrack, Some(used)).unwrap_or(0);
     // Where no rule asks for it, nothing is tracked; entries of others come and go.
-    Some(match grown >= view.held / 2 && view.held > 0 && grown > 0 {
-        true => draft.bounding(view, 1.0, "net.netfilter.nf_conntrack_max; 1 for each"),
-        false => draft.beside(
+    Some(if grown >= view.held / 2 && view.held > 0 && grown > 0 {
+        draft.bounding(view, 1.0, "net.netfilter.nf_conntrack_max; 1 for each")
+    } else {
+        draft.beside(
             view,
             "net.netfilter.nf_conntrack_max; these are not tracked",
-        ),
+        )
     })
 }
 
@@ -278,11 +277,12 @@ fn ports(view: &View<'_>) -> Option<LimitRow> {
     let ports = u64::from(last.saturating_sub(first)) + 1;
     let sources = view.document.test.sources.len().max(1) as u64;
     let near = ports.saturating_mul(sources);
-    // An endpoint opens a port for each [`MOST_AT_PORT`]; where there are fewer local ports, one is all that it opens. A UDP
-    // socket has a port of its own, whatever it is connected to.
-    let far = match view.is_tcp && near >= MOST_AT_PORT {
-        true => MOST_PORTS as u64,
-        false => 1,
+    // An endpoint opens a port for each [`MAX_AT_PORT`]; where there are fewer local ports, one is
+    // all that it opens. A UDP socket has a port of its own, whatever it is connected to.
+    let far = if view.is_tcp && near >= MAX_AT_PORT {
+        MAX_PORTS as u64
+    } else {
+        1
     };
     let draft = Draft {
         limit: LimitKind::Ports,
@@ -325,8 +325,8 @@ fn growth(before: Option<u64>, height: Option<u64>) -> Option<u64> {
 /// The share of each that was held; `None` where so few say nothing of it.
 fn each_of(view: &View<'_>, grown: u64) -> Option<f64> {
     let held = view.all_held();
-    (held >= LEAST_HELD && grown > 0).then(|| grown as f64 / held as f64)
+    (held >= MIN_HELD && grown > 0).then(|| grown as f64 / held as f64)
 }
 
 /// With fewer than these, what else happens on a host is more than what they take.
-const LEAST_HELD: u64 = 1000;
+const MIN_HELD: u64 = 1000;

@@ -1,8 +1,9 @@
 //! Which limit stopped a run, and which one comes next: from the document alone.
 //!
-//! [`annotate`] fills in the document's `limits`, `next_limit` and `stopped_by`. A failed call names its limit by itself
-//! (`EMFILE`, `EADDRNOTAVAIL`); where it only says that nobody answered, the counters of both kernels do (a queue that
-//! overflowed, a table that was full). What neither says stays [`LimitKind::Unknown`].
+//! [`annotate`] fills in the document's `limits`, `next_limit` and `stopped_by`. A failed call
+//! names its limit by itself (`EMFILE`, `EADDRNOTAVAIL`); where it only says that nobody answered,
+//! the counters of both kernels do (a queue that overflowed, a table that was full). What neither
+//! says stays [`LimitKind::Unknown`].
 
 mod headroom;
 mod remedy;
@@ -80,13 +81,14 @@ pub struct LimitRow {
     pub end: LimitEnd,
     /// The limit, in `unit`.
     pub value: u64,
-    /// What of it was in use with the most connections open, by whomever, in `unit`. Absent where it is not known.
+    /// What of it was in use with the most connections open, by whomever, in `unit`. Absent where
+    /// it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,
     /// Of `value` and `used`: descriptors, ports, connections, pages, bytes.
     pub unit: String,
-    /// The number of connections (where only UDP sockets were asked for: of these) at which the next one would fail by it.
-    /// Absent where the limit does not depend on how many are held.
+    /// The number of connections (where only UDP sockets were asked for: of these) at which the
+    /// next one would fail by it. Absent where the limit does not depend on how many are held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub would_stop_at: Option<u64>,
     /// How `would_stop_at` is computed.
@@ -141,13 +143,15 @@ struct View<'a> {
 impl<'a> View<'a> {
     fn of(document: &'a CapacityDocument) -> Self {
         let is_tcp = document.tcp.is_some() || document.udp.is_none();
-        let pool = match is_tcp {
-            true => document.tcp.as_ref(),
-            false => document.udp.as_ref(),
+        let pool = if is_tcp {
+            document.tcp.as_ref()
+        } else {
+            document.udp.as_ref()
         };
-        let counts = match is_tcp {
-            true => &document.client.tcp,
-            false => &document.client.udp,
+        let counts = if is_tcp {
+            &document.client.tcp
+        } else {
+            &document.client.udp
         };
         let (asked, opened) = pool.map_or((0, 0), |pool| (pool.asked, pool.opened));
         Self {
@@ -162,9 +166,10 @@ impl<'a> View<'a> {
     /// TCP connections and UDP sockets at the height.
     fn all_held(&self) -> u64 {
         let udp = self.document.udp.as_ref();
-        let others = match self.is_tcp {
-            true => udp.map_or(0, |udp| self.document.client.udp.most.max(udp.opened)),
-            false => 0,
+        let others = if self.is_tcp {
+            udp.map_or(0, |udp| self.document.client.udp.most.max(udp.opened))
+        } else {
+            0
         };
         self.held.saturating_add(others)
     }
@@ -178,7 +183,8 @@ impl<'a> View<'a> {
             .chain(server.map(|server| (LimitEnd::Server, server)))
     }
 
-    /// The accounts that speak for a host each: of two on one kernel the client's, whose limits bind both.
+    /// The accounts that speak for a host each: of two on one kernel the client's, whose limits
+    /// bind both.
     fn hosts(&self) -> impl Iterator<Item = (LimitEnd, &'a CapacityHalf)> + use<'a> {
         let is_shared = self.is_shared;
         let one_host = move |(end, half)| match (is_shared, end) {

@@ -35,12 +35,12 @@ impl Wanted {
     fn scaled(&self, now: u64, held: u64) -> u64 {
         let (value, good_for) = self.stops.unwrap_or((now, held.max(1)));
         let more = self.connections as f64 / good_for.max(1) as f64;
-        round_up(value as f64 * more.max(LEAST_RAISE))
+        round_up(value as f64 * more.max(MIN_RAISE))
     }
 }
 
 /// Less would not be worth a command.
-const LEAST_RAISE: f64 = 1.25;
+const MIN_RAISE: f64 = 1.25;
 
 /// The remedy of a limit; empty where nothing helps.
 pub(super) fn of(limit: LimitKind, end: LimitEnd, wanted: &Wanted, view: &View<'_>) -> String {
@@ -82,7 +82,8 @@ pub(super) fn of(limit: LimitKind, end: LimitEnd, wanted: &Wanted, view: &View<'
             limits.conntrack.map(|now| wanted.scaled(now, held)),
         ),
         LimitKind::Watches => match limits.epoll_watches {
-            // Derived from the host's memory at boot; of the table that `host set` has it is no entry.
+            // Derived from the host's memory at boot; of the table that `host set` has it is no
+            // entry.
             Some(now) => {
                 let value = wanted.scaled(now, held);
                 format!("sysctl -w fs.epoll.max_user_watches={value}{}", place(end))
@@ -103,9 +104,10 @@ pub(super) fn of(limit: LimitKind, end: LimitEnd, wanted: &Wanted, view: &View<'
 
 /// `linerate host set`, on the host that it is for.
 fn host_set(key: &str, value: &str, end: LimitEnd) -> String {
-    let value = match value.contains(' ') {
-        true => format!("'{value}'"),
-        false => value.to_owned(),
+    let value = if value.contains(' ') {
+        format!("'{value}'")
+    } else {
+        value.to_owned()
     };
     format!("linerate host set {key}={value}{}", place(end))
 }
@@ -117,7 +119,8 @@ fn place(end: LimitEnd) -> &'static str {
     }
 }
 
-/// In the shell that starts the program. A hard limit is raised by root alone, and no further than `fs.nr_open`.
+/// In the shell that starts the program. A hard limit is raised by root alone, and no further than
+/// `fs.nr_open`.
 fn descriptors(half: &CapacityHalf, wanted: &Wanted, end: LimitEnd) -> String {
     let workers = half.limits.workers_most.unwrap_or(1).max(1);
     let needed = wanted.connections.div_ceil(workers);

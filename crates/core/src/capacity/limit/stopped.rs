@@ -6,7 +6,8 @@ use super::{LimitEnd, LimitKind, LimitRow, StoppedBy, View};
 use crate::capacity::PoolResult;
 use crate::record::Status;
 
-/// What ended the run; `None` where all that was asked for was opened and stayed, or where somebody ended it.
+/// What ended the run; `None` where all that was asked for was opened and stayed, or where somebody
+/// ended it.
 pub(super) fn by(view: &View<'_>, limits: &[LimitRow]) -> Option<StoppedBy> {
     let kept = view.pool().is_some_and(|pool| pool.alive >= pool.asked);
     let failed = view
@@ -49,7 +50,8 @@ struct Found {
     evidence: Vec<String>,
 }
 
-/// In the order in which they are asked: calls that failed by a limit of their own, then full tables, then counters.
+/// In the order in which they are asked: calls that failed by a limit of their own, then full
+/// tables, then counters.
 const RULES: [fn(&View<'_>) -> Option<Found>; 9] = [
     descriptors,
     files,
@@ -137,25 +139,22 @@ fn full_group(half: &CapacityHalf) -> Option<String> {
 
 fn full_buffers(view: &View<'_>, half: &CapacityHalf) -> Option<(LimitKind, String)> {
     let (limits, height) = (&half.limits, &half.memory.height);
-    let (limit, key, most, used) = match view.is_tcp {
-        true => {
-            let most = limits.tcp_memory_pages?;
-            (
-                LimitKind::TcpMemory,
-                "tcp_mem",
-                most,
-                height.tcp_memory_pages?,
-            )
-        }
-        false => {
-            let most = limits.udp_memory_pages?;
-            (
-                LimitKind::UdpMemory,
-                "udp_mem",
-                most,
-                height.udp_memory_pages?,
-            )
-        }
+    let (limit, key, most, used) = if view.is_tcp {
+        let most = limits.tcp_memory_pages?;
+        (
+            LimitKind::TcpMemory,
+            "tcp_mem",
+            most,
+            height.tcp_memory_pages?,
+        )
+    } else {
+        let most = limits.udp_memory_pages?;
+        (
+            LimitKind::UdpMemory,
+            "udp_mem",
+            most,
+            height.udp_memory_pages?,
+        )
     };
     let words = format!("buffers take {used} of the {} pages of {key}", most.2);
     is_full(used, most.2).then_some((limit, words))
@@ -245,18 +244,16 @@ fn failed_at(view: &View<'_>, cause: FailureCause) -> Option<(LimitEnd, u64)> {
 
 /// What could not be opened at that end, and what did not stay.
 fn failures<'a>(view: &View<'_>, half: &'a CapacityHalf) -> impl Iterator<Item = &'a Failure> {
-    let counts: &HeldCounts = match view.is_tcp {
-        true => &half.tcp,
-        false => &half.udp,
-    };
+    let counts: &HeldCounts = if view.is_tcp { &half.tcp } else { &half.udp };
     counts.failures.iter().chain(&counts.lost)
 }
 
 impl View<'_> {
     fn pool(&self) -> Option<&PoolResult> {
-        match self.is_tcp {
-            true => self.document.tcp.as_ref(),
-            false => self.document.udp.as_ref(),
+        if self.is_tcp {
+            self.document.tcp.as_ref()
+        } else {
+            self.document.udp.as_ref()
         }
     }
 

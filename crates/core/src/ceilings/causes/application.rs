@@ -4,7 +4,7 @@ use super::super::remedy::{rate, stream, stream_without};
 use super::super::signals::{ThreadTime, positive};
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
-    BACKLOG, EXACT_TOLERANCE, LEAST_UTILISATION, MODEL_TOLERANCE, NOTHING_UNSENT, READER_WAITS,
+    BACKLOG, EXACT_TOLERANCE, MIN_UTILISATION, MODEL_TOLERANCE, NOTHING_UNSENT, READER_WAITS,
     SOCKET_DROPS, USUAL_STATE, WRITER_WAITS,
 };
 use super::super::view::View;
@@ -30,8 +30,8 @@ pub(super) const RECEIVE: Rule = Rule {
     remedy: receive_remedy,
 };
 
-/// A UDP sender's asked rate is a figure of its own; a TCP writer's rate is what it reached in the time
-/// that it did not wait for the network.
+/// A UDP sender's asked rate is a figure of its own; a TCP writer's rate is what it reached in the
+/// time that it did not wait for the network.
 fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
     if let Some(asked) = view.asked_bps() {
         return Some(
@@ -50,7 +50,7 @@ fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
 fn unblocked(cause: Cause, view: &View<'_>, thread: ThreadTime, call: &str) -> Option<Ceiling> {
     let awake = 1.0 - thread.blocked;
     let formula = format!("rate ÷ (1 − share of the time asleep in {call})");
-    (awake >= LEAST_UTILISATION).then(|| {
+    (awake >= MIN_UTILISATION).then(|| {
         Ceiling::new(cause, view.throughput_bps / awake, formula)
             .input("throughput_bps", Some(view.throughput_bps))
             .input("blocked_share", Some(thread.blocked))
@@ -72,8 +72,8 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     }
     let writer = view.writer()?;
     let app_limited = view.mean(|tcp| tcp.app_limited_share);
-    // After a burst of writes the last delivery rates, which are what is sampled, are the network's own; but
-    // then it has had all that was written, and nothing to do for the rest of the time.
+    // After a burst of writes the last delivery rates, which are what is sampled, are the network's
+    // own; but then it has had all that was written, and nothing to do for the rest of the time.
     let busy = view.busy();
     let idle = busy.is_some_and(|share| share < USUAL_STATE);
     let starved = idle || nothing_waits(view) || app_limited.is_none_or(|s| s >= USUAL_STATE);

@@ -23,7 +23,8 @@ pub(super) const RULE: Rule = Rule {
 #[derive(Clone, Copy, PartialEq)]
 enum Model {
     Bbr,
-    /// Not at its steady state yet, too few events for one, or too few segments: the window that the algorithm kept.
+    /// Not at its steady state yet, too few events for one, or too few segments: the window that
+    /// the algorithm kept.
     Window,
     Timeouts,
     Cubic,
@@ -73,7 +74,8 @@ fn model(view: &View<'_>, flow: &TcpFlow<'_>) -> Model {
     }
 }
 
-/// A window of few segments is at the mercy of delayed acknowledgements and timeouts, which no model has.
+/// A window of few segments is at the mercy of delayed acknowledgements and timeouts, which no
+/// model has.
 fn is_small(view: &View<'_>, flow: &TcpFlow<'_>) -> bool {
     let segments = flow.tcp.cwnd_bytes as f64 / f64::from(flow.tcp.mss_bytes.max(1));
     let timeouts = flow.tcp.timeouts.unwrap_or(0) as f64;
@@ -122,8 +124,8 @@ fn limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
             .filter(|share| *share >= USUAL_STATE)
             .and(tcp.delivery_rate_max_bps)
             .map(|bps| 0.99 * bps as f64),
-        // The median of a sawtooth of few segments is a third off, and it leaves out how a run began;
-        // records of older versions have no mean.
+        // The median of a sawtooth of few segments is a third off, and it leaves out how a run
+        // began; records of older versions have no mean.
         Model::Window => {
             let window = tcp.cwnd_mean_bytes.unwrap_or(tcp.cwnd_bytes);
             positive(window as f64 * 8.0 / rtt)

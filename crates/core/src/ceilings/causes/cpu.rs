@@ -5,7 +5,7 @@ use super::super::remedy::stream;
 use super::super::signals::{ThreadTime, positive};
 use super::super::text::percent;
 use super::super::thresholds::{
-    CORE_FULL_PERCENT, CPU_TAKEN, DATAGRAMS_LOST, EXACT_TOLERANCE, HOST_SHARE, LEAST_UTILISATION,
+    CORE_FULL_PERCENT, CPU_TAKEN, DATAGRAMS_LOST, EXACT_TOLERANCE, HOST_SHARE, MIN_UTILISATION,
     MODEL_TOLERANCE, QUOTA_OWN, QUOTA_PERIODS, QUOTA_USED_UP, WRITER_WAITS,
 };
 use super::super::view::View;
@@ -52,8 +52,8 @@ fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
-/// One flow has one core, and what of it the thread took and waited for; several have a core each, as
-/// far as there are any. Where all CPUs are taken, the host has no more for either.
+/// One flow has one core, and what of it the thread took and waited for; several have a core each,
+/// as far as there are any. Where all CPUs are taken, the host has no more for either.
 fn ceiling(
     cause: Cause,
     view: &View<'_>,
@@ -92,7 +92,7 @@ fn ceiling(
         let cores = flows.min(positive(host?.cpu.usable)?);
         let demand = positive(service_demand(end)?)?;
         let used = view.throughput_bps / service_demand_bps(demand, 1.0);
-        return (used >= LEAST_UTILISATION * cores).then(|| {
+        return (used >= MIN_UTILISATION * cores).then(|| {
             let limit = service_demand_bps(demand, cores);
             Ceiling::new(cause, limit, "cores × 10⁶·1024·8 ÷ service demand")
                 .input("service_demand_us_per_kib", Some(demand))
@@ -101,7 +101,7 @@ fn ceiling(
         });
     }
     let used = (thread.running + thread.delayed).min(1.0);
-    (used >= LEAST_UTILISATION).then(|| {
+    (used >= MIN_UTILISATION).then(|| {
         Ceiling::new(
             cause,
             view.throughput_bps / used,
@@ -131,7 +131,8 @@ fn sentences(thread: ThreadTime) -> Vec<String> {
     )]
 }
 
-/// A UDP sender may spin between departures, and send more than the path takes: CPU that limits nothing.
+/// A UDP sender may spin between departures, and send more than the path takes: CPU that limits
+/// nothing.
 fn send_signs(view: &View<'_>) -> Option<Signs> {
     let writer = view.writer()?;
     let done = view
@@ -151,8 +152,8 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     Signs::new(short && !done && !wasted, say)
 }
 
-/// The quota of the end's control group, if it was used up as a rule, and by the test itself. A group of both ends
-/// says nothing of either.
+/// The quota of the end's control group, if it was used up as a rule, and by the test itself. A
+/// group of both ends says nothing of either.
 fn quota_used_up<'a>(view: &View<'_>, end: &'a EndReport) -> Option<&'a CpuQuota> {
     let is_used_up = |quota: &CpuQuota| {
         let periods = quota.periods.max(QUOTA_PERIODS) as f64;
@@ -175,9 +176,10 @@ fn quota_sentence(quota: &CpuQuota) -> String {
     )
 }
 
-/// The busy share of the host's CPUs where that is all of them, and this thread had or wanted more of them
-/// than the other end's: where both ends, or a busy neighbour, share the CPUs, no thread of either need run
-/// all the time. With more of the test's own threads than CPUs, each must have wanted its share of them.
+/// The busy share of the host's CPUs where that is all of them, and this thread had or wanted more
+/// of them than the other end's: where both ends, or a busy neighbour, share the CPUs, no thread of
+/// either need run all the time. With more of the test's own threads than CPUs, each must have
+/// wanted its share of them.
 pub(super) fn full_host(
     view: &View<'_>,
     end: &EndReport,
@@ -186,9 +188,10 @@ pub(super) fn full_host(
 ) -> Option<f64> {
     let busy = positive(end.host_cpu_percent? / 100.0)?.min(1.0);
     let wanted = |time: ThreadTime| time.running + time.delayed;
-    let least = match own.waits_for_cpu() {
-        true => HOST_SHARE * view.share_of_cpus(end),
-        false => HOST_SHARE,
+    let least = if own.waits_for_cpu() {
+        HOST_SHARE * view.share_of_cpus(end)
+    } else {
+        HOST_SHARE
     };
     let most = wanted(own) >= wanted(other);
     (busy >= CORE_FULL_PERCENT / 100.0 && most && wanted(own) >= least).then_some(busy)
@@ -201,8 +204,8 @@ fn full_sentence(busy: f64) -> String {
     )
 }
 
-/// The reader mostly waits for a CPU that others have, while the writer waits for the reader. What is unread may be
-/// a small part of a receive buffer that has grown large.
+/// The reader mostly waits for a CPU that others have, while the writer waits for the reader. What
+/// is unread may be a small part of a receive buffer that has grown large.
 fn starved(reader: ThreadTime, writer: Option<ThreadTime>) -> bool {
     let spare = writer.is_some_and(|writer| !writer.cpu_bound() && writer.blocked >= WRITER_WAITS);
     reader.delayed >= CPU_TAKEN && reader.delayed >= reader.blocked && spare

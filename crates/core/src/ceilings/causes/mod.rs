@@ -38,13 +38,15 @@ pub(super) struct Signs {
     pub(super) say: Vec<String>,
 }
 
-/// In the order in which they are asked; the first that holds and agrees with its ceiling is the verdict.
+/// In the order in which they are asked; the first that holds and agrees with its ceiling is the
+/// verdict.
 ///
-/// A transfer that ended in slow start says nothing of the rest. An end that does not keep up shows in
-/// its threads, and makes windows fill or stay empty that would else be a cause of their own. A class of the sender's
-/// own host counts what it lets through and is surer than anything that is seen through it. What an
-/// application set (pacing, buffers, windows) leaves the congestion window unused, and so comes before
-/// the network's own causes; of these a queue is surer than the pattern of losses.
+/// A transfer that ended in slow start says nothing of the rest. An end that does not keep up shows
+/// in its threads, and makes windows fill or stay empty that would else be a cause of their own. A
+/// class of the sender's own host counts what it lets through and is surer than anything that is
+/// seen through it. What an application set (pacing, buffers, windows) leaves the congestion window
+/// unused, and so comes before the network's own causes; of these a queue is surer than the pattern
+/// of losses.
 pub(super) const RULES: [Rule; 16] = [
     startup::RULE,
     segment_size::RULE,

@@ -22,9 +22,10 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         .sender_host
         .and_then(|host| host.device.as_ref()?.qdisc.as_deref())
         .is_some_and(|qdisc| qdisc == "fq");
-    let share = match fq {
-        true => view.payload_share(FRAME_HEADER_BYTES)?,
-        false => 1.0,
+    let share = if fq {
+        view.payload_share(FRAME_HEADER_BYTES)?
+    } else {
+        1.0
     };
     Some(
         Ceiling::new(
@@ -43,7 +44,8 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let window_use = view.window_use();
     let mut say = vec![format!("pacing at {} of at most {}", bps(now), bps(most))];
     say.extend(window_use.map(|u| format!("{} of the congestion window was used", percent(u))));
-    // Where the rate is the pace, nothing else allows a tenth more, though the congestion window be full.
+    // Where the rate is the pace, nothing else allows a tenth more, though the congestion window be
+    // full.
     let least = 1.0 - EXACT_TOLERANCE;
     let kept = ceiling(view).is_some_and(|c| view.throughput_bps >= least * c.limit_bps);
     let room = window_use.is_none_or(|share| share < WINDOW_USED);

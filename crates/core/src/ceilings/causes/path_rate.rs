@@ -30,8 +30,8 @@ pub(super) const QUEUE: Rule = Rule {
     remedy: queue_remedy,
 };
 
-/// A link that a packet train has found. That it holds the run back only a queue tells; but it stays when something else
-/// is lifted.
+/// A link that a packet train has found. That it holds the run back only a queue tells; but it
+/// stays when something else is lifted.
 pub(super) const TRAIN: Rule = Rule {
     cause: Cause::PathRate,
     tolerance: MODEL_TOLERANCE,
@@ -140,8 +140,8 @@ fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
-/// A queue that stands, or a short one behind which the rate stays on a plateau. BBR leaves hardly a
-/// queue: its plateau, with loss that it may take for noise, is the rate that it found.
+/// A queue that stands, or a short one behind which the rate stays on a plateau. BBR leaves hardly
+/// a queue: its plateau, with loss that it may take for noise, is the rate that it found.
 fn queue_signs(view: &View<'_>) -> Option<Signs> {
     if !view.udp.is_empty() {
         return datagram_signs(view);
@@ -178,9 +178,9 @@ fn queue_sentences(view: &View<'_>, inflation: Inflation) -> Vec<String> {
     say
 }
 
-/// Without delays a queue and a policer cannot be told apart: a queue that is always full delays all
-/// datagrams alike, so that the jitter does not show it, and the record has no one-way delays. A sender that sleeps in send waits for
-/// the queue of its own device.
+/// Without delays a queue and a policer cannot be told apart: a queue that is always full delays
+/// all datagrams alike, so that the jitter does not show it, and the record has no one-way delays.
+/// A sender that sleeps in send waits for the queue of its own device.
 fn datagram_signs(view: &View<'_>) -> Option<Signs> {
     let lost = view.datagrams_lost()?;
     let blocked = view.writer().map_or(0.0, |writer| writer.blocked);
@@ -219,7 +219,8 @@ fn queue_remedy(view: &View<'_>, _: f64) -> String {
 
 /// Of a shorter train the clocks' own steps are too large a part.
 const SHORTEST_DISPERSION_US: f64 = 1000.0;
-/// A train that left no faster than it arrived was held by the sender's own CPU: above this it says nothing of the path.
+/// A train that left no faster than it arrived was held by the sender's own CPU: above this it says
+/// nothing of the path.
 const FASTEST_TRAIN_BPS: f64 = 2e9;
 /// Pacing over the rate of a link, at which its queue drains.
 const BELOW_THE_LINK: f64 = 0.95;

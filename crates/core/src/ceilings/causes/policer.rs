@@ -39,9 +39,10 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
     let loss = view.loss().filter(|loss| *loss > 0.0)?;
     let variation = view.variation()?;
-    let pattern = match view.ignores_loss() {
-        true => is_policed_bbr(view, loss),
-        false => is_policed(view, loss),
+    let pattern = if view.ignores_loss() {
+        is_policed_bbr(view, loss)
+    } else {
+        is_policed(view, loss)
     };
     let network = view
         .network_share()

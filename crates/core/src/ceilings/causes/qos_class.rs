@@ -1,7 +1,7 @@
 //! A class, or a dropping meter, of the sender's own DiffServ policy.
 //!
-//! From outside a class looks like a link with a queue, and a meter like a policer. The host's own counters tell: which
-//! class carried the transfer, how fast, and how often it had to wait.
+//! From outside a class looks like a link with a queue, and a meter like a policer. The host's own
+//! counters tell: which class carried the transfer, how fast, and how often it had to wait.
 
 use super::super::remedy::{plain, rate};
 use super::super::text::{bps, percent};
@@ -118,7 +118,8 @@ fn find_class<'a>(view: &View<'a>) -> Option<Found<'a>> {
     let sent = traffic.rate_of(class.bytes);
     let is_link = qos.link_bps.is_some_and(|link| class.ceil_bps >= link);
     let holder = match sent >= CLASS_FULL * class.ceil_bps {
-        // A policy that is told the device's own speed: the link is the limit, and its rule says so.
+        // A policy that is told the device's own speed: the link is the limit, and its rule says
+        // so.
         true if is_link && has_devices_speed(view, qos) => return None,
         true if is_link => Holder::Link(class),
         true => Holder::Limit(class),
@@ -144,13 +145,11 @@ fn ceiling(found: &Found<'_>) -> Ceiling {
         Holder::Rest(_) => (found.sent_bps, "what other classes left × payload share"),
         Holder::Meter(_, limit) => (*limit, "rate of the meter that drops × payload share"),
     };
-    // A sender whose packets are dropped may be far below what the meter would let through: TCP answers to it.
+    // A sender whose packets are dropped may be far below what the meter would let through: TCP
+    // answers to it.
     let is_starved =
         matches!(found.holder, Holder::Meter(..)) && found.sent_bps < CLASS_FULL * limit;
-    let limit = match is_starved {
-        true => found.sent_bps,
-        false => limit,
-    };
+    let limit = if is_starved { found.sent_bps } else { limit };
     let made = Ceiling::new(
         Cause::QosClass,
         (limit - found.others_bps) * found.share,
@@ -163,9 +162,10 @@ fn ceiling(found: &Found<'_>) -> Ceiling {
     )
     .input("payload_share", Some(found.share));
     let shared = found.others_bps > (1.0 - CLASS_FULL) * found.sent_bps;
-    match shared || is_starved || matches!(found.holder, Holder::Rest(_)) {
-        true => made.dependent(),
-        false => made,
+    if shared || is_starved || matches!(found.holder, Holder::Rest(_)) {
+        made.dependent()
+    } else {
+        made
     }
 }
 
@@ -219,7 +219,8 @@ fn waits(class: &QosClass) -> String {
     )
 }
 
-/// The file of a policy is its owner's to change: the key and its value. Classes of others are changed by tc.
+/// The file of a policy is its owner's to change: the key and its value. Classes of others are
+/// changed by tc.
 fn remedy(found: &Found<'_>, target_bps: f64) -> String {
     let target = target_bps / found.share + found.others_bps;
     let needed = match (&found.holder, found.qos.link_bps) {

@@ -22,8 +22,8 @@ pub(super) const RULE: Rule = Rule {
     remedy,
 };
 
-/// While the window does not hold, or only because nobody reads, an autotuned one still grows: its maximum
-/// is the limit then.
+/// While the window does not hold, or only because nobody reads, an autotuned one still grows: its
+/// maximum is the limit then.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let unread = reader_is_late(view).is_some_and(|(late, _)| late);
     let holds = !unread && is_held(view).unwrap_or(true);
@@ -32,8 +32,8 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         if holds || flow.tcp.receive_buffer_locked {
             return Some(offered);
         }
-        // Half of the buffer, as without a measured ratio of payload to memory (net/ipv4/tcp_input.c,
-        // tcp_win_from_space with TCP_DEFAULT_SCALING_RATIO).
+        // Half of the buffer, as without a measured ratio of payload to memory
+        // (net/ipv4/tcp_input.c, tcp_win_from_space with TCP_DEFAULT_SCALING_RATIO).
         let most = sysctl_maximum(view.receiver_host, "net.ipv4.tcp_rmem").map_or(0.0, |m| m / 2.0);
         Some(offered.max(most))
     };
@@ -50,8 +50,8 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
-/// What a sender uses of a window: whole segments, and the rest of it as well if it was seen to split one for it
-/// (it need not: RFC 1122, 4.2.3.4).
+/// What a sender uses of a window: whole segments, and the rest of it as well if it was seen to
+/// split one for it (it need not: RFC 1122, 4.2.3.4).
 fn usable(window: f64, tcp: &TcpEvidence) -> f64 {
     let mss = f64::from(tcp.mss_bytes.max(1));
     let whole = (window / mss).floor() * mss;
@@ -108,8 +108,8 @@ fn remedy(view: &View<'_>, target_bps: f64) -> String {
     tuning(view, End::Receiver, "net.ipv4.tcp_rmem", bytes)
 }
 
-/// What the receiver's kernel offers of a buffer: the payload of the segments that came over their memory
-/// (`scaling_ratio`, net/ipv4/tcp_input.c), 0.4 at 950 bytes and 0.62 at 1448.
+/// What the receiver's kernel offers of a buffer: the payload of the segments that came over their
+/// memory (`scaling_ratio`, net/ipv4/tcp_input.c), 0.4 at 950 bytes and 0.62 at 1448.
 fn window_share(view: &View<'_>) -> Option<f64> {
     let window = view.sum(|flow| flow.tcp.send_window_bytes.map(|w| w as f64))?;
     let buffer = view.sum(|flow| flow.tcp.receiver_buffer_bytes.map(|b| b as f64))?;

@@ -3,7 +3,7 @@
 use super::super::signals::positive;
 use super::super::small_segments::small_segments;
 use super::super::text::percent;
-use super::super::thresholds::{LEAST_UTILISATION, MODEL_TOLERANCE, WORK_FULL};
+use super::super::thresholds::{MIN_UTILISATION, MODEL_TOLERANCE, WORK_FULL};
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Family;
@@ -23,7 +23,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         .and_then(positive)
         .map_or(mss, |bytes| bytes.min(mss));
     let packets_per_s = view.throughput_bps / 8.0 / segment;
-    let busy = busiest(view).filter(|share| *share >= LEAST_UTILISATION)?;
+    let busy = busiest(view).filter(|share| *share >= MIN_UTILISATION)?;
     Some(
         Ceiling::new(
             Cause::SegmentSize,
@@ -37,8 +37,9 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
-/// Share of the time in which one end or the other worked or wanted to. Packets of small segments pass through both
-/// ends' threads and soft interrupts by turns, so that neither thread need be awake all the time.
+/// Share of the time in which one end or the other worked or wanted to. Packets of small segments
+/// pass through both ends' threads and soft interrupts by turns, so that neither thread need be
+/// awake all the time.
 fn busiest(view: &View<'_>) -> Option<f64> {
     let asleep = [view.writer(), view.reader()].into_iter().flatten();
     let shares: Vec<f64> = asleep.map(|thread| thread.blocked + thread.paced).collect();

@@ -22,8 +22,8 @@ pub(super) const RULE: Rule = Rule {
     remedy,
 };
 
-/// The buffer counts memory: each piece of payload in it has its overhead. A writer that found it full is woken
-/// when a third is free, so that it is filled to five sixths in the mean.
+/// The buffer counts memory: each piece of payload in it has its overhead. A writer that found it
+/// full is woken when a third is free, so that it is filled to five sixths in the mean.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let share = measured_share(view).unwrap_or_else(|| payload_share(view));
     let rate = |flow: &TcpFlow<'_>| {
@@ -45,8 +45,9 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     )
 }
 
-/// Memory that the buffer may take, bytes: the one set, or the most that the kernel's tuning may grow
-/// it to. A queue overshoots by one piece; one far beyond the buffer shows that the buffer does not hold.
+/// Memory that the buffer may take, bytes: the one set, or the most that the kernel's tuning may
+/// grow it to. A queue overshoots by one piece; one far beyond the buffer shows that the buffer
+/// does not hold.
 fn buffer(view: &View<'_>, tcp: &TcpEvidence) -> Option<f64> {
     let set = positive(tcp.send_buffer_bytes as f64)?;
     if !tcp.send_buffer_locked {
@@ -56,7 +57,8 @@ fn buffer(view: &View<'_>, tcp: &TcpEvidence) -> Option<f64> {
     (queue <= (BUFFER_LEAKS * set).max(set + OVERSHOOT)).then(|| set.max(queue))
 }
 
-/// What of the memory is in use in the mean. A queue that overshot the buffer was measured, not set.
+/// What of the memory is in use in the mean. A queue that overshot the buffer was measured, not
+/// set.
 fn fill(tcp: &TcpEvidence) -> f64 {
     let queue = tcp.send_queue_memory_bytes.unwrap_or(0);
     if queue > tcp.send_buffer_bytes {
@@ -66,7 +68,8 @@ fn fill(tcp: &TcpEvidence) -> f64 {
     }
 }
 
-/// What a buffer that is full, or nearly so, holds for its memory: the pieces of a slow sender are small.
+/// What a buffer that is full, or nearly so, holds for its memory: the pieces of a slow sender are
+/// small.
 fn measured_share(view: &View<'_>) -> Option<f64> {
     let memory = view.sum(|flow| flow.tcp.send_queue_memory_bytes.map(|m| m as f64))?;
     let buffer = view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?;
@@ -139,9 +142,11 @@ fn remedy(view: &View<'_>, target_bps: f64) -> String {
     tuning(view, End::Sender, "net.ipv4.tcp_wmem", bytes)
 }
 
-/// `sk_stream_is_writeable`, include/net/sock.h: writable while what is free is half of what is queued.
+/// `sk_stream_is_writeable`, include/net/sock.h: writable while what is free is half of what is
+/// queued.
 const MEAN_FILL: f64 = 5.0 / 6.0;
-/// Memory by which a queue overshoots a small buffer, bytes: 279 KB in one of 68 KB, with writes of 256 KiB.
+/// Memory by which a queue overshoots a small buffer, bytes: 279 KB in one of 68 KB, with writes of
+/// 256 KiB.
 const OVERSHOOT: f64 = 262_144.0;
 /// Payload of one socket buffer of the kernel at most, bytes.
 const LARGEST_PIECE: f64 = 65_536.0;

@@ -55,12 +55,13 @@ fn slow_start(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<SlowStart> {
     ))
 }
 
-/// Slow start is over: a threshold was set. BBR sets none, so that the rate it reached counts once there are
-/// enough readings for one.
+/// Slow start is over: a threshold was set. BBR sets none, so that the rate it reached counts once
+/// there are enough readings for one.
 fn has_left(tcp: &TcpEvidence) -> bool {
-    match is_bbr(tcp) {
-        true => tcp.samples.is_some_and(|n| n >= READINGS_OF_A_RATE),
-        false => tcp.ssthresh_bytes.is_some(),
+    if is_bbr(tcp) {
+        tcp.samples.is_some_and(|n| n >= READINGS_OF_A_RATE)
+    } else {
+        tcp.ssthresh_bytes.is_some()
     }
 }
 
@@ -70,8 +71,8 @@ fn shortest_rtt_s(flow: &TcpFlow<'_>) -> Option<f64> {
     shortest.and_then(positive).or_else(|| rtt_s(flow.tcp))
 }
 
-/// A whole transfer begins with its handshake. Else the connection is there, and a client that is to receive
-/// begins to count as it asks.
+/// A whole transfer begins with its handshake. Else the connection is there, and a client that is
+/// to receive begins to count as it asks.
 fn round_trips_before_data(view: &View<'_>) -> f64 {
     let whole = matches!(&view.plan.traffic, Traffic::Stream(stream) if stream.whole);
     f64::from(u8::from(whole || view.direction == Direction::Down))
@@ -96,9 +97,9 @@ fn remedy(view: &View<'_>, _: f64) -> String {
     let flows = view.tcp.len() as f64;
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * rtt_s(flow.tcp)?));
     let seconds = time.map_or(0.0, |time| (time / flows * 20.0).ceil());
-    let seconds = seconds.clamp(LEAST_SECONDS, MAX_SECONDS);
+    let seconds = seconds.clamp(MIN_SECONDS, MAX_SECONDS);
     stream(view, &format!("--time {seconds:.0}s"))
 }
 
 /// What `linerate stream` takes of itself, seconds.
-const LEAST_SECONDS: f64 = 10.0;
+const MIN_SECONDS: f64 = 10.0;

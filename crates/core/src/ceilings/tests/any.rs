@@ -6,7 +6,8 @@ use super::scene::{Scene, tcp, udp};
 use crate::ceilings::{Cause, annotate, small_segments, views};
 use crate::record::{EndReport, TcpEvidence};
 
-/// Zeros, small figures, real ones and the largest. (Boxed: dozens of them by value overflow the stack.)
+/// Zeros, small figures, real ones and the largest. (Boxed: dozens of them by value overflow the
+/// stack.)
 fn count() -> BoxedStrategy<u64> {
     prop_oneof![
         Just(0),

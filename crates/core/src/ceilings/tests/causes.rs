@@ -31,7 +31,8 @@ pub(super) fn slow_reader() -> Scene {
     scene
 }
 
-/// `SO_SNDBUF` of 32 KiB, which reads 64 KiB: 27 Mbit/s over 20.3 ms are 47 segments, which overshoot it by a piece.
+/// `SO_SNDBUF` of 32 KiB, which reads 64 KiB: 27 Mbit/s over 20.3 ms are 47 segments, which
+/// overshoot it by a piece.
 pub(super) fn small_buffer() -> Scene {
     let mut scene = tcp(27e6);
     let flow = scene.flow();

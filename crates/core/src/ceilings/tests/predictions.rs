@@ -1,4 +1,5 @@
-//! What a remedy is to bring: only what lasts when the cause is lifted, and only as far as hosts are known.
+//! What a remedy is to bring: only what lasts when the cause is lifted, and only as far as hosts
+//! are known.
 
 use super::causes::{bottleneck, paced, random_loss, slow_reader, small_buffer, small_window};
 use super::scene::{MSS, Scene, end, limit, tcp};

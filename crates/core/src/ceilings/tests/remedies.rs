@@ -110,7 +110,8 @@ fn a_window_or_buffer_holds_what_the_path_does() {
     }
 }
 
-/// Segments of 937 bytes take 2.5 times their payload: the kernel offered 11,392 bytes of a buffer of 27,962.
+/// Segments of 937 bytes take 2.5 times their payload: the kernel offered 11,392 bytes of a buffer
+/// of 27,962.
 #[test]
 fn a_buffer_of_small_segments_is_larger_than_twice_what_is_under_way() {
     let mut scene = small_window();

@@ -17,7 +17,8 @@ fn mends(scene: &Scene, command: &str) {
     assert!(caveat.remedy.contains(command), "{}", caveat.remedy);
 }
 
-/// As Linux 6.18 tells it: all sizes without the 12 bytes of timestamps. A path of jumbo frames on which segments are as small as on the first networks.
+/// As Linux 6.18 tells it: all sizes without the 12 bytes of timestamps. A path of jumbo frames on
+/// which segments are as small as on the first networks.
 fn jumbo(mss: u32) -> Scene {
     let mut scene = tcp(100e6);
     scene.sender_host.device.as_mut().unwrap().mtu_bytes = 9000;

@@ -21,7 +21,8 @@ pub(super) struct Resolver<'a> {
     pub(super) files: Files<'a>,
 }
 
-/// Whose a key is: a level's key must fit its cell's command, others' are for the cells that they fit.
+/// Whose a key is: a level's key must fit its cell's command, others' are for the cells that they
+/// fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     All,
@@ -90,9 +91,10 @@ impl<'a> Resolver<'a> {
         let names: Vec<String> = names
             .map(|(factor, level)| format!("{} {}", factor.name, factor.levels[*level].name))
             .collect();
-        match names.is_empty() {
-            true => String::new(),
-            false => shortened(&names.join(", ")) + ": ",
+        if names.is_empty() {
+            String::new()
+        } else {
+            shortened(&names.join(", ")) + ": "
         }
     }
 
@@ -162,8 +164,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// The keys that the command has, each once. Keys that are meant for all cells are left out where they do not fit;
-/// of keys that exclude each other, the later ones count.
+/// The keys that the command has, each once. Keys that are meant for all cells are left out where
+/// they do not fit; of keys that exclude each other, the later ones count.
 fn fitting(
     entries: Vec<Entry<'_>>,
     command: Command,

@@ -6,7 +6,8 @@ use super::super::model::Column;
 use super::factors::FileFactor;
 use crate::toml_reader::{At, ReadProblem, Section};
 
-/// The factor across, and the columns. Those over a level that the quick form leaves out are left out as well.
+/// The factor across, and the columns. Those over a level that the quick form leaves out are left
+/// out as well.
 pub(super) fn read(
     root: &Section<'_>,
     full: &[FileFactor<'_>],
@@ -103,7 +104,8 @@ pub(super) fn measure(at: At<&str>) -> Result<Measure, Fault> {
         .map_err(|error| Fault::new(at.offset, ExperimentProblem::Metric(error)))
 }
 
-/// What a figure in the unit of its key is multiplied with. A unit that is not known here is that of the key.
+/// What a figure in the unit of its key is multiplied with. A unit that is not known here is that
+/// of the key.
 fn unit_scale(metric: &str, unit: At<&str>) -> Result<f64, Fault> {
     let kind = match metric {
         _ if metric.ends_with("_bps") => "_bps",

@@ -1,12 +1,13 @@
-//! Treatments that change more than their name says get their control, where cells are held against each other.
+//! Treatments that change more than their name says get their control, where cells are held against
+//! each other.
 
 use super::super::error::{ExperimentProblem, Fault};
 use super::super::model::Experiment;
 use crate::treatment::pair;
 
-/// Adds the controls that findings and columns of ratios need to the cells that they compare, and says so in the
-/// experiment's notes. A control that one comparison adds to a cell may be needed by the other cells that this one is
-/// held against, so all are looked at until nothing changes.
+/// Adds the controls that findings and columns of ratios need to the cells that they compare, and
+/// says so in the experiment's notes. A control that one comparison adds to a cell may be needed by
+/// the other cells that this one is held against, so all are looked at until nothing changes.
 pub(super) fn add(experiment: &mut Experiment) -> Result<(), Fault> {
     let compared = compared(experiment);
     loop {

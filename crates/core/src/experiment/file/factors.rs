@@ -46,11 +46,11 @@ impl<'a> Factors<'a> {
         }
         let count = full.iter().map(|factor| factor.levels.len());
         let count = count.fold(1, usize::saturating_mul);
-        if count > MOST_CELLS {
+        if count > MAX_CELLS {
             let problem = ExperimentProblem::TooMany {
                 what: "combinations of levels",
                 found: count,
-                most: MOST_CELLS,
+                most: MAX_CELLS,
             };
             return Err(Fault::new(0, problem));
         }
@@ -225,4 +225,4 @@ const LEVEL_KEYS: &[&str] = &[
 ];
 
 /// More than a table holds that somebody reads.
-const MOST_CELLS: usize = 1000;
+const MAX_CELLS: usize = 1000;

@@ -10,7 +10,8 @@ use super::setting::text;
 use crate::stats::Summary;
 use crate::toml_reader::{At, Section, shortened};
 
-/// Of each cell the report's figures by the name of the measure: the median, or the mean, of the rows that are the cell's.
+/// Of each cell the report's figures by the name of the measure: the median, or the mean, of the
+/// rows that are the cell's.
 pub(super) fn read(
     root: &Section<'_>,
     factors: &[FileFactor<'_>],

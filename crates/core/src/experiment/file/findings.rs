@@ -113,7 +113,8 @@ fn selection(
     Ok(selection)
 }
 
-/// The cells of a finding, each with the one that it is held against, as their numbers in the form that is used.
+/// The cells of a finding, each with the one that it is held against, as their numbers in the form
+/// that is used.
 fn pairs(
     section: &Section<'_>,
     full: &[FileFactor<'_>],

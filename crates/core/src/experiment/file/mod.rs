@@ -17,8 +17,8 @@ use crate::units::{EndpointName, Percent};
 use factors::Factors;
 use setting::Setting;
 
-/// How the texts of the files are had that an experiment names: by name as it is written, with the reason if it cannot
-/// be read.
+/// How the texts of the files are had that an experiment names: by name as it is written, with the
+/// reason if it cannot be read.
 pub type Files<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// What a user chooses when an experiment is run.
@@ -89,9 +89,10 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
     let mut experiment = described(&root, quick.as_ref(), choice)?;
     // The quick form is read all the same: what is wrong with it is wrong today.
     let factors = Factors::read(&root, quick.as_ref())?;
-    let used = match choice.quick {
-        true => &factors.quick,
-        false => &factors.full,
+    let used = if choice.quick {
+        &factors.quick
+    } else {
+        &factors.full
     };
     let quick_setting = Setting::of_quick(quick.as_ref())?;
     let resolver = cells::Resolver {

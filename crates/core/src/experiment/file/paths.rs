@@ -49,9 +49,10 @@ impl<'a> Resolver<'a> {
             return self.topology(path, topology);
         }
         let (text, offset) = joined(&path.lab, self.base.offset);
-        let spec = match text.is_empty() {
-            true => Ok(PathSpec::default()),
-            false => text.parse(),
+        let spec = if text.is_empty() {
+            Ok(PathSpec::default())
+        } else {
+            text.parse()
         };
         let spec: PathSpec = spec.map_err(|error| {
             let spec = shortened(&text);
@@ -115,8 +116,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// The spec that fragments make together, and where the last of them is. A key takes the place of the same key before
-/// it, and one for both directions that of those for one.
+/// The spec that fragments make together, and where the last of them is. A key takes the place of
+/// the same key before it, and one for both directions that of those for one.
 fn joined(fragments: &[At<String>], base: usize) -> (String, usize) {
     let mut entries: Vec<(&str, &str)> = Vec::new();
     for fragment in fragments {
@@ -177,12 +178,11 @@ fn address(topology: &Topology, server: &str, at: At<&str>) -> Result<IpAddr, Fa
         .into_iter()
         .flatten()
         .flat_map(|interface| &interface.addresses);
-    match own.any(|own| own.address == address) {
-        true => Ok(address),
-        false => {
-            let what = format!("`{}`", at.value);
-            Fault::contradiction(at.offset, what, "the server does not have it")
-        }
+    if own.any(|own| own.address == address) {
+        Ok(address)
+    } else {
+        let what = format!("`{}`", at.value);
+        Fault::contradiction(at.offset, what, "the server does not have it")
     }
 }
 

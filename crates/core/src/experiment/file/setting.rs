@@ -1,4 +1,5 @@
-//! What `[path]`, `[workload]`, a level and `[quick]` set: the parts that a cell is put together from.
+//! What `[path]`, `[workload]`, a level and `[quick]` set: the parts that a cell is put together
+//! from.
 
 use toml::de::DeValue;
 

@@ -10,9 +10,12 @@ impl Results {
     /// This end's account of a test.
     pub fn of_half(half: &HalfReport, test: &Test) -> Self {
         let seconds = longest(half);
-        let percent = |cpu_seconds: f64| match seconds > 0.0 {
-            true => 100.0 * cpu_seconds / seconds,
-            false => 0.0,
+        let percent = |cpu_seconds: f64| {
+            if seconds > 0.0 {
+                100.0 * cpu_seconds / seconds
+            } else {
+                0.0
+            }
         };
         let tcp = test.protocol != Protocol::Udp;
         let cpu = half.end.cpu_seconds;
@@ -26,9 +29,10 @@ impl Results {
         }
     }
 
-    /// What the other end has told, as its half of a test of which `here` is this end's. Where it sent TCP, its
-    /// retransmissions are all that is known of its kernel: they go with what this end's kernel has seen. With `own_time`
-    /// its streams are as long as this end's, whatever it tells: a server counts on until a counted test is said to be over.
+    /// What the other end has told, as its half of a test of which `here` is this end's. Where it
+    /// sent TCP, its retransmissions are all that is known of its kernel: they go with what this
+    /// end's kernel has seen. With `own_time` its streams are as long as this end's, whatever it
+    /// tells: a server counts on until a counted test is said to be over.
     pub fn to_half(&self, here: &HalfReport, own_time: bool) -> HalfReport {
         let flows: Vec<FlowHalf> = here
             .flows

@@ -1,6 +1,8 @@
-//! Who may test: a list of users, and the token that a client encrypts with the server's public key.
+//! Who may test: a list of users, and the token that a client encrypts with the server's public
+//! key.
 //!
-//! The token's decryption is somebody else's; here is what it says. The list is the reference server's: a line
+//! The token's decryption is somebody else's; here is what it says. The list is the reference
+//! server's: a line
 //! `user,digest` for each, the digest being SHA-256 of `{user}password` in hexadecimal digits.
 
 use std::collections::BTreeMap;
@@ -80,7 +82,8 @@ impl Users {
         Ok(Self(users))
     }
 
-    /// Whether a token of these words may test at `now` (since 1970). `sha256` is the digest of bytes.
+    /// Whether a token of these words may test at `now` (since 1970). `sha256` is the digest of
+    /// bytes.
     ///
     /// # Errors
     /// Why not.

@@ -34,7 +34,8 @@ impl Greeting {
         HELLO
     }
 
-    /// What the server answers. Every client takes it: it compares with what it knows and goes on in any case.
+    /// What the server answers. Every client takes it: it compares with what it knows and goes on
+    /// in any case.
     pub fn answer(self) -> [u8; GREETING_BYTES] {
         match self {
             Self::Usual => ANSWER,
@@ -49,7 +50,8 @@ impl Greeting {
     }
 }
 
-/// The header of a data datagram, big-endian: seconds 4, microseconds 4, sequence 4 or 8, from 1 on.
+/// The header of a data datagram, big-endian: seconds 4, microseconds 4, sequence 4 or 8, from 1
+/// on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// 32-bit sequence numbers.
@@ -79,8 +81,8 @@ impl Layout {
         }
     }
 
-    /// Sequence number and time in ns; `None` for a datagram that is too short. `highest` is the highest number seen
-    /// so far: 32 bits are continued from there.
+    /// Sequence number and time in ns; `None` for a datagram that is too short. `highest` is the
+    /// highest number seen so far: 32 bits are continued from there.
     pub fn read(self, datagram: &[u8], highest: u64) -> Option<(u64, u64)> {
         let word = |at: usize| -> Option<u32> {
             let bytes = datagram.get(at..at + 4)?;

@@ -1,7 +1,8 @@
 //! iperf3's protocol, 3.1 to 3.21: a server's and a client's end of the control connection, pure.
 //!
-//! One TCP connection for each test carries single *state* bytes and JSON with a length before it. All data sockets go
-//! to the same port and begin with the cookie of the control connection (TCP), or with a greeting of four bytes (UDP).
+//! One TCP connection for each test carries single *state* bytes and JSON with a length before it.
+//! All data sockets go to the same port and begin with the cookie of the control connection (TCP),
+//! or with a greeting of four bytes (UDP).
 //!
 //! ```text
 //! client                                     server
@@ -53,7 +54,8 @@ pub use state::State;
 
 /// Bytes of a [`Cookie`] on the wire, the terminating zero included.
 pub const COOKIE_BYTES: usize = 37;
-/// Answer to a connection that has no place: the server is busy, or the cookie is none of its tests'.
+/// Answer to a connection that has no place: the server is busy, or the cookie is none of its
+/// tests'.
 pub const ACCESS_DENIED: u8 = 0xff;
 
 /// From the connection to the whole of the parameters.
@@ -70,8 +72,8 @@ const RESULTS_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Cookie(pub [u8; COOKIE_BYTES]);
 
 impl Cookie {
-    /// Whether a connection that begins with these bytes, at most [`COOKIE_BYTES`], can begin with a cookie: letters,
-    /// digits and points, and only zeros after the first zero.
+    /// Whether a connection that begins with these bytes, at most [`COOKIE_BYTES`], can begin with
+    /// a cookie: letters, digits and points, and only zeros after the first zero.
     pub fn can_begin(bytes: &[u8]) -> bool {
         let text = bytes.iter().position(|byte| *byte == 0);
         let (text, rest) = bytes.split_at(text.unwrap_or(bytes.len()));
@@ -84,7 +86,8 @@ impl Cookie {
             && rest.iter().all(|byte| *byte == 0)
     }
 
-    /// A cookie of 36 letters from random bytes, as iperf3 makes it: of 32 letters, so that none is likelier.
+    /// A cookie of 36 letters from random bytes, as iperf3 makes it: of 32 letters, so that none is
+    /// likelier.
     pub fn from_random(random: [u8; COOKIE_BYTES - 1]) -> Self {
         const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
         let mut bytes = [0; COOKIE_BYTES];
@@ -95,7 +98,8 @@ impl Cookie {
     }
 }
 
-/// The number that results have for the flow that was opened as `index`-th: 1, 3, 4, 5, … as iperf3 counts.
+/// The number that results have for the flow that was opened as `index`-th: 1, 3, 4, 5, … as iperf3
+/// counts.
 pub fn stream_id(index: u32) -> u32 {
     match index {
         0 => 1,

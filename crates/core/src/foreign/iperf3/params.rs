@@ -158,8 +158,8 @@ impl Params {
     /// Reads what a client has sent.
     ///
     /// # Errors
-    /// No JSON of an object; a protocol that linerate has not; a figure beyond iperf3's own limits, with the number
-    /// that iperf3's server would answer.
+    /// No JSON of an object; a protocol that linerate has not; a figure beyond iperf3's own limits,
+    /// with the number that iperf3's server would answer.
     pub fn parse(json: &[u8]) -> Result<Self, ParamsError> {
         let raw: Raw = match serde_json::from_slice(json) {
             Ok(raw) => raw,
@@ -314,13 +314,15 @@ impl Params {
         let rate = self.rate_bps.map(BitRate);
         StreamTest {
             message_bytes: self.block_bytes,
-            send: match self.zerocopy && !udp {
-                true => SendMethod::ZeroCopy,
-                false => SendMethod::Copy,
+            send: if self.zerocopy && !udp {
+                SendMethod::ZeroCopy
+            } else {
+                SendMethod::Copy
             },
-            receive: match self.discard && !udp {
-                true => ReceiveMethod::Discard,
-                false => ReceiveMethod::Read,
+            receive: if self.discard && !udp {
+                ReceiveMethod::Discard
+            } else {
+                ReceiveMethod::Read
             },
             verify: false,
             whole: false,
@@ -406,12 +408,13 @@ fn congestion(value: &Value) -> Result<Option<String>, ParamsError> {
         && name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    match fits {
-        true => Ok(Some(name.to_owned())),
-        false => refuse(
+    if fits {
+        Ok(Some(name.to_owned()))
+    } else {
+        refuse(
             ErrorCode::CONGESTION,
             "congestion is no name of 1 to 15 letters",
-        ),
+        )
     }
 }
 

@@ -36,7 +36,8 @@ pub struct StreamResult {
 pub struct Results {
     /// CPU time of the process, percent of one CPU: user, system.
     pub cpu_percent: (f64, f64),
-    /// Whether this end is a TCP sender that counts what it sends again; `None` for an end that only receives.
+    /// Whether this end is a TCP sender that counts what it sends again; `None` for an end that
+    /// only receives.
     pub has_retransmits: Option<bool>,
     /// Congestion control of this end's sockets.
     pub congestion: Option<String>,

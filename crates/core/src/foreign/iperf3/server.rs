@@ -145,7 +145,8 @@ impl Server {
         self.fail(code, ServerError::Timeout(what));
     }
 
-    /// When [`Server::handle_timeout`] is due; `None` while this end is the one that is waited for, and at the end.
+    /// When [`Server::handle_timeout`] is due; `None` while this end is the one that is waited for,
+    /// and at the end.
     pub fn poll_timeout(&self) -> Option<Duration> {
         self.deadline
     }

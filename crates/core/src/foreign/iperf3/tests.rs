@@ -1,4 +1,5 @@
-//! A client and a server against each other in memory, with virtual time; strangers against the server.
+//! A client and a server against each other in memory, with virtual time; strangers against the
+//! server.
 
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::plan::{Direction, Extent};
 
-/// What iperf3 3.12 sends for `-u -P 2 -b 2M -R --get-server-output`, and for `-n 100M -w 64K -C reno`.
+/// What iperf3 3.12 sends for `-u -P 2 -b 2M -R --get-server-output`, and for `-n 100M -w 64K -C
+/// reno`.
 const UDP: &str = r#"{"udp":true,"omit":0,"time":10,"num":0,"blockcount":0,"parallel":2,"reverse":true,"len":1448,
     "bandwidth":2097152,"pacing_timer":1000,"get_server_output":1,"udp_counters_64bit":1,"client_version":"3.12"}"#;
 const TCP: &str = r#"{"tcp":true,"omit":0,"time":0,"num":104857600,"blockcount":0,"parallel":1,"window":65536,

@@ -26,8 +26,8 @@ impl Width {
     }
 }
 
-/// A control message: a type, a second word (requests: CPU affinity; answers: errno), and a payload of 32-bit words,
-/// big-endian, with texts as plain bytes after them.
+/// A control message: a type, a second word (requests: CPU affinity; answers: errno), and a payload
+/// of 32-bit words, big-endian, with texts as plain bytes after them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     width: Width,
@@ -106,7 +106,8 @@ impl Block {
         f64::from_bits(u64::from(self.word(index)) << 32 | u64::from(self.word(index + 1)))
     }
 
-    /// The text in `length` bytes from payload word `index` on, up to its zero byte: printable ASCII, other bytes as `?`.
+    /// The text in `length` bytes from payload word `index` on, up to its zero byte: printable
+    /// ASCII, other bytes as `?`.
     pub fn text(&self, index: usize, length: usize) -> String {
         self.text_at(index, 0, length)
     }
@@ -139,7 +140,8 @@ impl Block {
         }
     }
 
-    /// Writes a text of at most `length` bytes with its zero byte, `offset` bytes behind payload word `index`.
+    /// Writes a text of at most `length` bytes with its zero byte, `offset` bytes behind payload
+    /// word `index`.
     pub fn set_text(&mut self, index: usize, offset: usize, length: usize, text: &str) {
         let start = HEADER + 4 * index + offset;
         let text = &text.as_bytes()[..text.len().min(length.saturating_sub(1))];

@@ -1,4 +1,5 @@
-//! The messages that older clients, and a few tests of newer ones, have for one test alone: other layouts, same meaning.
+//! The messages that older clients, and a few tests of newer ones, have for one test alone: other
+//! layouts, same meaning.
 
 use super::answer::{Ready, Results};
 use super::block::{Block, Width};

@@ -43,7 +43,8 @@ pub enum ClientError {
     Closed,
 }
 
-/// A netserver leaves the type of its first answer in the second, as it was turned for the wire, and so turns it again.
+/// A netserver leaves the type of its first answer in the second, as it was turned for the wire,
+/// and so turns it again.
 const OLD_RESPONSE: i32 = kind::OMNI_RESPONSE.swap_bytes();
 
 fn note(number: i32) -> &'static str {
@@ -76,7 +77,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A connection that was made at `now`; it asks whether a netserver is there by a message that changes nothing.
+    /// A connection that was made at `now`; it asks whether a netserver is there by a message that
+    /// changes nothing.
     pub fn new(now: Duration) -> Self {
         let hello = Block::new(Width::Wide, kind::DEBUG_OFF).with_second(-1);
         Self {

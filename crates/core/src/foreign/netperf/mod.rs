@@ -1,8 +1,10 @@
-//! netperf's control protocol (2.4 to 2.7), at both ends: [`Server`] answers stock clients, [`Client`] uses a netserver.
+//! netperf's control protocol (2.4 to 2.7), at both ends: [`Server`] answers stock clients,
+//! [`Client`] uses a netserver.
 //!
-//! Every message is one [`Block`] of a fixed size; a request for a test is read into a [`DataTest`] with its limits, and
-//! answered by [`Ready`] before the data moves and by [`Results`] after it. Newer clients ask for almost all tests by one
-//! message, OMNI; older ones and a few tests have a message each ([`classic`]).
+//! Every message is one [`Block`] of a fixed size; a request for a test is read into a [`DataTest`]
+//! with its limits, and answered by [`Ready`] before the data moves and by [`Results`] after it.
+//! Newer clients ask for almost all tests by one message, OMNI; older ones and a few tests have a
+//! message each ([`classic`]).
 //!
 //! ```text
 //! client                                   server
@@ -16,8 +18,9 @@
 //!   end of the stream ──────────────────────▶
 //! ```
 //!
-//! What cannot be told from a request: whether a client with wide blocks is 2.6.0, whose results have fewer fields; it
-//! gets those of 2.7, as from a netserver of 2.7, and misreads what comes after the CPUs' utilisation.
+//! What cannot be told from a request: whether a client with wide blocks is 2.6.0, whose results
+//! have fewer fields; it gets those of 2.7, as from a netserver of 2.7, and misreads what comes
+//! after the CPUs' utilisation.
 
 mod answer;
 mod block;

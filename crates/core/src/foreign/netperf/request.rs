@@ -93,7 +93,8 @@ pub struct DataTest {
     pub address: Option<IpAddr>,
     /// Port that datagrams of the endpoint go to; 0 where they only answer.
     pub client_port: u16,
-    /// Address that they are to go to as the client says it, its words as they came; all zero is the client's own.
+    /// Address that they are to go to as the client says it, its words as they came; all zero is
+    /// the client's own.
     pub client_address: [u32; 4],
     /// Sends in a row and µs between their beginnings, where the endpoint is to pace.
     pub burst: Option<(u32, u32)>,
@@ -338,8 +339,9 @@ impl DataTest {
         block
     }
 
-    /// Whether the client wants datagrams at `peer`, its own address: it may name it or leave it open, and clients of
-    /// little-endian hosts turn the bytes of each word of an IPv6 address round.
+    /// Whether the client wants datagrams at `peer`, its own address: it may name it or leave it
+    /// open, and clients of little-endian hosts turn the bytes of each word of an IPv6 address
+    /// round.
     pub fn is_for(&self, peer: IpAddr) -> bool {
         let words = self.client_address;
         if words == [0; 4] {

@@ -15,7 +15,8 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// So many bytes of an old client's block, and nothing more for this long, are the whole of it.
 const NARROW_AFTER: Duration = Duration::from_millis(200);
-/// What a test may take longer than its own time: clients wait before they connect, and queues drain.
+/// What a test may take longer than its own time: clients wait before they connect, and queues
+/// drain.
 const GRACE: Duration = Duration::from_secs(30);
 /// Longest passphrase, bytes with its zero: what the payload of an old client's block holds.
 const PASSPHRASE_BYTES: usize = NARROW_BYTES - 8;
@@ -39,8 +40,8 @@ pub struct Settings {
 /// What the driver of a [`Server`] is told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
-    /// Make ready for this test, and answer by [`Server::ready`] or [`Server::refuse`]; after it by [`Server::report`]
-    /// or [`Server::refuse`].
+    /// Make ready for this test, and answer by [`Server::ready`] or [`Server::refuse`]; after it by
+    /// [`Server::report`] or [`Server::refuse`].
     Test(Box<DataTest>),
     /// A request was answered by an errno.
     Refused(Refusal),
@@ -87,8 +88,8 @@ enum State {
     Closed,
 }
 
-/// The server's half of a control connection, from its first byte. It reads at most one message ahead and never waits
-/// without a deadline.
+/// The server's half of a control connection, from its first byte. It reads at most one message
+/// ahead and never waits without a deadline.
 #[derive(Debug)]
 pub struct Server {
     settings: Settings,
@@ -268,7 +269,8 @@ impl Server {
                 let words = [self.settings.cpu_rate.to_bits(), self.settings.cpus];
                 self.say(Block::of_words(width, kind::CPU_CALIBRATE, &words));
             }
-            // Clients of 2.5 and 2.6 ask for four words about the host, and newer netservers tell none either.
+            // Clients of 2.5 and 2.6 ask for four words about the host, and newer netservers tell
+            // none either.
             kind::SYSTEM => {
                 let mut block = Block::new(width, kind::SYSTEM_ANSWER);
                 block.set_text(0, 0, PASSPHRASE_BYTES, SYSTEM_WORDS);

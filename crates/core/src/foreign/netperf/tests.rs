@@ -173,7 +173,8 @@ proptest! {
         prop_assert_eq!(Results::parse(&block), Ok(results));
     }
 
-    /// However the words are, a test that is taken is within the limits and has what its role needs.
+    /// However the words are, a test that is taken is within the limits and has what its role
+    /// needs.
     #[test]
     fn no_words_make_a_test_beyond_the_limits(
         kind in prop_oneof![
@@ -189,7 +190,8 @@ proptest! {
         }
     }
 
-    /// The order and the cuts of what a client sends matter to nobody: no panic, no growth, one end.
+    /// The order and the cuts of what a client sends matter to nobody: no panic, no growth, one
+    /// end.
     #[test]
     fn any_sequence_of_operations_ends_once_and_holds_little(
         operations in vec(operation(), 1..60),

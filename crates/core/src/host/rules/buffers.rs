@@ -6,12 +6,14 @@ use super::{
     LARGEST_BUFFER, PATH, at_least, change, fine, numbers, open, power_of_two, unreadable,
 };
 
-/// `tcp_rmem`: the kernel offers about half of the buffer as the window (`tcp_win_from_space`, include/net/tcp.h).
+/// `tcp_rmem`: the kernel offers about half of the buffer as the window (`tcp_win_from_space`,
+/// include/net/tcp.h).
 pub(in super::super) fn receive_buffer(q: &Question<'_>) -> Advice {
     last_of_three(q, "the receive window cannot grow to what fills the path")
 }
 
-/// `tcp_wmem`: buffers grow to twice the congestion window (`tcp_sndbuf_expand`, net/ipv4/tcp_input.c).
+/// `tcp_wmem`: buffers grow to twice the congestion window (`tcp_sndbuf_expand`,
+/// net/ipv4/tcp_input.c).
 pub(in super::super) fn send_buffer(q: &Question<'_>) -> Advice {
     last_of_three(q, "the send buffer cannot grow to what fills the path")
 }
@@ -40,8 +42,8 @@ fn last_of_three(q: &Question<'_>, low: &str) -> Advice {
     .with(inputs)
 }
 
-/// `rmem_max`, `wmem_max`: the kernel doubles what an application asks for (`sock_setsockopt`, net/core/sock.c), so that
-/// once the product is enough.
+/// `rmem_max`, `wmem_max`: the kernel doubles what an application asks for (`sock_setsockopt`,
+/// net/core/sock.c), so that once the product is enough.
 pub(in super::super) fn asked_buffer(q: &Question<'_>) -> Advice {
     let Some(path) = &q.need.path else {
         return open(PATH);
@@ -67,7 +69,8 @@ pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
         .path
         .as_ref()
         .map_or(0.0, |path| 4.0 * path.product_bytes() / page);
-    // TCP keeps a page each way for a connection that moves data (ip-sysctl.rst, tcp_rmem's and tcp_wmem's least).
+    // TCP keeps a page each way for a connection that moves data (ip-sysctl.rst, tcp_rmem's and
+    // tcp_wmem's least).
     let connections = q.need.connections.map_or(0.0, |count| 2.0 * count as f64);
     let needed = path + connections;
     if needed == 0.0 {
@@ -82,9 +85,10 @@ pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
         return fine("all buffers together stay below the pressure mark").with(inputs);
     }
     let half = (q.view.memory_bytes as f64 / page / 2.0).floor();
-    let most = match half > 0.0 {
-        true => (needed * 1.5).min(half),
-        false => needed * 1.5,
+    let most = if half > 0.0 {
+        (needed * 1.5).min(half)
+    } else {
+        needed * 1.5
     };
     if most / 1.5 <= pressure as f64 {
         let why = "half of the memory is in it already: more buffers than that take the memory of everything else";

@@ -1,4 +1,5 @@
-//! How many connections there can be: descriptors, ports, queues, and what is kept of those that end.
+//! How many connections there can be: descriptors, ports, queues, and what is kept of those that
+//! end.
 
 use super::super::advice::{Advice, Question};
 use super::{
@@ -55,11 +56,10 @@ pub(in super::super) fn descriptors(q: &Question<'_>) -> Advice {
     if soft >= needed {
         return fine("one process can hold the connections").with(inputs);
     }
-    let why = match hard >= needed {
-        true => "`ulimit -n` raises it in the shell that starts the program",
-        false => {
-            "the hard limit is too low as well: LimitNOFILE= of the unit, limits.conf, or several processes"
-        }
+    let why = if hard >= needed {
+        "`ulimit -n` raises it in the shell that starts the program"
+    } else {
+        "the hard limit is too low as well: LimitNOFILE= of the unit, limits.conf, or several processes"
     };
     change(needed.to_string(), why).with(inputs)
 }
@@ -79,9 +79,10 @@ pub(in super::super) fn ports(q: &Question<'_>) -> Advice {
     if size >= 2 * count {
         return fine("twice as many ports as connections").with(inputs);
     }
-    let more = match 2 * count <= ALL_PORTS {
-        true => "",
-        false => "; for more than 32256 to one address and port use several source addresses",
+    let more = if 2 * count <= ALL_PORTS {
+        ""
+    } else {
+        "; for more than 32256 to one address and port use several source addresses"
     };
     if first <= 1_024 && last == 65_535 {
         return fine(format!("all ports that there are{more}")).with(inputs);
@@ -92,12 +93,13 @@ pub(in super::super) fn ports(q: &Question<'_>) -> Advice {
     change("1024 65535", why).with(inputs)
 }
 
-/// `somaxconn`: connections that arrive while the program does not accept for a tenth of a second, all in ten seconds.
+/// `somaxconn`: connections that arrive while the program does not accept for a tenth of a second,
+/// all in ten seconds.
 pub(in super::super) fn accept_queue(q: &Question<'_>) -> Advice {
     let Some(count) = q.need.connections else {
         return open(CONNECTIONS);
     };
-    let needed = (count / 100).clamp(LEAST_QUEUE, 65_535);
+    let needed = (count / 100).clamp(MIN_QUEUE, 65_535);
     at_least(
         q,
         needed as f64,
@@ -110,8 +112,8 @@ pub(in super::super) fn accept_queue(q: &Question<'_>) -> Advice {
     ])
 }
 
-/// `tcp_max_syn_backlog`: with cookies the length of the accept queue bounds half-open connections, too
-/// (`tcp_conn_request`, net/ipv4/tcp_input.c).
+/// `tcp_max_syn_backlog`: with cookies the length of the accept queue bounds half-open connections,
+/// too (`tcp_conn_request`, net/ipv4/tcp_input.c).
 pub(in super::super) fn syn_queue(q: &Question<'_>) -> Advice {
     match q.view.text("net.ipv4.tcp_syncookies") {
         Some("0") => accept_queue(q),
@@ -225,7 +227,7 @@ pub(in super::super) fn reuse(q: &Question<'_>) -> Advice {
 }
 
 /// The kernel's own `somaxconn` (since Linux 5.4).
-const LEAST_QUEUE: u64 = 4_096;
+const MIN_QUEUE: u64 = 4_096;
 
 /// Ports from 1024 on.
 const ALL_PORTS: u64 = 64_512;

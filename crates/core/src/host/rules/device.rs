@@ -146,7 +146,8 @@ pub(in super::super) fn receive_steering(q: &Question<'_>) -> Advice {
         ("cpus", q.view.cpus.into()),
         ("rx_queues", device.rx_queues.into()),
     ];
-    // More queues spread packets by themselves; RPS on top costs an interrupt between CPUs for each packet.
+    // More queues spread packets by themselves; RPS on top costs an interrupt between CPUs for each
+    // packet.
     if !device.is_physical || device.rx_queues > 1 || q.view.cpus < 2 {
         return fine("the queues are enough for the CPUs").with(inputs);
     }
@@ -186,12 +187,11 @@ pub(in super::super) fn interrupts(q: &Question<'_>) -> Advice {
     ];
     // Queues with CPUs of their own read `0; 1; 2`.
     let is_one = !q.now.contains([',', '-', ';']);
-    match device.rx_queues > 1 && q.view.cpus > 1 && is_one {
-        true => {
-            let why = "the interrupts of all queues go to one CPU";
-            change(cpu_list(q.view.cpus), why).with(inputs)
-        }
-        false => fine("as many CPUs as the queues can use may take them").with(inputs),
+    if device.rx_queues > 1 && q.view.cpus > 1 && is_one {
+        let why = "the interrupts of all queues go to one CPU";
+        change(cpu_list(q.view.cpus), why).with(inputs)
+    } else {
+        fine("as many CPUs as the queues can use may take them").with(inputs)
     }
 }
 

@@ -1,4 +1,5 @@
-//! The formulas of right values. Each rule answers for one setting; what it takes in and what came out is in the answer.
+//! The formulas of right values. Each rule answers for one setting; what it takes in and what came
+//! out is in the answer.
 //!
 //! | module | what is in it |
 //! |---|---|

@@ -7,11 +7,11 @@ use toml::de::DeValue;
 use super::error::{Fault, TopologyProblem};
 use super::links::Draft;
 use crate::lab::Prefix;
-use crate::lab::address::{MOST_LINKS, block};
+use crate::lab::address::{MAX_LINKS, block};
 use crate::toml_reader::{At, Value, string, wrong_type};
 
-/// Gives each link its addresses. A link has its own number in them, unless one with addresses from the file is
-/// in the way: then the highest number that is free.
+/// Gives each link its addresses. A link has its own number in them, unless one with addresses from
+/// the file is in the way: then the highest number that is free.
 pub(super) fn allocate(drafts: &mut [Draft<'_>]) -> Result<(), Fault> {
     let taken = take_explicit(drafts)?;
     let is_free = |number: &usize| {
@@ -23,7 +23,7 @@ pub(super) fn allocate(drafts: &mut [Draft<'_>]) -> Result<(), Fault> {
         .iter()
         .map(|draft| draft.addresses.is_none())
         .collect();
-    let mut spare = (0..MOST_LINKS)
+    let mut spare = (0..MAX_LINKS)
         .rev()
         .filter(|number| is_wanted.get(*number) != Some(&true) && is_free(number));
     for (number, draft) in drafts.iter_mut().enumerate() {
@@ -41,7 +41,8 @@ pub(super) fn allocate(drafts: &mut [Draft<'_>]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Gives links the addresses that the file has for them; the networks that are taken then, and by which link.
+/// Gives links the addresses that the file has for them; the networks that are taken then, and by
+/// which link.
 fn take_explicit(drafts: &mut [Draft<'_>]) -> Result<Vec<(Prefix, usize)>, Fault> {
     let mut taken: Vec<(Prefix, usize)> = Vec::new();
     for link in 0..drafts.len() {
@@ -65,7 +66,8 @@ fn take_explicit(drafts: &mut [Draft<'_>]) -> Result<Vec<(Prefix, usize)>, Fault
     Ok(taken)
 }
 
-/// `["198.18.5.1/24", "198.18.5.2/24"]`, each of them one address or a list with one of each family.
+/// `["198.18.5.1/24", "198.18.5.2/24"]`, each of them one address or a list with one of each
+/// family.
 fn explicit(value: &Value<'_>, mtu: u32) -> Result<[Vec<Prefix>; 2], Fault> {
     let offset = value.span().start;
     let ends: Vec<_> = match value.get_ref() {
@@ -137,8 +139,8 @@ fn one(value: &Value<'_>) -> Result<Prefix, Fault> {
     Ok(prefix)
 }
 
-/// Subnet-router anycast, RFC 4291, section 2.6.1, and IPv4's broadcast; networks of two addresses have neither
-/// (RFC 3021, RFC 6164).
+/// Subnet-router anycast, RFC 4291, section 2.6.1, and IPv4's broadcast; networks of two addresses
+/// have neither (RFC 3021, RFC 6164).
 fn is_reserved(prefix: Prefix) -> bool {
     let first = prefix.network().address;
     match (prefix.address, first) {

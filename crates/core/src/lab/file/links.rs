@@ -2,7 +2,7 @@
 
 use super::error::{Fault, TopologyProblem};
 use super::nodes::{Nodes, check_name};
-use crate::lab::address::MOST_LINKS;
+use crate::lab::address::MAX_LINKS;
 use crate::lab::assemble::{Wanted, interface_mtu};
 use crate::lab::{Role, Topology};
 use crate::link::PathSpec;
@@ -19,7 +19,8 @@ pub(super) struct Draft<'a> {
     pub(super) addresses: Option<&'a Value<'a>>,
 }
 
-/// All links, in the order of the file. Nodes that `[[chain]]` and the others make come after those with a table.
+/// All links, in the order of the file. Nodes that `[[chain]]` and the others make come after those
+/// with a table.
 pub(super) fn read<'a>(
     root: &Section<'a>,
     topology: &mut Topology,
@@ -183,9 +184,9 @@ impl<'a> Maker<'a, '_> {
             let name = format!("`{}`", self.topology.nodes[ends[0]].name);
             return Fault::contradiction(offset, name, "a link joins two different ones");
         }
-        if self.drafts.len() == MOST_LINKS {
+        if self.drafts.len() == MAX_LINKS {
             let what = "links";
-            let most = MOST_LINKS;
+            let most = MAX_LINKS;
             return Err(Fault::new(offset, TopologyProblem::TooMany { what, most }));
         }
         let mut wanted = Wanted::plain(self.topology, ends);

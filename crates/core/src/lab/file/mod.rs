@@ -66,9 +66,10 @@ impl Topology {
     /// | | `via` | a neighbour's name or address; default: as computed |
     /// | | `mtu`, `advmss`, `quickack`, `source` | see [`Route`](super::Route) |
     ///
-    /// Links without addresses get 198.18.N.0/24 and 2001:2:0:N::/64, where N is their number in the file, from 0
-    /// (198.19.N−256.0/24 from 256 on), and the highest free N where that is taken. Routes are the shortest by
-    /// hops; hosts do not forward. Several interfaces of a node are eth0, eth1, … in the order of the links.
+    /// Links without addresses get 198.18.N.0/24 and 2001:2:0:N::/64, where N is their number in
+    /// the file, from 0 (198.19.N−256.0/24 from 256 on), and the highest free N where that is
+    /// taken. Routes are the shortest by hops; hosts do not forward. Several interfaces of a node
+    /// are eth0, eth1, … in the order of the links.
     ///
     /// # Errors
     ///

@@ -56,9 +56,9 @@ impl Nodes {
         role: Role,
     ) -> Result<usize, Fault> {
         check_name(name, "name")?;
-        if topology.nodes.len() == MOST_NODES {
+        if topology.nodes.len() == MAX_NODES {
             let what = "hosts and routers";
-            let most = MOST_NODES;
+            let most = MAX_NODES;
             let problem = TopologyProblem::TooMany { what, most };
             return Err(Fault::new(name.offset, problem));
         }
@@ -87,8 +87,8 @@ impl Nodes {
     }
 }
 
-/// Refuses what is not a name of a host or a link. Names begin with a letter: `getaddrinfo` takes `127` and `0x7f`
-/// for addresses.
+/// Refuses what is not a name of a host or a link. Names begin with a letter: `getaddrinfo` takes
+/// `127` and `0x7f` for addresses.
 pub(super) fn check_name(name: At<&str>, what: &'static str) -> Result<(), Fault> {
     let text = name.value;
     let is_name = (1..=63).contains(&text.len())
@@ -108,7 +108,8 @@ pub(super) fn check_name(name: At<&str>, what: &'static str) -> Result<(), Fault
     Ok(())
 }
 
-/// Settings are written `"net.ipv4.tcp_sack" = 0` or, as dots make tables in TOML, `net.ipv4.tcp_sack = 0`.
+/// Settings are written `"net.ipv4.tcp_sack" = 0` or, as dots make tables in TOML,
+/// `net.ipv4.tcp_sack = 0`.
 fn read_sysctls(
     prefix: &str,
     value: &Value<'_>,
@@ -177,7 +178,7 @@ fn refusal_of_key(key: &str) -> Option<&'static str> {
 const KEYS: &[&str] = &["sysctl", "routes"];
 
 /// Enough for each address of a /24, and more than one machine runs well.
-const MOST_NODES: usize = 256;
+const MAX_NODES: usize = 256;
 
 /// `netns_core_table` in net/core/sysctl_net_core.c; all others are the machine's.
 const OWN_CORE_KEYS: &[&str] = &["somaxconn", "optmem_max", "txrehash", "tstamp_allow_data"];

@@ -107,9 +107,10 @@ impl Reader<'_> {
             return Ok(vec![Prefix::of_host(address)]);
         }
         if let Some(prefix) = prefix(to.value) {
-            return match prefix.network() == prefix {
-                true => Ok(vec![prefix]),
-                false => Fault::malformed(to, "network", "it has bits beyond its length"),
+            return if prefix.network() == prefix {
+                Ok(vec![prefix])
+            } else {
+                Fault::malformed(to, "network", "it has bits beyond its length")
             };
         }
         if to.value.contains(['/', ':', '.']) {
@@ -195,12 +196,11 @@ impl Reader<'_> {
         let source = address(text)?.value;
         let interfaces = self.topology.nodes[self.host].interfaces.iter();
         let mut own = interfaces.flat_map(|interface| &interface.addresses);
-        match own.any(|own| own.address == source) {
-            true => Ok(Some(source)),
-            false => {
-                let what = format!("`{}`", text.value);
-                Fault::contradiction(text.offset, what, "that host does not have it")
-            }
+        if own.any(|own| own.address == source) {
+            Ok(Some(source))
+        } else {
+            let what = format!("`{}`", text.value);
+            Fault::contradiction(text.offset, what, "that host does not have it")
         }
     }
 

@@ -4,7 +4,8 @@ use super::layout::{Gso, Layout, Offload, layout};
 use super::{TCP, UDP, read_u16, write_u16};
 use crate::plan::Family;
 
-/// The sum of 16-bit words in one's complement, not yet folded; a byte left over is the high half of a word.
+/// The sum of 16-bit words in one's complement, not yet folded; a byte left over is the high half
+/// of a word.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     // 2³² words of 32 bits fit into 64 bits; a frame has 2¹⁴.
@@ -65,8 +66,9 @@ pub(super) fn place(layout: &Layout) -> Option<usize> {
     }
 }
 
-/// Writes the checksum of TCP or UDP anew, over all of the packet. A UDP checksum of zero is written as its
-/// other zero, since zero means that there is none (RFC 768); a packet that has none gets none.
+/// Writes the checksum of TCP or UDP anew, over all of the packet. A UDP checksum of zero is
+/// written as its other zero, since zero means that there is none (RFC 768); a packet that has none
+/// gets none.
 pub(super) fn write_transport(frame: &mut [u8], layout: &Layout) {
     let (Some(transport), Some(place)) = (layout.transport, place(layout)) else {
         return;
@@ -88,9 +90,10 @@ fn or_other_zero(sum: u16, protocol: u8) -> u16 {
     }
 }
 
-/// Completes a checksum that was left to the device: the field holds the sum of the pseudo header, and the rest
-/// is added. Nothing where nothing was left, and nothing where it cannot be done: to what is no IP packet, to a
-/// frame that is yet to be cut, or if the offload points past the packet; `needs_checksum` then stays.
+/// Completes a checksum that was left to the device: the field holds the sum of the pseudo header,
+/// and the rest is added. Nothing where nothing was left, and nothing where it cannot be done: to
+/// what is no IP packet, to a frame that is yet to be cut, or if the offload points past the
+/// packet; `needs_checksum` then stays.
 pub fn complete_checksum(frame: &mut [u8], offload: &mut Offload) {
     if !offload.needs_checksum || offload.gso != Gso::None {
         return;
@@ -107,11 +110,13 @@ pub fn complete_checksum(frame: &mut [u8], offload: &mut Offload) {
     offload.needs_checksum = false;
 }
 
-/// Marks a packet of TCP or UDP as one whose checksum need not be verified, by leaving the checksum to the device
-/// again: the field holds the sum of the pseudo header alone. A Linux receiver takes such a frame from its own machine as
-/// good, whatever its bytes are (`skb_csum_unnecessary`, include/linux/skbuff.h), as it takes one that a network card
-/// has verified. (The flag that says so, VIRTIO_NET_HDR_F_DATA_VALID, is heard from virtio's own devices, and not
-/// from packet sockets: measured on Linux 6.18.) Fragments, other transports and UDP without a checksum stay as they are.
+/// Marks a packet of TCP or UDP as one whose checksum need not be verified, by leaving the checksum
+/// to the device again: the field holds the sum of the pseudo header alone. A Linux receiver takes
+/// such a frame from its own machine as good, whatever its bytes are (`skb_csum_unnecessary`,
+/// include/linux/skbuff.h), as it takes one that a network card has verified. (The flag that says
+/// so, VIRTIO_NET_HDR_F_DATA_VALID, is heard from virtio's own devices, and not from packet
+/// sockets: measured on Linux 6.18.) Fragments, other transports and UDP without a checksum stay as
+/// they are.
 pub fn mark_verified(frame: &mut [u8], offload: &mut Offload) {
     if offload.needs_checksum {
         return;
@@ -141,7 +146,8 @@ fn has_none(frame: &[u8], layout: &Layout, place: usize) -> bool {
     may_have_none && read_u16(frame, place) == Some(0)
 }
 
-/// Corrects the checksum at `place` for a 16-bit word that changed: HC' = ~(~HC + ~m + m'), RFC 1624.
+/// Corrects the checksum at `place` for a 16-bit word that changed: HC' = ~(~HC + ~m + m'), RFC
+/// 1624.
 pub(super) fn update(frame: &mut [u8], place: usize, old: u16, new: u16) {
     if let Some(current) = read_u16(frame, place) {
         let total = u64::from(!current) + u64::from(!old) + u64::from(new);

@@ -6,8 +6,8 @@ use super::layout::{Layout, Offload, layout};
 use super::{read_u16, write_u16};
 use crate::plan::Family;
 
-/// Sets the ECN codepoint to CE (RFC 3168), and an IPv4 header's checksum with it. False for what is no ECN-capable
-/// IP packet.
+/// Sets the ECN codepoint to CE (RFC 3168), and an IPv4 header's checksum with it. False for what
+/// is no ECN-capable IP packet.
 pub fn mark_ce(frame: &mut [u8]) -> bool {
     let Some(layout) = layout(frame).filter(|layout| layout.ecn.is_capable()) else {
         return false;
@@ -29,11 +29,12 @@ pub fn mark_ce(frame: &mut [u8]) -> bool {
 
 /// Flips one bit.
 ///
-/// On the wire any bit from the IP header on may flip, after the checksums were completed, and they can tell. In
-/// the payload a bit of TCP's or UDP's flips, and their checksum alone can tell. In the host such a bit flips, too,
-/// and the checksums are made right again, so that nothing can tell. A bit of the headers stands for one of the
-/// payload in these two, modulo its length: a wrong address or port would be noticed without a checksum. A packet
-/// without such a payload, or a fragment, stays as it is. A bit past the packet's end counts modulo its length.
+/// On the wire any bit from the IP header on may flip, after the checksums were completed, and they
+/// can tell. In the payload a bit of TCP's or UDP's flips, and their checksum alone can tell. In
+/// the host such a bit flips, too, and the checksums are made right again, so that nothing can
+/// tell. A bit of the headers stands for one of the payload in these two, modulo its length: a
+/// wrong address or port would be noticed without a checksum. A packet without such a payload, or a
+/// fragment, stays as it is. A bit past the packet's end counts modulo its length.
 pub fn corrupt(frame: &mut [u8], offload: &mut Offload, corruption: Corruption) {
     checksum::complete_checksum(frame, offload);
     let Some(layout) = layout(frame) else { return };

@@ -44,10 +44,11 @@ pub struct Layout {
     pub family: Family,
     /// Where the IP header begins.
     pub ip: usize,
-    /// Where the header of `protocol` begins, which may lie past the end of a short packet; `None` in a fragment,
-    /// and behind IPv6 headers that are cut off.
+    /// Where the header of `protocol` begins, which may lie past the end of a short packet; `None`
+    /// in a fragment, and behind IPv6 headers that are cut off.
     pub transport: Option<usize>,
-    /// The transport's protocol, or else that of the first IPv6 header that is not known, as IANA numbers it.
+    /// The transport's protocol, or else that of the first IPv6 header that is not known, as IANA
+    /// numbers it.
     pub protocol: u8,
     /// The ECN codepoint.
     pub ecn: Ecn,
@@ -99,8 +100,8 @@ fn ipv6(frame: &[u8]) -> Option<Layout> {
     })
 }
 
-/// A length as its field says it. Frames of segmentation offload that are too long for the field say zero there
-/// (the kernel's "BIG TCP"): what lies there counts.
+/// A length as its field says it. Frames of segmentation offload that are too long for the field
+/// say zero there (the kernel's "BIG TCP"): what lies there counts.
 fn length(field: u16, there: usize) -> usize {
     match usize::from(field) {
         0 if there > usize::from(u16::MAX) => there,
@@ -108,7 +109,8 @@ fn length(field: u16, there: usize) -> usize {
     }
 }
 
-/// Past hop-by-hop (0), routing (43) and destination options (60); a fragment header (44) ends the walk.
+/// Past hop-by-hop (0), routing (43) and destination options (60); a fragment header (44) ends the
+/// walk.
 fn walk(ip: &[u8]) -> (u8, Option<usize>) {
     let (mut next, mut at) = (ip[6], 40);
     while matches!(next, 0 | 43 | 60) {
@@ -132,7 +134,8 @@ fn ecn(bits: u8) -> Ecn {
 }
 
 impl Layout {
-    /// Where the payload of TCP or UDP begins; `None` for other transports and headers that do not fit.
+    /// Where the payload of TCP or UDP begins; `None` for other transports and headers that do not
+    /// fit.
     pub(super) fn payload(&self, frame: &[u8]) -> Option<usize> {
         let transport = self.transport?;
         let header = match self.protocol {

@@ -7,8 +7,8 @@ use super::layout::{Layout, layout};
 use super::{ETHERNET, ICMP, ICMPV6, read_u16, write_u16};
 use crate::plan::Family;
 
-/// Bytes of the packet that an ICMP error quotes: the whole answer takes 576 bytes at most (RFC 1812, 4.3.2.3), or
-/// 1280 (RFC 4443, 2.4).
+/// Bytes of the packet that an ICMP error quotes: the whole answer takes 576 bytes at most (RFC
+/// 1812, 4.3.2.3), or 1280 (RFC 4443, 2.4).
 const QUOTE_V4: usize = 576 - 28;
 const QUOTE_V6: usize = 1280 - 48;
 const HOP_LIMIT: u8 = 64;
@@ -26,10 +26,11 @@ pub struct RouterAddresses {
     pub v6: Option<Ipv6Addr>,
 }
 
-/// The answer to a packet larger than `mtu`, as a frame for its sender: ICMP's Fragmentation Needed (RFC 1191) where
-/// the packet must not be fragmented, or ICMPv6's Packet Too Big (RFC 4443). `None` where a router has to be silent:
-/// to ICMP errors, to multicast, to IPv4 fragments but the first (RFC 1812, 4.3.2.7), and where it may fragment.
-/// The packet is quoted as it lies there, also where its checksum was left to the device.
+/// The answer to a packet larger than `mtu`, as a frame for its sender: ICMP's Fragmentation Needed
+/// (RFC 1191) where the packet must not be fragmented, or ICMPv6's Packet Too Big (RFC 4443).
+/// `None` where a router has to be silent: to ICMP errors, to multicast, to IPv4 fragments but the
+/// first (RFC 1812, 4.3.2.7), and where it may fragment. The packet is quoted as it lies there,
+/// also where its checksum was left to the device.
 pub fn too_big(frame: &[u8], router: &RouterAddresses, mtu: u32) -> Option<Vec<u8>> {
     let layout = layout(frame)?;
     let packet = frame.get(layout.ip..layout.end())?;
@@ -110,9 +111,10 @@ fn answer_v6(answer: &mut Vec<u8>, packet: &[u8], router: Ipv6Addr, mtu: u32) ->
     Some(())
 }
 
-/// Cuts an IPv4 packet that may be fragmented (RFC 791, 2.3) to fragments of at most `mtu` bytes, and gives each to
-/// `each` as a frame. Its checksum must be complete. Nothing where a router may not fragment, and nothing behind the
-/// offset that its field can hold.
+/// Cuts an IPv4 packet that may be fragmented (RFC 791, 2.3) to fragments of at most `mtu` bytes,
+/// and gives each to
+/// `each` as a frame. Its checksum must be complete. Nothing where a router may not fragment, and
+/// nothing behind the offset that its field can hold.
 pub fn fragments(frame: &[u8], mtu: u32, mut each: impl FnMut(&[u8])) {
     let Some(layout) = layout(frame).filter(|layout| layout.family == Family::Ipv4) else {
         return;
@@ -151,8 +153,8 @@ pub fn fragments(frame: &[u8], mtu: u32, mut each: impl FnMut(&[u8])) {
     }
 }
 
-/// Options that are not to be copied are in the first fragment alone (RFC 791, 3.1); as the kernel does, others
-/// have no-operations in their place.
+/// Options that are not to be copied are in the first fragment alone (RFC 791, 3.1); as the kernel
+/// does, others have no-operations in their place.
 fn blank_options(options: &mut [u8]) {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;

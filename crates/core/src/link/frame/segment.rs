@@ -5,7 +5,8 @@ use super::layout::{Gso, Layout, Offload, layout};
 use super::{TCP, UDP, read_u16, write_u16};
 use crate::plan::Family;
 
-/// TCP's flags, in the second half of the word at 12: FIN and PSH belong to the last segment, CWR to the first.
+/// TCP's flags, in the second half of the word at 12: FIN and PSH belong to the last segment, CWR
+/// to the first.
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
@@ -16,10 +17,11 @@ pub fn segment_count(frame: &[u8], offload: Offload) -> u32 {
     u32::try_from(count.max(1)).unwrap_or(u32::MAX)
 }
 
-/// Cuts one frame, segment by segment. A frame that is not to be cut, or cannot be, comes out as it is.
+/// Cuts one frame, segment by segment. A frame that is not to be cut, or cannot be, comes out as it
+/// is.
 ///
-/// Each segment has its own lengths, IPv4 identification, sequence number, flags and checksums. Where the checksum
-/// was left to the device it still is, for each segment; else it is computed.
+/// Each segment has its own lengths, IPv4 identification, sequence number, flags and checksums.
+/// Where the checksum was left to the device it still is, for each segment; else it is computed.
 #[derive(Debug)]
 pub struct Cutter<'a> {
     frame: &'a [u8],

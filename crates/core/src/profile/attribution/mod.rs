@@ -1,15 +1,17 @@
 //! From a call chain to its layer, and to the end whose work it is.
 //!
-//! The chain is read from its leaf to its root. The first function of which the table knows a layer decides; what
-//! everything uses (locks, allocators, RCU, timers, memory management) says nothing and leaves it to its caller. So a
-//! spinlock under a queueing discipline is queueing, and one under the socket is the socket's. Functions that the table does
-//! not know leave it to their caller too, but not to a mere door: what is found between the entry of a system call, an
-//! interrupt or a kernel thread and an unknown function is [`Layer::Unattributed`]. Otherwise everything that a
-//! process does in the kernel would count as sockets.
+//! The chain is read from its leaf to its root. The first function of which the table knows a layer
+//! decides; what everything uses (locks, allocators, RCU, timers, memory management) says nothing
+//! and leaves it to its caller. So a spinlock under a queueing discipline is queueing, and one
+//! under the socket is the socket's. Functions that the table does not know leave it to their
+//! caller too, but not to a mere door: what is found between the entry of a system call, an
+//! interrupt or a kernel thread and an unknown function is [`Layer::Unattributed`]. Otherwise
+//! everything that a process does in the kernel would count as sockets.
 //!
-//! Bytes that are moved (`memcpy`, `rep_movs_alternative`) are a copy where the caller handles payload
-//! (`tcp_sendmsg`), and else their caller's: a header that GSO moves is GSO's. `csum_and_copy_*` copies and sums in one
-//! pass; it is not known which of both an instruction was for, so each gets half of its samples.
+//! Bytes that are moved (`memcpy`, `rep_movs_alternative`) are a copy where the caller handles
+//! payload (`tcp_sendmsg`), and else their caller's: a header that GSO moves is GSO's.
+//! `csum_and_copy_*` copies and sums in one pass; it is not known which of both an instruction was
+//! for, so each gets half of its samples.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -35,7 +37,8 @@ use table::Meaning;
 pub struct Attribution {
     /// The layer.
     pub layer: Layer,
-    /// A second one whose work was done in the same pass: each has half of the samples, `layer` the odd one.
+    /// A second one whose work was done in the same pass: each has half of the samples, `layer` the
+    /// odd one.
     pub also: Option<Layer>,
 }
 

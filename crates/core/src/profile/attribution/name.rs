@@ -2,11 +2,13 @@
 
 use super::super::FoldedStack;
 
-/// The function's own name: without offset, module, and what a compiler or the kernel's build put before or behind it.
+/// The function's own name: without offset, module, and what a compiler or the kernel's build put
+/// before or behind it.
 ///
-/// Compilers split and clone functions (`.isra.0`, `.constprop.0`, `.part.0`, `.cold`, `.llvm.123`), the kernel pads
-/// and aliases them (`__pfx_`, `__cfi_`, `__pi_`), kallsyms adds the module (` [veth]`): it is the same function still.
-/// User functions may have dots and blanks in their names; they are not asked of the table.
+/// Compilers split and clone functions (`.isra.0`, `.constprop.0`, `.part.0`, `.cold`,
+/// `.llvm.123`), the kernel pads and aliases them (`__pfx_`, `__cfi_`, `__pi_`), kallsyms adds the
+/// module (` [veth]`): it is the same function still. User functions may have dots and blanks in
+/// their names; they are not asked of the table.
 pub fn plain_name(symbol: &str) -> &str {
     let symbol = symbol.trim();
     let symbol = symbol.split([' ', '\t']).next().unwrap_or(symbol);
@@ -22,13 +24,17 @@ pub fn plain_name(symbol: &str) -> &str {
     }
 }
 
-/// The functions of a stack by their own names, from the root to the leaf, as pictures and other tools have them.
+/// The functions of a stack by their own names, from the root to the leaf, as pictures and other
+/// tools have them.
 pub fn path_from_root(stack: &FoldedStack) -> impl Iterator<Item = &str> {
     let kernel = stack.kernel_frames as usize;
     let frames = stack.frames.iter().enumerate().rev();
-    frames.map(move |(at, name)| match at < kernel {
-        true => plain_name(name),
-        false => name.as_str(),
+    frames.map(move |(at, name)| {
+        if at < kernel {
+            plain_name(name)
+        } else {
+            name.as_str()
+        }
     })
 }
 

@@ -1,24 +1,30 @@
 //! Which end's work a stack is.
 //!
-//! A thread's own system calls are its end's. Work in a soft interrupt is done in whatever thread the CPU happens to run:
-//! if the ends are on two hosts, all that belongs to the network is the host's end's. Over loopback or veth both ends
-//! share a host, and the packet that one end sends is received in a soft interrupt *of the sender's thread*: counted
-//! by thread, the sender would pay for the receiver. So it is split by call chain:
+//! A thread's own system calls are its end's. Work in a soft interrupt is done in whatever thread
+//! the CPU happens to run: if the ends are on two hosts, all that belongs to the network is the
+//! host's end's. Over loopback or veth both ends share a host, and the packet that one end sends is
+//! received in a soft interrupt *of the sender's thread*: counted by thread, the sender would pay
+//! for the receiver. So it is split by call chain:
 //!
-//! 1. Within the soft interrupt the function nearest to the leaf decides that only one end has: `tcp_ack`,
-//!    `tcp_write_xmit` are the data sender's, `tcp_data_queue`, `__tcp_send_ack`, `udp_queue_rcv_skb` the data receiver's.
-//! 2. What both have (`ip_rcv`, `tcp_v4_rcv`, the device's receive path, freeing a buffer there) is told by what the
-//!    thread sent when the soft interrupt began: data arrive at the receiver, an acknowledgement at the sender.
-//! 3. Where that is not seen either (the soft interrupt came from a hardware interrupt or an unlocked socket, or the thread
-//!    is `ksoftirqd`) it is the receiver's, as most packets carry data. This counts the acknowledgements' way through
-//!    IP too high for the receiver and too low for the sender; a soft interrupt that works off packets of both kinds
-//!    is told by the one that began it.
+//! 1. Within the soft interrupt the function nearest to the leaf decides that only one end has:
+//!    `tcp_ack`,
+//!    `tcp_write_xmit` are the data sender's, `tcp_data_queue`, `__tcp_send_ack`,
+//!    `udp_queue_rcv_skb` the data receiver's.
+//! 2. What both have (`ip_rcv`, `tcp_v4_rcv`, the device's receive path, freeing a buffer there) is
+//!    told by what the thread sent when the soft interrupt began: data arrive at the receiver, an
+//!    acknowledgement at the sender.
+//! 3. Where that is not seen either (the soft interrupt came from a hardware interrupt or an
+//!    unlocked socket, or the thread is `ksoftirqd`) it is the receiver's, as most packets carry
+//!    data. This counts the acknowledgements' way through IP too high for the receiver and too low
+//!    for the sender; a soft interrupt that works off packets of both kinds is told by the one that
+//!    began it.
 //!
-//! Entering and leaving soft interrupts (`handle_softirqs` itself) stays with the thread: the chain does not say what for.
+//! Entering and leaving soft interrupts (`handle_softirqs` itself) stays with the thread: the chain
+//! does not say what for.
 //!
-//! Where both ends send and receive (both directions, request and response), the functions do not tell the ends apart:
-//! what a thread of this end sends arrives at the other end, and the other way round; soft interrupts that begin in
-//! no thread of either cannot be told.
+//! Where both ends send and receive (both directions, request and response), the functions do not
+//! tell the ends apart: what a thread of this end sends arrives at the other end, and the other way
+//! round; soft interrupts that begin in no thread of either cannot be told.
 
 use super::super::{FoldedStack, Layer, TaskClass};
 use super::pattern::{Index, meaning};
@@ -53,7 +59,8 @@ pub enum Owner {
     This,
     /// The other end's, on the same host.
     Other,
-    /// Nobody's of the two: other processes, the tool's own threads, soft interrupts for disks and timers.
+    /// Nobody's of the two: other processes, the tool's own threads, soft interrupts for disks and
+    /// timers.
     Foreign,
     /// A soft interrupt for the network of which the chain does not say which end's it is.
     Untold,
@@ -71,7 +78,8 @@ pub fn owner(stack: &FoldedStack, role: Role, peer: Place) -> Owner {
     match stack.task {
         TaskClass::Flow => Owner::This,
         TaskClass::Idle => Owner::Idle,
-        // A driver's own thread (threaded NAPI) and TCP's work items are soft interrupts in all but name.
+        // A driver's own thread (threaded NAPI) and TCP's work items are soft interrupts in all but
+        // name.
         TaskClass::Kernel if is_of_network(kernel) => told(kernel, &[], role, peer, stack.task),
         TaskClass::Kernel | TaskClass::Tool | TaskClass::Other => Owner::Foreign,
     }
@@ -169,7 +177,8 @@ fn side(frames: &[String]) -> Option<Side> {
         .find_map(|frame| INDEX.find(plain_name(frame)))
 }
 
-/// Which side's sending began the soft interrupt, if it was a sending and no hardware interrupt or unlocked socket.
+/// Which side's sending began the soft interrupt, if it was a sending and no hardware interrupt or
+/// unlocked socket.
 fn began(outside: &[String]) -> Option<Side> {
     let names = || outside.iter().map(|frame| plain_name(frame));
     if names().any(|name| INTERRUPTS.iter().any(|begin| name.starts_with(begin))) {

@@ -1,8 +1,9 @@
 //! Which function belongs to which layer: data.
 //!
-//! A pattern is a function's name, or the beginning of names with a `*` behind it. The longest pattern that fits
-//! decides, a whole name before a beginning, so the order of the entries means nothing. The names are those of Linux
-//! 5.15 to 6.18; a function that a kernel does not have is a line that never fits.
+//! A pattern is a function's name, or the beginning of names with a `*` behind it. The longest
+//! pattern that fits decides, a whole name before a beginning, so the order of the entries means
+//! nothing. The names are those of Linux 5.15 to 6.18; a function that a kernel does not have is a
+//! line that never fits.
 
 use super::super::Layer;
 
@@ -13,12 +14,13 @@ pub(super) enum Meaning {
     Of(Layer),
     /// It does the work of two layers in one pass.
     Both(Layer, Layer),
-    /// The door to a part of the kernel: it says where its own time belongs and that of helpers that it calls, but nothing of
-    /// functions that the table does not know.
+    /// The door to a part of the kernel: it says where its own time belongs and that of helpers
+    /// that it calls, but nothing of functions that the table does not know.
     Door(Layer),
     /// A helper of everything: it belongs to its caller.
     Callers,
-    /// It moves bytes: a copy where its caller handles payload ([`PAYLOAD`]), otherwise its caller's.
+    /// It moves bytes: a copy where its caller handles payload ([`PAYLOAD`]), otherwise its
+    /// caller's.
     Moves,
 }
 
@@ -1024,7 +1026,8 @@ const IDLE: &[&str] = &[
     "x86_64_start_*",
 ];
 
-/// Locks, allocators, RCU, time, counters, accounting of memory, page tables, entry stubs: helpers of everything.
+/// Locks, allocators, RCU, time, counters, accounting of memory, page tables, entry stubs: helpers
+/// of everything.
 const CALLERS: &[&str] = &[
     "___cache_free",
     "___slab_alloc",

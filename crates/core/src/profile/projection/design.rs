@@ -16,12 +16,13 @@ pub struct Point {
     pub name: &'static str,
     /// Bytes of each message in place of the test's own.
     pub message_bytes: Option<u64>,
-    /// The state of the path that it is of, and what it changes besides; `S.` and `R.` stand for the sender's and the
-    /// receiver's end.
+    /// The state of the path that it is of, and what it changes besides; `S.` and `R.` stand for
+    /// the sender's and the receiver's end.
     pub treatments: [&'static str; 2],
     /// Which terms it moves.
     pub tells: &'static str,
-    /// Of one that has Ethernet's MTU on any path: the point that is the same on a path that has it anyway.
+    /// Of one that has Ethernet's MTU on any path: the point that is the same on a path that has it
+    /// anyway.
     pub same_on_ethernet: Option<&'static str>,
 }
 
@@ -35,12 +36,14 @@ impl Point {
         test
     }
 
-    /// Its treatments as [`crate::treatment::Treatments`] reads them, the sender being the client or not.
+    /// Its treatments as [`crate::treatment::Treatments`] reads them, the sender being the client
+    /// or not.
     pub fn treatments(&self, sender_is_client: bool) -> String {
         written(&self.treatments, sender_is_client)
     }
 
-    /// Whether a run was what the point is: a device may have the MTU that it was given, and the path another.
+    /// Whether a run was what the point is: a device may have the MTU that it was given, and the
+    /// path another.
     ///
     /// # Errors
     /// [`NotProjected::PathMtu`].
@@ -57,7 +60,8 @@ impl Point {
 /// Ethernet's MTU, bytes: what changes of the size of packets start from, whatever the path has.
 pub const ETHERNET_MTU: u32 = 1500;
 
-/// The points for a transport, those of any path; the first is what most changes start from. There are none for MPTCP.
+/// The points for a transport, those of any path; the first is what most changes start from. There
+/// are none for MPTCP.
 pub fn points(protocol: Protocol) -> &'static [Point] {
     match protocol {
         Protocol::Udp => UDP,
@@ -99,8 +103,8 @@ pub(super) fn point_on(
     }
 }
 
-/// The test that the runs of a transport's design are made from. That of UDP is not what was asked for but 1981's records:
-/// datagrams of 4096 bytes, each by itself, as fast as they go.
+/// The test that the runs of a transport's design are made from. That of UDP is not what was asked
+/// for but 1981's records: datagrams of 4096 bytes, each by itself, as fast as they go.
 pub fn design_of(protocol: Protocol, asked: &Test) -> Test {
     let mut test = asked.clone();
     if protocol != Protocol::Udp {
@@ -122,8 +126,8 @@ pub fn design_of(protocol: Protocol, asked: &Test) -> Test {
     test
 }
 
-/// The points in random order, another one in each round: what drifts while they run then does no point more harm than
-/// another.
+/// The points in random order, another one in each round: what drifts while they run then does no
+/// point more harm than another.
 pub fn in_random_order(points: &[Point], seed: u64, round: u32) -> Vec<Point> {
     let mut dice = ChaCha8Rng::seed_from_u64(seed);
     dice.set_stream(u64::from(round));
@@ -134,11 +138,13 @@ pub fn in_random_order(points: &[Point], seed: u64, round: u32) -> Vec<Point> {
     points
 }
 
-/// Treatments with the ends' own names in place of `S.` and `R.`. What comes later takes the place of what came before.
+/// Treatments with the ends' own names in place of `S.` and `R.`. What comes later takes the place
+/// of what came before.
 pub(super) fn written(parts: &[&str], sender_is_client: bool) -> String {
-    let (sender, receiver) = match sender_is_client {
-        true => ("client.", "server."),
-        false => ("server.", "client."),
+    let (sender, receiver) = if sender_is_client {
+        ("client.", "server.")
+    } else {
+        ("server.", "client.")
     };
     let mut all: Vec<&str> = Vec::new();
     let given = parts.iter().flat_map(|part| part.split(','));
@@ -177,7 +183,8 @@ const fn sized(point: Point, bytes: u64) -> Point {
     }
 }
 
-/// Sizes differ from the usual 128 KiB where a what-if of the same treatment is to be more than the point again.
+/// Sizes differ from the usual 128 KiB where a what-if of the same treatment is to be more than the
+/// point again.
 const TCP: &[Point] = &[
     point("base", ["", ""], "the test as it is"),
     sized(point("writes_4k", ["", ""], "calls from bytes"), 4 << 10),
@@ -265,8 +272,8 @@ const TCP: &[Point] = &[
 const ETHERNET: &str = "S.mtu=1500,R.mtu=1500";
 const ETHERNET_JOINED: &str = "S.mtu=1500,R.mtu=1500,R.gro=on";
 
-/// The socket's option lasts for one acknowledgement, and what waits while the receiver reads is acknowledged once
-/// (net/ipv4/tcp_input.c, `__tcp_ack_snd_check`).
+/// The socket's option lasts for one acknowledgement, and what waits while the receiver reads is
+/// acknowledged once (net/ipv4/tcp_input.c, `__tcp_ack_snd_check`).
 const ACKNOWLEDGED_1000: &str =
     "mss=1000,R.route_quickack=on,R.sysctl:net.ipv4.tcp_backlog_ack_defer=0";
 

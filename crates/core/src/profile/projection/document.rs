@@ -17,8 +17,9 @@ pub struct Projection {
     pub what_if: String,
     /// What would be changed, in words.
     pub says: String,
-    /// Point of the design that it starts from: `base` is the test as it was asked for, `ethernet` and what begins so have an
-    /// MTU of 1500 on a path that has another, `records` are datagrams of 4096 bytes in fragments.
+    /// Point of the design that it starts from: `base` is the test as it was asked for, `ethernet`
+    /// and what begins so have an MTU of 1500 on a path that has another, `records` are datagrams
+    /// of 4096 bytes in fragments.
     pub from: String,
     /// What the projection rests on.
     pub basis: Basis,
@@ -28,7 +29,8 @@ pub struct Projection {
     pub throughput_bps: f64,
     /// Its interval at 95 %, payload bits per second.
     pub throughput_interval_bps: [f64; 2],
-    /// What the ends take: the sender and the receiver, or both together where they have one kernel.
+    /// What the ends take: the sender and the receiver, or both together where they have one
+    /// kernel.
     pub ends: Vec<ProjectedEnd>,
     /// What holds the transfer back then.
     pub ceiling: Cause,
@@ -100,8 +102,8 @@ pub enum End {
     Sender,
     /// The receiver's.
     Receiver,
-    /// That of both: on one kernel soft interrupts run in whichever thread was there, and a run's CPU time is now the one's
-    /// and now the other's.
+    /// That of both: on one kernel soft interrupts run in whichever thread was there, and a run's
+    /// CPU time is now the one's and now the other's.
     Both,
 }
 
@@ -152,7 +154,8 @@ pub struct Proof {
 pub struct Proved {
     /// As projected.
     pub projected_ratio: f64,
-    /// As measured: of throughput the Hodges–Lehmann estimate over the pairs, of CPU time their median.
+    /// As measured: of throughput the Hodges–Lehmann estimate over the pairs, of CPU time their
+    /// median.
     pub measured_ratio: f64,
     /// Interval of the measurement, at 95 % or what so few pairs allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]

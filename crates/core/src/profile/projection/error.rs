@@ -92,9 +92,10 @@ pub enum NotProjected {
 
 impl NotProjected {
     pub(super) fn unless_mtu(found: u32, asked: u32) -> Result<(), Self> {
-        match found == asked {
-            true => Ok(()),
-            false => Err(Self::PathMtu { found, asked }),
+        if found == asked {
+            Ok(())
+        } else {
+            Err(Self::PathMtu { found, asked })
         }
     }
 }

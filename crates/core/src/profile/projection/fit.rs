@@ -60,9 +60,11 @@ pub struct TermCost {
     pub share_percent: f64,
 }
 
-/// Fits, to runs of one transport, CPU time = Σ count × cost at each end: least squares of relative errors, no cost below 0. Intervals are those of
-/// `DRAWS` fits to resampled residuals (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 9.4), the
-/// residuals made as large as the degrees of freedom say; `seed` draws them.
+/// Fits, to runs of one transport, CPU time = Σ count × cost at each end: least squares of relative
+/// errors, no cost below 0. Intervals are those of
+/// `DRAWS` fits to resampled residuals (Efron and Tibshirani, An Introduction to the Bootstrap,
+/// 1993, section 9.4), the residuals made as large as the degrees of freedom say; `seed` draws
+/// them.
 ///
 /// # Errors
 /// Too few runs for the terms that they exercise; a run without CPU time.
@@ -147,7 +149,7 @@ fn fit_end(
         .collect();
     let residuals: Vec<f64> = fitted
         .iter()
-        .map(|fitted| 1.0 / fitted.max(LEAST_FIT) - 1.0)
+        .map(|fitted| 1.0 / fitted.max(MIN_FIT) - 1.0)
         .collect();
     let draws = resample(&design, &terms, &fitted, &residuals, seed);
     let costs = per_term(&terms, &found);
@@ -212,15 +214,15 @@ fn resample(
     let mut draw = || {
         let y: Vec<f64> = fitted
             .iter()
-            .map(|fitted| fitted * (1.0 + widen * residuals[below(&mut dice, rows)]).max(LEAST_FIT))
+            .map(|fitted| fitted * (1.0 + widen * residuals[below(&mut dice, rows)]).max(MIN_FIT))
             .collect();
         per_term(terms, &robust(design, &y))
     };
     (0..DRAWS).map(|_| draw()).collect()
 }
 
-/// Least squares in which runs far off count for less, by Huber's weights (Robust Statistics, 1981, section 7.8): what else
-/// a machine does makes single runs dear, and never cheap.
+/// Least squares in which runs far off count for less, by Huber's weights (Robust Statistics, 1981,
+/// section 7.8): what else a machine does makes single runs dear, and never cheap.
 fn robust(design: &Matrix, y: &[f64]) -> Vec<f64> {
     let mut x = non_negative(design, y);
     for _ in 0..ROUNDS {
@@ -231,7 +233,7 @@ fn robust(design: &Matrix, y: &[f64]) -> Vec<f64> {
         sorted.sort_by(f64::total_cmp);
         // The median of the sizes, as a standard deviation of a normal distribution.
         let usual = 1.4826 * sorted[sorted.len() / 2];
-        if usual <= LEAST_SCATTER {
+        if usual <= MIN_SCATTER {
             break;
         }
         let weight = |row: usize| (HUBER * usual / off[row]).min(1.0).sqrt();
@@ -271,11 +273,12 @@ pub(super) fn interval(mut values: Vec<f64>) -> [f64; 2] {
 const DRAWS: usize = 200;
 /// Rounds of weighting: the weights hardly change after them.
 const ROUNDS: u32 = 3;
-/// Standard deviations from which on a run counts for less: 95 % as good as least squares on normal errors.
+/// Standard deviations from which on a run counts for less: 95 % as good as least squares on normal
+/// errors.
 const HUBER: f64 = 1.345;
 /// Relative errors of less are the arithmetic's.
-const LEAST_SCATTER: f64 = 1e-9;
+const MIN_SCATTER: f64 = 1e-9;
 /// Runs beyond the number of terms.
 const SPARE: usize = 3;
 /// A model that says next to nothing of a run is none of it.
-const LEAST_FIT: f64 = 1e-3;
+const MIN_FIT: f64 = 1e-3;

@@ -1,5 +1,5 @@
-//! Least squares for a handful of columns: Householder's QR, non-negative coefficients, and which columns the rows
-//! cannot tell apart.
+//! Least squares for a handful of columns: Householder's QR, non-negative coefficients, and which
+//! columns the rows cannot tell apart.
 
 /// A matrix by rows.
 #[derive(Debug, Clone)]
@@ -55,9 +55,9 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The x for which |Ax − y| is least; `None` where the columns depend on each other to the accuracy of the arithmetic,
-/// or there are fewer rows than columns. Householder (1958); the columns are scaled first, so that "depend" does not
-/// hang on their units.
+/// The x for which |Ax − y| is least; `None` where the columns depend on each other to the accuracy
+/// of the arithmetic, or there are fewer rows than columns. Householder (1958); the columns are
+/// scaled first, so that "depend" does not hang on their units.
 pub(super) fn least_squares(a: &Matrix, y: &[f64]) -> Option<Vec<f64>> {
     let (rows, columns) = (a.rows(), a.columns);
     let lengths = a.lengths();
@@ -120,15 +120,16 @@ fn reflect(r: &mut [Vec<f64>], y: &mut [f64], column: usize) -> Option<()> {
     Some(())
 }
 
-/// The x ≥ 0 for which |Ax − y| is least (Lawson and Hanson, Solving Least Squares Problems, 1974, chapter 23). Of
-/// columns that depend on each other some stay at 0.
+/// The x ≥ 0 for which |Ax − y| is least (Lawson and Hanson, Solving Least Squares Problems, 1974,
+/// chapter 23). Of columns that depend on each other some stay at 0.
 pub(super) fn non_negative(a: &Matrix, y: &[f64]) -> Vec<f64> {
     let lengths = a.lengths();
     let scale = dot(y, y).sqrt();
     let mut x = vec![0.0; a.columns];
     let mut passive: Vec<usize> = Vec::new();
     let mut refused: Vec<usize> = Vec::new();
-    // Each round brings a column in or refuses it for good, and may put others out again; so many rounds are never needed.
+    // Each round brings a column in or refuses it for good, and may put others out again; so many
+    // rounds are never needed.
     for _ in 0..10 * a.columns {
         let rest: Vec<f64> = y
             .iter()
@@ -161,7 +162,8 @@ pub(super) fn non_negative(a: &Matrix, y: &[f64]) -> Vec<f64> {
     x
 }
 
-/// Solves for the passive columns, and takes out those that would become negative; false where they depend on each other.
+/// Solves for the passive columns, and takes out those that would become negative; false where they
+/// depend on each other.
 fn settle(a: &Matrix, y: &[f64], passive: &mut Vec<usize>, x: &mut [f64]) -> bool {
     while !passive.is_empty() {
         let Some(solved) = least_squares(&a.of_columns(passive), y) else {
@@ -191,9 +193,9 @@ fn settle(a: &Matrix, y: &[f64], passive: &mut Vec<usize>, x: &mut [f64]) -> boo
     true
 }
 
-/// Groups of columns that the rows cannot tell apart, by Belsley, Kuh and Welsch, Regression Diagnostics (1980), section
-/// 3.2: of each condition index above 30 the columns more than half of whose variance it makes. Columns of zeros are in
-/// none.
+/// Groups of columns that the rows cannot tell apart, by Belsley, Kuh and Welsch, Regression
+/// Diagnostics (1980), section 3.2: of each condition index above 30 the columns more than half of
+/// whose variance it makes. Columns of zeros are in none.
 pub(super) fn collinear(a: &Matrix) -> Vec<Vec<usize>> {
     let lengths = a.lengths();
     let used: Vec<usize> = (0..a.columns).filter(|c| lengths[*c] > 0.0).collect();
@@ -326,8 +328,8 @@ mod tests {
     }
 
     proptest! {
-        /// Kuhn and Tucker: no coefficient below zero, no gain left in one at zero, none in one above. Of the columns two
-        /// depend on others, and one nearly.
+        /// Kuhn and Tucker: no coefficient below zero, no gain left in one at zero, none in one
+        /// above. Of the columns two depend on others, and one nearly.
         #[test]
         fn what_is_found_is_the_least(
             rows in prop::collection::vec(prop::collection::vec(0.0..10.0_f64, 4), 8..30),

@@ -1,11 +1,12 @@
 //! What a change would bring, computed from what was measured.
 //!
-//! CPU time of an end = Σ over the terms of count × cost: calls, packets, large packets sent and received, bytes, bytes
-//! copied and checksummed, acknowledgements, soft interrupts ([`Term`]). The costs come from a [design](points) of short
-//! runs, each of which moves some terms and not others, by least squares without negative costs ([`fit`]); terms that the
-//! runs cannot tell apart are named. A [what-if](WHAT_IFS) changes counts; what that does to CPU time at each end, to the
-//! throughput and to the ceiling that then holds is a [`Projection`], beside which the engine puts what came of it when it
-//! was done ([`Proof`]).
+//! CPU time of an end = Σ over the terms of count × cost: calls, packets, large packets sent and
+//! received, bytes, bytes copied and checksummed, acknowledgements, soft interrupts ([`Term`]). The
+//! costs come from a [design](points) of short runs, each of which moves some terms and not others,
+//! by least squares without negative costs ([`fit`]); terms that the runs cannot tell apart are
+//! named. A [what-if](WHAT_IFS) changes counts; what that does to CPU time at each end, to the
+//! throughput and to the ceiling that then holds is a [`Projection`], beside which the engine puts
+//! what came of it when it was done ([`Proof`]).
 //!
 //! | module | what is in it |
 //! |---|---|

@@ -34,8 +34,8 @@ impl EndWork {
     }
 }
 
-/// Counts of two ends of one kernel as one: each makes its own calls, copies and checksums; packets, acknowledgements and
-/// soft interrupts are the same ones.
+/// Counts of two ends of one kernel as one: each makes its own calls, copies and checksums;
+/// packets, acknowledgements and soft interrupts are the same ones.
 pub(super) fn together(sender: &PerTerm, receiver: &PerTerm) -> PerTerm {
     PerTerm::of(Term::ALL.map(|term| {
         let (a, b) = (sender.at(term), receiver.at(term));
@@ -53,7 +53,8 @@ pub struct Observation {
     pub protocol: Protocol,
     /// Payload that arrived, bytes.
     pub bytes: f64,
-    /// Payload that the sender handed over and sent, bytes: more than arrived where datagrams were lost.
+    /// Payload that the sender handed over and sent, bytes: more than arrived where datagrams were
+    /// lost.
     pub sent_bytes: f64,
     /// Payload bits per second that arrived.
     pub throughput_bps: f64,
@@ -91,7 +92,8 @@ impl NotObserved {
 }
 
 impl Observation {
-    /// What a record of one direction of a bulk transfer says. `point` is the name of its place in the design.
+    /// What a record of one direction of a bulk transfer says. `point` is the name of its place in
+    /// the design.
     ///
     /// # Errors
     /// A figure is not there: of requests, of both directions at once, of an older endpoint.
@@ -126,9 +128,10 @@ impl Observation {
 impl Observation {
     /// What each end spent that is told apart: of one kernel both together.
     pub fn works(&self) -> Vec<(End, EndWork)> {
-        match self.shared_kernel {
-            true => vec![(End::Both, self.sender.with(&self.receiver))],
-            false => vec![(End::Sender, self.sender), (End::Receiver, self.receiver)],
+        if self.shared_kernel {
+            vec![(End::Both, self.sender.with(&self.receiver))]
+        } else {
+            vec![(End::Sender, self.sender), (End::Receiver, self.receiver)]
         }
     }
 }
@@ -219,7 +222,7 @@ impl<'a> Run<'a> {
             self.deliveries -= self.acknowledgements;
         }
         // With a cleared DF bit and an MSS below the path's, headers are what they always are.
-        if !(self.header_bytes > 0.0 && self.header_bytes < MOST_HEADERS) {
+        if !(self.header_bytes > 0.0 && self.header_bytes < MAX_HEADERS) {
             self.header_bytes = ip_header(self.record.family) + TCP_HEADER;
         }
         Ok(())
@@ -254,8 +257,9 @@ impl<'a> Run<'a> {
 
     fn end(&self, end: &EndReport, host: &HostFacts, counts: PerTerm) -> EndWork {
         let threads = end.cpu_seconds.total();
-        // Without its own account of interrupt time a kernel charges the thread that was there (kernel/sched/cputime.c), so
-        // that soft interrupts are in the threads' time already where one kernel serves both ends.
+        // Without its own account of interrupt time a kernel charges the thread that was there
+        // (kernel/sched/cputime.c), so that soft interrupts are in the threads' time already where
+        // one kernel serves both ends.
         let softirq = if self.shared {
             0.0
         } else {
@@ -267,7 +271,7 @@ impl<'a> Run<'a> {
             cpu_ns: (threads + softirq) * 1e9,
             counts,
             granted: if wanted > 0.0 {
-                (threads / wanted).max(LEAST_GRANTED)
+                (threads / wanted).max(MIN_GRANTED)
             } else {
                 1.0
             },
@@ -312,9 +316,10 @@ impl<'a> Run<'a> {
         let bytes = self.record.bytes as f64;
         let is_read = self.receiver.method.as_deref() != Some("discard");
         // What the sender's device left undone on a path without a wire, nobody has done.
-        let verified = match self.shared {
-            true => !offload(self.sender_host, CHECKSUMS),
-            false => !offload(self.receiver_host, RECEIVED_CHECKSUMS),
+        let verified = if self.shared {
+            !offload(self.sender_host, CHECKSUMS)
+        } else {
+            !offload(self.receiver_host, RECEIVED_CHECKSUMS)
         };
         let arrived = bytes / self.sent_bytes;
         let packets = if self.shared {
@@ -388,9 +393,9 @@ const CHECKSUMS: &[&str] = &[
 const RECEIVED_CHECKSUMS: &[&str] = &["rx-checksum"];
 const SEGMENTATION: &[&str] = &["tx-tcp-segmentation"];
 /// A thread that got less of a CPU than this of what it wanted has nothing to tell.
-const LEAST_GRANTED: f64 = 1e-3;
+const MIN_GRANTED: f64 = 1e-3;
 /// IPv6 with every option of TCP.
-const MOST_HEADERS: f64 = 100.0;
+const MAX_HEADERS: f64 = 100.0;
 /// With time stamps, bytes.
 const TCP_HEADER: f64 = 32.0;
 /// Bytes.

@@ -31,12 +31,14 @@ pub fn project_all(
 
 /// What a change would bring.
 ///
-/// CPU time at each end changes as the model's does; the rest of what was measured stays. Where the CPUs held the transfer
-/// back (the busier end's bound was reached to `REACHED` or more) throughput follows the bound of the busier end, to the
-/// same part of it; else what held it back still does. Another ceiling that is not a CPU's caps it.
+/// CPU time at each end changes as the model's does; the rest of what was measured stays. Where the
+/// CPUs held the transfer back (the busier end's bound was reached to `REACHED` or more) throughput
+/// follows the bound of the busier end, to the same part of it; else what held it back still does.
+/// Another ceiling that is not a CPU's caps it.
 ///
 /// # Errors
-/// The design has no run of the point that it starts from or is like, or there is nothing that it would change.
+/// The design has no run of the point that it starts from or is like, or there is nothing that it
+/// would change.
 pub fn project(
     model: &CostModel,
     designed: &Designed,
@@ -91,7 +93,8 @@ struct Path<'a> {
     then_sides: Vec<Side>,
 }
 
-/// Work by the byte, whether it is taken away at the sender and at the receiver, and the share of its layer.
+/// Work by the byte, whether it is taken away at the sender and at the receiver, and the share of
+/// its layer.
 type TakenAway = (Term, [bool; 2], fn(&LayerShares) -> f64);
 
 /// Costs at the ends as they might be, and what the model misses besides, as factors.
@@ -148,7 +151,8 @@ impl Path<'_> {
         }
     }
 
-    /// Payload bits per second that each end's CPUs could carry, if a byte sent took so long of them, ns.
+    /// Payload bits per second that each end's CPUs could carry, if a byte sent took so long of
+    /// them, ns.
     fn bounds(&self, cpu_ns: impl IntoIterator<Item = f64>) -> Vec<f64> {
         let sides = self.now_sides.iter().zip(cpu_ns);
         sides
@@ -199,11 +203,13 @@ impl Path<'_> {
         (throughput_bps, ceiling)
     }
 
-    /// Share of the bound from which on the CPUs are what holds. Of two threads on one kernel one alone may do all the work.
+    /// Share of the bound from which on the CPUs are what holds. Of two threads on one kernel one
+    /// alone may do all the work.
     fn enough(&self) -> f64 {
-        match self.now.shared_kernel {
-            true => REACHED / 2.0,
-            false => REACHED,
+        if self.now.shared_kernel {
+            REACHED / 2.0
+        } else {
+            REACHED
         }
     }
 
@@ -227,8 +233,8 @@ impl Path<'_> {
         now.cpu_ns * then.counts.dot(costs) / modelled * draw.misses[end]
     }
 
-    /// CPU time for each byte sent of a layer that a change takes away, by the profile's shares, where the design has nothing
-    /// to tell it from.
+    /// CPU time for each byte sent of a layer that a change takes away, by the profile's shares,
+    /// where the design has nothing to tell it from.
     fn saved_by_layers(&self, end: usize) -> Option<f64> {
         let layers = self.known.layers?;
         let (term, asked, share) = self.taken_away()?;
@@ -240,7 +246,8 @@ impl Path<'_> {
         Some(here.map(|at| sides[at].cpu_ns * share(&layers[at])).sum())
     }
 
-    /// The work by the byte that a change takes away, at the sender and at the receiver, and its layer's share.
+    /// The work by the byte that a change takes away, at the sender and at the receiver, and its
+    /// layer's share.
     fn taken_away(&self) -> Option<TakenAway> {
         match self.what_if.change {
             Change::WithoutCopy { sender, receiver } => {
@@ -352,8 +359,8 @@ fn least(bounds: &[f64]) -> f64 {
     bounds.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// Share of the busier end's bound from which on the CPUs are what holds a transfer back; both ends are never busy all the
-/// time, as they wait for each other.
+/// Share of the busier end's bound from which on the CPUs are what holds a transfer back; both ends
+/// are never busy all the time, as they wait for each other.
 const REACHED: f64 = 0.7;
 /// Ethernet's header and check sequence, preamble and gap, bytes.
 const FRAMING: f64 = 38.0;

@@ -1,4 +1,5 @@
-//! The path under some settings, for each byte that the sender sends; and what a change makes of it.
+//! The path under some settings, for each byte that the sender sends; and what a change makes of
+//! it.
 
 use super::designed::Designed;
 use super::error::NotProjected;
@@ -73,7 +74,8 @@ impl State {
         }]
     }
 
-    /// The counts under the change. What it does to costs, and not to counts, leaves them as they are.
+    /// The counts under the change. What it does to costs, and not to counts, leaves them as they
+    /// are.
     ///
     /// # Errors
     /// The design has no run of the point that it is like; there is nothing that it would change.
@@ -102,7 +104,8 @@ impl State {
             }
             Change::Checksums => {
                 then.sender.counts.set(Term::ChecksummedByte, 1.0);
-                // Where there is no wire, the receiver takes the sender's word unless the sender computed one.
+                // Where there is no wire, the receiver takes the sender's word unless the sender
+                // computed one.
                 if self.shared_kernel {
                     then.receiver
                         .counts
@@ -140,8 +143,9 @@ impl State {
         change(&mut self.receiver.counts);
     }
 
-    /// Segments of another size. Large packets stay as large as they are: TCP fills 64 KiB of whatever segments, and so does
-    /// GRO. A receiver acknowledges by what is delivered to TCP (net/ipv4/tcp_input.c, `__tcp_ack_snd_check`).
+    /// Segments of another size. Large packets stay as large as they are: TCP fills 64 KiB of
+    /// whatever segments, and so does GRO. A receiver acknowledges by what is delivered to TCP
+    /// (net/ipv4/tcp_input.c, `__tcp_ack_snd_check`).
     fn fill_packets(&mut self, segment_bytes: f64) {
         let larger = segment_bytes / self.segment_bytes;
         let (sent, received) = (self.sender.counts, self.receiver.counts);
@@ -166,8 +170,8 @@ impl State {
         }
     }
 
-    /// As many packets as datagrams. Each packet that is sent by itself is received in a soft interrupt of its own where there
-    /// is no wire, and on one at a rate that goes with theirs.
+    /// As many packets as datagrams. Each packet that is sent by itself is received in a soft
+    /// interrupt of its own where there is no wire, and on one at a rate that goes with theirs.
     fn unfragment(&mut self) {
         let datagrams = 1.0 / self.segment_bytes;
         let fewer = datagrams / self.sender.counts.at(Term::Packet);

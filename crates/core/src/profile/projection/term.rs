@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// What costs CPU time each time that it happens.
 ///
-/// On one kernel for both ends (loopback, veth, a lab) soft interrupts run in whichever thread was there: each end may
-/// pay for packets of either.
+/// On one kernel for both ends (loopback, veth, a lab) soft interrupts run in whichever thread was
+/// there: each end may pay for packets of either.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 pub enum Term {
     /// A system call that hands bytes over, or takes them.
     Call,
-    /// A packet that the CPU carries by itself: a segment that it cut or is to join, a fragment, a datagram. A large packet
-    /// that the device cuts, or that nothing cuts, is one.
+    /// A packet that the CPU carries by itself: a segment that it cut or is to join, a fragment, a
+    /// datagram. A large packet that the device cuts, or that nothing cuts, is one.
     Packet,
-    /// A fragment that IP made of a datagram, or put together with others again: what that takes besides a packet's own.
+    /// A fragment that IP made of a datagram, or put together with others again: what that takes
+    /// besides a packet's own.
     Fragment,
     /// A packet as TCP or UDP sent it: with segmentation offload up to 64 KiB.
     Aggregate,

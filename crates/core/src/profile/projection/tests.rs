@@ -18,7 +18,8 @@ fn costs() -> PerTerm {
     ])
 }
 
-/// Counts of a MiB in one state of the path: message, large packet and segment in bytes; cut by the CPU, joined, copied.
+/// Counts of a MiB in one state of the path: message, large packet and segment in bytes; cut by the
+/// CPU, joined, copied.
 fn counts(
     message: f64,
     large: f64,
@@ -40,8 +41,8 @@ fn counts(
     ])
 }
 
-/// A run whose sender costs what the model says and is busy all the time; the receiver costs half. `off` is the error of
-/// its CPU time.
+/// A run whose sender costs what the model says and is busy all the time; the receiver costs half.
+/// `off` is the error of its CPU time.
 fn run(point: &str, counts: PerTerm, segment: f64, off: f64) -> Observation {
     let cpu_ns = counts.dot(&costs()) * (1.0 + off);
     let end = |cpu_ns| EndWork {
@@ -270,7 +271,8 @@ fn segments_that_no_cpu_cuts_may_have_any_size() {
     assert_eq!(projected.ends[0].ratio(), 1.0);
 }
 
-/// Counts of a MiB in datagrams of one size over a path without a wire and an MTU of 1500 bytes, or one that carries all.
+/// Counts of a MiB in datagrams of one size over a path without a wire and an MTU of 1500 bytes, or
+/// one that carries all.
 fn datagrams(bytes: f64, whole: bool) -> PerTerm {
     let number = MIB / bytes;
     let fragments = if whole {

@@ -16,7 +16,8 @@ pub struct WhatIf {
     pub says: &'static str,
     /// Transport that it is of.
     pub protocol: Protocol,
-    /// Point of the design that it starts from; on a path of Ethernet's MTU the one that is the same there.
+    /// Point of the design that it starts from; on a path of Ethernet's MTU the one that is the
+    /// same there.
     pub from: &'static str,
     /// What it does.
     pub change: Change,
@@ -59,8 +60,8 @@ pub enum Change {
 /// How a change can be had on a real host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Provable {
-    /// By these treatments, besides those of the point that it starts from. `S.` and `R.` stand for the sender's and the
-    /// receiver's end.
+    /// By these treatments, besides those of the point that it starts from. `S.` and `R.` stand for
+    /// the sender's and the receiver's end.
     By(&'static str),
     /// Not by linerate, and why.
     Not(&'static str),
@@ -216,7 +217,8 @@ pub fn what_ifs_of(protocol: Protocol) -> impl Iterator<Item = &'static WhatIf> 
 
 /// Segments are cut by the sender's CPU and joined by nobody.
 pub(super) const CUT: &str = "S.tso=off,S.gso=off,R.gro=off";
-/// More than drivers choose by themselves, and little beside the time in which a window is acknowledged.
+/// More than drivers choose by themselves, and little beside the time in which a window is
+/// acknowledged.
 pub(super) const HELD_BACK: &str =
     "S.adaptive_rx=off,R.adaptive_rx=off,S.rx_usecs=200,R.rx_usecs=200";
 
@@ -238,14 +240,15 @@ const fn tcp(
 }
 
 impl WhatIf {
-    /// The point that it starts from on a path of that MTU, bytes; on one whose MTU is not known, one that has its MTU anyway.
+    /// The point that it starts from on a path of that MTU, bytes; on one whose MTU is not known,
+    /// one that has its MTU anyway.
     pub(super) fn start(&self, path_mtu_bytes: Option<u32>) -> &'static Point {
         point_on(self.protocol, self.from, path_mtu_bytes)
             .expect("it starts from a point that there is, which a test holds")
     }
 
-    /// The two sides of the comparison that proves it on a path of that MTU, bytes, as [`crate::treatment::Treatments`] reads
-    /// them; `None` where it cannot be had.
+    /// The two sides of the comparison that proves it on a path of that MTU, bytes, as
+    /// [`crate::treatment::Treatments`] reads them; `None` where it cannot be had.
     pub fn sides(
         &self,
         sender_is_client: bool,

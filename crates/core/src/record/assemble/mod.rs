@@ -180,7 +180,8 @@ impl Run {
             record.udp = only.udp;
             return;
         }
-        // Both ends send and receive: the sender's column is the client's, as its direction comes first.
+        // Both ends send and receive: the sender's column is the client's, as its direction comes
+        // first.
         record.sender = directionals[0].sender.clone();
         record.receiver = directionals[0].receiver.clone();
         let tcp: Vec<&TcpEvidence> = directionals.iter().filter_map(|d| d.tcp.as_ref()).collect();

@@ -22,7 +22,8 @@ impl<'a> Part<'a> {
             .filter_map(|(sender, receiver)| receiver.or(*sender))
     }
 
-    /// The account that has a course: the receiver's, unless that is another tool, which tells none.
+    /// The account that has a course: the receiver's, unless that is another tool, which tells
+    /// none.
     fn with_course(&self) -> impl Iterator<Item = &'a FlowHalf> + '_ {
         self.flows.iter().filter_map(|(sender, receiver)| {
             receiver
@@ -78,7 +79,8 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// Intervals of `width` seconds from the cumulative steps of the flows; wider if there would be too many.
+    /// Intervals of `width` seconds from the cumulative steps of the flows; wider if there would be
+    /// too many.
     pub(super) fn intervals(&self, width: f64, exchange: bool) -> Vec<Interval> {
         let seconds = self.seconds();
         if seconds <= 0.0 || width <= 0.0 {

@@ -1,9 +1,10 @@
-//! Holding connections: when it may be asked for, what never reaches the driver, and who is given up when.
+//! Holding connections: when it may be asked for, what never reaches the driver, and who is given
+//! up when.
 
 use super::*;
 use crate::capacity::{
     CapacityHalf, CapacityRequest, Failure, FailureCause, HeldCounts, HoldPort, HoldPorts,
-    HoldProgress, LimitReadings, MOST_CAUSES, MOST_HELD, MOST_PORTS,
+    HoldProgress, LimitReadings, MAX_CAUSES, MAX_HELD, MAX_PORTS,
 };
 use crate::wire::message::{MAX_SERVER_FRAME, Refusal, ServerMessage};
 
@@ -121,7 +122,7 @@ fn absurd_requests_never_reach_the_driver() {
             ..request()
         },
         CapacityRequest {
-            connections: MOST_HELD + 1,
+            connections: MAX_HELD + 1,
             ..request()
         },
         CapacityRequest {
@@ -185,7 +186,7 @@ fn ports_that_cannot_be_the_answer_end_the_session() {
             ..ports()
         },
         HoldPorts {
-            tcp: vec![port(1, u64::from(u16::MAX)); MOST_PORTS + 1],
+            tcp: vec![port(1, u64::from(u16::MAX)); MAX_PORTS + 1],
             ..ports()
         },
     ];
@@ -299,7 +300,7 @@ fn an_absurd_report_ends_the_session() {
         }
     };
     let mut absurd = [CapacityHalf::default(), CapacityHalf::default()];
-    absurd[0].tcp = failures(MOST_CAUSES + 1);
+    absurd[0].tcp = failures(MAX_CAUSES + 1);
     absurd[1].cpu_seconds.user = -1.0;
     for half in absurd {
         let mut pair = holding();
@@ -315,11 +316,11 @@ fn an_absurd_report_ends_the_session() {
 fn the_largest_answers_fit_a_frame() {
     let port = HoldPort {
         port: u16::MAX,
-        count: MOST_HELD,
+        count: MAX_HELD,
     };
     let ports = HoldPorts {
-        tcp: vec![port; MOST_PORTS],
-        udp: vec![port; MOST_PORTS],
+        tcp: vec![port; MAX_PORTS],
+        udp: vec![port; MAX_PORTS],
         backlog: u32::MAX,
         patience_s: u32::MAX,
     };

@@ -3,7 +3,7 @@
 use super::*;
 use crate::link::Nanos;
 use crate::trace::{
-    MOST_REVERSE_HOPS, PathEnd, ProbeKind, TraceConfig, TraceDocument, TraceHeader, TraceRequest,
+    MAX_REVERSE_HOPS, PathEnd, ProbeKind, TraceConfig, TraceDocument, TraceHeader, TraceRequest,
     Tracer,
 };
 use crate::wire::message::{MAX_SERVER_FRAME, Refusal, ServerMessage};
@@ -69,7 +69,7 @@ fn more_than_endpoints_allow_never_reaches_the_driver() {
     pair.client_event();
     let asked = [
         TraceRequest {
-            hops: MOST_REVERSE_HOPS + 1,
+            hops: MAX_REVERSE_HOPS + 1,
             ..request()
         },
         TraceRequest {

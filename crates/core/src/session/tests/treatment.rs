@@ -137,9 +137,10 @@ fn treating_has_its_deadlines_on_both_sides() {
     for untreats in [false, true] {
         let mut pair = Pair::new(None, None, 100);
         pair.client_event();
-        match untreats {
-            false => pair.client.treat(pair.now, &changes()),
-            true => pair.client.untreat(pair.now),
+        if untreats {
+            pair.client.untreat(pair.now)
+        } else {
+            pair.client.treat(pair.now, &changes())
         }
         pair.exchange();
         assert!(!pair.client.is_closed() && !pair.server.is_closed());

@@ -1,23 +1,26 @@
 //! Where the delay is added.
 //!
-//! An answer takes the way to the router, the router's time to make it and the way back. Routers make answers when
-//! they have nothing better to do, so one hop's RTT may be above the next one's; the difference is then not a
-//! negative delay but that router's slowness, or a queue that came and went. What holds is this: a packet to a hop
-//! beyond passes the router too. So the path to a router takes no longer than the least RTT of any hop from it on:
+//! An answer takes the way to the router, the router's time to make it and the way back. Routers
+//! make answers when they have nothing better to do, so one hop's RTT may be above the next one's;
+//! the difference is then not a negative delay but that router's slowness, or a queue that came and
+//! went. What holds is this: a packet to a hop beyond passes the router too. So the path to a
+//! router takes no longer than the least RTT of any hop from it on:
 //!
 //! ```text
 //! path(h) = min { least RTT of k : k ≥ h }
 //! ```
 //!
-//! (where the way back does not get shorter with the distance; an asymmetric return can break that). It rises only at
-//! hops whose own least RTT is below all beyond. Between two such hops lies a **step**: its delay is added somewhere
-//! between them, and at which of the slow hops in between cannot be told. How sure a step is comes from all samples
-//! of its two hops: the interval of the shift between them, which holds whatever the distributions are. A step
-//! whose interval reaches to zero is not known to add anything.
+//! (where the way back does not get shorter with the distance; an asymmetric return can break
+//! that). It rises only at hops whose own least RTT is below all beyond. Between two such hops lies
+//! a **step**: its delay is added somewhere between them, and at which of the slow hops in between
+//! cannot be told. How sure a step is comes from all samples of its two hops: the interval of the
+//! shift between them, which holds whatever the distributions are. A step whose interval reaches to
+//! zero is not known to add anything.
 //!
-//! Which of many like steps is the largest is a matter of chance, and another one the next time. What is not is the
-//! **core** of the path: its shortest stretch that adds at least half of the delay, by the lower end of its interval.
-//! Where no step is above all others, that is what is said.
+//! Which of many like steps is the largest is a matter of chance, and another one the next time.
+//! What is not is the
+//! **core** of the path: its shortest stretch that adds at least half of the delay, by the lower
+//! end of its interval. Where no step is above all others, that is what is said.
 
 mod rate;
 mod shift;
@@ -53,9 +56,11 @@ pub struct HopSamples {
 pub struct DelayAnalysis {
     /// Each hop that answered.
     pub hops: Vec<HopDelay>,
-    /// Where delay is added, from the near end to the far one; together they are `path_us` of the last hop.
+    /// Where delay is added, from the near end to the far one; together they are `path_us` of the
+    /// last hop.
     pub steps: Vec<DelayStep>,
-    /// The step, counted from 0, that adds most among those that are known to add; absent if none is.
+    /// The step, counted from 0, that adds most among those that are known to add; absent if none
+    /// is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest: Option<usize>,
     /// Whether no other step may be larger: its interval is above all others'.
@@ -76,7 +81,8 @@ pub struct HopDelay {
     pub least_us: f64,
     /// What the path to it takes at most: the least RTT of all hops from it on, microseconds.
     pub path_us: f64,
-    /// How much later than that its fastest answer came, microseconds: the router's own, or a queue's.
+    /// How much later than that its fastest answer came, microseconds: the router's own, or a
+    /// queue's.
     pub slow_answer_us: f64,
     /// The step, counted from 0, in which it lies.
     pub step: usize,
@@ -95,25 +101,29 @@ pub struct DelayStep {
     pub to_ttl: u8,
     /// Difference of the least RTTs at both ends, microseconds.
     pub added_us: f64,
-    /// Interval of the shift between the RTTs at both ends, microseconds; those of hops seen behind the step count too.
+    /// Interval of the shift between the RTTs at both ends, microseconds; those of hops seen behind
+    /// the step count too.
     pub interval_us: [f64; 2],
     /// Probability, 0 to 1, that the interval holds it.
     pub coverage: f64,
     /// Whether the interval is above zero, and the samples were enough to say so.
     pub is_known_to_add: bool,
-    /// TTL of the first hop in it that answers as late as its end, but for a twentieth of what it adds or 0.1 ms. If
-    /// that is below `to_ttl`, the delay is most likely added before it: that hop is hardly as slow by chance.
+    /// TTL of the first hop in it that answers as late as its end, but for a twentieth of what it
+    /// adds or 0.1 ms. If that is below `to_ttl`, the delay is most likely added before it: that
+    /// hop is hardly as slow by chance.
     #[serde(default)]
     pub seen_from_ttl: u8,
 }
 
 /// A step's coverage must reach this to be known: what three probes at both ends have.
-const LEAST_COVERAGE: f64 = 0.9 - 1e-9;
-/// A hop is seen from behind a step if its answer is later than the step's end by this share of the step, or by this.
+const MIN_COVERAGE: f64 = 0.9 - 1e-9;
+/// A hop is seen from behind a step if its answer is later than the step's end by this share of the
+/// step, or by this.
 const SEEN_SHARE: f64 = 0.05;
 const SEEN_US: f64 = 100.0;
 
-/// Analyses the hops of a path, from the near end to the far one. Hops without a finite sample are passed over.
+/// Analyses the hops of a path, from the near end to the far one. Hops without a finite sample are
+/// passed over.
 pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
     let hops: Vec<HopSamples> = hops.iter().filter_map(usable).collect();
     let ends = step_ends(&hops);
@@ -224,7 +234,7 @@ fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
             added_us,
             interval_us: [shift.low, shift.high],
             coverage: shift.coverage,
-            is_known_to_add: shift.low > 0.0 && shift.coverage >= LEAST_COVERAGE,
+            is_known_to_add: shift.low > 0.0 && shift.coverage >= MIN_COVERAGE,
             seen_from_ttl,
         });
         before = Some((hop, rtts));
@@ -233,8 +243,9 @@ fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
     steps
 }
 
-/// Of the hops of a step those that answer as late as its last one: the TTL of the first, and the RTTs of all. They are
-/// behind the same delay, so that their answers count as further ones of the step's end.
+/// Of the hops of a step those that answer as late as its last one: the TTL of the first, and the
+/// RTTs of all. They are behind the same delay, so that their answers count as further ones of the
+/// step's end.
 fn seen(step: &[HopSamples], added_us: f64) -> (u8, Vec<f64>) {
     // Where the whole step is noise, no hop is behind it.
     let noise = (added_us * SEEN_SHARE).max(SEEN_US).min(added_us / 2.0);

@@ -1,14 +1,15 @@
 //! The rate of each link from how the RTT grows with the size of the probes (pathchar's method).
 //!
-//! A link of rate C takes 8/C longer for each byte that it forwards whole. The least RTT of each size to a hop has no
-//! queues in it, and grows with the size by the sum of 8/C of the links up to there; the difference between two
-//! hops is the link between them (Jacobson, "pathchar", 1997; Downey, "Using pathchar to estimate Internet link
-//! characteristics", 1999).
+//! A link of rate C takes 8/C longer for each byte that it forwards whole. The least RTT of each
+//! size to a hop has no queues in it, and grows with the size by the sum of 8/C of the links up to
+//! there; the difference between two hops is the link between them (Jacobson, "pathchar", 1997;
+//! Downey, "Using pathchar to estimate Internet link characteristics", 1999).
 //!
-//! It needs answers of one length whatever the probe's: routers quote up to 576 bytes in all (RFC 1812) and hosts of
-//! IPv6 up to 1280, so that probes have to be longer than these; an echo comes back whole and tells twice the sum. A
-//! switch that stores frames counts as a link. Errors add up from hop to hop: of a fast link behind a slow one
-//! nothing is seen, and that is what the interval then says.
+//! It needs answers of one length whatever the probe's: routers quote up to 576 bytes in all (RFC
+//! 1812) and hosts of IPv6 up to 1280, so that probes have to be longer than these; an echo comes
+//! back whole and tells twice the sum. A switch that stores frames counts as a link. Errors add up
+//! from hop to hop: of a fast link behind a slow one nothing is seen, and that is what the interval
+//! then says.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,8 @@ pub struct LinkRate {
     /// The estimate, bits per second; absent if the RTT does not grow there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<f64>,
-    /// Lower end of the interval at 95 % or more; absent if even the upper end of the growth is not above zero.
+    /// Lower end of the interval at 95 % or more; absent if even the upper end of the growth is not
+    /// above zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least_bps: Option<f64>,
     /// Upper end; absent if there may be no growth at all: any faster rate would look the same.
@@ -44,14 +46,14 @@ pub struct LinkRate {
 }
 
 /// Fewer sizes have no interval at this confidence: 7 reach 99.96 % at most, 5 reach 98.3 %.
-const LEAST_SIZES: usize = 5;
+const MIN_SIZES: usize = 5;
 /// Quantile of the normal distribution for 97.5 % two-sided: two such intervals differ at 95 %.
 const Z: f64 = 2.241_402_727_604_945;
 /// More sizes than this are thinned out evenly: all pairs of them are looked at.
-const MOST_SIZES: usize = 300;
+const MAX_SIZES: usize = 300;
 
-/// The rates of the links between hops, from the near end to the far one. Hops with answers to fewer than 5 sizes are
-/// passed over.
+/// The rates of the links between hops, from the near end to the far one. Hops with answers to
+/// fewer than 5 sizes are passed over.
 pub fn link_rates(hops: &[SizedSamples]) -> Vec<LinkRate> {
     let mut rates = Vec::new();
     let mut before: Option<(u8, Growth)> = None;
@@ -93,11 +95,12 @@ impl Growth {
     };
 }
 
-/// Theil and Sen's slope of the least RTTs, the median slope of all pairs, with its interval by Kendall's statistic
-/// (Sen, "Estimates of the regression coefficient based on Kendall's tau", 1968).
+/// Theil and Sen's slope of the least RTTs, the median slope of all pairs, with its interval by
+/// Kendall's statistic (Sen, "Estimates of the regression coefficient based on Kendall's tau",
+/// 1968).
 fn growth(samples: &[(u16, f64)]) -> Option<Growth> {
     let points = least_by_size(samples);
-    if points.len() < LEAST_SIZES {
+    if points.len() < MIN_SIZES {
         return None;
     }
     let mut slopes = Vec::with_capacity(points.len() * points.len() / 2);
@@ -124,7 +127,7 @@ fn least_by_size(samples: &[(u16, f64)]) -> Vec<(f64, f64)> {
         let entry = least.entry(*size).or_insert(*rtt);
         *entry = entry.min(*rtt);
     }
-    let step = least.len().div_ceil(MOST_SIZES).max(1);
+    let step = least.len().div_ceil(MAX_SIZES).max(1);
     least
         .into_iter()
         .step_by(step)
@@ -137,7 +140,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Hops of a path with links of these rates: 16 sizes, `times` probes of each, with exponential queues.
+    /// Hops of a path with links of these rates: 16 sizes, `times` probes of each, with exponential
+    /// queues.
     fn path(rates_bps: &[f64], times: u32, queue_us: f64, seed: u64) -> Vec<SizedSamples> {
         let mut state = seed;
         let mut uniform = move || {

@@ -1,4 +1,5 @@
-//! How far one sample lies above another: the Hodges–Lehmann shift with its distribution-free interval.
+//! How far one sample lies above another: the Hodges–Lehmann shift with its distribution-free
+//! interval.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// What is aimed at. Few samples reach less: 3 and 3 reach 90 %, 3 and 2 reach 80 %.
 const CONFIDENCE: f64 = 0.95;
 /// Up to so many pairs the distribution is computed, beyond it is close to normal.
-const MOST_EXACT: usize = 2_500;
+const MAX_EXACT: usize = 2_500;
 /// Samples beyond this many are thinned out evenly, so that the pairs stay few.
-const MOST_SAMPLES: usize = 1_000;
+const MAX_SAMPLES: usize = 1_000;
 
 /// A shift in location between two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,9 +26,10 @@ pub struct Shift {
 
 /// The shift from `a` to `b`; `None` if one is empty or holds what is not a finite number.
 ///
-/// The interval runs from the k-th smallest to the k-th largest of the differences b − a, where k is the largest with
-/// 1 − 2·P(U < k) ≥ 95 %, U being the Mann–Whitney statistic (Lehmann, *Nonparametrics*, section 2.5); if even the
-/// whole range has less, it is the range, with the coverage that it has.
+/// The interval runs from the k-th smallest to the k-th largest of the differences b − a, where k
+/// is the largest with 1 − 2·P(U < k) ≥ 95 %, U being the Mann–Whitney statistic (Lehmann,
+/// *Nonparametrics*, section 2.5); if even the whole range has less, it is the range, with the
+/// coverage that it has.
 pub(super) fn shift(a: &[f64], b: &[f64]) -> Option<Shift> {
     let all_finite = |samples: &[f64]| samples.iter().all(|sample| sample.is_finite());
     if a.is_empty() || b.is_empty() || !all_finite(a) || !all_finite(b) {
@@ -50,13 +52,13 @@ pub(super) fn shift(a: &[f64], b: &[f64]) -> Option<Shift> {
 }
 
 fn thinned(samples: &[f64]) -> Vec<f64> {
-    let step = samples.len().div_ceil(MOST_SAMPLES);
+    let step = samples.len().div_ceil(MAX_SAMPLES);
     samples.iter().copied().step_by(step).collect()
 }
 
 /// How many differences to leave out at each end, and the coverage.
 fn ranks(m: usize, n: usize) -> (usize, f64) {
-    if m * n > MOST_EXACT {
+    if m * n > MAX_EXACT {
         return normal_ranks(m as f64, n as f64);
     }
     let probability = mann_whitney(m, n);
@@ -74,7 +76,8 @@ fn ranks(m: usize, n: usize) -> (usize, f64) {
     (skipped, coverage.max(0.0))
 }
 
-/// P(U = u) for u = 0..=m·n if both samples are of one distribution: the coefficients of the Gaussian binomial.
+/// P(U = u) for u = 0..=m·n if both samples are of one distribution: the coefficients of the
+/// Gaussian binomial.
 fn mann_whitney(m: usize, n: usize) -> Vec<f64> {
     let mut ways = vec![0.0; m * n + 1];
     ways[0] = 1.0;

@@ -4,12 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shift::shift;
-use super::{HopSamples, LEAST_COVERAGE, least};
+use super::{HopSamples, MIN_COVERAGE, least};
 
 /// What it must add of the whole.
 const SHARE: f64 = 0.5;
 /// Samples of a hop that are compared; more are thinned out, since every pair of hops may be.
-const MOST_SAMPLES: usize = 20;
+const MAX_SAMPLES: usize = 20;
 
 /// A stretch of the path that is known to add at least half of its delay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,14 +21,15 @@ pub struct DelayCore {
     pub to_ttl: u8,
     /// Difference of the least RTTs at both ends, microseconds.
     pub added_us: f64,
-    /// Interval of the shift between the RTTs at both ends, microseconds; its lower end is at least half of the path.
+    /// Interval of the shift between the RTTs at both ends, microseconds; its lower end is at least
+    /// half of the path.
     pub interval_us: [f64; 2],
     /// Probability, 0 to 1, that the interval holds it.
     pub coverage: f64,
 }
 
-/// The core among stretches between `ends`, places of hops whose least RTTs rise. Of several equally short the one
-/// whose interval begins highest.
+/// The core among stretches between `ends`, places of hops whose least RTTs rise. Of several
+/// equally short the one whose interval begins highest.
 pub(super) fn find(hops: &[HopSamples], ends: &[usize]) -> Option<DelayCore> {
     let whole = least(&hops[*ends.last()?]);
     let enough = SHARE * whole;
@@ -54,7 +55,7 @@ pub(super) fn find(hops: &[HopSamples], ends: &[usize]) -> Option<DelayCore> {
             break;
         }
         let found = stretch_of(hops, *stretch)
-            .filter(|found| found.interval_us[0] >= enough && found.coverage >= LEAST_COVERAGE);
+            .filter(|found| found.interval_us[0] >= enough && found.coverage >= MIN_COVERAGE);
         let Some(found) = found else { continue };
         shortest = length(stretch);
         if best
@@ -85,7 +86,7 @@ fn stretch_of(hops: &[HopSamples], (after, to): (Option<usize>, usize)) -> Optio
 }
 
 fn thinned(samples: &[f64]) -> Vec<f64> {
-    let step = samples.len().div_ceil(MOST_SAMPLES).max(1);
+    let step = samples.len().div_ceil(MAX_SAMPLES).max(1);
     samples.iter().copied().step_by(step).collect()
 }
 

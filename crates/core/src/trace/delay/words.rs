@@ -2,12 +2,12 @@
 
 use super::{DelayAnalysis, DelayStep, HopDelay};
 
-/// A router is called slow if its answer takes this much longer than the path to it allows, both as a share of that
-/// and in microseconds.
+/// A router is called slow if its answer takes this much longer than the path to it allows, both as
+/// a share of that and in microseconds.
 const SLOW_SHARE: f64 = 0.2;
 const SLOW_US: f64 = 2_000.0;
 /// As many slow routers are named; further ones are counted.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 pub(super) fn sentences(analysis: &DelayAnalysis) -> Vec<String> {
     let Some(last) = analysis.hops.last() else {
@@ -91,15 +91,16 @@ fn unknown(analysis: &DelayAnalysis) -> Option<String> {
         .max_by(|a, b| a.added_us.total_cmp(&b.added_us))?;
     let [low, high] = step.interval_us;
     let (what, place) = (ms(step.added_us), place(step));
-    Some(match low > 0.0 {
-        true => format!(
+    Some(if low > 0.0 {
+        format!(
             "It looks as if {what} were added {place}, but that takes more answers to be known."
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "It looks as if {what} were added {place}, but its interval is {} to {}: that cannot be said.",
             ms(low),
             ms(high)
-        ),
+        )
     })
 }
 
@@ -111,10 +112,10 @@ fn slow(analysis: &DelayAnalysis) -> Option<String> {
     let first = slow.first()?;
     let named: Vec<String> = slow
         .iter()
-        .take(MOST_NAMED)
+        .take(MAX_NAMED)
         .map(|hop| format!("hop {} by {}", hop.ttl, ms(hop.slow_answer_us)))
         .collect();
-    let further = match slow.len().saturating_sub(MOST_NAMED) {
+    let further = match slow.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         count => format!(" and {count} more"),
     };

@@ -16,8 +16,8 @@ impl ProbeCodec {
         }
     }
 
-    /// What a datagram socket is to be given: the payload of UDP, the whole message of ICMP (whose checksum and
-    /// identifier the kernel writes). Nothing for TCP.
+    /// What a datagram socket is to be given: the payload of UDP, the whole message of ICMP (whose
+    /// checksum and identifier the kernel writes). Nothing for TCP.
     pub fn datagram(&self, probe: &Probe) -> Vec<u8> {
         match self.kind {
             ProbeKind::Udp => self.udp(probe).split_off(8),
@@ -72,7 +72,8 @@ impl ProbeCodec {
         bytes
     }
 
-    /// Zeros for a header of `header` bytes and the rest of the probe's size, at least its identity.
+    /// Zeros for a header of `header` bytes and the rest of the probe's size, at least its
+    /// identity.
     fn empty(&self, probe: &Probe, header: usize) -> Vec<u8> {
         let least = least_size(self.kind, self.target);
         let ip = usize::from(least) - header - IDENTITY;

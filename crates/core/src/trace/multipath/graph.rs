@@ -6,13 +6,14 @@ use std::net::IpAddr;
 use super::{CellState, PathFinder, stopping_point};
 
 /// New flows that are sent to one TTL at once to see which of its routers they take.
-const MOST_AT_ONCE: usize = 16;
+const MAX_AT_ONCE: usize = 16;
 
 /// The flows that answered at a TTL, by the router.
 pub(super) type Nodes = BTreeMap<IpAddr, Vec<u16>>;
 
 impl PathFinder {
-    /// The routers at a TTL with the flows that go through each and on. Without those at which flows end.
+    /// The routers at a TTL with the flows that go through each and on. Without those at which
+    /// flows end.
     pub(super) fn nodes(&self, ttl: u8) -> Nodes {
         let mut nodes = Nodes::new();
         for ((_, flow), cell) in self.cells.range((ttl, 0)..=(ttl, u16::MAX)) {
@@ -25,8 +26,9 @@ impl PathFinder {
         nodes
     }
 
-    /// The TTL at which a flow ends. Where the target answers a TTL beyond its nearest place it is farther for this
-    /// flow only if the flow was seen to go on just before; else its answer there is missing.
+    /// The TTL at which a flow ends. Where the target answers a TTL beyond its nearest place it is
+    /// farther for this flow only if the flow was seen to go on just before; else its answer there
+    /// is missing.
     pub(super) fn end_of(&self, flow: u16) -> Option<u8> {
         let cell = |ttl: u8| self.cells.get(&(ttl, flow));
         let mut ttls = self.config.trace.first..=self.config.trace.hops;
@@ -62,7 +64,8 @@ impl PathFinder {
         }
     }
 
-    /// Sends what the stopping rule still wants between the TTL before and this one. Waits until both are quiet.
+    /// Sends what the stopping rule still wants between the TTL before and this one. Waits until
+    /// both are quiet.
     fn plan(&mut self, ttl: u8) {
         let first = self.config.trace.first;
         let is_busy = |ttl: u8| self.level(ttl).is_busy();
@@ -93,13 +96,14 @@ impl PathFinder {
             known.into_iter().for_each(|flow| self.enqueue(ttl, flow));
         }
         // A router has one of so many flows at a guess.
-        let flows = self.unsent(ttl - 1, (to_look_for * count).min(MOST_AT_ONCE));
+        let flows = self.unsent(ttl - 1, (to_look_for * count).min(MAX_AT_ONCE));
         for flow in flows {
             self.enqueue(ttl - 1, flow);
         }
     }
 
-    /// How many more of these flows are to be seen at a TTL. Those that stay without an answer count as seen.
+    /// How many more of these flows are to be seen at a TTL. Those that stay without an answer
+    /// count as seen.
     fn wanted(&self, ttl: u8, is_of_these: impl Fn(u16) -> bool) -> usize {
         let mut next = BTreeSet::new();
         let mut seen = 0;
@@ -113,7 +117,8 @@ impl PathFinder {
         stopping_point(next.len(), self.config.confidence).saturating_sub(seen)
     }
 
-    /// Up to `count` flows that were not sent to a TTL: those in use, then new ones while there are any.
+    /// Up to `count` flows that were not sent to a TTL: those in use, then new ones while there are
+    /// any.
     fn unsent(&mut self, ttl: u8, count: usize) -> Vec<u16> {
         let goes_there = |flow: &u16| {
             let has_ended = self.end_of(*flow).is_some_and(|end| end < ttl);
@@ -131,8 +136,8 @@ impl PathFinder {
         flows
     }
 
-    /// When all routers are known: sends a flow through each at the other TTLs with several routers, so that the
-    /// whole of its path is known.
+    /// When all routers are known: sends a flow through each at the other TTLs with several
+    /// routers, so that the whole of its path is known.
     fn complete_paths(&mut self) {
         let ttls = self.config.trace.first..=self.config.trace.hops;
         let wide: Vec<(u8, Nodes)> = ttls

@@ -1,13 +1,16 @@
 //! All equal-cost paths: the multipath detection algorithm with node control.
 //!
-//! Every flow is a sample of the paths. The first flows (6 at 95 %) are sent to all TTLs at once, in the order of
-//! [`super::Tracer`]. Then each router that was seen must have had so many flows through it, answered at the next
-//! TTL, that the [stopping rule](stopping_point) finds no further router there; while it has not, further flows are
-//! sent: those known to go through it, else new ones, which are first sent to its own TTL to see whether they do.
-//! Where a TTL has one router alone, all flows go through it and nothing need be seen first.
+//! Every flow is a sample of the paths. The first flows (6 at 95 %) are sent to all TTLs at once,
+//! in the order of
+//! [`super::Tracer`]. Then each router that was seen must have had so many flows through it,
+//! answered at the next TTL, that the [stopping rule](stopping_point) finds no further router
+//! there; while it has not, further flows are sent: those known to go through it, else new ones,
+//! which are first sent to its own TTL to see whether they do. Where a TTL has one router alone,
+//! all flows go through it and nothing need be seen first.
 //!
-//! Routers limit their answers (Linux: 6 at once, then one a second). Probes that such a TTL does not answer are sent
-//! again, ever slower, down to what the limit grants; the first flows at 95 % are just the burst that it allows.
+//! Routers limit their answers (Linux: 6 at once, then one a second). Probes that such a TTL does
+//! not answer are sent again, ever slower, down to what the limit grants; the first flows at 95 %
+//! are just the burst that it allows.
 
 mod graph;
 mod outcome;
@@ -27,21 +30,23 @@ use super::probe::{Answer, AnswerKind, Probe, ProbeId};
 use super::tracer::session_of;
 use crate::link::Nanos;
 
-/// Probes of one flow at one TTL where others were answered; where none was, the first flow has two.
+/// Probes of one flow at one TTL where others were answered; where none was, the first flow has
+/// two.
 const ATTEMPTS: u8 = 10;
 const ATTEMPTS_IN_SILENCE: u8 = 2;
-/// Between probes to one TTL that leaves some unanswered: from the first to just above a limit of one a second.
+/// Between probes to one TTL that leaves some unanswered: from the first to just above a limit of
+/// one a second.
 const FIRST_INTERVAL: Nanos = Nanos::from_millis(100);
 const LONGEST_INTERVAL: Nanos = Nanos::from_millis(1_100);
 /// As in [`super::Tracer`].
 const ANSWER_ALLOWANCE: Nanos = Nanos::from_millis(50);
-const LEAST_WAIT_BEYOND: Nanos = Nanos::from_millis(1_000);
+const MIN_WAIT_BEYOND: Nanos = Nanos::from_millis(1_000);
 
 /// What is asked of a [`PathFinder`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct MultipathConfig {
-    /// Target, kind, TTLs, size, marks, timeout and rate. Its flow is the first one; the numbers of probes and of
-    /// retries are not looked at.
+    /// Target, kind, TTLs, size, marks, timeout and rate. Its flow is the first one; the numbers of
+    /// probes and of retries are not looked at.
     pub trace: TraceConfig,
     /// Confidence of the stopping rule at each router, 0.5 to 0.9999; usual are 0.95 and 0.99.
     pub confidence: f64,
@@ -210,7 +215,8 @@ impl PathFinder {
         })
     }
 
-    /// A probe left at `at` and not when it was polled: a time stamp of the kernel. RTTs count from there.
+    /// A probe left at `at` and not when it was polled: a time stamp of the kernel. RTTs count from
+    /// there.
     pub fn handle_sent(&mut self, id: ProbeId, at: Nanos) {
         self.ledger.correct(id, at);
     }
@@ -260,8 +266,8 @@ impl PathFinder {
         }
     }
 
-    /// When to call [`PathFinder::handle_timeout`] and then [`PathFinder::poll_transmit`]; `None` when it is done. It
-    /// may lie in the past: then at once.
+    /// When to call [`PathFinder::handle_timeout`] and then [`PathFinder::poll_transmit`]; `None`
+    /// when it is done. It may lie in the past: then at once.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let queues = self.levels.iter().filter(|level| !level.queue.is_empty());
         let due = queues.map(|level| level.next_due.max(self.next_due)).min();
@@ -303,7 +309,8 @@ impl PathFinder {
         }
     }
 
-    /// The target is at this TTL: what is queued beyond is not sent, unless a flow proves to be longer.
+    /// The target is at this TTL: what is queued beyond is not sent, unless a flow proves to be
+    /// longer.
     fn hold_beyond(&mut self, ttl: u8) {
         for beyond in (ttl..=self.config.trace.hops).skip(1) {
             let queued = std::mem::take(&mut self.level_mut(beyond).queue);

@@ -20,7 +20,8 @@ pub struct MultipathOutcome {
     pub paths: Vec<RoutedPath>,
     /// Whether the target answered.
     pub is_reached: bool,
-    /// Whether the stopping rule was met at each router. Otherwise flows or time ran out, or answers stayed out.
+    /// Whether the stopping rule was met at each router. Otherwise flows or time ran out, or
+    /// answers stayed out.
     pub is_complete: bool,
     /// The confidence at each router, 0 to 1.
     pub confidence: f64,
@@ -164,7 +165,8 @@ fn links(finder: &PathFinder, levels: &[Level]) -> Vec<PathLink> {
     let mut counts: BTreeMap<(u8, IpAddr, IpAddr), u32> = BTreeMap::new();
     for pair in levels.windows(2) {
         for flow in flows_at(finder, pair[1].ttl) {
-            // Only where it answered: a guess at both ends would join what no packet was seen to pass.
+            // Only where it answered: a guess at both ends would join what no packet was seen to
+            // pass.
             let is_known = finder
                 .cells
                 .get(&(pair[1].ttl, flow))

@@ -1,18 +1,18 @@
 //! The stopping rule of multipath detection.
 
 /// More successors of one router than this are not told apart.
-const MOST: usize = 128;
+const MAX_SUCCESSORS: usize = 128;
 
-/// How many flows through a router must have been seen going to `successors` next ones before it is said, at this
-/// confidence (0.5 to 0.9999), that there is no further one.
+/// How many flows through a router must have been seen going to `successors` next ones before it is
+/// said, at this confidence (0.5 to 0.9999), that there is no further one.
 ///
-/// If there were one more, and each flow took any of the `successors + 1` with the same probability, the chance that
-/// so many flows miss at least one of them is at most `1 − confidence` (Augustin, Friedman and Teixeira, "Multipath
-/// tracing with Paris traceroute", 2007). At 95 %: 6, 11, 16, 21, 27, 33, … for 1, 2, 3, … successors. It is the
-/// error of one router: a path of many has the sum of theirs. No successor at all counts as one; from 128 on it
-/// grows no more.
+/// If there were one more, and each flow took any of the `successors + 1` with the same
+/// probability, the chance that so many flows miss at least one of them is at most `1 − confidence`
+/// (Augustin, Friedman and Teixeira, "Multipath tracing with Paris traceroute", 2007). At 95 %: 6,
+/// 11, 16, 21, 27, 33, … for 1, 2, 3, … successors. It is the error of one router: a path of many
+/// has the sum of theirs. No successor at all counts as one; from 128 on it grows no more.
 pub fn stopping_point(successors: usize, confidence: f64) -> usize {
-    let kinds = successors.clamp(1, MOST) + 1;
+    let kinds = successors.clamp(1, MAX_SUCCESSORS) + 1;
     let confidence = confidence.clamp(0.5, 0.9999);
     // seen[j]: the probability that j kinds have been seen so far (the coupon collector's chain).
     let mut seen = vec![0.0; kinds + 1];

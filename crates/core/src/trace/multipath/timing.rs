@@ -1,8 +1,8 @@
 //! How long answers are waited for, and what happens when they stay out.
 
 use super::{
-    ANSWER_ALLOWANCE, ATTEMPTS, ATTEMPTS_IN_SILENCE, CellState, FIRST_INTERVAL, LEAST_WAIT_BEYOND,
-    LONGEST_INTERVAL, PathFinder,
+    ANSWER_ALLOWANCE, ATTEMPTS, ATTEMPTS_IN_SILENCE, CellState, FIRST_INTERVAL, LONGEST_INTERVAL,
+    MIN_WAIT_BEYOND, PathFinder,
 };
 use crate::link::Nanos;
 
@@ -19,7 +19,7 @@ impl PathFinder {
                 beyond = level.least_rtt.or(beyond);
                 let wait = match (beyond, largest) {
                     (Some(rtt), _) => rtt + rtt + ANSWER_ALLOWANCE,
-                    (None, Some(rtt)) => LEAST_WAIT_BEYOND.max(Nanos(rtt.0.saturating_mul(4))),
+                    (None, Some(rtt)) => MIN_WAIT_BEYOND.max(Nanos(rtt.0.saturating_mul(4))),
                     (None, None) => most,
                 };
                 (!level.waiting.is_empty()).then(|| (ttl, wait.min(most)))

@@ -1,4 +1,5 @@
-//! What a client takes of an endpoint's trace: nothing that a stranger could not say as well is believed.
+//! What a client takes of an endpoint's trace: nothing that a stranger could not say as well is
+//! believed.
 
 use super::TraceRequest;
 use crate::trace::delay;
@@ -6,16 +7,17 @@ use crate::trace::document::{HopDocument, TRACE_SCHEMA, TraceDocument, end_in_wo
 use crate::trace::outcome::PathEnd;
 
 /// A hop is asked again as often as this at most, by whatever version of linerate.
-const MOST_ATTEMPTS: usize = 11;
+const MAX_ATTEMPTS: usize = 11;
 /// No round trip of a trace takes as long, µs.
 const LONGEST_US: f64 = 1e9;
 /// Characters of a text, and how many caveats.
-const MOST_TEXT: usize = 1_000;
-const MOST_CAVEATS: usize = 16;
-const MOST_LABELS: usize = 16;
+const MAX_TEXT: usize = 1_000;
+const MAX_CAVEATS: usize = 16;
+const MAX_LABELS: usize = 16;
 
-/// What a client takes of an endpoint's trace. Every figure is in range; what can be worked out from the probes is worked
-/// out again, so that the words are ours; what was not asked for is dropped.
+/// What a client takes of an endpoint's trace. Every figure is in range; what can be worked out
+/// from the probes is worked out again, so that the words are ours; what was not asked for is
+/// dropped.
 ///
 /// # Errors
 /// What is wrong with it, in words.
@@ -56,9 +58,8 @@ fn check_figures(document: &TraceDocument) -> Result<(), String> {
         .caveats
         .iter()
         .flat_map(|c| [&c.message, &c.remedy]);
-    let is_long = |text: &&String| text.chars().count() > MOST_TEXT;
-    if document.caveats.len() > MOST_CAVEATS
-        || texts.into_iter().chain(caveats).any(|t| is_long(&t))
+    let is_long = |text: &&String| text.chars().count() > MAX_TEXT;
+    if document.caveats.len() > MAX_CAVEATS || texts.into_iter().chain(caveats).any(|t| is_long(&t))
     {
         return Err("it talks too much".into());
     }
@@ -74,9 +75,10 @@ fn check_figures(document: &TraceDocument) -> Result<(), String> {
     if end > last {
         return Err(format!("it ends at hop {end} and has {last}"));
     }
-    match is_time(document.seconds * 1e6) {
-        true => Ok(()),
-        false => Err(format!("it took {:e} s", document.seconds)),
+    if is_time(document.seconds * 1e6) {
+        Ok(())
+    } else {
+        Err(format!("it took {:e} s", document.seconds))
     }
 }
 
@@ -85,13 +87,13 @@ fn check_hop(
     document: &TraceDocument,
     request: &TraceRequest,
 ) -> Result<(), String> {
-    let most = usize::from(request.probes) + MOST_ATTEMPTS;
+    let most = usize::from(request.probes) + MAX_ATTEMPTS;
     let counts = [
         hop.probes.len(),
         hop.rtt_us.len(),
         hop.other_addresses.len(),
     ];
-    if counts.into_iter().any(|count| count > most) || hop.mpls.len() > MOST_LABELS {
+    if counts.into_iter().any(|count| count > most) || hop.mpls.len() > MAX_LABELS {
         return Err(format!("hop {} has too many answers", hop.ttl));
     }
     let probes = || hop.probes.iter();
@@ -108,12 +110,13 @@ fn check_hop(
     let mut addresses = addresses
         .copied()
         .chain(probes().filter_map(|probe| probe.address));
-    match addresses.all(|address| address.is_ipv4() == document.target.is_ipv4()) {
-        true => Ok(()),
-        false => Err(format!(
+    if addresses.all(|address| address.is_ipv4() == document.target.is_ipv4()) {
+        Ok(())
+    } else {
+        Err(format!(
             "hop {} has an address of the other family",
             hop.ttl
-        )),
+        ))
     }
 }
 

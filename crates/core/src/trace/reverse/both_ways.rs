@@ -65,8 +65,8 @@ pub struct OneWayLoss {
 }
 
 impl OneWayLoss {
-    /// From both ends' counts; `None` if nothing was sent. Whoever says that more arrived than was sent has counted
-    /// something else too: then all arrived.
+    /// From both ends' counts; `None` if nothing was sent. Whoever says that more arrived than was
+    /// sent has counted something else too: then all arrived.
     pub fn of(sent: u64, received: u64, duplicated: u64, reordered: u64) -> Option<Self> {
         let received = received.min(sent);
         let lost = sent - received;
@@ -122,12 +122,13 @@ fn hops_in_words(there: PathEnd, back: PathEnd) -> Option<String> {
     let (PathEnd::Reached { ttl: there }, PathEnd::Reached { ttl: back }) = (there, back) else {
         return None;
     };
-    Some(match there == back {
-        true => format!(
+    Some(if there == back {
+        format!(
             "It is {there} hops there and {back} back; whether by the same routers cannot be told, since each answers \
              from the side that it was asked from."
-        ),
-        false => format!("It is {there} hops there and {back} back: they are not the same path."),
+        )
+    } else {
+        format!("It is {there} hops there and {back} back: they are not the same path.")
     })
 }
 

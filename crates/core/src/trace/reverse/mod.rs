@@ -1,8 +1,9 @@
-//! The way back: what a client may ask an endpoint to trace, what it takes of the answer, and what both ways say
-//! together.
+//! The way back: what a client may ask an endpoint to trace, what it takes of the answer, and what
+//! both ways say together.
 //!
-//! A request names no address: an endpoint traces to where its client's control connection comes from, which TCP's
-//! handshake has proved, and nowhere else. So it is no reflector, and hops, probes, size, rate and time are bounded.
+//! A request names no address: an endpoint traces to where its client's control connection comes
+//! from, which TCP's handshake has proved, and nowhere else. So it is no reflector, and hops,
+//! probes, size, rate and time are bounded.
 
 mod admit;
 mod both_ways;
@@ -20,11 +21,11 @@ use crate::link::Nanos;
 use crate::units::Dscp;
 
 /// The highest TTL that an endpoint is asked for.
-pub const MOST_REVERSE_HOPS: u8 = 64;
+pub const MAX_REVERSE_HOPS: u8 = 64;
 /// Probes of each of these hops.
-pub const MOST_REVERSE_PROBES: u8 = 10;
+pub const MAX_REVERSE_PROBES: u8 = 10;
 /// Length of each, bytes from the IP header on: what Ethernet carries.
-pub const MOST_REVERSE_SIZE: u16 = 1_500;
+pub const MAX_REVERSE_SIZE: u16 = 1_500;
 /// The longest time that an endpoint traces, if its owner allows as much.
 pub const LONGEST_REVERSE: Nanos = Nanos::from_millis(10_000);
 
@@ -33,35 +34,36 @@ pub const LONGEST_REVERSE: Nanos = Nanos::from_millis(10_000);
 pub struct TraceRequest {
     /// UDP or ICMP.
     pub kind: ProbeKind,
-    /// The highest TTL, 1 to [`MOST_REVERSE_HOPS`].
+    /// The highest TTL, 1 to [`MAX_REVERSE_HOPS`].
     pub hops: u8,
-    /// Probes of each hop, 1 to [`MOST_REVERSE_PROBES`].
+    /// Probes of each hop, 1 to [`MAX_REVERSE_PROBES`].
     pub probes: u8,
-    /// Length of each probe from the IP header on, bytes; at most [`MOST_REVERSE_SIZE`].
+    /// Length of each probe from the IP header on, bytes; at most [`MAX_REVERSE_SIZE`].
     pub size_bytes: u16,
     /// The class that they are sent in.
     pub dscp: Dscp,
 }
 
 impl TraceRequest {
-    /// The way back of what `config` traces, as far as an endpoint may be asked. A client has no port of TCP that
-    /// answers, so that UDP stands for it.
+    /// The way back of what `config` traces, as far as an endpoint may be asked. A client has no
+    /// port of TCP that answers, so that UDP stands for it.
     pub fn back_of(config: &TraceConfig) -> Self {
         let usual = TraceConfig::new(config.target);
         let (kind, size_bytes) = match config.kind {
             ProbeKind::Tcp => (ProbeKind::Udp, usual.size),
-            kind => (kind, config.size.min(MOST_REVERSE_SIZE)),
+            kind => (kind, config.size.min(MAX_REVERSE_SIZE)),
         };
         Self {
             kind,
-            hops: config.hops.min(MOST_REVERSE_HOPS),
-            probes: config.probes.min(MOST_REVERSE_PROBES),
+            hops: config.hops.min(MAX_REVERSE_HOPS),
+            probes: config.probes.min(MAX_REVERSE_PROBES),
             size_bytes,
             dscp: config.dscp,
         }
     }
 
-    /// The trace that an endpoint makes of it, to the client's own address; slower than usual where its owner's
+    /// The trace that an endpoint makes of it, to the client's own address; slower than usual where
+    /// its owner's
     /// `rate_bps` is below that.
     ///
     /// # Errors
@@ -72,20 +74,16 @@ impl TraceRequest {
         rate_bps: Option<u64>,
     ) -> Result<TraceConfig, ConfigError> {
         let ranges = [
-            (
-                "the highest TTL",
-                self.hops.into(),
-                MOST_REVERSE_HOPS.into(),
-            ),
+            ("the highest TTL", self.hops.into(), MAX_REVERSE_HOPS.into()),
             (
                 "the number of probes",
                 self.probes.into(),
-                MOST_REVERSE_PROBES.into(),
+                MAX_REVERSE_PROBES.into(),
             ),
             (
                 "the size",
                 self.size_bytes.into(),
-                u64::from(MOST_REVERSE_SIZE),
+                u64::from(MAX_REVERSE_SIZE),
             ),
             // SYN segments to a stranger's ports would be a scan of them.
             (
@@ -217,8 +215,8 @@ mod tests {
             let client: IpAddr = if is_v6 { [1u16; 8].into() } else { [198, 18, 0, 1].into() };
             if let Ok(config) = request.config(client, rate) {
                 prop_assert_eq!(config.target, client);
-                prop_assert!(config.hops <= MOST_REVERSE_HOPS && config.probes <= MOST_REVERSE_PROBES);
-                prop_assert!(config.size <= MOST_REVERSE_SIZE && config.kind != ProbeKind::Tcp);
+                prop_assert!(config.hops <= MAX_REVERSE_HOPS && config.probes <= MAX_REVERSE_PROBES);
+                prop_assert!(config.size <= MAX_REVERSE_SIZE && config.kind != ProbeKind::Tcp);
                 let bits = u64::from(config.rate_per_s) * u64::from(config.size) * 8;
                 let is_within = rate.is_none_or(|rate| config.rate_per_s == 1 || bits <= rate);
                 prop_assert!(is_within);

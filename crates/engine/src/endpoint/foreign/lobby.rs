@@ -1,4 +1,5 @@
-//! The door of another tool's own port: a connection waits here until its client says something, and costs no thread.
+//! The door of another tool's own port: a connection waits here until its client says something,
+//! and costs no thread.
 
 use std::collections::BTreeMap;
 use std::io;

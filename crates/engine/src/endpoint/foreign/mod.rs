@@ -1,7 +1,8 @@
 //! Clients of other tools at the endpoint: what all of their protocols share.
 //!
-//! A [`Guest`] is such a client for as long as it is there. It counts among the endpoint's clients, keeps off a host
-//! that another client has changed, and leaves one line in the log and a record for each test.
+//! A [`Guest`] is such a client for as long as it is there. It counts among the endpoint's clients,
+//! keeps off a host that another client has changed, and leaves one line in the log and a record
+//! for each test.
 
 pub(super) mod iperf3;
 mod lobby;

@@ -1,6 +1,8 @@
-//! ttcp and those that take its bytes: a sink for streams and datagrams, and a source for whoever connects to it.
+//! ttcp and those that take its bytes: a sink for streams and datagrams, and a source for whoever
+//! connects to it.
 //!
-//! There is no control connection and no answer: what arrived is in the log and in a record. No datagram is sent.
+//! There is no control connection and no answer: what arrived is in the log and in a record. No
+//! datagram is sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -210,8 +212,8 @@ struct Tally {
     datagrams: u64,
 }
 
-/// How many flows of datagrams may begin in a second: nobody proves an address before it counts, and each leaves a
-/// record.
+/// How many flows of datagrams may begin in a second: nobody proves an address before it counts,
+/// and each leaves a record.
 #[derive(Default)]
 struct Gate {
     since_ns: u64,
@@ -232,7 +234,8 @@ impl Gate {
     }
 }
 
-/// Counts datagrams by sender until the endpoint stops. At most half of the clients' places go to them.
+/// Counts datagrams by sender until the endpoint stops. At most half of the clients' places go to
+/// them.
 pub(super) fn sink_datagrams(context: &Arc<Context>, sockets: Vec<UdpSocket>) {
     let Ok(mut poller) = Poller::new() else {
         return;

@@ -44,8 +44,8 @@ impl<'a> Work<'a> {
         Ok(started.figures(self.transfer))
     }
 
-    /// From opening the file to closing it, nothing of it being in memory. (A file system in memory has no other
-    /// place; `storage_bytes` is then 0.)
+    /// From opening the file to closing it, nothing of it being in memory. (A file system in memory
+    /// has no other place; `storage_bytes` is then 0.)
     pub(super) fn read(&self) -> Result<BTreeMap<String, f64>, SpecialError> {
         let mut made = self.create()?;
         self.fill(&mut made)?;
@@ -107,9 +107,10 @@ impl<'a> Work<'a> {
     }
 
     fn go_on(&self) -> Result<(), SpecialError> {
-        match self.stop.is_requested() {
-            true => Err(SpecialError::Interrupted),
-            false => Ok(()),
+        if self.stop.is_requested() {
+            Err(SpecialError::Interrupted)
+        } else {
+            Ok(())
         }
     }
 

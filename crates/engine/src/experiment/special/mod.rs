@@ -34,7 +34,8 @@ pub enum SpecialError {
     Interrupted,
 }
 
-/// Runs `special`; its directory is taken from `beside`, where the experiment's file is. The figures are
+/// Runs `special`; its directory is taken from `beside`, where the experiment's file is. The
+/// figures are
 /// [`SPECIAL_FIGURES`](linerate_core::experiment::SPECIAL_FIGURES).
 ///
 /// # Errors

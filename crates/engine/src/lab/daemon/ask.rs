@@ -41,8 +41,8 @@ impl LabDirectory {
         answer.map_err(|error| no_answer(lab, &error))
     }
 
-    /// Ends a lab: by its socket, after 5 s by SIGTERM, after another 5 s by SIGKILL. Processes that run in it go on,
-    /// in hosts without links.
+    /// Ends a lab: by its socket, after 5 s by SIGTERM, after another 5 s by SIGKILL. Processes
+    /// that run in it go on, in hosts without links.
     ///
     /// # Errors
     /// [`DaemonError::NoAnswer`] if even that does not end it.
@@ -80,7 +80,7 @@ impl LabDirectory {
         let mut piece = vec![0; 64 << 10];
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() || answer.len() > MOST_ANSWER {
+            if left.is_zero() || answer.len() > MAX_ANSWER {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             stream.set_read_timeout(Some(left))?;
@@ -168,4 +168,4 @@ fn no_answer(lab: &LabState, error: &io::Error) -> DaemonError {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// 512 links take a quarter of it, bytes.
-const MOST_ANSWER: usize = 4 << 20;
+const MAX_ANSWER: usize = 4 << 20;

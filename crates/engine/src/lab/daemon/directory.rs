@@ -1,7 +1,8 @@
 //! Where labs leave their files, and which of them are up.
 //!
-//! A lab has a state file, a hosts file and a socket. The process that holds it has a lock on the state file for as
-//! long as it lives, however it ends: a state file without lock is left over from one that was killed.
+//! A lab has a state file, a hosts file and a socket. The process that holds it has a lock on the
+//! state file for as long as it lives, however it ends: a state file without lock is left over from
+//! one that was killed.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -31,8 +32,8 @@ pub(super) struct Claim {
 }
 
 impl LabDirectory {
-    /// `$XDG_RUNTIME_DIR/linerate`, or else `/run/linerate` for root and `/tmp/linerate-UID` for others. It is made if
-    /// need be, for this user alone.
+    /// `$XDG_RUNTIME_DIR/linerate`, or else `/run/linerate` for root and `/tmp/linerate-UID` for
+    /// others. It is made if need be, for this user alone.
     ///
     /// # Errors
     /// [`DaemonError::Directory`] if it cannot be made, or is another's or open to others.
@@ -55,7 +56,8 @@ impl LabDirectory {
         Ok(Self { path })
     }
 
-    /// The labs that are up, by name, and the names of those that were killed: their files are removed now.
+    /// The labs that are up, by name, and the names of those that were killed: their files are
+    /// removed now.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -109,7 +111,8 @@ impl LabDirectory {
                 .open(&path)
                 .map_err(&fault)?;
             match state.try_lock() {
-                // Who looks whether it is up removes a file that is not: the locked one may be that.
+                // Who looks whether it is up removes a file that is not: the locked one may be
+                // that.
                 Ok(()) if is_at(&state, &path) => {
                     return Ok(Claim {
                         directory: self.clone(),
@@ -148,7 +151,7 @@ impl LabDirectory {
             }
         }
         let mut text = String::new();
-        let read = file.take(MOST_STATE).read_to_string(&mut text);
+        let read = file.take(MAX_STATE).read_to_string(&mut text);
         read.map_err(self.fault("read", &path))?;
         // It is empty while the lab is being made.
         Ok(serde_json::from_str(&text).map_or(Found::Nothing, Found::Up))
@@ -206,11 +209,12 @@ impl Drop for Claim {
 /// Names become file names, and those of sockets are short (unix(7): 107 bytes).
 fn check_name(name: &str) -> Result<(), DaemonError> {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    match (1..=32).contains(&name.len()) && name.chars().all(is_allowed) {
-        true => Ok(()),
-        false => Err(DaemonError::Name {
+    if (1..=32).contains(&name.len()) && name.chars().all(is_allowed) {
+        Ok(())
+    } else {
+        Err(DaemonError::Name {
             name: name.chars().take(64).collect(),
-        }),
+        })
     }
 }
 
@@ -230,7 +234,7 @@ const LOOKS: u32 = 3;
 const CLAIM_TRIES: u32 = 50;
 
 /// 256 hosts with all their addresses take a tenth of it.
-const MOST_STATE: u64 = 1 << 20;
+const MAX_STATE: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -28,8 +28,9 @@ pub(crate) fn mind_lab_process() {
 }
 
 impl LabDirectory {
-    /// Moves this process, which has one thread, to a host of a lab: its network, and a mount namespace of its own in
-    /// which /etc/hosts has the names of the lab and /sys its devices. Returns what of these could not be shown, and why.
+    /// Moves this process, which has one thread, to a host of a lab: its network, and a mount
+    /// namespace of its own in which /etc/hosts has the names of the lab and /sys its devices.
+    /// Returns what of these could not be shown, and why.
     ///
     /// # Errors
     /// [`DaemonError::NoHost`], or the kernel refuses.

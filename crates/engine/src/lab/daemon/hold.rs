@@ -26,8 +26,8 @@ pub(super) const STATUS: &str = "status\n";
 /// See [`STATUS`].
 pub(super) const DOWN: &str = "down\n";
 
-/// Makes a lab, says `ready` on standard output and holds it until it is told to go down, by its socket or a signal.
-/// To be called by a process of one thread, which has nothing else to do.
+/// Makes a lab, says `ready` on standard output and holds it until it is told to go down, by its
+/// socket or a signal. To be called by a process of one thread, which has nothing else to do.
 ///
 /// # Errors
 /// [`DaemonError`]; nothing is left behind then.
@@ -69,8 +69,9 @@ pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<
     Ok(())
 }
 
-/// As a session, the threads that keep CPUs awake would weigh as much as one of the programs in the lab (autogroup,
-/// sched(7)), and there is little else in it while the lab is up. Where pumps are ordinary threads they need that weight.
+/// As a session, the threads that keep CPUs awake would weigh as much as one of the programs in the
+/// lab (autogroup, sched(7)), and there is little else in it while the lab is up. Where pumps are
+/// ordinary threads they need that weight.
 fn weigh(nice: i32) {
     // A kernel without automatic groups needs no such thing.
     let _ = set_session_nice(nice);

@@ -1,8 +1,9 @@
 //! Labs in the background: made by one command, used by others, ended by a last one.
 //!
-//! A process of its own holds the lab ([`hold_lab`], started by [`start_holder`]); the namespaces are its descriptors
-//! and end with it, however it ends. A [`LabDirectory`] finds the labs of this user, enters their hosts and ends them.
-//! Nothing but files in that directory is left by one that was killed, and the next look removes those.
+//! A process of its own holds the lab ([`hold_lab`], started by [`start_holder`]); the namespaces
+//! are its descriptors and end with it, however it ends. A [`LabDirectory`] finds the labs of this
+//! user, enters their hosts and ends them. Nothing but files in that directory is left by one that
+//! was killed, and the next look removes those.
 //!
 //! | module | what is in it |
 //! |---|---|

@@ -11,8 +11,8 @@ use super::error::DaemonError;
 use super::hold::READY;
 use crate::error::Category;
 
-/// Starts this program again, with those arguments, as the process that holds a lab, gives it `input` to read, and waits
-/// until it says that the lab is up. It is then on its own.
+/// Starts this program again, with those arguments, as the process that holds a lab, gives it
+/// `input` to read, and waits until it says that the lab is up. It is then on its own.
 ///
 /// # Errors
 /// [`DaemonError::Holder`] with the words and the exit status of that process.
@@ -50,7 +50,7 @@ fn is_ready(child: &mut Child) -> io::Result<bool> {
     let Some(mut stdout) = child.stdout.take() else {
         return Ok(false);
     };
-    if !wait_readable(&stdout, MOST)? {
+    if !wait_readable(&stdout, MAX_WAIT)? {
         return Err(io::ErrorKind::TimedOut.into());
     }
     let mut text = [0; READY.len()];
@@ -65,7 +65,7 @@ fn is_ready(child: &mut Child) -> io::Result<bool> {
 fn last_words(mut child: Child) -> DaemonError {
     let mut text = String::new();
     if let Some(stderr) = child.stderr.take() {
-        let _ = stderr.take(MOST_WORDS).read_to_string(&mut text);
+        let _ = stderr.take(MAX_WORDS).read_to_string(&mut text);
     }
     let status = child.wait();
     let code = status.as_ref().ok().and_then(|status| status.code());
@@ -84,7 +84,7 @@ fn last_words(mut child: Child) -> DaemonError {
 }
 
 /// 256 hosts take some ten seconds on a slow machine.
-const MOST: Duration = Duration::from_secs(120);
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// More than a chain of causes has.
-const MOST_WORDS: u64 = 16 << 10;
+const MAX_WORDS: u64 = 16 << 10;

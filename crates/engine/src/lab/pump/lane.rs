@@ -26,7 +26,8 @@ pub(super) struct Departure {
     pub(super) due: Nanos,
 }
 
-/// One direction. Frames go in by [`Lane::take_in`]; what comes out lies in `departures` and `answers`.
+/// One direction. Frames go in by [`Lane::take_in`]; what comes out lies in `departures` and
+/// `answers`.
 #[derive(Debug)]
 pub(super) struct Lane {
     link: Link,
@@ -120,8 +121,8 @@ impl Lane {
         }
     }
 
-    /// What a router does with a packet that does not fit: an answer, or fragments where the sender allows
-    /// them (IPv4 without DF).
+    /// What a router does with a packet that does not fit: an answer, or fragments where the sender
+    /// allows them (IPv4 without DF).
     fn refuse(&mut self, now: Nanos, id: u64, mtu: u32) {
         let Some(mut frame) = self.store.take(id) else {
             return;
@@ -154,9 +155,10 @@ impl Lane {
                 self.forget(delivery.id);
                 continue;
             };
-            let frame = match delivery.is_last {
-                true => self.store.take(delivery.id),
-                false => self.store.copy(delivery.id),
+            let frame = if delivery.is_last {
+                self.store.take(delivery.id)
+            } else {
+                self.store.copy(delivery.id)
             };
             let Some(mut frame) = frame else { continue };
             if mark_ce {

@@ -1,8 +1,9 @@
 //! The pump: carries real packets over emulated links.
 //!
-//! Each emulated link is two veth pairs whose inner ends lie in a namespace of the pump's own. A frame that a host
-//! sends comes out of a packet socket there, is cut to the segments that a wire would carry, passes the link's
-//! state machine ([`linerate_core::link::Link`]), and goes into the other veth pair when it is due.
+//! Each emulated link is two veth pairs whose inner ends lie in a namespace of the pump's own. A
+//! frame that a host sends comes out of a packet socket there, is cut to the segments that a wire
+//! would carry, passes the link's state machine ([`linerate_core::link::Link`]), and goes into the
+//! other veth pair when it is due.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -32,8 +33,8 @@ use lane::{Departure, Lane};
 use crate::clock::now_ns;
 use crate::stop::Stop;
 
-/// Before a packet is due the pump spins for so long: a sleeping CPU wakes up late. The spinners of the lab
-/// keep the CPUs awake, so that little is needed.
+/// Before a packet is due the pump spins for so long: a sleeping CPU wakes up late. The spinners of
+/// the lab keep the CPUs awake, so that little is needed.
 const SPIN: Nanos = Nanos::from_micros(60);
 /// The shortest time slice that Linux gives.
 const SLICE: Duration = Duration::from_micros(100);
@@ -99,8 +100,9 @@ impl Pump {
     }
 }
 
-/// Lets the calling thread run as soon as it wakes up, and says whether nothing that this process starts can be in its
-/// way. It waits in spins, and an ordinary thread would lose its turn for that to the programs whose packets it carries.
+/// Lets the calling thread run as soon as it wakes up, and says whether nothing that this process
+/// starts can be in its way. It waits in spins, and an ordinary thread would lose its turn for that
+/// to the programs whose packets it carries.
 pub(crate) fn come_first() -> bool {
     scheduling::wake_sharply();
     let is_first = scheduling::set_real_time_policy().is_ok();
@@ -132,7 +134,8 @@ struct Driver {
 }
 
 impl Driver {
-    /// The kernel waits for all CPUs for each socket that it closes (synchronize_rcu): for all of them at once.
+    /// The kernel waits for all CPUs for each socket that it closes (synchronize_rcu): for all of
+    /// them at once.
     fn close(self) {
         thread::scope(|scope| {
             for wire in self.wires {
@@ -232,8 +235,8 @@ impl Running {
         self.lanes.iter().filter_map(Lane::next_due).min()
     }
 
-    /// Takes in what waits at an end. The kernel noted when each frame came, so that a pump that looks late
-    /// delays nothing that has a delay of its own.
+    /// Takes in what waits at an end. The kernel noted when each frame came, so that a pump that
+    /// looks late delays nothing that has a delay of its own.
     fn take_in(&mut self, end: usize, epoch_ns: u64) {
         let lane = &mut self.lanes[end];
         for _ in 0..TURN {

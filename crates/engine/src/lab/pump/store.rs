@@ -3,7 +3,7 @@
 use linerate_core::link::frame::Offload;
 
 /// Bytes of one direction that may be on their way at most: 40 Gbit/s for 100 ms.
-const MOST_BYTES: usize = 512 << 20;
+const MAX_BYTES: usize = 512 << 20;
 /// Buffers kept for use again.
 const SPARE: usize = 4096;
 
@@ -41,7 +41,7 @@ impl Store {
 
     /// Keeps a frame; the frame itself comes back if there is no room.
     pub(super) fn put(&mut self, frame: Frame) -> Result<u64, Frame> {
-        if self.held_bytes + frame.bytes.len() > MOST_BYTES {
+        if self.held_bytes + frame.bytes.len() > MAX_BYTES {
             return Err(frame);
         }
         self.held_bytes += frame.bytes.len();
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn no_more_is_held_than_allowed() {
         let mut store = Store::default();
-        let big = MOST_BYTES / 2;
+        let big = MAX_BYTES / 2;
         let first = store.put(frame(big)).unwrap();
         store.put(frame(big)).unwrap();
         assert_eq!(store.put(frame(1)).unwrap_err().bytes.len(), 1);

@@ -41,8 +41,9 @@ pub enum TruthError {
     Measure(#[from] MeasureError),
 }
 
-/// Runs a scenario in a fresh lab and takes that away again. The record has its verdict, which was found before
-/// the record was told of the lab. If it is to see the narrowest link, packet trains come before the run.
+/// Runs a scenario in a fresh lab and takes that away again. The record has its verdict, which was
+/// found before the record was told of the lab. If it is to see the narrowest link, packet trains
+/// come before the run.
 ///
 /// # Errors
 /// [`TruthError`]: it could not be run to its end as it was drawn; or `stop` was requested.
@@ -64,8 +65,8 @@ pub fn run_scenario(
     })
 }
 
-/// Runs a scenario in a fresh lab under treatments, which are applied to its hosts, read back and undone as those of a
-/// comparison are.
+/// Runs a scenario in a fresh lab under treatments, which are applied to its hosts, read back and
+/// undone as those of a comparison are.
 ///
 /// # Errors
 /// As of [`run_scenario`]; a treatment could not be applied, or did not take.

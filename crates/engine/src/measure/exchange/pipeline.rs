@@ -145,7 +145,8 @@ impl<'a, 'b, R: Requests> Pipeline<'a, 'b, R> {
         self.requests.flush()
     }
 
-    /// Sleeps until something arrives, there is room again, or the next request is almost due; then spins.
+    /// Sleeps until something arrives, there is room again, or the next request is almost due; then
+    /// spins.
     fn wait(&self, now: u64) -> io::Result<()> {
         let mut timeout = SLICE;
         if let Some(due) = self.next_due(now)

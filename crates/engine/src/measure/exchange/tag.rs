@@ -7,8 +7,8 @@ use linerate_core::plan::ExchangeTest;
 /// Longest wait without looking at the stop flag and at overdue requests.
 pub(super) const SLICE: Duration = Duration::from_millis(20);
 
-/// A sequence number in the first bytes of a request, which the response repeats: 8 bytes, or as many as
-/// the shorter of the two has, big-endian.
+/// A sequence number in the first bytes of a request, which the response repeats: 8 bytes, or as
+/// many as the shorter of the two has, big-endian.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tag {
     bytes: usize,

@@ -115,8 +115,8 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// The connection ended, or the run did, with the request of `start_ns` under way. What a run that
-    /// was interrupted leaves under way has not failed.
+    /// The connection ended, or the run did, with the request of `start_ns` under way. What a run
+    /// that was interrupted leaves under way has not failed.
     pub(crate) fn abandoned(&mut self, start_ns: u64) {
         if !self.is_stopped() || now_ns() >= self.window.to_ns {
             self.failed(start_ns);
@@ -130,8 +130,8 @@ impl<'a> Tally<'a> {
         self.outcome.not_sent = overdue.min(self.to_begin);
     }
 
-    /// The account. An error that ended the flow goes along with what was counted until then, unless it is
-    /// only how a stop ends a blocked call.
+    /// The account. An error that ended the flow goes along with what was counted until then,
+    /// unless it is only how a stop ends a blocked call.
     pub(crate) fn end(mut self, result: io::Result<()>) -> WorkerEnd {
         let now = now_ns();
         self.counters.set_done(now);

@@ -105,7 +105,8 @@ fn udp_sockets() -> (FlowSocket, FlowSocket) {
 
 #[test]
 fn a_counted_run_makes_exactly_that_many_transactions() {
-    // No more than a UDP socket's buffer holds: what it drops would be lost, and rightly so counted.
+    // No more than a UDP socket's buffer holds: what it drops would be lost, and rightly so
+    // counted.
     for (is_tcp, sockets) in [(true, tcp_sockets as fn() -> _), (false, udp_sockets)] {
         for (depth, rate_per_s) in [(1, None), (5, None), (1, Some(5_000.0))] {
             for spin in [false, true] {
@@ -173,8 +174,8 @@ fn the_warm_up_is_left_out_of_the_latencies() {
     assert!((outcome.seconds - 0.2).abs() < 1e-9);
 }
 
-/// A stall of 300 ms in a second at 1000/s delays a third of the requests: an open loop must show it in all
-/// of them, where a closed loop would have one slow transaction.
+/// A stall of 300 ms in a second at 1000/s delays a third of the requests: an open loop must show
+/// it in all of them, where a closed loop would have one slow transaction.
 #[test]
 fn an_open_loop_shows_a_stall_in_every_request_that_was_due_in_it() {
     let (client, mut server) = tcp_pair();
@@ -204,7 +205,8 @@ fn an_open_loop_shows_a_stall_in_every_request_that_was_due_in_it() {
     assert_eq!(outcome.transactions + outcome.not_sent, 1000);
     assert!(latency.p99 > 280_000.0, "{latency:?}");
     assert!(latency.p90 > 150_000.0, "{latency:?}");
-    // The stall is the peer's: all that was due went out meanwhile, and the generator was not late by it.
+    // The stall is the peer's: all that was due went out meanwhile, and the generator was not late
+    // by it.
     let lag = outcome.send_lag.unwrap().summary().unwrap();
     assert_eq!(lag.count, outcome.transactions);
     assert!(lag.p50 < 100_000.0, "{lag:?}");

@@ -28,8 +28,8 @@ pub(super) fn send(socket: &UdpSocket, datagram: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Whether a receive that failed may be tried again: nothing there, or an ICMP error that told of a request
-/// that is lost.
+/// Whether a receive that failed may be tried again: nothing there, or an ICMP error that told of a
+/// request that is lost.
 pub(super) fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -40,8 +40,8 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// A request under way. Its sequence number is `generation × slots + slot`, so that the number in an answer
-/// leads to its slot.
+/// A request under way. Its sequence number is `generation × slots + slot`, so that the number in
+/// an answer leads to its slot.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     sequence: u64,

@@ -15,7 +15,8 @@ use crate::error::MeasureError;
 use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
 use crate::options;
 
-/// Longest wait for the answer to a greeting. It is not repeated: a server would take the second for another stream's.
+/// Longest wait for the answer to a greeting. It is not repeated: a server would take the second
+/// for another stream's.
 const ANSWER: Duration = Duration::from_secs(10);
 /// More than any answer: a datagram of data that has overtaken it is one, too.
 const LONGEST: usize = 65_536;
@@ -26,9 +27,10 @@ impl Run<'_> {
         let udp = self.adapted.test.protocol == Protocol::Udp;
         let mut flows = Vec::new();
         for id in 0..self.adapted.test.flows() {
-            let socket = match udp {
-                true => self.greet(id)?,
-                false => self.connect(id)?,
+            let socket = if udp {
+                self.greet(id)?
+            } else {
+                self.connect(id)?
             };
             flows.push(Flow { id, socket });
         }

@@ -36,7 +36,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 const SETTLE: Duration = Duration::from_millis(500);
 /// Longest wait for the peer's acknowledgement of the last bytes of a counted transfer.
 const LAST_BYTES: Duration = Duration::from_secs(5);
-/// How long a server gets to take what was acknowledged out of its socket: it counts no more after the end.
+/// How long a server gets to take what was acknowledged out of its socket: it counts no more after
+/// the end.
 const TAKEN: Duration = Duration::from_millis(50);
 
 /// An iperf3 server and the way to it.
@@ -72,8 +73,8 @@ struct Ended {
 }
 
 impl Iperf3 {
-    /// Finds the address that answers. Nothing is asked yet; the first test has this connection, as a server takes one
-    /// client at a time.
+    /// Finds the address that answers. Nothing is asked yet; the first test has this connection, as
+    /// a server takes one client at a time.
     ///
     /// # Errors
     /// Refused, unreachable, timed out, interrupted.
@@ -102,7 +103,8 @@ impl Iperf3 {
     /// Runs a test.
     ///
     /// # Errors
-    /// iperf3's protocol has no such test; the server refuses it, or is busy for longer than a moment.
+    /// iperf3's protocol has no such test; the server refuses it, or is busy for longer than a
+    /// moment.
     pub(super) fn run(
         &mut self,
         test: &Test,
@@ -165,9 +167,10 @@ impl Iperf3 {
             test,
             host: self.target.name.clone(),
             peer: self.peer.to_string(),
-            family: match self.peer.is_ipv6() {
-                true => Family::Ipv6,
-                false => Family::Ipv4,
+            family: if self.peer.is_ipv6() {
+                Family::Ipv6
+            } else {
+                Family::Ipv4
             },
             started_at,
             status: match ended.error {
@@ -302,7 +305,8 @@ impl Run<'_> {
         }
     }
 
-    /// Ends the test at both ends and takes both accounts. Also after an interruption: there is something to report.
+    /// Ends the test at both ends and takes both accounts. Also after an interruption: there is
+    /// something to report.
     fn conclude(mut self, half: Half, watched: Result<(), MeasureError>) -> Ended {
         half.request_stop();
         self.session.end(now());

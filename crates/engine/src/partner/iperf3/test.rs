@@ -13,7 +13,8 @@ pub(super) struct Adapted {
     pub(super) down_bytes: u64,
 }
 
-/// Makes a test of linerate's one of iperf3's. Its warm-up is in whole seconds there, and is rounded up.
+/// Makes a test of linerate's one of iperf3's. Its warm-up is in whole seconds there, and is
+/// rounded up.
 ///
 /// # Errors
 /// What its protocol has not, in words.

@@ -46,7 +46,8 @@ impl std::fmt::Debug for Netperf {
 }
 
 impl Netperf {
-    /// Finds the address that answers as a netserver; where the target has linerate's own port, at netperf's.
+    /// Finds the address that answers as a netserver; where the target has linerate's own port, at
+    /// netperf's.
     ///
     /// # Errors
     /// Refused, unreachable, timed out, interrupted; something else answers.
@@ -202,9 +203,10 @@ impl Netperf {
             test,
             host: self.target.name.clone(),
             peer: self.peer.to_string(),
-            family: match self.peer.is_ipv6() {
-                true => Family::Ipv6,
-                false => Family::Ipv4,
+            family: if self.peer.is_ipv6() {
+                Family::Ipv6
+            } else {
+                Family::Ipv4
             },
             started_at,
             status: match error {
@@ -222,8 +224,9 @@ impl Netperf {
         }
     }
 
-    /// What the netserver tells of its half. Of requests it can only count what this end has counted; and for the end of
-    /// connections that come and go it waits four seconds, which nobody else has to.
+    /// What the netserver tells of its half. Of requests it can only count what this end has
+    /// counted; and for the end of connections that come and go it waits four seconds, which nobody
+    /// else has to.
     fn ask(
         &self,
         test: &Test,

@@ -1,4 +1,5 @@
-//! linerate's test as one of netperf's: one control connection, and so one test of netperf's, for each flow.
+//! linerate's test as one of netperf's: one control connection, and so one test of netperf's, for
+//! each flow.
 
 use std::net::SocketAddr;
 
@@ -12,8 +13,8 @@ use linerate_core::wire::message::{FlowHalf, UdpReceived};
 
 use crate::measure::flow::flow_direction;
 
-/// So much longer than this end's measured time a netserver is asked to go on, whole seconds rounded up: it is this end
-/// that ends a test.
+/// So much longer than this end's measured time a netserver is asked to go on, whole seconds
+/// rounded up: it is this end that ends a test.
 const LONGER_S: f64 = 1.0;
 
 /// A test as this end drives it.
@@ -143,9 +144,10 @@ pub(super) fn request(test: &Test, id: u32, peer: SocketAddr) -> DataTest {
     let bytes = |size: Option<ByteCount>| size.map(|ByteCount(bytes)| clamp(bytes));
     let asked = DataTest {
         // A netserver that is told no family ends.
-        family: Some(match peer.is_ipv6() {
-            true => Family::Ipv6,
-            false => Family::Ipv4,
+        family: Some(if peer.is_ipv6() {
+            Family::Ipv6
+        } else {
+            Family::Ipv4
         }),
         nodelay: options.nodelay,
         receive_buffer: bytes(options.receive_window_bytes).filter(|_| !down),
@@ -205,16 +207,18 @@ pub(super) fn own_options(test: &Test, id: u32) -> SocketOptions {
 pub(super) fn told(results: &Results, flow: &FlowHalf) -> FlowHalf {
     let sends = !flow.sends;
     let udp = flow.udp_sent.as_ref();
-    // A time that cannot be of this test makes no rate; a sender's is its own and not the receiver's.
+    // A time that cannot be of this test makes no rate; a sender's is its own and not the
+    // receiver's.
     let seconds = f64::from(results.seconds);
     let plausible = flow.seconds / 2.0..=flow.seconds * 2.0;
     let mut tcp = flow.tcp.clone().filter(|_| sends);
     if let (Some(tcp), Some(retransmitted)) = (&mut tcp, results.retransmitted) {
         tcp.retransmitted_segments = retransmitted.into();
     }
-    let (bytes, messages) = match sends {
-        true => (results.sent_bytes, results.send_calls),
-        false => (results.received_bytes, results.receive_calls),
+    let (bytes, messages) = if sends {
+        (results.sent_bytes, results.send_calls)
+    } else {
+        (results.received_bytes, results.receive_calls)
     };
     FlowHalf {
         id: flow.id,
@@ -224,9 +228,10 @@ pub(super) fn told(results: &Results, flow: &FlowHalf) -> FlowHalf {
         remote: flow.local.clone(),
         bytes,
         messages: messages.into(),
-        seconds: match plausible.contains(&seconds) && !sends {
-            true => seconds,
-            false => flow.seconds,
+        seconds: if plausible.contains(&seconds) && !sends {
+            seconds
+        } else {
+            flow.seconds
         },
         steps: Vec::new(),
         tcp,

@@ -26,7 +26,8 @@ pub(crate) struct UndoneSettings {
 /// Puts back what is kept in this network namespace, of these keys or all, where it is still ours.
 ///
 /// # Errors
-/// The journal or the file in sysctl.d cannot be read or written. What cannot be put back is in the answer, and stays.
+/// The journal or the file in sysctl.d cannot be read or written. What cannot be put back is in the
+/// answer, and stays.
 pub(crate) fn undo(
     directory: &Directory,
     keys: &[String],

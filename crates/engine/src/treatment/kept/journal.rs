@@ -33,8 +33,8 @@ pub(crate) struct KeptSetting {
 }
 
 impl Kept {
-    /// Set in this namespace, or of the whole host; or at a boot before, when only what the file in sysctl.d sets again can still be there, and the
-    /// namespaces had other numbers.
+    /// Set in this namespace, or of the whole host; or at a boot before, when only what the file in
+    /// sysctl.d sets again can still be there, and the namespaces had other numbers.
     pub(super) fn is_for(&self, place: &Place) -> bool {
         self.place == *place || !self.place.is_of_this_boot() || self.step.is_of_host()
     }
@@ -72,7 +72,7 @@ impl<'a> Journal<'a> {
 
     /// Writes down what is about to be set; it is on its medium when this returns.
     pub(super) fn add(&mut self, entry: Kept) -> Result<(), TreatError> {
-        if self.entries.len() >= MOST_ENTRIES {
+        if self.entries.len() >= MAX_ENTRIES {
             let why = "too many settings are kept; `linerate host undo` first";
             return Err(TreatError::unfit(entry.step.what(), why));
         }
@@ -140,11 +140,12 @@ impl<'a> Journal<'a> {
 
 fn read(directory: &Directory) -> Result<Vec<Kept>, TreatError> {
     let path = path(directory);
-    let text = match crate::own_directory::read_file(&path, MOST_BYTES) {
+    let text = match crate::own_directory::read_file(&path, MAX_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         read => read.map_err(|source| fault("read", path.clone(), source))?,
     };
-    // A line that is torn was being written when its process was killed: what it is about was not set yet.
+    // A line that is torn was being written when its process was killed: what it is about was not
+    // set yet.
     let lines = text
         .lines()
         .filter_map(|line| serde_json::from_str::<Kept>(line).ok());
@@ -166,6 +167,6 @@ fn fault(operation: &'static str, path: PathBuf, source: io::Error) -> TreatErro
 }
 
 /// The table has fewer than a hundred settings, for each device.
-const MOST_ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 /// Of the journal. An entry is some hundred bytes.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;

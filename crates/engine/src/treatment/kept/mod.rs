@@ -1,5 +1,5 @@
-//! Settings that the owner of a host keeps: set by the same hands as treatments, and in a journal of their own, which no
-//! exit, watch or next start undoes.
+//! Settings that the owner of a host keeps: set by the same hands as treatments, and in a journal
+//! of their own, which no exit, watch or next start undoes.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -97,10 +97,12 @@ fn link(device: &str) -> Result<Link, TreatError> {
     })
 }
 
-/// Sets all of them or none, reads them back, and keeps them; with `file`, the kernel settings among them over a reboot, too.
+/// Sets all of them or none, reads them back, and keeps them; with `file`, the kernel settings
+/// among them over a reboot, too.
 ///
 /// # Errors
-/// Not permitted, not there, another process treats one of them, or one did not take. Nothing is changed then.
+/// Not permitted, not there, another process treats one of them, or one did not take. Nothing is
+/// changed then.
 pub(crate) fn keep(
     directory: &Directory,
     wanted: &[Wanted<'_>],
@@ -184,9 +186,10 @@ fn changed(step: &Step) -> SettingChange {
         was,
         now: Some(set.clone()),
         set,
-        outcome: match step.changes() {
-            true => ChangeOutcome::Set,
-            false => ChangeOutcome::Already,
+        outcome: if step.changes() {
+            ChangeOutcome::Set
+        } else {
+            ChangeOutcome::Already
         },
         why: None,
     }

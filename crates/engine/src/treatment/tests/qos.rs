@@ -1,4 +1,5 @@
-//! The treatment `qos`: policies of a device that is there, with the kernel's own word that they are in force.
+//! The treatment `qos`: policies of a device that is there, with the kernel's own word that they
+//! are in force.
 
 use std::io::Write;
 use std::net::IpAddr;

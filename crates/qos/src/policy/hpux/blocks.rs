@@ -1,5 +1,5 @@
-//! The blocks of an IPQoS file. A statement ends with its line; curly brackets only separate, and a block ends where the
-//! next one begins.
+//! The blocks of an IPQoS file. A statement ends with its line; curly brackets only separate, and a
+//! block ends where the next one begins.
 
 use linerate_core::toml_reader::{At, ReadProblem, shortened, suggestion};
 

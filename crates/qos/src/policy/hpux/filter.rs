@@ -54,8 +54,9 @@ fn network(block: &Block<'_>, conditions: &mut Conditions) -> Result<()> {
     Ok(())
 }
 
-/// A host can have addresses of a family that the filter's other addresses or `net` exclude: those are left away, as
-/// IPQoS does, which takes the filter's family from the first address that is written as one.
+/// A host can have addresses of a family that the filter's other addresses or `net` exclude: those
+/// are left away, as IPQoS does, which takes the filter's family from the first address that is
+/// written as one.
 fn addresses(block: &Block<'_>, conditions: &mut Conditions, names: &mut dyn Names) -> Result<()> {
     let mut family = conditions.family;
     let mut lists = [Vec::new(), Vec::new(), Vec::new()];

@@ -9,7 +9,7 @@ use linerate_core::toml_reader::{At, ReadProblem};
 use linerate_core::units::BitRate;
 
 use super::error::{Fault, Lines, PolicyProblem};
-use super::toml::{MOST_ADAPTERS, MOST_BYTES, MOST_FILTERS, MOST_POLICIES, unused};
+use super::toml::{MAX_ADAPTERS, MAX_BYTES, MAX_FILTERS, MAX_POLICIES, unused};
 use super::{
     Adapter, Conditions, Filter, Names, Place, Policy, PolicyError, PolicyFile, Share, check,
     values,
@@ -22,8 +22,8 @@ type Result<T> = std::result::Result<T, Fault>;
 impl PolicyFile {
     /// Reads a configuration file of HP-UX IPQoS A.01.00 and resolves its names.
     ///
-    /// A filter that policies of several adapters use is there once for each of them, as NAME, NAME-2, …. Adapters keep
-    /// their names, which are no names of Linux (`lan0`).
+    /// A filter that policies of several adapters use is there once for each of them, as NAME,
+    /// NAME-2, …. Adapters keep their names, which are no names of Linux (`lan0`).
     ///
     /// # Errors
     ///
@@ -35,8 +35,8 @@ impl PolicyFile {
 }
 
 fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFile> {
-    if text.len() > MOST_BYTES {
-        let (bytes, most) = (text.len(), MOST_BYTES);
+    if text.len() > MAX_BYTES {
+        let (bytes, most) = (text.len(), MAX_BYTES);
         return Err(Fault::new(0, ReadProblem::TooLong { bytes, most }));
     }
     let mut reader = Reader {
@@ -89,7 +89,7 @@ impl<'a> Reader<'a, '_> {
             priority,
             conditions: filter::conditions(block, names)?,
         };
-        most("filters", self.drafts.len(), MOST_FILTERS, block.name)?;
+        most("filters", self.drafts.len(), MAX_FILTERS, block.name)?;
         let before = self.draft_index.insert(block.name.value, self.drafts.len());
         self.drafts.push(draft);
         once("filters", before, block)
@@ -107,7 +107,7 @@ impl<'a> Reader<'a, '_> {
         most(
             "policies",
             self.file.policies.len(),
-            MOST_POLICIES,
+            MAX_POLICIES,
             block.name,
         )?;
         let before = self
@@ -150,7 +150,7 @@ impl<'a> Reader<'a, '_> {
         most(
             "adapters",
             self.file.adapters.len(),
-            MOST_ADAPTERS,
+            MAX_ADAPTERS,
             block.name,
         )?;
         let before = self
@@ -197,7 +197,7 @@ impl<'a> Reader<'a, '_> {
             }
             for (number, policy) in policies.into_iter().enumerate() {
                 let what = "filters with their copies";
-                most(what, self.file.filters.len(), MOST_FILTERS, draft.name)?;
+                most(what, self.file.filters.len(), MAX_FILTERS, draft.name)?;
                 self.file.filters.push(Filter {
                     name: copy_name(draft.name.value, number, &mut names),
                     place: self.lines.place(draft.name.offset),
@@ -371,18 +371,17 @@ fn once(what: &'static str, before: Option<usize>, block: &Block<'_>) -> Result<
 }
 
 fn most(what: &'static str, found: usize, most: usize, name: At<&str>) -> Result<()> {
-    match found < most {
-        true => Ok(()),
-        false => {
-            let found = found + 1;
-            Err(Fault::new(
-                name.offset,
-                PolicyProblem::TooMany { what, found, most },
-            ))
-        }
+    if found < most {
+        Ok(())
+    } else {
+        let found = found + 1;
+        Err(Fault::new(
+            name.offset,
+            PolicyProblem::TooMany { what, found, most },
+        ))
     }
 }
 
-/// Of a filter that gives none. The guide does not say; what `ipqosadmin -showconfig` prints for such a filter is 0,
-/// which is before all that can be given.
+/// Of a filter that gives none. The guide does not say; what `ipqosadmin -showconfig` prints for
+/// such a filter is 0, which is before all that can be given.
 const UNSAID_PRIORITY: u32 = 1;

@@ -61,9 +61,10 @@ fn kind(section: &Section<'_>) -> Result<MeterKind, Fault> {
             return Err(Fault::new(word.offset, problem));
         }
     };
-    let foreign: &[_] = match is_single {
-        true => &["peak", "peak_burst"],
-        false => &["excess_burst"],
+    let foreign: &[_] = if is_single {
+        &["peak", "peak_burst"]
+    } else {
+        &["excess_burst"]
     };
     if let Some(key) = foreign.iter().find(|key| section.value(key).is_some()) {
         let what = format!("`{key}` with the kind {}", word.value);

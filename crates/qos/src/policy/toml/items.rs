@@ -32,8 +32,8 @@ pub(super) fn list<T>(
         let item = item(key, value)?;
         let read = each(&item.value).map_err(|problem| Fault::new(item.offset, problem))?;
         all.extend(read);
-        if all.len() > MOST_ENTRIES {
-            let (found, most) = (all.len(), MOST_ENTRIES);
+        if all.len() > MAX_ENTRIES {
+            let (found, most) = (all.len(), MAX_ENTRIES);
             let what = "entries of one key";
             return Err(Fault::new(
                 item.offset,
@@ -82,4 +82,4 @@ pub(super) fn one<T>(
 }
 
 /// More alternatives than somebody writes, and as many as an exported list of addresses has.
-pub(in crate::policy) const MOST_ENTRIES: usize = 1024;
+pub(in crate::policy) const MAX_ENTRIES: usize = 1024;

@@ -53,15 +53,15 @@ impl PolicyFile {
 type Index = BTreeMap<String, usize>;
 
 fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFile, Fault> {
-    let table = toml_reader::parse_at_most(text, MOST_BYTES)?;
+    let table = toml_reader::parse_at_most(text, MAX_BYTES)?;
     let root = Section::new("the file", 0, table.get_ref(), KEYS)?;
-    let filters = tables(&root, "filter", filter::PLACE, filter::KEYS, MOST_FILTERS)?;
+    let filters = tables(&root, "filter", filter::PLACE, filter::KEYS, MAX_FILTERS)?;
     let policies = tables(
         &root,
         "policy",
         handling::POLICY,
         handling::POLICY_KEYS,
-        MOST_POLICIES,
+        MAX_POLICIES,
     )?;
     undotted(&root)?;
     let adapters = tables(
@@ -69,7 +69,7 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
         "adapter",
         handling::ADAPTER,
         handling::ADAPTER_KEYS,
-        MOST_ADAPTERS,
+        MAX_ADAPTERS,
     )?;
     let mut file = PolicyFile {
         fragments: fragments(&root)?,
@@ -203,7 +203,7 @@ pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> 
 const KEYS: &[&str] = &["filter", "policy", "adapter", "fragments"];
 
 /// 8,192 filters of 500 bytes.
-pub(super) const MOST_BYTES: usize = 4 << 20;
-pub(super) const MOST_FILTERS: usize = 8192;
-pub(super) const MOST_POLICIES: usize = 256;
-pub(super) const MOST_ADAPTERS: usize = 64;
+pub(super) const MAX_BYTES: usize = 4 << 20;
+pub(super) const MAX_FILTERS: usize = 8192;
+pub(super) const MAX_POLICIES: usize = 256;
+pub(super) const MAX_ADAPTERS: usize = 64;

@@ -3,7 +3,7 @@
 use super::super::CompileError;
 
 /// The most bytes: the verifier's bound on offsets is twice that.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 /// Bytes that grow; whatever is appended begins at a multiple of eight.
 #[derive(Debug, Default)]
@@ -33,9 +33,10 @@ impl Content {
     /// # Errors
     /// [`CompileError::TooLarge`].
     pub(super) fn check(&self) -> Result<(), CompileError> {
-        match self.0.len() > MOST_BYTES {
-            true => Err(CompileError::TooLarge { most: MOST_BYTES }),
-            false => Ok(()),
+        if self.0.len() > MAX_BYTES {
+            Err(CompileError::TooLarge { most: MAX_BYTES })
+        } else {
+            Ok(())
         }
     }
 

@@ -11,7 +11,8 @@ use super::{Dimension, Key, Lookup};
 use Register::{R0, R1, R2, R3, R4, R5, R7, R8, R9};
 
 impl Generator<'_> {
-    /// `R0` becomes the place of the row for what the packet has in a field. Changes all but `R6` and `R7`.
+    /// `R0` becomes the place of the row for what the packet has in a field. Changes all but `R6`
+    /// and `R7`.
     pub(super) fn look_up(&mut self, dimension: &Dimension, family: Family, words: usize) {
         match dimension.lookup {
             Lookup::Direct {
@@ -120,8 +121,9 @@ impl Generator<'_> {
         self.code.copy(R1, R0);
     }
 
-    /// `R2` becomes the place among the keys of the last that is not above `R1` (and `R8`). There is no branch in it:
-    /// those of a search go either way equally often, which the processor cannot foresee.
+    /// `R2` becomes the place among the keys of the last that is not above `R1` (and `R8`). There
+    /// is no branch in it: those of a search go either way equally often, which the processor
+    /// cannot foresee.
     fn search(&mut self, keys_at: u32, steps: u32, key: Key) {
         self.code.set(R2, 0);
         let map = self.map(TABLES);
@@ -160,7 +162,8 @@ impl Generator<'_> {
         self.code.operate_with(Operation::ShiftRight, R4, 63);
     }
 
-    /// `to` becomes 1 if `value` − `R0`, less one more if the halves below borrowed, borrows; else 0. Changes `R0`, `R9`.
+    /// `to` becomes 1 if `value` − `R0`, less one more if the halves below borrowed, borrows; else
+    /// 0. Changes `R0`, `R9`.
     fn borrow(&mut self, to: Register, value: Register, below: Option<Register>) {
         // (!v & k) | ((!v | k) & (v - k - borrow)), its highest bit.
         self.code.copy(to, value);

@@ -1,9 +1,10 @@
-//! Many rules: for each field a table from its values to a row, a bitmap of the rules that a packet with that value can
-//! still meet. The rows of all fields together leave the rules that hold, and the lowest bit is the first of them
-//! (Lakshman and Stiliadis, SIGCOMM 1998). The cost grows with one bit for each rule and field.
+//! Many rules: for each field a table from its values to a row, a bitmap of the rules that a packet
+//! with that value can still meet. The rows of all fields together leave the rules that hold, and
+//! the lowest bit is the first of them (Lakshman and Stiliadis, SIGCOMM 1998). The cost grows with
+//! one bit for each rule and field.
 //!
-//! All tables are in one value of one map: the kernel takes them in one copy, and the program reads them without a
-//! lookup.
+//! All tables are in one value of one map: the kernel takes them in one copy, and the program reads
+//! them without a lookup.
 
 mod code;
 mod content;
@@ -67,7 +68,8 @@ enum Lookup {
         wide: bool,
         rows_at: u32,
     },
-    /// Of 32 bits, first the upper 16, then 8, then 8; entries with the highest bit are where the next level is.
+    /// Of 32 bits, first the upper 16, then 8, then 8; entries with the highest bit are where the
+    /// next level is.
     Levels { at: u32, levels: u32 },
     /// The last of some sorted keys, as many as a power of two, that is not above the value.
     Search {

@@ -150,9 +150,12 @@ impl Known {
 fn direct(content: &mut Content, rows: &Rows, highest: u32) -> Lookup {
     let wide = rows.count > 1 << 16;
     let mut bytes = Vec::with_capacity(4 * (highest as usize + 2));
-    let mut put = |row: Row, count: usize| match wide {
-        true => bytes.extend(row.at.to_ne_bytes().repeat(count)),
-        false => bytes.extend((row.number as u16).to_ne_bytes().repeat(count)),
+    let mut put = |row: Row, count: usize| {
+        if wide {
+            bytes.extend(row.at.to_ne_bytes().repeat(count))
+        } else {
+            bytes.extend((row.number as u16).to_ne_bytes().repeat(count))
+        }
     };
     let ends = (rows.steps.iter().skip(1)).map(|(value, _)| *value);
     let ends = ends.chain([u128::from(highest) + 1]);
@@ -175,7 +178,8 @@ fn levels(content: &mut Content, steps: &[(u128, Row)]) -> Lookup {
     Lookup::Levels { at, levels }
 }
 
-/// Fills the entries of a table, each of 2^`bits` values from `first` on; how many levels there are from here.
+/// Fills the entries of a table, each of 2^`bits` values from `first` on; how many levels there are
+/// from here.
 fn fill_level(
     content: &mut Content,
     at: u32,

@@ -20,9 +20,10 @@ pub(super) fn verdict(page: &mut Page, document: &CapacityDocument) {
 
 /// What limits are counted in.
 fn noun(document: &CapacityDocument) -> &'static str {
-    match document.tcp.is_some() {
-        true => "TCP connections",
-        false => "UDP sockets",
+    if document.tcp.is_some() {
+        "TCP connections"
+    } else {
+        "UDP sockets"
     }
 }
 
@@ -87,7 +88,7 @@ pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
         ("would\nstop at", Align::Right),
         ("formula", Align::Left),
     ]);
-    for row in bounds().take(MOST_ROWS) {
+    for row in bounds().take(MAX_ROWS) {
         let amount = |value: u64| match row.unit.as_str() {
             "bytes" => bytes(value),
             _ => count(value),
@@ -103,7 +104,7 @@ pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
     }
     page.gap();
     page.table(&table);
-    let others = document.limits.len() - bounds().take(MOST_ROWS).count();
+    let others = document.limits.len() - bounds().take(MAX_ROWS).count();
     if others > 0 {
         let note =
             format!("{others} more in the JSON document: further away, or not of the number held");
@@ -112,7 +113,7 @@ pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
 }
 
 /// Limits further away are in the document alone.
-const MOST_ROWS: usize = 6;
+const MAX_ROWS: usize = 6;
 
 pub(super) fn search(page: &mut Page, document: &CapacityDocument) {
     let Some(SearchFound {
@@ -130,9 +131,12 @@ pub(super) fn search(page: &mut Page, document: &CapacityDocument) {
     };
     let tried: Vec<String> = rounds
         .iter()
-        .map(|round| match round.held >= round.asked {
-            true => count(round.asked),
-            false => format!("{} ({} held)", count(round.asked), count(round.held)),
+        .map(|round| {
+            if round.held >= round.asked {
+                count(round.asked)
+            } else {
+                format!("{} ({} held)", count(round.asked), count(round.held))
+            }
         })
         .collect();
     page.gap();

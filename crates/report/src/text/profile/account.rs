@@ -8,7 +8,7 @@ use super::super::page::{Emphasis, Page};
 use super::super::table::{Align, Table};
 
 /// Threads that have a line.
-const MOST_LINES: usize = 16;
+const MAX_LINES: usize = 16;
 
 /// Writes nothing if the layers of both ends are those of samples.
 pub(super) fn write(page: &mut Page, document: &ProfileDocument) {
@@ -36,14 +36,14 @@ fn table(ends: &[Option<&EndLayers>; 2]) -> Table {
     ]);
     let threads = |end: &Option<&EndLayers>| end.map_or(0, |end| end.profile.each_thread.len());
     let all = ends.iter().map(threads).max().unwrap_or(0);
-    for number in 0..all.min(MOST_LINES) {
+    for number in 0..all.min(MAX_LINES) {
         let of = |end: &EndLayers| end.profile.each_thread.get(number).copied();
         row(&mut table, format!("flow {}", number + 1), ends, of);
     }
-    if all > MOST_LINES {
-        let name = format!("{} more flows", all - MOST_LINES);
+    if all > MAX_LINES {
+        let name = format!("{} more flows", all - MAX_LINES);
         row(&mut table, name, ends, |end| {
-            let rest = end.profile.each_thread.iter().skip(MOST_LINES);
+            let rest = end.profile.each_thread.iter().skip(MAX_LINES);
             Some(rest.fold(CpuSeconds::default(), |sum, one| CpuSeconds {
                 user: sum.user + one.user,
                 system: sum.system + one.system,

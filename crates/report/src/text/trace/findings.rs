@@ -13,9 +13,10 @@ pub(super) fn fits(mtu: &MtuOutcome) -> String {
         None => "What fits through the path is not known".into(),
     };
     let narrow: Vec<String> = mtu.narrowings.iter().map(narrowing).collect();
-    match narrow.is_empty() {
-        true => format!("{whole}; the path gets narrower nowhere."),
-        false => format!("{whole}; {}.", narrow.join("; ")),
+    if narrow.is_empty() {
+        format!("{whole}; the path gets narrower nowhere.")
+    } else {
+        format!("{whole}; {}.", narrow.join("; "))
     }
 }
 
@@ -25,11 +26,12 @@ fn narrowing(narrowing: &Narrowing) -> String {
         None => "at a router that the trace has not seen".into(),
     };
     let bytes = exact_bytes(narrowing.mtu_bytes);
-    match narrowing.is_told {
-        true => format!("{place} {bytes} fit, as it says"),
-        false => format!(
+    if narrowing.is_told {
+        format!("{place} {bytes} fit, as it says")
+    } else {
+        format!(
             "{place} {bytes} fit and NO message says so: a black hole, where TCP stalls unless it probes by itself"
-        ),
+        )
     }
 }
 
@@ -59,9 +61,10 @@ pub(super) fn rates(page: &mut Page, rates: &[LinkRate]) {
 pub(super) fn all_paths(page: &mut Page, paths: &PathsDocument) {
     page.gap();
     let sure = percent(100.0 * paths.confidence);
-    let complete = match paths.is_complete {
-        true => "",
-        false => "; some answers stayed out, so that there may be more",
+    let complete = if paths.is_complete {
+        ""
+    } else {
+        "; some answers stayed out, so that there may be more"
     };
     let number = paths.paths.len();
     page.line(

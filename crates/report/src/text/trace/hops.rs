@@ -11,12 +11,12 @@ use super::super::page::Page;
 use super::super::table::{Align, Table};
 
 /// Further addresses of a hop that are named; others are counted.
-const MOST_OTHERS: usize = 3;
+const MAX_OTHERS: usize = 3;
 /// Characters of a network's name; all of it is in the JSON document.
-const MOST_OF_NAME: usize = 20;
+const MAX_OF_NAME: usize = 20;
 
 pub(super) fn hops(page: &mut Page, trace: &TraceDocument) {
-    let columns = usize::from(trace.probes_per_hop.min(MOST_COLUMNS));
+    let columns = usize::from(trace.probes_per_hop.min(MAX_COLUMNS));
     let heads = (0..columns).map(|place| match place {
         0 => ("ms".into(), Align::Right),
         _ => ("".into(), Align::Right),
@@ -39,7 +39,7 @@ pub(super) fn hops(page: &mut Page, trace: &TraceDocument) {
 }
 
 /// RTTs of more probes than this are in the JSON document alone.
-const MOST_COLUMNS: u8 = 5;
+const MAX_COLUMNS: u8 = 5;
 
 /// RTT of a probe of the first round. If that has no answer, one of a later round stands for it.
 fn time(hop: &HopDocument, place: usize) -> String {
@@ -70,10 +70,11 @@ pub(super) fn named(address: IpAddr, name: Option<&str>) -> String {
 pub(super) fn network(origin: &Origin) -> String {
     let others = origin.others.iter().map(|asn| format!("/{asn}"));
     let numbers: String = [origin.asn.to_string()].into_iter().chain(others).collect();
-    let name: String = origin.name.chars().take(MOST_OF_NAME).collect();
-    match name.is_empty() {
-        true => numbers,
-        false => format!("{numbers} {name}"),
+    let name: String = origin.name.chars().take(MAX_OF_NAME).collect();
+    if name.is_empty() {
+        numbers
+    } else {
+        format!("{numbers} {name}")
     }
 }
 
@@ -137,9 +138,9 @@ fn refusal(hop: &HopDocument, trace: &TraceDocument) -> Option<String> {
 
 fn others(hop: &HopDocument) -> Option<String> {
     let others = &hop.other_addresses;
-    let named = others.iter().take(MOST_OTHERS).map(IpAddr::to_string);
+    let named = others.iter().take(MAX_OTHERS).map(IpAddr::to_string);
     let named: Vec<String> = named.collect();
-    match others.len().saturating_sub(MOST_OTHERS) {
+    match others.len().saturating_sub(MAX_OTHERS) {
         _ if others.is_empty() => None,
         0 => Some(format!("also {}", named.join(", "))),
         more => Some(format!("also {} and {more} more", named.join(", "))),

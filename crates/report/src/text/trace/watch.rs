@@ -7,7 +7,7 @@ use super::super::table::{Align, Table};
 use super::hops::{named, network};
 
 /// Changes of the path that are shown, the newest.
-const MOST_CHANGES: usize = 8;
+const MAX_CHANGES: usize = 8;
 
 /// The columns of mtr's report.
 pub(super) fn figures(page: &mut Page, watch: &WatchDocument) {
@@ -74,11 +74,12 @@ fn ms(us: f64) -> String {
     format!("{:.2}", us / 1e3)
 }
 
-/// One character for each of the last probes: its height from the least to the largest of them, `?` for none.
+/// One character for each of the last probes: its height from the least to the largest of them, `?`
+/// for none.
 fn sparkline(recent: &[Option<f64>]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    const MOST: usize = 20;
-    let recent = &recent[recent.len().saturating_sub(MOST)..];
+    const MAX_MARKS: usize = 20;
+    let recent = &recent[recent.len().saturating_sub(MAX_MARKS)..];
     let known = || recent.iter().flatten().copied();
     let least = known().fold(f64::INFINITY, f64::min);
     let span = known().fold(0.0, f64::max) - least;
@@ -91,7 +92,7 @@ fn sparkline(recent: &[Option<f64>]) -> String {
 }
 
 pub(super) fn changes(page: &mut Page, watch: &WatchDocument) {
-    let hidden = watch.changes.len().saturating_sub(MOST_CHANGES) as u64 + watch.forgotten_changes;
+    let hidden = watch.changes.len().saturating_sub(MAX_CHANGES) as u64 + watch.forgotten_changes;
     if !watch.changes.is_empty() {
         page.gap();
     }
@@ -101,7 +102,7 @@ pub(super) fn changes(page: &mut Page, watch: &WatchDocument) {
             &format!("{hidden} earlier changes of the path"),
         );
     }
-    let shown = watch.changes.len().saturating_sub(MOST_CHANGES);
+    let shown = watch.changes.len().saturating_sub(MAX_CHANGES);
     for change in &watch.changes[shown..] {
         page.line(Emphasis::Warning, &change_of(change));
     }

@@ -1,4 +1,5 @@
-//! Who may test by iperf3's protocol: a list of users, and the private key of which their clients have the public one.
+//! Who may test by iperf3's protocol: a list of users, and the private key of which their clients
+//! have the public one.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,7 +37,8 @@ pub enum AccessError {
 }
 
 impl Iperf3Access {
-    /// From the text of both files: the users, and an RSA key of 2048 to 8192 bits in PEM, not encrypted.
+    /// From the text of both files: the users, and an RSA key of 2048 to 8192 bits in PEM, not
+    /// encrypted.
     ///
     /// # Errors
     /// One is not what it should be.
@@ -52,8 +54,8 @@ impl Iperf3Access {
         })
     }
 
-    /// Whether a client with this token may test. Whatever is wrong with a token, the answer is the same, so that
-    /// nobody can ask the key about others.
+    /// Whether a client with this token may test. Whatever is wrong with a token, the answer is the
+    /// same, so that nobody can ask the key about others.
     ///
     /// # Errors
     /// Why not.
@@ -86,7 +88,8 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     result
 }
 
-/// The key in PEM as PKCS #8 (RFC 5958); an older file has the RSA key alone (PKCS #1, RFC 8017, A.1.2).
+/// The key in PEM as PKCS #8 (RFC 5958); an older file has the RSA key alone (PKCS #1, RFC 8017,
+/// A.1.2).
 fn pkcs8(pem: &str) -> Result<Vec<u8>, AccessError> {
     let inside = |label: &str| {
         let (_, rest) = pem.split_once(&format!("-----BEGIN {label}-----"))?;
@@ -120,7 +123,8 @@ fn wrapped(key: &[u8]) -> Vec<u8> {
     tagged(SEQUENCE, &body)
 }
 
-/// A DER value with its tag and length (X.690, 8.1.3); all here are longer than 127 bytes and shorter than 65,536.
+/// A DER value with its tag and length (X.690, 8.1.3); all here are longer than 127 bytes and
+/// shorter than 65,536.
 fn tagged(tag: u8, value: &[u8]) -> Vec<u8> {
     let length = (value.len() as u16).to_be_bytes();
     let mut bytes = match value.len() {

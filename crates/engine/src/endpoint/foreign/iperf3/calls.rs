@@ -1,4 +1,5 @@
-//! Which test a data connection belongs to: TCP by its cookie, UDP by whose turn it is at its address.
+//! Which test a data connection belongs to: TCP by its cookie, UDP by whose turn it is at its
+//! address.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -158,7 +159,8 @@ impl Call {
         receiver
     }
 
-    /// Whether it is this test's turn to open UDP flows from its client's address; if nobody else has it, from now on.
+    /// Whether it is this test's turn to open UDP flows from its client's address; if nobody else
+    /// has it, from now on.
     pub(super) fn take_turn(&self) -> bool {
         let mut book = self.calls.book();
         let mine = Turn {

@@ -20,9 +20,10 @@ pub(super) fn text(report: &HalfReport) -> String {
 
 fn line(flow: &FlowHalf) -> String {
     let verb = if flow.sends { "sent" } else { "received" };
-    let rate = match flow.seconds > 0.0 {
-        true => BitRate((flow.bytes as f64 * 8.0 / flow.seconds) as u64),
-        false => BitRate(0),
+    let rate = if flow.seconds > 0.0 {
+        BitRate((flow.bytes as f64 * 8.0 / flow.seconds) as u64)
+    } else {
+        BitRate(0)
     };
     let mut line = format!(
         "{} <-> {}: {verb} {} in {:.2} s, {rate}",

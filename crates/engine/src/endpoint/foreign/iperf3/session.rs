@@ -32,7 +32,8 @@ const TICK: Duration = Duration::from_millis(2);
 const IDLE_TICK: Duration = Duration::from_millis(100);
 /// Without a byte from a client that sends, as long as the reference's server waits.
 const SILENCE: Duration = Duration::from_secs(120);
-/// What is still under way at the end of a counted test is waited for: so long without a byte, and in all.
+/// What is still under way at the end of a counted test is waited for: so long without a byte, and
+/// in all.
 const LAST_BYTES: Duration = Duration::from_secs(2);
 const ALL_LAST_BYTES: Duration = Duration::from_secs(10);
 /// Where both ends send it is not known how much there is to come.
@@ -423,9 +424,10 @@ impl Session {
             test: asked.test.clone(),
             host: local.ip().to_string(),
             peer: local.to_string(),
-            family: match local.is_ipv6() {
-                true => Family::Ipv6,
-                false => Family::Ipv4,
+            family: if local.is_ipv6() {
+                Family::Ipv6
+            } else {
+                Family::Ipv4
             },
             started_at: std::mem::take(&mut self.started_at),
             status,

@@ -26,7 +26,8 @@ use crate::options;
 
 /// Connections of one test that wait to be accepted.
 const BACKLOG: u32 = 128;
-/// How long a client may take from the answer to its first data, beside the test's own time for datagrams.
+/// How long a client may take from the answer to its first data, beside the test's own time for
+/// datagrams.
 const FIRST_DATA: Duration = Duration::from_secs(30);
 /// Bytes of a write or a read where the client leaves them open.
 const MESSAGE: u32 = 128 << 10;
@@ -61,8 +62,8 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// Makes the sockets. Data comes from `peer` alone, to `local` unless the client names another address of this
-    /// host.
+    /// Makes the sockets. Data comes from `peer` alone, to `local` unless the client names another
+    /// address of this host.
     ///
     /// # Errors
     /// What this host or its owner does not allow.
@@ -196,8 +197,8 @@ impl Data {
         })))
     }
 
-    /// Connects the socket to where the first datagram comes from, if that is the client's address: nobody else's is
-    /// counted, and nobody else is answered.
+    /// Connects the socket to where the first datagram comes from, if that is the client's address:
+    /// nobody else's is counted, and nobody else is answered.
     fn bind_to_sender(&self, socket: &UdpSocket, timeout: Duration) -> io::Result<bool> {
         if !poll::wait_readable(socket, timeout)? {
             return Ok(false);
@@ -357,18 +358,20 @@ fn stream(asked: &DataTest, limits: &Limits) -> StreamTest {
     let sent_datagrams = udp && asked.role == Role::Send;
     StreamTest {
         message_bytes: message.min(MAX_WRITE).into(),
-        send: match asked.sendfile {
-            true => SendMethod::ZeroCopy,
-            false => SendMethod::Copy,
+        send: if asked.sendfile {
+            SendMethod::ZeroCopy
+        } else {
+            SendMethod::Copy
         },
         receive: ReceiveMethod::Read,
         verify: false,
         whole: false,
         write_rate_bps: burst.filter(|_| !udp),
         read_rate_bps: None,
-        rate_bps: match sent_datagrams {
-            true => slower(burst, limits.rate_bps.map(BitRate)),
-            false => None,
+        rate_bps: if sent_datagrams {
+            slower(burst, limits.rate_bps.map(BitRate))
+        } else {
+            None
         },
         offload: false,
         train: false,

@@ -1,5 +1,6 @@
-//! netperf's clients: one thread for each control connection, which drives core's half of the protocol, makes the data
-//! sockets ([`data`]) and runs the test as the endpoint runs its own ([`running`]).
+//! netperf's clients: one thread for each control connection, which drives core's half of the
+//! protocol, makes the data sockets ([`data`]) and runs the test as the endpoint runs its own
+//! ([`running`]).
 
 mod cpu;
 mod data;
