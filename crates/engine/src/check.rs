@@ -17,11 +17,12 @@ use linerate_core::units::Span;
 use linerate_sys::clock::format_rfc3339;
 
 use crate::campaign::Observer;
-use crate::client::{Client, Target};
+use crate::client::Client;
 use crate::error::MeasureError;
 use crate::own_endpoint::OwnEndpoint;
 use crate::partner::Partner;
 use crate::stop::Stop;
+use crate::target::Target;
 use crate::trace::{TraceOptions, trace};
 use crate::{host, path};
 

@@ -10,18 +10,8 @@ use linerate_core::wire::message::{Refusal, RefusalReason};
 use linerate_sys::socket::OptionError;
 use thiserror::Error;
 
+use crate::category::Category;
 use crate::treatment::TreatError;
-
-/// Which exit status an error deserves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Category {
-    /// The run failed: refused, unreachable, timed out, peer lost.
-    Failed,
-    /// The command line names something that does not exist.
-    Usage,
-    /// This host lacks something.
-    Missing,
-}
 
 /// A measurement that could not be made, or not to its end.
 #[derive(Debug, Error)]

@@ -23,30 +23,33 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `endpoint` | the door, UDP challenges, one thread for each client's session |
-//! | `client`, `campaign` | a session with an endpoint; a plan run on it |
+//! | `client`, `campaign` | a session with an endpoint, its packet trains; a plan run on it |
+//! | `target` | where the endpoint is |
 //! | `partner` | what answers at a host: an endpoint, or another tool's server |
 //! | `treated`, `compare` | a run under a treatment; two treatments against each other |
 //! | `experiment` | the runs of an experiment, each on a path of its own, and the file that keeps them |
 //! | `capacity` | worker processes that hold connections |
-//! | `check`, `path`, `train` | the examination of a path; what one end alone can see of it; its narrowest link |
+//! | `check`, `path` | the examination of a path; what one end alone can see of it |
 //! | `trace` | the route to a host: sockets for core's strategies, names looked up meanwhile |
 //! | `lab` | hosts, routers and links on this machine; the pump that emulates the links |
+//! | `lab_process` | how a program in a lab finds the process that holds it |
 //! | [`qos`] | DiffServ policies on this host's interfaces |
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
-//! | `profile` | one end's profiler: what its CPUs do while a run is measured |
-//! | `options` | a test's socket options, set and read back |
+//! | `profiler` | one end's: samples of what its CPUs do while a run is measured |
+//! | `profile` | runs with both ends profiled, and what a change would bring |
 //! | `host` | what this host is like, for the record |
 //! | [`host_settings`] | its limits and settings: read and judged, set and kept, put back |
 //! | `qos_cost` | what a policy costs: the runs of `linerate qos cost` |
 //! | `control` | the control connection as a socket |
 //! | `treatment` | changes of this host, journalled, read back and undone |
 //! | `signal`, `stop` | Ctrl-C, and being asked to stop |
-//! | `error` | what can go wrong, and the exit status it deserves |
+//! | `error`, `category` | what can go wrong; the exit status that it deserves |
 //! | `clock`, `words` | the one monotonic clock; small texts |
 
 mod campaign;
 mod capacity;
+mod category;
 mod check;
 mod client;
 mod clock;
@@ -58,19 +61,20 @@ mod experiment;
 mod host;
 pub mod host_settings;
 mod lab;
+mod lab_process;
 mod measure;
-mod options;
 mod own_directory;
 mod own_endpoint;
 mod partner;
 mod path;
 mod profile;
+mod profiler;
 pub mod qos;
 mod qos_cost;
 mod signal;
 mod stop;
+mod target;
 mod trace;
-mod train;
 mod treated;
 mod treatment;
 mod words;
@@ -80,22 +84,22 @@ pub use capacity::{
     CAPACITY_WORKER, CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase,
     run_capacity_worker,
 };
+pub use category::Category;
 pub use check::{CheckOptions, check};
-pub use client::{Client, Live, Outcome, Profiles, Target};
+pub use client::{Client, Live, Outcome, Profiles};
 pub use compare::{CompareObserver, CompareOptions, compare};
 pub use endpoint::{AccessError, Endpoint, Iperf3Access, NetperfOptions, ServeEvent, ServeOptions};
-pub use error::{Category, MeasureError};
+pub use error::MeasureError;
 pub use experiment::special::SpecialError;
 pub use experiment::{
     ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsError,
     RecordsFile, run_experiment,
 };
 pub use lab::CpuError;
-pub use lab::{
-    DaemonError, HostState, LAB_PROCESS, LabDirectory, LabState, hold_lab, start_holder,
-};
+pub use lab::{DaemonError, HostState, LabDirectory, LabState, hold_lab, start_holder};
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use lab::{TruthError, run_scenario, run_treated_scenario, try_scenario};
+pub use lab_process::LAB_PROCESS;
 pub use linerate_sys::inherit::listener as inherited_listener;
 pub use partner::{Foreign, Partner};
 pub use profile::{
@@ -105,6 +109,7 @@ pub use profile::{disk_beside, profile};
 pub use qos_cost::{CostError, CostObserver, CostOptions, qos_cost};
 pub use signal::stop_on_signal;
 pub use stop::Stop;
+pub use target::Target;
 pub use trace::{
     Method, TraceError, TraceOptions, WatchPace, join_reverse, may_send_echo, trace, watch,
 };

@@ -9,10 +9,10 @@ use linerate_core::wire::Key;
 use linerate_core::wire::message::Limits;
 use linerate_sys::netns::Namespace;
 
-use crate::client::Target;
 use crate::endpoint::{Endpoint, ServeOptions};
 use crate::error::MeasureError;
 use crate::stop::Stop;
+use crate::target::Target;
 use crate::words;
 
 /// Serves this process's own client until it is dropped.

@@ -8,7 +8,7 @@ use linerate_sys::netlink::{Metric, Netlink};
 use linerate_sys::socket::{self, Mptcp};
 use linerate_sys::tcp_info::TcpInfo;
 
-use crate::client::Target;
+use crate::target::Target;
 
 /// Headers of a TCP segment without options.
 const IPV4_TCP: u32 = 40;

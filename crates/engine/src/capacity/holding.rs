@@ -16,13 +16,13 @@ use linerate_core::wire::Token;
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
 
+use super::allowance::Share;
 use super::crew::Crew;
 use super::message::{Listen, Order, Terms};
 use super::serve::PATIENCE_S;
 use super::tally::Tally;
 use super::{CLOSING, MAX_WORKERS, readings, share};
 use crate::clock::now;
-use crate::endpoint::Share;
 use crate::{host, words};
 
 /// What there is to tell the client.

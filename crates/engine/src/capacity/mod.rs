@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `run`, `round`, `opening` | the client's phases, in their order, and the search for the limit |
 //! | `outcome` | the document of them |
+//! | `allowance` | what all clients of an endpoint may hold together |
 //! | `holding` | the endpoint's part of it, for its session |
 //! | `crew`, `message`, `share`, `orders` | the workers: started and ended, what they are told, how much each has |
 //! | `driver` | the loop of a client's worker: what is due when |
@@ -20,6 +21,7 @@
 //! | `probe` | the latency of one active connection |
 //! | `readings`, `tally` | what the kernel says of sockets, memory and limits; failures by cause |
 
+mod allowance;
 mod answer;
 mod connect;
 mod connection;
@@ -47,6 +49,7 @@ mod worker;
 
 use std::time::Duration;
 
+pub(crate) use allowance::Shares;
 pub(crate) use holding::{Holding, HoldingNews};
 pub use run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase};
 pub use worker::{CAPACITY_WORKER, run_capacity_worker};

@@ -15,8 +15,8 @@ use super::{Client, TICK, Target};
 use crate::clock::now;
 use crate::error::MeasureError;
 use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
+use crate::measure::options;
 use crate::measure::source::{Connect, FlowSource};
-use crate::options;
 use crate::stop::Stop;
 
 impl Client {

@@ -15,7 +15,7 @@ use super::{Client, Target};
 use crate::clock::now;
 use crate::error::MeasureError;
 use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
-use crate::options;
+use crate::measure::options;
 
 /// Between two tries of a step.
 const AGAIN: Duration = Duration::from_millis(200);

@@ -4,9 +4,10 @@ mod flows;
 mod holding;
 mod knock;
 mod tracing;
+mod train;
 mod treatment;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::ceilings;
@@ -14,10 +15,10 @@ use linerate_core::plan::{Direction, Extent, Family, Protocol, Test, Traffic};
 use linerate_core::profile::{EndProfile, ProfileRequest};
 use linerate_core::record::{ExchangeTotals, PathTrain, Record, Run as HalfRuns, Status};
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
+use linerate_core::wire::Token;
 use linerate_core::wire::message::{
     HalfReport, PROFILE, Progress, Refusal, RefusalReason, Welcome,
 };
-use linerate_core::wire::{Key, Token};
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::proc::machine;
 
@@ -29,39 +30,8 @@ use crate::error::MeasureError;
 use crate::measure::flow::Side;
 use crate::measure::half::{Half, HalfEnd};
 use crate::stop::Stop;
-use crate::{host, train, words};
-
-/// Where the endpoint is and how to reach it.
-#[derive(Debug, Clone)]
-pub struct Target {
-    /// As the user named it, for the record.
-    pub name: String,
-    /// Its addresses, best first; the first that answers is taken.
-    pub addresses: Vec<SocketAddr>,
-    /// Address to send from.
-    pub source: Option<IpAddr>,
-    /// Interface to send by.
-    pub device: Option<String>,
-    /// Shared key, if the endpoint has one.
-    pub key: Option<Key>,
-    /// For each address.
-    pub connect_timeout: Duration,
-}
-
-impl Target {
-    /// An endpoint at one address, without a key, from whichever address and interface the routes
-    /// say, with 5 s to connect.
-    pub fn at(name: &str, address: SocketAddr) -> Self {
-        Self {
-            name: name.to_owned(),
-            addresses: vec![address],
-            source: None,
-            device: None,
-            key: None,
-            connect_timeout: Duration::from_secs(5),
-        }
-    }
-}
+use crate::target::Target;
+use crate::{host, words};
 
 /// How a run goes, for a progress line or a stream of intervals.
 #[derive(Debug, Clone, Copy, PartialEq)]

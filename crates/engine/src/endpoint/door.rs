@@ -21,8 +21,8 @@ use super::knock::Knocks;
 use super::occupancy::{Occupancy, PATIENCE};
 use super::registry::Registry;
 use super::session::{self, Context};
-use super::share::Shares;
 use super::{Endpoint, STOPPING, ServeEvent};
+use crate::capacity::Shares;
 use crate::measure::flow::{Flow, FlowSocket};
 use crate::stop::Stop;
 

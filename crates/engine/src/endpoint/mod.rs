@@ -9,8 +9,6 @@
 //!
 //! A client may also have the way to itself traced ([`tracing`]).
 //!
-//! What clients of `capacity` hold, they share ([`share`]).
-//!
 //! What a client with the key may change on this host is on loan to its session ([`lease`]), and
 //! while it is, no other client measures or changes anything ([`occupancy`]).
 
@@ -21,7 +19,6 @@ mod lease;
 mod occupancy;
 mod registry;
 mod session;
-mod share;
 mod terms;
 mod tracing;
 
@@ -37,7 +34,6 @@ use linerate_core::wire::message::Limits;
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
 pub use self::foreign::iperf3::{AccessError, Iperf3Access};
-pub(crate) use self::share::Share;
 use crate::error::MeasureError;
 use crate::stop::Stop;
 

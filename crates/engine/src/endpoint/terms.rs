@@ -8,7 +8,8 @@ use linerate_core::units::BitRate;
 use linerate_sys::socket::{self, Mptcp, OptionError};
 
 use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
-use crate::{options, words};
+use crate::measure::options;
+use crate::words;
 
 /// Holds a test to the owner's rate, bits per second: what this end sends or reads is slowed to it,
 /// and what it cannot slow must not ask for more.

@@ -13,9 +13,10 @@ use linerate_core::truth::CpuShare;
 use super::error::ExperimentError;
 use super::{ExperimentObserver, ExperimentSite, special};
 use crate::campaign::Observer;
-use crate::client::{Client, Target};
+use crate::client::Client;
 use crate::lab::{Allotment, Ends, LabOptions, LabPath};
 use crate::stop::Stop;
+use crate::target::Target;
 use crate::treated::run_treated;
 
 /// Makes the run; one with a validity fault says so.

@@ -4,7 +4,8 @@ use thiserror::Error;
 
 use super::records::RecordsError;
 use super::special::SpecialError;
-use crate::error::{Category, MeasureError};
+use crate::category::Category;
+use crate::error::MeasureError;
 use crate::lab::{CpuError, LabError};
 
 /// A run of an experiment, or all of it, that could not be made.

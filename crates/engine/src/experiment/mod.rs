@@ -27,9 +27,9 @@ use linerate_core::record::Interval;
 pub use error::ExperimentError;
 pub use records::{RecordsError, RecordsFile};
 
-use crate::client::Target;
-use crate::error::Category;
+use crate::category::Category;
 use crate::stop::Stop;
+use crate::target::Target;
 use crate::words::chain;
 
 /// What an experiment finds around it.

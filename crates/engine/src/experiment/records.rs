@@ -8,7 +8,7 @@ use linerate_core::experiment::{Experiment, Run};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::error::Category;
+use crate::category::Category;
 
 /// Schema of the file's first line.
 const SCHEMA: &str = "linerate.experiment-records/1";

@@ -13,11 +13,9 @@
 //! | `read` | what there is, and why it cannot be changed where it cannot |
 //! | `device` | the settings of one network device |
 //! | `change` | a checked assignment as something to set |
-//! | `persist` | our file in sysctl.d |
 
 mod change;
 mod device;
-mod persist;
 mod read;
 
 #[cfg(test)]
@@ -31,9 +29,7 @@ use linerate_core::host::{
 };
 use linerate_sys::proc::machine;
 
-pub(crate) use persist::SysctlDirectory;
-
-use crate::treatment::{Directory, TreatError, keep, kept, undo as undo_kept};
+use crate::treatment::{Directory, SysctlDirectory, TreatError, keep, kept, undo as undo_kept};
 use change::wanted;
 
 /// What `linerate host` looks at.

@@ -11,8 +11,7 @@ use linerate_sys::proc::sysctl;
 use tempfile::TempDir;
 
 use super::change::wanted;
-use super::persist::SysctlDirectory;
-use crate::treatment::{Applied, Directory, TreatError, keep, kept, undo};
+use crate::treatment::{Applied, Directory, SysctlDirectory, TreatError, keep, kept, undo};
 
 const SACK: &str = "net.ipv4.tcp_sack";
 const RMEM: &str = "net.ipv4.tcp_rmem";

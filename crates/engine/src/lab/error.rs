@@ -9,7 +9,8 @@ use linerate_sys::packet::PacketError;
 use linerate_sys::proc::sysctl::SysctlError;
 use thiserror::Error;
 
-use crate::error::{Category, MeasureError};
+use crate::category::Category;
+use crate::error::MeasureError;
 
 /// A lab that could not be made. Nothing of it is left.
 #[derive(Debug, Error)]

@@ -42,10 +42,7 @@ use linerate_sys::proc::privilege::{Capability, Privileges};
 
 pub(crate) use cpu::Allotment;
 pub use cpu::CpuError;
-pub(crate) use daemon::mind_lab_process;
-pub use daemon::{
-    DaemonError, HostState, LAB_PROCESS, LabDirectory, LabState, hold_lab, start_holder,
-};
+pub use daemon::{DaemonError, HostState, LabDirectory, LabState, hold_lab, start_holder};
 pub use demo::Demo;
 pub use error::LabError;
 pub(crate) use path::Ends;

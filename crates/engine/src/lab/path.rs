@@ -10,8 +10,8 @@ use linerate_core::record::{Caveat, CaveatKind, LabFacts, LabLink};
 
 use super::error::LabError;
 use super::{Lab, LabOptions, LinkReport};
-use crate::client::Target;
 use crate::own_endpoint::OwnEndpoint;
+use crate::target::Target;
 
 /// Host of the client.
 const CLIENT: &str = "client";

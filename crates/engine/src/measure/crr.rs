@@ -19,7 +19,7 @@ use super::quickack::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::transfer::{Mover, buffer, stopped};
 use crate::clock::now_ns;
-use crate::options;
+use crate::measure::options;
 use crate::stop::Stop;
 
 /// A connection without progress for so long has failed.

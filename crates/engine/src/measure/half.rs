@@ -21,7 +21,7 @@ use super::shared::{FlowState, Marks, Shared, WorkerEnd};
 use super::source::FlowSource;
 use super::{crr, exchange, iperf3_udp, plain, stream, udp, whole};
 use crate::clock::now_ns;
-use crate::profile::{Circumstances, Profiler};
+use crate::profiler::{Circumstances, Profiler};
 
 /// A worker's end and the CPU time of its thread.
 struct Worked {

@@ -15,7 +15,7 @@ use linerate_sys::proc::stat::{CpuStat, CpuStatReader, CpuTimes, ticks_to_durati
 use linerate_sys::thread::{CpuUsage, SchedTimes, SchedTimesReader};
 
 use super::flow::Counters;
-use crate::lab::mind_lab_process;
+use crate::lab_process::mind_lab_process;
 
 /// Counters worth a line in the record; the rest of some four hundred only swell it.
 const COUNTERS: [&str; 45] = [

@@ -6,6 +6,7 @@ pub(crate) mod flow;
 pub(crate) mod half;
 mod iperf3_udp;
 mod meter;
+pub(crate) mod options;
 mod outcome;
 pub(crate) mod plain;
 mod qos;

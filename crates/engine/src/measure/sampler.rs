@@ -15,7 +15,7 @@ use super::qos::QosMeter;
 use super::shared::Shared;
 use super::tcp::TcpProbe;
 use crate::clock::{nanos, now_ns};
-use crate::profile::{Profiler, Taken};
+use crate::profiler::{Profiler, Taken};
 
 /// Between two looks at TCP and at the counters, unless the interval or the run is shorter.
 const STEP: Duration = Duration::from_millis(100);

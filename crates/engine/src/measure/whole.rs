@@ -14,7 +14,7 @@ use super::stream::{self, Job};
 use super::tcp::TcpProbe;
 use super::transfer::Mover;
 use crate::clock::now_ns;
-use crate::options;
+use crate::measure::options;
 
 /// Longest blocking call: this socket is the worker's alone, and nobody else can wake it.
 const SLICE: Duration = Duration::from_millis(100);

@@ -20,9 +20,10 @@ use linerate_core::units::DEFAULT_PORT;
 use self::iperf3::Iperf3;
 use self::netperf::Netperf;
 use crate::campaign::{self, Campaign, Observer};
-use crate::client::{Client, Live, Outcome, Target};
+use crate::client::{Client, Live, Outcome};
 use crate::error::MeasureError;
 use crate::stop::Stop;
+use crate::target::Target;
 
 /// What answers, greeted.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use linerate_sys::errno::EPERM;
 use linerate_sys::netlink::NetlinkError;
 use thiserror::Error;
 
-use crate::error::Category;
+use crate::category::Category;
 
 /// A command that was not carried out. What was in force before is in force.
 #[derive(Debug, Error)]

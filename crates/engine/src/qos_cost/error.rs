@@ -5,7 +5,8 @@ use linerate_core::stats::StatsError;
 use linerate_core::treatment::TreatmentError;
 use thiserror::Error;
 
-use crate::error::{Category, MeasureError};
+use crate::category::Category;
+use crate::error::MeasureError;
 use crate::lab::LabError;
 use crate::qos::QosError;
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use linerate_core::trace::ConfigError;
 use thiserror::Error;
 
-use crate::error::Category;
+use crate::category::Category;
 
 /// A trace that could not be made, or not to its end.
 #[derive(Debug, Error)]

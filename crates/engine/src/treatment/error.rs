@@ -12,7 +12,7 @@ use linerate_sys::netns::NamespaceError;
 use linerate_sys::proc::sysctl::SysctlError;
 use thiserror::Error;
 
-use crate::error::Category;
+use crate::category::Category;
 use crate::qos::QosError;
 
 /// A treatment that did not take, or could not be undone. After one of applying, nothing is

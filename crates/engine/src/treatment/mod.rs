@@ -13,6 +13,7 @@
 //! | `device`, `route`, `sysctl`, `qos` | the four kinds of things |
 //! | `driver`, `files` | two more, which only the owner of a host sets |
 //! | `kept` | settings that stay until `linerate host undo`, and their journal |
+//! | `sysctl_directory` | our file in sysctl.d |
 //! | `journal` | the directory of journals, and their lines |
 //! | `place` | which boot and which network namespace a journal is of |
 //! | `memory` | what TCP remembers of a host, forgotten |
@@ -33,6 +34,7 @@ mod qos;
 mod route;
 mod step;
 mod sysctl;
+mod sysctl_directory;
 
 #[cfg(test)]
 mod tests;
@@ -45,5 +47,6 @@ pub(crate) use files::{FileSetting, check_sys, summary};
 pub(crate) use journal::Directory;
 pub(crate) use kept::{Wanted, keep, kept, undo};
 pub(crate) use memory::{endpoint_remembers, forget, remembers};
+pub(crate) use sysctl_directory::SysctlDirectory;
 
 pub use leftovers::{start_treatment_watch, undo_leftovers, watch_treatments};

@@ -31,9 +31,9 @@ use crate::endpoint::{ServeEvent, terms};
 use crate::host;
 use crate::measure::flow::{Flow, FlowSocket, Side};
 use crate::measure::half::{Half, HalfEnd};
+use crate::measure::options;
 use crate::measure::plain;
 use crate::measure::source::FlowSource;
-use crate::options;
 
 /// A stream that has stood still for so long is given up.
 const STILL: Duration = Duration::from_secs(60);

@@ -1,9 +1,7 @@
 //! Becoming a process of a lab's host.
 
 use std::path::Path;
-use std::sync::Once;
 
-use linerate_sys::idle;
 use linerate_sys::netns::{
     MountError, Namespace, NamespaceError, bind_mount, join_user_namespace, private_mounts,
     show_network_devices,
@@ -12,20 +10,6 @@ use linerate_sys::netns::{
 use super::directory::LabDirectory;
 use super::error::DaemonError;
 use super::state::LabState;
-
-/// Environment variable that tells a program in a lab the number of the process that holds it.
-pub const LAB_PROCESS: &str = "LINERATE_LAB_PROCESS";
-
-/// In a program that runs in a lab's host: the time that the lab keeps CPUs awake is nobody's load.
-pub(crate) fn mind_lab_process() {
-    static MINDED: Once = Once::new();
-    MINDED.call_once(|| {
-        let process = std::env::var(LAB_PROCESS).ok();
-        if let Some(process) = process.and_then(|number| number.parse().ok()) {
-            idle::watch(process);
-        }
-    });
-}
 
 impl LabDirectory {
     /// Moves this process, which has one thread, to a host of a lab: its network, and a mount

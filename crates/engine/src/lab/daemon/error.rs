@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use linerate_sys::netns::{NamespaceError, UserNamespaceError};
 use thiserror::Error;
 
-use crate::error::Category;
+use crate::category::Category;
 use crate::lab::LabError;
 
 /// A lab in the background that could not be made, found, entered or ended.

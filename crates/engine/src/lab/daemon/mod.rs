@@ -23,8 +23,6 @@ mod state;
 mod up;
 
 pub use directory::LabDirectory;
-pub use enter::LAB_PROCESS;
-pub(crate) use enter::mind_lab_process;
 pub use error::DaemonError;
 pub use hold::hold_lab;
 pub use state::{HostState, LabState};

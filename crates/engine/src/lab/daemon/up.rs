@@ -9,7 +9,7 @@ use linerate_sys::poll::wait_readable;
 
 use super::error::DaemonError;
 use super::hold::READY;
-use crate::error::Category;
+use crate::category::Category;
 
 /// Starts this program again, with those arguments, as the process that holds a lab, gives it
 /// `input` to read, and waits until it says that the lab is up. It is then on its own.

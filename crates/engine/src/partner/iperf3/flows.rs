@@ -13,7 +13,7 @@ use crate::client::{connect_unless, prepare, udp_socket};
 use crate::clock::now;
 use crate::error::MeasureError;
 use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
-use crate::options;
+use crate::measure::options;
 
 /// Longest wait for the answer to a greeting. It is not repeated: a server would take the second
 /// for another stream's.

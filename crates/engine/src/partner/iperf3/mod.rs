@@ -16,7 +16,7 @@ use linerate_core::wire::message::{HalfReport, Refusal, RefusalReason};
 use linerate_sys::clock::format_rfc3339;
 
 use self::test::{Adapted, adapt};
-use crate::client::{Live, Outcome, Profiles, Target, connect_first};
+use crate::client::{Live, Outcome, Profiles, connect_first};
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
@@ -26,6 +26,7 @@ use crate::measure::half::Half;
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
 use crate::stop::Stop;
+use crate::target::Target;
 
 /// Longest wait without looking at the stop flag and at the workers.
 const TICK: Duration = Duration::from_millis(20);

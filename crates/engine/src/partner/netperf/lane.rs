@@ -11,14 +11,15 @@ use linerate_core::plan::{Protocol, Test};
 use linerate_sys::socket::{self, Mptcp};
 
 use super::test::own_options;
-use crate::client::{Target, connect_first, connect_unless, prepare, udp_socket};
+use crate::client::{connect_first, connect_unless, prepare, udp_socket};
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
 use crate::measure::flow::{FlowSocket, Side, flow_direction, sends};
+use crate::measure::options;
 use crate::measure::source::FlowSource;
-use crate::options;
 use crate::stop::Stop;
+use crate::target::Target;
 
 /// Longest wait without looking at the stop flag.
 const TICK: Duration = Duration::from_millis(20);

@@ -16,7 +16,7 @@ use linerate_sys::clock::format_rfc3339;
 
 use self::lane::Lane;
 use self::test::{Adapted, adapt, told};
-use crate::client::{Live, Outcome, Profiles, Target};
+use crate::client::{Live, Outcome, Profiles};
 use crate::clock::now;
 use crate::error::MeasureError;
 use crate::host;
@@ -25,6 +25,7 @@ use crate::measure::half::{Half, HalfEnd};
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
 use crate::stop::Stop;
+use crate::target::Target;
 
 /// How long a sending netserver may go on after this end has measured.
 const LAST_BYTES: Duration = Duration::from_secs(5);

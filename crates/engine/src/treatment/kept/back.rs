@@ -10,8 +10,8 @@ use super::super::journal::Directory;
 use super::super::leftovers;
 use super::super::place::{Place, Visit};
 use super::super::step::Undone;
+use super::super::sysctl_directory::SysctlDirectory;
 use super::journal::{Journal, Kept};
-use crate::host_settings::SysctlDirectory;
 
 /// What `undo` did.
 #[derive(Debug, Default)]

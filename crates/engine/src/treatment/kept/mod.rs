@@ -23,7 +23,7 @@ use super::leftovers;
 use super::place::Place;
 use super::step::Step;
 use super::sysctl::SysctlStep;
-use crate::host_settings::SysctlDirectory;
+use super::sysctl_directory::SysctlDirectory;
 
 pub(crate) use back::undo;
 pub(crate) use journal::kept;

@@ -161,7 +161,7 @@ fn a_policy_that_is_wrong_changes_nothing() {
         treatments.load(&|_| Ok(text.to_owned())).unwrap();
         let planned = plan(&treatments.host_changes(End::Client)).unwrap();
         let error = Applied::apply_in(&journals.directory(), &planned, peer).unwrap_err();
-        assert_eq!(error.category(), crate::error::Category::Usage);
+        assert_eq!(error.category(), crate::category::Category::Usage);
         assert!(error.to_string().contains("line 2"), "{error}");
         assert_eq!(mode(), None);
     });

@@ -20,9 +20,9 @@ use linerate_sys::socket::{self, ListenOptions, Mptcp};
 use super::cpu::CpuWatch;
 use crate::endpoint::terms;
 use crate::measure::flow::{Flow, FlowSocket, Side};
+use crate::measure::options;
 use crate::measure::plain;
 use crate::measure::source::{FlowSource, OwnListener};
-use crate::options;
 
 /// Connections of one test that wait to be accepted.
 const BACKLOG: u32 = 128;

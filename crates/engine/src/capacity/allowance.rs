@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is spoken for, of all clients.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shares(Arc<AtomicU64>);
+pub(crate) struct Shares(Arc<AtomicU64>);
 
 /// One client's part of it, until it is dropped.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Shares {
     ///
     /// # Errors
     /// How many the others have.
-    pub(super) fn take(&self, count: u64, limit: u64) -> Result<Share, String> {
+    pub(crate) fn take(&self, count: u64, limit: u64) -> Result<Share, String> {
         let within = |others: u64| others.checked_add(count).filter(|sum| *sum <= limit);
         match self
             .0

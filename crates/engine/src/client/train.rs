@@ -15,9 +15,10 @@ use linerate_core::plan::{
 use linerate_core::record::{PathTrain, Record};
 use linerate_core::units::Span;
 
-use crate::client::{Client, Target};
+use super::Client;
 use crate::path;
 use crate::stop::Stop;
+use crate::target::Target;
 
 /// Datagrams of the first train: 18 ms at 10 Mbit/s.
 const FIRST: u64 = 16;

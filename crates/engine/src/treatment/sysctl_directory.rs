@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use linerate_core::host::SysctlFile;
 use linerate_sys::netns::Namespace;
 
+use super::error::TreatError;
 use crate::own_directory::{read_file, replace_file};
-use crate::treatment::TreatError;
 
 /// The directory whose files are kernel settings that the host is given at each boot (sysctl.d(5)).
 #[derive(Debug, Clone)]

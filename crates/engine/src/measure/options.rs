@@ -6,8 +6,8 @@ use linerate_core::plan::SocketOptions;
 use linerate_core::units::ByteCount;
 use linerate_sys::socket::{self, OptionError};
 
-use crate::measure::flow::Side;
-use crate::measure::window::first_buffer;
+use super::flow::Side;
+use super::window::first_buffer;
 
 /// Sets what concerns this end of a TCP flow. The segment size is the client's alone: what it
 /// offers in its SYN binds both ends.
