@@ -9,8 +9,8 @@ use anyhow::{Context, anyhow};
 use linerate_core::foreign::Tool;
 use linerate_core::plan::{Family, Plan};
 use linerate_core::record::{Interval, SWEEP_SCHEMA, Sweep};
+use linerate_core::session::message::Limits;
 use linerate_core::wire::Key;
-use linerate_core::wire::message::Limits;
 use linerate_engine::{
     Campaign, Category, CheckOptions, Endpoint, Iperf3Access, MeasureError, NetperfOptions,
     Observer, Partner, ServeEvent, ServeOptions, Stop, stop_on_signal,

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use linerate_core::record::HostFacts;
 use linerate_core::session::Server;
+use linerate_core::session::message::{Limits, Welcome};
 use linerate_core::wire::HELLO_BYTES;
-use linerate_core::wire::message::{Limits, Welcome};
 use serde_json::Value;
 use tempfile::TempDir;
 

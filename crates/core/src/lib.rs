@@ -14,9 +14,9 @@
 //! | [`lab`] | hosts, routers and links, resolved to addresses and routes |
 //! | [`open_loop`] | when the requests of an open loop are due |
 //! | [`record`] | the document that a run leaves: the JSON contract |
-//! | [`wire`] | bytes on the wire: hello, frames, messages, datagrams, encryption |
+//! | [`wire`] | bytes on the wire: hello, frames, datagrams, encryption |
 //! | [`foreign`] | other tools' protocols as pure state machines: iperf3, netperf, ttcp |
-//! | [`session`] | the control session of client and endpoint as pure state machines |
+//! | [`session`] | the control session of client and endpoint: messages, pure state machines |
 //! | [`cost`] | service demand: CPU time for each KiB |
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
 //! | [`compare`] | A against B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE |

@@ -13,7 +13,7 @@ mod targets;
 
 use std::path::Path;
 
-use linerate_core::wire::message::{ClientMessage, ServerMessage};
+use linerate_core::session::message::{ClientMessage, ServerMessage};
 use mutate::{Dice, mutated, seeds_in, stands};
 use targets::TARGETS;
 

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use linerate_core::foreign::Tool;
 use linerate_core::session::SessionError;
+use linerate_core::session::message::{Refusal, RefusalReason};
 use linerate_core::stats::StatsError;
-use linerate_core::wire::message::{Refusal, RefusalReason};
 use linerate_sys::socket::OptionError;
 use thiserror::Error;
 

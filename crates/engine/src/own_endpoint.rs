@@ -5,8 +5,8 @@ use std::thread::JoinHandle;
 
 use linerate_core::capacity::MAX_HELD;
 use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS};
+use linerate_core::session::message::Limits;
 use linerate_core::wire::Key;
-use linerate_core::wire::message::Limits;
 use linerate_sys::netns::Namespace;
 
 use crate::endpoint::{Endpoint, ServeOptions};

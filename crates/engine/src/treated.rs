@@ -2,8 +2,8 @@
 
 use linerate_core::plan::{Direction, Protocol, Test, Workload};
 use linerate_core::record::Record;
+use linerate_core::session::message::{Refusal, RefusalReason, TREATMENTS};
 use linerate_core::treatment::{End, HostChange, Treatments};
-use linerate_core::wire::message::{Refusal, RefusalReason, TREATMENTS};
 
 use crate::campaign::Observer;
 use crate::client::Client;

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt::Write;
 
 use linerate_core::plan::{Test, Traffic};
+use linerate_core::session::message::HalfReport;
 use linerate_core::units::{BitRate, ByteCount};
-use linerate_core::wire::message::HalfReport;
 
 /// Lower-case hexadecimal digits.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {

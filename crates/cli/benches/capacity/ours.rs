@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use linerate_core::capacity::{CapacityDocument, CapacityTest, MAX_HELD, PoolResult};
+use linerate_core::session::message::Limits;
 use linerate_core::units::Span;
-use linerate_core::wire::message::Limits;
 use linerate_engine::{CapacityOptions, Client, Endpoint, ServeOptions, Stop, Target};
 
 use crate::{Case, Goal};

@@ -1,7 +1,7 @@
 //! What a client of another tool asks for, against what the owner allows.
 
+use crate::session::message::Limits;
 use crate::units::BitRate;
-use crate::wire::message::Limits;
 
 /// What a test would take.
 #[derive(Debug, Clone, Copy, PartialEq)]

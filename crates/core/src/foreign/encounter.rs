@@ -3,7 +3,7 @@
 use crate::ceilings;
 use crate::plan::{Direction, Family, Test, Traffic};
 use crate::record::{Caveat, CaveatKind, EndReport, ExchangeTotals, Record, Run, Status};
-use crate::wire::message::HalfReport;
+use crate::session::message::HalfReport;
 
 use super::Tool;
 
@@ -150,7 +150,7 @@ mod tests {
     use crate::foreign::iperf3::{Params, Results};
     use crate::plan::Direction;
     use crate::record::{CpuSeconds, EndReport, TcpEvidence};
-    use crate::wire::message::FlowHalf;
+    use crate::session::message::FlowHalf;
 
     fn test_of(direction: Direction) -> Test {
         let json = br#"{"tcp":true,"time":1,"parallel":1,"len":131072}"#;

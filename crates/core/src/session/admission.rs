@@ -2,15 +2,15 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use super::message::{
+    CAPACITY, Limits, MAX_CHANGES, PROFILE, Refusal, RefusalReason, TRACE, TREATMENTS,
+};
 use crate::capacity::CapacityRequest;
 use crate::plan::{Test, Traffic, Workload};
 use crate::profile::ProfileRequest;
 use crate::trace::TraceRequest;
 use crate::treatment::HostChange;
 use crate::units::ByteCount;
-use crate::wire::message::{
-    CAPACITY, Limits, MAX_CHANGES, PROFILE, Refusal, RefusalReason, TRACE, TREATMENTS,
-};
 
 /// Memory for the messages of a test, each flow holding one, bytes: a stranger must not fill the
 /// host.

@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::message::{
+    ClientMessage, HalfReport, MAX_SERVER_FRAME, Progress, Refusal, RefusalReason, ServerMessage,
+    Welcome,
+};
 use crate::capacity::{CapacityHalf, CapacityRequest, HoldPorts, HoldProgress};
 use crate::plan::Test;
 use crate::profile::ProfileRequest;
 use crate::trace::{TraceDocument, TraceRequest, admit};
 use crate::treatment::HostChange;
-use crate::wire::message::{
-    ClientMessage, HalfReport, MAX_SERVER_FRAME, Progress, Refusal, RefusalReason, ServerMessage,
-    Welcome,
-};
 use crate::wire::{Hello, HelloKind, Key, Seal, is_hello_start};
 
 use super::channel::{Channel, Incoming};
@@ -272,7 +272,7 @@ impl Client {
 
     /// As [`Client::open`], with a profile of the endpoint's host. Only of an endpoint that has the
     /// operation
-    /// [`PROFILE`](crate::wire::message::PROFILE), else the test is refused.
+    /// [`PROFILE`](crate::session::message::PROFILE), else the test is refused.
     pub fn open_profiled(&mut self, now: Duration, test: &Test, profile: Option<ProfileRequest>) {
         let message = ClientMessage::Open {
             test: Box::new(test.clone()),

@@ -38,8 +38,10 @@
 //! was heard last.
 
 mod admission;
+mod bounds;
 mod channel;
 mod client;
+pub mod message;
 mod server;
 
 use std::time::Duration;
@@ -49,8 +51,8 @@ use thiserror::Error;
 pub use client::{Client, ClientEvent};
 pub use server::{Server, ServerEvent};
 
-use crate::wire::message::{Refusal, RefusalReason};
 use crate::wire::{FrameError, SealError};
+use message::{Refusal, RefusalReason};
 
 /// From the connection to the end of the handshake.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -130,7 +132,7 @@ impl SessionError {
 pub fn refusal_frame(refusal: Refusal) -> Vec<u8> {
     let mut channel = channel::Channel::new(0, None);
     // A refusal is short text: it can always be encoded.
-    let _ = channel.send(&crate::wire::message::ServerMessage::Refuse(refusal));
+    let _ = channel.send(&message::ServerMessage::Refuse(refusal));
     channel.poll_transmit().unwrap_or_default()
 }
 

@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::message::{
+    ClientMessage, HalfReport, Limits, MAX_CLIENT_FRAME, MAX_SERVER_FRAME, Progress, Refusal,
+    RefusalReason, ServerMessage, Welcome,
+};
 use crate::capacity::{CapacityHalf, CapacityRequest, HoldPorts, HoldProgress};
 use crate::plan::Test;
 use crate::profile::ProfileRequest;
 use crate::trace::{TraceDocument, TraceRequest};
 use crate::treatment::HostChange;
-use crate::wire::message::{
-    ClientMessage, HalfReport, Limits, MAX_CLIENT_FRAME, MAX_SERVER_FRAME, Progress, Refusal,
-    RefusalReason, ServerMessage, Welcome,
-};
 use crate::wire::{Key, Seal};
 
 use super::admission;

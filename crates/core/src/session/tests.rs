@@ -15,11 +15,11 @@ use crate::plan::{
     Traffic,
 };
 use crate::record::HostFacts;
-use crate::treatment::HostChange;
-use crate::units::Span;
-use crate::wire::message::{
+use crate::session::message::{
     CAPACITY, HalfReport, Limits, Progress, RefusalReason, TRACE, TREATMENTS, Welcome,
 };
+use crate::treatment::HostChange;
+use crate::units::Span;
 use crate::wire::{HELLO_BYTES, Hello, HelloKind, Key};
 
 fn test_of(seconds: u64, streams: u32) -> Test {

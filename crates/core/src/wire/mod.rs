@@ -5,15 +5,13 @@
 //!   printable and it is longer than an iperf3 cookie (37 printable bytes), so that one port can
 //!   serve both, and so that a real iperf3 server answers it instead of waiting for more.
 //! * [`Frame`]: what follows on a control connection, both ways: type, length, body.
-//! * [`message`]: the bodies: JSON, so that old and new versions can skip what they do not know.
+//!   The bodies are JSON: see [`crate::session::message`].
 //! * [`Seal`]: the same frames under Noise `NNpsk0` where the endpoint has a key.
 //! * [`DatagramHeader`] and [`Knock`]: UDP payload, and the challenge that comes before it.
 
-mod bounds;
 mod datagram;
 mod frame;
 mod hello;
-pub mod message;
 mod pattern;
 mod seal;
 

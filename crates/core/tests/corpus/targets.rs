@@ -19,16 +19,16 @@ use linerate_core::plan::{
     Test, Traffic,
 };
 use linerate_core::record::{HostFacts, Run, Status};
+use linerate_core::session::message::{
+    CAPACITY, ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, TRACE,
+    TREATMENTS, Welcome,
+};
 use linerate_core::session::{Client, Server};
 use linerate_core::trace::{
     AsTable, MAX_FLOWS, ProbeCodec, ProbeKind, TraceConfig, TraceRequest, admit,
 };
 use linerate_core::treatment::HostChange;
 use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Percent, Sizes, Span};
-use linerate_core::wire::message::{
-    CAPACITY, ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, TRACE,
-    TREATMENTS, Welcome,
-};
 use linerate_core::wire::{
     DatagramHeader, Frame, FrameReader, HELLO_BYTES, Hello, Key, Knock, Seal,
 };

@@ -2,7 +2,7 @@
 //! takes.
 
 use linerate_core::capacity::{self, CapacityDocument, CapacityTest, Search};
-use linerate_core::wire::message::{CAPACITY, Refusal, RefusalReason};
+use linerate_core::session::message::{CAPACITY, Refusal, RefusalReason};
 
 use super::round::Round;
 use crate::client::Client;

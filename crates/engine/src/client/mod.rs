@@ -14,11 +14,11 @@ use linerate_core::ceilings;
 use linerate_core::plan::{Direction, Extent, Family, Protocol, Test, Traffic};
 use linerate_core::profile::{EndProfile, ProfileRequest};
 use linerate_core::record::{ExchangeTotals, PathTrain, Record, Run as HalfRuns, Status};
-use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
-use linerate_core::wire::Token;
-use linerate_core::wire::message::{
+use linerate_core::session::message::{
     HalfReport, PROFILE, Progress, Refusal, RefusalReason, Welcome,
 };
+use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
+use linerate_core::wire::Token;
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::proc::machine;
 
@@ -483,7 +483,7 @@ fn placeholder() -> Welcome {
         software: String::new(),
         token: String::new(),
         operations: Vec::new(),
-        limits: linerate_core::wire::message::Limits {
+        limits: linerate_core::session::message::Limits {
             clients: 0,
             streams: 0,
             seconds: 0.0,

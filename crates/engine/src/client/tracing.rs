@@ -7,10 +7,10 @@ use linerate_core::plan::{
     Traffic,
 };
 use linerate_core::record::{Caveat, CaveatKind};
+use linerate_core::session::message::TRACE;
 use linerate_core::session::{ClientEvent, SessionError};
 use linerate_core::trace::{OneWayLoss, ReverseDocument, TraceConfig, TraceDocument, TraceRequest};
 use linerate_core::units::{BitRate, Dscp, Span};
-use linerate_core::wire::message::TRACE;
 
 use super::Client;
 use crate::clock::now;

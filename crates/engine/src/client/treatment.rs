@@ -1,8 +1,8 @@
 //! Changes of the endpoint's host, for as long as the session lasts.
 
+use linerate_core::session::message::{Refusal, RefusalReason, TREATMENTS};
 use linerate_core::session::{ClientEvent, SessionError};
 use linerate_core::treatment::HostChange;
-use linerate_core::wire::message::{Refusal, RefusalReason, TREATMENTS};
 
 use super::Client;
 use crate::clock::now;

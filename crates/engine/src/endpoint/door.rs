@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use linerate_core::foreign::Tool;
 use linerate_core::foreign::iperf3::{ACCESS_DENIED, COOKIE_BYTES, Cookie};
+use linerate_core::session::message::{Refusal, RefusalReason};
 use linerate_core::session::{GREETING_TIMEOUT, refusal_frame};
-use linerate_core::wire::message::{Refusal, RefusalReason};
 use linerate_core::wire::{HELLO_BYTES, Hello, HelloError, HelloKind, is_hello_start};
 use linerate_sys::poll::Poller;
 

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use linerate_core::session::message::RefusalReason;
 use linerate_core::treatment::HostChange;
-use linerate_core::wire::message::RefusalReason;
 use thiserror::Error;
 
 use super::occupancy::Place;

@@ -29,8 +29,8 @@ use std::time::Duration;
 
 use linerate_core::plan::Family;
 use linerate_core::record::Record;
+use linerate_core::session::message::Limits;
 use linerate_core::wire::Key;
-use linerate_core::wire::message::Limits;
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
 pub use self::foreign::iperf3::{AccessError, Iperf3Access};

@@ -11,12 +11,12 @@ use std::time::Duration;
 use linerate_core::plan::{Protocol, Test};
 use linerate_core::profile::ProfileRequest;
 use linerate_core::record::Caveat;
+use linerate_core::session::message::{
+    CAPACITY, HalfReport, Limits, PROFILE, RefusalReason, TRACE, TREATMENTS, Welcome,
+};
 use linerate_core::session::{Server, ServerEvent};
 use linerate_core::trace::{TraceDocument, TraceRequest};
 use linerate_core::treatment::HostChange;
-use linerate_core::wire::message::{
-    CAPACITY, HalfReport, Limits, PROFILE, RefusalReason, TRACE, TREATMENTS, Welcome,
-};
 use linerate_core::wire::{Key, Token};
 
 use super::foreign::iperf3::Calls;

@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use linerate_core::session::message::{Limits, RefusalReason};
 use linerate_core::trace::{LONGEST_REVERSE, TraceDocument, TraceRequest};
-use linerate_core::wire::message::{Limits, RefusalReason};
 
 use crate::clock::now;
 use crate::stop::Stop;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use linerate_core::plan::{Extent, Protocol, Test, Traffic};
 use linerate_core::profile::ProfileRequest;
 use linerate_core::record::{Caveat, CaveatKind, EndReport, HostFacts};
-use linerate_core::wire::message::{FlowHalf, HalfReport, Progress};
+use linerate_core::session::message::{FlowHalf, HalfReport, Progress};
 use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::{self as sys_thread, CpuUsage};
 

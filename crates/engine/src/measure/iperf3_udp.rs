@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use linerate_core::foreign::iperf3::Layout;
 use linerate_core::plan::StreamTest;
+use linerate_core::session::message::UdpReceived;
 use linerate_core::stats::{Jitter, SequenceTracker};
-use linerate_core::wire::message::UdpReceived;
 use linerate_sys::socket;
 use linerate_sys::thread::wake_sharply;
 use linerate_sys::udp_batch::BatchReceiver;

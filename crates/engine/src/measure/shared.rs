@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use linerate_core::foreign::iperf3::Layout;
 use linerate_core::plan::{Direction, Test};
 use linerate_core::record::TcpEvidence;
-use linerate_core::wire::message::{UdpReceived, UdpSent};
+use linerate_core::session::message::{UdpReceived, UdpSent};
 
 use super::flow::{Counters, Flow, FlowSocket, Side, flow_direction, sends};
 use super::outcome::ExchangeOutcome;

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use linerate_core::pace::Pacer;
 use linerate_core::plan::{Extent, StreamTest};
+use linerate_core::session::message::{Train, UdpReceived, UdpSent};
 use linerate_core::stats::{Jitter, LatencyHistogram, SequenceTracker};
 use linerate_core::units::BitRate;
-use linerate_core::wire::message::{Train, UdpReceived, UdpSent};
 use linerate_core::wire::{DATAGRAM_HEADER, DatagramHeader, KNOCK_BYTES, Knock, Pattern, Phase};
 use linerate_sys::clock::sleep_until;
 use linerate_sys::socket;

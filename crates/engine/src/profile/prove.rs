@@ -9,10 +9,10 @@ use linerate_core::profile::projection::{
     WhatIf, in_random_order, points_on, what_ifs_of,
 };
 use linerate_core::record::{Comparison, Record};
+use linerate_core::session::message::TREATMENTS;
 use linerate_core::stats::median_interval;
 use linerate_core::treatment::{TreatmentError, Treatments, pair};
 use linerate_core::units::Span;
-use linerate_core::wire::message::TREATMENTS;
 use thiserror::Error;
 
 use crate::campaign::Observer;

@@ -13,9 +13,9 @@ use std::time::SystemTime;
 use linerate_core::link::PathSpec;
 use linerate_core::record::{Caveat, CaveatKind, Status};
 use linerate_core::session::SessionError;
+use linerate_core::session::message::RefusalReason;
 use linerate_core::treatment::Treatments;
 use linerate_core::units::Span;
-use linerate_core::wire::message::RefusalReason;
 use linerate_qos::cost::{Book, COST_SCHEMA, Cell, CostPolicy, Plan, QosCost, Slot, Treatment};
 use linerate_sys::clock::format_rfc3339;
 

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_core::capacity::{CapacityTest, Failure, FailureCause};
+use linerate_core::session::message::Limits;
 use linerate_core::units::Span;
-use linerate_core::wire::message::Limits;
 use linerate_engine::{
     CapacityOptions, CapacityOutcome, Client, Endpoint, ServeOptions, Stop, Target,
 };

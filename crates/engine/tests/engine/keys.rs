@@ -22,7 +22,7 @@ fn a_client_with_the_key_measures_and_one_without_is_told() {
 
 #[test]
 fn a_full_endpoint_says_how_many_are_there() {
-    let limits = linerate_core::wire::message::Limits {
+    let limits = linerate_core::session::message::Limits {
         clients: 1,
         ..LIMITS
     };

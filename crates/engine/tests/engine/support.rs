@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use linerate_core::plan::*;
 use linerate_core::record::{Record, Status};
+use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, Span};
 use linerate_core::wire::Key;
-use linerate_core::wire::message::Limits;
 use linerate_engine::{Client, Endpoint, MeasureError, ServeOptions, Stop, Target};
 
 pub(crate) const LIMITS: Limits = Limits {

@@ -11,9 +11,9 @@ use linerate_core::plan::{
     Traffic,
 };
 use linerate_core::record::Status;
+use linerate_core::session::message::Limits;
 use linerate_core::units::Span;
 use linerate_core::wire::Key;
-use linerate_core::wire::message::Limits;
 use linerate_engine::{Client, Endpoint, MeasureError, ServeOptions, Stop, Target};
 
 /// Threads and descriptors are the process's: one test at a time.

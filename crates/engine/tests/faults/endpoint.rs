@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use linerate_core::plan::{Closer, Direction, ExchangeTest, Protocol, Test, Traffic};
 use linerate_core::record::Status;
 use linerate_core::session::ClientEvent;
-use linerate_core::wire::message::{Limits, RefusalReason};
+use linerate_core::session::message::{Limits, RefusalReason};
 use linerate_core::wire::{HELLO_BYTES, Hello, HelloKind, Token};
 use serde_json::{Value, json};
 

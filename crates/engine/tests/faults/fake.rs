@@ -6,9 +6,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use linerate_core::record::HostFacts;
+use linerate_core::session::message::{Limits, Welcome};
 use linerate_core::session::{Server, ServerEvent};
 use linerate_core::wire::HELLO_BYTES;
-use linerate_core::wire::message::{Limits, Welcome};
 
 /// How far an endpoint comes before it goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

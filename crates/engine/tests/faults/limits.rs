@@ -1,9 +1,9 @@
 //! What the owner of an endpoint allows, and who has the key.
 
 use linerate_core::plan::{Protocol, Traffic};
+use linerate_core::session::message::Limits;
 use linerate_core::units::BitRate;
 use linerate_core::wire::Key;
-use linerate_core::wire::message::Limits;
 
 use crate::bench::{Bench, SOON, limits, stream};
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_core::record::{Record, Status};
-use linerate_core::wire::message::{HalfReport, Progress, ServerMessage, Welcome};
+use linerate_core::session::message::{HalfReport, Progress, ServerMessage, Welcome};
 use linerate_engine::{Client, MeasureError, Stop};
 use linerate_sys::socket::reset_on_close;
 use serde_json::{Value, json};

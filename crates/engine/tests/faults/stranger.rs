@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use linerate_core::plan::Test;
+use linerate_core::session::message::{Refusal, ServerMessage};
 use linerate_core::session::{Client, ClientEvent};
 use linerate_core::treatment::HostChange;
-use linerate_core::wire::message::{Refusal, ServerMessage};
 use linerate_core::wire::{FrameReader, Hello, HelloKind, Key, Token};
 use linerate_sys::socket::reset_on_close;
 

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_core::record::Record;
-use linerate_core::wire::message::Limits;
+use linerate_core::session::message::Limits;
 use linerate_engine::{Endpoint, Iperf3Access, ServeEvent, ServeOptions, Stop};
 use serde_json::Value;
 

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::Ipv4Addr;
 
 use linerate_core::foreign::iperf3::{ACCESS_DENIED, Cookie, ErrorCode, State};
-use linerate_core::wire::message::Limits;
+use linerate_core::session::message::Limits;
 
 use crate::bench::{Bench, LIMITS, is_installed};
 

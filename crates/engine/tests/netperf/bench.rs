@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use linerate_core::record::Record;
-use linerate_core::wire::message::Limits;
+use linerate_core::session::message::Limits;
 use linerate_engine::{Endpoint, NetperfOptions, ServeEvent, ServeOptions, Stop};
 
 /// For what must come at all, however busy the machine is.

@@ -2,7 +2,7 @@
 
 use crate::plan::{Protocol, Test};
 use crate::record::{CpuSeconds, EndReport};
-use crate::wire::message::{FlowHalf, HalfReport, UdpReceived, UdpSent};
+use crate::session::message::{FlowHalf, HalfReport, UdpReceived, UdpSent};
 
 use super::{Results, StreamResult, stream_id};
 

@@ -7,8 +7,8 @@ use super::classic::Classic;
 use super::{errno, kind};
 use crate::foreign::Demand;
 use crate::plan::{Family, MAX_MESSAGE};
+use crate::session::message::Limits;
 use crate::units::BitRate;
-use crate::wire::message::Limits;
 
 /// What the endpoint does in a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use super::answer::{self, Ready, Results};
 use super::block::{Block, NARROW_BYTES, WIDE_BYTES, Width};
 use super::request::{DataTest, Message, Refusal};
 use super::{PAD_SECONDS, kind};
-use crate::wire::message::Limits;
+use crate::session::message::Limits;
 
 /// From the connection to the first whole message.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::Family;
-use crate::wire::message::Limits;
+use crate::session::message::Limits;
 
 const LIMITS: Limits = Limits {
     connections: 0,

@@ -2,9 +2,9 @@
 
 use crate::plan::{Test, Traffic};
 use crate::record::{GapSummary, TcpEvidence, UdpEvidence};
+use crate::session::message::{FlowHalf, Train};
 use crate::stats::LatencyBuckets;
 use crate::units::BitRate;
-use crate::wire::message::{FlowHalf, Train};
 
 /// The sender's evidence with what only the receiver knows.
 pub(super) fn flow_tcp(

@@ -6,8 +6,8 @@ mod part;
 
 use crate::cost::service_demand;
 use crate::plan::{Direction, Family, Test, Traffic};
+use crate::session::message::HalfReport;
 use crate::stats::{LatencyBuckets, LatencySummary};
-use crate::wire::message::HalfReport;
 
 use evidence::{merge_tcp, merge_udp};
 use part::{Part, rate};

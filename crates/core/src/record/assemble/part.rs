@@ -2,7 +2,7 @@
 
 use crate::plan::{Direction, Protocol, Test};
 use crate::record::{FlowRecord, Interval};
-use crate::wire::message::FlowHalf;
+use crate::session::message::FlowHalf;
 
 use super::MAX_INTERVALS;
 use super::evidence::{flow_tcp, flow_udp};

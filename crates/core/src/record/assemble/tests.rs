@@ -5,8 +5,8 @@ use crate::plan::{
     Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test, Traffic,
 };
 use crate::record::{CaveatKind, HostFacts};
+use crate::session::message::{FlowHalf, UdpReceived, UdpSent};
 use crate::units::{BitRate, Span};
-use crate::wire::message::{FlowHalf, UdpReceived, UdpSent};
 
 fn test(protocol: Protocol, direction: Direction) -> Test {
     Test {

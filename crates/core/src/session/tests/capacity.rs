@@ -6,7 +6,7 @@ use crate::capacity::{
     CapacityHalf, CapacityRequest, Failure, FailureCause, HeldCounts, HoldPort, HoldPorts,
     HoldProgress, LimitReadings, MAX_CAUSES, MAX_HELD, MAX_PORTS,
 };
-use crate::wire::message::{MAX_SERVER_FRAME, Refusal, ServerMessage};
+use crate::session::message::{MAX_SERVER_FRAME, Refusal, ServerMessage};
 
 fn request() -> CapacityRequest {
     CapacityRequest {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::profile::{MAX_HZ, ProfileRequest};
-use crate::wire::message::PROFILE;
+use crate::session::message::PROFILE;
 
 fn profiling() -> Welcome {
     let mut welcome = welcome();

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::link::Nanos;
+use crate::session::message::{MAX_SERVER_FRAME, Refusal, ServerMessage};
 use crate::trace::{
     MAX_REVERSE_HOPS, PathEnd, ProbeKind, TraceConfig, TraceDocument, TraceHeader, TraceRequest,
     Tracer,
 };
-use crate::wire::message::{MAX_SERVER_FRAME, Refusal, ServerMessage};
 
 const CLIENT: [u8; 4] = [198, 18, 0, 1];
 

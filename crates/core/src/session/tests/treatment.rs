@@ -1,7 +1,7 @@
 //! Changes of the endpoint's host: when they may be asked for, and what never reaches the driver.
 
 use super::*;
-use crate::wire::message::{MAX_CHANGES, Refusal};
+use crate::session::message::{MAX_CHANGES, Refusal};
 
 #[test]
 fn hosts_are_treated_between_tests_in_clear_and_sealed() {

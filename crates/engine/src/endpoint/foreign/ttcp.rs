@@ -17,8 +17,8 @@ use linerate_core::plan::{
     Test, Traffic,
 };
 use linerate_core::record::{CaveatKind, Status};
+use linerate_core::session::message::{FlowHalf, HalfReport};
 use linerate_core::units::Span;
-use linerate_core::wire::message::{FlowHalf, HalfReport};
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::poll::Poller;
 use linerate_sys::socket;

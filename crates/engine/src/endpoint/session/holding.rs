@@ -1,7 +1,7 @@
 //! What a session does for a client of `capacity`.
 
 use linerate_core::capacity::CapacityRequest;
-use linerate_core::wire::message::RefusalReason;
+use linerate_core::session::message::RefusalReason;
 
 use super::{Session, Stage};
 use crate::capacity::{Holding, HoldingNews};

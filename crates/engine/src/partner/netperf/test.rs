@@ -8,8 +8,8 @@ use linerate_core::plan::{
     Direction, Extent, Family, Protocol, SendMethod, SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{Caveat, CaveatKind};
+use linerate_core::session::message::{FlowHalf, UdpReceived};
 use linerate_core::units::{ByteCount, Span};
-use linerate_core::wire::message::{FlowHalf, UdpReceived};
 
 use crate::measure::flow::flow_direction;
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use linerate_core::session::message::{FlowHalf, HalfReport};
 use linerate_core::units::{BitRate, ByteCount};
-use linerate_core::wire::message::{FlowHalf, HalfReport};
 
 /// One line for each stream.
 pub(super) fn text(report: &HalfReport) -> String {

@@ -10,8 +10,8 @@ use linerate_core::foreign::iperf3::{
 use linerate_core::foreign::{Encounter, Excess, Role, Tool};
 use linerate_core::plan::{Direction, Extent, Family, MAX_SECONDS, Test};
 use linerate_core::record::Status;
+use linerate_core::session::message::HalfReport;
 use linerate_core::units::Span;
-use linerate_core::wire::message::HalfReport;
 use linerate_sys::clock::format_rfc3339;
 
 use super::calls::Call;

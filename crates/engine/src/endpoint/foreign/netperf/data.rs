@@ -12,8 +12,8 @@ use linerate_core::plan::{
     StreamTest, Test, Traffic,
 };
 use linerate_core::record::HostFacts;
+use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, Span};
-use linerate_core::wire::message::Limits;
 use linerate_sys::poll;
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
 

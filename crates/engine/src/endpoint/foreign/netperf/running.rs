@@ -9,7 +9,7 @@ use linerate_core::foreign::netperf::{
 use linerate_core::foreign::{Encounter, Role as End, Tool};
 use linerate_core::plan::{Family, Test, Traffic};
 use linerate_core::record::{ExchangeTotals, HostFacts, Status};
-use linerate_core::wire::message::{FlowHalf, Limits};
+use linerate_core::session::message::{FlowHalf, Limits};
 use linerate_sys::clock::format_rfc3339;
 
 use super::super::Guest;
