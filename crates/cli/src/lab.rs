@@ -159,7 +159,7 @@ fn show(directory: &LabDirectory, labs: Vec<LabState>, json: bool) -> Result<(),
     let labs = labs.into_iter().map(|state| {
         let status = directory
             .status(&state)
-            .map_err(|error| output::note(&chain(&error)));
+            .map_err(|error| output::note(&failure(error).chain()));
         state.shown(status.ok())
     });
     let document = LabsDocument {
@@ -252,16 +252,6 @@ fn inhabitant(process: &Inhabitant) -> String {
         "{} (process {}) in {}",
         process.command, process.pid, process.host
     )
-}
-
-fn chain(error: &DaemonError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text += &format!(": {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 fn failure(error: DaemonError) -> Failure {

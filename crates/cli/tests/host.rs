@@ -390,6 +390,53 @@ fn without_privilege_it_shows_and_says_why_it_cannot_set() {
     assert_eq!(host.read(SACK), "1");
 }
 
+/// Both journals are in one directory then: nobody has a directory of the system's.
+#[test]
+fn without_a_state_directory_of_the_system_settings_are_kept_and_undone() {
+    let Some(host) = host() else { return };
+    let program = host.path("linerate");
+    fs::copy(PROGRAM, &program).unwrap();
+    fs::set_permissions(host.directory.path(), Permissions::from_mode(0o755)).unwrap();
+    let runtime = host.path("runtime");
+    fs::create_dir(&runtime).unwrap();
+    std::os::unix::fs::chown(&runtime, Some(65_534), Some(65_534)).unwrap();
+    let as_nobody = |arguments: &[&str]| {
+        Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .args(arguments)
+            .env_remove("LINERATE_STATE_DIRECTORY")
+            .env("XDG_RUNTIME_DIR", &runtime)
+            .output()
+            .unwrap()
+    };
+    let program = program.to_str().unwrap();
+    let began = Instant::now();
+    let refused = as_nobody(&[program, "host", "set", "net.ipv4.tcp_sack=0"]);
+    if errors(&refused).starts_with("setpriv:") {
+        eprintln!("SKIPPED: setpriv cannot drop privileges here: {refused:?}");
+        return;
+    }
+    assert_eq!(refused.status.code(), Some(3), "{}", errors(&refused));
+    let undone = as_nobody(&[program, "host", "undo"]);
+    assert_eq!(undone.status.code(), Some(0), "{}", errors(&undone));
+    let script = format!(
+        "cat /proc/sys/net/ipv4/tcp_sack
+        '{program}' host set net.ipv4.tcp_sack=0 >/dev/null || exit
+        cat /proc/sys/net/ipv4/tcp_sack
+        '{program}' host undo >/dev/null || exit
+        cat /proc/sys/net/ipv4/tcp_sack"
+    );
+    let own = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c"];
+    let kept = as_nobody(&[&own[..], &[&script]].concat());
+    if errors(&kept).starts_with("unshare:") {
+        eprintln!("SKIPPED: no user namespaces here: {kept:?}");
+        return;
+    }
+    assert_eq!(kept.status.code(), Some(0), "{}", errors(&kept));
+    assert_eq!(text(&kept), "1\n0\n1\n");
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
+
 #[test]
 fn a_container_whose_settings_are_read_only_says_so() {
     let Some(host) = host() else { return };

@@ -1,9 +1,11 @@
 //! Directories of this user alone, in which processes leave what later ones are to find.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use linerate_sys::file::open_no_follow;
 
@@ -34,6 +36,24 @@ pub(crate) fn is_own(path: &Path, user: u32) -> Result<(), String> {
         return Err(hint.to_owned());
     }
     Ok(())
+}
+
+/// Takes the lock of a file, and waits for others that hold it for at most `patience`.
+///
+/// # Errors
+/// [`io::ErrorKind::TimedOut`] if others still hold it; the kernel refuses.
+pub(crate) fn lock(file: &File, patience: Duration) -> io::Result<()> {
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if began.elapsed() < patience => {
+                thread::sleep(Duration::from_millis(2));
+            }
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
 }
 
 /// Reads a file of at most `most` bytes, not through a link.

@@ -5,13 +5,11 @@
 //! killed in between leaves enough to go on or back (see [`super::change`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
 use linerate_qos::document::PolicyReport;
@@ -282,27 +280,18 @@ impl Directory {
 
 /// Takes the lock in turn, and has it told if that takes long.
 fn wait_for(lock: &File) -> io::Result<()> {
-    match lock.try_lock() {
-        Err(TryLockError::WouldBlock) => {}
-        Err(TryLockError::Error(error)) => return Err(error),
-        Ok(()) => return Ok(()),
-    }
-    let (taken, waits) = mpsc::channel::<()>();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            if let (Err(RecvTimeoutError::Timeout), Some(tell)) =
-                (waits.recv_timeout(SILENCE), WAITING.get())
-            {
+    match own_directory::lock(lock, SILENCE) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            if let Some(tell) = WAITING.get() {
                 tell();
             }
-        });
-        let locked = lock.lock();
-        drop(taken);
-        locked
-    })
+            lock.lock()
+        }
+        locked => locked,
+    }
 }
 
-/// Has `tell` called, in any thread, when a command waits for another one for longer than a second;
+/// Has `tell` called when a command waits for another one for longer than a second;
 /// the first caller's counts.
 pub fn tell_when_waiting(tell: fn()) {
     // A second one has nothing else to say.

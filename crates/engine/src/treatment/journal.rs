@@ -7,7 +7,6 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::thread;
 use std::time::Duration;
 
 use linerate_sys::file::open_no_follow;
@@ -18,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use super::error::TreatError;
 use super::place::Place;
 use super::step::Step;
-use crate::clock::now;
 use crate::own_directory;
 
 /// Whose a journal is.
@@ -125,33 +123,34 @@ impl Directory {
         Self { path: path.into() }
     }
 
-    /// Waits until it is this process's turn; others hold it for milliseconds.
+    /// Waits until it is this process's turn to treat; others hold it for milliseconds.
     pub(super) fn hold(&self) -> Result<Held<'_>, TreatError> {
-        let path = self.path.join("treatments.lock");
-        let fault = |source| TreatError::Journal {
-            operation: "wait for",
-            path: path.clone(),
-            source,
-        };
+        self.hold_file("treatments.lock")
+    }
+
+    /// The same for the settings that are kept. Another file: both journals may be in one directory,
+    /// and who keeps settings holds the one and then the other.
+    pub(super) fn hold_kept(&self) -> Result<Held<'_>, TreatError> {
+        self.hold_file("kept.lock")
+    }
+
+    fn hold_file(&self, name: &str) -> Result<Held<'_>, TreatError> {
+        let path = self.path.join(name);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(0o600);
-        let lock = open_no_follow(&path, &mut options).map_err(fault)?;
-        let until = now() + PATIENCE;
-        loop {
-            match lock.try_lock() {
-                Ok(()) => {
-                    return Ok(Held {
-                        directory: self,
-                        _lock: lock,
-                    });
-                }
-                Err(TryLockError::WouldBlock) if now() < until => {
-                    thread::sleep(Duration::from_millis(2));
-                }
-                Err(TryLockError::WouldBlock) => return Err(fault(io::ErrorKind::TimedOut.into())),
-                Err(TryLockError::Error(error)) => return Err(fault(error)),
-            }
-        }
+        let locked = open_no_follow(&path, &mut options).and_then(|file| {
+            own_directory::lock(&file, PATIENCE)?;
+            Ok(file)
+        });
+        let lock = locked.map_err(|source| TreatError::Journal {
+            operation: "wait for",
+            path,
+            source,
+        })?;
+        Ok(Held {
+            directory: self,
+            _lock: lock,
+        })
     }
 }
 

@@ -4,11 +4,10 @@
 //! state file for as long as it lives, however it ends: a state file without lock is left over from
 //! one that was killed.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use linerate_sys::process::effective_user;
@@ -110,20 +109,19 @@ impl LabDirectory {
                 .mode(0o600)
                 .open(&path)
                 .map_err(&fault)?;
-            match state.try_lock() {
+            match own_directory::lock(&state, CLAIM_PATIENCE) {
                 // Who looks whether it is up removes a file that is not: the locked one may be
                 // that.
-                Ok(()) if is_at(&state, &path) => {
+                Ok(()) if !is_at(&state, &path) => {}
+                Ok(()) => {
                     return Ok(Claim {
                         directory: self.clone(),
                         name: name.to_owned(),
                         state,
                     });
                 }
-                Ok(()) => {}
-                // Or somebody looks just now.
-                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
-                Err(TryLockError::Error(error)) => return Err(fault(error)),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => break,
+                Err(error) => return Err(fault(error)),
             }
         }
         Err(DaemonError::IsUp {
@@ -139,16 +137,14 @@ impl LabDirectory {
             Err(error) => return Err(self.fault("read", &path)(error)),
         };
         // Another may look just now; the process that holds a lab has the lock all the time.
-        for _ in 0..LOOKS {
-            match file.try_lock() {
-                Ok(()) if is_at(&file, &path) => {
-                    self.remove(name);
-                    return Ok(Found::Killed);
-                }
-                Ok(()) => return Ok(Found::Nothing),
-                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(5)),
-                Err(TryLockError::Error(error)) => return Err(self.fault("read", &path)(error)),
+        match own_directory::lock(&file, LOOK) {
+            Ok(()) if is_at(&file, &path) => {
+                self.remove(name);
+                return Ok(Found::Killed);
             }
+            Ok(()) => return Ok(Found::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+            Err(error) => return Err(self.fault("read", &path)(error)),
         }
         let mut text = String::new();
         let read = file.take(MAX_STATE).read_to_string(&mut text);
@@ -228,9 +224,12 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 /// Who looks has the lock for some microseconds.
-const LOOKS: u32 = 3;
+const LOOK: Duration = Duration::from_millis(15);
 
-/// Half a second; nobody looks for longer.
+/// Nobody looks for longer.
+const CLAIM_PATIENCE: Duration = Duration::from_millis(500);
+
+/// A file is removed under a claim only by who looks at the same time.
 const CLAIM_TRIES: u32 = 50;
 
 /// 256 hosts with all their addresses take a tenth of it.

@@ -10,6 +10,7 @@ use linerate_sys::netns::{
 use super::directory::LabDirectory;
 use super::error::DaemonError;
 use super::state::LabState;
+use crate::words::chain;
 
 impl LabDirectory {
     /// Moves this process, which has one thread, to a host of a lab: its network, and a mount
@@ -62,7 +63,5 @@ impl LabDirectory {
 }
 
 fn lacks(what: &str, error: &MountError) -> String {
-    let cause = std::error::Error::source(error);
-    let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
-    format!("{what}: {error}{cause}")
+    format!("{what}: {}", chain(error))
 }

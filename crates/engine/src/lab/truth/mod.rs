@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::error::MeasureError;
 use crate::stop::Stop;
 use crate::treated::run_treated;
+use crate::words::chain;
 
 /// The hosts, as [`Scenario::topology`] names them.
 const CLIENT: &str = "client";
@@ -169,11 +170,4 @@ fn set_up_device(path: &LabPath, host: &str, setup: &HostSetup) -> Result<(), Tr
 fn connect(path: &LabPath, stop: &Stop) -> Result<Client, TruthError> {
     path.enter()?;
     Ok(Client::connect(path.target(), stop.clone())?)
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let causes: Vec<String> = causes.map(ToString::to_string).collect();
-    causes.join(": ")
 }

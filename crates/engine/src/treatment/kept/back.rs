@@ -37,7 +37,7 @@ pub(crate) fn undo(
     let treatments = Directory::open()?;
     let treating = treatments.hold()?;
     leftovers::undo_in(&treating)?;
-    let held = directory.hold()?;
+    let held = directory.hold_kept()?;
     let mut journal = Journal::open(&held)?;
     let is_gone = |entry: &Kept| {
         entry.place.is_of_this_boot() && matches!(entry.place.run(|| ()), Visit::Gone)

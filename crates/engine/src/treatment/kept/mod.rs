@@ -112,7 +112,7 @@ pub(crate) fn keep(
     let treatments = Directory::open()?;
     let treating = treatments.hold()?;
     leftovers::undo_in(&treating)?;
-    let held = directory.hold()?;
+    let held = directory.hold_kept()?;
     let mut journal = Journal::open(&held)?;
     let mut sorted: Vec<&Wanted<'_>> = wanted.iter().collect();
     sorted.sort_by_key(|one| one.rank());
