@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
 use linerate_core::capacity::MAX_HELD;
-use linerate_core::plan::{Family, MAX_SECONDS, MAX_STREAMS, Plan};
+use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS, Plan};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::message::Limits;
-use linerate_core::units::{BitRate, DEFAULT_PORT, EndpointName, Span};
+use linerate_core::units::{BitRate, DEFAULT_PORT, EndpointName, Family, Span};
 use linerate_engine::NetperfOptions;
 
 use crate::args::{

@@ -211,10 +211,10 @@ fn why_partial(status: Status, caveats: &[Caveat]) -> Option<&str> {
 #[cfg(test)]
 pub(crate) mod tests {
     use linerate_core::lab::{LabShown, LinkStatus};
-    use linerate_core::plan::{Direction, Extent, Family, Protocol, Test};
+    use linerate_core::plan::{Direction, Extent, Protocol, Test};
     use linerate_core::plan::{ReceiveMethod, SendMethod, StreamTest, Traffic, Workload};
     use linerate_core::record::{Environment, LabDirection};
-    use linerate_core::units::Span;
+    use linerate_core::units::{Family, Span};
 
     use super::*;
 

@@ -9,10 +9,10 @@ use linerate_core::experiment::{
     Choice, Experiment, ExperimentDocument, ExperimentPath, Run, Work,
 };
 use linerate_core::link::RateTrace;
-use linerate_core::plan::{Family, Plan, Repeats};
+use linerate_core::plan::{Plan, Repeats};
 use linerate_core::record::Interval;
 use linerate_core::treatment::End;
-use linerate_core::units::EndpointName;
+use linerate_core::units::{EndpointName, Family};
 use linerate_engine::{
     ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile,
     prepare_for_lab, run_experiment,

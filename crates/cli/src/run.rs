@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use linerate_core::foreign::Tool;
-use linerate_core::plan::{Family, Plan};
+use linerate_core::plan::Plan;
 use linerate_core::record::{Interval, SWEEP_SCHEMA, Sweep};
 use linerate_core::session::message::Limits;
+use linerate_core::units::Family;
 use linerate_core::wire::Key;
 use linerate_engine::{
     Campaign, Category, CheckOptions, Endpoint, Iperf3Access, MeasureError, NetperfOptions,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use linerate_core::link::{LinkSpec, PathSpec, RateTrace};
-use linerate_core::plan::Family;
+use linerate_core::units::Family;
 use linerate_engine::{Demo, LabError, LabOptions, LabPath, prepare_for_lab};
 
 use crate::document::Document;

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use linerate_core::plan::{Family, Plan, Protocol, Traffic};
-use linerate_core::units::{DEFAULT_PORT, EndpointName};
+use linerate_core::plan::{Plan, Protocol, Traffic};
+use linerate_core::units::{DEFAULT_PORT, EndpointName, Family};
 use linerate_core::wire::Key;
 
 use crate::args::PathOptions;

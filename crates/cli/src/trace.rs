@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use linerate_core::link::Nanos;
-use linerate_core::plan::Family;
 use linerate_core::trace::{
     AsTable, PathEnd, ProbeKind, ReverseDocument, TraceConfig, TraceDocument,
 };
+use linerate_core::units::{Family, Nanos};
 use linerate_engine::{
     Client, MeasureError, Stop, Target, TraceError, TraceOptions, WatchPace, join_reverse,
     may_send_echo, stop_on_signal, trace, watch,

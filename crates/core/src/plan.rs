@@ -4,7 +4,6 @@
 //! what the control session carries to the endpoint. Everything here is plain data that was
 //! validated by [`Test::check`]: an endpoint calls it on what a stranger sent.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use schemars::JsonSchema;
@@ -35,25 +34,6 @@ pub enum Protocol {
     Udp,
     /// RFC 8684.
     Mptcp,
-}
-
-/// Address family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    /// IPv4.
-    Ipv4,
-    /// IPv6.
-    Ipv6,
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ipv4 => "IPv4",
-            Self::Ipv6 => "IPv6",
-        })
-    }
 }
 
 /// Which way the payload goes, seen from the client.

@@ -9,16 +9,25 @@
 //! | [`Dscp`] | `EF`, `AF41`, `CS1`, `LE`, `46`, `0x2e` | code point 0–63 |
 //! | [`Sizes`] | `1460`, `32,64,128`, `100..9100/500` | bytes |
 //! | [`EndpointName`] | `host`, `host:5201`, `[2001:2::1]:5201`, `2001:2::1` | — |
+//!
+//! Below them what every other module needs: [`Nanos`] of state machines, an IP header's [`Family`]
+//! and [`Ecn`], the [`edit_distance`] of a name to one that is known.
 
 mod dscp;
 mod endpoint;
+mod ip;
+mod nanos;
 mod quantity;
 mod sizes;
+mod text;
 
 pub use dscp::Dscp;
 pub use endpoint::{DEFAULT_PORT, EndpointName};
+pub use ip::{Ecn, Family};
+pub use nanos::Nanos;
 pub use quantity::{BitRate, ByteCount, Percent, Span};
 pub use sizes::Sizes;
+pub use text::edit_distance;
 
 use thiserror::Error;
 

@@ -2,9 +2,8 @@
 
 mod link_support;
 
-use linerate_core::link::{
-    Aqm, Delivery, DropCause, Ecn, Fate, Link, LinkSpec, Nanos, Packet, QueueLimit,
-};
+use linerate_core::link::{Aqm, Delivery, DropCause, Fate, Link, LinkSpec, Packet, QueueLimit};
+use linerate_core::units::{Ecn, Nanos};
 use link_support::{drive, packet};
 
 /// 12 Mbit/s, so that a packet of 1500 bytes on the wire takes 1 ms.

@@ -6,8 +6,8 @@ use frame_support::{Parts, TCP, UDP, header_sum, parts, slow_sum, transport_sum}
 use linerate_core::link::frame::{
     Cutter, Gso, Offload, complete_checksum, corrupt, layout, mark_ce, mark_verified, segment_count,
 };
-use linerate_core::link::{Corruption, CorruptionPlace, Ecn};
-use linerate_core::plan::Family;
+use linerate_core::link::{Corruption, CorruptionPlace};
+use linerate_core::units::{Ecn, Family};
 use proptest::prelude::*;
 
 fn segments(frame: &[u8], offload: Offload) -> Vec<(Vec<u8>, Offload)> {

@@ -5,10 +5,10 @@ mod link_support;
 use std::collections::HashMap;
 
 use linerate_core::link::{
-    Admission, Aqm, Corrupt, CorruptionPlace, Counters, Delivery, Distribution, DropCause, Ecn,
-    Fate, Framing, Jitter, Link, LinkSpec, Loss, Mtu, Nanos, Packet, QueueLimit, RateTrace,
-    Reorder,
+    Admission, Aqm, Corrupt, CorruptionPlace, Counters, Delivery, Distribution, DropCause, Fate,
+    Framing, Jitter, Link, LinkSpec, Loss, Mtu, Packet, QueueLimit, RateTrace, Reorder,
 };
+use linerate_core::units::{Ecn, Nanos};
 use link_support::{drive, packet};
 use proptest::prelude::*;
 use proptest::sample::select;

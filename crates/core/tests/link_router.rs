@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use frame_support::{Parts, UDP, header_sum, parts, slow_sum};
 use linerate_core::link::frame::{RouterAddresses, fragments, layout, too_big};
-use linerate_core::plan::Family;
+use linerate_core::units::Family;
 use proptest::prelude::*;
 
 const ROUTER: RouterAddresses = RouterAddresses {

@@ -1,9 +1,10 @@
 //! The text of a path: what is read, what is refused and what is written back.
 
 use linerate_core::link::{
-    Aqm, Corrupt, CorruptionPlace, Distribution, Framing, Jitter, LinkSpec, Loss, Mtu, Nanos,
-    PathSpec, QueueLimit, Reorder, SpecError,
+    Aqm, Corrupt, CorruptionPlace, Distribution, Framing, Jitter, LinkSpec, Loss, Mtu, PathSpec,
+    QueueLimit, Reorder, SpecError,
 };
+use linerate_core::units::Nanos;
 use proptest::prelude::*;
 use proptest::sample::select;
 

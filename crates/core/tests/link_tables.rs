@@ -2,7 +2,8 @@
 
 mod link_support;
 
-use linerate_core::link::{Fate, Link, Nanos, PathSpec};
+use linerate_core::link::{Fate, Link, PathSpec};
+use linerate_core::units::Nanos;
 use link_support::{drive, packet};
 
 /// One second at 100 Mbit/s, in bursts of 20 packets of 1500 bytes on the wire.

@@ -1,6 +1,7 @@
 //! The text of a recorded rate: what is read, what is refused, and that a link keeps to it.
 
-use linerate_core::link::{Link, LinkSpec, Nanos, Packet, RateTrace, TraceProblem};
+use linerate_core::link::{Link, LinkSpec, Packet, RateTrace, TraceProblem};
+use linerate_core::units::Nanos;
 use proptest::prelude::*;
 
 fn trace(steps: &[(u64, u64)], period_ms: u64) -> RateTrace {

@@ -5,11 +5,11 @@ mod trace_support;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use linerate_core::link::Nanos;
 use linerate_core::trace::{
     Answer, AnswerKind, HopDocument, HopFate, PathEnd, ProbeIdentity, ProbeKind, Quoted,
     TraceConfig, TraceDocument, TraceHeader, Tracer,
 };
+use linerate_core::units::Nanos;
 use proptest::prelude::*;
 use trace_support::{Bucket, Net, Run, address, run, trace, trace_with};
 

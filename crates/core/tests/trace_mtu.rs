@@ -2,8 +2,8 @@
 
 mod trace_support;
 
-use linerate_core::link::Nanos;
 use linerate_core::trace::{MtuConfig, MtuOutcome, PathMtu, ProbeKind, TraceConfig};
+use linerate_core::units::Nanos;
 use proptest::prelude::*;
 use trace_support::{Net, Run, run, trace};
 

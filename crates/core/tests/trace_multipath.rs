@@ -5,10 +5,10 @@ mod trace_support;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use linerate_core::link::Nanos;
 use linerate_core::trace::{
     ConfigError, MAX_FLOWS, MultipathConfig, MultipathOutcome, PathFinder, ProbeKind, TraceConfig,
 };
+use linerate_core::units::Nanos;
 use proptest::prelude::*;
 use trace_support::{Net, Run, run};
 

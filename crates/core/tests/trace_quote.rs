@@ -8,13 +8,11 @@ mod trace_support;
 
 use std::net::IpAddr;
 
-use linerate_core::link::Ecn;
-use linerate_core::plan::Family;
 use linerate_core::trace::{
     AnswerKind, MAX_FLOWS, Message, NotOurs, Probe, ProbeCodec, ProbeId, ProbeKind,
     QuotedTransport, parse_message, unreachable_reason,
 };
-use linerate_core::units::Dscp;
+use linerate_core::units::{Dscp, Ecn, Family};
 use proptest::prelude::*;
 use trace_support::{Net, icmp_message, ip_packet, smallest};
 

@@ -2,8 +2,8 @@
 
 mod trace_support;
 
-use linerate_core::link::Nanos;
 use linerate_core::trace::{HopFate, PathEnd, ProbeKind, TraceConfig};
+use linerate_core::units::Nanos;
 use trace_support::{Net, trace, trace_with};
 
 /// 1.2 round trips of the target and 5 ms.

@@ -2,8 +2,8 @@
 
 mod trace_support;
 
-use linerate_core::link::Nanos;
 use linerate_core::trace::Watch;
+use linerate_core::units::Nanos;
 use trace_support::{Net, address, trace};
 
 fn second(n: u64) -> Nanos {

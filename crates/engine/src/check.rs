@@ -5,15 +5,14 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::foreign::Tool;
-use linerate_core::link::Nanos;
 use linerate_core::plan::{
-    Closer, Direction, ExchangeTest, Extent, Family, Protocol, ReceiveMethod, SendMethod,
-    SocketOptions, StreamTest, Test, Traffic,
+    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
+    StreamTest, Test, Traffic,
 };
 use linerate_core::record::{CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, Record, Status};
 use linerate_core::stats::{LatencyHistogram, LatencySummary, figure};
 use linerate_core::trace::{TraceConfig, TraceDocument};
-use linerate_core::units::Span;
+use linerate_core::units::{Family, Nanos, Span};
 use linerate_sys::clock::format_rfc3339;
 
 use crate::campaign::Observer;

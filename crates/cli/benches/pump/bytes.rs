@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use linerate_core::link::frame::{Cutter, Gso, Offload, complete_checksum};
-use linerate_core::link::{Ecn, Link, Nanos, Packet, PathSpec};
+use linerate_core::link::{Link, Packet, PathSpec};
+use linerate_core::units::{Ecn, Nanos};
 
 use crate::cases::Figures;
 

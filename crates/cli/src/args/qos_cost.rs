@@ -68,8 +68,8 @@ pub(crate) enum Tests {
 
 impl QosCostArgs {
     /// Which families.
-    pub(crate) fn families(&self) -> Vec<linerate_core::plan::Family> {
-        use linerate_core::plan::Family::{Ipv4, Ipv6};
+    pub(crate) fn families(&self) -> Vec<linerate_core::units::Family> {
+        use linerate_core::units::Family::{Ipv4, Ipv6};
         match family(self.ipv4, self.ipv6) {
             Some(one) => vec![one],
             None => vec![Ipv4, Ipv6],

@@ -4,8 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use linerate_core::plan::Family;
-use linerate_core::units::{BitRate, Span};
+use linerate_core::units::{BitRate, Family, Span};
 
 use super::parsers::Count;
 use super::shared;

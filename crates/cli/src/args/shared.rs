@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
-use linerate_core::plan::{Family, Protocol};
-use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Percent, Span};
+use linerate_core::plan::Protocol;
+use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Family, Percent, Span};
 
 use super::parsers;
 

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use linerate_core::link::PathSpec;
-use linerate_core::plan::Family;
 use linerate_core::trace::ProbeKind;
-use linerate_core::units::{Dscp, Span};
+use linerate_core::units::{Dscp, Family, Span};
 
 use super::DocumentOptions;
 use super::shared::family;

@@ -14,7 +14,7 @@ use crate::ceilings::formulas::{
 };
 use crate::ceilings::{Cause, Ceiling, EXACT_TOLERANCE, MODEL_TOLERANCE, agrees};
 use crate::link::Framing;
-use crate::plan::Family;
+use crate::units::Family;
 
 /// Rows whose ceilings are kept.
 pub(super) const MAX_ROWS: usize = 1_000;

@@ -284,7 +284,7 @@ pub(super) fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> 
     let known: Vec<&str> = known.into_iter().collect();
     let distance = |word: &&&str| {
         let short: String = word.chars().take(64).collect();
-        crate::link::edit_distance(&name.to_lowercase(), &short.to_lowercase())
+        crate::units::edit_distance(&name.to_lowercase(), &short.to_lowercase())
     };
     match known.iter().min_by_key(distance) {
         None => "there are none".to_owned(),

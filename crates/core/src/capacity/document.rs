@@ -10,9 +10,9 @@ use super::half::{CapacityHalf, Failure};
 use super::limit::{LimitRow, StoppedBy};
 use super::search::SearchFound;
 use super::test::CapacityTest;
-use crate::plan::Family;
 use crate::record::{Caveat, Environment, Status};
 use crate::stats::{LatencyBuckets, LatencySummary};
+use crate::units::Family;
 
 /// Schema of [`CapacityDocument`].
 pub const CAPACITY_SCHEMA: &str = "linerate.capacity/1";

@@ -5,8 +5,8 @@
 
 use crate::host::quoted;
 use crate::link::PathSpec;
-use crate::plan::{Direction, Extent, Family, Protocol, ReceiveMethod, SendMethod, Traffic};
-use crate::units::{BitRate, ByteCount, DEFAULT_PORT, EndpointName};
+use crate::plan::{Direction, Extent, Protocol, ReceiveMethod, SendMethod, Traffic};
+use crate::units::{BitRate, ByteCount, DEFAULT_PORT, EndpointName, Family};
 
 use super::view::View;
 

@@ -4,7 +4,7 @@
 //! of a loss event for each segment (0–1). Arguments must be positive; a zero gives an infinity or
 //! NaN, which callers drop.
 
-use crate::plan::Family;
+use crate::units::Family;
 
 /// Segments of a connection's first flight (RFC 6928).
 pub const INITIAL_WINDOW_SEGMENTS: f64 = 10.0;

@@ -5,8 +5,9 @@
 
 use std::net::IpAddr;
 
-use crate::plan::{Direction, Family};
+use crate::plan::Direction;
 use crate::record::HostFacts;
+use crate::units::Family;
 
 use super::command;
 pub(super) use super::command::{host_set, plain, stream, stream_without};

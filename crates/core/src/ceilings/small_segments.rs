@@ -1,7 +1,7 @@
 //! Segments that are small for the interface they leave by, and why.
 
-use crate::plan::Family;
 use crate::record::{Caveat, CaveatKind, DeviceFacts, TcpEvidence};
+use crate::units::Family;
 
 use super::formulas::{TCP_HEADER_BYTES, ip_header_bytes};
 use super::remedy::{self, plain};

@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::plan::{Direction, Family, Protocol, Test, Workload};
+use crate::plan::{Direction, Protocol, Test, Workload};
 use crate::record::{EndReport, HostFacts, Interval, PathTrain, Record, TcpEvidence, UdpEvidence};
+use crate::units::Family;
 
 /// One direction of a bulk transfer.
 ///

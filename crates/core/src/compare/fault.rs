@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::link::edit_distance;
 use crate::record::{CaveatKind, EndReport, Record, Status, TcpEvidence};
+use crate::units::edit_distance;
 
 /// Something that makes a run worthless for a comparison.
 #[derive(

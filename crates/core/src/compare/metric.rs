@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::link::edit_distance;
 use crate::plan::{Test, Traffic};
 use crate::record::Record;
+use crate::units::edit_distance;
 
 /// A figure of a [`Record`], by its path: `throughput_bps`, `latency_us.p99`,
 /// `receiver.cpu_seconds`,

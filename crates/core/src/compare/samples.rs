@@ -1,11 +1,11 @@
 //! Records for the tests of this module.
 
 use crate::plan::{
-    Direction, Extent, Family, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest,
-    Test, Traffic, Workload,
+    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
+    Traffic, Workload,
 };
 use crate::record::{Environment, RECORD_SCHEMA, Record, Status};
-use crate::units::Span;
+use crate::units::{Family, Span};
 
 /// A stream of one second at so many bits per second.
 pub(crate) fn record(throughput_bps: f64) -> Record {

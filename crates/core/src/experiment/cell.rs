@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use super::workload::Work;
 use crate::lab::Topology;
 use crate::link::PathSpec;
-use crate::plan::{Extent, Family};
+use crate::plan::Extent;
 use crate::treatment::Treatments;
-use crate::units::EndpointName;
+use crate::units::{EndpointName, Family};
 
 /// One combination of levels.
 #[derive(Debug, Clone, PartialEq)]

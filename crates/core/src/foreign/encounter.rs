@@ -1,9 +1,10 @@
 //! The record of a test that linerate has made with another tool at the far end.
 
 use crate::ceilings;
-use crate::plan::{Direction, Family, Test, Traffic};
+use crate::plan::{Direction, Test, Traffic};
 use crate::record::{Caveat, CaveatKind, EndReport, ExchangeTotals, Record, Run, Status};
 use crate::session::message::HalfReport;
+use crate::units::Family;
 
 use super::Tool;
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::advice::{Advice, Question};
 use super::error::HostError;
 use super::table::settings;
-use crate::link::edit_distance;
 use crate::treatment::{Sysctl, ValueKind, sysctl_of};
+use crate::units::edit_distance;
 
 /// What a setting is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

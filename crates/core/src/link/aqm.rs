@@ -2,8 +2,8 @@
 //!
 //! The code follows the pseudocode of RFC 8289, section 5; names in brackets are its own.
 
-use super::packet::Nanos;
 use super::queue::{Accepted, Queue};
+use crate::units::Nanos;
 
 /// A sojourn time that may stand [TARGET].
 pub(super) const TARGET: Nanos = Nanos::from_millis(5);

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::dice::{Dice, Purpose};
-use super::packet::Nanos;
 use super::spec::{Distribution, Jitter, Reorder};
+use crate::units::Nanos;
 
 /// A packet on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

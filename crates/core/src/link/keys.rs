@@ -1,12 +1,13 @@
 //! The keys of a path's text, their values, and what does not go together.
 //! The table of them is at `PathSpec`.
 
-use super::packet::{CorruptionPlace, Nanos};
+use super::packet::CorruptionPlace;
 use super::quantity::{parse_percent, parse_rate, parse_size, parse_time};
 use super::rate::MAX_RATE_BPS;
 use super::spec::{
     Aqm, Corrupt, Distribution, Framing, Jitter, LinkSpec, Loss, Mtu, QueueLimit, Reorder,
 };
+use crate::units::Nanos;
 
 /// A key: its name and what it sets. The next key is one more entry of [`KEYS`].
 pub(super) struct Key {

@@ -29,7 +29,8 @@
 //! for each direction.
 //!
 //! ```
-//! use linerate_core::link::{Fate, Link, Nanos, Packet, PathSpec};
+//! use linerate_core::link::{Fate, Link, Packet, PathSpec};
+//! use linerate_core::units::Nanos;
 //!
 //! let path: PathSpec = "rate=12mbit,rtt=20ms,overhead=24".parse()?;
 //! let mut link = Link::new(&path.up, 1);
@@ -59,10 +60,9 @@ mod spec;
 mod trace;
 
 pub use packet::{
-    Admission, Corruption, CorruptionPlace, Counters, Delivery, DropCause, DropCounts, Ecn, Fate,
-    Nanos, Packet, SizeCounts,
+    Admission, Corruption, CorruptionPlace, Counters, Delivery, DropCause, DropCounts, Fate,
+    Packet, SizeCounts,
 };
-pub(crate) use parse::edit_distance;
 pub use parse::{SpecError, SpecProblem};
 pub use rate::{RateTrace, RateTraceError};
 pub use spec::{
@@ -78,6 +78,8 @@ use dice::{Dice, Purpose};
 use loss::LossProcess;
 use queue::{Accepted, Queue};
 use rate::TokenBucket;
+
+use crate::units::Nanos;
 
 /// One direction of an emulated link. See the [module](self).
 ///

@@ -1,63 +1,6 @@
 //! What goes into a link and what comes out: descriptors of packets, never their bytes.
 
-use std::ops::{Add, Sub};
-
-/// Time in nanoseconds: since an epoch of the caller's choice, or a span. Sums and differences
-/// saturate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Nanos(pub u64);
-
-impl Nanos {
-    /// The epoch, or no time at all.
-    pub const ZERO: Self = Self(0);
-
-    /// `micros` microseconds; saturates.
-    pub const fn from_micros(micros: u64) -> Self {
-        Self(micros.saturating_mul(1_000))
-    }
-
-    /// `millis` milliseconds; saturates.
-    pub const fn from_millis(millis: u64) -> Self {
-        Self(millis.saturating_mul(1_000_000))
-    }
-}
-
-impl Add for Nanos {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-}
-
-impl Sub for Nanos {
-    type Output = Self;
-
-    fn sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
-    }
-}
-
-/// The ECN codepoint of an IP packet (RFC 3168, section 5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Ecn {
-    /// Not ECN-capable: congestion is told by dropping.
-    #[default]
-    NotEct,
-    /// ECN-capable, codepoint 10.
-    Ect0,
-    /// ECN-capable, codepoint 01.
-    Ect1,
-    /// Congestion was experienced before this link.
-    Ce,
-}
-
-impl Ecn {
-    /// Whether congestion may be told by a mark instead of a drop.
-    pub(super) fn is_capable(self) -> bool {
-        self != Self::NotEct
-    }
-}
+use crate::units::{Ecn, Nanos};
 
 /// A packet offered to a link. Segmentation-offload frames are cut to their segments first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

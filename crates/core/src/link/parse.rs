@@ -6,8 +6,8 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::keys::{CONTRADICTIONS, KEYS, Key, Refusal, Setter, WholePath};
-use super::packet::Nanos;
 use super::spec::{LinkSpec, PathSpec};
+use crate::units::{Nanos, edit_distance};
 
 /// A text that is no path, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -295,20 +295,4 @@ fn suggestion(name: &str) -> String {
             format!("the keys are {}", names.join(", "))
         }
     }
-}
-
-/// Characters to insert, delete or replace (Levenshtein).
-pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

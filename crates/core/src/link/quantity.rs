@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use super::packet::Nanos;
+use crate::units::Nanos;
 
 /// Bits per second; decimal prefixes, bits unless it says `B/s`.
 pub(super) fn parse_rate(text: &str) -> Option<u64> {

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::packet::{Ecn, Nanos};
 use super::spec::QueueLimit;
+use crate::units::{Ecn, Nanos};
 
 /// A packet that the link has accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-use super::packet::Nanos;
+use crate::units::Nanos;
 
 /// A recorded rate: piecewise constant, repeated for ever. It starts at the caller's epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]

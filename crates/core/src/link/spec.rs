@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use super::packet::{CorruptionPlace, Nanos};
+use super::packet::CorruptionPlace;
 use super::quantity;
+use crate::units::Nanos;
 
 /// One direction of a link. Without a rate nothing waits; the default changes nothing at all.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,9 +2,9 @@
 
 use thiserror::Error;
 
-use super::packet::Nanos;
 use super::quantity::parse_rate;
 use super::rate::{MAX_RATE_BPS, RateTrace};
+use crate::units::Nanos;
 
 /// A text that is no recorded rate, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::ceilings::{Cause, Ceiling, Verdict};
 use crate::foreign::Tool;
-use crate::plan::{Direction, Family, Protocol, Test, Workload};
+use crate::plan::{Direction, Protocol, Test, Workload};
 use crate::stats::{Figure, LatencyBuckets, LatencySummary};
 use crate::trace::TraceDocument;
+use crate::units::Family;
 
 use super::{Caveat, EndReport, Environment, TcpEvidence, UdpEvidence};
 

@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{ReadProblem, shortened};
-use crate::link::edit_distance;
+use crate::units::edit_distance;
 
 use super::Value;
 

@@ -4,8 +4,7 @@ use std::net::IpAddr;
 
 use super::identity::MAX_FLOWS;
 use super::probe::ProbeKind;
-use crate::link::{Ecn, Nanos};
-use crate::units::Dscp;
+use crate::units::{Dscp, Ecn, Nanos};
 
 /// First port of UDP probes, as every traceroute has it; each further flow has the next one.
 pub const DEFAULT_PORT_UDP: u16 = 33_434;

@@ -21,9 +21,8 @@ use super::probe::{AnswerKind, MplsLabel, ProbeKind, ecn_bits};
 use super::quote::unreachable_reason;
 use super::reverse::ReverseDocument;
 use super::watch::WatchDocument;
-use crate::plan::Family;
 use crate::record::Caveat;
-use crate::units::Dscp;
+use crate::units::{Dscp, Family};
 
 /// Schema of [`TraceDocument`].
 pub const TRACE_SCHEMA: &str = "linerate.trace/1";

@@ -25,7 +25,7 @@ use std::net::IpAddr;
 use super::probe::{Answer, AnswerKind, ProbeId, ProbeKind, Quoted};
 use super::quote::{Message, Problem, QuotedPacket, QuotedTransport, parse_message};
 use crate::link::frame::{fold, sum};
-use crate::plan::Family;
+use crate::units::Family;
 
 /// Flows of one trace: that many ports.
 pub const MAX_FLOWS: u16 = 512;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::probe::{Answer, AnswerKind, MplsLabel, ProbeId, Quoted};
-use crate::link::Nanos;
+use crate::units::Nanos;
 
 /// Probes of one trace at most: their numbers fit a checksum.
 pub const MAX_PROBES: u16 = 60_000;

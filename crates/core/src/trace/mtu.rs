@@ -17,7 +17,7 @@ use super::ledger::Ledger;
 use super::outcome::TraceOutcome;
 use super::probe::{Answer, AnswerKind, Probe, ProbeId, ProbeKind};
 use super::tracer::session_of;
-use crate::link::Nanos;
+use crate::units::Nanos;
 
 /// Sizes that are tried at once in a black hole.
 const AT_ONCE: u16 = 8;

@@ -9,7 +9,7 @@ use super::config::TraceConfig;
 use super::ledger::{Ledger, Reply, Sent};
 use super::missing::{HopFate, Tally, fates};
 use super::probe::{AnswerKind, ProbeId, ProbeKind};
-use crate::link::Nanos;
+use crate::units::Nanos;
 
 /// What is known of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,8 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::identity::ProbeIdentity;
-use crate::link::Ecn;
-use crate::units::Dscp;
+use crate::units::{Dscp, Ecn};
 
 /// The number of a probe, from 0 in the order of sending; no two probes of a trace have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::extension;
 use super::probe::{AnswerKind, MplsLabel};
-use crate::plan::Family;
+use crate::units::Family;
 
 const ICMP: u8 = 1;
 const TCP: u8 = 6;

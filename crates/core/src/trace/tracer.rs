@@ -6,7 +6,7 @@ use super::config::{ConfigError, TraceConfig};
 use super::ledger::Ledger;
 use super::outcome::{self, TraceOutcome};
 use super::probe::{Answer, AnswerKind, Probe, ProbeId};
-use crate::link::Nanos;
+use crate::units::Nanos;
 
 /// On top of two RTTs: routers answer by their slow path.
 const ANSWER_ALLOWANCE: Nanos = Nanos::from_millis(50);
@@ -27,7 +27,7 @@ const CATCH_UP: u64 = 10;
 /// [`Tracer::is_done`].
 ///
 /// ```
-/// use linerate_core::link::Nanos;
+/// use linerate_core::units::Nanos;
 /// use linerate_core::trace::{PathEnd, TraceConfig, Tracer};
 ///
 /// let config = TraceConfig { hops: 2, ..TraceConfig::new("192.0.2.1".parse()?) };

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::asn::Origin;
 use super::outcome::{Hop, PathEnd, TraceOutcome};
-use crate::link::Nanos;
 use crate::stats::{Jitter, LatencyHistogram};
+use crate::units::Nanos;
 
 /// As many of the last probes of a hop are kept one by one.
 const RECENT: usize = 60;

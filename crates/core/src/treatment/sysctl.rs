@@ -6,7 +6,7 @@
 
 use super::error::{TreatmentError, shortened};
 use super::value::{Value, ValueKind};
-use crate::link::edit_distance;
+use crate::units::edit_distance;
 
 /// A kernel setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::fmt;
 use super::change::{DeviceSetting, RouteSetting};
 use super::error::{TreatmentError, shortened};
 use super::value::ValueKind;
-use crate::link::edit_distance;
+use crate::units::edit_distance;
 
 /// What a treatment changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::conditions::{Bound, Conditions, FREE_BUFFER, Line};
 use super::scenario::HostSetup;
 use crate::ceilings::Cause;
-use crate::link::{Aqm, Distribution, Jitter, LinkSpec, Nanos, PathSpec, QueueLimit};
+use crate::link::{Aqm, Distribution, Jitter, LinkSpec, PathSpec, QueueLimit};
 use crate::plan::{
     Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
     Traffic,
 };
-use crate::units::{BitRate, ByteCount, Span};
+use crate::units::{BitRate, ByteCount, Nanos, Span};
 
 /// Loss, policer and queue management in the direction of the payload alone; rate and delay in
 /// both.

@@ -6,7 +6,8 @@ use super::dice::Dice;
 use super::scenario::CpuShare;
 use crate::ceilings::Cause;
 use crate::link::Loss;
-use crate::plan::{Direction, Family};
+use crate::plan::Direction;
+use crate::units::Family;
 
 /// One draw for `cause`; `None` for a cause that cannot be built.
 pub(super) fn conditions(cause: Cause, dice: &mut Dice) -> Option<Conditions> {

@@ -4,7 +4,8 @@
 use super::scenario::CpuShare;
 use crate::ceilings::Cause;
 use crate::link::{Loss, Mtu};
-use crate::plan::{Direction, Family};
+use crate::plan::Direction;
+use crate::units::Family;
 
 /// All that is chosen of a scenario.
 #[derive(Debug, Clone)]

@@ -12,7 +12,8 @@ use super::score::Judgement;
 use crate::ceilings::Cause;
 use crate::lab::{Prefix, Route, Topology};
 use crate::link::PathSpec;
-use crate::plan::{Extent, Family, Test};
+use crate::plan::{Extent, Test};
+use crate::units::Family;
 
 /// A run whose cause is known before it begins.
 #[derive(Debug, Clone, PartialEq, Serialize)]

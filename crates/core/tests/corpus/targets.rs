@@ -15,8 +15,8 @@ use linerate_core::foreign::netperf;
 use linerate_core::link::frame::{self, Cutter, Gso, Offload, RouterAddresses};
 use linerate_core::link::{Corruption, CorruptionPlace};
 use linerate_core::plan::{
-    Direction, Extent, Family, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest,
-    Test, Traffic,
+    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
+    Traffic,
 };
 use linerate_core::record::{HostFacts, Run, Status};
 use linerate_core::session::message::{
@@ -28,7 +28,7 @@ use linerate_core::trace::{
     AsTable, MAX_FLOWS, ProbeCodec, ProbeKind, TraceConfig, TraceRequest, admit,
 };
 use linerate_core::treatment::HostChange;
-use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Percent, Sizes, Span};
+use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Family, Percent, Sizes, Span};
 use linerate_core::wire::{
     DatagramHeader, Frame, FrameReader, HELLO_BYTES, Hello, Key, Knock, Seal,
 };

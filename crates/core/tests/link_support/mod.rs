@@ -1,6 +1,7 @@
 //! Drives a link in virtual time.
 
-use linerate_core::link::{Delivery, Ecn, Link, Nanos, Packet};
+use linerate_core::link::{Delivery, Link, Packet};
+use linerate_core::units::{Ecn, Nanos};
 
 /// A packet without ECN.
 pub(crate) fn packet(id: u64, ip_bytes: u32) -> Packet {

@@ -9,11 +9,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use linerate_core::link::Nanos;
 use linerate_core::trace::{
     Answer, AnswerKind, PathFinder, PathMtu, Probe, ProbeCodec, ProbeKind, TraceConfig, Tracer,
     least_size,
 };
+use linerate_core::units::Nanos;
 
 /// More steps than any trace needs: what goes on longer does not end.
 const MAX_STEPS: usize = 2_000_000;

@@ -7,9 +7,9 @@ use linerate_core::capacity::{
     self, CAPACITY_SCHEMA, CapacityDocument, CapacityHalf, CapacityTest, ChurnResult,
     ConnectLatency, HeldCounts, LatencyAt, LoadResult, MemoryReading, PoolResult, RampStep,
 };
-use linerate_core::plan::Family;
 use linerate_core::record::{Caveat, CaveatKind, Environment, Status};
 use linerate_core::stats::{LatencyBuckets, LatencyHistogram};
+use linerate_core::units::Family;
 use linerate_sys::proc::counters::ProtocolCounters;
 
 use super::crew::Crew;

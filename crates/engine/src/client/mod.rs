@@ -11,13 +11,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::ceilings;
-use linerate_core::plan::{Direction, Extent, Family, Protocol, Test, Traffic};
+use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
 use linerate_core::profile::{EndProfile, ProfileRequest};
 use linerate_core::record::{ExchangeTotals, PathTrain, Record, Run as HalfRuns, Status};
 use linerate_core::session::message::{
     HalfReport, PROFILE, Progress, Refusal, RefusalReason, Welcome,
 };
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
+use linerate_core::units::Family;
 use linerate_core::wire::Token;
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::proc::machine;

@@ -27,9 +27,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use linerate_core::plan::Family;
 use linerate_core::record::Record;
 use linerate_core::session::message::Limits;
+use linerate_core::units::Family;
 use linerate_core::wire::Key;
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
 

@@ -4,8 +4,9 @@
 use linerate_core::ceilings::Cause;
 use linerate_core::lab::Topology;
 use linerate_core::link::PathSpec;
-use linerate_core::plan::{Direction, Family};
+use linerate_core::plan::Direction;
 use linerate_core::record::{Check, HiddenFault};
+use linerate_core::units::Family;
 
 use super::LabOptions;
 use super::error::LabError;

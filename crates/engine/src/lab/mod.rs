@@ -31,10 +31,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use linerate_core::lab::{Join, Prefix, Role, Topology};
-use linerate_core::link::{Counters, LinkSpec, Nanos, RateTrace};
-use linerate_core::plan::Family;
+use linerate_core::link::{Counters, LinkSpec, RateTrace};
 use linerate_core::record::LabDirection;
 use linerate_core::stats::LatencySummary;
+use linerate_core::units::{Family, Nanos};
 use linerate_sys::idle::IdleSpinners;
 use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allowed};
 use linerate_sys::proc::Probe;

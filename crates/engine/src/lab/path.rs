@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use linerate_core::lab::Topology;
 use linerate_core::link::PathSpec;
-use linerate_core::plan::Family;
 use linerate_core::record::{Caveat, CaveatKind, LabFacts, LabLink};
+use linerate_core::units::Family;
 
 use super::error::LabError;
 use super::{Lab, LabOptions, LinkReport};

@@ -1,7 +1,8 @@
 //! What programs take by themselves, by the kernel's own test runs.
 
-use linerate_core::plan::{Family, Protocol};
+use linerate_core::plan::Protocol;
 use linerate_core::stats::{MedianInterval, median_interval};
+use linerate_core::units::Family;
 use linerate_qos::cost::{Cell, DirectCost};
 use linerate_qos::packet::LinkType;
 use linerate_qos::policy::PolicyFile;

@@ -1,9 +1,9 @@
 //! What comes out of sockets → core's answers.
 
-use linerate_core::link::Nanos;
 use linerate_core::trace::{
     Answer, AnswerKind, ProbeCodec, ProbeId, ProbeIdentity, ProbeKind, Quoted,
 };
+use linerate_core::units::Nanos;
 use linerate_sys::probe::{ErrorOrigin, ExtendedError, ProbeSocket, ReceiveBuffer, Received};
 
 pub(super) fn drain(

@@ -7,8 +7,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use linerate_core::link::Nanos;
 use linerate_core::trace::{Answer, Probe, ProbeCodec, ProbeKind};
+use linerate_core::units::Nanos;
 use linerate_sys::poll::Poller;
 use linerate_sys::probe::{ProbeSocket, ReceiveBuffer, source_for};
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use linerate_core::link::Nanos;
 use linerate_core::trace::delay::{LinkRate, SizedSamples, link_rates};
 use linerate_core::trace::{
     MtuConfig, MtuOutcome, MultipathConfig, PathFinder, PathMtu, PathsDocument, ProbeKind,
     TraceConfig, TraceOutcome, least_size,
 };
+use linerate_core::units::Nanos;
 use linerate_sys::netlink::Netlink;
 
 use super::error::TraceError;

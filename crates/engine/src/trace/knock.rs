@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use linerate_core::link::Nanos;
 use linerate_core::trace::{Answer, AnswerKind, Probe, ProbeCodec, ProbeId, Quoted};
+use linerate_core::units::Nanos;
 use linerate_sys::poll::Poller;
 use linerate_sys::probe::{ReceiveBuffer, SynAnswer, SynSocket};
 

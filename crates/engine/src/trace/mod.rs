@@ -27,12 +27,12 @@ pub use channel::Method;
 pub use error::TraceError;
 
 use channel::{Channel, Way};
-use linerate_core::link::Nanos;
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::trace::{
     Answer, AsTable, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, PathEnd, ProbeKind, ReverseDocument,
     TraceConfig, TraceDocument, TraceHeader, TraceOutcome, Tracer, Watch, WatchDocument,
 };
+use linerate_core::units::Nanos;
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::probe::ProbeSocket;
 use names::Names;

@@ -1,7 +1,7 @@
 //! The one shape of core's state machines that send probes.
 
-use linerate_core::link::Nanos;
 use linerate_core::trace::{Answer, PathFinder, PathMtu, Probe, Tracer};
+use linerate_core::units::Nanos;
 
 /// What says when to send what, and learns from the answers.
 pub(super) trait Strategy {

@@ -236,11 +236,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use linerate_core::compare::Verdict3;
-    use linerate_core::units::BitRate;
+    use linerate_core::units::{BitRate, Family};
 
     use super::super::plan::{Choice, Test};
     use super::*;
-    use linerate_core::plan::Family;
 
     fn figures(values: &[(&str, f64)]) -> BTreeMap<String, f64> {
         let entries = values.iter();

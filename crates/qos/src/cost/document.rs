@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use linerate_core::compare::MetricConclusion;
-use linerate_core::plan::{Family, Protocol, Workload};
+use linerate_core::plan::{Protocol, Workload};
 use linerate_core::record::{Caveat, HostFacts, Status};
 use linerate_core::stats::MedianInterval;
+use linerate_core::units::Family;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use linerate_core::compare::{MAX_PAIRS, Order, Schedule};
 use linerate_core::plan::{
-    Closer, Direction, ExchangeTest, Extent, Family, Protocol, ReceiveMethod, SendMethod,
-    SocketOptions, StreamTest, Test as Run, Traffic,
+    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
+    StreamTest, Test as Run, Traffic,
 };
-use linerate_core::units::{BitRate, ByteCount, Span};
+use linerate_core::units::{BitRate, ByteCount, Family, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

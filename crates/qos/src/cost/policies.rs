@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use linerate_core::plan::{Family, Protocol};
+use linerate_core::plan::Protocol;
+use linerate_core::units::Family;
 
 use super::paper::DSCP;
 use crate::policy::PolicyFile;

@@ -5,9 +5,9 @@ mod limits;
 use linerate_core::capacity::{
     CapacityDocument, CapacityHalf, Failure, FailureCause, LoadPace, MemoryReading, PoolResult,
 };
-use linerate_core::plan::Family;
 use linerate_core::record::Status;
 use linerate_core::stats::LatencySummary;
+use linerate_core::units::Family;
 
 use super::Style;
 use super::ceilings::caveats;

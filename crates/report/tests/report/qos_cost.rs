@@ -1,10 +1,9 @@
 //! What a terminal shows of a policy's cost.
 
 use insta::assert_snapshot;
-use linerate_core::plan::Family;
 use linerate_core::record::{Caveat, CaveatKind, HostFacts, Record, Status};
 use linerate_core::stats::MedianInterval;
-use linerate_core::units::BitRate;
+use linerate_core::units::{BitRate, Family};
 use linerate_qos::cost::{
     Book, COST_SCHEMA, Cell, Choice, CostPolicy, DirectCost, Plan, QosCost, Slot, Test, Treatment,
 };

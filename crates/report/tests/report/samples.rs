@@ -7,8 +7,8 @@ use linerate_core::compare::{
     ComparedMetric, ComparedPair, Fault, MetricConclusion, OneSidedFault, SeenFault, Side, Verdict3,
 };
 use linerate_core::plan::{
-    Closer, Direction, ExchangeTest, Extent, Family, Protocol, ReceiveMethod, SendMethod,
-    SocketOptions, StreamTest, Test, Traffic,
+    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
+    StreamTest, Test, Traffic,
 };
 use linerate_core::record::{
     COMPARISON_SCHEMA, Caveat, CaveatKind, Check, Comparison, CpuFacts, CpuSeconds, DeviceFacts,
@@ -17,7 +17,7 @@ use linerate_core::record::{
     SWEEP_SCHEMA, SizeFigure, Status, Sweep, TcpEvidence, UdpEvidence,
 };
 use linerate_core::stats::{Figure, LatencySummary};
-use linerate_core::units::{BitRate, Span};
+use linerate_core::units::{BitRate, Family, Span};
 
 pub(crate) fn figure(median: f64) -> Figure {
     Figure::One(linerate_core::stats::MedianInterval {

@@ -6,7 +6,7 @@ use super::super::text::percent;
 use super::super::thresholds::{MIN_UTILISATION, MODEL_TOLERANCE, WORK_FULL};
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::plan::Family;
+use crate::units::Family;
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::SegmentSize,

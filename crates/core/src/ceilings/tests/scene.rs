@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use crate::ceilings::{Cause, Explained, explain};
 use crate::plan::{
-    Direction, Extent, Family, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest,
-    Test, Traffic, Workload,
+    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
+    Traffic, Workload,
 };
 use crate::record::{
     CpuFacts, DeviceFacts, EndReport, Environment, FlowRecord, HostFacts, Interval, RECORD_SCHEMA,
     Record, Status, TcpEvidence, UdpEvidence,
 };
-use crate::units::{ByteCount, Span};
+use crate::units::{ByteCount, Family, Span};
 
 /// Payload of a segment on Ethernet, bytes.
 pub(super) const MSS: u64 = 1448;

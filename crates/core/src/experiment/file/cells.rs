@@ -6,9 +6,9 @@ use super::super::workload::{COMMANDS, Command, Draft, EXTENTS, Work};
 use super::Files;
 use super::factors::FileFactor;
 use super::setting::Setting;
-use crate::plan::Family;
 use crate::toml_reader::{At, ReadProblem, shortened, suggestion};
 use crate::treatment::Treatments;
+use crate::units::Family;
 
 /// What cells are made of.
 pub(super) struct Resolver<'a> {

@@ -11,9 +11,9 @@ mod setting;
 
 use super::error::{ExperimentFileError, ExperimentProblem, Fault};
 use super::model::Experiment;
-use crate::plan::{Family, MAX_REPEATS, Repeats};
+use crate::plan::{MAX_REPEATS, Repeats};
 use crate::toml_reader::{self, At, Section};
-use crate::units::{EndpointName, Percent};
+use crate::units::{EndpointName, Family, Percent};
 use factors::Factors;
 use setting::Setting;
 

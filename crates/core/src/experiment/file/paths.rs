@@ -8,9 +8,8 @@ use super::cells::Resolver;
 use super::setting::{PathSetting, Setting};
 use crate::lab::Topology;
 use crate::link::PathSpec;
-use crate::plan::Family;
 use crate::toml_reader::{At, shortened};
-use crate::units::EndpointName;
+use crate::units::{EndpointName, Family};
 
 impl<'a> Resolver<'a> {
     pub(super) fn place(&self, settings: &[&Setting<'a>]) -> Result<Place, Fault> {

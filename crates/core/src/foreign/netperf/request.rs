@@ -6,9 +6,9 @@ use super::block::{Block, Width};
 use super::classic::Classic;
 use super::{errno, kind};
 use crate::foreign::Demand;
-use crate::plan::{Family, MAX_MESSAGE};
+use crate::plan::MAX_MESSAGE;
 use crate::session::message::Limits;
-use crate::units::BitRate;
+use crate::units::{BitRate, Family};
 
 /// What the endpoint does in a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

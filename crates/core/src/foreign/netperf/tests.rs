@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::Family;
 use crate::session::message::Limits;
+use crate::units::Family;
 
 const LIMITS: Limits = Limits {
     connections: 0,

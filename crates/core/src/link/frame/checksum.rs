@@ -2,7 +2,7 @@
 
 use super::layout::{Gso, Layout, Offload, layout};
 use super::{TCP, UDP, read_u16, write_u16};
-use crate::plan::Family;
+use crate::units::Family;
 
 /// The sum of 16-bit words in one's complement, not yet folded; a byte left over is the high half
 /// of a word.

@@ -4,7 +4,7 @@ use super::super::packet::{Corruption, CorruptionPlace};
 use super::checksum;
 use super::layout::{Layout, Offload, layout};
 use super::{read_u16, write_u16};
-use crate::plan::Family;
+use crate::units::Family;
 
 /// Sets the ECN codepoint to CE (RFC 3168), and an IPv4 header's checksum with it. False for what
 /// is no ECN-capable IP packet.

@@ -1,8 +1,8 @@
 //! Where the headers of an IP packet in an Ethernet frame are.
 
-use super::super::packet::Ecn;
 use super::{ETHERNET, TCP, UDP, read_u16};
-use crate::plan::Family;
+use crate::units::Ecn;
+use crate::units::Family;
 
 /// What is left to do to a frame by a device: the facts of virtio-net's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::checksum::{self, checksum, fold, sum};
 use super::layout::{Layout, layout};
 use super::{ETHERNET, ICMP, ICMPV6, read_u16, write_u16};
-use crate::plan::Family;
+use crate::units::Family;
 
 /// Bytes of the packet that an ICMP error quotes: the whole answer takes 576 bytes at most (RFC
 /// 1812, 4.3.2.3), or 1280 (RFC 4443, 2.4).

@@ -3,7 +3,7 @@
 use super::checksum::{self, fold};
 use super::layout::{Gso, Layout, Offload, layout};
 use super::{TCP, UDP, read_u16, write_u16};
-use crate::plan::Family;
+use crate::units::Family;
 
 /// TCP's flags, in the second half of the word at 12: FIN and PSH belong to the last segment, CWR
 /// to the first.

@@ -4,8 +4,9 @@ use thiserror::Error;
 
 use super::document::End;
 use super::term::{PerTerm, Term};
-use crate::plan::{Family, Protocol, SendMethod, Traffic, Workload};
+use crate::plan::{Protocol, SendMethod, Traffic, Workload};
 use crate::record::{EndReport, HostFacts, Record};
+use crate::units::Family;
 
 /// What one end spent on a run.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -5,9 +5,10 @@ mod evidence;
 mod part;
 
 use crate::cost::service_demand;
-use crate::plan::{Direction, Family, Test, Traffic};
+use crate::plan::{Direction, Test, Traffic};
 use crate::session::message::HalfReport;
 use crate::stats::{LatencyBuckets, LatencySummary};
+use crate::units::Family;
 
 use evidence::{merge_tcp, merge_udp};
 use part::{Part, rate};

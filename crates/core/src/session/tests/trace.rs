@@ -1,12 +1,12 @@
 //! The way back: when it may be asked for, and what never reaches the driver or the user.
 
 use super::*;
-use crate::link::Nanos;
 use crate::session::message::{MAX_SERVER_FRAME, Refusal, ServerMessage};
 use crate::trace::{
     MAX_REVERSE_HOPS, PathEnd, ProbeKind, TraceConfig, TraceDocument, TraceHeader, TraceRequest,
     Tracer,
 };
+use crate::units::Nanos;
 
 const CLIENT: [u8; 4] = [198, 18, 0, 1];
 

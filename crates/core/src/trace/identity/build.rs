@@ -2,9 +2,9 @@
 
 use super::{FIRST_CHECKSUM, ICMPV6, IDENTITY, MAX_FLOWS, ProbeCodec, SYN, TCP, UDP};
 use crate::link::frame::{fold, sum};
-use crate::plan::Family;
 use crate::trace::config::least_size;
 use crate::trace::probe::{Probe, ProbeId, ProbeKind};
+use crate::units::Family;
 
 impl ProbeCodec {
     /// Header and payload of a probe: what follows the IP header, with its checksum complete.

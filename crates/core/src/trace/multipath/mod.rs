@@ -28,7 +28,7 @@ use super::identity::MAX_FLOWS;
 use super::ledger::Ledger;
 use super::probe::{Answer, AnswerKind, Probe, ProbeId};
 use super::tracer::session_of;
-use crate::link::Nanos;
+use crate::units::Nanos;
 
 /// Probes of one flow at one TTL where others were answered; where none was, the first flow has
 /// two.

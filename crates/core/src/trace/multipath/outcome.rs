@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Cell, CellState, PathFinder};
-use crate::link::Nanos;
+use crate::units::Nanos;
 
 /// The routers at each TTL, how they are joined, and the paths that flows take.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,7 @@ use super::{
     ANSWER_ALLOWANCE, ATTEMPTS, ATTEMPTS_IN_SILENCE, CellState, FIRST_INTERVAL, LONGEST_INTERVAL,
     MIN_WAIT_BEYOND, PathFinder,
 };
-use crate::link::Nanos;
+use crate::units::Nanos;
 
 impl PathFinder {
     /// TTLs with probes on their way, and how long they are waited for.

@@ -17,8 +17,7 @@ pub use both_ways::{OneWayLoss, ReverseDocument};
 
 use super::config::{ConfigError, TraceConfig};
 use super::probe::ProbeKind;
-use crate::link::Nanos;
-use crate::units::Dscp;
+use crate::units::{Dscp, Nanos};
 
 /// The highest TTL that an endpoint is asked for.
 pub const MAX_REVERSE_HOPS: u8 = 64;

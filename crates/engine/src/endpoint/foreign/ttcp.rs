@@ -13,12 +13,12 @@ use std::time::{Duration, SystemTime};
 
 use linerate_core::foreign::{Encounter, Role, Tool};
 use linerate_core::plan::{
-    Direction, Extent, Family, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest,
-    Test, Traffic,
+    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
+    Traffic,
 };
 use linerate_core::record::{CaveatKind, Status};
 use linerate_core::session::message::{FlowHalf, HalfReport};
-use linerate_core::units::Span;
+use linerate_core::units::{Family, Span};
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::poll::Poller;
 use linerate_sys::socket;

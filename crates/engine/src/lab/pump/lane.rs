@@ -2,7 +2,8 @@
 
 use linerate_core::lab::Prefix;
 use linerate_core::link::frame::{self, Cutter, Layout, Offload, RouterAddresses};
-use linerate_core::link::{Admission, Counters, Fate, Link, LinkSpec, Nanos, Packet, RateTrace};
+use linerate_core::link::{Admission, Counters, Fate, Link, LinkSpec, Packet, RateTrace};
+use linerate_core::units::Nanos;
 
 use super::store::{Frame, Store};
 

@@ -19,9 +19,9 @@ use std::io;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use linerate_core::link::Nanos;
 use linerate_core::link::frame::{Gso, Offload};
 use linerate_core::stats::LatencyHistogram;
+use linerate_core::units::Nanos;
 use linerate_sys::packet::{GsoType, Outgoing, PacketSocket, VirtioHeader};
 use linerate_sys::poll::{Poller, wait_readable};
 use linerate_sys::thread as scheduling;

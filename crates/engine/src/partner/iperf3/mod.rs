@@ -10,9 +10,10 @@ use linerate_core::foreign::iperf3::{
     Client as Session, ClientError, ClientEvent, Cookie, Results, Transport,
 };
 use linerate_core::foreign::{Encounter, Role, Tool};
-use linerate_core::plan::{Direction, Extent, Family, Protocol, Test};
+use linerate_core::plan::{Direction, Extent, Protocol, Test};
 use linerate_core::record::Status;
 use linerate_core::session::message::{HalfReport, Refusal, RefusalReason};
+use linerate_core::units::Family;
 use linerate_sys::clock::format_rfc3339;
 
 use self::test::{Adapted, adapt};

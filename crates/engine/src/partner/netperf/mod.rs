@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use linerate_core::foreign::netperf::{PORT, Results};
 use linerate_core::foreign::{Encounter, Role, Tool};
-use linerate_core::plan::{Direction, Extent, Family, Protocol, Test, Traffic};
+use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
 use linerate_core::record::{ExchangeTotals, Status};
 use linerate_core::session::message::HalfReport;
-use linerate_core::units::DEFAULT_PORT;
+use linerate_core::units::{DEFAULT_PORT, Family};
 use linerate_sys::clock::format_rfc3339;
 
 use self::lane::Lane;

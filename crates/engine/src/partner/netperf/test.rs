@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use linerate_core::foreign::netperf::{Client, DataTest, Length, Results, Role, Transport};
 use linerate_core::plan::{
-    Direction, Extent, Family, Protocol, SendMethod, SocketOptions, StreamTest, Test, Traffic,
+    Direction, Extent, Protocol, SendMethod, SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::message::{FlowHalf, UdpReceived};
-use linerate_core::units::{ByteCount, Span};
+use linerate_core::units::{ByteCount, Family, Span};
 
 use crate::measure::flow::flow_direction;
 

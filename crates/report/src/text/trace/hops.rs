@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use linerate_core::plan::Family;
 use linerate_core::trace::{
     AnswerKind, HopDocument, HopFate, Origin, TraceDocument, unreachable_reason,
 };
+use linerate_core::units::Family;
 
 use super::super::page::Page;
 use super::super::table::{Align, Table};

@@ -8,10 +8,10 @@ use linerate_core::foreign::iperf3::{
     Cookie, ErrorCode, Params, Results, Server, ServerEvent, Transport,
 };
 use linerate_core::foreign::{Encounter, Excess, Role, Tool};
-use linerate_core::plan::{Direction, Extent, Family, MAX_SECONDS, Test};
+use linerate_core::plan::{Direction, Extent, MAX_SECONDS, Test};
 use linerate_core::record::Status;
 use linerate_core::session::message::HalfReport;
-use linerate_core::units::Span;
+use linerate_core::units::{Family, Span};
 use linerate_sys::clock::format_rfc3339;
 
 use super::calls::Call;

@@ -7,9 +7,10 @@ use linerate_core::foreign::netperf::{
     DataTest, Length, PAD_SECONDS, Refusal, Results, Role, errno,
 };
 use linerate_core::foreign::{Encounter, Role as End, Tool};
-use linerate_core::plan::{Family, Test, Traffic};
+use linerate_core::plan::{Test, Traffic};
 use linerate_core::record::{ExchangeTotals, HostFacts, Status};
 use linerate_core::session::message::{FlowHalf, Limits};
+use linerate_core::units::Family;
 use linerate_sys::clock::format_rfc3339;
 
 use super::super::Guest;

@@ -1,0 +1,46 @@
+//! What an IP header says.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Address family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
+        })
+    }
+}
+
+/// The ECN codepoint of an IP packet (RFC 3168, section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Ecn {
+    /// Not ECN-capable: congestion is told by dropping.
+    #[default]
+    NotEct,
+    /// ECN-capable, codepoint 10.
+    Ect0,
+    /// ECN-capable, codepoint 01.
+    Ect1,
+    /// Congestion was experienced before this link.
+    Ce,
+}
+
+impl Ecn {
+    /// Whether congestion may be told by a mark instead of a drop.
+    pub fn is_capable(self) -> bool {
+        self != Self::NotEct
+    }
+}
