@@ -93,6 +93,9 @@ pub(crate) fn read_iperf3_access(
         let file = match &error {
             AccessError::Users(_) => users,
             AccessError::Key(_) => key,
+            AccessError::NotBuilt => {
+                return Failure::unsupported(anyhow!(error).context("--iperf3-users"));
+            }
         };
         Failure::usage(anyhow!(error).context(file.display().to_string()))
     })?;

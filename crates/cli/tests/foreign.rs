@@ -113,26 +113,34 @@ fn what_the_protocol_has_not_is_said_with_status_3() {
     );
 }
 
-#[test]
-fn files_of_users_that_are_none_are_refused_with_their_place() {
+/// What `serve` answers to a list of users with this content.
+fn serve_users(content: &[u8]) -> (Option<i32>, String, tempfile::NamedTempFile) {
     let users = tempfile::NamedTempFile::new().expect("a file");
     users
         .as_file()
-        .write_all(b"# nobody\nanna\n")
+        .write_all(content)
         .expect("it can be written");
     let path = users.path().to_str().expect("its name is text");
-    let output = linerate(&[
-        "serve",
-        "-p",
-        "0",
-        "--iperf3-users",
-        path,
-        "--iperf3-key",
-        path,
-    ])
-    .output()
-    .expect("the program was built for this test");
-    assert_eq!(output.status.code(), Some(2));
-    let words = String::from_utf8_lossy(&output.stderr);
+    let files = ["--iperf3-users", path, "--iperf3-key", path];
+    let output = linerate(&[&["serve", "-p", "0"][..], &files].concat())
+        .output()
+        .expect("the program was built for this test");
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), words, users)
+}
+
+#[test]
+fn files_of_users_that_are_none_are_refused_with_their_place() {
+    let (status, words, users) = serve_users(b"# nobody\nanna\n");
+    assert_eq!(status, Some(2));
+    let path = users.path().to_str().expect("its name is text");
     assert!(words.contains(path) && words.contains("line 2"), "{words}");
+}
+
+#[cfg(not(feature = "iperf3-auth"))]
+#[test]
+fn users_of_iperf3_where_the_feature_is_not_built_end_with_status_3() {
+    let (status, words, _users) = serve_users(format!("anna,{}\n", "0".repeat(64)).as_bytes());
+    assert_eq!(status, Some(3));
+    assert!(words.contains("--features iperf3-auth"), "{words}");
 }

@@ -3,6 +3,8 @@
 
 mod access;
 mod calls;
+#[cfg_attr(not(feature = "iperf3-auth"), path = "no_key.rs")]
+mod key;
 mod output;
 mod session;
 
