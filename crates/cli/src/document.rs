@@ -6,13 +6,14 @@ use anyhow::{Context, anyhow};
 use linerate_core::analyze::{ANALYSIS_SCHEMA, Analysis};
 use linerate_core::capacity::{self, CAPACITY_SCHEMA, CapacityDocument};
 use linerate_core::ceilings;
+use linerate_core::compare::{COMPARISON_SCHEMA, Comparison};
 use linerate_core::experiment::{EXPERIMENT_SCHEMA, ExperimentDocument};
 use linerate_core::host::{HOST_SCHEMA, HostDocument};
 use linerate_core::lab::{LAB_SCHEMA, LabsDocument};
 use linerate_core::profile::{PROFILE_SCHEMA, ProfileDocument};
 use linerate_core::record::{
-    CHECK_SCHEMA, COMPARISON_SCHEMA, Caveat, CaveatKind, Check, Comparison, Environment,
-    RECORD_SCHEMA, Record, SWEEP_SCHEMA, Status, Sweep,
+    CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, RECORD_SCHEMA, Record, SWEEP_SCHEMA,
+    Status, Sweep,
 };
 use linerate_core::trace::{TRACE_SCHEMA, TraceDocument};
 use linerate_core::truth::{Score, TRUTH_SCHEMA};

@@ -14,6 +14,7 @@
 //! | [`lab`] | hosts, routers and links, resolved to addresses and routes |
 //! | [`open_loop`] | when the requests of an open loop are due |
 //! | [`record`] | the document that a run leaves: the JSON contract |
+//! | [`assemble`] | two ends' accounts of a run become its record |
 //! | [`wire`] | bytes on the wire: hello, frames, datagrams, encryption |
 //! | [`foreign`] | other tools' protocols as pure state machines: iperf3, netperf, ttcp |
 //! | [`session`] | the control session of client and endpoint: messages, pure state machines |
@@ -32,6 +33,7 @@
 //! | [`toml_reader`] | TOML files of ours: known keys, values with their place, problems by line and column |
 
 pub mod analyze;
+pub mod assemble;
 pub mod capacity;
 pub mod ceilings;
 pub mod compare;

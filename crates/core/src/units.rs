@@ -11,8 +11,9 @@
 //! | [`EndpointName`] | `host`, `host:5201`, `[2001:2::1]:5201`, `2001:2::1` | — |
 //!
 //! Below them what every other module needs: [`Nanos`] of state machines, an IP header's [`Family`]
-//! and [`Ecn`], the [`edit_distance`] of a name to one that is known.
+//! and [`Ecn`], the [`edit_distance`] of a name to one that is known, and a [`Caveat`] of figures.
 
+mod caveat;
 mod dscp;
 mod endpoint;
 mod ip;
@@ -21,6 +22,7 @@ mod quantity;
 mod sizes;
 mod text;
 
+pub use caveat::{Caveat, CaveatKind};
 pub use dscp::Dscp;
 pub use endpoint::{DEFAULT_PORT, EndpointName};
 pub use ip::{Ecn, Family};

@@ -2,11 +2,12 @@
 
 use linerate_core::analyze::Analysis;
 use linerate_core::capacity::CapacityDocument;
+use linerate_core::compare::Comparison;
 use linerate_core::experiment::ExperimentDocument;
 use linerate_core::host::HostDocument;
 use linerate_core::lab::LabsDocument;
 use linerate_core::profile::ProfileDocument;
-use linerate_core::record::{Check, Comparison, Record, Sweep};
+use linerate_core::record::{Check, Record, Sweep};
 use linerate_core::trace::TraceDocument;
 use linerate_core::truth::Score;
 use linerate_qos::cost::QosCost;

@@ -27,6 +27,7 @@
 //! | `sign_flip` | the test over all looks |
 //! | `ranks`, `effect` | signed ranks, their distribution; the effect and its interval |
 //! | `conclusion` | what is said |
+//! | `document` | the document of a comparison |
 //! | `observational`, `mann_whitney` | figures that were not paired |
 //!
 //! ```
@@ -46,6 +47,7 @@
 
 mod conclusion;
 mod design;
+mod document;
 mod effect;
 mod fault;
 mod holm;
@@ -63,6 +65,7 @@ mod track;
 
 pub use conclusion::{Conclusion, MetricConclusion, Verdict3};
 pub use design::{Design, MAX_METRICS, MAX_PAIRS};
+pub use document::{COMPARISON_SCHEMA, Comparison, IdleLoad, ReadBack};
 pub use fault::{FAULTS, Fault, FaultError};
 pub use ledger::{
     ComparedMetric, ComparedPair, Ledger, MAX_EXCLUDED, OneSidedFault, SeenFault, Side, Standing,

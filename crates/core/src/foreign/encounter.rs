@@ -1,8 +1,9 @@
 //! The record of a test that linerate has made with another tool at the far end.
 
+use crate::assemble::{ExchangeTotals, Run};
 use crate::ceilings;
 use crate::plan::{Direction, Test, Traffic};
-use crate::record::{Caveat, CaveatKind, EndReport, ExchangeTotals, Record, Run, Status};
+use crate::record::{Caveat, CaveatKind, EndReport, Record, Status};
 use crate::session::message::HalfReport;
 use crate::units::Family;
 

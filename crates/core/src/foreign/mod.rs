@@ -10,39 +10,6 @@ mod encounter;
 pub mod iperf3;
 pub mod netperf;
 
-use std::fmt;
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+pub use crate::record::Tool;
 pub use demand::{Demand, Excess};
 pub use encounter::{Encounter, Role};
-
-/// A measuring tool that is not linerate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Tool {
-    /// iperf3, 3.1 and later.
-    Iperf3,
-    /// netperf, 2.5 and later.
-    Netperf,
-    /// ttcp and those that take its bytes.
-    Ttcp,
-}
-
-impl Tool {
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Iperf3 => "iperf3",
-            Self::Netperf => "netperf",
-            Self::Ttcp => "ttcp",
-        }
-    }
-}
-
-impl fmt::Display for Tool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}

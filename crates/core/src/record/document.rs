@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ceilings::{Cause, Ceiling, Verdict};
-use crate::foreign::Tool;
 use crate::plan::{Direction, Protocol, Test, Workload};
 use crate::stats::{Figure, LatencyBuckets, LatencySummary};
 use crate::trace::TraceDocument;
 use crate::units::Family;
 
-use super::{Caveat, EndReport, Environment, TcpEvidence, UdpEvidence};
+use super::{
+    Cause, Caveat, Ceiling, EndReport, Environment, TcpEvidence, Tool, UdpEvidence, Verdict,
+};
 
 /// Schema of [`Record`].
 pub const RECORD_SCHEMA: &str = "linerate.record/1";

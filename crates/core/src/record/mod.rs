@@ -4,17 +4,14 @@
 //! version of the schema. Every key carries its unit. A key is absent where the workload, the
 //! protocol or the kernel has no such figure; it is never zero for "not known".
 
-mod assemble;
-mod caveat;
-mod comparison;
 mod document;
 mod environment;
 mod evidence;
 mod qos;
+mod tool;
+mod verdict;
 
-pub use assemble::{ExchangeTotals, Run};
-pub use caveat::{Caveat, CaveatKind};
-pub use comparison::{COMPARISON_SCHEMA, Comparison, IdleLoad, ReadBack};
+pub use crate::units::{Caveat, CaveatKind};
 pub use document::{
     CHECK_SCHEMA, Check, Directional, FlowRecord, HiddenFault, Interval, PathFacts, PathTrain,
     RECORD_SCHEMA, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,
@@ -26,3 +23,5 @@ pub use evidence::{
     CpuQuota, CpuSeconds, EndReport, GapSummary, SocketMemory, TcpEvidence, TcpSample, UdpEvidence,
 };
 pub use qos::{QosClass, QosEvidence, QosPolicy};
+pub use tool::Tool;
+pub use verdict::{Cause, Ceiling, Verdict};

@@ -21,8 +21,7 @@ use super::probe::{AnswerKind, MplsLabel, ProbeKind, ecn_bits};
 use super::quote::unreachable_reason;
 use super::reverse::ReverseDocument;
 use super::watch::WatchDocument;
-use crate::record::Caveat;
-use crate::units::{Dscp, Family};
+use crate::units::{Caveat, Dscp, Family};
 
 /// Schema of [`TraceDocument`].
 pub const TRACE_SCHEMA: &str = "linerate.trace/1";

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use linerate_core::analyze::{self, Claims, Input, Options};
+use linerate_core::assemble::Run;
 use linerate_core::capacity::{
     self, CapacityDocument, CapacityHalf, CapacityRequest, HoldPort, HoldPorts, HoldProgress,
 };
@@ -18,7 +19,7 @@ use linerate_core::plan::{
     Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
     Traffic,
 };
-use linerate_core::record::{HostFacts, Run, Status};
+use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::{
     CAPACITY, ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, TRACE,
     TREATMENTS, Welcome,

@@ -10,10 +10,11 @@ mod treatment;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
+use linerate_core::assemble::{ExchangeTotals, Run as HalfRuns};
 use linerate_core::ceilings;
 use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
 use linerate_core::profile::{EndProfile, ProfileRequest};
-use linerate_core::record::{ExchangeTotals, PathTrain, Record, Run as HalfRuns, Status};
+use linerate_core::record::{PathTrain, Record, Status};
 use linerate_core::session::message::{
     HalfReport, PROFILE, Progress, Refusal, RefusalReason, Welcome,
 };

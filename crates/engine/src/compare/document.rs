@@ -1,7 +1,7 @@
 //! What a comparison leaves.
 
-use linerate_core::compare::{Ledger, Verdict3};
-use linerate_core::record::{COMPARISON_SCHEMA, Caveat, CaveatKind, Comparison, ReadBack, Status};
+use linerate_core::compare::{COMPARISON_SCHEMA, Comparison, Ledger, ReadBack, Verdict3};
+use linerate_core::record::{Caveat, CaveatKind, Status};
 use linerate_core::stats::Figure;
 
 use super::CompareOptions;

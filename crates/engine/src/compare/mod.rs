@@ -5,9 +5,11 @@
 mod document;
 mod preflight;
 
-use linerate_core::compare::{Design, Fault, Ledger, Metric, Order, Schedule, Side, Standing};
+use linerate_core::compare::{
+    Comparison, Design, Fault, Ledger, Metric, Order, ReadBack, Schedule, Side, Standing,
+};
 use linerate_core::plan::Test;
-use linerate_core::record::{Comparison, ReadBack, Record};
+use linerate_core::record::Record;
 use linerate_core::treatment::Treatments;
 
 use crate::campaign::Observer;

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use linerate_core::compare::Metric;
+use linerate_core::compare::{IdleLoad, Metric};
 use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, Protocol, SocketOptions, Test, Traffic,
 };
-use linerate_core::record::{Caveat, CaveatKind, Environment, IdleLoad, Record};
+use linerate_core::record::{Caveat, CaveatKind, Environment, Record};
 use linerate_core::treatment::Treatments;
 use linerate_core::units::Span;
 use linerate_sys::clock::format_rfc3339;

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use linerate_core::record::{Caveat, CaveatKind, ExchangeTotals};
+use linerate_core::assemble::ExchangeTotals;
+use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::stats::LatencyHistogram;
 
 /// What became of the requests that were meant to start within the measured time.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use linerate_core::compare::{Design, Metric};
+use linerate_core::compare::{Comparison, Design, Metric};
 use linerate_core::plan::{Direction, Extent, Test};
 use linerate_core::profile::projection::{
     Designed, End, LeftOut, NotProjected, Point, ProjectedEnd, Projection, Proof, Provable, Proved,
     WhatIf, in_random_order, points_on, what_ifs_of,
 };
-use linerate_core::record::{Comparison, Record};
+use linerate_core::record::Record;
 use linerate_core::session::message::TREATMENTS;
 use linerate_core::stats::median_interval;
 use linerate_core::treatment::{TreatmentError, Treatments, pair};

@@ -1,8 +1,10 @@
 //! Two treatments side by side.
 
-use linerate_core::compare::{ComparedMetric, ComparedPair, MetricConclusion, SeenFault, Standing};
+use linerate_core::compare::{
+    ComparedMetric, ComparedPair, Comparison, IdleLoad, MetricConclusion, SeenFault, Standing,
+};
 use linerate_core::plan::{Extent, Test};
-use linerate_core::record::{Comparison, IdleLoad, Status};
+use linerate_core::record::Status;
 use linerate_core::stats::Figure;
 
 use super::Style;

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 
 use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::compare::{
-    ComparedMetric, ComparedPair, Fault, MetricConclusion, OneSidedFault, SeenFault, Side, Verdict3,
+    COMPARISON_SCHEMA, ComparedMetric, ComparedPair, Comparison, Fault, IdleLoad, MetricConclusion,
+    OneSidedFault, ReadBack, SeenFault, Side, Verdict3,
 };
 use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
     StreamTest, Test, Traffic,
 };
 use linerate_core::record::{
-    COMPARISON_SCHEMA, Caveat, CaveatKind, Check, Comparison, CpuFacts, CpuSeconds, DeviceFacts,
-    Directional, EndReport, Environment, FlowRecord, GapSummary, HiddenFault, HostFacts, IdleLoad,
-    Interval, LabDirection, LabFacts, LabLink, PathFacts, RECORD_SCHEMA, ReadBack, Record,
-    SWEEP_SCHEMA, SizeFigure, Status, Sweep, TcpEvidence, UdpEvidence,
+    Caveat, CaveatKind, Check, CpuFacts, CpuSeconds, DeviceFacts, Directional, EndReport,
+    Environment, FlowRecord, GapSummary, HiddenFault, HostFacts, Interval, LabDirection, LabFacts,
+    LabLink, PathFacts, RECORD_SCHEMA, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,
+    TcpEvidence, UdpEvidence,
 };
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::units::{BitRate, Family, Span};

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::record::Caveat;
 use crate::stats::wilson;
 use crate::trace::document::TraceDocument;
 use crate::trace::outcome::PathEnd;
+use crate::units::Caveat;
 
 /// The way back beside the way there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -6,10 +6,11 @@ mod test;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
+use linerate_core::assemble::ExchangeTotals;
 use linerate_core::foreign::netperf::{PORT, Results};
 use linerate_core::foreign::{Encounter, Role, Tool};
 use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
-use linerate_core::record::{ExchangeTotals, Status};
+use linerate_core::record::Status;
 use linerate_core::session::message::HalfReport;
 use linerate_core::units::{DEFAULT_PORT, Family};
 use linerate_sys::clock::format_rfc3339;

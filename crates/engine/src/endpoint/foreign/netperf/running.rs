@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
+use linerate_core::assemble::ExchangeTotals;
 use linerate_core::foreign::netperf::{
     DataTest, Length, PAD_SECONDS, Refusal, Results, Role, errno,
 };
 use linerate_core::foreign::{Encounter, Role as End, Tool};
 use linerate_core::plan::{Test, Traffic};
-use linerate_core::record::{ExchangeTotals, HostFacts, Status};
+use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::{FlowHalf, Limits};
 use linerate_core::units::Family;
 use linerate_sys::clock::format_rfc3339;

@@ -13,7 +13,7 @@ use crate::units::Family;
 use evidence::{merge_tcp, merge_udp};
 use part::{Part, rate};
 
-use super::{
+use crate::record::{
     Directional, EndReport, Environment, FlowRecord, Interval, RECORD_SCHEMA, Record, Status,
     TcpEvidence, UdpEvidence,
 };

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Caveat, Environment, Status};
-use crate::compare::{ComparedMetric, ComparedPair, Fault, OneSidedFault, Verdict3};
+use super::{ComparedMetric, ComparedPair, Fault, OneSidedFault, Verdict3};
 use crate::plan::Test;
+use crate::record::{Caveat, Environment, Status};
 use crate::treatment::Treatments;
 
 /// Schema of [`Comparison`].

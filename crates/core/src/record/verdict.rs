@@ -1,0 +1,104 @@
+//! What each cause would let through, and which one holds a run back: as [`crate::ceilings`] finds
+//! it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What can hold a transfer back.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The receiver's window is smaller than what the path holds.
+    ReceiveWindow,
+    /// The sender's buffer is.
+    SendBuffer,
+    /// Loss, or the congestion control's response to it.
+    Congestion,
+    /// A pacing rate set on the socket or route.
+    Pacing,
+    /// Per-packet cost, or packet rate times segment size.
+    SegmentSize,
+    /// The slowest link.
+    PathRate,
+    /// A token bucket that drops instead of queueing.
+    Policer,
+    /// The sending application writes no faster.
+    ApplicationSend,
+    /// The receiving application reads no faster.
+    ApplicationReceive,
+    /// The sender's CPU.
+    CpuSend,
+    /// The receiver's CPU.
+    CpuReceive,
+    /// A class of this host's own DiffServ policy.
+    QosClass,
+    /// The transfer ended before slow start did.
+    Startup,
+    /// None of them fits.
+    Unexplained,
+}
+
+/// The most that one cause would let through.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ceiling {
+    /// The cause.
+    pub cause: Cause,
+    /// Payload bits per second, over all flows of the direction.
+    pub limit_bps: f64,
+    /// The formula in words and symbols.
+    pub formula: String,
+    /// What went into it, each key with its unit.
+    pub inputs: BTreeMap<String, f64>,
+    /// What the kernel says that makes this cause more or less likely.
+    pub evidence: Vec<String>,
+    /// False where an input is the measured rate itself: then agreement confirms nothing.
+    pub independent: bool,
+}
+
+/// What holds the run back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Verdict {
+    /// The cause.
+    pub cause: Cause,
+    /// Measured rate over this cause's ceiling; absent for `unexplained`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share_of_ceiling: Option<f64>,
+    /// Why this cause, in sentences with figures.
+    pub evidence: Vec<String>,
+    /// What to do, as the command to type; empty where nothing can be done.
+    pub remedy: String,
+    /// What that should bring, payload bits per second: the lowest limit of those that the record
+    /// shows and that last when the cause is lifted. Absent where none is known well enough;
+    /// `evidence` then tells the most that can come, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted_bps: Option<f64>,
+    /// What would hold the run back then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cause: Option<Cause>,
+}
+
+impl Cause {
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReceiveWindow => "receive_window",
+            Self::SendBuffer => "send_buffer",
+            Self::Congestion => "congestion",
+            Self::Pacing => "pacing",
+            Self::SegmentSize => "segment_size",
+            Self::PathRate => "path_rate",
+            Self::Policer => "policer",
+            Self::ApplicationSend => "application_send",
+            Self::ApplicationReceive => "application_receive",
+            Self::CpuSend => "cpu_send",
+            Self::CpuReceive => "cpu_receive",
+            Self::QosClass => "qos_class",
+            Self::Startup => "startup",
+            Self::Unexplained => "unexplained",
+        }
+    }
+}
