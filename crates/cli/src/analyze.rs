@@ -4,12 +4,11 @@ use std::path::Path;
 
 use anyhow::Context;
 use linerate_core::analyze::{self, Claims, Input, MAX_BYTES, Options};
-use linerate_report::{json, text};
 
 use crate::args::{AnalyzeArgs, InputName};
 use crate::failure::Failure;
-use crate::files::{self, OutputFile};
-use crate::output;
+use crate::files;
+use crate::output::{self, Output};
 
 /// Reads the files, says what their figures can say, and prints that.
 ///
@@ -22,15 +21,8 @@ pub(crate) fn execute(args: &AnalyzeArgs) -> Result<(), Failure> {
     let inputs: Vec<Input<'_>> = files.iter().map(Contents::input).collect();
     let table = analyze::read(&inputs).map_err(Failure::usage)?;
     let analysis = analyze::analyze(&table, &options).map_err(Failure::usage)?;
-    let file = args.document.output.as_deref();
-    if let Some(file) = file.map(OutputFile::open).transpose()? {
-        file.write(&json::document(&analysis))?;
-    }
-    output::print(&if args.document.json {
-        json::document(&analysis)
-    } else {
-        text::analysis(&analysis, output::style())
-    })
+    let format = output::json_or_text(args.document.json);
+    Output::open(&args.document, format)?.write(&analysis)
 }
 
 fn options(args: &AnalyzeArgs) -> Result<Options, Failure> {

@@ -2,25 +2,25 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::capacity::MAX_HELD;
 use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS, Plan};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, DEFAULT_PORT, EndpointName, Family, Span};
 use linerate_engine::NetperfOptions;
+use linerate_report::Document;
 
 use crate::args::{
     CheckArgs, Command, Count, ExplainArgs, LimitOptions, ListenOptions, OtherOptions, PathOptions,
     RunOptions, ServeArgs,
 };
-use crate::document::Document;
 use crate::failure::Failure;
-use crate::output::{self, Output};
+use crate::output::{self, Format, Output};
 use crate::progress::Progress;
-use crate::render::Format;
 use crate::run::{self, Entrance, Examination, Others, Service};
 use crate::site::Site;
 use crate::target::Target;
@@ -74,8 +74,8 @@ fn measure(options: RunOptions, plan: &Plan, floor: Option<BitRate>) -> Result<(
     target.check_sizes(plan)?;
     let output = Output::open(&options.document, format)?;
     let (mut document, error) = run::plan(&target, options.via, plan, progress)?;
-    site.iter().for_each(|site| site.describe(&mut document));
-    conclude(&document, error, output, floor)
+    site.iter().for_each(|site| site.describe(&mut *document));
+    conclude(&*document, error, output, floor)
 }
 
 fn seed_of(plan: &Plan) -> u64 {
@@ -105,11 +105,7 @@ pub(crate) fn place(
 }
 
 fn check(args: CheckArgs) -> Result<(), Failure> {
-    let format = if args.document.json {
-        Format::Json
-    } else {
-        Format::Text
-    };
+    let format = output::json_or_text(args.document.json);
     let mut progress = Progress::new(format, args.document.quiet);
     let seed = args.seed.unwrap_or_else(plan::fresh_seed);
     let (site, target, doubt) = match (&args.host, &args.path.lab) {
@@ -127,12 +123,13 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         quick: args.quick,
         seed,
     };
-    let (mut document, error) = run::check(&examination, progress)?;
-    site.iter().for_each(|site| site.describe(&mut document));
-    if let Document::Check(check) = &mut document {
-        check.caveats.extend(doubt);
+    let (mut check, error) = run::check(&examination, progress)?;
+    if let Some(site) = &site {
+        site.describe(&mut check);
+        site.reveal(&mut check);
     }
-    conclude(&document, error, output, args.fail_below)
+    check.caveats.extend(doubt);
+    conclude(&check, error, output, args.fail_below)
 }
 
 /// The demonstration path; where this host allows none, the check is of loopback, with a caveat
@@ -164,7 +161,7 @@ fn demonstration(
 /// # Errors
 /// It cannot be written, is not all, or is below the floor.
 pub(crate) fn conclude(
-    document: &Document,
+    document: &dyn Document,
     error: Option<Failure>,
     output: Output,
     floor: Option<BitRate>,
@@ -188,10 +185,21 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
         (_, true) => Format::Csv,
         _ => Format::Text,
     };
-    let mut document = Document::read(&args.file)?;
+    let mut document = stored(&args.file)?;
     document.annotate();
-    Output::open(&args.document, format)?.write(&document)
+    Output::open(&args.document, format)?.write(&*document)
 }
+
+/// The document that a file holds.
+fn stored(path: &Path) -> Result<Box<dyn Document>, Failure> {
+    let bytes = files::read_at_most(path, MAX_DOCUMENT).map_err(Failure::usage)?;
+    linerate_report::document::read(&bytes)
+        .with_context(|| path.display().to_string())
+        .map_err(Failure::usage)
+}
+
+/// Largest document that is read, bytes: a thousand records with their intervals and samples.
+const MAX_DOCUMENT: u64 = 64 << 20;
 
 fn serve(args: ServeArgs) -> Result<(), Failure> {
     let entrance = entrance(&args.listen).map_err(Failure::usage)?;

@@ -16,12 +16,10 @@ use crate::args::{
     RunOptions, StreamArgs, StreamOptions, TableOptions,
 };
 use crate::commands::{conclude, place};
-use crate::document::Document;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::progress::Progress;
-use crate::render::Format;
-use crate::{files, output, plan, run, watch};
+use crate::{files, plan, run, watch};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty
 /// pairs.
@@ -39,11 +37,7 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
         return output::print(&text::treatments(output::style()));
     }
     let (mut options, run) = resolve(args).map_err(Failure::usage)?;
-    let format = if run.document.json {
-        Format::Json
-    } else {
-        Format::Text
-    };
+    let format = output::json_or_text(run.document.json);
     let mut progress = Progress::new(format, run.document.quiet);
     if treats_hosts(&options) {
         // In this host's own namespace: that is where a command before this one can have left
@@ -57,11 +51,10 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     let output = Output::open(&run.document, format)?;
     let mut client = Client::connect(target.to_engine(), run::signals()?).map_err(run::failure)?;
     let mut shown = Shown(progress);
-    let (comparison, error) = compare(&mut client, &options, &mut shown).map_err(run::failure)?;
+    let (mut document, error) = compare(&mut client, &options, &mut shown).map_err(run::failure)?;
     // The endpoint is told, and undoes what it still holds, before the lab goes.
     drop(client);
     drop(shown);
-    let mut document = Document::Comparison(Box::new(comparison));
     site.iter().for_each(|site| site.describe(&mut document));
     // What ran stands in the document, whatever ended it: its words say what.
     let error = error.map(|error| Failure::failed(anyhow!(error)));

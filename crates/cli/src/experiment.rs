@@ -5,9 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use linerate_core::experiment::{
-    Choice, Experiment, ExperimentDocument, ExperimentPath, Run, Work,
-};
+use linerate_core::experiment::{Choice, Experiment, ExperimentPath, Run, Work};
 use linerate_core::link::RateTrace;
 use linerate_core::plan::{Plan, Repeats};
 use linerate_core::record::Interval;
@@ -17,14 +15,12 @@ use linerate_engine::{
     ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile,
     prepare_for_lab, run_experiment,
 };
-use linerate_report::{json, text};
 
 use crate::args::ExperimentArgs;
 use crate::failure::Failure;
-use crate::files::{self, OutputFile};
-use crate::output;
+use crate::files;
+use crate::output::{self, Format, Output};
 use crate::progress::Progress;
-use crate::render::Format;
 use crate::run::{self, failure_of};
 use crate::target::Target;
 use crate::{site, watch};
@@ -46,8 +42,7 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
     let target = target(args, &experiment, &mut progress)?;
     let target = target.as_ref().map(Target::to_engine);
     let stop = run::signals()?;
-    let file = args.document.output.as_deref();
-    let file = file.map(OutputFile::open).transpose()?;
+    let output = Output::open(&args.document, output::json_or_text(args.document.json))?;
     let mut records = records(args, &experiment, &mut progress)?;
     let site = ExperimentSite {
         directory,
@@ -58,7 +53,7 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
     let outcome = run_experiment(&experiment, &site, &mut records, &stop, &mut shown);
     drop(shown);
     let (document, error) = outcome.map_err(failure)?;
-    write(&document, args, file)?;
+    output.write(&document)?;
     error.map_or(Ok(()), |error| Err(failure(error)))
 }
 
@@ -190,26 +185,6 @@ fn records_path(args: &ExperimentArgs) -> PathBuf {
         PathBuf::from(name)
     };
     args.records.clone().unwrap_or_else(beside)
-}
-
-fn write(
-    document: &ExperimentDocument,
-    args: &ExperimentArgs,
-    file: Option<OutputFile>,
-) -> Result<(), Failure> {
-    // The file first: it is the copy that the user keeps.
-    if let Some(file) = file {
-        file.write(&json::document(document))?;
-    }
-    let printed = output::print(&if args.document.json {
-        json::document(document)
-    } else {
-        text::experiment(document, output::style())
-    });
-    match printed {
-        Err(failure) if failure.is_reader_gone() => Ok(()),
-        other => other,
-    }
 }
 
 /// The cells, each with what it is run on, and how often.

@@ -11,19 +11,15 @@ use linerate_core::record::Check;
 use linerate_core::units::EndpointName;
 use linerate_engine::TreatError;
 use linerate_engine::host_settings::{self, HostScope};
-use linerate_report::{json, text};
 
 use crate::args::{
     Cli, Command, HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs,
     NeedOptions,
 };
-use crate::document::Document;
 use crate::failure::Failure;
-use crate::files::OutputFile;
-use crate::output;
+use crate::output::{self, Format, Output};
 use crate::plan;
 use crate::progress::Progress;
-use crate::render::Format;
 use crate::run::{self, Examination};
 use crate::target::Target;
 
@@ -42,19 +38,19 @@ pub(crate) fn execute(command: HostCommand) -> Result<(), Failure> {
 
 fn show(args: &HostShowArgs) -> Result<(), Failure> {
     check_keys(&args.keys).map_err(Failure::usage)?;
-    let file = args
-        .document
-        .output
-        .as_deref()
-        .map(OutputFile::open)
-        .transpose()?;
+    let has_all = args.all || !args.keys.is_empty();
+    let format = match (args.document.json, has_all) {
+        (true, _) => Format::Json,
+        (false, true) => Format::Details,
+        (false, false) => Format::Text,
+    };
+    let output = Output::open(&args.document, format)?;
     let scope = HostScope {
         keys: args.keys.clone(),
         ..scope(&args.need, args.document.quiet)?
     };
     let document = host_settings::show(&scope).map_err(failure)?;
-    let all = args.all || !args.keys.is_empty();
-    print(&document, args.document.json, all, file)
+    output.write(&document)
 }
 
 fn set(args: &HostSetArgs) -> Result<(), Failure> {
@@ -64,13 +60,13 @@ fn set(args: &HostSetArgs) -> Result<(), Failure> {
         checked.map_err(Failure::usage)?;
     }
     let document = host_settings::set(&wanted, args.persist).map_err(failure)?;
-    print(&document, args.json, false, None)
+    print(&document, args.json)
 }
 
 fn undo(args: &HostUndoArgs) -> Result<(), Failure> {
     check_keys(&args.keys).map_err(Failure::usage)?;
     let document = host_settings::undo(&args.keys).map_err(failure)?;
-    print(&document, args.json, false, None)?;
+    print(&document, args.json)?;
     let is_failed = |outcome| outcome == ChangeOutcome::Failed;
     match document
         .changes
@@ -86,35 +82,16 @@ fn undo(args: &HostUndoArgs) -> Result<(), Failure> {
 }
 
 fn profile(args: &HostProfileArgs) -> Result<(), Failure> {
-    let file = args
-        .document
-        .output
-        .as_deref()
-        .map(OutputFile::open)
-        .transpose()?;
+    let format = output::json_or_text(args.document.json);
+    let output = Output::open(&args.document, format)?;
     let scope = scope(&args.need, args.document.quiet)?;
     let document = host_settings::profile(args.profile, &scope, args.apply, args.persist);
-    print(&document.map_err(failure)?, args.document.json, false, file)
+    output.write(&document.map_err(failure)?)
 }
 
-fn print(
-    document: &HostDocument,
-    as_json: bool,
-    all: bool,
-    file: Option<OutputFile>,
-) -> Result<(), Failure> {
-    if let Some(file) = file {
-        file.write(&json::document(document))?;
-    }
-    let printed = if as_json {
-        output::print(&json::document(document))
-    } else {
-        output::print(&text::host(document, all, output::style()))
-    };
-    match printed {
-        Err(failure) if failure.is_reader_gone() => Ok(()),
-        other => other,
-    }
+fn print(document: &HostDocument, as_json: bool) -> Result<(), Failure> {
+    let output = Output::to(None, output::json_or_text(as_json))?;
+    output.write(document)
 }
 
 /// What is needed: as given, or measured.
@@ -173,15 +150,12 @@ fn measured(host: &EndpointName, quiet: bool) -> Result<(NeededPath, IpAddr), Fa
         quick: true,
         seed: plan::fresh_seed(),
     };
-    let (document, error) = run::check(&examination, progress)?;
+    let (check, error) = run::check(&examination, progress)?;
     if let Some(error) = error {
         return Err(error);
     }
-    let path = match &document {
-        Document::Check(check) => path_of(check),
-        _ => None,
-    };
-    path.zip(peer)
+    path_of(&check)
+        .zip(peer)
         .with_context(|| {
             format!("{host}: no rate or round-trip time could be measured: give --rate and --rtt")
         })

@@ -1,22 +1,20 @@
 //! `lab up`, `exec`, `status` and `down`: labs that stay between commands.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, anyhow};
-use linerate_core::lab::{Inhabitant, LAB_SCHEMA, LabShown, LabsDocument, Topology};
-use linerate_core::record::LabDirection;
+use linerate_core::lab::{LAB_SCHEMA, LabsDocument, Topology};
 use linerate_engine::{
     DaemonError, LAB_PROCESS, LabDirectory, LabOptions, LabState, hold_lab, start_holder,
 };
-use linerate_report::json;
+use linerate_report::{Document, json, text};
 
 use crate::args::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::{files, output, plan, run, site, truth};
 
 /// Does what the command line says.
@@ -139,7 +137,7 @@ fn down(args: &LabDownArgs) -> Result<(), Failure> {
         directory.end(&lab).map_err(failure)?;
         output::note(&format!("lab {} is down", lab.name));
         for process in running {
-            output::note(&format!("still running: {}", inhabitant(&process)));
+            output::note(&format!("still running: {}", text::inhabitant(&process)));
         }
     }
     Ok(())
@@ -172,86 +170,7 @@ fn show(directory: &LabDirectory, labs: Vec<LabState>, json: bool) -> Result<(),
     if document.labs.is_empty() {
         output::note("no lab is up");
     }
-    output::print(&text(&document))
-}
-
-/// The labs of a document for people.
-pub(crate) fn text(document: &LabsDocument) -> String {
-    document.labs.iter().map(printed).collect()
-}
-
-fn printed(lab: &LabShown) -> String {
-    let mut text = format!("lab {}, process {}\n", printable(&lab.name), lab.pid);
-    let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
-    let hosts = &lab.hosts;
-    let width = widest(&mut hosts.iter().map(|host| host.name.len()));
-    for host in hosts {
-        let kind = if host.is_router { "router" } else { "host  " };
-        let addresses: Vec<_> = host.addresses.iter().map(ToString::to_string).collect();
-        line(
-            &mut text,
-            &format!("  {kind} {:width$}  {}", host.name, addresses.join("  ")),
-        );
-    }
-    let links = lab.links.iter().flatten();
-    let width = widest(&mut links.clone().map(|link| link.name.len()));
-    for link in links {
-        let spec = if link.spec.is_empty() {
-            "plain"
-        } else {
-            &link.spec
-        };
-        let mtu = link.mtu_bytes;
-        line(
-            &mut text,
-            &format!(
-                "  link   {:width$}  {spec}, interfaces of {mtu} bytes",
-                link.name
-            ),
-        );
-        for (name, direction) in [("up", &link.up), ("down", &link.down)] {
-            if let Some(direction) = direction {
-                line(
-                    &mut text,
-                    &format!("         {name:4} {}", counters(direction)),
-                );
-            }
-        }
-    }
-    for process in &lab.running {
-        line(&mut text, &format!("  running {}", inhabitant(process)));
-    }
-    text
-}
-
-fn line(text: &mut String, line: &str) {
-    writeln!(text, "{}", printable(line.trim_end())).expect("writing to a String cannot fail");
-}
-
-fn counters(direction: &LabDirection) -> String {
-    let causes: Vec<_> = (direction.drops())
-        .map(|(cause, count)| format!("{cause} {count}"))
-        .collect();
-    let dropped = if causes.is_empty() {
-        "none".to_owned()
-    } else {
-        causes.join(", ")
-    };
-    let lateness = match (direction.lateness_p50_us, direction.lateness_p99_us) {
-        (Some(p50), Some(p99)) => format!("; late by {p50:.0} µs, p99 {p99:.0} µs"),
-        _ => String::new(),
-    };
-    format!(
-        "delivered {}; dropped {dropped}{lateness}",
-        direction.delivered
-    )
-}
-
-fn inhabitant(process: &Inhabitant) -> String {
-    format!(
-        "{} (process {}) in {}",
-        process.command, process.pid, process.host
-    )
+    output::print(&document.text(output::style()))
 }
 
 fn failure(error: DaemonError) -> Failure {

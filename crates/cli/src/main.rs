@@ -23,8 +23,7 @@
 //! | [`host`] | `host`: this host's limits and settings |
 //! | [`truth`] | the truth test of `lab truth` |
 //! | [`watch`] | what undoes treatments when their process is killed |
-//! | [`document`] | the documents that are printed, stored and read again |
-//! | [`output`], [`render`], [`progress`] | stdout, `--output` and stderr |
+//! | [`output`], [`progress`] | stdout, `--output` and stderr |
 //! | [`gate`] | `--fail-below` |
 //! | [`failure`] | errors and their exit status |
 
@@ -37,7 +36,6 @@ mod args;
 mod capacity;
 mod commands;
 mod compare;
-mod document;
 mod experiment;
 mod failure;
 mod files;
@@ -50,7 +48,6 @@ mod profile;
 mod progress;
 mod qos;
 mod qos_cost;
-mod render;
 mod run;
 mod site;
 mod target;

@@ -1,15 +1,30 @@
 //! Where the document goes: stdout, and the file of `--output`.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
-use linerate_report::json;
+use anyhow::anyhow;
 use linerate_report::text::Style;
+use linerate_report::{Document, csv};
 
 use crate::args::{DocumentOptions, TableOptions};
-use crate::document::Document;
 use crate::failure::{Failure, printable};
 use crate::files::OutputFile;
-use crate::render::{self, Format};
+
+/// How a document is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For people, with all there is.
+    Details,
+    /// One document, indented.
+    Json,
+    /// A row for each record.
+    Csv,
+    /// A line for each interval, then the document in one line.
+    JsonStream,
+}
 
 /// The places that the document is to reach, opened before the run.
 #[derive(Debug)]
@@ -24,28 +39,57 @@ impl Output {
     /// # Errors
     /// It cannot be opened for writing.
     pub(crate) fn open(options: &DocumentOptions, format: Format) -> Result<Self, Failure> {
-        let file = options
-            .output
-            .as_deref()
-            .map(OutputFile::open)
-            .transpose()?;
+        Self::to(options.output.as_deref(), format)
+    }
+
+    /// To stdout, and to a file.
+    ///
+    /// # Errors
+    /// It cannot be opened for writing.
+    pub(crate) fn to(file: Option<&Path>, format: Format) -> Result<Self, Failure> {
+        let file = file.map(OutputFile::open).transpose()?;
         Ok(Self { format, file })
     }
 
     /// Prints the document and writes the file.
     ///
     /// # Errors
-    /// A write failed; that nobody reads stdout any more is none.
-    pub(crate) fn write(self, document: &Document) -> Result<(), Failure> {
+    /// A write failed, or the document has no rows for `--csv`; that nobody reads stdout any more is
+    /// none.
+    pub(crate) fn write(self, document: &dyn Document) -> Result<(), Failure> {
         // The file first: it is the copy that the user keeps.
         if let Some(file) = self.file {
-            file.write(&json::document(document))?;
+            file.write(&document.json())?;
         }
-        match print(&render::document(document, self.format, style())?) {
+        match print(&rendered(document, self.format)?) {
             Err(failure) if failure.is_reader_gone() => Ok(()),
             other => other,
         }
     }
+}
+
+fn rendered(document: &dyn Document, format: Format) -> Result<String, Failure> {
+    Ok(match format {
+        Format::Text => document.text(style()),
+        Format::Details => document.text(Style {
+            details: true,
+            ..style()
+        }),
+        Format::Json => document.json(),
+        Format::JsonStream => document.json_line(),
+        Format::Csv => {
+            let records = document.records();
+            let records = records.ok_or_else(|| {
+                Failure::usage(anyhow!("--csv: this document has no records; give --json"))
+            });
+            csv::rows(&records?)
+        }
+    })
+}
+
+/// `--json`, or a page.
+pub(crate) fn json_or_text(as_json: bool) -> Format {
+    if as_json { Format::Json } else { Format::Text }
 }
 
 /// The format that the options ask for; clap lets only one of them through.
@@ -66,6 +110,7 @@ pub(crate) fn style() -> Style {
         Some(width) if io::stdout().is_terminal() => Style {
             width,
             colour: !no_colour,
+            ..Style::default()
         },
         _ => Style::default(),
     }

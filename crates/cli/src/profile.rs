@@ -20,12 +20,10 @@ use crate::args::{
     StreamArgs, StreamOptions, TableOptions,
 };
 use crate::commands::{conclude, place};
-use crate::document::Document;
 use crate::failure::Failure;
 use crate::files::OutputFile;
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::progress::Progress;
-use crate::render::Format;
 use crate::{plan, run, watch};
 
 /// Profiles, prints and writes what was asked for.
@@ -67,7 +65,6 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     drop(client);
     drop(shown);
     files.write(&document)?;
-    let mut document = Document::Profile(Box::new(document));
     site.iter().for_each(|site| site.describe(&mut document));
     conclude(&document, error.map(run::failure), output, None)
 }
@@ -141,7 +138,7 @@ impl Asked {
             request,
             format: match (stream.run.document.json, args.profile.by) {
                 (true, _) => Format::Json,
-                (false, Some(By::Function)) => Format::Functions,
+                (false, Some(By::Function)) => Format::Details,
                 (false, _) => Format::Text,
             },
             run: stream.run,

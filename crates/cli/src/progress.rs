@@ -7,8 +7,7 @@ use linerate_report::json;
 use linerate_report::text::{self, Style};
 
 use crate::failure::{Failure, printable};
-use crate::output;
-use crate::render::Format;
+use crate::output::{self, Format};
 
 /// The progress of a run. A live line is erased when it is dropped.
 #[derive(Debug)]
@@ -126,7 +125,7 @@ fn style() -> Style {
     let width = terminal_size::terminal_size_of(io::stderr());
     Style {
         width: width.map_or(Style::default().width, |(width, _)| usize::from(width.0)),
-        colour: false,
+        ..Style::default()
     }
 }
 

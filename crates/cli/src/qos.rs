@@ -10,7 +10,7 @@ use linerate_engine::stop_on_signal;
 use linerate_qos::document::{ExplanationReport, FileReport, QosDocument, QosState};
 use linerate_qos::explain::{Packet, explain};
 use linerate_qos::policy::{Adapter, PolicyFile};
-use linerate_report::{json, text};
+use linerate_report::{Document, json, text};
 
 use crate::args::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
@@ -42,12 +42,7 @@ pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
 
 fn remove(interface: Option<&str>, as_json: bool) -> Result<(), Failure> {
     let document = qos::remove(interface).map_err(failure)?;
-    if as_json {
-        output::print(&json::document(&document))
-    } else {
-        let lines = document.notes.iter().map(|note| format!("{note}\n"));
-        output::print(&lines.collect::<String>())
-    }
+    show(&document, as_json)
 }
 
 fn check(args: &QosCheckArgs) -> Result<(), Failure> {
@@ -71,15 +66,12 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
         }
         return output::print(&file.to_toml());
     }
-    let report = FileReport::of(&file, &qos::speeds(&file))
+    let mut report = FileReport::of(&file, &qos::speeds(&file))
         .with_context(place)
         .map_err(Failure::usage)?;
     let is_refused = report.warnings.iter().any(|warning| warning.refused);
-    if args.json {
-        output::print(&json::document(&QosDocument::of_file(report)))
-    } else {
-        output::print(&text::qos_file(&place(), &report, output::style()))
-    }?;
+    report.name = Some(place());
+    show(&QosDocument::of_file(report), args.json)?;
     if is_refused {
         Err(Failure::of_status(2))
     } else {
@@ -188,11 +180,7 @@ fn explain_packet(args: &QosExplainArgs) -> Result<(), Failure> {
         .with_context(place)
         .map_err(Failure::usage)?;
     let report = ExplanationReport::new(&file, adapter, &packet, &explanation);
-    if args.json {
-        output::print(&json::document(&QosDocument::of_explanation(report)))
-    } else {
-        output::print(&text::qos_explanation(&report, output::style()))
-    }
+    show(&QosDocument::of_explanation(report), args.json)
 }
 
 /// The adapter that is meant: the one of that name or `*`, or the only one.
@@ -225,11 +213,18 @@ fn told(result: Result<QosDocument, QosError>, as_json: bool) -> Result<(), Fail
 }
 
 fn tell(document: &QosDocument, interface: Option<&str>, as_json: bool) -> Result<(), Failure> {
-    if as_json {
-        return output::print(&json::document(document));
+    if !as_json {
+        note(document, interface);
     }
-    note(document, interface);
-    output::print(&text::qos_status(document, output::style()))
+    show(document, as_json)
+}
+
+fn show(document: &QosDocument, as_json: bool) -> Result<(), Failure> {
+    output::print(&if as_json {
+        json::document(document)
+    } else {
+        document.text(output::style())
+    })
 }
 
 fn show_stats(

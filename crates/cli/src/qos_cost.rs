@@ -5,16 +5,14 @@ use std::path::Path;
 use anyhow::{Context, anyhow, bail, ensure};
 use linerate_engine::qos::SystemNames;
 use linerate_engine::{CostError, CostObserver, CostOptions, prepare_for_lab, qos_cost};
-use linerate_qos::cost::{Cell, Choice, Plan, QosCost, Slot, policies};
+use linerate_qos::cost::{Cell, Choice, Plan, Slot, policies};
 use linerate_qos::policy::PolicyFile;
-use linerate_report::{json, text};
 
 use crate::args::QosCostArgs;
 use crate::failure::Failure;
-use crate::files::{self, OutputFile};
-use crate::output;
+use crate::files;
+use crate::output::{self, Format, Output};
 use crate::progress::Progress;
-use crate::render::Format;
 use crate::run::{self, failure_of};
 use crate::{plan, watch};
 
@@ -30,8 +28,7 @@ pub(crate) fn execute(args: &QosCostArgs) -> Result<(), Failure> {
     // something.
     let notes = watch::before_treating();
     notes.iter().for_each(|note| progress.warn(note));
-    let file = args.document.output.as_deref();
-    let file = file.map(OutputFile::open).transpose()?;
+    let output = Output::open(&args.document, output::json_or_text(args.document.json))?;
     // Before any thread: the process may have to enter a user namespace.
     prepare_for_lab().map_err(|error| failure_of(error.category(), anyhow!(error)))?;
     let stop = run::signals()?;
@@ -40,7 +37,7 @@ pub(crate) fn execute(args: &QosCostArgs) -> Result<(), Failure> {
     let outcome = qos_cost(&options, &stop, &mut shown);
     drop(shown);
     let (document, error) = outcome.map_err(failure)?;
-    write(&document, args, file)?;
+    output.write(&document)?;
     error.map_or(Ok(()), |error| Err(failure(error)))
 }
 
@@ -115,22 +112,6 @@ fn policy(path: &Path, adapter: Option<&str>) -> anyhow::Result<String> {
         place()
     );
     Ok(policies::on_any_adapter(&file, chosen).to_toml())
-}
-
-fn write(document: &QosCost, args: &QosCostArgs, file: Option<OutputFile>) -> Result<(), Failure> {
-    // The file first: it is the copy that the user keeps.
-    if let Some(file) = file {
-        file.write(&json::document(document))?;
-    }
-    let printed = output::print(&if args.document.json {
-        json::document(document)
-    } else {
-        text::qos_cost(document, output::style())
-    });
-    match printed {
-        Err(failure) if failure.is_reader_gone() => Ok(()),
-        other => other,
-    }
 }
 
 /// Shows runs as they begin.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use linerate_core::foreign::Tool;
 use linerate_core::plan::Plan;
-use linerate_core::record::{Interval, SWEEP_SCHEMA, Sweep};
+use linerate_core::record::{Check, Interval, SWEEP_SCHEMA, Sweep};
 use linerate_core::session::message::Limits;
 use linerate_core::units::Family;
 use linerate_core::wire::Key;
@@ -18,7 +18,8 @@ use linerate_engine::{
 };
 use serde_json::json;
 
-use crate::document::Document;
+use linerate_report::Document;
+
 use crate::failure::{Failure, printable};
 use crate::output;
 use crate::progress::Progress;
@@ -124,7 +125,7 @@ pub(crate) fn plan(
     via: Option<Tool>,
     plan: &Plan,
     progress: Progress,
-) -> Result<(Document, Option<Failure>), Failure> {
+) -> Result<(Box<dyn Document>, Option<Failure>), Failure> {
     let mut client = Partner::connect(target.to_engine(), via, signals()?).map_err(failure)?;
     let mut shown = Shown {
         progress,
@@ -137,7 +138,7 @@ pub(crate) fn plan(
     Ok(document(campaign, plan))
 }
 
-fn document(campaign: Campaign, plan: &Plan) -> (Document, Option<Failure>) {
+fn document(campaign: Campaign, plan: &Plan) -> (Box<dyn Document>, Option<Failure>) {
     let Campaign {
         mut rows,
         figures,
@@ -148,7 +149,7 @@ fn document(campaign: Campaign, plan: &Plan) -> (Document, Option<Failure>) {
     let single =
         plan.tests.len() == 1 && matches!(plan.repeats, linerate_core::plan::Repeats::Times(1));
     if single && let Some(record) = rows.pop() {
-        return (Document::Record(Box::new(record)), failed);
+        return (Box::new(record), failed);
     }
     let sweep = Sweep {
         schema: SWEEP_SCHEMA.to_owned(),
@@ -156,7 +157,7 @@ fn document(campaign: Campaign, plan: &Plan) -> (Document, Option<Failure>) {
         figures,
         caveats,
     };
-    (Document::Sweep(sweep), failed)
+    (Box::new(sweep), failed)
 }
 
 /// Examines a path.
@@ -166,7 +167,7 @@ fn document(campaign: Campaign, plan: &Plan) -> (Document, Option<Failure>) {
 pub(crate) fn check(
     examination: &Examination,
     progress: Progress,
-) -> Result<(Document, Option<Failure>), Failure> {
+) -> Result<(Check, Option<Failure>), Failure> {
     let options = CheckOptions {
         target: examination.target.as_ref().map(Target::to_engine),
         via: examination.via,
@@ -180,7 +181,7 @@ pub(crate) fn check(
     };
     let (check, error) =
         linerate_engine::check(&options, &signals()?, &mut shown).map_err(failure)?;
-    Ok((Document::Check(Box::new(check)), error.map(failure)))
+    Ok((check, error.map(failure)))
 }
 
 /// Answers clients until a signal ends it.

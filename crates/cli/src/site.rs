@@ -5,10 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use linerate_core::link::{LinkSpec, PathSpec, RateTrace};
+use linerate_core::record::Check;
 use linerate_core::units::Family;
 use linerate_engine::{Demo, LabError, LabOptions, LabPath, prepare_for_lab};
+use linerate_report::Document;
 
-use crate::document::Document;
 use crate::failure::Failure;
 use crate::files;
 use crate::run;
@@ -71,7 +72,7 @@ impl Site {
     }
 
     /// Writes what the path was and did into each record, and what its emulator spoiled.
-    pub(crate) fn describe(&self, document: &mut Document) {
+    pub(crate) fn describe(&self, document: &mut dyn Document) {
         let facts = self.path().facts();
         let caveats = self.path().caveats();
         for (environment, doubts) in document.environments_mut() {
@@ -80,7 +81,11 @@ impl Site {
         }
         // Once more: the remedies are to name the path, not a host that is gone with it.
         document.annotate();
-        if let (Self::Demo(demo), Document::Check(check)) = (self, document) {
+    }
+
+    /// Says which fault the demonstration had, if this is one.
+    pub(crate) fn reveal(&self, check: &mut Check) {
+        if let Self::Demo(demo) = self {
             demo.reveal(check);
         }
     }

@@ -18,12 +18,10 @@ use linerate_engine::{
 use linerate_report::text;
 
 use crate::args::TraceArgs;
-use crate::document::Document;
 use crate::failure::Failure;
 use crate::files;
-use crate::output::{self, Output};
+use crate::output::{self, Format, Output};
 use crate::progress::Progress;
-use crate::render::Format;
 use crate::site::Site;
 use crate::{plan, run};
 
@@ -32,11 +30,7 @@ use crate::{plan, run};
 /// # Errors
 /// An option or the name is wrong, this host cannot send such probes, or the target did not answer.
 pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
-    let format = if args.document.json {
-        Format::Json
-    } else {
-        Format::Text
-    };
+    let format = output::json_or_text(args.document.json);
     check(args).map_err(Failure::usage)?;
     let origins = args
         .findings
@@ -60,7 +54,7 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
         }
     };
     let end = (document.end, document.end_words.clone());
-    output.write(&Document::Trace(Box::new(document)))?;
+    output.write(&document)?;
     match end {
         (PathEnd::Reached { .. }, _) => Ok(()),
         (_, words) => Err(Failure::failed(anyhow!("not reached: {words}"))),
@@ -115,11 +109,7 @@ fn endpoint(
     let key = match &args.findings.key_file {
         Some(path) => {
             let (key, warning) = files::read_key(path)?;
-            let format = if args.document.json {
-                Format::Json
-            } else {
-                Format::Text
-            };
+            let format = output::json_or_text(args.document.json);
             let mut progress = Progress::new(format, args.document.quiet);
             warning.iter().for_each(|warning| progress.warn(warning));
             Some(key)

@@ -20,8 +20,8 @@ use linerate_report::json;
 
 use crate::args::TruthArgs;
 use crate::failure::{Failure, printable};
-use crate::files::OutputFile;
-use crate::{output, run};
+use crate::output::{self, Output};
+use crate::run;
 
 /// Draws scenarios, runs them, and prints the score.
 ///
@@ -42,7 +42,7 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
     let stop = stop_on_signal()
         .context("cannot catch signals")
         .map_err(Failure::unsupported)?;
-    let file = args.output.as_deref().map(OutputFile::open).transpose()?;
+    let output = Output::to(args.output.as_deref(), output::json_or_text(args.json))?;
     if let Some(directory) = &args.keep {
         fs::create_dir_all(directory)
             .with_context(|| directory.display().to_string())
@@ -53,14 +53,7 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
     let remedied = remedied.into_iter().flatten().collect();
     let missing = scenarios.len() - trials.len();
     let score = Score::of(args.seed, trials, remedied);
-    if let Some(file) = file {
-        file.write(&json::document(&score))?;
-    }
-    output::print(&if args.json {
-        json::document(&score)
-    } else {
-        score.text()
-    })?;
+    output.write(&score)?;
     match missing {
         0 => Ok(()),
         _ => Err(Failure::failed(anyhow!(

@@ -4,60 +4,29 @@
 //! field. Figures are as exact as the record's. Adding a column at the end is free, renaming one is
 //! a new version.
 
-use std::io::{self, Write};
-
 use linerate_core::plan::Traffic;
-use linerate_core::record::{EndReport, Record, Sweep, TcpEvidence, UdpEvidence};
+use linerate_core::record::{EndReport, Record, TcpEvidence, UdpEvidence};
 use linerate_core::stats::LatencySummary;
-use thiserror::Error;
 
 use crate::key_of;
 
-/// The writer did not take the rows.
-#[derive(Debug, Error)]
-#[error("cannot write the {document} as CSV")]
-pub struct CsvError {
-    document: &'static str,
-    source: io::Error,
-}
-
-impl CsvError {
-    /// What the writer answered: a full disk, a closed pipe.
-    pub fn kind(&self) -> io::ErrorKind {
-        self.source.kind()
-    }
-}
-
-/// A heading and one row.
-///
-/// # Errors
-/// If `writer` fails.
-pub fn record(record: &Record, writer: impl Write) -> Result<(), CsvError> {
-    rows(std::slice::from_ref(record), writer).map_err(|source| CsvError {
-        document: "record",
-        source,
-    })
-}
-
 /// A heading and a row for each run, in the order in which they ran.
-///
-/// # Errors
-/// If `writer` fails.
-pub fn sweep(sweep: &Sweep, writer: impl Write) -> Result<(), CsvError> {
-    rows(&sweep.rows, writer).map_err(|source| CsvError {
-        document: "sweep",
-        source,
-    })
-}
-
-fn rows(records: &[Record], writer: impl Write) -> io::Result<()> {
-    let mut writer = csv::Writer::from_writer(writer);
-    writer.write_record(COLUMNS.iter().map(|(name, _)| name))?;
-    for record in records {
+pub fn rows(records: &[&Record]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let heading = COLUMNS.iter().map(|(name, _)| (*name).to_owned());
+    let row = |record: &&Record| -> Vec<String> {
         let fields = COLUMNS.iter().map(|(_, field)| field(record));
-        writer.write_record(fields.map(Option::unwrap_or_default))?;
+        fields.map(Option::unwrap_or_default).collect()
+    };
+    for line in [heading.collect()]
+        .into_iter()
+        .chain(records.iter().map(row))
+    {
+        let written = writer.write_record(line);
+        written.expect("memory takes rows of one length");
     }
-    writer.flush()
+    let bytes = writer.into_inner().expect("memory takes every row");
+    String::from_utf8(bytes).expect("the fields are text")
 }
 
 /// How a field is read off a record.

@@ -2,6 +2,24 @@
 
 use serde::Serialize;
 
+/// What can be written as JSON, whatever its type.
+pub trait Json {
+    /// As [`document`].
+    fn json(&self) -> String;
+    /// As [`line`].
+    fn json_line(&self) -> String;
+}
+
+impl<T: Serialize> Json for T {
+    fn json(&self) -> String {
+        document(self)
+    }
+
+    fn json_line(&self) -> String {
+        line(self)
+    }
+}
+
 /// The document on many lines, indented by two, with a newline at its end.
 ///
 /// # Panics

@@ -2,23 +2,25 @@
 //! What linerate shows: pure functions of a record.
 //!
 //! This crate shows and does not touch. It asks no terminal for its width or colours
-//! ([`text::Style`] is an argument), opens no file (CSV goes to the caller's writer) and measures
+//! ([`text::Style`] is an argument), opens no file and measures
 //! nothing: what a record does not have, it does not print. Text from a peer or a file is cleaned
 //! of control characters on its way to a terminal.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`text`] | records, sweeps, checks and comparisons as one screen of a terminal; live lines |
+//! | [`document`] | what every document has; the one list of them |
+//! | [`text`] | each document as a page of a terminal; live lines |
 //! | [`csv`] | one row for each record, the unit in each column's name |
 //! | [`json`] | a document, pretty or on one line |
 //! | [`svg`] | flame graphs |
-//! | [`schema`] | the JSON Schemas of the documents, as checked in under `schemas/` |
 
 pub mod csv;
+pub mod document;
 pub mod json;
-pub mod schema;
 pub mod svg;
 pub mod text;
+
+pub use document::Document;
 
 /// How a unit variant is written in JSON: the one spelling of causes, kinds and protocols for
 /// scripts.

@@ -9,12 +9,10 @@ use linerate_engine::{CapacityOptions, CapacityOutcome, Client, run_capacity_wor
 
 use crate::args::CapacityArgs;
 use crate::commands::{conclude, place};
-use crate::document::Document;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::plan;
 use crate::progress::Progress;
-use crate::render::Format;
 use crate::run::{failure, signals};
 use live::Live;
 
@@ -24,11 +22,7 @@ use live::Live;
 /// An option is wrong, the endpoint refuses, this host lacks something, or not all of them stayed
 /// open.
 pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
-    let format = if args.document.json {
-        Format::Json
-    } else {
-        Format::Text
-    };
+    let format = output::json_or_text(args.document.json);
     let test = test::test(&args, plan::fresh_seed()).map_err(Failure::usage)?;
     let mut progress = Progress::new(format, args.document.quiet);
     let (site, target) = place(args.host, &args.path, test.seed, &mut progress)?;
@@ -41,14 +35,16 @@ pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
     };
     let outcome = client.capacity(&test, &options, &mut |now| live.show(now));
     drop(live);
-    let CapacityOutcome { document, error } = outcome.map_err(failure)?;
-    let mut document = Document::Capacity(Box::new(document));
+    let CapacityOutcome {
+        mut document,
+        error,
+    } = outcome.map_err(failure)?;
     site.iter().for_each(|site| site.describe(&mut document));
     conclude(&document, error.map(failure), output, None)?;
-    match &document {
-        Document::Capacity(document) if !test.find_limit => hold_to(document),
-        _ => Ok(()),
+    if test.find_limit {
+        return Ok(());
     }
+    hold_to(&document)
 }
 
 /// Holds connections for the process that has started this one.

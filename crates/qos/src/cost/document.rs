@@ -137,7 +137,7 @@ pub struct CostRow {
     /// Each treatment against being without, figure by figure.
     pub comparisons: Vec<CostComparison>,
     /// What a treatment adds to the cost of a packet.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packet: Vec<PacketCost>,
     /// Every run.
     pub runs: Vec<CostRun>,

@@ -14,6 +14,9 @@ use crate::warnings::{Warning, warnings};
 /// A policy file that is right, and what is in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileReport {
+    /// Its name, as it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// How many filters it has.
     pub filters: usize,
     /// How many policies.
@@ -81,6 +84,7 @@ impl FileReport {
             })
         });
         Ok(Self {
+            name: None,
             filters: file.filters.len(),
             policies: file.policies.len(),
             adapters: adapters.collect::<Result<_, RuleError>>()?,

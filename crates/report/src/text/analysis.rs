@@ -11,32 +11,35 @@ use super::ceilings::cause_name;
 use super::number::{NBSP, count, digits, rate};
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
+use crate::document::Document;
 
-/// Each metric with its groups, then what the columns explain, what the reports said, what is
-/// doubtful.
-pub fn analysis(analysis: &Analysis, style: Style) -> String {
-    let mut page = Page::new(style);
-    for source in &analysis.sources {
-        page.paragraph(Emphasis::Strong, "", 2, &of_source(source));
+impl Document for Analysis {
+    /// Each metric with its groups, then what the columns explain, what the reports said, what is
+    /// doubtful.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        for source in &self.sources {
+            page.paragraph(Emphasis::Strong, "", 2, &of_source(source));
+        }
+        for name in &self.metrics {
+            metric(&mut page, self, name);
+        }
+        ceilings(&mut page, self);
+        claims(&mut page, self);
+        if !self.doubts.is_empty() {
+            page.gap();
+        }
+        for doubt in &self.doubts {
+            page.paragraph(Emphasis::Warning, "  !", 4, &doubt.message);
+        }
+        if !self.notes.is_empty() {
+            page.gap();
+        }
+        for note in &self.notes {
+            page.paragraph(Emphasis::None, "  -", 4, note);
+        }
+        page.finish()
     }
-    for name in &analysis.metrics {
-        metric(&mut page, analysis, name);
-    }
-    ceilings(&mut page, analysis);
-    claims(&mut page, analysis);
-    if !analysis.doubts.is_empty() {
-        page.gap();
-    }
-    for doubt in &analysis.doubts {
-        page.paragraph(Emphasis::Warning, "  !", 4, &doubt.message);
-    }
-    if !analysis.notes.is_empty() {
-        page.gap();
-    }
-    for note in &analysis.notes {
-        page.paragraph(Emphasis::None, "  -", 4, note);
-    }
-    page.finish()
 }
 
 fn of_source(source: &Source) -> String {

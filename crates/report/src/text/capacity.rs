@@ -15,30 +15,45 @@ use super::number::{bytes, chosen_bytes, count, digits, percent, seconds, with_u
 use super::page::{Emphasis, Page};
 use super::record::{emulated, latencies};
 use super::table::{Align, Table};
+use crate::document::{Document, Ending, Surroundings};
 
-/// A run of `capacity` as a page: what was held, what it cost, the limits.
-pub fn capacity(document: &CapacityDocument, style: Style) -> String {
-    let mut page = Page::new(style);
-    page.paragraph(Emphasis::Strong, "", 0, &headline(document));
-    page.facts("run", &run(document));
-    emulated(&mut page, &document.environment);
-    pools(&mut page, document);
-    for (name, pool) in named_pools(document) {
-        trouble(&mut page, name, pool);
+impl Document for CapacityDocument {
+    /// A run of `capacity` as a page: what was held, what it cost, the limits.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        page.paragraph(Emphasis::Strong, "", 0, &headline(self));
+        page.facts("run", &run(self));
+        emulated(&mut page, &self.environment);
+        pools(&mut page, self);
+        for (name, pool) in named_pools(self) {
+            trouble(&mut page, name, pool);
+        }
+        limits::verdict(&mut page, self);
+        times(&mut page, self);
+        page.gap();
+        page.facts("active", &beside(self));
+        page.facts("load", &load(self));
+        page.facts("churn", &churn(self));
+        page.facts("CPU", &cpu(self));
+        page.facts("sockets", &sockets(self));
+        page.facts("slab", &slab(self));
+        limits::table(&mut page, self);
+        limits::search(&mut page, self);
+        caveats(&mut page, &self.caveats);
+        page.finish()
     }
-    limits::verdict(&mut page, document);
-    times(&mut page, document);
-    page.gap();
-    page.facts("active", &beside(document));
-    page.facts("load", &load(document));
-    page.facts("churn", &churn(document));
-    page.facts("CPU", &cpu(document));
-    page.facts("sockets", &sockets(document));
-    page.facts("slab", &slab(document));
-    limits::table(&mut page, document);
-    limits::search(&mut page, document);
-    caveats(&mut page, &document.caveats);
-    page.finish()
+
+    fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
+        vec![(&mut self.environment, &mut self.caveats)]
+    }
+
+    fn endings(&self) -> Vec<Ending<'_>> {
+        vec![(self.status, &self.caveats)]
+    }
+
+    fn annotate(&mut self) {
+        linerate_core::capacity::annotate(self);
+    }
 }
 
 /// `12,000 of 20,000 TCP connections and all 10,000 UDP sockets alive after 5.00 s, none lost: to

@@ -14,36 +14,64 @@ use super::number::{count, digits, exact_bytes, micros, percent, rate};
 use super::page::{Emphasis, Page};
 use super::record::{direction_name, emulated, latencies};
 use super::table::{Align, Table};
+use crate::document::{Document, Ending, Rate, Surroundings};
 
-/// A check as a screen: the path, its latency idle and loaded, both directions with what holds each
-/// back, and how to mend and prove it.
-pub fn check(check: &Check, style: Style) -> String {
-    let mut page = Page::new(style);
-    page.line(Emphasis::Strong, &headline(check));
-    path(&mut page, check);
-    route(&mut page, check);
-    hosts(&mut page, check);
-    let directions = [
-        (Direction::Up, &check.up, &check.up_throughput_bps),
-        (Direction::Down, &check.down, &check.down_throughput_bps),
-    ];
-    throughputs(&mut page, &directions);
-    latency(&mut page, check);
-    for (direction, record, _) in &directions {
-        if let Some(record) = record {
-            explanation(&mut page, *direction, record, check);
+impl Document for Check {
+    /// A check as a screen: the path, its latency idle and loaded, both directions with what holds each
+    /// back, and how to mend and prove it.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        page.line(Emphasis::Strong, &headline(self));
+        path(&mut page, self);
+        route(&mut page, self);
+        hosts(&mut page, self);
+        let directions = [
+            (Direction::Up, &self.up, &self.up_throughput_bps),
+            (Direction::Down, &self.down, &self.down_throughput_bps),
+        ];
+        throughputs(&mut page, &directions);
+        latency(&mut page, self);
+        for (direction, record, _) in &directions {
+            if let Some(record) = record {
+                explanation(&mut page, *direction, record, self);
+            }
         }
+        if let Some(fault) = &self.hidden_fault {
+            hidden_fault(&mut page, fault);
+        }
+        if self.one_sided {
+            one_sided(&mut page, &self.host);
+        }
+        let of_runs = [&self.up, &self.down].into_iter().flatten();
+        let of_runs = of_runs.flat_map(|record| &record.caveats);
+        caveats(&mut page, self.caveats.iter().chain(of_runs));
+        page.finish()
     }
-    if let Some(fault) = &check.hidden_fault {
-        hidden_fault(&mut page, fault);
+
+    fn records(&self) -> Option<Vec<&Record>> {
+        Some(self.up.iter().chain(&self.down).collect())
     }
-    if check.one_sided {
-        one_sided(&mut page, &check.host);
+
+    fn records_mut(&mut self) -> Vec<&mut Record> {
+        self.up.iter_mut().chain(&mut self.down).collect()
     }
-    let of_runs = [&check.up, &check.down].into_iter().flatten();
-    let of_runs = of_runs.flat_map(|record| &record.caveats);
-    caveats(&mut page, check.caveats.iter().chain(of_runs));
-    page.finish()
+
+    fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
+        let records = self.up.iter_mut().chain(&mut self.down);
+        records
+            .map(|record| (&mut record.environment, &mut record.caveats))
+            .chain([(&mut self.environment, &mut self.caveats)])
+            .collect()
+    }
+
+    fn endings(&self) -> Vec<Ending<'_>> {
+        vec![(self.status, &self.caveats)]
+    }
+
+    fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
+        let rate = |record: &Option<Record>| record.as_ref()?.throughput_bps;
+        Some(vec![("up", rate(&self.up)), ("down", rate(&self.down))])
+    }
 }
 
 /// The demonstration is over: what was wrong with its path.

@@ -14,50 +14,55 @@ use super::number::{NBSP, bytes, digits, micros, percent, rate, seconds, with_un
 use super::page::{Emphasis, Page, clean};
 use super::record::{emulated, protocol_name, towards, workload_name};
 use super::table::{Align, Table};
+use crate::document::{Document, Ending, Surroundings};
 
-/// A comparison as a screen: the answer, what was compared, both treatments side by side, what to
-/// keep in mind.
-pub fn comparison(comparison: &Comparison, style: Style) -> String {
-    let mut page = Page::new(style);
-    page.paragraph(Emphasis::Strong, "", 0, &headline(comparison));
-    page.gap();
-    page.facts(
-        "A",
-        &treatment(&comparison.a.to_string(), &comparison.read_back.a),
-    );
-    page.facts(
-        "B",
-        &treatment(&comparison.b.to_string(), &comparison.read_back.b),
-    );
-    page.facts("run", &run_facts(comparison));
-    emulated(&mut page, &comparison.environment);
-    page.facts("pairs", &pair_facts(comparison));
-    page.facts("before", &idle_facts(&comparison.idle));
-    if !comparison.metrics.is_empty() {
+impl Document for Comparison {
+    /// A comparison as a screen: the answer, what was compared, both treatments side by side, what to
+    /// keep in mind.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        page.paragraph(Emphasis::Strong, "", 0, &headline(self));
         page.gap();
-        page.table(&metric_table(&comparison.metrics));
-        page.line(
-            Emphasis::None,
-            "  below each figure its interval; of A and B that of the median",
-        );
+        page.facts("A", &treatment(&self.a.to_string(), &self.read_back.a));
+        page.facts("B", &treatment(&self.b.to_string(), &self.read_back.b));
+        page.facts("run", &run_facts(self));
+        emulated(&mut page, &self.environment);
+        page.facts("pairs", &pair_facts(self));
+        page.facts("before", &idle_facts(&self.idle));
+        if !self.metrics.is_empty() {
+            page.gap();
+            page.table(&metric_table(&self.metrics));
+            page.line(
+                Emphasis::None,
+                "  below each figure its interval; of A and B that of the median",
+            );
+        }
+        for metric in self.metrics.iter().skip(1) {
+            let words = answer(metric, self.margin_percent);
+            page.gap();
+            page.paragraph(Emphasis::None, "", 0, &words);
+        }
+        several_figures(&mut page, &self.metrics);
+        for fault in &self.one_sided_faults {
+            page.gap();
+            page.paragraph(Emphasis::Strong, "", 0, &fault.message);
+        }
+        excluded(&mut page, &self.runs);
+        for note in &self.notes {
+            page.gap();
+            page.paragraph(Emphasis::None, "  note", 8, note);
+        }
+        caveats(&mut page, &self.caveats);
+        page.finish()
     }
-    for metric in comparison.metrics.iter().skip(1) {
-        let words = answer(metric, comparison.margin_percent);
-        page.gap();
-        page.paragraph(Emphasis::None, "", 0, &words);
+
+    fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
+        vec![(&mut self.environment, &mut self.caveats)]
     }
-    several_figures(&mut page, &comparison.metrics);
-    for fault in &comparison.one_sided_faults {
-        page.gap();
-        page.paragraph(Emphasis::Strong, "", 0, &fault.message);
+
+    fn endings(&self) -> Vec<Ending<'_>> {
+        vec![(self.status, &self.caveats)]
     }
-    excluded(&mut page, &comparison.runs);
-    for note in &comparison.notes {
-        page.gap();
-        page.paragraph(Emphasis::None, "  note", 8, note);
-    }
-    caveats(&mut page, &comparison.caveats);
-    page.finish()
 }
 
 /// A pair that has just ended, as a line without newline or colour: its figures of the metric that

@@ -8,7 +8,7 @@ use linerate_core::experiment::{
     Agreement, CellFigure, DocumentColumn, DocumentFinding, DocumentTable, ExperimentDocument,
 };
 use linerate_core::plan::Repeats;
-use linerate_core::record::Status;
+use linerate_core::record::{Record, Status};
 use linerate_core::stats::{CONFIDENCE, Figure, MedianInterval};
 
 use super::Style;
@@ -16,34 +16,62 @@ use super::ceilings::caveats;
 use super::number::{NBSP, digits};
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
+use crate::document::{Document, Ending, Surroundings};
 
-/// Title, table, findings, notes, doubts.
-pub fn experiment(document: &ExperimentDocument, style: Style) -> String {
-    let mut page = Page::new(style);
-    page.paragraph(Emphasis::Strong, "", 0, &document.title);
-    if let Some(report) = &document.report {
-        page.paragraph(Emphasis::None, "  report", 13, report);
-    }
-    page.paragraph(Emphasis::None, "  runs", 13, &runs(document));
-    if let Some(about) = &document.about {
-        page.gap();
-        for paragraph in about.split("\n\n") {
-            page.paragraph(Emphasis::None, "", 0, &paragraph.replace('\n', " "));
+impl Document for ExperimentDocument {
+    /// Title, table, findings, notes, doubts.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        page.paragraph(Emphasis::Strong, "", 0, &self.title);
+        if let Some(report) = &self.report {
+            page.paragraph(Emphasis::None, "  report", 13, report);
         }
-    }
-    page.gap();
-    page.table(&table(&document.table));
-    for line in [spread(&document.table), legend(&document.table)] {
-        line.iter()
-            .for_each(|line| page.paragraph(Emphasis::None, "", 2, line));
-    }
-    findings(&mut page, document);
-    for note in &document.notes {
+        page.paragraph(Emphasis::None, "  runs", 13, &runs(self));
+        if let Some(about) = &self.about {
+            page.gap();
+            for paragraph in about.split("\n\n") {
+                page.paragraph(Emphasis::None, "", 0, &paragraph.replace('\n', " "));
+            }
+        }
         page.gap();
-        page.paragraph(Emphasis::None, "  note", 13, note);
+        page.table(&table(&self.table));
+        for line in [spread(&self.table), legend(&self.table)] {
+            line.iter()
+                .for_each(|line| page.paragraph(Emphasis::None, "", 2, line));
+        }
+        findings(&mut page, self);
+        for note in &self.notes {
+            page.gap();
+            page.paragraph(Emphasis::None, "  note", 13, note);
+        }
+        caveats(&mut page, &self.caveats);
+        page.finish()
     }
-    caveats(&mut page, &document.caveats);
-    page.finish()
+
+    fn records(&self) -> Option<Vec<&Record>> {
+        Some(
+            self.runs
+                .iter()
+                .filter_map(|run| run.record.as_deref())
+                .collect(),
+        )
+    }
+
+    fn records_mut(&mut self) -> Vec<&mut Record> {
+        self.runs
+            .iter_mut()
+            .filter_map(|run| run.record.as_deref_mut())
+            .collect()
+    }
+
+    // Each run was made on a path of its own.
+    fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
+        Vec::new()
+    }
+
+    fn endings(&self) -> Vec<Ending<'_>> {
+        vec![(self.status, &self.caveats)]
+    }
 }
 
 fn runs(document: &ExperimentDocument) -> String {

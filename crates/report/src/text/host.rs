@@ -9,27 +9,30 @@ use super::Style;
 use super::number::count;
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
+use crate::document::Document;
 
-/// What is not right and why, the command that sets it, and how many others there are; with `all`,
-/// these too. What was set or undone, or would be, where the document is of that.
-pub fn host(document: &HostDocument, all: bool, style: Style) -> String {
-    let mut page = Page::new(style);
-    if !document.settings.is_empty() {
-        head(&mut page, document);
+impl Document for HostDocument {
+    /// What is not right and why, the command that sets it, and how many others there are; with `all`,
+    /// these too. What was set or undone, or would be, where the document is of that.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        if !self.settings.is_empty() {
+            head(&mut page, self);
+        }
+        if self.changes.is_empty() && !self.dry_run {
+            judged(&mut page, self, style.details)
+        } else {
+            changes(&mut page, self)
+        }
+        if let Some(file) = &self.file {
+            page.gap();
+            page.line(Emphasis::None, &format!("{file} was changed"));
+        }
+        for note in &self.notes {
+            page.paragraph(Emphasis::Warning, "  !", 4, note);
+        }
+        page.finish()
     }
-    if document.changes.is_empty() && !document.dry_run {
-        judged(&mut page, document, all)
-    } else {
-        changes(&mut page, document)
-    }
-    if let Some(file) = &document.file {
-        page.gap();
-        page.line(Emphasis::None, &format!("{file} was changed"));
-    }
-    for note in &document.notes {
-        page.paragraph(Emphasis::Warning, "  !", 4, note);
-    }
-    page.finish()
 }
 
 fn head(page: &mut Page, document: &HostDocument) {

@@ -142,6 +142,7 @@ mod tests {
             let style = Style {
                 width,
                 colour: false,
+                ..Style::default()
             };
             let line = progress(&live, style);
             assert!(line.chars().count() < width.max(40), "{line}");

@@ -14,6 +14,7 @@ mod evidence;
 mod experiment;
 mod figure;
 mod host;
+mod lab;
 mod leg;
 mod live;
 mod number;
@@ -27,22 +28,16 @@ mod sweep;
 mod table;
 mod trace;
 mod treatments;
+mod truth;
 
-pub use analysis::analysis;
-pub use capacity::capacity;
-pub use check::check;
-pub use comparison::{comparison, pair_line};
-pub use experiment::experiment;
-pub use host::host;
+pub use comparison::pair_line;
+pub use lab::inhabitant;
 pub use live::{Progress, interval_line, progress};
+pub use profile::folded;
 pub(crate) use profile::layer_name;
-pub use profile::{folded, profile};
 pub use projection::projections;
-pub use qos::{qos_explanation, qos_file, qos_rates, qos_stats, qos_status};
-pub use qos_cost::qos_cost;
-pub use record::record;
-pub use sweep::sweep;
-pub use trace::{trace, watch};
+pub use qos::{qos_rates, qos_stats};
+pub use trace::watch;
 pub use treatments::treatments;
 
 /// What the terminal can show.
@@ -52,6 +47,8 @@ pub struct Style {
     pub width: usize,
     /// Emphasise by ANSI escape sequences.
     pub colour: bool,
+    /// All there is: what is as it should be, too; functions below layers.
+    pub details: bool,
 }
 
 impl Style {
@@ -67,6 +64,7 @@ impl Default for Style {
         Self {
             width: 100,
             colour: false,
+            details: false,
         }
     }
 }

@@ -154,6 +154,7 @@ mod tests {
         Page::new(Style {
             width,
             colour: false,
+            ..Style::default()
         })
     }
 
@@ -176,6 +177,7 @@ mod tests {
         let mut page = Page::new(Style {
             width: 80,
             colour: true,
+            ..Style::default()
         });
         page.line(Emphasis::Warning, "doubt");
         page.line(Emphasis::None, "plain");

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use linerate_core::profile::attribution::{Role, path_from_root};
 use linerate_core::profile::{EndLayers, How, Layer, LayerCost, ProfileDocument, SampleClock};
+use linerate_core::record::Record;
 
 use super::Style;
 use super::ceilings::caveats;
@@ -14,48 +15,63 @@ use super::page::{Emphasis, Page, clean};
 use super::projection;
 use super::record::{emulated, traffic_and_peer};
 use super::table::{Align, Table};
+use crate::document::{Document, Rate};
 
-/// The layers of both ends; with `by_function` the functions of each end below them.
-pub fn profile(document: &ProfileDocument, by_function: bool, style: Style) -> String {
-    let mut page = Page::new(style);
-    let reached = document.record.throughput_bps.map(rate);
-    let reached = reached.unwrap_or_else(|| "no figure".to_owned());
-    let headline = format!("{reached}, {}", traffic_and_peer(&document.record));
-    page.paragraph(Emphasis::Strong, "", 0, &headline);
-    emulated(&mut page, &document.record.environment);
-    for (label, end) in ends(document) {
-        page.facts(label, &[how(end), samples(end)].concat());
-        page.facts("", &demand(end));
-        page.facts("", &[format!("counted: {}", end.taken)]);
-    }
-    if let Some(both) = document.shared_overhead_percent {
-        let words = format!(
-            "the profilers took {} of their host's busy CPU time",
-            percent(both)
-        );
-        page.facts("both ends", &[words]);
-    }
-    page.gap();
-    page.table(&layers(document));
-    let is_sampled = |end: &EndLayers| end.profile.how.tells_layers() && end.samples > 0;
-    if ends(document).any(|(_, end)| is_sampled(end)) {
-        page.paragraph(Emphasis::None, "", 0, FOOT);
-    }
-    account::write(&mut page, document);
-    if by_function {
-        for (label, end) in ends(document) {
-            functions(&mut page, label, end);
+impl Document for ProfileDocument {
+    /// The layers of both ends; with `by_function` the functions of each end below them.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        let reached = self.record.throughput_bps.map(rate);
+        let reached = reached.unwrap_or_else(|| "no figure".to_owned());
+        let headline = format!("{reached}, {}", traffic_and_peer(&self.record));
+        page.paragraph(Emphasis::Strong, "", 0, &headline);
+        emulated(&mut page, &self.record.environment);
+        for (label, end) in ends(self) {
+            page.facts(label, &[how(end), samples(end)].concat());
+            page.facts("", &demand(end));
+            page.facts("", &[format!("counted: {}", end.taken)]);
         }
+        if let Some(both) = self.shared_overhead_percent {
+            let words = format!(
+                "the profilers took {} of their host's busy CPU time",
+                percent(both)
+            );
+            page.facts("both ends", &[words]);
+        }
+        page.gap();
+        page.table(&layers(self));
+        let is_sampled = |end: &EndLayers| end.profile.how.tells_layers() && end.samples > 0;
+        if ends(self).any(|(_, end)| is_sampled(end)) {
+            page.paragraph(Emphasis::None, "", 0, FOOT);
+        }
+        account::write(&mut page, self);
+        if style.details {
+            for (label, end) in ends(self) {
+                functions(&mut page, label, end);
+            }
+        }
+        projection::write(
+            &mut page,
+            &self.cost_models,
+            &self.projections,
+            &self.not_projected,
+        );
+        disk(&mut page, self);
+        caveats(&mut page, &self.caveats);
+        page.finish()
     }
-    projection::write(
-        &mut page,
-        &document.cost_models,
-        &document.projections,
-        &document.not_projected,
-    );
-    disk(&mut page, document);
-    caveats(&mut page, &document.caveats);
-    page.finish()
+
+    fn records(&self) -> Option<Vec<&Record>> {
+        Some(vec![&*self.record])
+    }
+
+    fn records_mut(&mut self) -> Vec<&mut Record> {
+        vec![&mut *self.record]
+    }
+
+    fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
+        self.record.throughputs()
+    }
 }
 
 /// Folded stacks as other tools read them: the end, functions from the outermost to the innermost,

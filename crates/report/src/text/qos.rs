@@ -10,13 +10,33 @@ use super::Style;
 use super::number::{bytes, chosen_bytes, count, rate};
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
+use crate::document::Document;
 
-/// What is in force on each interface: whether it filters, its adapter, policies and filters.
-pub fn qos_status(document: &QosDocument, style: Style) -> String {
-    let mut page = Page::new(style);
+impl Document for QosDocument {
+    /// What is in force on each interface, or what is said of a file or a packet; without any of
+    /// these, what was changed.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        status(&mut page, self);
+        if let Some(report) = &self.file {
+            file(&mut page, report);
+        }
+        if let Some(report) = &self.explanation {
+            explanation(&mut page, report);
+        }
+        if self.adapters.is_empty() {
+            let notes = self.notes.iter();
+            notes.for_each(|note| page.line(Emphasis::None, note));
+        }
+        page.finish()
+    }
+}
+
+/// Whether each interface filters, its adapter, policies and filters.
+fn status(page: &mut Page, document: &QosDocument) {
     for adapter in &document.adapters {
         page.gap();
-        head(&mut page, adapter);
+        head(page, adapter);
         let mut table = Table::new(&[
             ("policy", Align::Left),
             ("DSCP", Align::Left),
@@ -37,7 +57,6 @@ pub fn qos_status(document: &QosDocument, style: Style) -> String {
             page.facts(&policy.name, &further(policy));
         }
     }
-    page.finish()
 }
 
 fn head(page: &mut Page, adapter: &AdapterReport) {
@@ -293,8 +312,8 @@ pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: S
 }
 
 /// A policy file that is right, and what is doubtful in it.
-pub fn qos_file(name: &str, file: &FileReport, style: Style) -> String {
-    let mut page = Page::new(style);
+fn file(page: &mut Page, file: &FileReport) {
+    let name = file.name.as_deref().unwrap_or("the policy file");
     let words = format!(
         "{name}: {} and {}",
         number(file.filters, "filter"),
@@ -313,7 +332,6 @@ pub fn qos_file(name: &str, file: &FileReport, style: Style) -> String {
         let words = format!("line {}: {}", warning.line, warning.text);
         page.paragraph(Emphasis::Warning, "  !", 4, &words);
     }
-    page.finish()
 }
 
 fn number(number: usize, what: &str) -> String {
@@ -331,8 +349,7 @@ fn many(policies: usize) -> String {
 }
 
 /// Which filter takes a packet, and why not those asked before it.
-pub fn qos_explanation(explanation: &ExplanationReport, style: Style) -> String {
-    let mut page = Page::new(style);
+fn explanation(page: &mut Page, explanation: &ExplanationReport) {
     page.line(
         Emphasis::None,
         &format!("{} on {}", explanation.packet, explanation.adapter),
@@ -372,5 +389,4 @@ pub fn qos_explanation(explanation: &ExplanationReport, style: Style) -> String 
         ]);
     }
     page.table(&table);
-    page.finish()
 }

@@ -14,38 +14,45 @@ use super::ceilings::caveats;
 use super::number::{NBSP, chosen_bytes, count, digits, rate, seconds, with_unit};
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
+use crate::document::{Document, Ending};
 
-/// Policies, packet rates, a table of figures and one of effects for each kind of transfer, the
-/// programs by themselves.
-pub fn qos_cost(document: &QosCost, style: Style) -> String {
-    let mut page = Page::new(style);
-    page.paragraph(Emphasis::Strong, "", 0, &headline(document));
-    page.gap();
-    for policy in &document.policies {
-        let tests: Vec<&str> = policy.tests.iter().map(|test| test.name()).collect();
-        let named = policy.file.as_deref().unwrap_or("the test's own");
-        let filters = plural(policy.filters, "filter");
-        page.facts(
-            "policy",
-            &[format!("{}: {named}, {filters}", tests.join(", "))],
-        );
-    }
-    for link in &document.links {
-        page.facts("link", &[packets(link)]);
-    }
-    for group in groups(&document.rows) {
+impl Document for QosCost {
+    /// Policies, packet rates, a table of figures and one of effects for each kind of transfer, the
+    /// programs by themselves.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        page.paragraph(Emphasis::Strong, "", 0, &headline(self));
         page.gap();
-        page.line(Emphasis::Strong, &title(&group[0]));
-        page.table(&figures(group));
-        page.table(&effects(group));
+        for policy in &self.policies {
+            let tests: Vec<&str> = policy.tests.iter().map(|test| test.name()).collect();
+            let named = policy.file.as_deref().unwrap_or("the test's own");
+            let filters = plural(policy.filters, "filter");
+            page.facts(
+                "policy",
+                &[format!("{}: {named}, {filters}", tests.join(", "))],
+            );
+        }
+        for link in &self.links {
+            page.facts("link", &[packets(link)]);
+        }
+        for group in groups(&self.rows) {
+            page.gap();
+            page.line(Emphasis::Strong, &title(&group[0]));
+            page.table(&figures(group));
+            page.table(&effects(group));
+        }
+        direct(&mut page, self);
+        if !self.rows.is_empty() {
+            page.gap();
+            page.paragraph(Emphasis::None, "", 0, FOOT);
+        }
+        caveats(&mut page, &self.caveats);
+        page.finish()
     }
-    direct(&mut page, document);
-    if !document.rows.is_empty() {
-        page.gap();
-        page.paragraph(Emphasis::None, "", 0, FOOT);
+
+    fn endings(&self) -> Vec<Ending<'_>> {
+        vec![(self.status, &self.caveats)]
     }
-    caveats(&mut page, &document.caveats);
-    page.finish()
 }
 
 const FOOT: &str = "Effects are against being without, in brackets their interval; each has its own 5 % of error, and \

@@ -11,39 +11,60 @@ use super::leg::Leg;
 use super::number::{bytes, chosen_bytes, count, digits, micros, rate, seconds, with_unit};
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
+use crate::document::{Document, Rate};
 
-/// A record as a screen: what was reached, what both kernels say about it, what holds it back, and
-/// what to do.
-pub fn record(record: &Record, style: Style) -> String {
-    let mut page = Page::new(style);
-    let legs = Leg::all(record);
-    page.paragraph(Emphasis::Strong, "", 0, &headline(record, &legs));
-    page.facts("run", &run_facts(record));
-    emulated(&mut page, &record.environment);
-    for leg in &legs {
-        if legs.len() > 1 {
-            page.gap();
-            let reached = leg.throughput_bps.map(rate).unwrap_or_default();
-            let title = format!("{} {reached}", direction_name(leg.direction));
-            page.line(Emphasis::Strong, &title);
+impl Document for Record {
+    /// A record as a screen: what was reached, what both kernels say about it, what holds it back, and
+    /// what to do.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        let legs = Leg::all(self);
+        page.paragraph(Emphasis::Strong, "", 0, &headline(self, &legs));
+        page.facts("run", &run_facts(self));
+        emulated(&mut page, &self.environment);
+        for leg in &legs {
+            if legs.len() > 1 {
+                page.gap();
+                let reached = leg.throughput_bps.map(rate).unwrap_or_default();
+                let title = format!("{} {reached}", direction_name(leg.direction));
+                page.line(Emphasis::Strong, &title);
+            }
+            direction(&mut page, leg);
         }
-        direction(&mut page, leg);
-    }
-    latencies(
-        &mut page,
-        [
-            ("latency", record.latency_us.as_ref()),
-            ("send lag", record.send_lag_us.as_ref()),
-        ],
-    );
-    for leg in &legs {
-        let named = (legs.len() > 1).then_some(leg.direction);
-        if let Some(found) = leg.verdict {
-            verdict(&mut page, named, found, leg.ceilings);
+        latencies(
+            &mut page,
+            [
+                ("latency", self.latency_us.as_ref()),
+                ("send lag", self.send_lag_us.as_ref()),
+            ],
+        );
+        for leg in &legs {
+            let named = (legs.len() > 1).then_some(leg.direction);
+            if let Some(found) = leg.verdict {
+                verdict(&mut page, named, found, leg.ceilings);
+            }
         }
+        caveats(&mut page, &self.caveats);
+        page.finish()
     }
-    caveats(&mut page, &record.caveats);
-    page.finish()
+
+    fn records(&self) -> Option<Vec<&Record>> {
+        Some(vec![self])
+    }
+
+    fn records_mut(&mut self) -> Vec<&mut Record> {
+        vec![self]
+    }
+
+    fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
+        let parts = self.directions.iter();
+        let parts = parts.map(|(name, part)| (name.as_str(), Some(part.throughput_bps)));
+        Some(if self.directions.is_empty() {
+            vec![("throughput", self.throughput_bps)]
+        } else {
+            parts.collect()
+        })
+    }
 }
 
 /// The path, where it was emulated.

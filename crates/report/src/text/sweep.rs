@@ -11,40 +11,56 @@ use super::number::{count, digits, rate, with_unit};
 use super::page::{Emphasis, Page};
 use super::record::{emulated, traffic_and_peer};
 use super::table::{Align, Table};
+use crate::document::{Document, Rate};
 
-/// One row for each run. Where sizes are repeated, one row for each size: its median run; and the
-/// figure of each size below.
-pub fn sweep(sweep: &Sweep, style: Style) -> String {
-    let mut page = Page::new(style);
-    let rows = median_runs(&sweep.rows);
-    let Some(first) = rows.first() else {
-        page.line(Emphasis::Strong, "sweep without a run");
-        caveats(&mut page, &sweep.caveats);
-        return page.finish();
-    };
-    page.paragraph(Emphasis::Strong, "", 0, &traffic_and_peer(first));
-    page.line(Emphasis::None, &format!("  {}", extent(sweep, rows.len())));
-    emulated(&mut page, &first.environment);
-    page.gap();
-    page.table(&match first.workload {
-        Workload::Stream => streams(&rows),
-        Workload::Rr | Workload::Crr => exchanges(&rows),
-    });
-    let doubt = rows
-        .iter()
-        .find_map(|row| Leg::all(row)[0].service_demand_doubt());
-    if let Some(doubt) = doubt {
-        page.line(
-            Emphasis::None,
-            &format!("  host's CPU and service demand {doubt}"),
+impl Document for Sweep {
+    /// One row for each run. Where sizes are repeated, one row for each size: its median run; and the
+    /// figure of each size below.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        let rows = median_runs(&self.rows);
+        let Some(first) = rows.first() else {
+            page.line(Emphasis::Strong, "sweep without a run");
+            caveats(&mut page, &self.caveats);
+            return page.finish();
+        };
+        page.paragraph(Emphasis::Strong, "", 0, &traffic_and_peer(first));
+        page.line(Emphasis::None, &format!("  {}", extent(self, rows.len())));
+        emulated(&mut page, &first.environment);
+        page.gap();
+        page.table(&match first.workload {
+            Workload::Stream => streams(&rows),
+            Workload::Rr | Workload::Crr => exchanges(&rows),
+        });
+        let doubt = rows
+            .iter()
+            .find_map(|row| Leg::all(row)[0].service_demand_doubt());
+        if let Some(doubt) = doubt {
+            page.line(
+                Emphasis::None,
+                &format!("  host's CPU and service demand {doubt}"),
+            );
+        }
+        figures(&mut page, &self.figures);
+        caveats(
+            &mut page,
+            self.caveats.iter().chain(&row_caveats(&self.rows)),
         );
+        page.finish()
     }
-    figures(&mut page, &sweep.figures);
-    caveats(
-        &mut page,
-        sweep.caveats.iter().chain(&row_caveats(&sweep.rows)),
-    );
-    page.finish()
+
+    fn records(&self) -> Option<Vec<&Record>> {
+        Some(self.rows.iter().collect())
+    }
+
+    fn records_mut(&mut self) -> Vec<&mut Record> {
+        self.rows.iter_mut().collect()
+    }
+
+    fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
+        let rows = self.rows.iter().filter_map(Document::throughputs);
+        Some(rows.flatten().collect())
+    }
 }
 
 fn extent(sweep: &Sweep, sizes: usize) -> String {

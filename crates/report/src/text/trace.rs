@@ -11,49 +11,48 @@ use super::Style;
 use super::ceilings::caveats;
 use super::number::{exact_bytes, seconds};
 use super::page::{Emphasis, Page};
+use crate::document::Document;
 use findings::{all_paths, fits, rates};
 use hops::hops;
 use reverse::way_back;
 use watch::{changes, figures, screen};
 
-/// A trace as a page: the hops, the end, the delay, what changes packets.
-pub fn trace(trace: &TraceDocument, style: Style) -> String {
-    let mut page = Page::new(style);
-    page.line(Emphasis::Strong, &headline(trace));
-    match &trace.watch {
-        Some(watch) => figures(&mut page, watch),
-        None => hops(&mut page, trace),
+impl Document for TraceDocument {
+    /// A trace as a page: the hops, the end, the delay, what changes packets.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        page.line(Emphasis::Strong, &headline(self));
+        match &self.watch {
+            Some(watch) => figures(&mut page, watch),
+            None => hops(&mut page, self),
+        }
+        page.gap();
+        let mut end = self.end_words.clone();
+        if self.hops.iter().any(|hop| hop.address == Some(self.target)) {
+            end = end.replacen(&self.target.to_string(), &self.host, 1);
+        }
+        page.paragraph(Emphasis::None, "", 0, &format!("{end}."));
+        for sentence in self.delay.words.iter().filter(|_| self.watch.is_none()) {
+            page.paragraph(Emphasis::None, "", 0, sentence);
+        }
+        for sentence in changed(self) {
+            page.paragraph(Emphasis::None, "", 0, &sentence);
+        }
+        if let Some(mtu) = &self.mtu {
+            page.paragraph(Emphasis::None, "", 0, &fits(mtu));
+        }
+        if !self.link_rates.is_empty() {
+            rates(&mut page, &self.link_rates);
+        }
+        if let Some(paths) = &self.paths {
+            all_paths(&mut page, paths);
+        }
+        if let Some(reverse) = &self.reverse {
+            way_back(&mut page, reverse);
+        }
+        caveats(&mut page, &self.caveats);
+        page.finish()
     }
-    page.gap();
-    let mut end = trace.end_words.clone();
-    if trace
-        .hops
-        .iter()
-        .any(|hop| hop.address == Some(trace.target))
-    {
-        end = end.replacen(&trace.target.to_string(), &trace.host, 1);
-    }
-    page.paragraph(Emphasis::None, "", 0, &format!("{end}."));
-    for sentence in trace.delay.words.iter().filter(|_| trace.watch.is_none()) {
-        page.paragraph(Emphasis::None, "", 0, sentence);
-    }
-    for sentence in changed(trace) {
-        page.paragraph(Emphasis::None, "", 0, &sentence);
-    }
-    if let Some(mtu) = &trace.mtu {
-        page.paragraph(Emphasis::None, "", 0, &fits(mtu));
-    }
-    if !trace.link_rates.is_empty() {
-        rates(&mut page, &trace.link_rates);
-    }
-    if let Some(paths) = &trace.paths {
-        all_paths(&mut page, paths);
-    }
-    if let Some(reverse) = &trace.reverse {
-        way_back(&mut page, reverse);
-    }
-    caveats(&mut page, &trace.caveats);
-    page.finish()
 }
 
 /// A watch as a screen: the figures of each hop with a sparkline, and the last changes of the path.

@@ -2,7 +2,8 @@
 
 use insta::assert_snapshot;
 use linerate_core::analyze::{Claims, Input, Options, analyze, read};
-use linerate_report::text::{self, Style};
+use linerate_report::Document;
+use linerate_report::text::Style;
 
 const CHECKSUM: &str = include_str!("../../../../experiments/tables/mpeix_tcp_checksum.csv");
 const WINDOW: &str = include_str!("../../../../experiments/tables/mpeix_receive_window.csv");
@@ -18,7 +19,7 @@ fn shown(file: &str, table: &str, options: &Options) -> String {
     };
     let table = read(&[input]).expect("the table is well-formed");
     let analysis = analyze(&table, options).expect("the columns are there");
-    text::analysis(&analysis, Style::default())
+    analysis.text(Style::default())
 }
 
 fn options(metric: &str, factor: &str, by: &[&str]) -> Options {

@@ -3,7 +3,8 @@
 
 use insta::assert_snapshot;
 use linerate_core::capacity::{CapacityDocument, annotate};
-use linerate_report::text::{Style, capacity};
+use linerate_report::Document;
+use linerate_report::text::Style;
 use serde_json::{Value, json};
 
 fn latency(p50: f64, count: u64) -> Value {
@@ -58,7 +59,7 @@ fn sample() -> Value {
 fn page(value: Value) -> String {
     let mut document: CapacityDocument = serde_json::from_value(value).expect("it is a document");
     annotate(&mut document);
-    capacity(&document, Style::default())
+    document.text(Style::default())
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use insta::assert_snapshot;
 use linerate_core::experiment::{Choice, Ending, Experiment, ExperimentDocument, Run};
-use linerate_report::text::{self, Style};
+use linerate_report::Document;
+use linerate_report::text::Style;
 
 const TEXT: &str = r#"
 title = "TCP receive window of MPE/iX, small and fixed"
@@ -117,7 +118,7 @@ fn document(experiment: &Experiment, ending: &Ending, most: usize) -> Experiment
 fn an_experiment_has_the_reports_shape_and_figures() {
     let experiment = experiment(&Choice::default());
     let document = document(&experiment, &Ending::default(), usize::MAX);
-    assert_snapshot!(text::experiment(&document, Style::default()));
+    assert_snapshot!(document.text(Style::default()));
 }
 
 #[test]
@@ -130,8 +131,9 @@ fn an_experiment_that_stopped_early_says_so() {
     let narrow = Style {
         width: 60,
         colour: false,
+        ..Style::default()
     };
-    assert_snapshot!(text::experiment(&document(&experiment, &ending, 3), narrow));
+    assert_snapshot!(document(&experiment, &ending, 3).text(narrow));
 }
 
 #[test]
@@ -161,7 +163,7 @@ fn modes_and_a_drift_stand_in_the_table_and_in_the_evidence() {
         });
     }
     let document = experiment.assemble(runs, &Ending::default());
-    let shown = text::experiment(&document, Style::default()).replace('\u{a0}', " ");
+    let shown = document.text(Style::default()).replace('\u{a0}', " ");
     for part in [
         "4.02 / 9.02",
         "a / b: the runs are not one figure but have modes there; a → b: they drift",

@@ -1,7 +1,8 @@
 //! Settings of a host: what is not right, what would be done, what was done.
 
 use linerate_core::host::HostDocument;
-use linerate_report::text::{Style, host};
+use linerate_report::Document;
+use linerate_report::text::Style;
 use serde_json::{Value, json};
 
 fn setting(key: &str, state: &str, more: Value) -> Value {
@@ -43,24 +44,24 @@ fn shown() -> HostDocument {
 
 #[test]
 fn what_is_not_right_goes_first_with_its_reason_and_the_command() {
-    insta::assert_snapshot!(host(&shown(), false, Style::default()));
+    insta::assert_snapshot!(shown().text(Style::default()));
 }
 
 #[test]
 fn all_settings_are_told_apart() {
-    insta::assert_snapshot!(host(&shown(), true, Style::default()));
+    insta::assert_snapshot!(shown().text(Style {
+        details: true,
+        ..Style::default()
+    }));
 }
 
 #[test]
 fn a_dry_run_is_a_difference() {
     let change = json!({"key": "net.ipv4.tcp_rmem", "was": "4096 131072 6291456", "set": "4096 131072 268435456",
         "now": "4096 131072 6291456", "outcome": "planned", "why": "the receive window cannot grow"});
-    insta::assert_snapshot!(host(
-        &document(json!({"dry_run": true, "changes": [change],
-        "notes": ["net.core.default_qdisc stays as it is: it is read-only here"]})),
-        false,
-        Style::default()
-    ));
+    let document = document(json!({"dry_run": true, "changes": [change],
+        "notes": ["net.core.default_qdisc stays as it is: it is read-only here"]}));
+    insta::assert_snapshot!(document.text(Style::default()));
 }
 
 #[test]
@@ -76,12 +77,9 @@ fn what_was_undone_and_what_was_not_is_said() {
             change("net.ipv4.tcp_recovery", "already", json!("0"), json!(null)),
         ]}),
     );
-    insta::assert_snapshot!(host(
-        &document,
-        false,
-        Style {
-            width: 60,
-            colour: false
-        }
-    ));
+    insta::assert_snapshot!(document.text(Style {
+        width: 60,
+        colour: false,
+        ..Style::default()
+    }));
 }

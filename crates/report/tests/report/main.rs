@@ -3,6 +3,7 @@
 mod analysis;
 mod capacity;
 mod csv;
+mod documents;
 mod experiment;
 mod host;
 mod profile;

@@ -6,8 +6,8 @@ use linerate_core::profile::{
     TaskClass,
 };
 use linerate_core::record::{Caveat, CaveatKind, CpuSeconds};
-use linerate_report::svg;
 use linerate_report::text::{self, Style};
+use linerate_report::{Document, svg};
 
 use crate::samples;
 
@@ -130,10 +130,7 @@ fn document() -> ProfileDocument {
 
 #[test]
 fn both_ends_stand_beside_each_other() {
-    assert_snapshot!(
-        "profile",
-        text::profile(&document(), false, Style::default())
-    );
+    assert_snapshot!("profile", document().text(Style::default()));
 }
 
 #[test]
@@ -147,10 +144,7 @@ fn functions_and_the_disk_stand_below_the_layers() {
         from_storage_percent: 100.0,
         path_over_disk: 4.95,
     });
-    assert_snapshot!(
-        "profile_functions",
-        text::profile(&document, true, Style::default())
-    );
+    assert_snapshot!("profile_functions", document.text(detailed()));
 }
 
 #[test]
@@ -179,10 +173,7 @@ fn an_end_without_samples_or_profile_is_said() {
     let mut record = samples::stream();
     record.environment.shared_kernel = false;
     let document = ProfileDocument::of(record, Some(accounted), None);
-    assert_snapshot!(
-        "profile_accounted",
-        text::profile(&document, true, Style::default())
-    );
+    assert_snapshot!("profile_accounted", document.text(detailed()));
 }
 
 /// What `kernel.perf_event_paranoid` at 2 leaves on one host, and a machine that counts cycles at
@@ -213,7 +204,7 @@ fn functions_of_user_mode_are_shares_of_its_samples() {
         all_cpus: true,
     };
     let document = ProfileDocument::of(samples::stream(), Some(user), Some(cycles));
-    let text = text::profile(&document, true, Style::default());
+    let text = document.text(detailed());
     assert_snapshot!("profile_user_mode", text);
 }
 
@@ -222,7 +213,7 @@ fn ends_on_one_kernel_say_what_both_profilers_took() {
     let mut record = samples::stream();
     record.environment.shared_kernel = true;
     let document = ProfileDocument::of(record, Some(sender()), Some(receiver()));
-    let text = text::profile(&document, false, Style::default());
+    let text = document.text(Style::default());
     assert!(text.contains("the profilers took 1.42 %"), "{text}");
 }
 
@@ -231,8 +222,9 @@ fn narrow_terminals_get_the_same_figures() {
     let style = Style {
         width: 72,
         colour: true,
+        ..Style::default()
     };
-    let narrow = text::profile(&document(), false, style);
+    let narrow = document().text(style);
     assert!(narrow.contains("application") && narrow.contains("receiver"));
 }
 
@@ -276,4 +268,11 @@ fn well_formed(xml: &str) {
         }
     }
     assert!(open.is_empty(), "{open:?}");
+}
+
+fn detailed() -> Style {
+    Style {
+        details: true,
+        ..Style::default()
+    }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use linerate_qos::document::{FileReport, QosDocument};
 use linerate_qos::explain::{Packet, explain};
 use linerate_qos::policy::{NoNames, PolicyFile};
-use linerate_report::text::{Style, qos_explanation, qos_file, qos_rates, qos_stats, qos_status};
+use linerate_report::Document;
+use linerate_report::text::{Style, qos_rates, qos_stats};
 use serde_json::json;
 
 fn counters(packets: u64) -> serde_json::Value {
@@ -20,7 +21,7 @@ fn class(id: &str, rate_bps: u64, priority: u8) -> serde_json::Value {
 
 /// One interface that filters with two policies, one with a meter; one passing through; one that is
 /// not as it should be.
-fn sample(packets: u64) -> QosDocument {
+pub(crate) fn sample(packets: u64) -> QosDocument {
     let document = json!({
         "schema": "linerate.qos/1",
         "adapters": [
@@ -71,7 +72,7 @@ policies = ["voice"]
 
 #[test]
 fn status_says_what_is_in_force() {
-    insta::assert_snapshot!(qos_status(&sample(1234), Style::default()));
+    insta::assert_snapshot!(sample(1234).text(Style::default()));
 }
 
 #[test]
@@ -88,11 +89,9 @@ fn rates_are_of_the_time_between() {
 #[test]
 fn a_file_is_told_with_its_doubts_and_a_packet_with_its_filter() {
     let file = PolicyFile::from_toml(FILE, &mut NoNames).unwrap();
-    let mut text = qos_file(
-        "office.toml",
-        &FileReport::of(&file, &BTreeMap::new()).unwrap(),
-        Style::default(),
-    );
+    let mut report = FileReport::of(&file, &BTreeMap::new()).unwrap();
+    report.name = Some("office.toml".to_owned());
+    let mut text = QosDocument::of_file(report).text(Style::default());
     for packet in [
         "udp 198.18.0.1:9 > 198.18.0.2:20000",
         "tcp 198.18.0.1:9 > 198.18.0.2:80",
@@ -106,7 +105,7 @@ fn a_file_is_told_with_its_doubts_and_a_packet_with_its_filter() {
             &explanation,
         );
         text += "\n";
-        text += &qos_explanation(&report, Style::default());
+        text += &QosDocument::of_explanation(report).text(Style::default());
     }
     insta::assert_snapshot!(text);
 }

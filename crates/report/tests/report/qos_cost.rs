@@ -7,7 +7,8 @@ use linerate_core::units::{BitRate, Family};
 use linerate_qos::cost::{
     Book, COST_SCHEMA, Cell, Choice, CostPolicy, DirectCost, Plan, QosCost, Slot, Test, Treatment,
 };
-use linerate_report::text::{self, Style};
+use linerate_report::Document;
+use linerate_report::text::Style;
 
 use crate::samples;
 
@@ -63,7 +64,7 @@ fn nanoseconds(median: f64) -> MedianInterval {
     }
 }
 
-fn document(pairs: u32) -> QosCost {
+pub(crate) fn document(pairs: u32) -> QosCost {
     let plan = plan(&[Test::Sizes, Test::Rr], pairs);
     let mut book = Book::new(&plan, 5.0);
     for (number, cell) in plan.cells.iter().enumerate() {
@@ -109,13 +110,14 @@ fn a_cost_has_the_papers_figures_and_what_each_treatment_adds() {
     let style = Style {
         width: 140,
         colour: false,
+        ..Style::default()
     };
-    assert_snapshot!(text::qos_cost(&document(8), style));
+    assert_snapshot!(document(8).text(style));
 }
 
 #[test]
 fn few_blocks_have_intervals_and_no_verdict() {
-    let text = text::qos_cost(&document(3), Style::default());
+    let text = document(3).text(Style::default());
     assert!(text.contains("too few blocks"), "{text}");
     assert!(!text.contains("DIFFERENT"), "{text}");
 }

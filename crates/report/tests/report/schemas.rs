@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use linerate_report::{json, schema};
+use linerate_report::document::DOCUMENTS;
+use linerate_report::json;
 
 fn directory() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas"))
@@ -14,9 +15,10 @@ fn directory() -> PathBuf {
 #[test]
 fn checked_in_schemas_are_those_of_the_types_and_no_others() {
     let update = std::env::var_os("UPDATE_SCHEMAS").is_some();
-    for (name, schema) in schema::all() {
+    for kind in DOCUMENTS {
+        let name = kind.name();
         let path = directory().join(format!("{name}.json"));
-        let generated = json::document(&schema);
+        let generated = json::document(&kind.json_schema());
         if update {
             fs::write(&path, &generated).unwrap();
         }
@@ -26,9 +28,9 @@ fn checked_in_schemas_are_those_of_the_types_and_no_others() {
             "schemas/{name}.json is not the schema of its type: UPDATE_SCHEMAS=1 cargo test -p linerate-report"
         );
     }
-    let expected: BTreeSet<String> = schema::all()
-        .into_iter()
-        .map(|(name, _)| format!("{name}.json"))
+    let expected: BTreeSet<String> = DOCUMENTS
+        .iter()
+        .map(|kind| format!("{}.json", kind.name()))
         .collect();
     let found: BTreeSet<String> = fs::read_dir(directory())
         .unwrap()

@@ -2,6 +2,7 @@
 
 use insta::assert_snapshot;
 use linerate_core::record::Record;
+use linerate_report::Document;
 use linerate_report::text::{self, Style};
 
 use crate::samples;
@@ -11,7 +12,7 @@ fn plain() -> Style {
 }
 
 fn shown(record: &Record) -> String {
-    text::record(record, plain())
+    record.text(plain())
 }
 
 #[test]
@@ -46,17 +47,17 @@ fn both_directions() {
 
 #[test]
 fn a_sweep_of_sizes() {
-    assert_snapshot!(text::sweep(&samples::stream_sweep(1), plain()));
+    assert_snapshot!(samples::stream_sweep(1).text(plain()));
 }
 
 #[test]
 fn a_repeated_sweep_has_the_median_run_and_the_figure_of_each_size() {
-    assert_snapshot!(text::sweep(&samples::stream_sweep(3), plain()));
+    assert_snapshot!(samples::stream_sweep(3).text(plain()));
 }
 
 #[test]
 fn a_sweep_of_requests() {
-    assert_snapshot!(text::sweep(&samples::rr_sweep(), plain()));
+    assert_snapshot!(samples::rr_sweep().text(plain()));
 }
 
 #[test]
@@ -66,39 +67,39 @@ fn a_sweep_on_one_kernel_has_the_threads_service_demand_instead() {
         row.environment.shared_kernel = true;
         row.caveats = samples::loopback().caveats;
     }
-    assert_snapshot!(text::sweep(&sweep, plain()));
+    assert_snapshot!(sweep.text(plain()));
 }
 
 #[test]
 fn an_empty_sweep_says_so() {
     let mut sweep = samples::rr_sweep();
     sweep.rows.clear();
-    assert_eq!(text::sweep(&sweep, plain()), "sweep without a run\n");
+    assert_eq!(sweep.text(plain()), "sweep without a run\n");
 }
 
 #[test]
 fn a_check_explains_both_directions() {
-    assert_snapshot!(text::check(&samples::check(), plain()));
+    assert_snapshot!(samples::check().text(plain()));
 }
 
 #[test]
 fn a_check_from_one_end() {
-    assert_snapshot!(text::check(&samples::one_sided_check(), plain()));
+    assert_snapshot!(samples::one_sided_check().text(plain()));
 }
 
 #[test]
 fn a_difference_is_told_with_effect_interval_and_n() {
-    assert_snapshot!(text::comparison(&samples::different(), plain()));
+    assert_snapshot!(samples::different().text(plain()));
 }
 
 #[test]
 fn several_metrics_and_excluded_pairs() {
-    assert_snapshot!(text::comparison(&samples::undecided(), plain()));
+    assert_snapshot!(samples::undecided().text(plain()));
 }
 
 #[test]
 fn an_equivalence_that_was_stopped() {
-    assert_snapshot!(text::comparison(&samples::equivalent(), plain()));
+    assert_snapshot!(samples::equivalent().text(plain()));
 }
 
 #[test]
@@ -107,7 +108,7 @@ fn a_comparison_without_a_pair_that_counts_says_so() {
     none.metrics.clear();
     none.runs.retain(|pair| !pair.counts());
     (none.pairs, none.effect_percent, none.interval_percent) = (0, None, None);
-    let text = text::comparison(&none, plain());
+    let text = none.text(plain());
     assert!(text.starts_with("INCONCLUSIVE: no pair counts\n"), "{text}");
 }
 
@@ -140,12 +141,12 @@ fn an_emulated_path_is_named_as_the_option_reads_it() {
 
 #[test]
 fn the_proof_of_a_check_of_an_emulated_path_runs_on_the_same_path() {
-    assert_snapshot!(text::check(&samples::emulated_check(), plain()));
+    assert_snapshot!(samples::emulated_check().text(plain()));
 }
 
 #[test]
 fn the_demonstration_ends_with_its_fault() {
-    assert_snapshot!(text::check(&samples::demonstration(), plain()));
+    assert_snapshot!(samples::demonstration().text(plain()));
 }
 
 #[test]
@@ -153,8 +154,9 @@ fn a_narrow_terminal_breaks_no_command() {
     let narrow = Style {
         width: 60,
         colour: false,
+        ..Style::default()
     };
-    assert_snapshot!(text::record(&samples::stream(), narrow));
+    assert_snapshot!(samples::stream().text(narrow));
 }
 
 #[test]
@@ -169,12 +171,12 @@ fn colour_adds_nothing_but_escape_sequences() {
             .fold(text, |text, sequence| text.replace(sequence, ""))
     };
     for record in [samples::stream(), samples::loopback(), samples::rr()] {
-        let text = text::record(&record, coloured);
+        let text = record.text(coloured);
         assert!(text.contains('\u{1b}'));
-        assert_eq!(without(text), text::record(&record, plain()));
+        assert_eq!(without(text), record.text(plain()));
     }
-    let text = text::check(&samples::check(), coloured);
-    assert_eq!(without(text), text::check(&samples::check(), plain()));
+    let text = samples::check().text(coloured);
+    assert_eq!(without(text), samples::check().text(plain()));
 }
 
 #[test]
@@ -185,8 +187,9 @@ fn the_remedy_stands_alone_on_its_line() {
         let style = Style {
             width,
             colour: false,
+            ..Style::default()
         };
-        let text = text::record(&record, style);
+        let text = record.text(style);
         assert!(text.lines().any(|line| line.trim() == remedy), "{width}");
     }
 }
@@ -196,11 +199,12 @@ fn eighty_columns_hold_every_line_but_the_commands() {
     let style = Style {
         width: 80,
         colour: false,
+        ..Style::default()
     };
     let records = [samples::stream(), samples::udp_partial(), samples::rr()];
-    let mut texts = records.map(|record| text::record(&record, style)).to_vec();
-    texts.push(text::check(&samples::check(), style));
-    texts.push(text::sweep(&samples::rr_sweep(), style));
+    let mut texts = records.map(|record| record.text(style)).to_vec();
+    texts.push(samples::check().text(style));
+    texts.push(samples::rr_sweep().text(style));
     let is_command = |line: &str| {
         let line = line.trim();
         ["sysctl ", "linerate ", "ip "]

@@ -1,7 +1,8 @@
 //! Traces: what a hop's line and the sentences below it say.
 
 use linerate_core::trace::TraceDocument;
-use linerate_report::text::{Style, trace, watch};
+use linerate_report::Document;
+use linerate_report::text::{Style, watch};
 use serde_json::{Value, json};
 
 fn probe(rtt_us: Option<f64>, attempt: u8) -> Value {
@@ -58,7 +59,7 @@ fn a_trace_has_a_line_for_each_hop_with_what_is_worth_knowing_of_it() {
         width: 160,
         ..Style::default()
     };
-    let page = trace(&document(sample()), style);
+    let page = document(sample()).text(style);
     let first = line(&page, "1 ");
     for words in [
         "near.example (192.0.2.1)",
@@ -89,7 +90,7 @@ fn a_trace_has_a_line_for_each_hop_with_what_is_worth_knowing_of_it() {
 
 #[test]
 fn the_sentences_say_where_packets_are_changed() {
-    let page = trace(&document(sample()), Style::default()).replace('\n', " ");
+    let page = document(sample()).text(Style::default()).replace('\n', " ");
     for words in [
         "far.example answers at hop 3.",
         "The delay in words.",
@@ -120,7 +121,7 @@ fn the_way_back_stands_beside_the_way_there_with_the_networks_of_both() {
         width: 160,
         ..Style::default()
     };
-    let page = trace(&document(value.clone()), style);
+    let page = document(value.clone()).text(style);
     let (there, here) = page
         .split_once("the way back, as 192.0.2.9:5201 traces it to 198.18.0.1")
         .expect("two parts");
@@ -138,7 +139,7 @@ fn the_way_back_stands_beside_the_way_there_with_the_networks_of_both() {
         assert!(here.contains(words), "{words}: {here}");
     }
     value["reverse"]["trace"] = Value::Null;
-    let page = trace(&document(value), style);
+    let page = document(value).text(style);
     assert!(page.contains("the way back is not known"), "{page}");
 }
 
@@ -152,7 +153,7 @@ fn a_watch_has_the_columns_of_mtr_and_the_changes_of_the_path() {
             "recent_us": [1000.0, null, 3000.0]}],
         "changes": [{"at_s": 1.5, "ttl": 1, "from": "192.0.2.7", "to": "192.0.2.1"}]});
     let document = document(value);
-    let report = trace(&document, Style::default());
+    let report = document.text(Style::default());
     for head in ["Loss%", "Snt", "Last", "Avg", "Best", "Wrst", "StDev"] {
         assert!(report.contains(head), "{head}:\n{report}");
     }
@@ -174,5 +175,5 @@ fn a_watch_has_the_columns_of_mtr_and_the_changes_of_the_path() {
 fn a_name_cannot_move_the_cursor() {
     let mut value = sample();
     value["hops"][0]["name"] = json!("evil\u{1b}[2J");
-    assert!(!trace(&document(value), Style::default()).contains('\u{1b}'));
+    assert!(!document(value).text(Style::default()).contains('\u{1b}'));
 }

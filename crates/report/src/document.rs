@@ -1,0 +1,205 @@
+//! What every document of linerate has, and the list of them all.
+//!
+//! Adding a document takes its type, its [`Document`] beside its page (`text/`) and one entry of
+//! [`DOCUMENTS`]: schema, JSON, `--csv`, `explain` and the checked-in JSON Schema follow from these.
+
+use std::fmt::Debug;
+
+use linerate_core::analyze::{ANALYSIS_SCHEMA, Analysis};
+use linerate_core::capacity::{CAPACITY_SCHEMA, CapacityDocument};
+use linerate_core::ceilings;
+use linerate_core::compare::{COMPARISON_SCHEMA, Comparison};
+use linerate_core::experiment::{EXPERIMENT_SCHEMA, ExperimentDocument};
+use linerate_core::host::{HOST_SCHEMA, HostDocument};
+use linerate_core::lab::{LAB_SCHEMA, LabsDocument};
+use linerate_core::profile::{PROFILE_SCHEMA, ProfileDocument};
+use linerate_core::record::{
+    CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, RECORD_SCHEMA, Record, SWEEP_SCHEMA,
+    Status, Sweep,
+};
+use linerate_core::trace::{TRACE_SCHEMA, TraceDocument};
+use linerate_core::truth::{Score, TRUTH_SCHEMA};
+use linerate_qos::cost::{COST_SCHEMA, QosCost};
+use linerate_qos::document::{QOS_SCHEMA, QosDocument};
+use schemars::transform::{RecursiveTransform, Transform};
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::json::Json;
+use crate::text::Style;
+
+/// A document that a command prints, stores and reads again.
+pub trait Document: Json + Debug {
+    /// The document as a page for people.
+    fn text(&self, style: Style) -> String;
+
+    /// Its runs; `None` where it is not made of runs. They are the rows of its CSV.
+    fn records(&self) -> Option<Vec<&Record>> {
+        None
+    }
+
+    /// The same runs, to be explained again.
+    fn records_mut(&mut self) -> Vec<&mut Record> {
+        Vec::new()
+    }
+
+    /// What its figures were measured on, with the caveats: of each run, and its own.
+    fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
+        let records = self.records_mut().into_iter();
+        records
+            .map(|record| (&mut record.environment, &mut record.caveats))
+            .collect()
+    }
+
+    /// How it ended, with the caveats that say why: its own status, or that of each run.
+    fn endings(&self) -> Vec<Ending<'_>> {
+        let records = self.records().unwrap_or_default().into_iter();
+        records
+            .map(|record| (record.status, record.caveats.as_slice()))
+            .collect()
+    }
+
+    /// The throughputs that a floor is held against, by name, bits per second; `None` where it has
+    /// no rate of its own.
+    fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
+        None
+    }
+
+    /// Computes anew what is concluded from the document's own evidence: ceilings, verdicts,
+    /// limits.
+    fn annotate(&mut self) {
+        self.records_mut().into_iter().for_each(ceilings::annotate);
+    }
+
+    /// Why it ended before its time, if it did.
+    fn why_partial(&self) -> Option<&str> {
+        let endings = self.endings().into_iter();
+        let mut partial = endings.filter(|(status, _)| *status != Status::Complete);
+        let (_, caveats) = partial.next()?;
+        let is_reason = |caveat: &&Caveat| caveat.kind == CaveatKind::Partial;
+        let reason = caveats.iter().find(is_reason);
+        Some(reason.map_or("the reason is not known", |caveat| &caveat.message))
+    }
+}
+
+/// What figures were measured on, and the caveats of it.
+pub type Surroundings<'a> = (&'a mut Environment, &'a mut Vec<Caveat>);
+
+/// How a run ended, and the caveats that say why.
+pub type Ending<'a> = (Status, &'a [Caveat]);
+
+/// A throughput by its name, bits per second; `None` where it was not measured.
+pub type Rate<'a> = (&'a str, Option<f64>);
+
+/// Every document that is printed, stored and read.
+pub const DOCUMENTS: &[Kind] = &[
+    Kind::new::<Record>(RECORD_SCHEMA),
+    Kind::new::<Sweep>(SWEEP_SCHEMA),
+    Kind::new::<Check>(CHECK_SCHEMA),
+    Kind::new::<Comparison>(COMPARISON_SCHEMA),
+    Kind::new::<ProfileDocument>(PROFILE_SCHEMA),
+    Kind::new::<TraceDocument>(TRACE_SCHEMA),
+    Kind::new::<ExperimentDocument>(EXPERIMENT_SCHEMA),
+    Kind::new::<Analysis>(ANALYSIS_SCHEMA),
+    Kind::new::<Score>(TRUTH_SCHEMA),
+    Kind::new::<LabsDocument>(LAB_SCHEMA),
+    Kind::new::<HostDocument>(HOST_SCHEMA),
+    Kind::new::<CapacityDocument>(CAPACITY_SCHEMA),
+    Kind::new::<QosDocument>(QOS_SCHEMA),
+    Kind::new::<QosCost>(COST_SCHEMA),
+];
+
+/// A kind of document: how it is told apart, described and read.
+pub struct Kind {
+    /// The value of its key `schema`, such as `linerate.record/1`.
+    pub schema: &'static str,
+    json_schema: fn() -> Schema,
+    read: fn(&[u8]) -> serde_json::Result<Box<dyn Document>>,
+}
+
+impl Kind {
+    const fn new<T>(schema: &'static str) -> Self
+    where
+        T: Document + DeserializeOwned + JsonSchema + 'static,
+    {
+        Self {
+            schema,
+            json_schema: || schema_for!(T),
+            read: |bytes| Ok(Box::new(serde_json::from_slice::<T>(bytes)?)),
+        }
+    }
+
+    /// The name between `linerate.` and the version; `schemas/NAME.json` holds its JSON Schema.
+    pub fn name(&self) -> &'static str {
+        let name = self.schema.strip_prefix("linerate.").unwrap_or(self.schema);
+        name.split('/').next().unwrap_or(name)
+    }
+
+    /// Its JSON Schema (2020-12), generated from the type.
+    pub fn json_schema(&self) -> Schema {
+        let mut schema = (self.json_schema)();
+        RecursiveTransform(join_lines).transform(&mut schema);
+        schema
+    }
+}
+
+/// A paragraph of a description is one line: where the comment in the source wraps is not said.
+fn join_lines(schema: &mut Schema) {
+    let Some(Value::String(description)) = schema.get_mut("description") else {
+        return;
+    };
+    let paragraphs = description.split("\n\n");
+    let paragraphs: Vec<String> = paragraphs.map(|text| text.replace('\n', " ")).collect();
+    *description = paragraphs.join("\n\n");
+}
+
+/// A text is not one of the documents.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// It is not JSON, not whole, or does not say what it is.
+    #[error("not a whole document of linerate's")]
+    NotADocument(#[source] serde_json::Error),
+    /// It says that it is something else.
+    #[error("its schema is `{schema}`; this version explains {known}")]
+    UnknownSchema {
+        /// What it says, the first 60 characters.
+        schema: String,
+        /// The schemas that are read.
+        known: String,
+    },
+    /// It is not what its schema says.
+    #[error("not a whole {schema}")]
+    NotWhole {
+        /// Its schema.
+        schema: &'static str,
+        /// With the line and column.
+        source: serde_json::Error,
+    },
+}
+
+/// Reads the document that `bytes` hold, by its key `schema`.
+///
+/// # Errors
+/// [`ReadError`], with line and column where it is not whole.
+pub fn read(bytes: &[u8]) -> Result<Box<dyn Document>, ReadError> {
+    /// Every document says first what it is; the rest is skipped here, but must be whole.
+    #[derive(Deserialize)]
+    struct Head {
+        schema: String,
+    }
+    let head: Head = serde_json::from_slice(bytes).map_err(ReadError::NotADocument)?;
+    let Some(kind) = DOCUMENTS.iter().find(|kind| kind.schema == head.schema) else {
+        let known: Vec<&str> = DOCUMENTS.iter().map(|kind| kind.schema).collect();
+        return Err(ReadError::UnknownSchema {
+            schema: head.schema.chars().take(60).collect(),
+            known: known.join(", "),
+        });
+    };
+    (kind.read)(bytes).map_err(|source| ReadError::NotWhole {
+        schema: kind.schema,
+        source,
+    })
+}

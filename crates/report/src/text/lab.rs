@@ -1,0 +1,87 @@
+//! Labs that are up.
+
+use linerate_core::lab::{Inhabitant, LabShown, LabsDocument, LinkStatus};
+use linerate_core::record::LabDirection;
+
+use super::Style;
+use super::page::{Emphasis, Page};
+use crate::document::Document;
+
+impl Document for LabsDocument {
+    /// Hosts, routers and links of each lab, what the links did, and the processes in it.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        self.labs.iter().for_each(|lab| shown(&mut page, lab));
+        page.finish()
+    }
+}
+
+fn shown(page: &mut Page, lab: &LabShown) {
+    page.line(
+        Emphasis::Strong,
+        &format!("lab {}, process {}", lab.name, lab.pid),
+    );
+    let width = widest(lab.hosts.iter().map(|host| &host.name));
+    for host in &lab.hosts {
+        let kind = if host.is_router { "router" } else { "host  " };
+        let addresses: Vec<_> = host.addresses.iter().map(ToString::to_string).collect();
+        let line = format!("  {kind} {:width$}  {}", host.name, addresses.join("  "));
+        page.line(Emphasis::None, &line);
+    }
+    let links = lab.links.as_deref().unwrap_or_default();
+    let width = widest(links.iter().map(|link| &link.name));
+    links.iter().for_each(|one| link(page, one, width));
+    for process in &lab.running {
+        page.line(
+            Emphasis::None,
+            &format!("  running {}", inhabitant(process)),
+        );
+    }
+}
+
+fn widest<'a>(names: impl Iterator<Item = &'a String>) -> usize {
+    names.map(|name| name.chars().count()).max().unwrap_or(0)
+}
+
+fn link(page: &mut Page, link: &LinkStatus, width: usize) {
+    let spec = match link.spec.as_str() {
+        "" => "plain",
+        spec => spec,
+    };
+    let line = format!(
+        "  link   {:width$}  {spec}, interfaces of {} bytes",
+        link.name, link.mtu_bytes
+    );
+    page.line(Emphasis::None, &line);
+    for (name, direction) in [("up", &link.up), ("down", &link.down)] {
+        if let Some(direction) = direction {
+            let line = format!("         {name:4} {}", counters(direction));
+            page.line(Emphasis::None, &line);
+        }
+    }
+}
+
+fn counters(direction: &LabDirection) -> String {
+    let causes = direction.drops();
+    let causes: Vec<_> = causes
+        .map(|(cause, count)| format!("{cause} {count}"))
+        .collect();
+    let dropped = match causes.join(", ") {
+        none if none.is_empty() => "none".to_owned(),
+        causes => causes,
+    };
+    let lateness = match (direction.lateness_p50_us, direction.lateness_p99_us) {
+        (Some(p50), Some(p99)) => format!("; late by {p50:.0} µs, p99 {p99:.0} µs"),
+        _ => String::new(),
+    };
+    let delivered = direction.delivered;
+    format!("delivered {delivered}; dropped {dropped}{lateness}")
+}
+
+/// A process in a lab: its command, number and host.
+pub fn inhabitant(process: &Inhabitant) -> String {
+    format!(
+        "{} (process {}) in {}",
+        process.command, process.pid, process.host
+    )
+}

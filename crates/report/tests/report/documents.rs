@@ -1,0 +1,119 @@
+//! What all documents have in common.
+
+use linerate_core::host::HostDocument;
+use linerate_core::lab::{LAB_SCHEMA, LabShown, LabsDocument, LinkStatus};
+use linerate_core::record::{Caveat, CaveatKind, LabDirection, Status, Sweep};
+use linerate_core::truth::Score;
+use linerate_report::Document;
+use linerate_report::document::{DOCUMENTS, read};
+
+use crate::{qos, qos_cost, samples};
+
+fn labs() -> LabsDocument {
+    LabsDocument {
+        schema: LAB_SCHEMA.to_owned(),
+        labs: vec![LabShown {
+            name: "lab".to_owned(),
+            pid: 7,
+            hosts: vec![],
+            baseline_rtt_us: Some(60.0),
+            links: Some(vec![LinkStatus {
+                name: "a-b".to_owned(),
+                between: ["a", "b"].map(str::to_owned),
+                spec: "rtt=2ms".to_owned(),
+                mtu_bytes: 1500,
+                up: Some(LabDirection::default()),
+                down: None,
+            }]),
+            running: vec![],
+        }],
+    }
+}
+
+fn documents() -> Vec<Box<dyn Document>> {
+    vec![
+        Box::new(HostDocument::new(Default::default())),
+        Box::new(labs()),
+        Box::new(Score::of(1, vec![], vec![])),
+        Box::new(samples::stream()),
+        Box::new(samples::stream_sweep(3)),
+        Box::new(samples::check()),
+        Box::new(samples::different()),
+        Box::new(qos::sample(1)),
+        Box::new(qos_cost::document(3)),
+    ]
+}
+
+#[test]
+fn every_document_reads_back_as_it_was_written() {
+    for document in documents() {
+        let text = document.json();
+        assert_eq!(read(text.as_bytes()).unwrap().json(), text);
+    }
+}
+
+#[test]
+fn a_document_cut_anywhere_is_refused_with_its_place() {
+    for document in documents() {
+        let text = document.json_line();
+        let step = 7 + text.len() / 500;
+        for end in (0..text.len() - 2).step_by(step) {
+            let error = read(&text.as_bytes()[..end]).expect_err("it is cut");
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            let cause = cause.expect("the parser says where");
+            assert!(
+                cause.contains("line ") && cause.contains("column "),
+                "{cause}"
+            );
+        }
+    }
+}
+
+#[test]
+fn another_schema_is_refused_by_its_name() {
+    let error = read(br#"{"schema": "linerate.record/2"}"#).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("`linerate.record/2`"), "{text}");
+    for kind in DOCUMENTS {
+        assert!(text.contains(kind.schema), "{text}");
+    }
+}
+
+#[test]
+fn the_reason_of_a_partial_run_is_found_in_its_caveats() {
+    let mut cut = samples::stream();
+    cut.status = Status::Partial;
+    cut.caveats = vec![Caveat::new(CaveatKind::Partial, "interrupted", "")];
+    let document = Sweep {
+        rows: vec![samples::stream(), cut],
+        ..samples::stream_sweep(1)
+    };
+    assert_eq!(document.why_partial(), Some("interrupted"));
+    for whole in documents() {
+        assert_eq!(whole.why_partial(), None);
+    }
+}
+
+#[test]
+fn each_direction_has_a_throughput_of_its_own() {
+    let rate = samples::stream().throughput_bps;
+    assert_eq!(
+        samples::stream().throughputs(),
+        Some(vec![("throughput", rate)])
+    );
+    let both = samples::both();
+    let names: Vec<_> = both.throughputs().unwrap();
+    let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["down", "up"]);
+    let empty = Sweep {
+        rows: vec![],
+        ..samples::stream_sweep(1)
+    };
+    assert_eq!(empty.throughputs(), Some(vec![]));
+    let one_sided = samples::one_sided_check();
+    assert_eq!(
+        one_sided.throughputs(),
+        Some(vec![("up", None), ("down", None)])
+    );
+    assert_eq!(labs().throughputs(), None);
+}
