@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::{anyhow, ensure};
 use linerate_core::compare::{Design, MAX_PAIRS, Metric, Standing};
-use linerate_core::plan::{Plan, Test, Workload};
+use linerate_core::plan::{End, Plan, Test, Workload};
 use linerate_core::record::Interval;
-use linerate_core::treatment::{End, MAX_POLICY_BYTES, pair};
+use linerate_core::treatment::{MAX_POLICY_BYTES, pair};
 use linerate_core::units::{BitRate, Sizes, Span};
 use linerate_engine::{Client, CompareObserver, CompareOptions, Observer, compare};
 use linerate_report::text;

@@ -1,8 +1,6 @@
 //! `lab truth`: how often the verdict names a cause that is known by construction, and its remedy
 //! brings what it says.
 
-mod remedy;
-
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,6 +11,7 @@ use anyhow::{Context, anyhow};
 use linerate_core::record::Record;
 use linerate_core::truth::{
     Answer, Judgement, Proof, Remedied, Scenario, Score, Trial, Untried, UntriedReason, draw,
+    treated,
 };
 use linerate_core::units::BitRate;
 use linerate_engine::{Stop, prepare_for_lab, run_treated_scenario, stop_on_signal, try_scenario};
@@ -167,7 +166,8 @@ fn prove(scenario: &Scenario, record: Option<&Record>, stop: &Stop) -> Remedied 
     if verdict.predicted_bps.is_none() {
         return untried(UntriedReason::NothingPredicted);
     }
-    let Some((treated, treatments)) = remedy::treated(scenario, verdict) else {
+    let remedy = verdict.remedy.as_ref();
+    let Some((treated, treatments)) = remedy.and_then(|remedy| treated(scenario, remedy)) else {
         return untried(UntriedReason::NotInALab);
     };
     let after = run_treated_scenario(&treated, &treatments, stop);

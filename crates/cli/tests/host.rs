@@ -584,12 +584,12 @@ fn the_remedy_of_a_verdict_works_as_it_is_printed() {
         "{}",
         before["verdict"]
     );
-    let remedy = before["verdict"]["remedy"].as_str().unwrap();
+    let remedy = before["verdict"]["remedy"]["command"].as_str().unwrap();
     assert!(
         remedy.starts_with("linerate host set net.ipv4.tcp_rmem='"),
         "{remedy}"
     );
-    assert!(remedy.ends_with("# on the receiver's host"), "{remedy}");
+    assert!(remedy.ends_with("# on the endpoint's host"), "{remedy}");
     // As it is pasted into a shell there.
     let pasted = remedy.replacen("linerate", PROGRAM, 1);
     let set = lab.in_host("server", &["sh", "-c", &pasted]);

@@ -55,7 +55,7 @@ fn a_record_says_which_path_it_ran_on_and_its_remedy_runs_there() {
         lab["links"][0]["up"]["delivered"].as_u64() > Some(0),
         "{lab}"
     );
-    let remedy = record["verdict"]["remedy"].as_str().unwrap();
+    let remedy = record["verdict"]["remedy"]["command"].as_str().unwrap();
     assert!(
         remedy.contains("linerate stream --lab '"),
         "{}: {remedy}",

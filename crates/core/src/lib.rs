@@ -22,6 +22,7 @@
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
 //! | [`compare`] | A against B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE |
 //! | [`ceilings`] | what each cause would let through, and the verdict |
+//! | [`remedy`] | what lifts a limit: data, and its command |
 //! | [`profile`] | where the CPU time of a transfer goes, by layer and end |
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
 //! | [`host`] | a host's limits and settings: what each should be for a path or a number of connections |
@@ -48,6 +49,7 @@ pub mod pace;
 pub mod plan;
 pub mod profile;
 pub mod record;
+pub mod remedy;
 pub mod session;
 pub mod stats;
 pub mod toml_reader;

@@ -4,6 +4,8 @@
 //! what the control session carries to the endpoint. Everything here is plain data that was
 //! validated by [`Test::check`]: an endpoint calls it on what a stranger sent.
 
+mod ends;
+
 use std::net::IpAddr;
 
 use schemars::JsonSchema;
@@ -11,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::units::{BitRate, ByteCount, Dscp, Percent, Span};
+
+pub use ends::{End, Role};
 
 /// The kind of traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

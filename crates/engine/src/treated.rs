@@ -1,9 +1,9 @@
 //! One run under a treatment: applied to both hosts, run, undone.
 
-use linerate_core::plan::{Direction, Protocol, Test, Workload};
+use linerate_core::plan::{Direction, End, Protocol, Test, Workload};
 use linerate_core::record::Record;
 use linerate_core::session::message::{Refusal, RefusalReason, TREATMENTS};
-use linerate_core::treatment::{End, HostChange, Treatments};
+use linerate_core::treatment::{HostChange, Treatments};
 
 use crate::campaign::Observer;
 use crate::client::Client;

@@ -10,13 +10,12 @@
 //! | `view`, `signals` | one direction of a record, and what its kernel figures come to |
 //! | `causes` | one file for each cause: its ceiling, its evidence, its remedy |
 //! | `thresholds` | where evidence begins to count, with the reasons |
-//! | `remedy`, `command` | what to type: settings, routes, `linerate stream` with another option |
+//! | `remedy` | what lifts a cause, with values computed from the path |
 //! | `small_segments` | why segments are smaller than the interface carries |
 //! | `verdict` | which cause holds |
 //! | `prediction` | what comes next when it is lifted |
 
 mod causes;
-mod command;
 pub mod formulas;
 mod prediction;
 mod remedy;
@@ -33,7 +32,7 @@ use crate::plan::Direction;
 use crate::record::{CaveatKind, Record};
 
 pub use crate::record::{Cause, Ceiling, Verdict};
-pub use small_segments::small_segments;
+pub use small_segments::small_segments_caveat;
 pub use thresholds::{EXACT_TOLERANCE, MODEL_TOLERANCE};
 pub use verdict::agrees;
 pub use view::{TcpFlow, View, views};
@@ -59,7 +58,7 @@ pub fn explain(record: &Record) -> Vec<Explained> {
 /// record as a whole has none.
 pub fn annotate(record: &mut Record) {
     let explained = explain(record);
-    let small = views(record).iter().find_map(small_segments);
+    let small = views(record).iter().find_map(small_segments_caveat);
     record
         .caveats
         .retain(|caveat| caveat.kind != CaveatKind::SmallSegments);

@@ -1,10 +1,12 @@
 //! Segments that are small for the interface they leave by, and why.
 
+use crate::plan::Role;
 use crate::record::{Caveat, CaveatKind, DeviceFacts, TcpEvidence};
+use crate::remedy::{Change, Name, Remedy, RouteMetric, RunOption, Sight};
 use crate::units::Family;
 
 use super::formulas::{TCP_HEADER_BYTES, ip_header_bytes};
-use super::remedy::{self, plain};
+use super::remedy;
 use super::signals::{option_bytes, positive};
 use super::thresholds::SEGMENT_SMALL;
 use super::view::View;
@@ -12,11 +14,26 @@ use super::view::View;
 /// MTU that every path of today's Internet has, bytes.
 const USUAL_MTU: u32 = 1500;
 
+/// Segments that are small for their interface.
+pub(super) struct SmallSegments {
+    /// How small, and why.
+    pub(super) message: String,
+    /// What makes them larger, or shows more.
+    pub(super) remedy: Remedy,
+}
+
+/// A caveat of what made the segments smaller than the sender's interface would carry, if they are.
+pub fn small_segments_caveat(view: &View<'_>) -> Option<Caveat> {
+    let SmallSegments { message, remedy } = small_segments(view)?;
+    let command = remedy.typed(Some(&remedy::run(view))).command;
+    Some(Caveat::new(CaveatKind::SmallSegments, message, command))
+}
+
 /// What made the segments smaller than the sender's interface would carry, if they are.
 ///
 /// With segmentation offload a small size costs nothing on the host, but it always costs headers on
 /// the path, and CPU time wherever nothing cuts or joins segments.
-pub fn small_segments(view: &View<'_>) -> Option<Caveat> {
+pub(super) fn small_segments(view: &View<'_>) -> Option<SmallSegments> {
     let device = view.sender_host?.device.as_ref()?;
     let mss = view.mean(|tcp| positive(tcp.mss_bytes.into()))?;
     let expected = expected_mss(view)?;
@@ -24,25 +41,28 @@ pub fn small_segments(view: &View<'_>) -> Option<Caveat> {
     if device.name == "lo" {
         return None;
     }
-    let name = plain(&device.name).unwrap_or("the interface");
+    let (name, mtu) = (device_name(device), device.mtu_bytes);
     if mss < SEGMENT_SMALL * expected {
         let (why, remedy) = reason(view, device, mss);
         let message = format!(
-            "segments carry {mss:.0} bytes where {name} with its MTU of {} would carry {expected:.0}: {why}",
-            device.mtu_bytes
+            "segments carry {mss:.0} bytes where {name} with its MTU of {mtu} would carry \
+             {expected:.0}: {why}",
         );
-        return Some(Caveat::new(CaveatKind::SmallSegments, message, remedy));
+        return Some(SmallSegments { message, remedy });
     }
-    (device.mtu_bytes < USUAL_MTU).then(|| {
-        Caveat::new(
-            CaveatKind::SmallSegments,
-            format!(
-                "segments carry {mss:.0} bytes: the MTU of {name} is {}",
-                device.mtu_bytes
-            ),
-            format!("ip link set dev {name} mtu {USUAL_MTU}"),
-        )
+    (mtu < USUAL_MTU).then(|| SmallSegments {
+        message: format!("segments carry {mss:.0} bytes: the MTU of {name} is {mtu}"),
+        remedy: device_mtu(view, Role::Sender, name, USUAL_MTU),
     })
+}
+
+fn device_name(device: &DeviceFacts) -> Name {
+    Name::new(&device.name).unwrap_or_else(|| Name::new("DEVICE").expect("letters are a name"))
+}
+
+fn device_mtu(view: &View<'_>, role: Role, object: Name, value: u32) -> Remedy {
+    let change = Change::DeviceMtu { object, value };
+    Remedy::new(change, Some(role.end(view.direction)))
 }
 
 /// Payload that segments have when what made them small is lifted, bytes: what both interfaces
@@ -72,7 +92,7 @@ fn mss_of(view: &View<'_>, mtu: f64) -> Option<f64> {
 
 /// Why, and the command that mends it or shows more. The kernel's path MTU rules out or names this
 /// end; what the receiver advertised tells its end from a change on the way.
-fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, String) {
+fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, Remedy) {
     let seen = Seen::of(view, device, mss);
     if let Some(pmtu) = seen.pmtu.filter(|p| *p < f64::from(device.mtu_bytes))
         && mss_of(view, pmtu).is_some_and(|fits| mss >= SEGMENT_SMALL * fits)
@@ -85,8 +105,8 @@ fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, String) {
         None => by_interface(view, &seen).unwrap_or_else(|| {
             let why = "TCP_MAXSEG of a socket, the advmss of the receiver's route, or a router that \
                        clamps the MSS";
-            let to = view.sender_address;
-            let remedy = remedy::route(view, to, "advmss", seen.largest, "receiver");
+            let metric = RouteMetric::Advmss;
+            let remedy = remedy::route(view, Role::Receiver, metric, seen.largest);
             (why.to_owned(), remedy)
         }),
     }
@@ -146,64 +166,66 @@ impl Seen {
 
 /// An end advertises what its route's MTU carries when the connection begins: one that advertised
 /// more learnt of the MTU later.
-fn path_mtu(view: &View<'_>, seen: &Seen, pmtu: f64) -> (String, String) {
+fn path_mtu(view: &View<'_>, seen: &Seen, pmtu: f64) -> (String, Remedy) {
     if seen.own.is_some_and(|own| own + seen.headers > pmtu) {
         return (
             format!("the path MTU is {pmtu:.0}, told by a router while the connection was open"),
             tracepath(view),
         );
     }
-    let to = view.receiver_address;
     (
         format!(
             "the path MTU is {pmtu:.0}, an mtu of the sender's route or told by a router before"
         ),
-        remedy::route(view, to, "mtu", seen.largest + seen.headers, "sender"),
+        remedy::route(
+            view,
+            Role::Sender,
+            RouteMetric::Mtu,
+            seen.largest + seen.headers,
+        ),
     )
 }
 
-fn tracepath(view: &View<'_>) -> String {
-    let to = view
-        .receiver_address
-        .map_or_else(|| "PEER".to_owned(), |address| address.to_string());
-    format!(
-        "tracepath -n {to}  # from the sender's host: shows behind which router the MTU is small"
-    )
+fn tracepath(view: &View<'_>) -> Remedy {
+    let object = Sight::PathMtu;
+    let end = Role::Sender.end(view.direction);
+    Remedy::new(Change::Look { object }, Some(end))
 }
 
 /// The receiver's interface, where it carries no more.
-fn by_interface(view: &View<'_>, seen: &Seen) -> Option<(String, String)> {
+fn by_interface(view: &View<'_>, seen: &Seen) -> Option<(String, Remedy)> {
     let device = view.receiver_host?.device.as_ref()?;
     let carries = positive(f64::from(device.mtu_bytes) - seen.headers)?;
     let sender = view.sender_host?.device.as_ref()?;
-    let name = plain(&device.name).unwrap_or("DEVICE");
+    let name = device_name(device);
     seen.reaches(carries).then(|| {
         (
             format!("the receiver's {name} has an MTU of {}", device.mtu_bytes),
-            format!(
-                "ip link set dev {name} mtu {}  # on the receiver's host",
-                sender.mtu_bytes
-            ),
+            device_mtu(view, Role::Receiver, name, sender.mtu_bytes),
         )
     })
 }
 
 /// The receiver asked for it: its interface, its route's mtu or advmss, or its socket. `TCP_MAXSEG`
 /// binds what an end sends too, the advmss of a route does not.
-fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, String) {
+fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     if let Some(found) = by_interface(view, seen) {
         return found;
     }
     let advertised = format!("the receiver advertised an MSS of {told:.0}");
-    let to = view.sender_address;
     let near = |pmtu: &f64| *pmtu - seen.headers <= told;
     if let Some(pmtu) = seen.receiver_pmtu.filter(near) {
         return (
             format!("{advertised}: its route has an mtu of {pmtu:.0}"),
-            remedy::route(view, to, "mtu", seen.largest + seen.headers, "receiver"),
+            remedy::route(
+                view,
+                Role::Receiver,
+                RouteMetric::Mtu,
+                seen.largest + seen.headers,
+            ),
         );
     }
-    let advmss = remedy::route(view, to, "advmss", seen.largest, "receiver");
+    let advmss = remedy::route(view, Role::Receiver, RouteMetric::Advmss, seen.largest);
     // What the receiver sends is bound by what it was told as well: only a larger offer shows its
     // own limit.
     let free = seen.own.is_some_and(|own| own > told + seen.options);
@@ -214,7 +236,7 @@ fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, String) {
         ),
         Some(_) if free => (
             format!("{advertised}: TCP_MAXSEG of its socket"),
-            without_mss(view),
+            Remedy::without(RunOption::Mss),
         ),
         _ => (
             format!("{advertised} (advmss of its route, TCP_MAXSEG of its socket)"),
@@ -224,12 +246,12 @@ fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, String) {
 }
 
 /// The receiver asked for more: the sender's socket, its probing, or a router that rewrites SYNs.
-fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, String) {
+fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
     let more = format!("the receiver advertised an MSS of {told:.0}");
     if seen.own.is_some_and(|own| seen.reaches(own)) {
         return (
             format!("{more}, so TCP_MAXSEG of the sending socket made it less"),
-            without_mss(view),
+            Remedy::without(RunOption::Mss),
         );
     }
     let probing = view
@@ -240,7 +262,7 @@ fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, String) {
             format!(
                 "{more}, so TCP's MTU probing (net.ipv4.tcp_mtu_probing={}) found larger packets \
                  lost, or a router clamps the MSS",
-                plain(mode.trim()).unwrap_or("1")
+                mode.trim().parse().unwrap_or(1_u8)
             ),
             tracepath(view),
         );
@@ -260,12 +282,13 @@ fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, String) {
              made it less",
             seen.size
         ),
-        "nft list ruleset  # on the routers: shows a rule with tcp option maxseg".to_owned(),
+        Remedy::new(
+            Change::Look {
+                object: Sight::RouterRules,
+            },
+            None,
+        ),
     )
-}
-
-fn without_mss(view: &View<'_>) -> String {
-    format!("{}  # without --mss", remedy::stream_without(view, "--mss"))
 }
 
 /// Segment sizes where no MSS option came, bytes (RFC 9293, 3.7.1).

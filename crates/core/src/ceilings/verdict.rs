@@ -2,10 +2,12 @@
 
 use super::causes::{RULES, Rule, Signs};
 use super::prediction::{self, Next};
+use super::remedy::run;
 use super::signals::ThreadTime;
 use super::text::{bps, percent};
 use super::view::View;
 use super::{Cause, Ceiling, Explained, Verdict};
+use crate::remedy::Remedy;
 
 /// A cause with all that is known of it in this direction.
 struct Candidate {
@@ -104,7 +106,8 @@ fn verdict(
         .map_or_else(Vec::new, |s| s.say.clone());
     evidence.push(confirmation(ceiling, measured));
     let remedy = (candidate.rule.remedy)(view, target);
-    let next = next.filter(|_| lifts(ceiling.cause, &remedy));
+    let remedy = remedy.map(|remedy| remedy.typed(Some(&run(view))));
+    let next = next.filter(|_| lifts(ceiling.cause, remedy.as_ref()));
     evidence.extend(next.as_ref().and_then(Next::at_most));
     let promised = next.filter(|next| next.is_promised);
     Verdict {
@@ -118,10 +121,9 @@ fn verdict(
 }
 
 /// Whether a remedy lifts its cause. Those for a policer and a link spare the losses and the queue,
-/// not the limit; some commands only show where the cause is.
-fn lifts(cause: Cause, remedy: &str) -> bool {
-    let only_shows = ["tracepath ", "nft "].iter().any(|c| remedy.starts_with(c));
-    !remedy.is_empty() && !only_shows && ![Cause::Policer, Cause::PathRate].contains(&cause)
+/// not the limit; some only show where the cause is.
+fn lifts(cause: Cause, remedy: Option<&Remedy>) -> bool {
+    remedy.is_some_and(Remedy::changes) && ![Cause::Policer, Cause::PathRate].contains(&cause)
 }
 
 fn confirmation(ceiling: &Ceiling, measured_bps: f64) -> String {
@@ -131,7 +133,7 @@ fn confirmation(ceiling: &Ceiling, measured_bps: f64) -> String {
         format!("{rate} is {share} of its ceiling of {limit}")
     } else {
         format!(
-            "its ceiling of {limit} comes from the measured rate itself and confirms nothing: the \
+            "its ceiling of {limit} is derived from the measured rate and cannot confirm: the \
              evidence alone decides"
         )
     }
@@ -152,7 +154,7 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
         cause: Cause::Unexplained,
         share_of_ceiling: None,
         evidence,
-        remedy: String::new(),
+        remedy: None,
         predicted_bps: None,
         next_cause: None,
     }

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::remedy::Remedy;
+
 /// What can hold a transfer back.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
@@ -55,7 +57,7 @@ pub struct Ceiling {
     pub inputs: BTreeMap<String, f64>,
     /// What the kernel says that makes this cause more or less likely.
     pub evidence: Vec<String>,
-    /// False where an input is the measured rate itself: then agreement confirms nothing.
+    /// False where an input is the measured rate itself: then it cannot confirm.
     pub independent: bool,
 }
 
@@ -69,8 +71,9 @@ pub struct Verdict {
     pub share_of_ceiling: Option<f64>,
     /// Why this cause, in sentences with figures.
     pub evidence: Vec<String>,
-    /// What to do, as the command to type; empty where nothing can be done.
-    pub remedy: String,
+    /// What to do; absent where nothing can be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Remedy>,
     /// What that should bring, payload bits per second: the lowest limit of those that the record
     /// shows and that last when the cause is lifted. Absent where none is known well enough;
     /// `evidence` then tells the most that can come, if that is known.

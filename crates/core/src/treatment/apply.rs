@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use super::change::source_of;
 use super::error::TreatmentError;
 use super::list::Treatments;
-use super::table::{End, Scope, Setting, SocketSetting};
+use super::table::{Scope, Setting, SocketSetting};
 use super::value::Value;
-use crate::plan::{Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic};
+use crate::plan::{End, Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic};
 use crate::units::{BitRate, ByteCount};
 
 impl Treatments {

@@ -4,9 +4,9 @@
 use super::change::{DeviceSetting, RouteSetting};
 use super::error::TreatmentError;
 use super::list::{Treatment, Treatments};
-use super::table::{End, Setting, SocketSetting};
+use super::table::{Setting, SocketSetting};
 use super::value::Value;
-use crate::plan::Direction;
+use crate::plan::{Direction, End};
 use crate::record::{EndReport, FlowRecord, Record, TcpEvidence};
 
 impl Treatments {

@@ -12,8 +12,9 @@ use super::error::{TreatmentError, shortened};
 use super::exclusions;
 use super::policy::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy};
 use super::sysctl;
-use super::table::{End, Entry, Scope, Setting, SocketSetting, find};
+use super::table::{Entry, Scope, Setting, SocketSetting, find};
 use super::value::Value;
+use crate::plan::End;
 
 /// Treatments of one side at most; as many travel to an endpoint at once.
 pub const MAX_TREATMENTS: usize = 32;

@@ -48,5 +48,5 @@ pub use list::{MAX_TREATMENTS, Treatment, Treatments};
 pub use pair::{Pair, pair};
 pub use policy::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy};
 pub use sysctl::{Sysctl, sysctl_of, sysctls};
-pub use table::{End, Entry, Scope, SocketSetting, refused, table};
+pub use table::{Entry, Scope, SocketSetting, refused, table};
 pub use value::{Value, ValueKind};

@@ -5,8 +5,9 @@ use super::change::DeviceSetting;
 use super::error::TreatmentError;
 use super::exclusions;
 use super::list::{Treatment, Treatments};
-use super::table::{End, Setting, entry_of};
+use super::table::{Setting, entry_of};
 use super::value::Value;
+use crate::plan::End;
 
 /// The two sides of a comparison, with their controls.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,8 +1,6 @@
 //! The table of treatments. The next one is an entry here, and its setting's own place: a field of
 //! [`SocketOptions`](crate::plan::SocketOptions), or the engine's hand on a device or a route.
 
-use std::fmt;
-
 use super::change::{DeviceSetting, RouteSetting};
 use super::error::{TreatmentError, shortened};
 use super::value::ValueKind;
@@ -19,15 +17,6 @@ pub enum Scope {
     Route,
     /// A kernel setting of the host, or of its network namespace.
     Host,
-}
-
-/// Whose it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum End {
-    /// This host.
-    Client,
-    /// The endpoint's host.
-    Server,
 }
 
 /// A treatment: its name, and all that is to be known of it.
@@ -175,15 +164,6 @@ fn hint(name: &str) -> String {
             let names: Vec<_> = TABLE.iter().map(|entry| entry.name).collect();
             format!("the treatments are {}", names.join(", "))
         }
-    }
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Client => "client",
-            Self::Server => "server",
-        })
     }
 }
 

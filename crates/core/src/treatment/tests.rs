@@ -9,8 +9,8 @@ use proptest::sample::select;
 use super::table::{REFUSED, Setting};
 use super::*;
 use crate::plan::{
-    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
-    StreamTest, Test, Traffic,
+    Closer, Direction, End, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod,
+    SocketOptions, StreamTest, Test, Traffic,
 };
 use crate::record::Record;
 use crate::units::{BitRate, ByteCount, Span};

@@ -13,6 +13,7 @@
 //! | `scenario` | what is to be run, and whether a verdict on it is right |
 //! | `assemble`, `describe` | conditions as a path, a test and two hosts, and in words |
 //! | `score` | right and wrong, with intervals |
+//! | `remedy` | a verdict's remedy, done to its scenario |
 //! | `proof` | what remedies brought, against what was predicted |
 //! | `dice` | random numbers |
 
@@ -23,6 +24,7 @@ mod describe;
 mod dice;
 mod draw;
 mod proof;
+mod remedy;
 mod scenario;
 mod score;
 #[cfg(test)]
@@ -30,5 +32,6 @@ mod tests;
 
 pub use draw::{BORDER, CAUSES, CLEAR, draw};
 pub use proof::{Proof, Remedied, RemedyScore, Untried, UntriedReason};
+pub use remedy::treated;
 pub use scenario::{CpuShare, HostSetup, Scenario};
 pub use score::{Answer, Judgement, Score, TRUTH_SCHEMA, Tally, Trial};

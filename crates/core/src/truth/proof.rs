@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::score::{Tally, count};
 use crate::ceilings::{Cause, Verdict};
+use crate::remedy::Remedy;
 
 /// What came of a scenario's remedy.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,8 +26,8 @@ pub struct Proof {
     pub number: u32,
     /// What the verdict blamed.
     pub cause: Cause,
-    /// The remedy as it was typed.
-    pub remedy: String,
+    /// The remedy that was done.
+    pub remedy: Remedy,
     /// What it was to bring, payload bits/s.
     pub predicted_bps: f64,
     /// What would hold the run back then.
@@ -50,8 +51,9 @@ pub struct Untried {
     /// What the verdict blamed; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// The remedy; empty without one.
-    pub remedy: String,
+    /// The remedy, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Remedy>,
     /// What it was to bring, payload bits/s, if that was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_bps: Option<f64>,
@@ -90,7 +92,7 @@ pub struct RemedyScore {
 
 impl Proof {
     /// A verdict's prediction, and what its remedy brought, payload bits/s, or why the run with it
-    /// failed; `None` where nothing was predicted.
+    /// failed; `None` where nothing was predicted, or there is no remedy.
     pub fn of(number: u32, verdict: &Verdict, measured: Result<f64, String>) -> Option<Self> {
         let predicted_bps = verdict.predicted_bps?;
         let tolerance = if is_exact(verdict.cause) {
@@ -105,7 +107,7 @@ impl Proof {
         Some(Self {
             number,
             cause: verdict.cause,
-            remedy: verdict.remedy.clone(),
+            remedy: verdict.remedy.clone()?,
             predicted_bps,
             next_cause: verdict.next_cause,
             held: measured_bps
@@ -124,7 +126,7 @@ impl Proof {
         };
         format!(
             "{number:>5} {cause:<19} {came} the {mbps:.3} Mbit/s predicted: {}",
-            self.remedy
+            self.remedy.command
         )
     }
 }
@@ -135,7 +137,7 @@ impl Untried {
         Self {
             number,
             cause: verdict.map(|verdict| verdict.cause),
-            remedy: verdict.map_or_else(String::new, |verdict| verdict.remedy.clone()),
+            remedy: verdict.and_then(|verdict| verdict.remedy.clone()),
             predicted_bps: verdict.and_then(|verdict| verdict.predicted_bps),
             why,
         }
@@ -261,10 +263,11 @@ pub(super) fn remedies_text(score: &RemedyScore, proofs: &[Proof], untried: &[Un
         .filter(|one| one.why == UntriedReason::NotInALab);
     for one in elsewhere {
         let cause = one.cause.map_or("", Cause::name);
+        let command = one.remedy.as_ref().map_or("", |remedy| &remedy.command);
         let _ = writeln!(
             text,
-            "{:>5} {cause:<19} not in a lab: {}",
-            one.number, one.remedy
+            "{:>5} {cause:<19} not in a lab: {command}",
+            one.number
         );
     }
     text
@@ -273,13 +276,17 @@ pub(super) fn remedies_text(score: &RemedyScore, proofs: &[Proof], untried: &[Un
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remedy::RunOption;
 
     fn verdict(cause: Cause) -> Verdict {
         Verdict {
             cause,
             share_of_ceiling: Some(1.0),
             evidence: Vec::new(),
-            remedy: "linerate stream pit".to_owned(),
+            remedy: Some(Remedy {
+                command: "linerate stream pit".to_owned(),
+                ..Remedy::without(RunOption::Pacing)
+            }),
             predicted_bps: Some(100e6),
             next_cause: Some(Cause::PathRate),
         }

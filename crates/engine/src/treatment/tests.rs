@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use linerate_core::treatment::{End, Treatments};
+use linerate_core::plan::End;
+use linerate_core::treatment::Treatments;
 use linerate_sys::ethtool::Ethtool;
 use linerate_sys::netlink::{LinkChange, Metric, Netlink, Prefix, Route};
 use linerate_sys::netns::{Namespace, NamespaceError, Pair};

@@ -97,7 +97,7 @@ fn a_class_that_limits_a_transfer_is_in_its_record_and_is_the_verdict() {
     assert!(class.overlimits > 0, "{class:?}");
     let verdict = record.verdict.as_ref().expect("a stream has one");
     assert_eq!(verdict.cause, Cause::QosClass, "{verdict:?}");
-    let remedy = &verdict.remedy;
+    let remedy = verdict.remedy.as_ref().map_or("", |remedy| &remedy.command);
     assert!(
         remedy.contains("[policy.bulk]") && remedy.contains("now 5mbit"),
         "{remedy}"

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use linerate_core::plan::*;
 use linerate_core::record::Record;
-use linerate_core::treatment::{End, Treatments};
+use linerate_core::treatment::Treatments;
 use linerate_core::units::{BitRate, Span};
 use linerate_engine::Applied;
 use linerate_sys::netns::Pair;

@@ -40,9 +40,7 @@ pub(super) fn ceilings(
     page.table(&table);
     let mut notes = Vec::new();
     if shown.iter().any(|ceiling| !ceiling.independent) {
-        notes.push(
-            "* computed from the measured rate itself: agreement confirms nothing".to_owned(),
-        );
+        notes.push("* derived from the measured rate; cannot confirm".to_owned());
     }
     if shown.len() < ceilings.len() {
         let left_out = ceilings.len() - shown.len();
@@ -73,11 +71,10 @@ pub(super) fn verdict(
     for evidence in &verdict.evidence {
         page.paragraph(Emphasis::None, "    -", 6, evidence);
     }
-    if verdict.remedy.is_empty() {
-        return;
+    if let Some(remedy) = &verdict.remedy {
+        page.line(Emphasis::None, &format!("  {}", remedy_promise(verdict)));
+        page.command(&remedy.command);
     }
-    page.line(Emphasis::None, &format!("  {}", remedy_promise(verdict)));
-    page.command(&verdict.remedy);
 }
 
 fn verdict_sentence(subject: &str, verdict: &Verdict, ceilings: &[Ceiling]) -> String {

@@ -334,7 +334,7 @@ fn explanation(page: &mut Page, direction: Direction, record: &Record, check: &C
     let Some(found) = leg.verdict else { return };
     verdict(page, Some(direction), found, leg.ceilings);
     // The demonstration's hosts are gone, with the settings that were its fault.
-    if !found.remedy.is_empty() && check.hidden_fault.is_none() {
+    if found.remedy.is_some() && check.hidden_fault.is_none() {
         proof(page, direction_name(direction), &target(check));
     }
 }

@@ -17,6 +17,7 @@ use linerate_core::record::{
     LabLink, PathFacts, RECORD_SCHEMA, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,
     TcpEvidence, UdpEvidence,
 };
+use linerate_core::remedy::Remedy;
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::units::{BitRate, Family, Span};
 
@@ -265,7 +266,9 @@ fn window_verdict() -> Verdict {
             "50,680 B were under way in a window of 51,200 B, with 323,584 B waiting unsent."
                 .to_owned(),
         ],
-        remedy: "linerate host set net.ipv4.tcp_rmem='4096 131072 689152'".to_owned(),
+        remedy: Some(
+            Remedy::host_setting(None, "net.ipv4.tcp_rmem", &[4096, 131_072, 689_152]).typed(None),
+        ),
         predicted_bps: Some(61_200_000.0),
         next_cause: Some(Cause::Congestion),
     }
@@ -343,7 +346,7 @@ pub(crate) fn loopback() -> Record {
             cause: Cause::Unexplained,
             share_of_ceiling: None,
             evidence: Vec::new(),
-            remedy: String::new(),
+            remedy: None,
             predicted_bps: None,
             next_cause: None,
         }),
@@ -536,7 +539,7 @@ pub(crate) fn check() -> Check {
             cause: Cause::PathRate,
             share_of_ceiling: Some(0.997),
             evidence: vec!["The RTT grew from 29.0 to 269 ms while the window grew.".to_owned()],
-            remedy: String::new(),
+            remedy: None,
             predicted_bps: None,
             next_cause: None,
         }),

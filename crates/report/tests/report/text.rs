@@ -182,7 +182,8 @@ fn colour_adds_nothing_but_escape_sequences() {
 #[test]
 fn the_remedy_stands_alone_on_its_line() {
     let record = samples::stream();
-    let remedy = record.verdict.as_ref().unwrap().remedy.clone();
+    let verdict = record.verdict.as_ref().unwrap();
+    let remedy = verdict.remedy.clone().unwrap().command;
     for width in [0, 40, 80, 200] {
         let style = Style {
             width,

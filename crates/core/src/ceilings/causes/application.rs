@@ -1,6 +1,6 @@
 //! Applications that write or read no faster.
 
-use super::super::remedy::{rate, stream, stream_without};
+use super::super::remedy::rate;
 use super::super::signals::{ThreadTime, positive};
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
@@ -10,6 +10,7 @@ use super::super::thresholds::{
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::{StreamTest, Traffic};
+use crate::remedy::{Remedy, RunOption, rate_word};
 use crate::units::BitRate;
 
 /// The writer.
@@ -155,28 +156,26 @@ fn socket_drops(view: &View<'_>) -> Option<f64> {
 }
 
 /// A rate that linerate itself was asked to keep to is left out or raised.
-fn send_remedy(view: &View<'_>, target_bps: f64) -> String {
+fn send_remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
     if view.asked_bps().is_some() {
         let each = target_bps / view.flow_count() as f64;
-        return stream(view, &format!("--rate {}", rate(each)));
+        return Some(Remedy::option(RunOption::Rate, rate_word(rate(each))));
     }
-    without_limit(view, "--write-rate", |stream| stream.write_rate_bps)
+    without_limit(view, RunOption::WriteRate, |stream| stream.write_rate_bps)
 }
 
-fn receive_remedy(view: &View<'_>, _: f64) -> String {
-    without_limit(view, "--read-rate", |stream| stream.read_rate_bps)
+fn receive_remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
+    without_limit(view, RunOption::ReadRate, |stream| stream.read_rate_bps)
 }
 
 /// Any other application is its owner's to change.
 fn without_limit(
     view: &View<'_>,
-    option: &str,
+    option: RunOption,
     limit: fn(&StreamTest) -> Option<BitRate>,
-) -> String {
+) -> Option<Remedy> {
     match &view.plan.traffic {
-        Traffic::Stream(plan) if limit(plan).is_some() => {
-            format!("{}  # without {option}", stream_without(view, option))
-        }
-        _ => String::new(),
+        Traffic::Stream(plan) => limit(plan).map(|_| Remedy::without(option)),
+        Traffic::Rr(_) | Traffic::Crr(_) => None,
     }
 }

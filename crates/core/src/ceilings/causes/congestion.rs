@@ -10,6 +10,7 @@ use super::super::thresholds::{
 };
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
+use crate::remedy::Remedy;
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::Congestion,
@@ -166,6 +167,6 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     )
 }
 
-fn remedy(view: &View<'_>, _: f64) -> String {
+fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     congestion_control(view)
 }

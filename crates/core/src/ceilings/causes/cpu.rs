@@ -1,7 +1,6 @@
 //! The CPU of either end.
 
 use super::super::formulas::service_demand_bps;
-use super::super::remedy::stream;
 use super::super::signals::{ThreadTime, positive};
 use super::super::text::percent;
 use super::super::thresholds::{
@@ -13,6 +12,7 @@ use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Traffic;
 use crate::record::{CpuQuota, EndReport, HostFacts};
+use crate::remedy::{Remedy, RunOption};
 
 /// The sender's.
 pub(super) const SEND: Rule = Rule {
@@ -241,7 +241,7 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
 }
 
 /// Larger writes where they are small; else more flows, while there are cores without one.
-fn remedy(view: &View<'_>, _: f64) -> String {
+fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let cores = [view.sender_host, view.receiver_host]
         .into_iter()
         .flatten()
@@ -252,13 +252,11 @@ fn remedy(view: &View<'_>, _: f64) -> String {
         Traffic::Rr(_) | Traffic::Crr(_) => u64::MAX,
     };
     if view.udp.is_empty() && message < SMALL_WRITE {
-        return stream(view, "--size 128KiB");
+        return Some(Remedy::option(RunOption::Size, "128KiB"));
     }
     let flows = view.flow_count();
-    if cores.is_finite() && cores >= (flows * 2) as f64 {
-        return stream(view, &format!("--streams {}", flows * 2));
-    }
-    String::new()
+    let has_room = cores.is_finite() && cores >= (flows * 2) as f64;
+    has_room.then(|| Remedy::option(RunOption::Streams, flows * 2))
 }
 
 /// Below it the system call costs more than the copy, bytes.

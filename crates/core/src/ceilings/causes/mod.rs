@@ -16,6 +16,7 @@ pub(super) use congestion::with_cubic;
 
 use super::view::View;
 use super::{Cause, Ceiling};
+use crate::remedy::Remedy;
 
 /// What is known of one cause.
 pub(super) struct Rule {
@@ -26,8 +27,8 @@ pub(super) struct Rule {
     pub(super) ceiling: fn(&View<'_>) -> Option<Ceiling>,
     /// What the kernel says of it; `None` where it says nothing.
     pub(super) signs: fn(&View<'_>) -> Option<Signs>,
-    /// The command that lifts it far enough for this rate, bits per second; empty if there is none.
-    pub(super) remedy: fn(&View<'_>, f64) -> String,
+    /// What lifts it far enough for this rate, bits per second, if anything does.
+    pub(super) remedy: fn(&View<'_>, f64) -> Option<Remedy>,
 }
 
 /// The kernel's evidence for or against a cause.

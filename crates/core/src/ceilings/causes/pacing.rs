@@ -1,11 +1,11 @@
 //! A pacing rate that was set on the socket.
 
-use super::super::remedy::stream_without;
 use super::super::signals::positive;
 use super::super::text::{bps, percent};
 use super::super::thresholds::{EXACT_TOLERANCE, PACED, USUAL_STATE, WINDOW_USED};
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
+use crate::remedy::{Remedy, RunOption};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::Pacing,
@@ -54,8 +54,8 @@ fn signs(view: &View<'_>) -> Option<Signs> {
 }
 
 /// The socket's own limit is left out.
-fn remedy(view: &View<'_>, _: f64) -> String {
-    format!("{}  # without --pacing", stream_without(view, "--pacing"))
+fn remedy(_: &View<'_>, _: f64) -> Option<Remedy> {
+    Some(Remedy::without(RunOption::Pacing))
 }
 
 /// Ethernet's header: what a qdisc counts beside the IP packet.

@@ -1,7 +1,7 @@
 //! The slowest link of the path: known from the device, or shown by the queue before it.
 
 use super::super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
-use super::super::remedy::{rate, stream};
+use super::super::remedy::rate;
 use super::super::signals::Inflation;
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
@@ -11,6 +11,7 @@ use super::super::thresholds::{
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs, policer};
 use crate::record::{DeviceFacts, HostFacts};
+use crate::remedy::{Remedy, RunOption, rate_word};
 
 /// The link of one of the two hosts.
 pub(super) const LINK: Rule = Rule {
@@ -196,25 +197,22 @@ fn datagram_signs(view: &View<'_>) -> Option<Signs> {
 }
 
 /// A faster link is not a command.
-fn remedy(_: &View<'_>, _: f64) -> String {
-    String::new()
+fn remedy(_: &View<'_>, _: f64) -> Option<Remedy> {
+    None
 }
 
 /// Nor is one in the path; but its rate can be had without its queue.
-fn queue_remedy(view: &View<'_>, _: f64) -> String {
-    let Some(queue) = view
-        .inflation()
-        .filter(|inflation| inflation.is_queue(QUEUE_INFLATION) && view.udp.is_empty())
-    else {
-        return String::new();
-    };
+fn queue_remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
+    let is_queue =
+        |inflation: &Inflation| inflation.is_queue(QUEUE_INFLATION) && view.udp.is_empty();
+    let queue = view.inflation().filter(is_queue)?;
     let each = BELOW_THE_LINK * view.throughput_bps / view.flow_count() as f64;
-    let command = stream(view, &format!("--pacing {}", rate(each)));
-    format!(
-        "{command}  # no faster, but without the queue of {:.0} ms; so would fq_codel or cake do on the \
+    let remedy = Remedy::option(RunOption::Pacing, rate_word(rate(each)));
+    Some(remedy.because(format!(
+        "no faster, but without the queue of {:.0} ms; so would fq_codel or cake do on the \
          router before the link",
         queue.delay_us / 1e3
-    )
+    )))
 }
 
 /// Of a shorter train the clocks' own steps are too large a part.

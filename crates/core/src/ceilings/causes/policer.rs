@@ -1,6 +1,6 @@
 //! A token bucket that drops what comes too fast and queues nothing.
 
-use super::super::remedy::{rate, stream};
+use super::super::remedy::rate;
 use super::super::text::percent;
 use super::super::thresholds::{
     BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, ONE_WINDOW, POLICER_EVENTS,
@@ -9,6 +9,7 @@ use super::super::thresholds::{
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
+use crate::remedy::{Remedy, RunOption, rate_word};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::Policer,
@@ -88,7 +89,7 @@ fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
 }
 
 /// Sending at the policed rate brings the same without the losses.
-fn remedy(view: &View<'_>, _: f64) -> String {
+fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let each = view.throughput_bps / view.flow_count() as f64;
-    stream(view, &format!("--pacing {}", rate(each)))
+    Some(Remedy::option(RunOption::Pacing, rate_word(rate(each))))
 }

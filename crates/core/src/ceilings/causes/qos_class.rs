@@ -3,7 +3,7 @@
 //! From outside a class looks like a link with a queue, and a meter like a policer. The host's own
 //! counters tell: which class carried the transfer, how fast, and how often it had to wait.
 
-use super::super::remedy::{plain, rate};
+use super::super::remedy::rate;
 use super::super::text::{bps, percent};
 use super::super::thresholds::{
     CLASS_CARRIES, CLASS_FULL, EXACT_TOLERANCE, POLICER_LOSS, QDISC_HEADER_BYTES,
@@ -11,7 +11,10 @@ use super::super::thresholds::{
 use super::super::view::View;
 use super::path_rate::believable_speed;
 use super::{Cause, Ceiling, Rule, Signs};
+use crate::plan::Role;
 use crate::record::{QosClass, QosEvidence, QosPolicy};
+use crate::remedy::{Change, Name, PolicyKey, Remedy, rate_word};
+use crate::units::BitRate;
 
 /// A meter that drops: whatever the application offers, what it drops is lost.
 pub(super) const METER: Rule = Rule {
@@ -19,9 +22,7 @@ pub(super) const METER: Rule = Rule {
     tolerance: EXACT_TOLERANCE,
     ceiling: |view| find_meter(view).map(|found| ceiling(&found)),
     signs: |view| find_meter(view).and_then(|found| signs(&found)),
-    remedy: |view, target_bps| {
-        find_meter(view).map_or_else(String::new, |f| remedy(&f, target_bps))
-    },
+    remedy: |view, target_bps| remedy(view, &find_meter(view)?, target_bps),
 };
 
 /// A class that makes packets wait.
@@ -30,9 +31,7 @@ pub(super) const CLASS: Rule = Rule {
     tolerance: EXACT_TOLERANCE,
     ceiling: |view| find_class(view).map(|found| ceiling(&found)),
     signs: |view| find_class(view).and_then(|found| signs(&found)),
-    remedy: |view, target_bps| {
-        find_class(view).map_or_else(String::new, |f| remedy(&f, target_bps))
-    },
+    remedy: |view, target_bps| remedy(view, &find_class(view)?, target_bps),
 };
 
 /// What of a policy holds the transfer.
@@ -221,7 +220,7 @@ fn waits(class: &QosClass) -> String {
 
 /// The file of a policy is its owner's to change: the key and its value. Classes of others are
 /// changed by tc.
-fn remedy(found: &Found<'_>, target_bps: f64) -> String {
+fn remedy(view: &View<'_>, found: &Found<'_>, target_bps: f64) -> Option<Remedy> {
     let target = target_bps / found.share + found.others_bps;
     let needed = match (&found.holder, found.qos.link_bps) {
         // More than the link carries is no limit and no reservation.
@@ -229,53 +228,56 @@ fn remedy(found: &Found<'_>, target_bps: f64) -> String {
         _ => target,
     };
     let needed = rate(needed);
-    let (class, key, now) = match &found.holder {
-        Holder::Limit(class) => (*class, "limit", class.ceil_bps),
-        Holder::Reserve(class) | Holder::Rest(class) => (*class, "reserve", class.rate_bps),
-        Holder::Link(class) => {
-            let place = plain(&found.qos.device).map(|device| format!("[adapter.{device}]"));
-            return place.map_or_else(String::new, |place| {
-                apply(&format!(
-                    "rate = \"{needed}\" in {place}, now {}",
-                    rate(class.ceil_bps)
-                ))
-            });
+    let now = |bps: f64| format!("now {}", rate_word(rate(bps)));
+    let (class, key, bps) = match &found.holder {
+        Holder::Limit(class) => (*class, PolicyKey::Limit, class.ceil_bps),
+        Holder::Reserve(class) | Holder::Rest(class) => {
+            (*class, PolicyKey::Reserve, class.rate_bps)
         }
-        Holder::Meter(policy, limit) => {
-            return plain(&policy.policy).map_or_else(String::new, |name| {
-                apply(&format!(
-                    "a meter for {needed} in [policy.{name}], now {}, or without `drop_red`",
-                    rate(*limit)
-                ))
-            });
+        Holder::Link(class) => {
+            let device = Name::new(&found.qos.device)?;
+            let remedy = policy(view, Some(device), PolicyKey::Rate, needed);
+            return Some(remedy.because(now(class.ceil_bps)));
+        }
+        Holder::Meter(metered, limit) => {
+            let name = Name::new(&metered.policy)?;
+            let remedy = policy(view, Some(name), PolicyKey::Meter, needed);
+            return Some(remedy.because(format!("{}, or without `drop_red`", now(*limit))));
         }
     };
-    match class.policy.as_deref().map(plain) {
-        Some(Some(policy)) => apply(&format!(
-            "{key} = \"{needed}\" in [policy.{policy}], now {}",
-            rate(now)
-        )),
-        Some(None) => String::new(),
-        None if found.qos.policies.is_empty() => traffic_control(found, class, &needed),
-        None => apply(&format!(
-            "a policy of its own for this traffic that has reserve = \"{needed}\""
-        )),
+    match class.policy.as_deref() {
+        Some(name) => {
+            let remedy = policy(view, Some(Name::new(name)?), key, needed);
+            Some(remedy.because(now(bps)))
+        }
+        None if found.qos.policies.is_empty() => traffic_class(view, found, class, needed),
+        None => Some(policy(view, None, PolicyKey::Reserve, needed)),
     }
 }
 
-fn apply(change: &str) -> String {
-    format!("linerate qos apply FILE  # with {change}, on the sender's host")
+fn policy(view: &View<'_>, object: Option<Name>, key: PolicyKey, value: BitRate) -> Remedy {
+    at_sender(view, Change::Policy { object, key, value })
 }
 
-fn traffic_control(found: &Found<'_>, class: &QosClass, needed: &str) -> String {
-    let (Some(device), Some(id)) = (plain(&found.qos.device), plain(&class.class)) else {
-        return String::new();
-    };
+fn traffic_class(
+    view: &View<'_>,
+    found: &Found<'_>,
+    class: &QosClass,
+    value: BitRate,
+) -> Option<Remedy> {
     let rate = match found.holder {
-        Holder::Reserve(_) | Holder::Rest(_) => needed.to_owned(),
+        Holder::Reserve(_) | Holder::Rest(_) => value,
         _ => rate(class.rate_bps),
     };
-    format!(
-        "tc class change dev {device} classid {id} htb rate {rate} ceil {needed}  # on the sender's host"
-    )
+    let change = Change::TrafficClass {
+        object: Name::new(&class.class)?,
+        device: Name::new(&found.qos.device)?,
+        rate,
+        value,
+    };
+    Some(at_sender(view, change))
+}
+
+fn at_sender(view: &View<'_>, change: Change) -> Remedy {
+    Remedy::new(change, Some(Role::Sender.end(view.direction)))
 }

@@ -2,7 +2,7 @@
 
 use super::super::formulas::window_bps;
 use super::super::remedy::{
-    End, buffer, buffer_for, host_set, setting, sysctl_maximum, tuning, window_for,
+    buffer, buffer_for, host, setting, setting_of, sysctl_maximum, tuning, window_for,
 };
 use super::super::signals::{positive, rtt_s};
 use super::super::text::percent;
@@ -12,7 +12,9 @@ use super::super::thresholds::{
 use super::super::view::{TcpFlow, View};
 use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::record::{HostFacts, TcpEvidence};
+use crate::plan::Role;
+use crate::record::TcpEvidence;
+use crate::remedy::{Remedy, RunOption};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::ReceiveWindow,
@@ -84,28 +86,23 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     Signs::new(is_held(view)? && !queue, say)
 }
 
-fn remedy(view: &View<'_>, target_bps: f64) -> String {
+fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
     let unscaled = |flow: &TcpFlow<'_>| !flow.tcp.options.iter().any(|name| name == "wscale");
     if view.tcp.iter().all(unscaled) {
-        return scaling(view);
+        return Some(scaling(view));
     }
     if view.tcp.iter().any(|flow| flow.tcp.receive_buffer_locked) {
-        let (host, limit) = (view.receiver_host, "net.core.rmem_max");
-        let bytes = window_for(view, target_bps);
-        return buffer(view, "--receive-window", bytes, host, limit);
+        let (limit, bytes) = ("net.core.rmem_max", window_for(view, target_bps));
+        let option = RunOption::ReceiveWindow;
+        return Some(buffer(view, option, bytes, Role::Receiver, limit));
     }
     let moderate = "net.ipv4.tcp_moderate_rcvbuf";
-    if is_off(view.receiver_host, moderate) {
-        return setting(
-            view,
-            End::Receiver,
-            moderate,
-            "1",
-            ": it keeps the window fixed",
-        );
+    if is_off(view, Role::Receiver, moderate) {
+        let remedy = setting(view, Role::Receiver, moderate, &[1]);
+        return Some(remedy.because("it keeps the window fixed"));
     }
     let bytes = buffer_for(view, target_bps, window_share(view));
-    tuning(view, End::Receiver, "net.ipv4.tcp_rmem", bytes)
+    tuning(view, Role::Receiver, "net.ipv4.tcp_rmem", bytes)
 }
 
 /// What the receiver's kernel offers of a buffer: the payload of the segments that came over their
@@ -117,19 +114,15 @@ fn window_share(view: &View<'_>) -> Option<f64> {
 }
 
 /// Windows of more than 64 KiB, which either end can refuse.
-fn scaling(view: &View<'_>) -> String {
+fn scaling(view: &View<'_>) -> Remedy {
     let key = "net.ipv4.tcp_window_scaling";
-    let ends = [End::Sender, End::Receiver];
-    match ends.into_iter().find(|end| is_off(end.host(view), key)) {
-        Some(end) => setting(view, end, key, "1", ""),
-        None => format!("{}  # at the end that has it off", host_set(key, "1")),
+    let roles = [Role::Sender, Role::Receiver];
+    match roles.into_iter().find(|role| is_off(view, *role, key)) {
+        Some(role) => setting(view, role, key, &[1]),
+        None => Remedy::host_setting(None, key, &[1]).because("at the end that has it off"),
     }
 }
 
-fn is_off(host: Option<&HostFacts>, key: &str) -> bool {
-    host.is_some_and(|host| {
-        host.sysctls
-            .get(key)
-            .is_some_and(|value| value.trim() == "0")
-    })
+fn is_off(view: &View<'_>, role: Role, key: &str) -> bool {
+    setting_of(host(view, role), key) == Some("0")
 }

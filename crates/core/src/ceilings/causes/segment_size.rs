@@ -6,6 +6,7 @@ use super::super::text::percent;
 use super::super::thresholds::{MIN_UTILISATION, MODEL_TOLERANCE, WORK_FULL};
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
+use crate::remedy::Remedy;
 use crate::units::Family;
 
 pub(super) const RULE: Rule = Rule {
@@ -64,7 +65,7 @@ fn signs(view: &View<'_>) -> Option<Signs> {
             percent(b)
         )
     });
-    let say = small.iter().map(|caveat| caveat.message.clone());
+    let say = small.iter().map(|small| small.message.clone());
     Signs::new(
         cpu_bound && !offload && small.is_some(),
         say.chain(busy).chain([format!(
@@ -74,6 +75,6 @@ fn signs(view: &View<'_>) -> Option<Signs> {
 }
 
 /// What made the segments small says what makes them larger.
-fn remedy(view: &View<'_>, _: f64) -> String {
-    small_segments(view).map_or_else(String::new, |caveat| caveat.remedy)
+fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
+    small_segments(view).map(|small| small.remedy)
 }

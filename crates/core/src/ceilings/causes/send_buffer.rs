@@ -1,7 +1,7 @@
 //! The sender's socket buffer.
 
 use super::super::formulas::window_bps;
-use super::super::remedy::{self, End, buffer_for, sysctl_maximum, tuning};
+use super::super::remedy::{self, buffer_for, sysctl_maximum, tuning};
 use super::super::signals::{positive, rtt_s};
 use super::super::text::{bytes, percent};
 use super::super::thresholds::{
@@ -10,8 +10,9 @@ use super::super::thresholds::{
 };
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::plan::Traffic;
+use crate::plan::{Role, Traffic};
 use crate::record::TcpEvidence;
+use crate::remedy::{Remedy, RunOption};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::SendBuffer,
@@ -122,24 +123,24 @@ fn signs(view: &View<'_>) -> Option<Signs> {
 
 /// Both windows have room, and the buffer is as good as full.
 fn room(tcp: &TcpEvidence) -> bool {
-    let under_way = tcp.unacked_bytes as f64;
+    let in_flight = tcp.unacked_bytes as f64;
     let window = tcp.send_window_bytes.map_or(f64::INFINITY, |w| w as f64);
     let filled = tcp
         .send_queue_memory_bytes
         .is_none_or(|m| m as f64 >= BUFFER_FILLED * tcp.send_buffer_bytes as f64);
-    under_way <= WINDOW_USED * window.min(tcp.cwnd_bytes as f64) && filled
+    in_flight <= WINDOW_USED * window.min(tcp.cwnd_bytes as f64) && filled
 }
 
-fn remedy(view: &View<'_>, target_bps: f64) -> String {
+fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
     let payload = MEAN_FILL * measured_share(view).unwrap_or_else(|| payload_share(view));
     if view.tcp.iter().any(|flow| flow.tcp.send_buffer_locked) {
-        let (host, limit) = (view.sender_host, "net.core.wmem_max");
         // The kernel doubles what is asked for.
         let bytes = buffer_for(view, target_bps, Some(2.0 * payload));
-        return remedy::buffer(view, "--send-buffer", bytes, host, limit);
+        let (option, limit) = (RunOption::SendBuffer, "net.core.wmem_max");
+        return Some(remedy::buffer(view, option, bytes, Role::Sender, limit));
     }
     let bytes = buffer_for(view, target_bps, Some(payload));
-    tuning(view, End::Sender, "net.ipv4.tcp_wmem", bytes)
+    tuning(view, Role::Sender, "net.ipv4.tcp_wmem", bytes)
 }
 
 /// `sk_stream_is_writeable`, include/net/sock.h: writable while what is free is half of what is

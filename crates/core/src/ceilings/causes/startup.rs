@@ -1,7 +1,6 @@
 //! A transfer too short to leave slow start.
 
 use super::super::formulas::{INITIAL_WINDOW_SEGMENTS, SlowStart};
-use super::super::remedy::stream;
 use super::super::signals::{is_bbr, lost, positive, rtt_s};
 use super::super::text::percent;
 use super::super::thresholds::{MODEL_TOLERANCE, READINGS_OF_A_RATE, SLOW_START_SHARE};
@@ -9,6 +8,7 @@ use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::{Direction, MAX_SECONDS, Traffic};
 use crate::record::TcpEvidence;
+use crate::remedy::{Remedy, RunOption};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::Startup,
@@ -93,12 +93,12 @@ fn signs(view: &View<'_>) -> Option<Signs> {
 }
 
 /// So long that slow start is a twentieth of it.
-fn remedy(view: &View<'_>, _: f64) -> String {
+fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let flows = view.tcp.len() as f64;
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * rtt_s(flow.tcp)?));
     let seconds = time.map_or(0.0, |time| (time / flows * 20.0).ceil());
     let seconds = seconds.clamp(MIN_SECONDS, MAX_SECONDS);
-    stream(view, &format!("--time {seconds:.0}s"))
+    Some(Remedy::option(RunOption::Time, format!("{seconds:.0}s")))
 }
 
 /// What `linerate stream` takes of itself, seconds.

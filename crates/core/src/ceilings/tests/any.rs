@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::scene::{Scene, tcp, udp};
-use crate::ceilings::{Cause, annotate, small_segments, views};
+use crate::ceilings::{Cause, annotate, small_segments_caveat, views};
 use crate::record::{EndReport, TcpEvidence};
 
 /// Zeros, small figures, real ones and the largest. (Boxed: dozens of them by value overflow the
@@ -113,6 +113,6 @@ proptest! {
         let unexplained = verdict.cause == Cause::Unexplained;
         prop_assert_eq!(verdict.share_of_ceiling.is_none(), unexplained);
         prop_assert!(verdict.share_of_ceiling.is_none_or(|share| (0.69..1.31).contains(&share)));
-        let _ = small_segments(&views(&record)[0]);
+        let _ = small_segments_caveat(&views(&record)[0]);
     }
 }

@@ -117,7 +117,10 @@ fn each_row_of_the_kernels_table_has_its_cause() {
     paced().is(Cause::Pacing);
     bottleneck().is(Cause::PathRate);
     let policed = policed().is(Cause::Policer).verdict;
-    assert_eq!(policed.remedy, "linerate stream mauchly --pacing 9.6mbit");
+    assert_eq!(
+        policed.command(),
+        "linerate stream mauchly --pacing 9.6mbit"
+    );
     assert_eq!(policed.predicted_bps, None);
 }
 
@@ -127,7 +130,7 @@ fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
     let locked = scene.is(Cause::ReceiveWindow).verdict;
     assert!(
         locked
-            .remedy
+            .command()
             .starts_with("linerate stream mauchly --receive-window ")
     );
     let most = ("net.core.rmem_max".to_owned(), "212992".to_owned());
@@ -135,10 +138,10 @@ fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
     let capped = scene.is(Cause::ReceiveWindow).verdict;
     assert!(
         capped
-            .remedy
+            .command()
             .starts_with("linerate host set net.core.rmem_max="),
         "{}",
-        capped.remedy
+        capped.command()
     );
     scene.flow().receive_buffer_locked = false;
     let mut device = DeviceFacts::clone(scene.sender_host.device.as_ref().unwrap());
@@ -158,15 +161,15 @@ fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
     // 941 Mbit/s · 20.3 ms · 2 is 4.78 MB; the kernel's maximum of 32 MiB is not lowered, and
     // large enough: the window has to begin there.
     assert_eq!(
-        explained.verdict.remedy,
-        "linerate host set net.ipv4.tcp_rmem='4096 8388608 33554432'  # on the receiver's host"
+        explained.verdict.command(),
+        "linerate host set net.ipv4.tcp_rmem='4096 8388608 33554432'  # on the endpoint's host"
     );
     scene.receiver_host.sysctls.clear();
     assert!(
         scene
             .is(Cause::ReceiveWindow)
             .verdict
-            .remedy
+            .command()
             .contains("'4096 131072 8388608'")
     );
 }
@@ -273,7 +276,7 @@ fn an_autotuned_buffer_is_a_cause_only_at_its_maximum() {
     let verdict = scene.is(Cause::SendBuffer).verdict;
     assert!(
         verdict
-            .remedy
+            .command()
             .starts_with("linerate host set net.ipv4.tcp_wmem='4096 16384 ")
     );
 }
@@ -597,7 +600,7 @@ fn a_link_is_believed_unless_it_is_virtual() {
     let device = scene.receiver_host.device.as_mut().unwrap();
     device.driver = Some("igc".into());
     let verdict = scene.is(Cause::PathRate).verdict;
-    assert_eq!(verdict.remedy, "");
+    assert_eq!(verdict.command(), "");
     assert_eq!(verdict.predicted_bps, None);
 }
 
@@ -631,7 +634,7 @@ fn ceilings_of_flows_add_up() {
             (limit(&four, cause) / limit(&one, cause) - 4.0).abs() < 1e-9,
             "{cause:?}"
         );
-        let remedy = &four.verdict.remedy;
+        let remedy = four.verdict.command();
         assert!(
             remedy.contains("-P 4") || remedy.contains("modprobe"),
             "{remedy}"
@@ -684,7 +687,7 @@ fn both_directions_have_a_verdict_each() {
     assert_eq!(verdict("down").cause, Cause::Pacing);
     assert!(
         verdict("down")
-            .remedy
+            .command()
             .starts_with("linerate stream mauchly -R  # without --pacing")
     );
     assert_eq!((both.ceilings.len(), both.verdict), (0, None));
@@ -711,7 +714,7 @@ fn requests_and_responses_have_no_ceilings() {
 fn a_strangers_names_do_not_reach_the_shell() {
     let mut record = small_window().record();
     record.host = "x; reboot".into();
-    let remedy = explain(&record).remove(0).verdict.remedy;
+    let remedy = explain(&record).remove(0).verdict.command();
     assert!(remedy.starts_with("linerate stream HOST "), "{remedy}");
 }
 

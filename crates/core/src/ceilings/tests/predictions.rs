@@ -73,9 +73,9 @@ fn no_further_than_hosts_are_known() {
     let found = behind_link(&small_window(), 400e6);
     at_most(&found, "path_rate lets no more than 383 Mbit/s through");
     assert!(
-        found.remedy.contains("--receive-window"),
+        found.command().contains("--receive-window"),
         "{}",
-        found.remedy
+        found.command()
     );
     // A sender that is a third busy carries three times as much.
     let mut busy = small_window();
@@ -145,7 +145,7 @@ fn cubic_for_reno_is_its_model_and_bbr_the_link() {
     let known = "net.ipv4.tcp_available_congestion_control".to_owned();
     scene.sender_host.sysctls.insert(known, "reno cubic".into());
     let found = behind_link(&scene, 20e6);
-    assert!(found.remedy.ends_with("-C cubic"), "{}", found.remedy);
+    assert!(found.command().ends_with("-C cubic"), "{}", found.command());
     assert_eq!(found.next_cause, Some(Cause::Congestion));
 }
 

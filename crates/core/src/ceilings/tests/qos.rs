@@ -69,13 +69,13 @@ fn a_class_at_its_limit_is_the_cause_and_not_a_link() {
     );
     assert!(
         verdict
-            .remedy
+            .command()
             .starts_with("linerate qos apply FILE  # with limit = \"")
             && verdict
-                .remedy
-                .ends_with("100mbit\" in [policy.bulk], now 20mbit, on the sender's host"),
+                .command()
+                .ends_with("100mbit\" in [policy.bulk], now 20mbit"),
         "{}",
-        verdict.remedy
+        verdict.command()
     );
 }
 
@@ -109,7 +109,7 @@ fn on_a_full_link_the_class_has_its_reservation() {
     let scene = with(28.7e6, policy(class(30e6, 100e6, 28.7e6), 66.9e6));
     let explained = scene.is(Cause::QosClass);
     assert!((limit(&explained, Cause::QosClass) / (30e6 * SHARE) - 1.0).abs() < 0.001);
-    assert!(explained.verdict.remedy.contains("reserve = \""));
+    assert!(explained.verdict.command().contains("reserve = \""));
     // On one that is not full it would have had more.
     let scene = with(28.7e6, policy(class(30e6, 100e6, 28.7e6), 20e6));
     assert_ne!(scene.explain().verdict.cause, Cause::QosClass);
@@ -133,7 +133,7 @@ fn a_policy_that_has_the_devices_own_rate_leaves_the_link_the_cause() {
     assert!(
         explained
             .verdict
-            .remedy
+            .command()
             .contains("in [adapter.wa], now 100mbit")
     );
     let device = scene.sender_host.device.as_mut().expect("has a device");
@@ -147,14 +147,14 @@ fn classes_of_others_are_changed_by_tc() {
     let qos = scene.sender.qos.as_mut().expect("has a policy");
     qos.policies.clear();
     qos.classes[0].policy = None;
-    let remedy = scene.is(Cause::QosClass).verdict.remedy;
+    let remedy = scene.is(Cause::QosClass).verdict.command();
     assert!(
         remedy.starts_with("tc class change dev wa classid 1:12 htb rate 5mbit ceil "),
         "{remedy}"
     );
     let qos = scene.sender.qos.as_mut().expect("has a policy");
     qos.device = "wa; reboot".into();
-    assert_eq!(scene.is(Cause::QosClass).verdict.remedy, "");
+    assert_eq!(scene.is(Cause::QosClass).verdict.command(), "");
 }
 
 #[test]
@@ -188,5 +188,10 @@ fn a_meter_that_drops_is_the_cause_of_datagrams_and_of_tcp() {
         .iter()
         .find(|c| c.cause == Cause::QosClass);
     assert!(!own.expect("is shown").independent);
-    assert!(explained.verdict.remedy.contains("or without `drop_red`"));
+    assert!(
+        explained
+            .verdict
+            .command()
+            .contains("or without `drop_red`")
+    );
 }

@@ -21,23 +21,26 @@ fn a_pacing_rate_is_left_out() {
     let mut scene = paced();
     scene.plan.options.pacing_bps = Some(BitRate(10_000_000));
     let found = verdict(&scene, Cause::Pacing);
-    assert_eq!(found.remedy, "linerate stream mauchly  # without --pacing");
+    assert_eq!(
+        found.command(),
+        "linerate stream mauchly  # without --pacing"
+    );
 }
 
 #[test]
 fn a_rate_that_linerate_was_asked_to_keep_to_is_left_out() {
     let mut writer = slow_writer();
-    assert_eq!(verdict(&writer, Cause::ApplicationSend).remedy, "");
+    assert_eq!(verdict(&writer, Cause::ApplicationSend).command(), "");
     writer.stream().write_rate_bps = Some(BitRate(8_000_000));
     assert_eq!(
-        verdict(&writer, Cause::ApplicationSend).remedy,
+        verdict(&writer, Cause::ApplicationSend).command(),
         "linerate stream mauchly  # without --write-rate"
     );
     let mut reader = slow_reader();
-    assert_eq!(verdict(&reader, Cause::ApplicationReceive).remedy, "");
+    assert_eq!(verdict(&reader, Cause::ApplicationReceive).command(), "");
     reader.stream().read_rate_bps = Some(BitRate(500_000));
     assert_eq!(
-        verdict(&reader, Cause::ApplicationReceive).remedy,
+        verdict(&reader, Cause::ApplicationReceive).command(),
         "linerate stream mauchly  # without --read-rate"
     );
 }
@@ -53,9 +56,9 @@ fn what_else_was_asked_stays() {
     scene.stream().message_bytes = 8192;
     scene.stream().verify = true;
     scene.plan.extent = Extent::Count(9000);
-    let remedy = verdict(&scene, Cause::ReceiveWindow).remedy;
+    let remedy = verdict(&scene, Cause::ReceiveWindow).command();
     let command = "linerate stream mauchly --size 8192 --count 9000 --verify --send-buffer 500000 \
-                   --pacing 1500kbit -C reno --nodelay --receive-window ";
+                   --pacing 1.5mbit -C reno --nodelay --receive-window ";
     assert!(remedy.starts_with(command), "{remedy}");
     assert_eq!(remedy.matches("--receive-window").count(), 1);
 }
@@ -66,7 +69,7 @@ fn a_strangers_options_do_not_reach_the_shell() {
     scene.plan.options.congestion = Some("x; reboot".into());
     assert!(
         !verdict(&scene, Cause::ReceiveWindow)
-            .remedy
+            .command()
             .contains("reboot")
     );
     let mut record = scene.record();
@@ -75,7 +78,7 @@ fn a_strangers_options_do_not_reach_the_shell() {
             spec: spec.into(),
             ..LabFacts::default()
         });
-        let remedy = explain(&record).remove(0).verdict.remedy;
+        let remedy = explain(&record).remove(0).verdict.command();
         assert!(remedy.starts_with("linerate stream mauchly "), "{remedy}");
     }
 }
@@ -84,7 +87,7 @@ fn a_strangers_options_do_not_reach_the_shell() {
 fn an_emulated_path_and_another_port_are_named() {
     let mut record = small_window().record();
     record.peer = "198.18.0.2:5300".into();
-    let remedy = |record: &Record| explain(record).remove(0).verdict.remedy;
+    let remedy = |record: &Record| explain(record).remove(0).verdict.command();
     assert!(remedy(&record).starts_with("linerate stream mauchly -p 5300 --receive-window "));
     record.host = "mauchly:5300".into();
     assert!(remedy(&record).starts_with("linerate stream mauchly:5300 --receive-window "));
@@ -106,7 +109,7 @@ fn a_window_or_buffer_holds_what_the_path_does() {
         let device = scene.sender_host.device.as_mut().unwrap();
         (device.driver, device.speed_bps) = (Some("ice".into()), Some(1_000_000_000));
         let found = verdict(&scene, cause);
-        assert!(found.remedy.ends_with(" 8388608"), "{}", found.remedy);
+        assert!(found.command().ends_with(" 8388608"), "{}", found.command());
     }
 }
 
@@ -126,7 +129,7 @@ fn a_buffer_of_small_segments_is_larger_than_twice_what_is_under_way() {
     let window = flow.send_window_bytes.unwrap() as f64;
     let remedy_at = |scene: &mut Scene, share: f64| {
         scene.flow().receiver_buffer_bytes = Some((window / share) as u64);
-        verdict(scene, Cause::ReceiveWindow).remedy
+        verdict(scene, Cause::ReceiveWindow).command()
     };
     // 2.39 MB under way: twice that where half or more is payload, 2.39 · 1.25 / 0.2 MB at a fifth.
     assert!(remedy_at(&mut scene, 0.9).contains("4096 65536 8388608"));
@@ -147,10 +150,10 @@ fn a_tuning_that_is_off_is_turned_on_and_one_that_is_enough_is_not_touched() {
         scene.receiver_host.sysctls.extend([entry]);
     };
     set(&mut scene, "net.ipv4.tcp_rmem", "4096 33554432 33554432");
-    assert_eq!(verdict(&scene, Cause::ReceiveWindow).remedy, "");
+    assert_eq!(verdict(&scene, Cause::ReceiveWindow).command(), "");
     assert_eq!(verdict(&scene, Cause::ReceiveWindow).predicted_bps, None);
     set(&mut scene, "net.ipv4.tcp_moderate_rcvbuf", "0");
-    let remedy = verdict(&scene, Cause::ReceiveWindow).remedy;
+    let remedy = verdict(&scene, Cause::ReceiveWindow).command();
     assert!(remedy.starts_with("linerate host set net.ipv4.tcp_moderate_rcvbuf=1"));
 }
 
@@ -169,7 +172,7 @@ fn a_host_of_an_emulated_path_is_treated_in_a_comparison() {
             spec: spec.into(),
             ..LabFacts::default()
         });
-        explain(&record).remove(0).verdict.remedy
+        explain(&record).remove(0).verdict.command()
     };
     let command = "linerate compare --lab 'rate=100mbit,rtt=40ms' \
                    --a 'server.sysctl:net.ipv4.tcp_rmem=4096 65536 131072' \
@@ -199,11 +202,11 @@ fn a_missing_congestion_control_is_loaded_and_then_used() {
     let known = "net.ipv4.tcp_available_congestion_control".to_owned();
     scene.sender_host.sysctls.insert(known, "reno cubic".into());
     assert_eq!(
-        verdict(&scene, Cause::Congestion).remedy,
-        "modprobe tcp_bbr  # on the sender's host, and then: linerate stream mauchly -C bbr"
+        verdict(&scene, Cause::Congestion).command(),
+        "modprobe tcp_bbr && linerate stream mauchly -C bbr"
     );
     scene.plan.options.congestion = Some("cubic".into());
-    let remedy = verdict(&scene, Cause::Congestion).remedy;
+    let remedy = verdict(&scene, Cause::Congestion).command();
     assert!(
         remedy.ends_with("linerate stream mauchly -C bbr"),
         "{remedy}"
@@ -215,7 +218,7 @@ fn a_queue_can_be_spared_and_a_link_cannot_be_made_faster() {
     let found = verdict(&bottleneck(), Cause::PathRate);
     let command =
         "linerate stream mauchly --pacing 43.7mbit  # no faster, but without the queue of 249 ms";
-    assert!(found.remedy.starts_with(command), "{}", found.remedy);
+    assert!(found.command().starts_with(command), "{}", found.command());
     assert_eq!((found.predicted_bps, found.next_cause), (None, None));
     assert_eq!(verdict(&policed(), Cause::Policer).predicted_bps, None);
 }
@@ -227,7 +230,7 @@ fn a_longer_run_makes_slow_start_a_small_part() {
     let mut scene = tcp(bytes as f64 * 8.0 / 0.0812).transfer(bytes);
     scene.seconds = 0.0812;
     scene.flow().delivery_rate_max_bps = Some(100_000_000);
-    let remedy = |scene: &Scene| verdict(scene, Cause::Startup).remedy;
+    let remedy = |scene: &Scene| verdict(scene, Cause::Startup).command();
     assert_eq!(remedy(&scene), "linerate stream mauchly --time 10s");
     let flow = scene.flow();
     (flow.rtt_mean_us, flow.rtt_min_us) = (203_000, Some(200_000));
@@ -248,9 +251,9 @@ fn what_a_remedy_sets_on_a_host_can_be_pasted() {
         .receiver_host
         .sysctls
         .insert(rmem, "4096\t65536\t131072".into());
-    let remedy = verdict(&scene, Cause::ReceiveWindow).remedy;
+    let remedy = verdict(&scene, Cause::ReceiveWindow).command();
     let (command, comment) = remedy.split_once("  # ").unwrap();
-    assert_eq!(comment, "on the receiver's host");
+    assert_eq!(comment, "on the endpoint's host");
     // A shell takes the quotes away.
     let word = command.strip_prefix("linerate host set ").unwrap();
     let word = word.replace('\'', "");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::ceilings::{Cause, Explained, explain};
+use crate::ceilings::{Cause, Explained, Verdict, explain};
 use crate::plan::{
     Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
     Traffic, Workload,
@@ -160,6 +160,14 @@ fn plan(protocol: Protocol) -> Test {
         interval: Span(Duration::from_secs(1)),
         options: SocketOptions::default(),
         seed: 1,
+    }
+}
+
+impl Verdict {
+    /// What its remedy is typed as; empty without one.
+    pub(super) fn command(&self) -> String {
+        let remedy = self.remedy.as_ref();
+        remedy.map_or_else(String::new, |remedy| remedy.command.clone())
     }
 }
 

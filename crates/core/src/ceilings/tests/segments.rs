@@ -1,11 +1,11 @@
 //! Why segments are small.
 
 use super::scene::{Scene, tcp};
-use crate::ceilings::{small_segments, views};
+use crate::ceilings::{small_segments_caveat, views};
 
 fn message(scene: &Scene) -> Option<String> {
     let record = scene.record();
-    let caveat = small_segments(&views(&record)[0])?;
+    let caveat = small_segments_caveat(&views(&record)[0])?;
     assert!(!caveat.remedy.is_empty());
     Some(caveat.message)
 }
@@ -13,7 +13,7 @@ fn message(scene: &Scene) -> Option<String> {
 #[track_caller]
 fn mends(scene: &Scene, command: &str) {
     let record = scene.record();
-    let caveat = small_segments(&views(&record)[0]).expect("the segments are small");
+    let caveat = small_segments_caveat(&views(&record)[0]).expect("the segments are small");
     assert!(caveat.remedy.contains(command), "{}", caveat.remedy);
 }
 
@@ -72,7 +72,7 @@ fn a_path_mtu_that_was_learnt_is_told_from_one_that_was_set() {
     mends(
         &scene,
         "ip route change $(ip route get fibmatch 198.18.0.2 | sed -E 's/ mtu (lock )?[0-9]+//') mtu \
-         9000  # on the sender's host",
+         9000",
     );
 }
 
@@ -80,7 +80,7 @@ fn a_path_mtu_that_was_learnt_is_told_from_one_that_was_set() {
 fn without_the_receivers_account_all_causes_are_named() {
     let scene = jumbo(524);
     says(&scene, "TCP_MAXSEG of a socket, the advmss");
-    mends(&scene, "advmss 8960  # on the receiver's host");
+    mends(&scene, "advmss 8960  # on the endpoint's host");
 }
 
 /// The receiver advertised 536, and would itself send segments of `back` bytes.
@@ -111,7 +111,7 @@ fn a_receivers_route_is_told_from_its_socket() {
     let mut route = asked_for(524);
     route.flow().receiver_pmtu_bytes = Some(576);
     says(&route, "an MSS of 536: its route has an mtu of 576");
-    mends(&route, "mtu 9000  # on the receiver's host");
+    mends(&route, "mtu 9000  # on the endpoint's host");
 }
 
 #[test]

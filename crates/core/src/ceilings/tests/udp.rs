@@ -11,7 +11,10 @@ fn an_asked_rate_that_was_reached_is_the_applications() {
     scene.sender = end(0.0, 0.99);
     let verdict = scene.is(Cause::ApplicationSend).verdict;
     assert!(verdict.share_of_ceiling.is_some_and(|share| share > 0.98));
-    assert_eq!(verdict.remedy, "linerate stream mauchly -u --rate 19.8mbit");
+    assert_eq!(
+        verdict.command(),
+        "linerate stream mauchly -u --rate 19.8mbit"
+    );
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use std::io::Write;
 use std::net::IpAddr;
 
-use linerate_core::treatment::{End, Treatments};
+use linerate_core::plan::End;
+use linerate_core::treatment::Treatments;
 use linerate_sys::netns::Pair;
 
 use super::{Applied, Journals, TreatError, apply_and_kill, on_pair, or_skip, plan};

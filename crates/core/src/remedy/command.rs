@@ -1,0 +1,366 @@
+//! A remedy as somebody types it.
+//!
+//! A run is typed as it was made, with one option changed: without what else was asked another
+//! limit would be the next one.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::{Change, Name, PolicyKey, ProcessLimit, Remedy, RouteMetric, RunOption, Sight};
+use crate::plan::{
+    Direction, End, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, Test,
+    Traffic,
+};
+use crate::units::{BitRate, ByteCount, Family};
+
+/// The run that a remedy is for.
+#[derive(Debug, Clone)]
+pub struct Run<'a> {
+    /// The host, or the emulated path.
+    pub target: Target,
+    /// Over which family.
+    pub family: Family,
+    /// What was run, in the one direction that the remedy is for.
+    pub test: Test,
+    /// Kernel settings of both ends, the client's first.
+    pub sysctls: [Option<&'a BTreeMap<String, String>>; 2],
+    /// Addresses of both ends, the client's first.
+    pub addresses: [Option<IpAddr>; 2],
+}
+
+/// What a run is made to.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// An endpoint; its port where it is not the usual one and not part of its name.
+    Endpoint(Option<Name>, Option<u16>),
+    /// An emulated path, as `--lab` reads it; checked to stand between single quotes.
+    Lab(String),
+}
+
+impl Remedy {
+    /// Fills in its command. `run` is not there where there is no transfer to make once more.
+    pub fn typed(mut self, run: Option<&Run<'_>>) -> Self {
+        self.command = command(&self, run);
+        self
+    }
+}
+
+/// Sets a kernel setting of the host on which it is typed, for `linerate host undo` to put back.
+pub fn host_set<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let quoted = settings.into_iter().map(|(key, value)| {
+        if value.contains(' ') {
+            format!("{key}='{value}'")
+        } else {
+            format!("{key}={value}")
+        }
+    });
+    let words: Vec<String> = quoted.collect();
+    format!("linerate host set {}", words.join(" "))
+}
+
+/// Whether a text can stand between single quotes and says nothing else there.
+pub fn shell_safe(text: &str) -> bool {
+    let harmless = |c: char| c.is_ascii_alphanumeric() || ".,=%()+:_-/~ ".contains(c);
+    text.chars().all(harmless)
+}
+
+fn command(remedy: &Remedy, run: Option<&Run<'_>>) -> String {
+    let Typed { words, place, note } = typed(remedy, run);
+    let mut line = match remedy.first.as_deref() {
+        None => words,
+        Some(first) => {
+            let before = typed(first, run);
+            match before.place {
+                "" => format!("{} && {words}", before.words),
+                place => format!("{}  # {place}, and then: {words}", before.words),
+            }
+        }
+    };
+    let reason = [note.as_str(), remedy.reason.as_str()];
+    let reason: Vec<&str> = reason.into_iter().filter(|part| !part.is_empty()).collect();
+    let comment = match (place, reason.join(", ")) {
+        ("", reason) => reason,
+        (place, reason) if reason.is_empty() => place.to_owned(),
+        (place, reason) => format!("{place}: {reason}"),
+    };
+    if !comment.is_empty() {
+        line.push_str("  # ");
+        line.push_str(&comment);
+    }
+    line
+}
+
+/// One step.
+struct Typed {
+    words: String,
+    /// Where it is typed, if not at the client.
+    place: &'static str,
+    /// What is to be known.
+    note: String,
+}
+
+fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
+    let at_server = remedy.end == Some(End::Server);
+    let mut place = if at_server { ON_THE_ENDPOINTS } else { "" };
+    let mut note = String::new();
+    let words = match &remedy.change {
+        Change::Option { object, value } => {
+            if value.is_none() {
+                note = format!("without {}", object.flag());
+            }
+            with_option(run, *object, value.as_deref())
+        }
+        Change::HostSetting { object, value } => {
+            match run.and_then(|run| compared(run, remedy.end?, object, value)) {
+                Some(compared) => {
+                    place = "";
+                    compared
+                }
+                None => host_setting(object, value),
+            }
+        }
+        Change::RouteMetric { object, value } => route(run, remedy.end, *object, *value),
+        Change::DeviceMtu { object, value } => format!("ip link set dev {object} mtu {value}"),
+        Change::Policy { object, key, value } => {
+            note = format!("with {}", policy(object.as_ref(), *key, *value));
+            "linerate qos apply FILE".to_owned()
+        }
+        Change::TrafficClass {
+            object,
+            device,
+            rate,
+            value,
+        } => format!(
+            "tc class change dev {device} classid {object} htb rate {} ceil {}",
+            rate_word(*rate),
+            rate_word(*value)
+        ),
+        Change::Module { object } => format!("modprobe {object}"),
+        Change::ProcessLimit { object, value } => {
+            let program = if at_server { "serve" } else { "capacity" };
+            match object {
+                ProcessLimit::Memory => {
+                    format!("systemd-run --scope -p MemoryMax={value} linerate {program}")
+                }
+                ProcessLimit::Descriptors => {
+                    (place, note) = ("", raised_before(program, at_server));
+                    format!("ulimit -n {value}")
+                }
+            }
+        }
+        Change::Look { object } => match object {
+            Sight::PathMtu => {
+                note = "shows behind which router the MTU is small".to_owned();
+                format!("tracepath -n {}", peer(run, remedy.end))
+            }
+            Sight::RouterRules => {
+                note = "on the routers: shows a rule with tcp option maxseg".to_owned();
+                "nft list ruleset".to_owned()
+            }
+        },
+    };
+    Typed { words, place, note }
+}
+
+const ON_THE_ENDPOINTS: &str = "on the endpoint's host";
+
+/// A hard limit is raised by root alone, and no further than `fs.nr_open`.
+fn raised_before(program: &str, at_server: bool) -> String {
+    let place = if at_server {
+        " on the endpoint's host"
+    } else {
+        ""
+    };
+    format!("as root, before `linerate {program}`{place}")
+}
+
+fn host_setting(key: &str, value: &str) -> String {
+    // Derived from the host's memory at boot; of the table that `host set` has it is no entry.
+    if key == "fs.epoll.max_user_watches" {
+        return format!("sysctl -w {key}={value}");
+    }
+    host_set([(key, value)])
+}
+
+/// The same run on the same emulated path with a setting as it was and as it is to be: a host of
+/// such a path is gone with it. `None` where there is no such path, or the run has what comparisons
+/// have not.
+fn compared(run: &Run<'_>, end: End, key: &str, value: &str) -> Option<String> {
+    let Traffic::Stream(stream) = &run.test.traffic else {
+        return None;
+    };
+    let is_plain = !stream.whole && !stream.verify && stream.receive == ReceiveMethod::Read;
+    let was = figures(run.sysctls[usize::from(end == End::Server)]?.get(key)?)?;
+    let is_lab = matches!(run.target, Target::Lab(_));
+    (is_lab && is_plain).then(|| {
+        let run = again(run, "compare", None);
+        format!("{run} --a '{end}.sysctl:{key}={was}' --b '{end}.sysctl:{key}={value}'")
+    })
+}
+
+/// A setting of figures, with one blank between them.
+fn figures(text: &str) -> Option<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_figure = |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit());
+    (!words.is_empty() && words.iter().all(is_figure)).then(|| words.join(" "))
+}
+
+/// Gives the route to the other end another metric and keeps the rest of it: `fibmatch` prints the
+/// route itself, as `change` reads it, and not what it comes to for one address.
+fn route(run: Option<&Run<'_>>, end: Option<End>, metric: RouteMetric, bytes: u32) -> String {
+    let ip = match run.map(|run| run.family) {
+        Some(Family::Ipv6) => "ip -6 route",
+        Some(Family::Ipv4) | None => "ip route",
+    };
+    let (to, metric) = (peer(run, end), metric.name());
+    format!(
+        "{ip} change $({ip} get fibmatch {to} | sed -E 's/ {metric} (lock )?[0-9]+//') {metric} \
+         {bytes}"
+    )
+}
+
+/// Address of the end opposite to `end`.
+fn peer(run: Option<&Run<'_>>, end: Option<End>) -> String {
+    let address = run.and_then(|run| run.addresses[usize::from(end? == End::Client)]);
+    address.map_or_else(|| "PEER".to_owned(), |address| address.to_string())
+}
+
+fn policy(name: Option<&Name>, key: PolicyKey, value: BitRate) -> String {
+    let value = rate_word(value);
+    let assigned = match key {
+        PolicyKey::Limit => format!("limit = \"{value}\""),
+        PolicyKey::Reserve => format!("reserve = \"{value}\""),
+        PolicyKey::Rate => format!("rate = \"{value}\""),
+        PolicyKey::Meter => format!("a meter for {value}"),
+    };
+    match (name, key) {
+        (Some(name), PolicyKey::Rate) => format!("{assigned} in [adapter.{name}]"),
+        (Some(name), _) => format!("{assigned} in [policy.{name}]"),
+        (None, _) => format!("a policy of its own for this traffic that has {assigned}"),
+    }
+}
+
+fn with_option(run: Option<&Run<'_>>, option: RunOption, value: Option<&str>) -> String {
+    let words = match (option, run) {
+        (RunOption::MaxConnections, _) => "linerate serve".to_owned(),
+        (RunOption::Sources, _) | (_, None) => "linerate capacity".to_owned(),
+        (_, Some(run)) => again(run, "stream", Some(option)),
+    };
+    match value {
+        Some(value) => format!("{words} {} {value}", option.flag()),
+        None => words,
+    }
+}
+
+/// The run as it was made, without one of its options.
+fn again(run: &Run<'_>, verb: &str, dropped: Option<RunOption>) -> String {
+    let mut command = format!("linerate {verb} {}", target(&run.target));
+    let test = &run.test;
+    let streams = format!(" -P {}", test.streams);
+    let mut add = |wanted: bool, words: &str| {
+        if wanted {
+            command.push_str(words);
+        }
+    };
+    add(test.direction == Direction::Down, " -R");
+    add(test.protocol == Protocol::Udp, " -u");
+    add(test.protocol == Protocol::Mptcp, " --protocol mptcp");
+    add(run.family == Family::Ipv6, " -6");
+    let dropped = dropped.map_or("", RunOption::flag);
+    add(test.streams > 1 && dropped != "--streams", &streams);
+    let asked = of_traffic(test).into_iter().chain(of_socket(&test.options));
+    for (name, value) in asked.filter_map(|(name, value)| Some((name, value?))) {
+        // A time takes the place of an amount.
+        let replaced = dropped == "--time" && ["--bytes", "--count"].contains(&name);
+        if name != dropped && !replaced {
+            command.push_str(&format!(" {name}{value}"));
+        }
+    }
+    command
+}
+
+fn target(target: &Target) -> String {
+    match target {
+        Target::Lab(spec) => format!("--lab '{spec}'"),
+        Target::Endpoint(None, port) => endpoint("HOST", *port),
+        Target::Endpoint(Some(Name(host)), port) => endpoint(host, *port),
+    }
+}
+
+fn endpoint(host: &str, port: Option<u16>) -> String {
+    match port {
+        Some(port) => format!("{host} -p {port}"),
+        None => host.to_owned(),
+    }
+}
+
+/// An option by its name, with a blank before the value where it has one; without one where it is
+/// as usual.
+type Asked = (&'static str, Option<String>);
+
+fn of_socket(options: &SocketOptions) -> Vec<Asked> {
+    let bytes = |size: Option<ByteCount>| size.map(|ByteCount(bytes)| format!(" {bytes}"));
+    let congestion = options.congestion.as_deref().and_then(Name::new);
+    vec![
+        ("--receive-window", bytes(options.receive_window_bytes)),
+        ("--send-buffer", bytes(options.send_buffer_bytes)),
+        ("--mss", options.mss_bytes.map(|mss| format!(" {mss}"))),
+        ("--pacing", rate_after_blank(options.pacing_bps)),
+        ("-C", congestion.map(|name| format!(" {name}"))),
+        ("--nodelay", options.nodelay.then(String::new)),
+        ("--dscp", options.dscp.map(|dscp| format!(" {dscp}"))),
+    ]
+}
+
+fn of_traffic(test: &Test) -> Vec<Asked> {
+    let Traffic::Stream(stream) = &test.traffic else {
+        return Vec::new();
+    };
+    let usual = match test.protocol {
+        Protocol::Udp => USUAL_DATAGRAM,
+        Protocol::Tcp | Protocol::Mptcp => USUAL_MESSAGE,
+    };
+    let size = (stream.message_bytes != usual).then(|| format!(" {}", stream.message_bytes));
+    let (bytes, count) = match test.extent {
+        Extent::Time(_) => (None, None),
+        Extent::Bytes(ByteCount(bytes)) => (Some(format!(" {bytes}")), None),
+        Extent::Count(count) => (None, Some(format!(" {count}"))),
+    };
+    let flag = |on: bool| on.then(String::new);
+    vec![
+        ("--size", size),
+        ("--bytes", bytes),
+        ("--count", count),
+        ("--whole", flag(stream.whole)),
+        ("--verify", flag(stream.verify)),
+        ("--zerocopy", flag(stream.send == SendMethod::ZeroCopy)),
+        ("--discard", flag(stream.receive == ReceiveMethod::Discard)),
+        ("--write-rate", rate_after_blank(stream.write_rate_bps)),
+        ("--read-rate", rate_after_blank(stream.read_rate_bps)),
+        ("--rate", rate_after_blank(stream.rate_bps)),
+    ]
+}
+
+fn rate_after_blank(rate: Option<BitRate>) -> Option<String> {
+    rate.map(|rate| format!(" {}", rate_word(rate)))
+}
+
+/// A rate as options take it, in the largest unit that keeps a whole number of tenths.
+pub fn rate_word(BitRate(bps): BitRate) -> String {
+    let units = [
+        (1_000_000_000, "gbit"),
+        (1_000_000, "mbit"),
+        (1_000, "kbit"),
+    ];
+    let unit = units
+        .into_iter()
+        .find(|(scale, _)| bps >= *scale && bps % (scale / 10) == 0);
+    match unit {
+        Some((scale, unit)) => format!("{}{unit}", bps as f64 / scale as f64),
+        None => format!("{bps}bit"),
+    }
+}
+
+/// Bytes of a write and of a datagram's payload that `linerate stream` takes of itself.
+const USUAL_MESSAGE: u64 = 128 << 10;
+const USUAL_DATAGRAM: u64 = 1448;

@@ -1,0 +1,249 @@
+//! What lifts a limit: data first, its command beside it.
+//!
+//! Rules decide a [`Remedy`]; [`Remedy::typed`] writes its command, and nobody reads that again: a
+//! program that applies a remedy looks at the data. A record may be a stranger's and commands are
+//! pasted into a shell, so that names from it get into a remedy only as [`Name`]s.
+
+mod command;
+mod option;
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::End;
+use crate::units::BitRate;
+
+pub use command::{Run, Target, host_set, rate_word, shell_safe};
+pub use option::RunOption;
+
+/// What lifts a limit, or shows where it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Remedy {
+    /// What is to be changed, and to what.
+    #[serde(flatten)]
+    pub change: Change,
+    /// At which end; absent where that is not known, or where it is the host of both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<End>,
+    /// What else is to be known of it, in words; empty where nothing is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// As it is typed into a shell, with a comment that says where.
+    pub command: String,
+    /// What has to be done before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<Box<Remedy>>,
+}
+
+/// What a remedy changes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Change {
+    /// An option of the run, which is made once more.
+    Option {
+        /// Which.
+        object: RunOption,
+        /// What it is to be, as it is typed; absent where it is to be left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value: Option<String>,
+    },
+    /// A kernel setting of a host.
+    HostSetting {
+        /// Its key.
+        object: String,
+        /// One figure, or several with blanks between them.
+        value: String,
+    },
+    /// A metric of the route to the other end.
+    RouteMetric {
+        /// Which.
+        object: RouteMetric,
+        /// Bytes.
+        value: u32,
+    },
+    /// The MTU of a network device.
+    DeviceMtu {
+        /// The device.
+        object: Name,
+        /// Bytes.
+        value: u32,
+    },
+    /// A key of a DiffServ policy's file, which is then applied.
+    Policy {
+        /// Name of the policy, of `rate` that of the adapter; absent for a policy of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        object: Option<Name>,
+        /// Which key.
+        key: PolicyKey,
+        /// What it is to be.
+        value: BitRate,
+    },
+    /// A class of HTB that is not linerate's, changed by tc.
+    TrafficClass {
+        /// The class.
+        object: Name,
+        /// Its device.
+        device: Name,
+        /// The rate that it is sure of.
+        rate: BitRate,
+        /// The most that it may have.
+        value: BitRate,
+    },
+    /// A kernel module that has to be loaded.
+    Module {
+        /// Its name.
+        object: Name,
+    },
+    /// A limit of the process that runs linerate.
+    ProcessLimit {
+        /// Which.
+        object: ProcessLimit,
+        /// What it is to be.
+        value: u64,
+    },
+    /// Nothing yet: it shows where the cause is.
+    Look {
+        /// At what.
+        object: Sight,
+    },
+}
+
+/// A metric of a route (ip-route(8)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteMetric {
+    /// The largest IP packet.
+    Mtu,
+    /// The MSS that is advertised.
+    Advmss,
+}
+
+/// A key of a policy's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyKey {
+    /// The most that a class may have.
+    Limit,
+    /// What a class is sure of.
+    Reserve,
+    /// The rate of the link.
+    Rate,
+    /// The rate of the meter.
+    Meter,
+}
+
+/// A limit of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessLimit {
+    /// `RLIMIT_NOFILE`.
+    Descriptors,
+    /// Memory of its control group, bytes.
+    Memory,
+}
+
+/// Something to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Sight {
+    /// The path MTU, router by router.
+    PathMtu,
+    /// The rules by which routers change the MSS.
+    RouterRules,
+}
+
+/// A name that means nothing to a shell: letters, digits and `.:_-%@[]`, no `-` at the beginning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct Name(String);
+
+impl Name {
+    /// `None` for a name that is none.
+    pub fn new(text: &str) -> Option<Self> {
+        let harmless = |c: char| c.is_ascii_alphanumeric() || ".:_-%@[]".contains(c);
+        let is_name = !text.is_empty() && !text.starts_with('-') && text.chars().all(harmless);
+        is_name.then(|| Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::new(&text).ok_or_else(|| "a name of letters, digits and .:_-%@[]".to_owned())
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0
+    }
+}
+
+impl Remedy {
+    /// Without a command yet.
+    pub fn new(change: Change, end: Option<End>) -> Self {
+        Self {
+            change,
+            end,
+            reason: String::new(),
+            command: String::new(),
+            first: None,
+        }
+    }
+
+    /// Gives an option of the run another value.
+    pub fn option(object: RunOption, value: impl fmt::Display) -> Self {
+        let value = Some(value.to_string());
+        Self::new(Change::Option { object, value }, None)
+    }
+
+    /// Leaves an option of the run out.
+    pub fn without(object: RunOption) -> Self {
+        let value = None;
+        Self::new(Change::Option { object, value }, None)
+    }
+
+    /// Sets a kernel setting.
+    pub fn host_setting(end: Option<End>, key: &str, figures: &[u64]) -> Self {
+        let words: Vec<String> = figures.iter().map(u64::to_string).collect();
+        let (object, value) = (key.to_owned(), words.join(" "));
+        Self::new(Change::HostSetting { object, value }, end)
+    }
+
+    /// With words beside it.
+    pub fn because(mut self, reason: impl Into<String>) -> Self {
+        self.reason = reason.into();
+        self
+    }
+
+    /// After another.
+    pub fn after(mut self, first: Remedy) -> Self {
+        self.first = Some(Box::new(first));
+        self
+    }
+
+    /// Whether it changes something, and does not only show it.
+    pub fn changes(&self) -> bool {
+        !matches!(self.change, Change::Look { .. })
+    }
+}
+
+impl RouteMetric {
+    /// As ip(8) has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mtu => "mtu",
+            Self::Advmss => "advmss",
+        }
+    }
+}
