@@ -218,7 +218,9 @@ fn more_than_the_owner_allows_is_refused_and_a_search_ends_there() {
     assert_eq!(document["search"]["holds"], 100, "{document:#}");
     assert!(document["search"]["stops_at"].is_null());
     assert_eq!(document["next_limit"]["limit"], "owner");
-    let remedy = document["next_limit"]["remedy"].as_str().unwrap();
+    let remedy = document["next_limit"]["remedy"]["command"]
+        .as_str()
+        .unwrap();
     assert!(
         remedy.starts_with("linerate serve --max-connections"),
         "{remedy}"
@@ -252,7 +254,9 @@ fn a_search_finds_the_limit_of_descriptors_and_says_how_to_raise_it() {
         "{document:#}"
     );
     assert_eq!(document["stopped_by"]["end"], "client");
-    let remedy = document["stopped_by"]["remedy"].as_str().unwrap();
+    let remedy = document["stopped_by"]["remedy"]["command"]
+        .as_str()
+        .unwrap();
     assert!(remedy.contains("ulimit -n "), "{remedy}");
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::need::Need;
 use super::setting::Place;
+use crate::remedy::host_set;
 
 /// Name and version of the document.
 pub const HOST_SCHEMA: &str = "linerate.host/1";
@@ -181,7 +182,7 @@ impl SettingReport {
     /// `linerate host set …` that makes it right; none where it is, or where it cannot be changed.
     pub fn command(&self) -> Option<String> {
         let right = self.right.as_ref().filter(|_| self.is_to_be_changed())?;
-        Some(format!("linerate host set {}", quoted(&self.key, right)))
+        Some(host_set([(self.key.as_str(), right)]))
     }
 
     /// It should be another value, and can be given it here.
@@ -189,14 +190,5 @@ impl SettingReport {
         self.state == SettingState::Change
             && self.obstacle.is_none()
             && self.place != Place::Process
-    }
-}
-
-/// `KEY=VALUE` as a shell takes it.
-pub fn quoted(key: &str, value: &str) -> String {
-    if value.contains(' ') {
-        format!("{key}='{value}'")
-    } else {
-        format!("{key}={value}")
     }
 }

@@ -41,8 +41,7 @@ mod tests;
 pub use advice::advise;
 pub use assignment::{Assignment, MAX_ASSIGNMENTS, assignments, check_keys};
 pub use document::{
-    ChangeOutcome, HOST_SCHEMA, HostAbout, HostDocument, SettingChange, SettingReport,
-    SettingState, quoted,
+    ChangeOutcome, HOST_SCHEMA, HostAbout, HostDocument, SettingChange, SettingReport, SettingState,
 };
 pub use error::HostError;
 pub use need::{Need, NeedOrigin, NeededPath, Profile};

@@ -70,9 +70,10 @@ fn command(remedy: &Remedy, run: Option<&Run<'_>>) -> String {
         None => words,
         Some(first) => {
             let before = typed(first, run);
-            match before.place {
-                "" => format!("{} && {words}", before.words),
-                place => format!("{}  # {place}, and then: {words}", before.words),
+            if before.place.is_empty() || first.end == remedy.end {
+                format!("{} && {words}", before.words)
+            } else {
+                format!("{}  # {}, and then: {words}", before.words, before.place)
             }
         }
     };

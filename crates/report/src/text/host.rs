@@ -1,8 +1,9 @@
 //! A host's settings: those that are not right first, with the reason.
 
 use linerate_core::host::{
-    ChangeOutcome, HostDocument, SettingChange, SettingReport, SettingState, quoted,
+    ChangeOutcome, HostDocument, SettingChange, SettingReport, SettingState,
 };
+use linerate_core::remedy::host_set;
 use linerate_core::units::{BitRate, ByteCount};
 
 use super::Style;
@@ -81,14 +82,14 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
         );
         detail(page, setting);
     }
-    let commands: Vec<String> = wrong
+    let changes: Vec<(&str, &str)> = wrong
         .iter()
         .filter(|setting| setting.is_to_be_changed())
-        .filter_map(|setting| Some(quoted(&setting.key, setting.right.as_deref()?)))
+        .filter_map(|setting| Some((setting.key.as_str(), setting.right.as_deref()?)))
         .collect();
-    if !commands.is_empty() {
+    if !changes.is_empty() {
         page.gap();
-        page.command(&format!("linerate host set {}", commands.join(" ")));
+        page.command(&host_set(changes));
     }
     if wrong.is_empty() && !document.settings.is_empty() {
         page.gap();

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::CapacityDocument;
 use super::half::CapacityHalf;
+use crate::remedy::Remedy;
 
 /// What bounds how many connections two ends can hold, or how fast they open.
 #[derive(
@@ -93,8 +94,9 @@ pub struct LimitRow {
     pub would_stop_at: Option<u64>,
     /// How `would_stop_at` is computed.
     pub formula: String,
-    /// What to do to get further: a command where there is one, empty where nothing helps.
-    pub remedy: String,
+    /// What to do to get further; absent where nothing helps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Remedy>,
 }
 
 /// The limit that a run ended at.
@@ -109,8 +111,9 @@ pub struct StoppedBy {
     pub at: u64,
     /// What says so.
     pub evidence: Vec<String>,
-    /// What to do about it: a command where there is one, empty where nothing helps.
-    pub remedy: String,
+    /// What to do about it; absent where nothing helps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Remedy>,
 }
 
 /// Fills in what the document's own evidence says of limits, in place of what it has of them.

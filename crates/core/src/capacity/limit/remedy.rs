@@ -1,7 +1,9 @@
-//! What raises a limit: a command to copy where there is one.
+//! What raises a limit.
 
 use super::{LimitEnd, LimitKind, View};
 use crate::capacity::{CapacityHalf, DESCRIPTOR_RESERVE};
+use crate::plan::End;
+use crate::remedy::{Change, ProcessLimit, Remedy, RunOption};
 
 /// What a limit is to be raised for.
 pub(super) struct Wanted {
@@ -42,142 +44,93 @@ impl Wanted {
 /// Less would not be worth a command.
 const MIN_RAISE: f64 = 1.25;
 
-/// The remedy of a limit; empty where nothing helps.
-pub(super) fn of(limit: LimitKind, end: LimitEnd, wanted: &Wanted, view: &View<'_>) -> String {
+/// The remedy of a limit; `None` where nothing helps.
+pub(super) fn of(
+    limit: LimitKind,
+    end: LimitEnd,
+    wanted: &Wanted,
+    view: &View<'_>,
+) -> Option<Remedy> {
     let half = match end {
-        LimitEnd::Server => view.document.server.as_ref(),
-        LimitEnd::Client | LimitEnd::Both => Some(&view.document.client),
+        LimitEnd::Server => view.document.server.as_ref()?,
+        LimitEnd::Client | LimitEnd::Both => &view.document.client,
     };
-    let Some(half) = half else {
-        return String::new();
-    };
-    let limits = &half.limits;
-    let held = view.held;
-    let set = |key: &str, value: Option<u64>| match value {
-        Some(value) => host_set(key, &value.to_string(), end),
-        None => String::new(),
-    };
-    match limit {
-        LimitKind::ProcessDescriptors => descriptors(half, wanted, end),
-        LimitKind::HostFiles => set(
-            "fs.file-max",
-            limits.files.map(|now| wanted.scaled(now, held)),
-        ),
+    let (limits, held, at) = (&half.limits, view.held, host(end));
+    let set = |key: &str, value: u64| Remedy::host_setting(at, key, &[value]);
+    let scaled = |now: u64| wanted.scaled(now, held);
+    let twice = |now: u64| now.saturating_mul(2);
+    let remedy = match limit {
+        LimitKind::ProcessDescriptors => descriptors(half, wanted, at),
+        LimitKind::HostFiles => set("fs.file-max", scaled(limits.files?)),
         LimitKind::Ports => ports(view),
-        LimitKind::Owner => format!(
-            "linerate serve --max-connections {}{}",
-            wanted.connections,
-            place(end)
-        ),
-        LimitKind::AcceptQueue => set("net.core.somaxconn", limits.somaxconn.map(next_queue)),
+        LimitKind::Owner => {
+            let object = RunOption::MaxConnections;
+            let value = Some(wanted.connections.to_string());
+            Remedy::new(Change::Option { object, value }, at)
+        }
+        LimitKind::AcceptQueue => set("net.core.somaxconn", next_queue(limits.somaxconn?)),
         LimitKind::SynQueue => set(
             "net.ipv4.tcp_max_syn_backlog",
-            limits.syn_backlog.map(next_queue),
+            next_queue(limits.syn_backlog?),
         ),
-        LimitKind::TcpMemory => pages("net.ipv4.tcp_mem", limits.tcp_memory_pages, end),
-        LimitKind::UdpMemory => pages("net.ipv4.udp_mem", limits.udp_memory_pages, end),
-        LimitKind::GroupMemory => group(limits.cgroup_bytes, wanted, held, end),
-        LimitKind::Conntrack => set(
-            "net.netfilter.nf_conntrack_max",
-            limits.conntrack.map(|now| wanted.scaled(now, held)),
-        ),
-        LimitKind::Watches => match limits.epoll_watches {
-            // Derived from the host's memory at boot; of the table that `host set` has it is no
-            // entry.
-            Some(now) => {
-                let value = wanted.scaled(now, held);
-                format!("sysctl -w fs.epoll.max_user_watches={value}{}", place(end))
-            }
-            None => String::new(),
-        },
-        LimitKind::Orphans => set(
-            "net.ipv4.tcp_max_orphans",
-            limits.orphans.map(|now| now.saturating_mul(2)),
-        ),
-        LimitKind::TimeWait => set(
-            "net.ipv4.tcp_max_tw_buckets",
-            limits.time_wait.map(|now| now.saturating_mul(2)),
-        ),
-        LimitKind::HostMemory | LimitKind::Forbidden | LimitKind::Unknown => String::new(),
-    }
-}
-
-/// `linerate host set`, on the host that it is for.
-fn host_set(key: &str, value: &str, end: LimitEnd) -> String {
-    let value = if value.contains(' ') {
-        format!("'{value}'")
-    } else {
-        value.to_owned()
+        LimitKind::TcpMemory => pages("net.ipv4.tcp_mem", limits.tcp_memory_pages?, at),
+        LimitKind::UdpMemory => pages("net.ipv4.udp_mem", limits.udp_memory_pages?, at),
+        LimitKind::GroupMemory => {
+            let object = ProcessLimit::Memory;
+            let value = scaled(limits.cgroup_bytes?);
+            Remedy::new(Change::ProcessLimit { object, value }, at)
+        }
+        LimitKind::Conntrack => set("net.netfilter.nf_conntrack_max", scaled(limits.conntrack?)),
+        LimitKind::Watches => set("fs.epoll.max_user_watches", scaled(limits.epoll_watches?)),
+        LimitKind::Orphans => set("net.ipv4.tcp_max_orphans", twice(limits.orphans?)),
+        LimitKind::TimeWait => set("net.ipv4.tcp_max_tw_buckets", twice(limits.time_wait?)),
+        LimitKind::HostMemory | LimitKind::Forbidden | LimitKind::Unknown => return None,
     };
-    format!("linerate host set {key}={value}{}", place(end))
+    Some(remedy.typed(None))
 }
 
-fn place(end: LimitEnd) -> &'static str {
+fn host(end: LimitEnd) -> Option<End> {
     match end {
-        LimitEnd::Client | LimitEnd::Both => "",
-        LimitEnd::Server => "  # on the endpoint's host",
+        LimitEnd::Client => Some(End::Client),
+        LimitEnd::Server => Some(End::Server),
+        LimitEnd::Both => None,
     }
 }
 
-/// In the shell that starts the program. A hard limit is raised by root alone, and no further than
-/// `fs.nr_open`.
-fn descriptors(half: &CapacityHalf, wanted: &Wanted, end: LimitEnd) -> String {
-    let workers = half.limits.workers_most.unwrap_or(1).max(1);
+/// In the shell that starts the program.
+fn descriptors(half: &CapacityHalf, wanted: &Wanted, at: Option<End>) -> Remedy {
+    let limits = &half.limits;
+    let workers = limits.workers_most.unwrap_or(1).max(1);
     let needed = wanted.connections.div_ceil(workers);
     let each = round_up(needed.saturating_add(DESCRIPTOR_RESERVE) as f64);
-    let each = each.max(
-        half.limits
-            .descriptors_each
-            .map_or(0, |now| now.saturating_add(1)),
-    );
-    let raise = format!("ulimit -n {each}");
-    let program = match end {
-        LimitEnd::Server => "  # as root, before `linerate serve` on the endpoint's host",
-        LimitEnd::Client | LimitEnd::Both => "  # as root, before `linerate capacity`",
-    };
-    match half.limits.nr_open {
-        Some(most) if each > most => {
-            let set = host_set("fs.nr_open", &each.to_string(), LimitEnd::Client);
-            format!("{set} && {raise}{program}")
-        }
-        _ => format!("{raise}{program}"),
+    let now = limits.descriptors_each;
+    let value = each.max(now.map_or(0, |now| now.saturating_add(1)));
+    let object = ProcessLimit::Descriptors;
+    let remedy = Remedy::new(Change::ProcessLimit { object, value }, at);
+    match limits.nr_open {
+        Some(max) if value > max => remedy.after(Remedy::host_setting(at, "fs.nr_open", &[value])),
+        _ => remedy,
     }
 }
 
-fn ports(view: &View<'_>) -> String {
+fn ports(view: &View<'_>) -> Remedy {
     match view.document.client.limits.port_range {
         Some(range) if range != WIDEST => {
+            let (low, high) = (WIDEST.0.into(), WIDEST.1.into());
             let key = "net.ipv4.ip_local_port_range";
-            host_set(key, &format!("{} {}", WIDEST.0, WIDEST.1), LimitEnd::Client)
+            Remedy::host_setting(Some(End::Client), key, &[low, high])
         }
-        _ => {
-            "linerate capacity --sources ADDRESS,ADDRESS  # more addresses of this host".to_owned()
-        }
+        _ => Remedy::option(RunOption::Sources, "ADDRESS,ADDRESS")
+            .because("more addresses of this host"),
     }
 }
 
 /// Ports that need no privilege.
 const WIDEST: (u16, u16) = (1024, 65_535);
 
-fn pages(key: &str, now: Option<(u64, u64, u64)>, end: LimitEnd) -> String {
-    let Some((low, pressure, high)) = now else {
-        return String::new();
-    };
-    let [low, pressure, high] = [low, pressure, high].map(|pages| pages.saturating_mul(2));
-    host_set(key, &format!("{low} {pressure} {high}"), end)
-}
-
-fn group(now: Option<u64>, wanted: &Wanted, held: u64, end: LimitEnd) -> String {
-    let Some(now) = now else {
-        return String::new();
-    };
-    let bytes = wanted.scaled(now, held);
-    let program = match end {
-        LimitEnd::Server => "serve",
-        LimitEnd::Client | LimitEnd::Both => "capacity",
-    };
-    let place = place(end);
-    format!("systemd-run --scope -p MemoryMax={bytes} linerate {program}{place}")
+fn pages(key: &str, (low, pressure, high): (u64, u64, u64), at: Option<End>) -> Remedy {
+    let pages = [low, pressure, high].map(|pages| pages.saturating_mul(2));
+    Remedy::host_setting(at, key, &pages)
 }
 
 /// Queues are cut to what fits 16 bits on kernels before 5.4, and none needs more.

@@ -31,9 +31,9 @@ pub(super) fn by(view: &View<'_>, limits: &[LimitRow]) -> Option<StoppedBy> {
     };
     let mut evidence = found.evidence;
     evidence.extend(found.end.and_then(row).map(of_row));
-    let remedy = found.end.map_or_else(String::new, |end| {
-        remedy::of(found.limit, end, &wanted, view)
-    });
+    let remedy = found
+        .end
+        .and_then(|end| remedy::of(found.limit, end, &wanted, view));
     Some(StoppedBy {
         limit: found.limit,
         end: found.end,

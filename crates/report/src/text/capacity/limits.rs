@@ -3,6 +3,7 @@
 use linerate_core::capacity::{
     CapacityDocument, LimitEnd, LimitKind, LimitRow, SearchFound, StoppedBy,
 };
+use linerate_core::remedy::Remedy;
 
 use super::super::number::{bytes, count};
 use super::super::page::{Emphasis, Page};
@@ -44,7 +45,7 @@ fn stopped(page: &mut Page, by: &StoppedBy, noun: &str) {
     for evidence in &by.evidence {
         page.paragraph(Emphasis::None, "    -", 6, evidence);
     }
-    remedy(page, &by.remedy);
+    remedy(page, by.remedy.as_ref());
 }
 
 fn coming(page: &mut Page, next: &LimitRow, noun: &str) {
@@ -59,13 +60,13 @@ fn coming(page: &mut Page, next: &LimitRow, noun: &str) {
     );
     page.paragraph(Emphasis::Strong, "", 2, &sentence);
     page.paragraph(Emphasis::None, "    -", 6, &next.formula);
-    remedy(page, &next.remedy);
+    remedy(page, next.remedy.as_ref());
 }
 
-fn remedy(page: &mut Page, command: &str) {
-    if !command.is_empty() {
+fn remedy(page: &mut Page, remedy: Option<&Remedy>) {
+    if let Some(remedy) = remedy {
         page.line(Emphasis::None, "  Remedy:");
-        page.command(command);
+        page.command(&remedy.command);
     }
 }
 
