@@ -181,7 +181,7 @@ impl HostDocument {
 impl SettingReport {
     /// `linerate host set …` that makes it right; none where it is, or where it cannot be changed.
     pub fn command(&self) -> Option<String> {
-        let right = self.right.as_ref().filter(|_| self.is_to_be_changed())?;
+        let right = self.right.as_deref().filter(|_| self.is_to_be_changed())?;
         Some(host_set([(self.key.as_str(), right)]))
     }
 

@@ -8,8 +8,7 @@ use std::net::IpAddr;
 
 use super::{Change, Name, PolicyKey, ProcessLimit, Remedy, RouteMetric, RunOption, Sight};
 use crate::plan::{
-    Direction, End, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, Test,
-    Traffic,
+    Direction, End, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic,
 };
 use crate::units::{BitRate, ByteCount, Family};
 
