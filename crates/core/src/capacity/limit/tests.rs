@@ -52,7 +52,7 @@ fn failed(cause: &str) -> Value {
     json!([{"cause": cause, "count": 8_000}])
 }
 
-fn command(by: &StoppedBy) -> String {
+fn typed(by: &StoppedBy) -> String {
     let remedy = by.remedy.as_ref();
     remedy.map_or_else(String::new, |remedy| remedy.command.clone())
 }
@@ -118,11 +118,7 @@ fn a_call_that_failed_names_its_limit_and_whose_it_is() {
     ] {
         let by = stopped(|value| value["client"]["tcp"]["failures"] = failed(cause));
         assert_eq!((by.limit, by.at), (limit, 12_000), "{cause}");
-        assert!(
-            command(&by).starts_with(command),
-            "{cause}: {}",
-            command(&by)
-        );
+        assert!(typed(&by).starts_with(command), "{cause}: {}", typed(&by));
         assert!(
             by.evidence[0].starts_with("8000 times at this host"),
             "{:?}",
@@ -140,9 +136,9 @@ fn the_endpoints_own_failure_is_the_cause_of_the_clients() {
     assert_eq!(by.limit, LimitKind::ProcessDescriptors);
     assert_eq!(by.end, Some(LimitEnd::Server));
     assert!(
-        command(&by).ends_with("`linerate serve` on the endpoint's host"),
+        typed(&by).ends_with("`linerate serve` on the endpoint's host"),
         "{}",
-        command(&by)
+        typed(&by)
     );
 }
 
@@ -168,7 +164,7 @@ fn memory_is_the_groups_the_buffers_or_the_hosts() {
             value["client"]["tcp"]["failures"] = failed("memory");
             change(value);
         });
-        (by.limit, command(&by))
+        (by.limit, typed(&by))
     };
     let (group, remedy) =
         of(|value| value["client"]["memory"]["height"]["cgroup_bytes"] = json!(999_000_000));
@@ -207,18 +203,14 @@ fn a_full_table_of_connections_and_the_owners_word_are_known() {
         (by.limit, by.end),
         (LimitKind::Conntrack, Some(LimitEnd::Server))
     );
-    assert!(
-        command(&by).contains("nf_conntrack_max="),
-        "{}",
-        command(&by)
-    );
+    assert!(typed(&by).contains("nf_conntrack_max="), "{}", typed(&by));
     let by = stopped(|value| {
         value["client"]["tcp"]["failures"] = failed("crowded");
         value["server"]["limits"]["owner_connections"] = json!(12_000);
     });
     assert_eq!(by.limit, LimitKind::Owner);
     assert_eq!(
-        command(&by),
+        typed(&by),
         "linerate serve --max-connections 20000  # on the endpoint's host"
     );
 }
@@ -240,7 +232,7 @@ fn descriptors_beyond_nr_open_need_that_first() {
         value["client"]["limits"]["nr_open"] = json!(20_000);
     });
     let begins = "linerate host set fs.nr_open=21000 && ulimit -n 21000";
-    assert!(command(&by).starts_with(begins), "{}", command(&by));
+    assert!(typed(&by).starts_with(begins), "{}", typed(&by));
 }
 
 #[test]
