@@ -377,3 +377,90 @@ fn what_is_wrong_is_said_and_leaves_nothing() {
     let left = fs::read_dir(labs.directory.path().join("run/linerate")).unwrap();
     assert_eq!(left.count(), 0);
 }
+
+/// Links in a row, each by its spec, and the rate of the slowest of them in Mbit/s.
+const CHAINS: [(&[&str], f64); 6] = [
+    (&["rtt=2ms", "rate=50mbit,rtt=30ms"], 50.0),
+    (&["rate=50mbit,rtt=30ms", "rtt=2ms"], 50.0),
+    (
+        &["rtt=1ms", "rtt=1ms,mtu=1400", "rate=40mbit,rtt=4ms"],
+        40.0,
+    ),
+    (
+        &["rate=80mbit,rtt=4ms", "rate=40mbit,rtt=4ms,mtu=1280"],
+        40.0,
+    ),
+    (&["", "rate=40mbit,queue=100p", "rtt=3ms"], 40.0),
+    (
+        &["rtt=1ms", "rate=60mbit", "rtt=1ms", "rate=30mbit,rtt=4ms"],
+        30.0,
+    ),
+];
+
+/// A lab of a client, routers and a server joined by these links.
+fn chain(links: &[&str]) -> String {
+    let mut text = "[host.client]\n[host.server]\n".to_owned();
+    for router in 1..links.len() {
+        text += &format!("[router.r{router}]\n");
+    }
+    let name = |place: usize| match place {
+        0 => "client".to_owned(),
+        place if place == links.len() => "server".to_owned(),
+        place => format!("r{place}"),
+    };
+    for (place, spec) in links.iter().enumerate() {
+        let ends = [name(place), name(place + 1)];
+        text += &format!("[[link]]\nbetween = {ends:?}\n");
+        if !spec.is_empty() {
+            text += &format!("spec = \"{spec}\"\n");
+        }
+    }
+    text
+}
+
+#[test]
+fn a_chain_of_links_gives_what_its_slowest_link_gives() {
+    let Some(labs) = Labs::new("chains of links") else {
+        return;
+    };
+    for (number, (links, slowest_mbit)) in CHAINS.into_iter().enumerate() {
+        labs.done(&["up", &labs.write(&chain(links))]);
+        let server = labs.serve("server");
+        let udp_rate = format!("{}mbit", slowest_mbit * 0.7);
+        let runs: [&[&str]; 4] = [
+            &["-4", "-O", "500ms"],
+            &["-6", "-O", "500ms", "-R"],
+            &["-6", "-u", "--rate", &udp_rate, "--size", "1200", "-R"],
+            &["-4", "-u", "--rate", &udp_rate, "--size", "1200"],
+        ];
+        // Every second one of them, in turn.
+        for run in runs.into_iter().skip(number % 2).step_by(2) {
+            let line = [&["stream", "server", "-t", "1s", "--json", "--quiet"], run].concat();
+            let output = labs.linerate("client", &line);
+            assert!(output.status.success(), "{links:?}: {}", errors(&output));
+            let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let reached = record["throughput_bps"].as_f64().unwrap() / 1e6;
+            // A receiver that could not run for a while reads then what had come before its second.
+            assert!(
+                reached < slowest_mbit * 1.25,
+                "{links:?}, {run:?}: {reached}"
+            );
+            // A busy machine sends less; a link that drops what the one before it hands on loses
+            // half of that, and TCP gets one hundredth through.
+            let (sent, lost) = if record["udp"].is_object() {
+                (&record["udp"]["sent"], &record["udp"]["lost"])
+            } else {
+                assert!(
+                    reached > slowest_mbit * 0.2,
+                    "{links:?}, {run:?}: {reached}"
+                );
+                let tcp = &record["tcp"];
+                (&tcp["data_segments_out"], &tcp["retransmitted_segments"])
+            };
+            let (sent, lost) = (sent.as_f64().unwrap(), lost.as_f64().unwrap());
+            assert!(lost < sent * 0.2, "{links:?}, {run:?}: {lost} of {sent}");
+        }
+        drop(server);
+        labs.done(&["down"]);
+    }
+}

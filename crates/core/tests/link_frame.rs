@@ -251,6 +251,8 @@ proptest! {
         for (number, (segment, left)) in segments.iter().enumerate() {
             prop_assert_eq!((left.gso, left.gso_bytes, left.needs_checksum), (Gso::None, 0, is_partial));
             prop_assert_eq!(end(segment), segment.len());
+            // The kernel refuses a frame whose headers are said to be longer than all of it.
+            prop_assert_eq!(usize::from(left.header_bytes), parts.headers());
             let is_last = number + 1 == segments.len();
             prop_assert!(is_last || segment.len() == parts.headers() + usize::from(size));
             payload.extend(&segment[parts.headers()..]);

@@ -76,6 +76,9 @@ impl<'a> Cutter<'a> {
         Some(Offload {
             gso: Gso::None,
             gso_bytes: 0,
+            // The kernel gives what lies in one piece of a frame, headers or not, and refuses a
+            // segment that is shorter (packet_snd of net/packet/af_packet.c).
+            header_bytes: u16_of(cut.payload),
             ..self.offload
         })
     }

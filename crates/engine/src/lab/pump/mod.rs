@@ -270,10 +270,9 @@ impl Running {
         let mut departures = std::mem::take(&mut lane.departures);
         for batch in departures.chunks(TURN) {
             let outgoing: Vec<Outgoing<'_>> = batch.iter().map(outgoing).collect();
-            let sent = self.sockets[1 - end].send(&outgoing).unwrap_or(0);
-            meter.refused += (batch.len() - sent) as u64;
+            meter.refused += send_all(&mut self.sockets[1 - end], &outgoing);
             let now = Nanos(now_ns().saturating_sub(epoch_ns));
-            for departure in &batch[..sent] {
+            for departure in batch {
                 meter.lateness.record_ns((now - departure.due).0);
             }
         }
@@ -305,6 +304,23 @@ impl Running {
             }
         }
     }
+}
+
+/// How many frames the far end did not take: all that are left where its queue is full, and each
+/// that it refuses, which is no reason to lose those behind it.
+fn send_all(socket: &mut PacketSocket, mut frames: &[Outgoing<'_>]) -> u64 {
+    let mut refused = 0;
+    while !frames.is_empty() {
+        frames = match socket.send(frames) {
+            Ok(0) => return refused + frames.len() as u64,
+            Ok(sent) => &frames[sent..],
+            Err(_) => {
+                refused += 1;
+                &frames[1..]
+            }
+        };
+    }
+    refused
 }
 
 fn outgoing(departure: &Departure) -> Outgoing<'_> {
