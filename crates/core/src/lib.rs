@@ -3,7 +3,8 @@
 //! statistics, ceilings.
 //!
 //! This crate thinks and does not touch. It has no sockets, files, threads or clock: the time, the
-//! seed and the bytes are arguments (see `clippy.toml`). It knows linerate and not Linux.
+//! seed and the bytes are arguments (see `clippy.toml`). It knows linerate and not Linux. Four of the
+//! modules are crates of their own, which others can use without the rest.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -43,7 +44,6 @@ pub mod experiment;
 pub mod foreign;
 pub mod host;
 pub mod lab;
-pub mod link;
 pub mod open_loop;
 pub mod pace;
 pub mod plan;
@@ -51,10 +51,12 @@ pub mod profile;
 pub mod record;
 pub mod remedy;
 pub mod session;
-pub mod stats;
 pub mod toml_reader;
-pub mod trace;
 pub mod treatment;
 pub mod truth;
-pub mod units;
 pub mod wire;
+
+pub use linerate_link as link;
+pub use linerate_stats as stats;
+pub use linerate_trace as trace;
+pub use linerate_units as units;

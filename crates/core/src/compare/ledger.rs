@@ -6,41 +6,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Conclusion, Design, Fault, Metric, MetricConclusion, Order, Sequential, sequential};
+use super::{Conclusion, Design, Fault, Metric, MetricConclusion, Order, Sequential, Side};
 use crate::record::{Caveat, CaveatKind, Record};
 use crate::stats::{Figure, StatsError, figure};
-
-/// One of the two treatments.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// The one that the other is compared with.
-    A,
-    /// The one whose effect is told.
-    B,
-}
-
-impl Side {
-    /// `A` or `B`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::A => "A",
-            Self::B => "B",
-        }
-    }
-}
-
-impl Order {
-    /// Who runs first and who second.
-    pub fn sides(self) -> [Side; 2] {
-        match self {
-            Self::AFirst => [Side::A, Side::B],
-            Self::BFirst => [Side::B, Side::A],
-        }
-    }
-}
 
 /// A fault that was seen in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -404,13 +372,12 @@ fn ratio(pair: &ComparedPair, metric: &Metric) -> Option<f64> {
     log_ratio(*pair.a.get(metric.as_str())?, *pair.b.get(metric.as_str())?)
 }
 
-/// [`sequential::log_ratio`]; 0 where both are 0: a counter that rose in neither run did not
-/// differ.
+/// [`super::log_ratio`]; 0 where both are 0: a counter that rose in neither run did not differ.
 fn log_ratio(a: f64, b: f64) -> Option<f64> {
     if a == 0.0 && b == 0.0 {
         Some(0.0)
     } else {
-        sequential::log_ratio(a, b).ok()
+        super::log_ratio(a, b).ok()
     }
 }
 

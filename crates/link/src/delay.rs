@@ -1,0 +1,102 @@
+//! The way to the far end: propagation, jitter and packets held back.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::dice::{Dice, Purpose};
+use super::spec::{Distribution, Jitter, Reorder};
+use linerate_units::Nanos;
+
+/// A packet on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Travelling {
+    // The order of the fields is the order of arrival: by time, then by position.
+    pub(super) due: Nanos,
+    pub(super) order: u64,
+    pub(super) id: u64,
+    pub(super) ip_bytes: u32,
+    pub(super) mark_ce: bool,
+}
+
+/// All packets on their way, by time of arrival.
+#[derive(Debug, Clone)]
+pub(super) struct DelayLine {
+    delay: Nanos,
+    jitter: Option<Jitter>,
+    reorder: Option<Reorder>,
+    jitter_dice: Dice,
+    reorder_dice: Dice,
+    /// When the last packet arrives that was not held back.
+    last_due: Nanos,
+    travelling: BinaryHeap<Reverse<Travelling>>,
+}
+
+impl DelayLine {
+    pub(super) fn new(
+        delay: Nanos,
+        jitter: Option<Jitter>,
+        reorder: Option<Reorder>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            delay,
+            jitter,
+            reorder,
+            jitter_dice: Dice::new(seed, Purpose::Jitter),
+            reorder_dice: Dice::new(seed, Purpose::Reorder),
+            last_due: Nanos::ZERO,
+            travelling: BinaryHeap::new(),
+        }
+    }
+
+    /// Sends a packet on its way at its `due` field, which becomes the time of its arrival.
+    ///
+    /// Jitter alone never changes the order: a packet waits for the one before it. A packet held
+    /// back waits for nobody and nobody waits for it, so it alone is late.
+    pub(super) fn send(&mut self, mut packet: Travelling) {
+        let due = packet.due + self.draw_delay();
+        self.last_due = self.last_due.max(due);
+        packet.due = self.last_due;
+        if let Some(reorder) = self.reorder
+            && self.reorder_dice.chance(reorder.percent)
+        {
+            packet.due = packet.due + reorder.hold_back;
+        }
+        self.travelling.push(Reverse(packet));
+    }
+
+    /// The next packet that has arrived by `now`.
+    pub(super) fn arrive(&mut self, now: Nanos) -> Option<Travelling> {
+        self.next_due().filter(|due| *due <= now)?;
+        self.travelling.pop().map(|Reverse(packet)| packet)
+    }
+
+    pub(super) fn next_due(&self) -> Option<Nanos> {
+        self.travelling.peek().map(|Reverse(packet)| packet.due)
+    }
+
+    /// The least time that a packet travels.
+    pub(super) fn least_delay(&self) -> Nanos {
+        self.delay - self.jitter.map_or(Nanos::ZERO, |jitter| jitter.reach())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.travelling.len()
+    }
+
+    fn draw_delay(&mut self) -> Nanos {
+        let Some(jitter) = self.jitter else {
+            return self.delay;
+        };
+        let deviation = match jitter.distribution {
+            Distribution::Uniform => 2.0 * self.jitter_dice.unit() - 1.0,
+            Distribution::Normal => self.jitter_dice.normal(),
+        };
+        let offset = Nanos((deviation.abs() * jitter.size.0 as f64) as u64);
+        if deviation < 0.0 {
+            self.delay - offset
+        } else {
+            self.delay + offset
+        }
+    }
+}

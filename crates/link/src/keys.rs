@@ -1,0 +1,449 @@
+//! The keys of a path's text, their values, and what does not go together.
+//! The table of them is at `PathSpec`.
+
+use super::packet::CorruptionPlace;
+use super::quantity::{parse_percent, parse_rate, parse_size, parse_time};
+use super::rate::MAX_RATE_BPS;
+use super::spec::{
+    Aqm, Corrupt, Distribution, Framing, Jitter, LinkSpec, Loss, Mtu, QueueLimit, Reorder,
+};
+use linerate_units::Nanos;
+
+/// A key: its name and what it sets. The next key is one more entry of [`KEYS`].
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) set: Setter,
+    /// How values are written.
+    pub(super) example: &'static str,
+    /// Which values may be given.
+    pub(super) range: &'static str,
+}
+
+pub(super) enum Setter {
+    Link(fn(&mut LinkSpec, &str) -> Result<(), Refusal>),
+    Path(fn(&mut WholePath, &str) -> Result<(), Refusal>),
+}
+
+/// Why a value is refused.
+pub(super) enum Refusal {
+    Malformed,
+    OutOfRange,
+}
+
+/// What is not of one direction.
+#[derive(Default)]
+pub(super) struct WholePath {
+    pub(super) rtt: Nanos,
+    pub(super) hops: u32,
+}
+
+/// All keys.
+pub(super) const KEYS: &[Key] = &[
+    Key {
+        name: "rate",
+        set: Setter::Link(|link, text| {
+            link.rate_bps = Some(rate(text)?);
+            Ok(())
+        }),
+        example: "a rate such as 100mbit",
+        range: "1kbit to 1tbit",
+    },
+    Key {
+        name: "trace",
+        set: Setter::Link(|link, text| {
+            link.trace = Some(file(text)?);
+            Ok(())
+        }),
+        example: "a file without commas and parentheses in its name, such as cell.txt",
+        range: "up to 4096 bytes",
+    },
+    Key {
+        name: "rtt",
+        set: Setter::Path(|path, text| {
+            path.rtt = time(text, MAX_RTT)?;
+            Ok(())
+        }),
+        example: "a time with its unit, such as 29ms",
+        range: "0s to 100s",
+    },
+    Key {
+        name: "delay",
+        set: Setter::Link(|link, text| {
+            link.delay = time(text, MAX_RTT)?;
+            Ok(())
+        }),
+        example: "a time with its unit, such as 14.5ms",
+        range: "0s to 100s",
+    },
+    Key {
+        name: "queue",
+        set: Setter::Link(|link, text| {
+            link.queue = queue(text)?;
+            Ok(())
+        }),
+        example: "packets or bytes, such as 100p or 64KiB",
+        range: "up to 2^30 packets or 1024 GiB",
+    },
+    Key {
+        name: "aqm",
+        set: Setter::Link(|link, text| {
+            link.aqm = aqm(text)?;
+            Ok(())
+        }),
+        example: "fifo, codel or codel:ecn",
+        range: "fifo, codel or codel:ecn",
+    },
+    Key {
+        name: "loss",
+        set: Setter::Link(|link, text| {
+            link.loss = Some(loss(text)?);
+            Ok(())
+        }),
+        example: "0.1%, ge(1%,25%) or every(100)",
+        range: "0% to 100%, r of ge(p,r) above 0%, every(1) or more",
+    },
+    Key {
+        name: "jitter",
+        set: Setter::Link(|link, text| {
+            link.jitter = Some(jitter(text)?);
+            Ok(())
+        }),
+        example: "2ms or normal(2ms)",
+        range: "0s to 100s",
+    },
+    Key {
+        name: "reorder",
+        set: Setter::Link(|link, text| {
+            link.reorder = Some(reorder(text)?);
+            Ok(())
+        }),
+        example: "a share and how long it is held back, such as 1% or 1%:5ms",
+        range: "0% to 100%, held back for 1ns to 100s",
+    },
+    Key {
+        name: "duplicate",
+        set: Setter::Link(|link, text| {
+            link.duplicate_percent = percent(text)?;
+            Ok(())
+        }),
+        example: "a percentage such as 0.1%",
+        range: "0% to 100%",
+    },
+    Key {
+        name: "corrupt",
+        set: Setter::Link(|link, text| {
+            link.corrupt = Some(corrupt(text)?);
+            Ok(())
+        }),
+        example: "a percentage such as 0.1%, 0.1%:payload or 0.1%:host",
+        range: "0% to 100%",
+    },
+    Key {
+        name: "verified",
+        set: Setter::Link(|link, text| {
+            link.is_verified = yes_or_no(text)?;
+            Ok(())
+        }),
+        example: "yes or no",
+        range: "yes or no",
+    },
+    Key {
+        name: "mtu",
+        set: Setter::Link(|link, text| {
+            link.mtu = Some(mtu(text)?);
+            Ok(())
+        }),
+        example: "bytes, such as 1500 or 1400:blackhole",
+        range: "68 to 65535",
+    },
+    Key {
+        name: "policer",
+        set: Setter::Link(|link, text| {
+            link.policer_bps = Some(rate(text)?);
+            Ok(())
+        }),
+        example: "a rate such as 50mbit",
+        range: "1kbit to 1tbit",
+    },
+    Key {
+        name: "burst",
+        set: Setter::Link(|link, text| {
+            let bytes = within(read(parse_size(text))?, 1, 1 << 40)?;
+            link.burst_bytes = Some(bytes);
+            Ok(())
+        }),
+        example: "a size such as 64KiB",
+        range: "1 to 1024 GiB",
+    },
+    Key {
+        name: "framing",
+        set: Setter::Link(|link, text| {
+            link.framing = framing(text)?;
+            Ok(())
+        }),
+        example: "ethernet or aal5",
+        range: "ethernet or aal5",
+    },
+    Key {
+        name: "overhead",
+        set: Setter::Link(|link, text| {
+            link.overhead_bytes = number(text, 0, 256)?;
+            Ok(())
+        }),
+        example: "bytes, such as 24",
+        range: "0 to 256",
+    },
+    Key {
+        name: "hops",
+        set: Setter::Path(|path, text| {
+            path.hops = number(text, 0, 60)?;
+            Ok(())
+        }),
+        example: "a number of routers, such as 3",
+        range: "0 to 60",
+    },
+];
+
+/// A key, when its setting makes no sense, and why.
+pub(super) type Contradiction = (&'static str, fn(&LinkSpec) -> bool, &'static str);
+
+/// What is refused, the first that applies.
+pub(super) const CONTRADICTIONS: &[Contradiction] = &[
+    (
+        "trace",
+        |link| link.rate_bps.is_some(),
+        "`rate` says how fast the line is already; for one direction there is `up.rate`",
+    ),
+    (
+        "jitter",
+        |link| {
+            link.jitter
+                .is_some_and(|jitter| jitter.reach() > link.delay)
+        },
+        "packets would arrive before they are sent; the one-way delay must be at least the jitter, three times \
+         a normal one",
+    ),
+    (
+        "queue",
+        |link| !link.has_line(),
+        "without `rate` or `trace` nothing waits",
+    ),
+    (
+        "aqm",
+        |link| !link.has_line(),
+        "without `rate` or `trace` nothing waits",
+    ),
+    (
+        "queue",
+        |link| matches!(link.queue, QueueLimit::Bytes(bytes) if is_less_than_a_packet(link, bytes)),
+        "so few bytes hold no full packet; packets are written as 100p",
+    ),
+    (
+        "burst",
+        |link| !link.has_line() && link.policer_bps.is_none(),
+        "it is the bucket of a `policer`, a `rate` or a `trace`",
+    ),
+    (
+        "burst",
+        |link| {
+            link.burst_bytes
+                .is_some_and(|bytes| is_less_than_a_packet(link, bytes))
+        },
+        "a full packet is larger, and would never pass",
+    ),
+    (
+        "framing",
+        |link| !link.has_line() && link.policer_bps.is_none(),
+        "without `rate`, `trace` or `policer` nothing is counted",
+    ),
+    (
+        "overhead",
+        |link| !link.has_line() && link.policer_bps.is_none(),
+        "without `rate`, `trace` or `policer` nothing is counted",
+    ),
+];
+
+fn read<T>(value: Option<T>) -> Result<T, Refusal> {
+    value.ok_or(Refusal::Malformed)
+}
+
+fn within<T: PartialOrd>(value: T, least: T, most: T) -> Result<T, Refusal> {
+    if value >= least && value <= most {
+        Ok(value)
+    } else {
+        Err(Refusal::OutOfRange)
+    }
+}
+
+fn rate(text: &str) -> Result<u64, Refusal> {
+    within(read(parse_rate(text))?, 1_000, MAX_RATE_BPS)
+}
+
+fn time(text: &str, most: Nanos) -> Result<Nanos, Refusal> {
+    within(read(parse_time(text))?, Nanos::ZERO, most)
+}
+
+fn percent(text: &str) -> Result<f64, Refusal> {
+    within(read(parse_percent(text))?, 0.0, 100.0)
+}
+
+fn number(text: &str, least: u32, most: u32) -> Result<u32, Refusal> {
+    within(read(text.parse().ok())?, least, most)
+}
+
+/// A file, as written. It is not looked at here, and must not look like the rest of a path's text.
+fn file(text: &str) -> Result<String, Refusal> {
+    let is_odd = |c: char| c.is_control() || matches!(c, ',' | '(' | ')');
+    if text.is_empty() || text.contains(is_odd) {
+        return Err(Refusal::Malformed);
+    }
+    within(text.len(), 1, MAX_FILE)?;
+    Ok(text.to_owned())
+}
+
+/// The arguments of `name(…)`.
+fn arguments<'a>(text: &'a str, name: &str) -> Option<Vec<&'a str>> {
+    let inside = text
+        .strip_prefix(name)?
+        .strip_prefix('(')?
+        .strip_suffix(')')?;
+    Some(inside.split(',').map(str::trim).collect())
+}
+
+/// `value:word` or `value`: the value, and whether the word is there.
+fn flagged<'a>(text: &'a str, word: &str) -> Result<(&'a str, bool), Refusal> {
+    match text.split_once(':') {
+        None => Ok((text, false)),
+        Some((value, flag)) if flag == word => Ok((value, true)),
+        Some(_) => Err(Refusal::Malformed),
+    }
+}
+
+fn queue(text: &str) -> Result<QueueLimit, Refusal> {
+    const MAX_QUEUE_BYTES: u64 = 1 << 40;
+    match text.strip_suffix('p') {
+        Some(packets) => {
+            let packets = within(read(packets.parse().ok())?, 0, 1 << 30)?;
+            Ok(QueueLimit::Packets(packets))
+        }
+        None => Ok(QueueLimit::Bytes(within(
+            read(parse_size(text))?,
+            0,
+            MAX_QUEUE_BYTES,
+        )?)),
+    }
+}
+
+fn loss(text: &str) -> Result<Loss, Refusal> {
+    if let Some(nth) = arguments(text, "every") {
+        let [nth] = nth[..] else {
+            return Err(Refusal::Malformed);
+        };
+        let nth = within(read(nth.parse().ok())?, 1, 1 << 40)?;
+        return Ok(Loss::Every { nth });
+    }
+    let Some(shares) = arguments(text, "ge") else {
+        let percent = percent(text)?;
+        return Ok(Loss::Random { percent });
+    };
+    let shares = shares
+        .into_iter()
+        .map(percent)
+        .collect::<Result<Vec<_>, _>>()?;
+    let (enter_percent, leave_percent, bad_loss_percent, good_loss_percent) = match shares[..] {
+        [p, r] => (p, r, 100.0, 0.0),
+        [p, r, bad] => (p, r, bad, 0.0),
+        [p, r, bad, good] => (p, r, bad, good),
+        _ => return Err(Refusal::Malformed),
+    };
+    // A channel that never gets better would lose everything after the first bad moment.
+    if leave_percent == 0.0 {
+        return Err(Refusal::OutOfRange);
+    }
+    Ok(Loss::GilbertElliott {
+        enter_percent,
+        leave_percent,
+        bad_loss_percent,
+        good_loss_percent,
+    })
+}
+
+fn jitter(text: &str) -> Result<Jitter, Refusal> {
+    let (distribution, size) = match arguments(text, "normal").as_deref() {
+        Some([size]) => (Distribution::Normal, *size),
+        Some(_) => return Err(Refusal::Malformed),
+        None => (Distribution::Uniform, text),
+    };
+    let size = time(size, MAX_RTT)?;
+    Ok(Jitter { distribution, size })
+}
+
+fn reorder(text: &str) -> Result<Reorder, Refusal> {
+    let (share, hold_back) = match text.split_once(':') {
+        None => (text, Nanos::ZERO),
+        Some((share, hold_back)) => {
+            let hold_back = within(read(parse_time(hold_back))?, Nanos(1), MAX_RTT)?;
+            (share, hold_back)
+        }
+    };
+    Ok(Reorder {
+        percent: percent(share)?,
+        hold_back,
+    })
+}
+
+fn corrupt(text: &str) -> Result<Corrupt, Refusal> {
+    let (share, place) = match text.split_once(':') {
+        None => (text, CorruptionPlace::Wire),
+        Some((share, "payload")) => (share, CorruptionPlace::Payload),
+        Some((share, "host")) => (share, CorruptionPlace::Host),
+        Some(_) => return Err(Refusal::Malformed),
+    };
+    Ok(Corrupt {
+        percent: percent(share)?,
+        place,
+    })
+}
+
+fn yes_or_no(text: &str) -> Result<bool, Refusal> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(Refusal::Malformed),
+    }
+}
+
+fn mtu(text: &str) -> Result<Mtu, Refusal> {
+    let (bytes, is_black_hole) = flagged(text, "blackhole")?;
+    Ok(Mtu {
+        // From what every IPv4 router must pass (RFC 791) to what the length field can say.
+        bytes: number(bytes, 68, 65_535)?,
+        is_black_hole,
+    })
+}
+
+fn aqm(text: &str) -> Result<Aqm, Refusal> {
+    match text {
+        "fifo" => Ok(Aqm::Fifo),
+        "codel" => Ok(Aqm::CoDel { marks_ect: false }),
+        "codel:ecn" => Ok(Aqm::CoDel { marks_ect: true }),
+        _ => Err(Refusal::Malformed),
+    }
+}
+
+fn framing(text: &str) -> Result<Framing, Refusal> {
+    match text {
+        "ethernet" => Ok(Framing::Ethernet),
+        "aal5" => Ok(Framing::Aal5),
+        _ => Err(Refusal::Malformed),
+    }
+}
+
+fn is_less_than_a_packet(link: &LinkSpec, bytes: u64) -> bool {
+    bytes < u64::from(link.full_packet_wire_bytes())
+}
+
+/// Linux takes no longer paths of files (PATH_MAX).
+const MAX_FILE: usize = 4096;
+/// Longer than any path on Earth, buffers included.
+const MAX_RTT: Nanos = Nanos::from_millis(100_000);

@@ -1,0 +1,298 @@
+//! Reads `rate=100mbit,rtt=29ms,loss=0.1%`: the text of a path. What its keys mean is in `keys.rs`.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::keys::{CONTRADICTIONS, KEYS, Key, Refusal, Setter, WholePath};
+use super::spec::{LinkSpec, PathSpec};
+use linerate_units::{Nanos, edit_distance};
+
+/// A text that is no path, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("column {column}: {problem}")]
+pub struct SpecError {
+    /// The first character of the key or value at fault, counted from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub problem: SpecProblem,
+}
+
+/// What is wrong with the text of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SpecProblem {
+    /// There is no such key.
+    #[error("there is no key `{key}`; {hint}")]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// A key that looks like it, or all keys.
+        hint: String,
+    },
+    /// Between two commas is no `key=value`.
+    #[error("`{entry}` is not written as key=value")]
+    NoValue {
+        /// What is there.
+        entry: String,
+    },
+    /// A key is given twice for the same direction.
+    #[error("`{key}` is given twice; say it once, or with `up.` and `down.`")]
+    Repeated {
+        /// The key.
+        key: String,
+    },
+    /// A value cannot be read.
+    #[error("`{value}` is no value of `{key}`; write {hint}")]
+    Malformed {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// How values are written.
+        hint: &'static str,
+    },
+    /// A value is out of range.
+    #[error("`{key}={value}` is out of range; it may be {hint}")]
+    OutOfRange {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// The range.
+        hint: &'static str,
+    },
+    /// Two settings do not go together.
+    #[error("`{key}` contradicts the rest: {hint}")]
+    Contradiction {
+        /// The key.
+        key: &'static str,
+        /// Why, and what to do.
+        hint: &'static str,
+    },
+}
+
+impl FromStr for PathSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let entries = entries(text)?;
+        let mut path = Draft::default();
+        // What is said for one direction outweighs what is said for both, wherever it stands.
+        for entry in entries.iter().filter(|entry| entry.scope == Scope::Both) {
+            path.set(entry)?;
+        }
+        for entry in entries.iter().filter(|entry| entry.scope != Scope::Both) {
+            path.set(entry)?;
+        }
+        path.finish()
+    }
+}
+
+/// One `key=value`.
+struct Entry<'a> {
+    scope: Scope,
+    key: &'static Key,
+    column: usize,
+    value: &'a str,
+    value_column: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Both,
+    Up,
+    Down,
+}
+
+/// One direction, and the columns of the keys that were given for it.
+#[derive(Default)]
+struct Direction {
+    spec: LinkSpec,
+    given: BTreeMap<&'static str, usize>,
+}
+
+#[derive(Default)]
+struct Draft {
+    whole: WholePath,
+    up: Direction,
+    down: Direction,
+}
+
+impl Draft {
+    fn set(&mut self, entry: &Entry) -> Result<(), SpecError> {
+        let directions = match entry.scope {
+            Scope::Both => vec![&mut self.up, &mut self.down],
+            Scope::Up => vec![&mut self.up],
+            Scope::Down => vec![&mut self.down],
+        };
+        for direction in directions {
+            direction.given.insert(entry.key.name, entry.column);
+            if let Setter::Link(set) = entry.key.set {
+                set(&mut direction.spec, entry.value).map_err(|refusal| entry.error(&refusal))?;
+            }
+        }
+        match entry.key.set {
+            Setter::Link(_) => Ok(()),
+            Setter::Path(_) if entry.scope != Scope::Both => {
+                let hint = "it is the whole path's; for one direction there is `up.delay`";
+                Err(contradiction(entry.column, entry.key.name, hint))
+            }
+            Setter::Path(set) => {
+                set(&mut self.whole, entry.value).map_err(|refusal| entry.error(&refusal))
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<PathSpec, SpecError> {
+        for direction in [&self.up, &self.down] {
+            if let (Some(_), Some(column)) = (
+                direction.given.get("rtt"),
+                direction.given.get("delay").copied(),
+            ) {
+                let hint = "`rtt` gives the delay of both directions already";
+                return Err(contradiction(column, "delay", hint));
+            }
+        }
+        if self.up.given.contains_key("rtt") {
+            self.up.spec.delay = Nanos(self.whole.rtt.0 / 2);
+            self.down.spec.delay = self.whole.rtt - self.up.spec.delay;
+        }
+        let rtt = self.up.spec.delay + self.down.spec.delay;
+        Ok(PathSpec {
+            up: self.up.finish(rtt)?,
+            down: self.down.finish(rtt)?,
+            hops: self.whole.hops,
+        })
+    }
+}
+
+impl Direction {
+    fn finish(mut self, rtt: Nanos) -> Result<LinkSpec, SpecError> {
+        if !self.given.contains_key("queue") {
+            self.spec.queue = self.spec.default_queue(rtt);
+        }
+        if let Some(reorder) = &mut self.spec.reorder
+            && reorder.hold_back == Nanos::ZERO
+        {
+            // Late by as much as netem's are early; netem refuses to reorder without a delay.
+            reorder.hold_back = match self.spec.delay {
+                Nanos::ZERO => Nanos::from_millis(1),
+                delay => delay,
+            };
+        }
+        for (key, is_wrong, hint) in CONTRADICTIONS {
+            if let Some(column) = self.given.get(key)
+                && is_wrong(&self.spec)
+            {
+                return Err(contradiction(*column, key, hint));
+            }
+        }
+        Ok(self.spec)
+    }
+}
+
+impl Entry<'_> {
+    fn error(&self, refusal: &Refusal) -> SpecError {
+        let (key, value) = (self.key.name, shortened(self.value));
+        let problem = match refusal {
+            Refusal::Malformed => SpecProblem::Malformed {
+                key,
+                value,
+                hint: self.key.example,
+            },
+            Refusal::OutOfRange => SpecProblem::OutOfRange {
+                key,
+                value,
+                hint: self.key.range,
+            },
+        };
+        SpecError {
+            column: self.value_column,
+            problem,
+        }
+    }
+}
+
+/// Cuts the text at its commas, those in parentheses excepted. An empty text is a path without
+/// settings.
+fn entries(text: &str) -> Result<Vec<Entry<'_>>, SpecError> {
+    let mut depth = 0u32;
+    let pieces = text.split(|c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut begin = 1;
+    for piece in pieces.filter(|_| !text.trim().is_empty()) {
+        let column = begin + piece.chars().take_while(|c| c.is_whitespace()).count();
+        let entry = entry(piece.trim(), column)?;
+        let is_same =
+            |other: &Entry| (other.scope, other.key.name) == (entry.scope, entry.key.name);
+        if entries.iter().any(is_same) {
+            let key = entry.key.name.to_owned();
+            let problem = SpecProblem::Repeated { key };
+            return Err(SpecError { column, problem });
+        }
+        entries.push(entry);
+        begin += piece.chars().count() + 1;
+    }
+    Ok(entries)
+}
+
+fn entry(text: &str, column: usize) -> Result<Entry<'_>, SpecError> {
+    let Some((left, right)) = text.split_once('=') else {
+        let entry = shortened(text);
+        let problem = SpecProblem::NoValue { entry };
+        return Err(SpecError { column, problem });
+    };
+    let (scope, name) = match left.split_once('.') {
+        Some(("up", name)) => (Scope::Up, name),
+        Some(("down", name)) => (Scope::Down, name),
+        _ => (Scope::Both, left),
+    };
+    let name = name.trim();
+    let Some(key) = KEYS.iter().find(|key| key.name == name) else {
+        let problem = SpecProblem::UnknownKey {
+            key: shortened(name),
+            hint: suggestion(name),
+        };
+        return Err(SpecError { column, problem });
+    };
+    let blanks = right.chars().take_while(|c| c.is_whitespace()).count();
+    Ok(Entry {
+        scope,
+        key,
+        column,
+        value: right.trim(),
+        value_column: column + left.chars().count() + 1 + blanks,
+    })
+}
+
+fn contradiction(column: usize, key: &'static str, hint: &'static str) -> SpecError {
+    let problem = SpecProblem::Contradiction { key, hint };
+    SpecError { column, problem }
+}
+
+/// What a user typed can be of any length; a message is one line of a terminal.
+fn shortened(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+fn suggestion(name: &str) -> String {
+    let nearest = KEYS
+        .iter()
+        .map(|key| (edit_distance(&shortened(name), key.name), key.name))
+        .min();
+    match nearest {
+        Some((1..=2, key)) => format!("did you mean `{key}`?"),
+        _ => {
+            let names: Vec<_> = KEYS.iter().map(|key| key.name).collect();
+            format!("the keys are {}", names.join(", "))
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Rates, times, sizes and percentages of a link, as they are written. Writing is exact: what is
+//! written reads back as the same quantity.
+//!
+//! [`units`](linerate_units) reads more than may stand here: `_` in numbers, spans without a unit
+//! (which netem takes for something else than iperf3), minutes, hours and tebibytes. So the parsers
+//! are two.
+
+use std::fmt;
+
+use linerate_units::Nanos;
+
+/// Bits per second; decimal prefixes, bits unless it says `B/s`.
+pub(super) fn parse_rate(text: &str) -> Option<u64> {
+    let (number, unit) = number_and_unit(text)?;
+    let (prefix, bits) = match unit.strip_suffix("B/s") {
+        Some(prefix) => (prefix.to_ascii_lowercase(), 8.0),
+        None => {
+            let lower = unit.to_ascii_lowercase();
+            let prefix = ["bit/s", "bits/s", "bps", "bits", "bit"]
+                .iter()
+                .find_map(|suffix| lower.strip_suffix(suffix))
+                .unwrap_or(&lower)
+                .to_owned();
+            (prefix, 1.0)
+        }
+    };
+    let scale = match prefix.as_str() {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        "t" => 1e12,
+        _ => return None,
+    };
+    whole(number * scale * bits)
+}
+
+/// Bytes; `K` and `KiB` are 1024, `KB` is 1000.
+pub(super) fn parse_size(text: &str) -> Option<u64> {
+    let (number, unit) = number_and_unit(text)?;
+    let scale = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kib" => 1024.0,
+        "m" | "mib" => 1024.0 * 1024.0,
+        "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        _ => return None,
+    };
+    whole(number * scale)
+}
+
+/// A span of time; the unit must be written, since tc's bare number is not iperf3's.
+pub(super) fn parse_time(text: &str) -> Option<Nanos> {
+    let (number, unit) = number_and_unit(text)?;
+    let scale = match unit {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return None,
+    };
+    whole(number * scale).map(Nanos)
+}
+
+/// Percent; the sign must be written, since 0.01 may be meant as a share.
+pub(super) fn parse_percent(text: &str) -> Option<f64> {
+    match number_and_unit(text)? {
+        (number, "%") => Some(number),
+        _ => None,
+    }
+}
+
+fn number_and_unit(text: &str) -> Option<(f64, &str)> {
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    Some((number.parse().ok()?, unit.trim_start()))
+}
+
+/// Rounds to a whole number; `None` beyond 2⁵³, where a float no longer counts single units.
+fn whole(value: f64) -> Option<u64> {
+    (value <= 9_007_199_254_740_992.0).then(|| value.round() as u64)
+}
+
+/// Writes bits/s.
+pub(super) struct Rate(pub(super) u64);
+
+/// Writes bytes.
+pub(super) struct Size(pub(super) u64);
+
+/// Writes a span of time.
+pub(super) struct Time(pub(super) Nanos);
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [
+            (1_000_000_000, "gbit"),
+            (1_000_000, "mbit"),
+            (1_000, "kbit"),
+        ];
+        write_exactly(f, self.0, &units, "bit")
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        write_exactly(f, self.0, &units, "")
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+        write_exactly(f, self.0.0, &units, "ns")
+    }
+}
+
+/// In the largest unit that divides the value.
+fn write_exactly(
+    f: &mut fmt::Formatter<'_>,
+    value: u64,
+    units: &[(u64, &str)],
+    smallest: &str,
+) -> fmt::Result {
+    let (scale, unit) = units
+        .iter()
+        .copied()
+        .find(|(scale, _)| value.is_multiple_of(*scale))
+        .unwrap_or((1, smallest));
+    write!(f, "{}{unit}", value / scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn quantities_are_read_as_people_write_them() {
+        assert_eq!(parse_rate("100mbit"), Some(100_000_000));
+        assert_eq!(parse_rate("1.5Gbit"), Some(1_500_000_000));
+        assert_eq!(parse_rate("10kbit/s"), Some(10_000));
+        assert_eq!(parse_rate("1MB/s"), Some(8_000_000));
+        assert_eq!(parse_size("64KiB"), Some(65_536));
+        assert_eq!(parse_size("1GB"), Some(1_000_000_000));
+        assert_eq!(parse_time("29ms"), Some(Nanos::from_millis(29)));
+        assert_eq!(parse_time("1.5s"), Some(Nanos::from_millis(1500)));
+        assert_eq!(parse_percent("0.1%"), Some(0.1));
+    }
+
+    #[test]
+    fn what_is_no_quantity_or_could_mean_two_is_refused() {
+        for text in ["", "-1mbit", "mbit", "1e400", "1..2mbit", "5 apples"] {
+            assert_eq!(parse_rate(text), None, "{text}");
+            assert_eq!(parse_size(text), None, "{text}");
+        }
+        assert_eq!(parse_time("29"), None);
+        assert_eq!(parse_percent("0.01"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(value in 0u64..9_007_199_254_740_992) {
+            prop_assert_eq!(parse_rate(&Rate(value).to_string()), Some(value));
+            prop_assert_eq!(parse_size(&Size(value).to_string()), Some(value));
+            prop_assert_eq!(parse_time(&Time(Nanos(value)).to_string()), Some(Nanos(value)));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What a trace is asked to do.
+
+use std::net::IpAddr;
+
+use super::identity::{MAX_FLOWS, least_size};
+use super::probe::ProbeKind;
+use linerate_units::{Dscp, Ecn, Nanos};
+
+/// First port of UDP probes, as every traceroute has it; each further flow has the next one.
+pub const DEFAULT_PORT_UDP: u16 = 33_434;
+/// Port of TCP probes.
+pub const DEFAULT_PORT_TCP: u16 = 443;
+
+/// A trace as it is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceConfig {
+    /// Where to.
+    pub target: IpAddr,
+    /// The protocol of the probes.
+    pub kind: ProbeKind,
+    /// The lowest TTL, from 1 on.
+    pub first: u8,
+    /// The highest TTL, 1–255.
+    pub hops: u8,
+    /// Probes of each TTL, 1–100.
+    pub probes: u8,
+    /// Length of each probe from the IP header on, bytes; at least [`least_size`]. Exactly that for
+    /// TCP, since a SYN carries no data.
+    pub size: u16,
+    /// The flow of all probes, below [`MAX_FLOWS`].
+    pub flow: u16,
+    /// The class the probes are sent in.
+    pub dscp: Dscp,
+    /// The ECN codepoint they are sent with.
+    pub ecn: Ecn,
+    /// The longest wait for an answer, above zero. A trace ends after about `1 + retries` times
+    /// this.
+    pub timeout: Nanos,
+    /// How often a hop with answers missing is asked again, 0–10.
+    pub retries: u8,
+    /// Probes sent in each second at most, 1–1,000,000.
+    pub rate_per_s: u32,
+}
+
+/// What a configuration has out of range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A number outside its range.
+    #[error("trace: {what} is {value}, allowed are {least} to {most}")]
+    OutOfRange {
+        /// The setting.
+        what: &'static str,
+        /// What was given.
+        value: u64,
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+}
+
+impl TraceConfig {
+    /// What people expect of a traceroute: UDP, TTLs 1 to 30, 3 probes each of 60 bytes (80 over
+    /// IPv6).
+    pub fn new(target: IpAddr) -> Self {
+        Self {
+            target,
+            kind: ProbeKind::Udp,
+            first: 1,
+            hops: 30,
+            probes: 3,
+            size: if target.is_ipv4() { 60 } else { 80 },
+            flow: 0,
+            dscp: Dscp::new(0).expect("0 is a code point"),
+            ecn: Ecn::NotEct,
+            timeout: Nanos::from_millis(1_400),
+            retries: 1,
+            rate_per_s: 10_000,
+        }
+    }
+
+    /// The same with probes of another kind, and of the least size if those carry nothing.
+    pub fn with_kind(mut self, kind: ProbeKind) -> Self {
+        self.kind = kind;
+        if kind == ProbeKind::Tcp {
+            self.size = least_size(kind, self.target);
+        }
+        self
+    }
+
+    /// Whether all is in range.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the setting and its range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let least = u64::from(least_size(self.kind, self.target));
+        let most_size = match self.kind {
+            ProbeKind::Tcp => least,
+            ProbeKind::Udp | ProbeKind::Icmp => u64::from(u16::MAX),
+        };
+        let ranges: [(&'static str, u64, u64, u64); 8] = [
+            ("the highest TTL", self.hops.into(), 1, 255),
+            ("the lowest TTL", self.first.into(), 1, self.hops.into()),
+            ("the number of probes", self.probes.into(), 1, 100),
+            ("the size", self.size.into(), least, most_size),
+            ("the flow", self.flow.into(), 0, u64::from(MAX_FLOWS) - 1),
+            ("the number of retries", self.retries.into(), 0, 10),
+            ("the rate", self.rate_per_s.into(), 1, 1_000_000),
+            ("the timeout in ns", self.timeout.0, 1, u64::MAX),
+        ];
+        let is_out = |(_, value, least, most): &&(_, u64, u64, u64)| value < least || value > most;
+        if let Some(&(what, value, least, most)) = ranges.iter().find(is_out) {
+            return Err(ConfigError::OutOfRange {
+                what,
+                value,
+                least,
+                most,
+            });
+        }
+        Ok(())
+    }
+
+    /// How many TTLs there are.
+    pub(super) fn ttls(&self) -> u16 {
+        u16::from(self.hops).saturating_sub(u16::from(self.first)) + 1
+    }
+
+    /// Time between two probes.
+    pub(super) fn gap(&self) -> Nanos {
+        Nanos(1_000_000_000 / u64::from(self.rate_per_s.max(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> TraceConfig {
+        TraceConfig::new("192.0.2.1".parse().unwrap())
+    }
+
+    #[test]
+    fn the_defaults_are_in_range_for_every_kind_and_family() {
+        for target in ["192.0.2.1", "2001:db8::1"] {
+            for kind in [ProbeKind::Udp, ProbeKind::Icmp, ProbeKind::Tcp] {
+                let config = TraceConfig::new(target.parse().unwrap()).with_kind(kind);
+                assert_eq!(config.check(), Ok(()), "{kind:?} to {target}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named_with_its_range() {
+        let cases: [(TraceConfig, &str); 7] = [
+            (
+                TraceConfig {
+                    hops: 0,
+                    ..config()
+                },
+                "the highest TTL is 0, allowed are 1 to 255",
+            ),
+            (
+                TraceConfig {
+                    first: 31,
+                    ..config()
+                },
+                "the lowest TTL is 31, allowed are 1 to 30",
+            ),
+            (
+                TraceConfig {
+                    first: 0,
+                    ..config()
+                },
+                "the lowest TTL is 0, allowed are 1 to 30",
+            ),
+            (
+                TraceConfig {
+                    probes: 0,
+                    ..config()
+                },
+                "the number of probes is 0, allowed are 1 to 100",
+            ),
+            (
+                TraceConfig {
+                    size: 33,
+                    ..config()
+                },
+                "the size is 33, allowed are 34 to 65535",
+            ),
+            (
+                TraceConfig {
+                    flow: MAX_FLOWS,
+                    ..config()
+                },
+                "the flow is 512, allowed are 0 to 511",
+            ),
+            (
+                TraceConfig {
+                    rate_per_s: 0,
+                    ..config()
+                },
+                "the rate is 0, allowed are 1 to 1000000",
+            ),
+        ];
+        for (config, text) in cases {
+            let error = config.check().expect_err(text).to_string();
+            assert!(error.contains(text), "{error}");
+        }
+        let tcp = TraceConfig {
+            size: 41,
+            ..config().with_kind(ProbeKind::Tcp)
+        };
+        assert!(tcp.check().is_err(), "a SYN carries no data");
+    }
+}

@@ -1,0 +1,396 @@
+//! The document of a trace: the JSON contract.
+//!
+//! As in the record of a run: adding a key is free, renaming one is a new version; a key is absent
+//! where its figure is not known.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::asn::{AsTable, Origin};
+use super::config::TraceConfig;
+use super::delay::{self, DelayAnalysis, HopSamples, LinkRate};
+use super::ledger::Reply;
+use super::missing::HopFate;
+use super::mtu::MtuOutcome;
+use super::multipath::{Level, MultipathOutcome, PathLink, RoutedPath};
+use super::outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
+use super::probe::{AnswerKind, MplsLabel, ProbeKind, ecn_bits};
+use super::quote::unreachable_reason;
+use super::reverse::ReverseDocument;
+use super::watch::WatchDocument;
+use linerate_units::{Caveat, Dscp, Family};
+
+/// Schema of [`TraceDocument`].
+pub const TRACE_SCHEMA: &str = "linerate.trace/1";
+
+/// What only the caller knows of a trace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TraceHeader {
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// The target as the user named it.
+    pub host: String,
+    /// The address that the probes were sent from.
+    pub source: Option<IpAddr>,
+    /// How they were sent: the kind of socket.
+    pub method: String,
+    /// Target port, where the kind has one.
+    pub port: Option<u16>,
+    /// What its session was drawn from.
+    pub seed: u64,
+    /// Names of addresses.
+    pub names: BTreeMap<IpAddr, String>,
+}
+
+/// The route to a host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TraceDocument {
+    /// [`TRACE_SCHEMA`].
+    pub schema: String,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// The target as the user named it.
+    pub host: String,
+    /// The target's address.
+    pub target: IpAddr,
+    /// The address that the probes were sent from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+    /// The protocol of the probes.
+    pub kind: ProbeKind,
+    /// How they were sent: the kind of socket.
+    pub method: String,
+    /// Target port; of UDP the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// The lowest TTL asked.
+    pub first_ttl: u8,
+    /// The highest TTL asked.
+    pub last_ttl: u8,
+    /// Probes of each TTL.
+    pub probes_per_hop: u8,
+    /// Length of each probe from the IP header on, bytes.
+    pub size_bytes: u16,
+    /// The class the probes were sent in.
+    pub dscp: Dscp,
+    /// The ECN field they were sent with: 0 not capable, 1 ECT(1), 2 ECT(0), 3 CE.
+    pub ecn: u8,
+    /// Whether the target itself answered.
+    pub reached: bool,
+    /// How the path ends.
+    pub end: PathEnd,
+    /// The same in words.
+    pub end_words: String,
+    /// The hops, up to the end or to the last that answered.
+    pub hops: Vec<HopDocument>,
+    /// Where the delay is added.
+    pub delay: DelayAnalysis,
+    /// All equal-cost paths, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paths: Option<PathsDocument>,
+    /// The rates of the links, where they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub link_rates: Vec<LinkRate>,
+    /// What fits through the path, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<MtuOutcome>,
+    /// The figures of all rounds, where there were several; `hops` are those of the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch: Option<WatchDocument>,
+    /// The way back as an endpoint at the target sees it, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<ReverseDocument>,
+    /// Probes sent, past the end too.
+    pub probes_sent: u32,
+    /// Answers to them, the first ones alone.
+    pub answers: u32,
+    /// Of these, those that nobody waited for any longer.
+    pub answers_late: u32,
+    /// Further answers to probes that had been answered.
+    pub answers_duplicate: u32,
+    /// Answers that quoted no probe of this trace: forged, or another program's.
+    pub answers_foreign: u32,
+    /// How long it took.
+    pub seconds: f64,
+    /// What its session was drawn from.
+    pub seed: u64,
+    /// What limits the worth of the figures.
+    #[serde(default)]
+    pub caveats: Vec<Caveat>,
+}
+
+/// One TTL.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HopDocument {
+    /// The TTL.
+    pub ttl: u8,
+    /// Who answered first; absent for a silent hop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Whose network it is, by the table that was given.
+    #[serde(flatten)]
+    pub origin: Option<Origin>,
+    /// RTTs of the answers, in the order of sending, microseconds.
+    pub rtt_us: Vec<f64>,
+    /// Further addresses that answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_addresses: Vec<IpAddr>,
+    /// Why answers are missing, if they are.
+    pub fate: HopFate,
+    /// Probes sent to it, those that were sent again too.
+    pub sent: u32,
+    /// How many routers the answer passed on its way back, this one counted, by the nearest usual
+    /// first TTL (64, 128, 255). Other than `ttl`: the way back is another one, or a tunnel hides
+    /// hops.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub return_hops: Option<u8>,
+    /// DSCP with which the probe arrived there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<u8>,
+    /// ECN field with which it arrived.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<u8>,
+    /// Whether these differ from what the last hop before saw, or from what was sent: changed there
+    /// or just before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_remarked: bool,
+    /// Whether an address, a port or a checksum had been rewritten by there: a NAT before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_translated: Option<bool>,
+    /// The label stack that the probe had there, top first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mpls: Vec<MplsLabel>,
+    /// The lowest TTL at which one of its addresses answered before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<u8>,
+    /// Each probe.
+    pub probes: Vec<ProbeDocument>,
+}
+
+/// One probe.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProbeDocument {
+    /// When it was sent, microseconds since the start.
+    pub sent_us: f64,
+    /// Its flow.
+    pub flow: u16,
+    /// 0 for the first round, then 1 and up.
+    pub attempt: u8,
+    /// Who answered; absent with all that follows if nobody did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// From sending to receiving, microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_us: Option<f64>,
+    /// What the answer says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<AnswerKind>,
+    /// TTL with which it arrived.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reply_ttl: Option<u8>,
+    /// TTL with which the probe arrived there; above 1 if routers did not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quoted_ttl: Option<u8>,
+}
+
+/// All equal-cost paths.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PathsDocument {
+    /// At each router, the probability, 0 to 1, that none of its next routers was missed.
+    pub confidence: f64,
+    /// Whether that was reached at each; otherwise flows or time ran out, or answers stayed out.
+    pub is_complete: bool,
+    /// Who is at each TTL.
+    pub levels: Vec<Level>,
+    /// Which router leads to which.
+    pub links: Vec<PathLink>,
+    /// The distinct paths, each with its own figures.
+    pub paths: Vec<RoutedPath>,
+    /// Probes sent for it.
+    pub probes_sent: u32,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl TraceDocument {
+    /// The document of a trace.
+    pub fn new(header: TraceHeader, config: &TraceConfig, outcome: &TraceOutcome) -> Self {
+        Self {
+            schema: TRACE_SCHEMA.into(),
+            started_at: header.started_at,
+            host: header.host,
+            target: outcome.target,
+            source: header.source,
+            kind: outcome.kind,
+            method: header.method,
+            port: header.port,
+            first_ttl: config.first,
+            last_ttl: config.hops,
+            probes_per_hop: config.probes,
+            size_bytes: config.size,
+            dscp: config.dscp,
+            ecn: ecn_bits(config.ecn),
+            reached: outcome.is_reached(),
+            end: outcome.end,
+            end_words: end_in_words(&outcome.end, outcome.target),
+            hops: hops(outcome, config, &header.names),
+            delay: delay::analyze(&HopSamples::of(outcome)),
+            paths: None,
+            link_rates: Vec::new(),
+            mtu: None,
+            watch: None,
+            reverse: None,
+            probes_sent: outcome.sent,
+            answers: outcome.answered,
+            answers_late: outcome.late,
+            answers_duplicate: outcome.duplicates,
+            answers_foreign: outcome.foreign,
+            seconds: outcome.elapsed.0 as f64 / 1e9,
+            seed: header.seed,
+            caveats: Vec::new(),
+        }
+    }
+
+    /// Writes whose network each hop is, there and back and in the rounds.
+    pub fn set_origins(&mut self, table: &AsTable) {
+        let origin = |address: Option<IpAddr>| table.origin(address?).cloned();
+        for hop in &mut self.hops {
+            hop.origin = origin(hop.address);
+        }
+        for row in self.watch.iter_mut().flat_map(|watch| &mut watch.rows) {
+            row.origin = origin(row.address);
+        }
+        let back = self
+            .reverse
+            .as_mut()
+            .and_then(|reverse| reverse.trace.as_mut());
+        if let Some(back) = back {
+            back.set_origins(table);
+        }
+    }
+}
+
+impl From<MultipathOutcome> for PathsDocument {
+    fn from(outcome: MultipathOutcome) -> Self {
+        Self {
+            confidence: outcome.confidence,
+            is_complete: outcome.is_complete,
+            levels: outcome.levels,
+            links: outcome.links,
+            paths: outcome.paths,
+            probes_sent: outcome.sent,
+            seconds: outcome.elapsed.0 as f64 / 1e9,
+        }
+    }
+}
+
+/// How a path to `target` ends, in words.
+pub fn end_in_words(end: &PathEnd, target: IpAddr) -> String {
+    match *end {
+        PathEnd::Reached { ttl } => format!("{target} answers at hop {ttl}"),
+        PathEnd::Unreachable { ttl, code } => {
+            let reason = unreachable_reason(family(target), code);
+            format!("{target} is unreachable: hop {ttl} says {reason} (code {code})")
+        }
+        PathEnd::TooBig { ttl, mtu: 0 } => {
+            format!("the probes do not fit the link after hop {ttl}, which does not say what would")
+        }
+        PathEnd::TooBig { ttl, mtu } => {
+            format!("the probes do not fit a link: the answer at hop {ttl} allows {mtu} bytes")
+        }
+        PathEnd::Loop { from_ttl, length } => {
+            format!("the path goes in a circle of {length} hops from hop {from_ttl} on")
+        }
+        PathEnd::HopLimit => format!("{target} is farther than the highest TTL"),
+        PathEnd::Silent { after_ttl } => format!(
+            "nobody answers beyond hop {after_ttl}: {target} is silent, or the path is cut or filtered there"
+        ),
+        PathEnd::NoAnswer => "nobody answers at all".into(),
+    }
+}
+
+fn family(address: IpAddr) -> Family {
+    match address {
+        IpAddr::V4(_) => Family::Ipv4,
+        IpAddr::V6(_) => Family::Ipv6,
+    }
+}
+
+fn hops(
+    outcome: &TraceOutcome,
+    config: &TraceConfig,
+    names: &BTreeMap<IpAddr, String>,
+) -> Vec<HopDocument> {
+    let mut marks = config.dscp.octet() | ecn_bits(config.ecn);
+    let mut documents = Vec::with_capacity(outcome.hops.len());
+    for hop in &outcome.hops {
+        let quoted = first_of(hop, |reply| reply.quoted.traffic_class);
+        let mut document = hop_document(hop, names);
+        document.dscp = quoted.map(|class| class >> 2);
+        document.ecn = quoted.map(|class| class & 3);
+        document.is_remarked = quoted.is_some_and(|class| class != marks);
+        marks = quoted.unwrap_or(marks);
+        documents.push(document);
+    }
+    documents
+}
+
+fn hop_document(hop: &Hop, names: &BTreeMap<IpAddr, String>) -> HopDocument {
+    let mut addresses = hop.addresses().into_iter();
+    let address = addresses.next();
+    HopDocument {
+        ttl: hop.ttl,
+        address,
+        name: address.and_then(|address| names.get(&address).cloned()),
+        origin: None,
+        rtt_us: hop.rtts_us(),
+        other_addresses: addresses.collect(),
+        fate: hop.fate,
+        sent: u32::try_from(hop.probes.len()).unwrap_or(u32::MAX),
+        return_hops: first_of(hop, |reply| reply.reply_ttl.and_then(return_hops)),
+        dscp: None,
+        ecn: None,
+        is_remarked: false,
+        is_translated: first_of(hop, |reply| reply.quoted.is_translated),
+        mpls: hop
+            .replies()
+            .map(|reply| reply.mpls.clone())
+            .find(|labels| !labels.is_empty())
+            .unwrap_or_default(),
+        repeats: hop.repeats,
+        probes: hop.probes.iter().map(probe_document).collect(),
+    }
+}
+
+fn first_of<T>(hop: &Hop, what: impl Fn(&Reply) -> Option<T>) -> Option<T> {
+    hop.replies().find_map(what)
+}
+
+/// Routers passed on the way back: from the nearest usual first TTL at or above. `None` for 0,
+/// which no host delivers.
+fn return_hops(reply_ttl: u8) -> Option<u8> {
+    let first = [64, 128, 255]
+        .into_iter()
+        .find(|first| reply_ttl <= *first)?;
+    (reply_ttl > 0).then(|| (first - reply_ttl).saturating_add(1))
+}
+
+fn probe_document(probe: &ProbeOutcome) -> ProbeDocument {
+    let reply = probe.reply.as_ref();
+    ProbeDocument {
+        sent_us: probe.sent_at.0 as f64 / 1e3,
+        flow: probe.flow,
+        attempt: probe.attempt,
+        address: reply.map(|reply| reply.from),
+        rtt_us: reply.map(|reply| reply.rtt.0 as f64 / 1e3),
+        answer: reply.map(|reply| reply.kind),
+        reply_ttl: reply.and_then(|reply| reply.reply_ttl),
+        quoted_ttl: reply.and_then(|reply| reply.quoted.ttl),
+    }
+}

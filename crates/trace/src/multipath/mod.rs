@@ -1,0 +1,341 @@
+//! All equal-cost paths: the multipath detection algorithm with node control.
+//!
+//! Every flow is a sample of the paths. The first flows (6 at 95 %) are sent to all TTLs at once,
+//! in the order of
+//! [`super::Tracer`]. Then each router that was seen must have had so many flows through it,
+//! answered at the next TTL, that the [stopping rule](stopping_point) finds no further router
+//! there; while it has not, further flows are sent: those known to go through it, else new ones,
+//! which are first sent to its own TTL to see whether they do. Where a TTL has one router alone,
+//! all flows go through it and nothing need be seen first.
+//!
+//! Routers limit their answers (Linux: 6 at once, then one a second). Probes that such a TTL does
+//! not answer are sent again, ever slower, down to what the limit grants; the first flows at 95 %
+//! are just the burst that it allows.
+
+mod graph;
+mod outcome;
+mod rule;
+mod timing;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+pub use outcome::{Level, MultipathOutcome, Node, PathLink, RoutedPath};
+pub use rule::stopping_point;
+
+use super::config::{ConfigError, TraceConfig};
+use super::identity::MAX_FLOWS;
+use super::ledger::Ledger;
+use super::probe::{Answer, AnswerKind, Probe, ProbeId};
+use super::tracer::session_of;
+use linerate_units::Nanos;
+
+/// Probes of one flow at one TTL where others were answered; where none was, the first flow has
+/// two.
+const ATTEMPTS: u8 = 10;
+const ATTEMPTS_IN_SILENCE: u8 = 2;
+/// Between probes to one TTL that leaves some unanswered: from the first to just above a limit of
+/// one a second.
+const FIRST_INTERVAL: Nanos = Nanos::from_millis(100);
+const LONGEST_INTERVAL: Nanos = Nanos::from_millis(1_100);
+/// As in [`super::Tracer`].
+const ANSWER_ALLOWANCE: Nanos = Nanos::from_millis(50);
+const MIN_WAIT_BEYOND: Nanos = Nanos::from_millis(1_000);
+
+/// What is asked of a [`PathFinder`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct MultipathConfig {
+    /// Target, kind, TTLs, size, marks, timeout and rate. Its flow is the first one; the numbers of
+    /// probes and of retries are not looked at.
+    pub trace: TraceConfig,
+    /// Confidence of the stopping rule at each router, 0.5 to 0.9999; usual are 0.95 and 0.99.
+    pub confidence: f64,
+    /// Flows at most, 1 to [`MAX_FLOWS`] less the first flow.
+    pub most_flows: u16,
+    /// When to end at the latest, from the start on.
+    pub longest: Nanos,
+}
+
+impl MultipathConfig {
+    /// 95 %, 256 flows, a minute.
+    pub fn new(trace: TraceConfig) -> Self {
+        Self {
+            trace,
+            confidence: 0.95,
+            most_flows: 256,
+            longest: Nanos::from_millis(60_000),
+        }
+    }
+
+    /// Whether all is in range.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the setting and its range; the confidence is in parts of 10,000 there.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.trace.check()?;
+        let most = u64::from(MAX_FLOWS - self.trace.flow);
+        // A float's conversion saturates, and what is not a number becomes 0.
+        let confidence = (self.confidence * 1e4).round() as u64;
+        let ranges = [
+            ("the number of flows", self.most_flows.into(), 1, most),
+            ("the confidence in 1/10,000", confidence, 5_000, 9_999),
+        ];
+        for (what, value, least, most) in ranges {
+            if !(least..=most).contains(&value) {
+                return Err(ConfigError::OutOfRange {
+                    what,
+                    value,
+                    least,
+                    most,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A search for all paths as a state machine, driven as [`super::Tracer`] is.
+#[derive(Debug, Clone)]
+pub struct PathFinder {
+    config: MultipathConfig,
+    ledger: Ledger,
+    /// By TTL and flow.
+    cells: BTreeMap<(u8, u16), Cell>,
+    /// From the lowest TTL on.
+    levels: Vec<LevelState>,
+    /// Flows in use, counted from the first one.
+    flows: u16,
+    next_due: Nanos,
+    started: Nanos,
+    now: Nanos,
+    /// The lowest TTL at which the target answered.
+    reached: Option<u8>,
+    /// Whether it had to stop before the rule did.
+    is_bounded: bool,
+}
+
+/// One flow at one TTL.
+#[derive(Debug, Clone, Default)]
+struct Cell {
+    probes: Vec<ProbeId>,
+    state: CellState,
+    from: Option<IpAddr>,
+    /// Nothing of this flow goes beyond.
+    is_end: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum CellState {
+    #[default]
+    Queued,
+    Waiting,
+    Answered,
+    /// No answer, and not asked again.
+    Failed,
+}
+
+#[derive(Debug, Clone, Default)]
+struct LevelState {
+    queue: VecDeque<u16>,
+    /// Flows on their way, by when they were sent.
+    waiting: VecDeque<(Nanos, u16)>,
+    next_due: Nanos,
+    interval: Nanos,
+    least_rtt: Option<Nanos>,
+}
+
+impl LevelState {
+    fn is_busy(&self) -> bool {
+        !self.queue.is_empty() || !self.waiting.is_empty()
+    }
+}
+
+impl PathFinder {
+    /// A search that begins at `now`. The seed is what its session is drawn from.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the configuration is out of range.
+    pub fn new(config: MultipathConfig, now: Nanos, seed: u64) -> Result<Self, ConfigError> {
+        config.check()?;
+        let first_flows = stopping_point(1, config.confidence).min(usize::from(config.most_flows));
+        let mut finder = Self {
+            ledger: Ledger::new(config.trace.target, session_of(seed)),
+            cells: BTreeMap::new(),
+            levels: vec![LevelState::default(); usize::from(config.trace.ttls())],
+            flows: u16::try_from(first_flows).unwrap_or(config.most_flows),
+            next_due: now,
+            started: now,
+            now,
+            reached: None,
+            is_bounded: false,
+            config,
+        };
+        for ttl in finder.config.trace.first..=finder.config.trace.hops {
+            for flow in 0..finder.flows {
+                finder.enqueue(ttl, flow);
+            }
+        }
+        Ok(finder)
+    }
+
+    /// The random number that its probes carry.
+    pub fn session(&self) -> u16 {
+        self.ledger.session()
+    }
+
+    /// The next probe, to be sent at once; `None` if none is due.
+    pub fn poll_transmit(&mut self, now: Nanos) -> Option<Probe> {
+        self.now = self.now.max(now);
+        if now < self.next_due {
+            return None;
+        }
+        let ttls = self.config.trace.first..=self.config.trace.hops;
+        let (ttl, level) = ttls
+            .zip(&mut self.levels)
+            .find(|(_, level)| !level.queue.is_empty() && level.next_due <= now)?;
+        let flow = *level.queue.front()?;
+        let cell = self.cells.get_mut(&(ttl, flow))?;
+        let attempt = u8::try_from(cell.probes.len()).unwrap_or(u8::MAX);
+        let number = self.config.trace.flow + flow;
+        let id = self.ledger.send(now, ttl, number, attempt)?;
+        cell.probes.push(id);
+        cell.state = CellState::Waiting;
+        level.queue.pop_front();
+        level.waiting.push_back((now, flow));
+        level.next_due = now + level.interval;
+        self.next_due = now + self.config.trace.gap();
+        Some(Probe {
+            id,
+            ttl,
+            flow: number,
+            size: self.config.trace.size,
+            kind: self.config.trace.kind,
+            dscp: self.config.trace.dscp,
+            ecn: self.config.trace.ecn,
+        })
+    }
+
+    /// A probe left at `at` and not when it was polled: a time stamp of the kernel. RTTs count from
+    /// there.
+    pub fn handle_sent(&mut self, id: ProbeId, at: Nanos) {
+        self.ledger.correct(id, at);
+    }
+
+    /// An answer that was received at `received`.
+    pub fn handle_answer(&mut self, received: Nanos, answer: Answer) {
+        self.now = self.now.max(received);
+        let Some(id) = self.ledger.take(received, answer) else {
+            return;
+        };
+        let sent = self.ledger.get(id);
+        let Some(reply) = &sent.reply else { return };
+        let (ttl, flow) = (sent.ttl, sent.flow - self.config.trace.flow);
+        let (rtt, from) = (reply.rtt, reply.from);
+        let is_target = self.ledger.is_from_target(reply);
+        let is_end = is_target || reply.kind != AnswerKind::TimeExceeded;
+        if let Some(cell) = self.cells.get_mut(&(ttl, flow)) {
+            cell.state = CellState::Answered;
+            cell.from = Some(from);
+            cell.is_end = is_end;
+        }
+        let level = self.level_mut(ttl);
+        level.waiting.retain(|(_, waiting)| *waiting != flow);
+        // An answer to an earlier probe may come when the next one is queued.
+        level.queue.retain(|queued| *queued != flow);
+        level.least_rtt = Some(level.least_rtt.map_or(rtt, |least| least.min(rtt)));
+        if is_target && self.reached.is_none_or(|lowest| ttl < lowest) {
+            self.reached = Some(ttl);
+            self.hold_beyond(ttl);
+        }
+        if is_end {
+            self.end_flow(ttl, flow);
+        }
+        self.plan_around(ttl);
+    }
+
+    /// Call at or after [`PathFinder::poll_timeout`].
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        if now >= self.started + self.config.longest || self.ledger.is_full() {
+            self.abandon();
+            return;
+        }
+        let deadlines: Vec<(u8, Nanos)> = self.waits().collect();
+        for (ttl, wait) in deadlines {
+            self.expire(ttl, wait, now);
+        }
+    }
+
+    /// When to call [`PathFinder::handle_timeout`] and then [`PathFinder::poll_transmit`]; `None`
+    /// when it is done. It may lie in the past: then at once.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        let queues = self.levels.iter().filter(|level| !level.queue.is_empty());
+        let due = queues.map(|level| level.next_due.max(self.next_due)).min();
+        let deadline = self
+            .waits()
+            .filter_map(|(ttl, wait)| Some(self.level(ttl).waiting.front()?.0 + wait))
+            .min();
+        let next = match (due, deadline) {
+            (Some(due), Some(deadline)) => due.min(deadline),
+            (due, deadline) => due.or(deadline)?,
+        };
+        Some(next.min(self.started + self.config.longest))
+    }
+
+    /// Whether there is nothing more to send or to wait for.
+    pub fn is_done(&self) -> bool {
+        !self.levels.iter().any(LevelState::is_busy)
+    }
+
+    /// What is known: all of it when it is done, and what there is if it is stopped before.
+    pub fn finish(mut self) -> MultipathOutcome {
+        self.is_bounded |= !self.is_done();
+        outcome::assemble(&self)
+    }
+
+    fn level(&self, ttl: u8) -> &LevelState {
+        &self.levels[usize::from(ttl - self.config.trace.first)]
+    }
+
+    fn level_mut(&mut self, ttl: u8) -> &mut LevelState {
+        &mut self.levels[usize::from(ttl - self.config.trace.first)]
+    }
+
+    /// Queues a flow at a TTL where it has not been sent.
+    fn enqueue(&mut self, ttl: u8, flow: u16) {
+        if let std::collections::btree_map::Entry::Vacant(cell) = self.cells.entry((ttl, flow)) {
+            cell.insert(Cell::default());
+            self.level_mut(ttl).queue.push_back(flow);
+        }
+    }
+
+    /// The target is at this TTL: what is queued beyond is not sent, unless a flow proves to be
+    /// longer.
+    fn hold_beyond(&mut self, ttl: u8) {
+        for beyond in (ttl..=self.config.trace.hops).skip(1) {
+            let queued = std::mem::take(&mut self.level_mut(beyond).queue);
+            for flow in queued {
+                let is_new = |cell: &Cell| cell.probes.is_empty();
+                if self.cells.get(&(beyond, flow)).is_some_and(is_new) {
+                    self.cells.remove(&(beyond, flow));
+                } else if let Some(cell) = self.cells.get_mut(&(beyond, flow)) {
+                    cell.state = CellState::Failed;
+                }
+            }
+        }
+    }
+
+    /// A flow ends at this TTL: what it sent beyond is not waited for.
+    fn end_flow(&mut self, ttl: u8, flow: u16) {
+        for beyond in (ttl..=self.config.trace.hops).skip(1) {
+            let level = self.level_mut(beyond);
+            level.waiting.retain(|(_, waiting)| *waiting != flow);
+            level.queue.retain(|queued| *queued != flow);
+            if let Some(cell) = self.cells.get_mut(&(beyond, flow))
+                && cell.from.is_none()
+            {
+                cell.state = CellState::Failed;
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What is sent and what comes back.
+
+use std::net::IpAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::identity::ProbeIdentity;
+use linerate_units::{Dscp, Ecn};
+
+/// The number of a probe, from 0 in the order of sending; no two probes of a trace have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProbeId(pub u16);
+
+/// The protocol of the probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeKind {
+    /// UDP datagrams to ports where nobody should listen.
+    #[default]
+    Udp,
+    /// ICMP or ICMPv6 echo requests.
+    Icmp,
+    /// TCP SYN segments to one port.
+    Tcp,
+}
+
+/// One packet to be sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probe {
+    /// Its number.
+    pub id: ProbeId,
+    /// TTL or hop limit, 1–255.
+    pub ttl: u8,
+    /// The flow: routers that balance by flow send all probes of one flow the same way.
+    pub flow: u16,
+    /// Length from the IP header on, bytes.
+    pub size: u16,
+    /// The protocol.
+    pub kind: ProbeKind,
+    /// The class it is sent in.
+    pub dscp: Dscp,
+    /// The ECN codepoint it is sent with.
+    pub ecn: Ecn,
+}
+
+impl Probe {
+    /// The TOS octet or traffic class that it is sent with.
+    pub fn traffic_class(&self) -> u8 {
+        self.dscp.octet() | ecn_bits(self.ecn)
+    }
+}
+
+/// The two ECN bits of a traffic class (RFC 3168, section 5).
+pub(super) fn ecn_bits(ecn: Ecn) -> u8 {
+    match ecn {
+        Ecn::NotEct => 0,
+        Ecn::Ect1 => 1,
+        Ecn::Ect0 => 2,
+        Ecn::Ce => 3,
+    }
+}
+
+/// What came back for a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// What it says of the probe that it answers.
+    pub identity: ProbeIdentity,
+    /// Who sent it.
+    pub from: IpAddr,
+    /// What it says.
+    pub kind: AnswerKind,
+    /// TTL or hop limit with which it arrived, where it is known.
+    pub reply_ttl: Option<u8>,
+    /// How the probe looked where the answer was made.
+    pub quoted: Quoted,
+    /// The label stack that the probe had there (RFC 4950), top first.
+    pub mpls: Vec<MplsLabel>,
+}
+
+/// What an answer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum AnswerKind {
+    /// The TTL was used up at a router.
+    TimeExceeded,
+    /// It cannot be delivered; see [`super::unreachable_reason`].
+    Unreachable {
+        /// Code of ICMP type 3 or ICMPv6 type 1.
+        code: u8,
+    },
+    /// It was delivered, and nobody listens at its port.
+    PortUnreachable,
+    /// It does not fit the next link.
+    TooBig {
+        /// What would fit, bytes from the IP header on; 0 from routers older than RFC 1191.
+        mtu: u32,
+    },
+    /// The target answered the echo request.
+    EchoReply,
+    /// The target accepts connections at the port.
+    TcpSynAck,
+    /// The target refuses connections at the port.
+    TcpRst,
+}
+
+impl AnswerKind {
+    /// Whether only the packet's destination says this.
+    pub fn is_of_destination(self) -> bool {
+        matches!(
+            self,
+            Self::PortUnreachable | Self::EchoReply | Self::TcpSynAck | Self::TcpRst
+        )
+    }
+
+    /// Whether it is an answer of the protocol itself and not an ICMP error, so that only the
+    /// target can give it.
+    pub(super) fn is_direct(self) -> bool {
+        matches!(self, Self::EchoReply | Self::TcpSynAck | Self::TcpRst)
+    }
+
+    /// Whether a router says that it goes no further there.
+    pub(super) fn is_end(self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::TooBig { .. })
+    }
+}
+
+/// How a probe looked where its answer was made; `None` where the answer does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Quoted {
+    /// TOS octet or traffic class: DSCP and ECN.
+    pub traffic_class: Option<u8>,
+    /// The TTL that it arrived with: 1, or 0 if it was lowered first. More means that routers did
+    /// not count.
+    pub ttl: Option<u8>,
+    /// Whether an address, a port or a checksum was rewritten on the way: a NAT.
+    pub is_translated: Option<bool>,
+}
+
+/// One entry of an MPLS label stack (RFC 3032, section 2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct MplsLabel {
+    /// The label, 20 bits.
+    pub label: u32,
+    /// Traffic class, 3 bits (RFC 5462).
+    pub traffic_class: u8,
+    /// Whether it is the last of the stack.
+    pub is_bottom: bool,
+    /// Its TTL.
+    pub ttl: u8,
+}

@@ -1,0 +1,340 @@
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443) messages, and the packet that an error quotes.
+//!
+//! Pure functions on bytes from any host: nothing here panics, allocates more than a few labels or
+//! reads past the end, whatever the bytes are.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::extension;
+use super::probe::{AnswerKind, MplsLabel};
+use linerate_units::Family;
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+
+/// An ICMP message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// The answer to an echo request.
+    EchoReply {
+        /// Its identifier.
+        identifier: u16,
+        /// Its sequence number.
+        sequence: u16,
+        /// What the request carried.
+        payload: &'a [u8],
+    },
+    /// An error about a packet.
+    Error {
+        /// What it says.
+        kind: AnswerKind,
+        /// The packet.
+        quoted: QuotedPacket<'a>,
+        /// The label stack that the packet had.
+        mpls: Vec<MplsLabel>,
+    },
+    /// Something that concerns no probe.
+    Other,
+}
+
+/// The packet that an ICMP error quotes, as far as it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotedPacket<'a> {
+    /// Where it came from.
+    pub source: IpAddr,
+    /// Where it was going.
+    pub destination: IpAddr,
+    /// TOS octet or traffic class.
+    pub traffic_class: u8,
+    /// TTL or hop limit.
+    pub ttl: u8,
+    /// Identification of IPv4.
+    pub identification: Option<u16>,
+    /// What follows the IP header and the IPv6 extension headers.
+    pub transport: QuotedTransport<'a>,
+}
+
+/// The transport of a quoted packet: the eight bytes that every router quotes, and what there is of
+/// the payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuotedTransport<'a> {
+    /// A UDP datagram.
+    Udp(QuotedUdp<'a>),
+    /// An ICMP or ICMPv6 message.
+    Icmp(QuotedIcmp<'a>),
+    /// A TCP segment.
+    Tcp(QuotedTcp),
+    /// Another protocol, by its number, or one that is cut off before 8 bytes, or no first
+    /// fragment.
+    Other(u8),
+}
+
+/// What is quoted of UDP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotedUdp<'a> {
+    /// Source port.
+    pub source_port: u16,
+    /// Target port.
+    pub target_port: u16,
+    /// Header and payload, bytes.
+    pub length: u16,
+    /// The checksum.
+    pub checksum: u16,
+    /// The payload as far as it is quoted.
+    pub payload: &'a [u8],
+}
+
+/// What is quoted of ICMP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotedIcmp<'a> {
+    /// Its type.
+    pub kind: u8,
+    /// Its code.
+    pub code: u8,
+    /// The checksum.
+    pub checksum: u16,
+    /// The identifier of an echo.
+    pub identifier: u16,
+    /// The sequence number of an echo.
+    pub sequence: u16,
+    /// The payload as far as it is quoted.
+    pub payload: &'a [u8],
+}
+
+/// What is quoted of TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotedTcp {
+    /// Source port.
+    pub source_port: u16,
+    /// Target port.
+    pub target_port: u16,
+    /// The sequence number.
+    pub sequence: u32,
+}
+
+/// Why bytes are no ICMP message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Problem {
+    /// They end too early.
+    #[error("it is cut off")]
+    Short,
+    /// The quoted packet is none of the message's family.
+    #[error("what it quotes is no packet")]
+    NoPacket,
+}
+
+/// Reads a message from its type on. Its own checksum is not looked at: kernels do that.
+///
+/// # Errors
+/// [`Problem`] if the message or the quoted packet is cut off or malformed.
+pub fn parse_message(family: Family, message: &[u8]) -> Result<Message<'_>, Problem> {
+    let header: &[u8; 8] = message.first_chunk().ok_or(Problem::Short)?;
+    let body = &message[8..];
+    let (kind, length) = match family {
+        Family::Ipv4 if header[0] == 0 => return Ok(echo_reply(header, body)),
+        Family::Ipv6 if header[0] == 129 => return Ok(echo_reply(header, body)),
+        // Lengths in words of 32 and of 64 bits (RFC 4884, section 4).
+        Family::Ipv4 => (error_v4(header), usize::from(header[5]) * 4),
+        Family::Ipv6 => (error_v6(header), usize::from(header[4]) * 8),
+    };
+    let Some(kind) = kind else {
+        return Ok(Message::Other);
+    };
+    // These two have the MTU there, and no extensions.
+    let has_extensions = !matches!(kind, AnswerKind::TooBig { .. });
+    let (quote, mpls) = if has_extensions {
+        extension::split(body, length)
+    } else {
+        (body, Vec::new())
+    };
+    let quoted = match family {
+        Family::Ipv4 => packet_v4(quote)?,
+        Family::Ipv6 => packet_v6(quote)?,
+    };
+    Ok(Message::Error { kind, quoted, mpls })
+}
+
+/// What a code of "destination unreachable" says, in the words of its RFC.
+pub fn unreachable_reason(family: Family, code: u8) -> &'static str {
+    let words: &[&str] = match family {
+        Family::Ipv4 => &UNREACHABLE_V4,
+        Family::Ipv6 => &UNREACHABLE_V6,
+    };
+    words
+        .get(usize::from(code))
+        .copied()
+        .unwrap_or("unreachable, with a code that no RFC names")
+}
+
+/// RFC 792, RFC 1122 section 3.2.2.1, RFC 1812 section 5.2.7.1.
+const UNREACHABLE_V4: [&str; 16] = [
+    "network unreachable",
+    "host unreachable",
+    "protocol unreachable",
+    "port unreachable",
+    "too big and not to be fragmented",
+    "source route failed",
+    "network unknown",
+    "host unknown",
+    "source host isolated",
+    "network administratively prohibited",
+    "host administratively prohibited",
+    "network unreachable for this type of service",
+    "host unreachable for this type of service",
+    "administratively prohibited",
+    "host precedence violation",
+    "precedence cutoff",
+];
+/// RFC 4443, section 3.1; RFC 8883 names 7 and 8 as RFC 6550 and RFC 8754 do.
+const UNREACHABLE_V6: [&str; 9] = [
+    "no route",
+    "administratively prohibited",
+    "beyond the scope of the source address",
+    "address unreachable",
+    "port unreachable",
+    "source address refused by policy",
+    "route rejected",
+    "error in the source routing header",
+    "headers too long",
+];
+
+fn echo_reply<'a>(header: &[u8; 8], payload: &'a [u8]) -> Message<'a> {
+    Message::EchoReply {
+        identifier: u16::from_be_bytes([header[4], header[5]]),
+        sequence: u16::from_be_bytes([header[6], header[7]]),
+        payload,
+    }
+}
+
+fn error_v4(header: &[u8; 8]) -> Option<AnswerKind> {
+    match (header[0], header[1]) {
+        (3, 3) => Some(AnswerKind::PortUnreachable),
+        (3, 4) => Some(AnswerKind::TooBig {
+            mtu: u32::from(u16::from_be_bytes([header[6], header[7]])),
+        }),
+        (3, code) => Some(AnswerKind::Unreachable { code }),
+        (11, 0) => Some(AnswerKind::TimeExceeded),
+        _ => None,
+    }
+}
+
+fn error_v6(header: &[u8; 8]) -> Option<AnswerKind> {
+    match (header[0], header[1]) {
+        (1, 4) => Some(AnswerKind::PortUnreachable),
+        (1, code) => Some(AnswerKind::Unreachable { code }),
+        (2, _) => Some(AnswerKind::TooBig {
+            mtu: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+        }),
+        (3, 0) => Some(AnswerKind::TimeExceeded),
+        _ => None,
+    }
+}
+
+fn packet_v4(bytes: &[u8]) -> Result<QuotedPacket<'_>, Problem> {
+    let header: &[u8; 20] = bytes.first_chunk().ok_or(Problem::Short)?;
+    let length = usize::from(header[0] & 15) * 4;
+    if header[0] >> 4 != 4 || length < 20 {
+        return Err(Problem::NoPacket);
+    }
+    // Routers pad the quote: its own length tells where it ends. Some write that wrong.
+    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let end = if total < length { bytes.len() } else { total };
+    let rest = bytes
+        .get(length..end.min(bytes.len()))
+        .ok_or(Problem::Short)?;
+    let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
+    Ok(QuotedPacket {
+        source: address_v4(&header[12..16]),
+        destination: address_v4(&header[16..20]),
+        traffic_class: header[1],
+        ttl: header[8],
+        identification: Some(u16::from_be_bytes([header[4], header[5]])),
+        transport: transport(header[9], if is_first { rest } else { &[] }),
+    })
+}
+
+fn packet_v6(bytes: &[u8]) -> Result<QuotedPacket<'_>, Problem> {
+    let header: &[u8; 40] = bytes.first_chunk().ok_or(Problem::Short)?;
+    if header[0] >> 4 != 6 {
+        return Err(Problem::NoPacket);
+    }
+    let payload = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let end = (40 + payload).min(bytes.len());
+    let (protocol, rest) = past_extension_headers(header[6], &bytes[40..end]);
+    Ok(QuotedPacket {
+        source: address_v6(&header[8..24]),
+        destination: address_v6(&header[24..40]),
+        traffic_class: header[0] << 4 | header[1] >> 4,
+        ttl: header[7],
+        identification: None,
+        transport: transport(protocol, rest),
+    })
+}
+
+/// Past hop-by-hop options (0), routing (43), fragment (44), authentication (51) and destination
+/// options (60), RFC 8200 section 4. Behind a fragment that is not the first one there is no
+/// transport header.
+fn past_extension_headers(mut next: u8, mut rest: &[u8]) -> (u8, &[u8]) {
+    while matches!(next, 0 | 43 | 44 | 51 | 60) {
+        let Some(header) = rest.first_chunk::<4>() else {
+            return (next, &[]);
+        };
+        let units = usize::from(header[1]);
+        let length = match next {
+            44 => 8,
+            // In words of 32 bits less 2 (RFC 4302, section 2.2).
+            51 => (units + 2) * 4,
+            _ => (units + 1) * 8,
+        };
+        let is_later_fragment = next == 44 && u16::from_be_bytes([header[2], header[3]]) >> 3 != 0;
+        next = header[0];
+        rest = match rest.get(length..) {
+            Some(rest) if !is_later_fragment => rest,
+            _ => return (next, &[]),
+        };
+    }
+    (next, rest)
+}
+
+fn transport(protocol: u8, bytes: &[u8]) -> QuotedTransport<'_> {
+    let Some(header) = bytes.first_chunk::<8>() else {
+        return QuotedTransport::Other(protocol);
+    };
+    let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let payload = &bytes[8..];
+    match protocol {
+        UDP => QuotedTransport::Udp(QuotedUdp {
+            source_port: word(0),
+            target_port: word(2),
+            length: word(4),
+            checksum: word(6),
+            payload,
+        }),
+        TCP => QuotedTransport::Tcp(QuotedTcp {
+            source_port: word(0),
+            target_port: word(2),
+            sequence: u32::from(word(4)) << 16 | u32::from(word(6)),
+        }),
+        ICMP | ICMPV6 => QuotedTransport::Icmp(QuotedIcmp {
+            kind: header[0],
+            code: header[1],
+            checksum: word(2),
+            identifier: word(4),
+            sequence: word(6),
+            payload,
+        }),
+        _ => QuotedTransport::Other(protocol),
+    }
+}
+
+fn address_v4(bytes: &[u8]) -> IpAddr {
+    let octets: [u8; 4] = bytes.try_into().expect("the callers give four bytes");
+    Ipv4Addr::from(octets).into()
+}
+
+fn address_v6(bytes: &[u8]) -> IpAddr {
+    let octets: [u8; 16] = bytes.try_into().expect("the callers give sixteen bytes");
+    Ipv6Addr::from(octets).into()
+}

@@ -1,0 +1,168 @@
+//! Both ways together: the endpoint's trace, what is lost in each direction, and what follows.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::TraceDocument;
+use crate::outcome::PathEnd;
+use linerate_stats::wilson;
+use linerate_units::Caveat;
+
+/// The way back beside the way there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReverseDocument {
+    /// Address and port of the endpoint that traced it.
+    pub endpoint: String,
+    /// Its trace to the address that this host's packets reach it from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Box<TraceDocument>>,
+    /// Of packets from here to the endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_there: Option<OneWayLoss>,
+    /// Of packets from the endpoint to here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_back: Option<OneWayLoss>,
+    /// What both ways say together, a sentence each.
+    pub words: Vec<String>,
+    /// What limits the worth of these figures.
+    #[serde(default)]
+    pub caveats: Vec<Caveat>,
+}
+
+impl ReverseDocument {
+    /// Says what follows, once the way there is known.
+    pub fn conclude(&mut self, forward: &TraceDocument) {
+        self.words = loss_in_words(self.loss_there.as_ref(), self.loss_back.as_ref());
+        if let Some(back) = &self.trace {
+            self.words.extend(hops_in_words(forward.end, back.end));
+            if Some(back.target) != forward.source {
+                self.words.push(format!(
+                    "The endpoint sees this host as {}: a NAT is between, and its trace ends there.",
+                    back.target
+                ));
+            }
+        }
+    }
+}
+
+/// Numbered packets in one direction: what one end sent and the other counted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OneWayLoss {
+    /// Packets that the sender handed over.
+    pub sent: u64,
+    /// Different ones that arrived.
+    pub received: u64,
+    /// The others.
+    pub lost: u64,
+    /// Share of them, percent.
+    pub lost_percent: f64,
+    /// Its interval at 95 %, percent, if losses do not come in bursts.
+    pub interval_percent: [f64; 2],
+    /// Arrived more than once.
+    pub duplicated: u64,
+    /// Arrived after a later one.
+    pub reordered: u64,
+}
+
+impl OneWayLoss {
+    /// From both ends' counts; `None` if nothing was sent. Whoever says that more arrived than was
+    /// sent has counted something else too: then all arrived.
+    pub fn of(sent: u64, received: u64, duplicated: u64, reordered: u64) -> Option<Self> {
+        let received = received.min(sent);
+        let lost = sent - received;
+        let share = wilson(lost, sent).ok()?;
+        Some(Self {
+            sent,
+            received,
+            lost,
+            lost_percent: 100.0 * share.share,
+            interval_percent: [100.0 * share.low, 100.0 * share.high],
+            duplicated,
+            reordered,
+        })
+    }
+
+    fn is_above(&self, other: &Self) -> bool {
+        self.interval_percent[0] > other.interval_percent[1]
+    }
+}
+
+fn loss_in_words(there: Option<&OneWayLoss>, back: Option<&OneWayLoss>) -> Vec<String> {
+    let mut words = Vec::new();
+    for (loss, way) in [(there, "there"), (back, "back")] {
+        if let Some(loss) = loss {
+            words.push(one_loss(loss, way));
+        }
+    }
+    if let (Some(there), Some(back)) = (there, back) {
+        match (there.is_above(back), back.is_above(there)) {
+            (true, _) => words.push("The way there loses more than the way back.".into()),
+            (_, true) => words.push("The way back loses more than the way there.".into()),
+            _ => {}
+        }
+    }
+    words
+}
+
+fn one_loss(loss: &OneWayLoss, way: &str) -> String {
+    let [low, high] = loss.interval_percent;
+    match loss.lost {
+        0 => format!(
+            "On the way {way} none of {} packets was lost: at most {high:.1} %.",
+            loss.sent
+        ),
+        lost => format!(
+            "On the way {way} {lost} of {} packets were lost: {:.1} % (interval {low:.1} to {high:.1} %, 95 %).",
+            loss.sent, loss.lost_percent
+        ),
+    }
+}
+
+fn hops_in_words(there: PathEnd, back: PathEnd) -> Option<String> {
+    let (PathEnd::Reached { ttl: there }, PathEnd::Reached { ttl: back }) = (there, back) else {
+        return None;
+    };
+    Some(if there == back {
+        format!(
+            "It is {there} hops there and {back} back; whether by the same routers cannot be told, since each answers \
+             from the side that it was asked from."
+        )
+    } else {
+        format!("It is {there} hops there and {back} back: they are not the same path.")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn losses_are_told_by_direction() {
+        let none = OneWayLoss::of(200, 200, 0, 0).unwrap();
+        let some = OneWayLoss::of(200, 150, 0, 0).unwrap();
+        let words = loss_in_words(Some(&some), Some(&none));
+        assert_eq!(
+            words,
+            [
+                "On the way there 50 of 200 packets were lost: 25.0 % (interval 19.5 to 31.4 %, 95 %).",
+                "On the way back none of 200 packets was lost: at most 1.9 %.",
+                "The way there loses more than the way back.",
+            ]
+        );
+        assert_eq!(loss_in_words(Some(&some), Some(&some)).len(), 2);
+        assert_eq!(OneWayLoss::of(0, 0, 0, 0), None);
+        assert_eq!(OneWayLoss::of(5, 9, 4, 0).unwrap().lost, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn a_loss_is_a_share_and_lies_in_its_interval(sent in 1..1u64 << 55, received: u64) {
+            let loss = OneWayLoss::of(sent, received, 0, 0).unwrap();
+            prop_assert_eq!(loss.lost + loss.received, sent);
+            let [low, high] = loss.interval_percent;
+            prop_assert!((0.0..=100.0).contains(&loss.lost_percent));
+            prop_assert!(low <= loss.lost_percent + 1e-9 && loss.lost_percent <= high + 1e-9);
+        }
+    }
+}

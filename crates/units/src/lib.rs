@@ -1,0 +1,73 @@
+#![forbid(unsafe_code)]
+//! Quantities with their unit in the type, written and read as people write them.
+//!
+//! | type | text | bare number means |
+//! |---|---|---|
+//! | [`BitRate`] | `100mbit`, `1.5Gbit/s`, `10kbps`, `100M` | bits per second |
+//! | [`ByteCount`] | `64KiB`, `64K` (1024, as iperf3), `1GB` (10⁹), `1460` | bytes |
+//! | [`Span`] | `29ms`, `1.5s`, `100us`, `2min` | seconds |
+//! | [`Percent`] | `5%`, `0.1%`, `5` | percent |
+//! | [`Dscp`] | `EF`, `AF41`, `CS1`, `LE`, `46`, `0x2e` | code point 0–63 |
+//! | [`Sizes`] | `1460`, `32,64,128`, `100..9100/500` | bytes |
+//! | [`EndpointName`] | `host`, `host:5201`, `[2001:2::1]:5201`, `2001:2::1` | — |
+//!
+//! Below them what every other module needs: [`Nanos`] of state machines, an IP header's [`Family`]
+//! and [`Ecn`], the [`edit_distance`] of a name to one that is known, and a [`Caveat`] of figures.
+//!
+//! ```
+//! use linerate_units::{BitRate, ByteCount, Dscp, Span};
+//!
+//! let rate: BitRate = "100mbit".parse()?;
+//! let rtt: Span = "29ms".parse()?;
+//! let held = ByteCount((rate.0 as f64 * rtt.as_secs_f64() / 8.0) as u64);
+//! assert_eq!(held, ByteCount(362_500));
+//! assert_eq!("EF".parse::<Dscp>()?.to_string(), "EF");
+//! assert!("12 parsecs".parse::<Span>().is_err());
+//! # Ok::<(), linerate_units::UnitError>(())
+//! ```
+
+mod caveat;
+pub mod checksum;
+mod dscp;
+mod endpoint;
+mod ip;
+mod nanos;
+mod quantity;
+mod sizes;
+mod text;
+
+pub use caveat::{Caveat, CaveatKind};
+pub use dscp::Dscp;
+pub use endpoint::{DEFAULT_PORT, EndpointName};
+pub use ip::{Ecn, Family};
+pub use nanos::Nanos;
+pub use quantity::{BitRate, ByteCount, Percent, Span};
+pub use sizes::Sizes;
+pub use text::edit_distance;
+
+use thiserror::Error;
+
+/// A text that is not the quantity it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{text}` is not {wanted}: {why}")]
+pub struct UnitError {
+    text: String,
+    wanted: &'static str,
+    why: String,
+}
+
+impl UnitError {
+    fn new(text: &str, wanted: &'static str, why: impl Into<String>) -> Self {
+        Self {
+            // What a user typed can be of any length; the message is one line of a terminal.
+            text: text.chars().take(60).collect(),
+            wanted,
+            why: why.into(),
+        }
+    }
+
+    /// The reason alone, without the text.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+}
