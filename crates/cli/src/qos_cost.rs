@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use linerate_engine::qos::SystemNames;
-use linerate_engine::{CostError, CostObserver, CostOptions, prepare_for_lab, qos_cost};
-use linerate_qos::cost::{Cell, Choice, Plan, Slot, policies};
+use linerate_engine::{CostError, CostOptions, CostProgress, prepare_for_lab, qos_cost};
+use linerate_qos::cost::{Choice, Plan, policies};
 use linerate_qos::policy::PolicyFile;
 
 use crate::args::QosCostArgs;
@@ -33,9 +33,8 @@ pub(crate) fn execute(args: &QosCostArgs) -> Result<(), Failure> {
     prepare_for_lab().map_err(|error| failure_of(error.category(), anyhow!(error)))?;
     let stop = run::signals()?;
     progress.phase("the programs by themselves");
-    let mut shown = Shown(progress);
-    let outcome = qos_cost(&options, &stop, &mut shown);
-    drop(shown);
+    let outcome = qos_cost(&options, &stop, &mut |run| progress.phase(&words(run)));
+    drop(progress);
     let (document, error) = outcome.map_err(failure)?;
     output.write(&document)?;
     error.map_or(Ok(()), |error| Err(failure(error)))
@@ -114,23 +113,20 @@ fn policy(path: &Path, adapter: Option<&str>) -> anyhow::Result<String> {
     Ok(policies::on_any_adapter(&file, chosen).to_toml())
 }
 
-/// Shows runs as they begin.
-struct Shown(Progress);
-
-impl CostObserver for Shown {
-    fn begins(&mut self, cell: &Cell, slot: Slot, done: usize, all: usize) {
-        let words = format!(
-            "{}/{all}: {}, {}, {} {} B, block {}, {}",
-            done + 1,
-            cell.link,
-            cell.family,
-            cell.test,
-            cell.message_bytes,
-            slot.block + 1,
-            slot.treatment.name()
-        );
-        self.0.phase(&words);
-    }
+/// A run as it begins.
+fn words(progress: CostProgress<'_>) -> String {
+    let cell = progress.cell;
+    format!(
+        "{}/{}: {}, {}, {} {} B, block {}, {}",
+        progress.done + 1,
+        progress.all,
+        cell.link,
+        cell.family,
+        cell.test,
+        cell.message_bytes,
+        progress.block,
+        progress.treatment.name()
+    )
 }
 
 /// As `qos check` reads them.

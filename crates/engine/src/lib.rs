@@ -40,7 +40,7 @@
 //! | `profile` | runs with both ends profiled, and what a change would bring |
 //! | `host` | what this host is like, for the record |
 //! | [`host_settings`] | its limits and settings: read and judged, set and kept, put back |
-//! | `qos_cost` | what a policy costs: the runs of `linerate qos cost` |
+//! | `qos_cost` | what a policy costs: the experiments of `linerate qos cost` |
 //! | `control` | the control connection as a socket |
 //! | `treatment` | changes of this host, journalled, read back and undone |
 //! | `signal`, `stop` | Ctrl-C, and being asked to stop |
@@ -106,7 +106,7 @@ pub use profile::{
     DesignOptions, ProveOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs,
 };
 pub use profile::{disk_beside, profile};
-pub use qos_cost::{CostError, CostObserver, CostOptions, qos_cost};
+pub use qos_cost::{CostError, CostOptions, CostProgress, qos_cost};
 pub use signal::stop_on_signal;
 pub use stop::Stop;
 pub use target::Target;

@@ -60,6 +60,20 @@ pub enum ExperimentPath {
     Host(EndpointName),
 }
 
+impl ExperimentPath {
+    /// The emulated path of a spec.
+    pub fn from_spec(spec: PathSpec) -> Self {
+        Self::Lab {
+            topology: Box::new(Topology::of_path(&spec)),
+            name: spec.to_string(),
+            spec: Some(Box::new(spec)),
+            client: "client".to_owned(),
+            server: "server".to_owned(),
+            address: None,
+        }
+    }
+}
+
 impl Cell {
     /// What decides its figures, as a text: two cells, of whatever files, with the same text are
     /// the same.

@@ -32,7 +32,7 @@ pub struct Experiment {
     pub notes: Vec<String>,
     /// The factor whose levels stand side by side.
     pub across: Option<usize>,
-    /// What the table shows; at least one.
+    /// What the table shows; with a precision to reach at least one, which is the first's.
     pub columns: Vec<Column>,
     /// What the report found.
     pub findings: Vec<Finding>,

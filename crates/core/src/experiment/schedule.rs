@@ -119,7 +119,7 @@ impl Experiment {
     }
 
     /// The order of the cells in a repeat (Fisher and Yates 1938).
-    fn order(&self, repeat: u32) -> Vec<usize> {
+    pub fn order(&self, repeat: u32) -> Vec<usize> {
         let mut dice = ChaCha8Rng::seed_from_u64(self.seed);
         dice.set_stream(u64::from(repeat));
         let mut order: Vec<usize> = (0..self.cells.len()).collect();

@@ -85,18 +85,31 @@ fn measure(
         let record = client.run(|| exchange(target, test, &cell.treatments, stop, observer))??;
         return Ok(with_caveats(record, &[&client]));
     };
+    if let Some(path) = site.path {
+        let record = client.run(|| on_path(path, cell, test, stop, observer))??;
+        return Ok(with_caveats(record, &[&client]));
+    }
     let server = Allotment::exact(share(cell.place.server_cpu))?;
     // The endpoint's threads inherit the share of the one that starts it.
     let path = server.run(|| build(&cell.place, test.seed, site))??;
-    let mut record = client.run(|| {
-        path.enter()?;
-        exchange(&path.target(), test, &cell.treatments, stop, observer)
-    })??;
+    let record = client.run(|| on_path(&path, cell, test, stop, observer))??;
+    Ok(with_caveats(record, &[&client, &server]))
+}
+
+fn on_path(
+    path: &LabPath,
+    cell: &Cell,
+    test: &Test,
+    stop: &Stop,
+    observer: &mut dyn ExperimentObserver,
+) -> Result<Record, ExperimentError> {
+    path.enter()?;
+    let mut record = exchange(&path.target(), test, &cell.treatments, stop, observer)?;
     record.environment.lab = Some(path.facts());
     record.caveats.extend(path.caveats());
     // Once more: the remedies are to name the path, not a host that is gone with it.
     ceilings::annotate(&mut record);
-    Ok(with_caveats(record, &[&client, &server]))
+    Ok(record)
 }
 
 fn share(percent: Option<u32>) -> CpuShare {

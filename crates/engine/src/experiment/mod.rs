@@ -28,6 +28,7 @@ pub use error::ExperimentError;
 pub use records::{RecordsError, RecordsFile};
 
 use crate::category::Category;
+use crate::lab::LabPath;
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::words::chain;
@@ -41,6 +42,8 @@ pub struct ExperimentSite<'a> {
     pub traces: &'a [(String, RateTrace)],
     /// The endpoint, where its path is a real one.
     pub target: Option<&'a Target>,
+    /// An emulated path that all runs are made on, in place of one for each.
+    pub path: Option<&'a LabPath>,
 }
 
 /// How far an experiment is, as a run begins.
@@ -82,17 +85,46 @@ pub fn run_experiment(
     stop: &Stop,
     observer: &mut dyn ExperimentObserver,
 ) -> Result<(ExperimentDocument, Option<ExperimentError>), ExperimentError> {
+    let runs = records.take_runs();
+    let mut keep = |run: &Run| records.append(run);
+    let course = make_runs(experiment, site, runs, &mut keep, stop, observer)?;
+    match course.error {
+        Some(error) if !course.runs.iter().any(Run::counts) => Err(error),
+        error => {
+            let partial = error.as_ref().map(|error| chain(error));
+            let ending = Ending {
+                partial,
+                unavailable: course.unavailable,
+            };
+            Ok((experiment.assemble(course.runs, &ending), error))
+        }
+    }
+}
+
+/// Makes the runs that are left after `runs`, and gives each to `keep` as it comes. What ends them
+/// early is in the course.
+///
+/// # Errors
+/// A run could not be kept.
+pub(crate) fn make_runs<'a>(
+    experiment: &'a Experiment,
+    site: &ExperimentSite<'_>,
+    runs: Vec<Run>,
+    keep: &mut dyn FnMut(&Run) -> Result<(), RecordsError>,
+    stop: &Stop,
+    observer: &mut dyn ExperimentObserver,
+) -> Result<Course<'a>, ExperimentError> {
     let mut course = Course {
         experiment,
-        runs: records.take_runs(),
-        ending: Ending::default(),
+        runs,
+        unavailable: Vec::new(),
+        error: None,
         estimate: Estimate::new(),
         failures: 0,
     };
-    let mut error = None;
     while let Some(slot) = course.next() {
         if stop.is_requested() {
-            error = Some(ExperimentError::Interrupted);
+            course.error = Some(ExperimentError::Interrupted);
             break;
         }
         observer.begins(&course.progress(slot));
@@ -101,27 +133,29 @@ pub fn run_experiment(
         match course.take(slot, attempt) {
             Ok(None) => {}
             Ok(Some(run)) => {
-                course
-                    .estimate
-                    .add(slot.cell, began.elapsed().as_secs_f64());
-                records.append(&run)?;
+                let seconds = began.elapsed().as_secs_f64();
+                course.estimate.add(slot.cell, seconds);
+                keep(&run)?;
                 observer.made(&run);
                 course.runs.push(run);
             }
             Err(reason) => {
-                error = Some(reason);
+                course.error = Some(reason);
                 break;
             }
         }
     }
-    course.finish(error)
+    Ok(course)
 }
 
-/// An experiment under way.
-struct Course<'a> {
+/// How far an experiment has come.
+pub(crate) struct Course<'a> {
     experiment: &'a Experiment,
-    runs: Vec<Run>,
-    ending: Ending,
+    pub(crate) runs: Vec<Run>,
+    /// Cells that cannot be run here, and why.
+    unavailable: Vec<(usize, String)>,
+    /// What ended it early.
+    pub(crate) error: Option<ExperimentError>,
     estimate: Estimate,
     /// Runs that failed, one after the other.
     failures: u32,
@@ -133,11 +167,7 @@ impl Course<'_> {
     }
 
     fn unavailable(&self) -> Vec<usize> {
-        self.ending
-            .unavailable
-            .iter()
-            .map(|(cell, _)| *cell)
-            .collect()
+        self.unavailable.iter().map(|(cell, _)| *cell).collect()
     }
 
     fn progress(&self, slot: Slot) -> ExperimentProgress {
@@ -168,11 +198,11 @@ impl Course<'_> {
             return Err(error);
         }
         if error.category() != Category::Failed {
-            self.ending.unavailable.push((slot.cell, chain(&error)));
+            self.unavailable.push((slot.cell, chain(&error)));
             // Where none can be run it is not the cell's fault.
             let runnable =
                 (0..self.experiment.cells.len()).filter(|cell| self.experiment.is_runnable(*cell));
-            return if self.runs.is_empty() && runnable.count() == self.ending.unavailable.len() {
+            return if self.runs.is_empty() && runnable.count() == self.unavailable.len() {
                 Err(error)
             } else {
                 Ok(None)
@@ -185,19 +215,6 @@ impl Course<'_> {
         let mut run = attempt::empty(self.experiment, slot);
         run.error = Some(chain(&error));
         Ok(Some(run))
-    }
-
-    fn finish(
-        mut self,
-        error: Option<ExperimentError>,
-    ) -> Result<(ExperimentDocument, Option<ExperimentError>), ExperimentError> {
-        match error {
-            Some(error) if !self.runs.iter().any(Run::counts) => Err(error),
-            error => {
-                self.ending.partial = error.as_ref().map(|error| chain(error));
-                Ok((self.experiment.assemble(self.runs, &self.ending), error))
-            }
-        }
     }
 }
 

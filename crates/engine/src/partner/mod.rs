@@ -10,18 +10,21 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use linerate_core::foreign::Tool;
+use linerate_core::assemble::ExchangeTotals;
 use linerate_core::foreign::netperf::PORT;
+use linerate_core::foreign::{Encounter, Role, Tool};
 use linerate_core::plan::{Plan, Test};
-use linerate_core::record::Record;
+use linerate_core::record::{Record, Status};
 use linerate_core::session::SessionError;
-use linerate_core::units::DEFAULT_PORT;
+use linerate_core::session::message::HalfReport;
+use linerate_core::units::{DEFAULT_PORT, Family};
 
 use self::iperf3::Iperf3;
 use self::netperf::Netperf;
 use crate::campaign::{self, Campaign, Observer};
-use crate::client::{Client, Live, Outcome};
+use crate::client::{Client, Live, Outcome, Profiles};
 use crate::error::MeasureError;
+use crate::measure::half::Half;
 use crate::stop::Stop;
 use crate::target::Target;
 
@@ -37,6 +40,24 @@ pub enum Partner {
 /// A server of another tool's.
 #[derive(Debug)]
 pub struct Foreign(Server);
+
+/// Where it answers, and how it is reached.
+#[derive(Debug)]
+struct Found {
+    /// With the one address.
+    target: Target,
+    peer: SocketAddr,
+    connect_time: Duration,
+    stop: Stop,
+}
+
+/// What a test with it ended with.
+struct Ended {
+    here: HalfReport,
+    there: Option<HalfReport>,
+    exchange: Option<ExchangeTotals>,
+    error: Option<MeasureError>,
+}
 
 #[derive(Debug)]
 enum Server {
@@ -83,7 +104,7 @@ impl Partner {
     pub fn connect_time(&self) -> Duration {
         match self {
             Self::Own(client) => client.connect_time(),
-            Self::Foreign(foreign) => foreign.connect_time(),
+            Self::Foreign(foreign) => foreign.found().connect_time,
         }
     }
 
@@ -135,16 +156,13 @@ impl Foreign {
 
     /// Its address and port.
     pub fn peer(&self) -> SocketAddr {
-        match &self.0 {
-            Server::Iperf3(iperf3) => iperf3.peer(),
-            Server::Netperf(netperf) => netperf.peer(),
-        }
+        self.found().peer
     }
 
-    fn connect_time(&self) -> Duration {
+    fn found(&self) -> &Found {
         match &self.0 {
-            Server::Iperf3(iperf3) => iperf3.connect_time(),
-            Server::Netperf(netperf) => netperf.connect_time(),
+            Server::Iperf3(iperf3) => &iperf3.found,
+            Server::Netperf(netperf) => &netperf.found,
         }
     }
 
@@ -157,6 +175,66 @@ impl Foreign {
             Server::Iperf3(iperf3) => iperf3.run(test, observe),
             Server::Netperf(netperf) => netperf.run(test, observe),
         }
+    }
+}
+
+impl Found {
+    fn new(target: Target, peer: SocketAddr, connect_time: Duration, stop: Stop) -> Self {
+        let addresses = vec![peer];
+        Self {
+            target: Target {
+                addresses,
+                ..target
+            },
+            peer,
+            connect_time,
+            stop,
+        }
+    }
+
+    fn lacks(&self, what: String) -> MeasureError {
+        let peer = self.peer;
+        MeasureError::Lacks { peer, what }
+    }
+
+    fn outcome(&self, tool: Tool, test: Test, started_at: String, ended: Ended) -> Outcome {
+        let encounter = Encounter {
+            tool,
+            version: None,
+            role: Role::Used,
+            test,
+            host: self.target.name.clone(),
+            peer: self.peer.to_string(),
+            family: if self.peer.is_ipv6() {
+                Family::Ipv6
+            } else {
+                Family::Ipv4
+            },
+            started_at,
+            status: match ended.error {
+                Some(_) => Status::Partial,
+                None => Status::Complete,
+            },
+            here: ended.here,
+            there: ended.there,
+            exchange: ended.exchange,
+        };
+        Outcome {
+            record: encounter.into_record(),
+            error: ended.error,
+            profiles: Profiles::default(),
+        }
+    }
+}
+
+/// How a running test is to be shown. What has arrived there only the server knows.
+fn live(half: &Half) -> Live {
+    let here = half.progress();
+    Live {
+        at_s: here.at_s,
+        up_bytes: half.sent_bytes(),
+        down_bytes: here.received_bytes,
+        transactions: half.messages(),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use linerate_core::link::SpecError;
 use linerate_core::stats::StatsError;
-use linerate_core::treatment::TreatmentError;
+use linerate_qos::cost::PlanFault;
 use thiserror::Error;
 
 use crate::category::Category;
-use crate::error::MeasureError;
+use crate::experiment::ExperimentError;
 use crate::lab::LabError;
 use crate::qos::QosError;
 
@@ -23,12 +23,12 @@ pub enum CostError {
     /// This host allows no lab.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// A run failed.
+    /// Runs failed.
     #[error(transparent)]
-    Measure(#[from] MeasureError),
-    /// A treatment is none.
+    Experiment(#[from] ExperimentError),
+    /// A cell cannot be run so.
     #[error(transparent)]
-    Treatment(#[from] TreatmentError),
+    Plan(#[from] PlanFault),
     /// A comparison cannot be designed so.
     #[error(transparent)]
     Statistics(#[from] StatsError),
@@ -40,8 +40,8 @@ impl CostError {
         match self {
             Self::Policy(error) => error.category(),
             Self::Lab(error) => error.category(),
-            Self::Measure(error) => error.category(),
-            Self::Link(_) | Self::Treatment(_) | Self::Statistics(_) => Category::Usage,
+            Self::Experiment(error) => error.category(),
+            Self::Link(_) | Self::Plan(_) | Self::Statistics(_) => Category::Usage,
         }
     }
 }

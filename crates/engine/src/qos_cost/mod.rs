@@ -7,26 +7,23 @@
 mod direct;
 mod error;
 
-use std::thread;
+use std::path::Path;
 use std::time::SystemTime;
 
+use linerate_core::experiment::Run;
 use linerate_core::link::PathSpec;
-use linerate_core::record::{Caveat, CaveatKind, Status};
-use linerate_core::session::SessionError;
-use linerate_core::session::message::RefusalReason;
-use linerate_core::treatment::Treatments;
-use linerate_core::units::Span;
-use linerate_qos::cost::{Book, COST_SCHEMA, Cell, CostPolicy, Plan, QosCost, Slot, Treatment};
+use linerate_core::record::{Caveat, CaveatKind, Interval, Status};
+use linerate_qos::cost::{
+    Book, COST_SCHEMA, Cell, CostPolicy, Plan, QosCost, TREATMENTS, Treatment,
+};
 use linerate_sys::clock::format_rfc3339;
 
 pub use error::CostError;
 
-use crate::client::Client;
-use crate::error::MeasureError;
+use crate::experiment::{ExperimentObserver, ExperimentProgress, ExperimentSite, make_runs};
 use crate::host;
 use crate::lab::{LabOptions, LabPath};
 use crate::stop::Stop;
-use crate::treated::run_treated;
 use crate::words::chain;
 
 /// What is measured.
@@ -40,17 +37,22 @@ pub struct CostOptions {
     pub margin_percent: f64,
 }
 
-/// Who looks on.
-pub trait CostObserver: Send {
-    /// A run begins; `done` of `all` have ended.
-    fn begins(&mut self, cell: &Cell, slot: Slot, done: usize, all: usize);
+/// A run that begins.
+#[derive(Debug, Clone, Copy)]
+pub struct CostProgress<'a> {
+    /// Its cell.
+    pub cell: &'a Cell,
+    /// Of which block, from 1.
+    pub block: u32,
+    /// Under which treatment.
+    pub treatment: Treatment,
+    /// How many runs have ended.
+    pub done: usize,
+    /// How many there are to be.
+    pub all: usize,
 }
 
-impl CostObserver for () {
-    fn begins(&mut self, _: &Cell, _: Slot, _: usize, _: usize) {}
-}
-
-/// Makes all runs. What ends them early is in the document as a caveat, and in the error beside it.
+/// Makes all runs, each said to `observe` as it begins. What ends them early is in the document as a caveat, and in the error beside it.
 ///
 /// # Errors
 /// No row came about: this host has no labs or no eBPF, a policy is wrong, a run failed, or it was
@@ -58,7 +60,7 @@ impl CostObserver for () {
 pub fn qos_cost(
     options: &CostOptions,
     stop: &Stop,
-    observer: &mut dyn CostObserver,
+    observe: &mut (dyn FnMut(CostProgress<'_>) + Send),
 ) -> Result<(QosCost, Option<CostError>), CostError> {
     let started_at = format_rfc3339(SystemTime::now());
     let policies = policies(options)?;
@@ -68,15 +70,13 @@ pub fn qos_cost(
         options,
         book: Book::new(&options.plan, options.margin_percent),
         caveats: Vec::new(),
-        excluded: None,
         done: 0,
     };
-    let error = course.run(stop, observer).err();
+    let error = course.run(stop, observe).err();
     let rows = course.book.rows()?;
-    let error = match (error, course.excluded) {
-        (Some(error), _) if rows.is_empty() => return Err(error),
-        (None, Some(excluded)) if rows.is_empty() => return Err(excluded.into()),
-        (error, _) => error,
+    let error = match error {
+        Some(error) if rows.is_empty() => return Err(error),
+        error => error,
     };
     let links = course.book.links();
     let mut caveats: Vec<Caveat> = error.iter().map(partial).collect();
@@ -104,37 +104,30 @@ pub fn qos_cost(
     Ok((document, error))
 }
 
-/// The runs under way.
+/// What there is of it so far.
 struct Course<'a> {
     options: &'a CostOptions,
     book: Book<'a>,
     caveats: Vec<Caveat>,
-    /// Why the last run was left out that was.
-    excluded: Option<MeasureError>,
     done: usize,
 }
 
 impl Course<'_> {
     /// Cells of one link and family share a lab: what is left of one run does no harm to the next,
     /// since all three treatments come after each other in random order.
-    fn run(&mut self, stop: &Stop, observer: &mut dyn CostObserver) -> Result<(), CostError> {
+    fn run(
+        &mut self,
+        stop: &Stop,
+        observe: &mut (dyn FnMut(CostProgress<'_>) + Send),
+    ) -> Result<(), CostError> {
         let cells = &self.options.plan.cells;
-        let mut first = 0;
         let kind = |cell: &Cell| (cell.lab(), cell.family);
+        let mut number = 0;
         for group in cells.chunk_by(|a, b| kind(a) == kind(b)) {
-            let numbers = first..first + group.len();
-            first += group.len();
             let path = build(&group[0], self.options.plan.seed)?;
-            // The calling thread stays where it is: the next lab is made from there.
-            let outcome = thread::scope(|scope| {
-                let runs = scope.spawn(|| {
-                    path.enter()?;
-                    numbers
-                        .into_iter()
-                        .try_for_each(|cell| self.run_cell(cell, &path, stop, observer))
-                });
-                runs.join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            let outcome = group.iter().try_for_each(|_| {
+                number += 1;
+                self.run_cell(number - 1, &path, stop, observe)
             });
             for caveat in path.caveats() {
                 if !self.caveats.contains(&caveat) {
@@ -151,67 +144,76 @@ impl Course<'_> {
         number: usize,
         path: &LabPath,
         stop: &Stop,
-        observer: &mut dyn CostObserver,
+        observe: &mut (dyn FnMut(CostProgress<'_>) + Send),
     ) -> Result<(), CostError> {
         let plan = &self.options.plan;
         let cell = &plan.cells[number];
-        let all = plan.cells.len() * 3 * plan.pairs as usize;
-        let mut client = Client::connect(path.target(), stop.clone())?;
-        // Connections that begin after a pause, caches that are cold: none of it is the first run's
-        // fault.
-        run_treated(
-            &mut client,
-            &cell.run(SHORT, plan.seed),
-            &Treatments::default(),
-            &mut (),
+        let experiment = plan.experiment(number, &policy_of(self.options, cell))?;
+        let site = ExperimentSite {
+            directory: Path::new(""),
+            traces: &[],
+            target: None,
+            path: Some(path),
+        };
+        let mut shown = Shown {
+            observe,
+            cell,
+            before: self.done,
+            all: plan.runs(),
+        };
+        let made = make_runs(
+            &experiment,
+            &site,
+            Vec::new(),
+            &mut |_| Ok(()),
+            stop,
+            &mut shown,
         )?;
-        for slot in plan.slots(number) {
-            observer.begins(cell, slot, self.done, all);
-            let seed = plan.seed.wrapping_add(u64::from(slot.block));
-            let treatments = treatments(self.options, cell, slot.treatment)?;
-            let test = cell.run(plan.time, seed);
-            match run_treated(&mut client, &test, &treatments, &mut ()) {
-                Ok(record) => self.book.enter(slot, &record),
-                Err(error) if is_timeout(&error) => {
-                    self.exclude(cell, slot, error);
-                    client = Client::connect(path.target(), stop.clone())?;
-                }
-                Err(error) => return Err(error.into()),
-            }
-            self.done += 1;
-        }
-        Ok(())
-    }
-
-    /// A run that did not come about is left out, and its block with it; the others go on.
-    fn exclude(&mut self, cell: &Cell, slot: Slot, error: MeasureError) {
-        self.caveats.push(Caveat::new(
-            CaveatKind::ExcludedPairs,
-            format!(
-                "{}, {}, {} B, block {}, {}: {}; the block is left out",
-                cell.link,
-                cell.test,
-                cell.message_bytes,
-                slot.block + 1,
-                slot.treatment.name(),
-                chain(&error)
-            ),
-            "run it on a machine that does less",
-        ));
-        self.excluded = Some(error);
+        self.done += made.runs.iter().filter(|run| run.counts()).count();
+        self.book.enter(number, &experiment, &made.runs);
+        let failed = made.runs.iter().filter(|run| !run.counts());
+        self.caveats.extend(failed.map(|run| again(cell, run)));
+        made.error.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 
-/// An answer that a busy machine did not give in time: the next run may well have its own.
-fn is_timeout(error: &MeasureError) -> bool {
-    match error {
-        MeasureError::Session { reason, .. } => match reason {
-            SessionError::Refused(refusal) => refusal.reason == RefusalReason::Timeout,
-            reason => matches!(reason, SessionError::Timeout(_)),
-        },
-        MeasureError::Refused { refusal, .. } => refusal.reason == RefusalReason::Timeout,
-        _ => false,
+/// Of an experiment's runs, for who looks on.
+struct Shown<'a> {
+    observe: &'a mut (dyn FnMut(CostProgress<'_>) + Send),
+    cell: &'a Cell,
+    before: usize,
+    all: usize,
+}
+
+impl ExperimentObserver for Shown<'_> {
+    fn begins(&mut self, progress: &ExperimentProgress) {
+        (self.observe)(CostProgress {
+            cell: self.cell,
+            block: progress.slot.repeat,
+            treatment: TREATMENTS[progress.slot.cell],
+            done: self.before + progress.done,
+            all: self.all,
+        });
     }
+
+    fn interval(&mut self, _: &Interval) -> bool {
+        true
+    }
+
+    fn made(&mut self, _: &Run) {}
+}
+
+/// A run that failed, as on a machine that was busy with something else.
+fn again(cell: &Cell, run: &Run) -> Caveat {
+    let why = run.error.clone().unwrap_or_else(|| run.faults.join("; "));
+    Caveat::new(
+        CaveatKind::ExcludedPairs,
+        format!(
+            "{}, {}, {} B, block {}, {}: {why}; this run is left out",
+            cell.link, cell.test, cell.message_bytes, run.repeat, run.treatments
+        ),
+        "run it on a machine that does less",
+    )
 }
 
 fn build(cell: &Cell, seed: u64) -> Result<LabPath, CostError> {
@@ -229,21 +231,6 @@ fn policy_of(options: &CostOptions, cell: &Cell) -> String {
         Some((_, text)) if cell.takes_users_policy() => text.clone(),
         _ => cell.policy(),
     }
-}
-
-fn treatments(
-    options: &CostOptions,
-    cell: &Cell,
-    treatment: Treatment,
-) -> Result<Treatments, CostError> {
-    let text = match treatment {
-        Treatment::Without => "none",
-        Treatment::Passthrough => "qos=passthrough",
-        Treatment::Policy => "qos=policy",
-    };
-    let mut treatments: Treatments = text.parse()?;
-    treatments.load(&|_| Ok(policy_of(options, cell)))?;
-    Ok(treatments)
 }
 
 /// What is in force in which tests.
@@ -287,6 +274,3 @@ fn one_machine() -> Caveat {
         "",
     )
 }
-
-/// A warm-up that nobody counts.
-const SHORT: Span = Span(std::time::Duration::from_millis(50));

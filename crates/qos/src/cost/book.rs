@@ -1,14 +1,15 @@
 //! Every run, and what they amount to.
 
 use linerate_core::compare::{Design, Metric, MetricConclusion, Sequential, log_ratio};
-use linerate_core::record::{Caveat, CaveatKind, Record};
+use linerate_core::experiment::{Experiment, Run};
+use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::stats::{MedianInterval, StatsError, median_interval};
 
 use super::document::{
-    CostComparison, CostFigure, CostRow, CostRun, LinkRates, PacketCost, Treatment,
+    CostComparison, CostFigure, CostRow, CostRun, LinkRates, PacketCost, TREATMENTS, Treatment,
 };
 use super::paper;
-use super::plan::{Plan, Slot};
+use super::plan::Plan;
 
 /// Figures that are kept of a run, those that it has.
 pub const METRICS: [&str; 6] = [
@@ -50,14 +51,18 @@ impl<'a> Book<'a> {
         }
     }
 
-    /// Enters a run.
-    pub fn enter(&mut self, slot: Slot, record: &Record) {
-        let figure = |metric: &Metric| Some((metric.as_str().to_owned(), metric.of(record)?));
-        self.runs[slot.cell].push(CostRun {
-            block: slot.block + 1,
-            treatment: slot.treatment,
-            figures: self.metrics.iter().filter_map(figure).collect(),
+    /// Enters the runs of a cell's experiment, those that count.
+    pub fn enter(&mut self, cell: usize, experiment: &Experiment, runs: &[Run]) {
+        let entries = runs.iter().filter(|run| run.counts()).filter_map(|run| {
+            let record = run.record.as_deref()?;
+            let figure = |metric: &Metric| Some((metric.to_string(), metric.of(record)?));
+            Some(CostRun {
+                block: run.repeat,
+                treatment: TREATMENTS[experiment.cell_of(run)?],
+                figures: self.metrics.iter().filter_map(figure).collect(),
+            })
         });
+        self.runs[cell].extend(entries);
     }
 
     /// What is to be known of the runs that carried nothing, one entry for each cell that has some:
@@ -116,14 +121,11 @@ impl<'a> Book<'a> {
             let mut runs = self.runs[cell].iter();
             runs.find(|run| run.block == block && run.treatment == treatment)
         };
-        let blocks = (1..=self.plan.pairs).filter_map(|block| {
-            Some([
-                of(block, Treatment::Without)?,
-                of(block, Treatment::Passthrough)?,
-                of(block, Treatment::Policy)?,
-            ])
-        });
-        blocks.collect()
+        let whole = |block| {
+            let [without, passthrough, policy] = TREATMENTS.map(|treatment| of(block, treatment));
+            Some([without?, passthrough?, policy?])
+        };
+        (1..=self.plan.pairs).filter_map(whole).collect()
     }
 
     fn row(&self, number: usize) -> Result<CostRow, StatsError> {
@@ -189,12 +191,6 @@ impl<'a> Book<'a> {
         Ok(conclusion.and_then(|conclusion| conclusion.metrics.into_iter().next()))
     }
 }
-
-const TREATMENTS: [Treatment; 3] = [
-    Treatment::Without,
-    Treatment::Passthrough,
-    Treatment::Policy,
-];
 
 /// No byte and no answer arrived while it was measured.
 fn carried_nothing(run: &CostRun) -> bool {
@@ -265,16 +261,17 @@ mod tests {
     /// Runs of a machine whose speed wanders far more than the treatments differ.
     fn filled(plan: &Plan, policy: f64) -> Book<'_> {
         let mut book = Book::new(plan, 5.0);
-        for slot in plan.slots(0) {
-            let wander = 1.0 + f64::from(slot.block % 4) * 0.2;
-            let share = match slot.treatment {
+        let blocks = (0..plan.pairs).flat_map(|block| TREATMENTS.map(|one| (block, one)));
+        for (block, treatment) in blocks {
+            let wander = 1.0 + f64::from(block % 4) * 0.2;
+            let share = match treatment {
                 Treatment::Without => 1.0,
-                Treatment::Passthrough => 1.001 + f64::from(slot.block % 3) * 1e-4,
-                Treatment::Policy => policy + f64::from(slot.block % 5) * 1e-3,
+                Treatment::Passthrough => 1.001 + f64::from(block % 3) * 1e-4,
+                Treatment::Policy => policy + f64::from(block % 5) * 1e-3,
             };
             book.runs[0].push(CostRun {
-                block: slot.block + 1,
-                treatment: slot.treatment,
+                block: block + 1,
+                treatment,
                 figures: figures(&[
                     ("throughput_bps", 90e6 * wander / share),
                     (DEMAND, 10.0 * wander * share),

@@ -6,6 +6,7 @@ use linerate_core::compare::MetricConclusion;
 use linerate_core::plan::{Protocol, Workload};
 use linerate_core::record::{Caveat, HostFacts, Status};
 use linerate_core::stats::MedianInterval;
+use linerate_core::treatment::{TreatmentError, Treatments};
 use linerate_core::units::Family;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,7 +61,26 @@ pub enum Treatment {
     Policy,
 }
 
+/// All of them, the one first that the others are held against.
+pub const TREATMENTS: [Treatment; 3] = [
+    Treatment::Without,
+    Treatment::Passthrough,
+    Treatment::Policy,
+];
+
 impl Treatment {
+    /// What is done to the host, with the text of a policy.
+    pub(super) fn treatments(self, policy: &str) -> Result<Treatments, TreatmentError> {
+        let text = match self {
+            Self::Without => "none",
+            Self::Passthrough => "qos=passthrough",
+            Self::Policy => "qos=policy",
+        };
+        let mut treatments: Treatments = text.parse()?;
+        treatments.load(&|_| Ok(policy.to_owned()))?;
+        Ok(treatments)
+    }
+
     /// In words.
     pub fn name(self) -> &'static str {
         match self {

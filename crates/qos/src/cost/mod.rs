@@ -2,7 +2,8 @@
 //! and its future tests.
 //!
 //! The same transfer is made without a policy, with a program that does nothing (*pass-through*),
-//! and with a policy, one right after the other and in random order, again and again ([`Plan`]). Of
+//! and with a policy, one right after the other and in random order, again and again: each cell of
+//! a [`Plan`] is an experiment ([`linerate_core::experiment`]) with the treatments as its factor. Of
 //! each such block the three runs are compared with each other ([`linerate_core::compare`]), so
 //! that what else the machine does falls on all three alike. What comes out ([`QosCost`]) has the
 //! paper's figures (throughput, CPU, service demand), the cost of a packet by the paper's own rule
@@ -10,7 +11,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `plan` | tests, cells and the order of their runs |
+//! | `plan` | tests, cells, and the experiment that each cell is |
 //! | `policies` | the policies of the tests: the paper's simple filter, long ones, ones that match nothing |
 //! | `paper` | the paper's rules: packets per second of a link, cost per packet from service demand |
 //! | `book` | every run, and what they amount to |
@@ -25,6 +26,6 @@ pub mod policies;
 pub use book::{Book, METRICS};
 pub use document::{
     COST_SCHEMA, CostComparison, CostFigure, CostPolicy, CostRow, CostRun, DirectCost, LinkRates,
-    PacketCost, QosCost, Treatment,
+    PacketCost, QosCost, TREATMENTS, Treatment,
 };
-pub use plan::{Cell, Choice, Plan, PlanFault, Slot, TESTS, Test};
+pub use plan::{Cell, Choice, Plan, PlanFault, TESTS, Test};

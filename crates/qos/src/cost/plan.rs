@@ -3,16 +3,20 @@
 use std::fmt;
 use std::time::Duration;
 
-use linerate_core::compare::{MAX_PAIRS, Order, Schedule};
+use linerate_core::compare::MAX_PAIRS;
+use linerate_core::experiment::{
+    Cell as ExperimentCell, Experiment, ExperimentPath, Factor, Place, Work,
+};
+use linerate_core::link::PathSpec;
 use linerate_core::plan::{
-    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
-    StreamTest, Test as Run, Traffic,
+    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, Repeats, SendMethod,
+    SocketOptions, StreamTest, Test as Run, Traffic,
 };
 use linerate_core::units::{BitRate, ByteCount, Family, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::document::Treatment;
+use super::document::TREATMENTS;
 use super::paper::{self, SOCKET_BYTES};
 use super::policies;
 
@@ -106,17 +110,6 @@ pub struct Cell {
     pub message_bytes: u64,
 }
 
-/// One run: a cell's, in a block, under a treatment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slot {
-    /// Which cell.
-    pub cell: usize,
-    /// Which block, from 0.
-    pub block: u32,
-    /// With what.
-    pub treatment: Treatment,
-}
-
 impl Test {
     /// As it is written on the command line.
     pub fn name(self) -> &'static str {
@@ -147,18 +140,19 @@ impl Plan {
         let pairs = choice.pairs.unwrap_or(if choice.quick { 3 } else { 8 });
         let usual = Duration::from_millis(if choice.quick { 300 } else { 2000 });
         let time = choice.time.unwrap_or(Span(usual));
-        let fault = |words: String| Err(PlanFault(words));
         if !(1..=MAX_PAIRS).contains(&pairs) {
-            return fault(format!("--pairs is {pairs}: it must be 1 to {MAX_PAIRS}"));
+            return Err(fault(format!(
+                "--pairs is {pairs}: it must be 1 to {MAX_PAIRS}"
+            )));
         }
         let mut cells = Vec::new();
         for &link in &choice.links {
             if !LINKS.contains(&link.0) {
-                return fault(format!(
+                return Err(fault(format!(
                     "--link {link}: a link here has {} to {}",
                     BitRate(*LINKS.start()),
                     BitRate(*LINKS.end())
-                ));
+                )));
             }
             for &family in &choice.families {
                 for &test in &choice.tests {
@@ -167,7 +161,9 @@ impl Plan {
             }
         }
         if cells.is_empty() {
-            return fault("there is nothing to run: no test, link or family is left".to_owned());
+            return Err(fault(
+                "there is nothing to run: no test, link or family is left",
+            ));
         }
         let plan = Self {
             cells,
@@ -177,34 +173,70 @@ impl Plan {
         };
         for cell in &plan.cells {
             let run = cell.run(time, choice.seed);
-            run.check().map_err(|error| PlanFault(error.to_string()))?;
+            run.check().map_err(fault)?;
         }
         Ok(plan)
     }
 
-    /// The runs of a cell, block after block, the three of each in random order.
-    pub fn slots(&self, cell: usize) -> Vec<Slot> {
-        let seed = self.seed.wrapping_add(cell as u64);
-        let mut coins = Schedule::new(seed);
-        let blocks = (0..self.pairs).flat_map(|block| {
-            permutation(&mut coins).map(|treatment| Slot {
-                cell,
-                block,
-                treatment,
+    /// The experiment that is a cell: its transfer under each treatment, in as many blocks as the
+    /// plan has. `policy` is the text of its policy.
+    ///
+    /// # Errors
+    /// The policy cannot be a treatment.
+    pub fn experiment(&self, cell: usize, policy: &str) -> Result<Experiment, PlanFault> {
+        // Of runs of a cell no two that are not of one block have the same seed.
+        let seed = self.seed.wrapping_add(1000 * cell as u64);
+        let cell = &self.cells[cell];
+        let spec: PathSpec = cell.lab().parse().map_err(fault)?;
+        let place = Place {
+            path: ExperimentPath::from_spec(spec),
+            family: Some(cell.family),
+            client_cpu: None,
+            server_cpu: None,
+        };
+        let cells = TREATMENTS.iter().enumerate().map(|(level, treatment)| {
+            Ok(ExperimentCell {
+                levels: vec![level],
+                place: place.clone(),
+                work: Work::Test(Box::new(cell.run(self.time, seed))),
+                treatments: treatment.treatments(policy).map_err(fault)?,
+                lacks: None,
             })
         });
-        blocks.collect()
+        Ok(Experiment {
+            title: cell.test.to_string(),
+            report: None,
+            about: None,
+            seed,
+            quick: false,
+            repeats: Repeats::Times(self.pairs),
+            forbid: Vec::new(),
+            factors: vec![Factor {
+                name: "treatment".to_owned(),
+                levels: TREATMENTS.map(|one| one.name().to_owned()).to_vec(),
+            }],
+            cells: cells.collect::<Result<_, PlanFault>>()?,
+            notes: Vec::new(),
+            across: None,
+            columns: Vec::new(),
+            findings: Vec::new(),
+            figures: Vec::new(),
+        })
+    }
+
+    /// How many runs there are.
+    pub fn runs(&self) -> usize {
+        self.cells.len() * TREATMENTS.len() * self.pairs as usize
     }
 
     /// Seconds that all runs take at least.
     pub fn seconds(&self) -> f64 {
-        let runs = self.cells.len() as f64 * f64::from(self.pairs) * 3.0;
-        runs * (self.time.as_secs_f64() + warm_up(self.time).as_secs_f64())
+        self.runs() as f64 * (self.time.as_secs_f64() + warm_up(self.time).as_secs_f64())
     }
 }
 
 impl Cell {
-    /// What is run; all three runs of a block have the same seed.
+    /// What is run.
     pub fn run(&self, time: Span, seed: u64) -> Run {
         let is_udp = self.protocol == Protocol::Udp;
         let is_rr = self.test == Test::Rr;
@@ -328,27 +360,8 @@ fn warm_up(time: Span) -> Span {
     Span((time.0 / 10).min(Duration::from_secs(1)))
 }
 
-/// The three treatments in an order that no treatment and no pair of them is favoured by.
-fn permutation(coins: &mut Schedule) -> [Treatment; 3] {
-    let mut coin = || coins.next() == Some(Order::AFirst);
-    let first = loop {
-        match (coin(), coin()) {
-            (false, false) => break 0,
-            (false, true) => break 1,
-            (true, false) => break 2,
-            (true, true) => {}
-        }
-    };
-    let mut all = [
-        Treatment::Without,
-        Treatment::Passthrough,
-        Treatment::Policy,
-    ];
-    all.swap(0, first);
-    if coin() {
-        all.swap(1, 2);
-    }
-    all
+fn fault(error: impl fmt::Display) -> PlanFault {
+    PlanFault(error.to_string())
 }
 
 /// As a specification of a link is written.
@@ -440,14 +453,11 @@ mod tests {
 
     #[test]
     fn each_block_has_each_treatment_once_and_every_order_comes_up_as_often() {
-        let plan = Plan {
-            pairs: 6000,
-            ..Plan::of(&choice()).unwrap()
-        };
-        let mut orders: BTreeMap<Vec<&str>, u32> = BTreeMap::new();
-        for block in plan.slots(0).chunks(3) {
-            let names: Vec<&str> = block.iter().map(|slot| slot.treatment.name()).collect();
-            *orders.entry(names).or_default() += 1;
+        let plan = Plan::of(&choice()).unwrap();
+        let experiment = plan.experiment(0, &plan.cells[0].policy()).unwrap();
+        let mut orders: BTreeMap<Vec<usize>, u32> = BTreeMap::new();
+        for block in 1..=6000 {
+            *orders.entry(experiment.order(block)).or_default() += 1;
         }
         assert_eq!(orders.len(), 6);
         // 1000 each, five standard deviations of 29.

@@ -61,14 +61,7 @@ impl<'a> Resolver<'a> {
             let hint = "a path's hosts are client and server; give a `topology`";
             return Fault::contradiction(at.offset, "`client`, `server` and `address`", hint);
         }
-        Ok(ExperimentPath::Lab {
-            topology: Box::new(Topology::of_path(&spec)),
-            name: spec.to_string(),
-            spec: Some(Box::new(spec)),
-            client: "client".to_owned(),
-            server: "server".to_owned(),
-            address: None,
-        })
+        Ok(ExperimentPath::from_spec(spec))
     }
 
     fn topology(&self, path: &PathSetting<'a>, file: At<&'a str>) -> Result<ExperimentPath, Fault> {

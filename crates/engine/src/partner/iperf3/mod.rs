@@ -6,18 +6,17 @@ mod test;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime};
 
+use linerate_core::foreign::Tool;
 use linerate_core::foreign::iperf3::{
     Client as Session, ClientError, ClientEvent, Cookie, Results, Transport,
 };
-use linerate_core::foreign::{Encounter, Role, Tool};
 use linerate_core::plan::{Direction, Extent, Protocol, Test};
-use linerate_core::record::Status;
 use linerate_core::session::message::{HalfReport, Refusal, RefusalReason};
-use linerate_core::units::Family;
 use linerate_sys::clock::format_rfc3339;
 
 use self::test::{Adapted, adapt};
-use crate::client::{Live, Outcome, Profiles, connect_first};
+use super::{Ended, Found, live};
+use crate::client::{Live, Outcome, connect_first};
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
@@ -42,36 +41,21 @@ const LAST_BYTES: Duration = Duration::from_secs(5);
 /// the end.
 const TAKEN: Duration = Duration::from_millis(50);
 
-/// An iperf3 server and the way to it.
+/// An iperf3 server.
+#[derive(Debug)]
 pub(super) struct Iperf3 {
-    target: Target,
-    peer: SocketAddr,
-    connect_time: Duration,
+    pub(super) found: Found,
     /// A connection on which nothing was said yet.
     first: Option<TcpStream>,
-    stop: Stop,
 }
 
-impl std::fmt::Debug for Iperf3 {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Iperf3({})", self.peer)
-    }
-}
-
-/// A test that is under way.
+/// A test that is running.
 struct Run<'a> {
-    server: &'a Iperf3,
+    server: &'a Found,
     session: Session,
     socket: ControlSocket,
     cookie: Cookie,
     adapted: Adapted,
-}
-
-/// What a test ended with.
-struct Ended {
-    here: HalfReport,
-    there: Option<HalfReport>,
-    error: Option<MeasureError>,
 }
 
 impl Iperf3 {
@@ -83,23 +67,9 @@ impl Iperf3 {
     pub(super) fn find(target: Target, stop: Stop) -> Result<Self, MeasureError> {
         let (stream, peer, connect_time) = connect_first(&target, &stop)?;
         Ok(Self {
+            found: Found::new(target, peer, connect_time, stop),
             first: Some(stream),
-            target: Target {
-                addresses: vec![peer],
-                ..target
-            },
-            peer,
-            connect_time,
-            stop,
         })
-    }
-
-    pub(super) fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    pub(super) fn connect_time(&self) -> Duration {
-        self.connect_time
     }
 
     /// Runs a test.
@@ -112,10 +82,7 @@ impl Iperf3 {
         test: &Test,
         observe: &mut dyn FnMut(&Live) -> bool,
     ) -> Result<Outcome, MeasureError> {
-        let adapted = adapt(test).map_err(|what| MeasureError::Lacks {
-            peer: self.peer,
-            what,
-        })?;
+        let adapted = adapt(test).map_err(|what| self.found.lacks(what))?;
         let until = now() + BUSY_FOR;
         let mut run = loop {
             let first = self.first.take();
@@ -140,54 +107,26 @@ impl Iperf3 {
         let half = Half::start_marked(Side::Client, &test, marks, flows, FlowSource::Bound, None)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = run.watch(&half, observe);
-        Ok(self.outcome(test, started_at, run.conclude(half, watched)))
+        let ended = run.conclude(half, watched);
+        Ok(self.found.outcome(Tool::Iperf3, test, started_at, ended))
     }
 
     /// Greets, and asks for the test; done when the server wants the streams.
     fn open(&self, adapted: &Adapted, first: Option<TcpStream>) -> Result<Run<'_>, MeasureError> {
         let stream = match first {
             Some(stream) => stream,
-            None => connect_first(&self.target, &self.stop)?.0,
+            None => connect_first(&self.found.target, &self.found.stop)?.0,
         };
         let cookie = random_cookie()?;
         let mut run = Run {
-            server: self,
+            server: &self.found,
             session: Session::new(now(), cookie, adapted.params.clone()),
-            socket: control(stream, self.peer)?,
+            socket: control(stream, self.found.peer)?,
             cookie,
             adapted: adapted.clone(),
         };
         run.await_event(&ClientEvent::Open)?;
         Ok(run)
-    }
-
-    fn outcome(&self, test: Test, started_at: String, ended: Ended) -> Outcome {
-        let encounter = Encounter {
-            tool: Tool::Iperf3,
-            version: None,
-            role: Role::Used,
-            test,
-            host: self.target.name.clone(),
-            peer: self.peer.to_string(),
-            family: if self.peer.is_ipv6() {
-                Family::Ipv6
-            } else {
-                Family::Ipv4
-            },
-            started_at,
-            status: match ended.error {
-                Some(_) => Status::Partial,
-                None => Status::Complete,
-            },
-            here: ended.here,
-            there: ended.there,
-            exchange: None,
-        };
-        Outcome {
-            record: encounter.into_record(),
-            error: ended.error,
-            profiles: Profiles::default(),
-        }
     }
 }
 
@@ -322,7 +261,12 @@ impl Run<'_> {
             (Ok(there), Err(error)) => (Some(there), Some(error)),
             (Err(_), Err(error)) | (Err(error), Ok(())) => (None, Some(error)),
         };
-        Ended { here, there, error }
+        Ended {
+            here,
+            there,
+            exchange: None,
+            error,
+        }
     }
 
     fn await_report(&mut self) -> Result<(), MeasureError> {
@@ -359,17 +303,6 @@ impl Run<'_> {
         }
         self.pump(Duration::ZERO);
         Ok(there)
-    }
-}
-
-fn live(half: &Half) -> Live {
-    let here = half.progress();
-    Live {
-        at_s: here.at_s,
-        // What has arrived there only the server knows.
-        up_bytes: half.sent_bytes(),
-        down_bytes: here.received_bytes,
-        transactions: 0,
     }
 }
 

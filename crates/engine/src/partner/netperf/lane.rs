@@ -30,8 +30,8 @@ const ENDING: Duration = Duration::from_secs(2);
 pub(super) struct Lane {
     session: Session,
     socket: ControlSocket,
-    peer: SocketAddr,
-    connect_time: Duration,
+    pub(super) peer: SocketAddr,
+    pub(super) connect_time: Duration,
     /// Of the data, when the netserver is ready.
     port: u16,
 }
@@ -52,14 +52,6 @@ impl Lane {
             ClientEvent::Greeted => Ok(lane),
             _ => Err(lane.error(&ClientError::NotNetserver)),
         }
-    }
-
-    pub(super) fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    pub(super) fn connect_time(&self) -> Duration {
-        self.connect_time
     }
 
     /// Where the data goes.

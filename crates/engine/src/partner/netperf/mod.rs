@@ -7,17 +7,17 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::assemble::ExchangeTotals;
+use linerate_core::foreign::Tool;
 use linerate_core::foreign::netperf::{PORT, Results};
-use linerate_core::foreign::{Encounter, Role, Tool};
 use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
-use linerate_core::record::Status;
 use linerate_core::session::message::HalfReport;
-use linerate_core::units::{DEFAULT_PORT, Family};
+use linerate_core::units::DEFAULT_PORT;
 use linerate_sys::clock::format_rfc3339;
 
 use self::lane::Lane;
 use self::test::{Adapted, adapt, told};
-use crate::client::{Live, Outcome, Profiles};
+use super::{Ended, Found, live};
+use crate::client::{Live, Outcome};
 use crate::clock::now;
 use crate::error::MeasureError;
 use crate::host;
@@ -33,18 +33,10 @@ const LAST_BYTES: Duration = Duration::from_secs(5);
 /// After the last request, for its answer.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// A netserver and the way to it.
+/// A netserver.
+#[derive(Debug)]
 pub(super) struct Netperf {
-    target: Target,
-    peer: SocketAddr,
-    connect_time: Duration,
-    stop: Stop,
-}
-
-impl std::fmt::Debug for Netperf {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Netperf({})", self.peer)
-    }
+    pub(super) found: Found,
 }
 
 impl Netperf {
@@ -66,24 +58,8 @@ impl Netperf {
             ..target
         };
         let lane = Lane::greet(&target, &stop)?;
-        let (peer, connect_time) = (lane.peer(), lane.connect_time());
-        Ok(Self {
-            target: Target {
-                addresses: vec![peer],
-                ..target
-            },
-            peer,
-            connect_time,
-            stop,
-        })
-    }
-
-    pub(super) fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    pub(super) fn connect_time(&self) -> Duration {
-        self.connect_time
+        let found = Found::new(target, lane.peer, lane.connect_time, stop);
+        Ok(Self { found })
     }
 
     /// Runs a test.
@@ -95,14 +71,14 @@ impl Netperf {
         test: &Test,
         observe: &mut dyn FnMut(&Live) -> bool,
     ) -> Result<Outcome, MeasureError> {
-        let adapted = adapt(test).map_err(|what| MeasureError::Lacks {
-            peer: self.peer,
-            what,
-        })?;
+        let adapted = adapt(test).map_err(|what| self.found.lacks(what))?;
         let mut lanes = Vec::new();
         for id in 0..adapted.test.flows() {
-            let mut lane = Lane::greet(&self.target, &self.stop)?;
-            lane.open(&test::request(&adapted.test, id, self.peer), &self.stop)?;
+            let mut lane = Lane::greet(&self.found.target, &self.found.stop)?;
+            lane.open(
+                &test::request(&adapted.test, id, self.found.peer),
+                &self.found.stop,
+            )?;
             lanes.push(lane);
         }
         let (flows, source) = self.connect(&adapted.test, &lanes)?;
@@ -124,11 +100,11 @@ impl Netperf {
     ) -> Result<(Vec<Flow>, FlowSource), MeasureError> {
         if let Traffic::Crr(_) = test.traffic {
             let ports: Vec<SocketAddr> = lanes.iter().map(Lane::data).collect();
-            let source = lane::connections(test, &self.target, ports);
+            let source = lane::connections(test, &self.found.target, ports);
             return Ok((Vec::new(), source));
         }
         let flows = (0..).zip(lanes).map(|(id, lane)| {
-            let socket = lane.connect(test, id, &self.target, &self.stop)?;
+            let socket = lane.connect(test, id, &self.found.target, &self.found.stop)?;
             Ok(Flow { id, socket })
         });
         Ok((
@@ -147,7 +123,7 @@ impl Netperf {
         let mut over_since = None;
         loop {
             std::thread::sleep(half.patience().min(Duration::from_millis(20)));
-            if !observe(&live(half)) || self.stop.is_requested() {
+            if !observe(&live(half)) || self.found.stop.is_requested() {
                 return Err(MeasureError::Interrupted);
             }
             let is_over = match (&test.traffic, test.extent) {
@@ -184,7 +160,7 @@ impl Netperf {
         watched: Result<(), MeasureError>,
     ) -> Outcome {
         let Adapted { test, caveats } = adapted;
-        let facts = host::facts(Some(self.peer.ip()));
+        let facts = host::facts(Some(self.found.peer.ip()));
         // The ends of the data connections are what a netserver waits for.
         let HalfEnd {
             mut report,
@@ -198,32 +174,13 @@ impl Netperf {
             (Ok(there), Ok(())) => (there, None),
             (Err(error), Ok(())) => (None, Some(error)),
         };
-        let encounter = Encounter {
-            tool: Tool::Netperf,
-            version: None,
-            role: Role::Used,
-            test,
-            host: self.target.name.clone(),
-            peer: self.peer.to_string(),
-            family: if self.peer.is_ipv6() {
-                Family::Ipv6
-            } else {
-                Family::Ipv4
-            },
-            started_at,
-            status: match error {
-                Some(_) => Status::Partial,
-                None => Status::Complete,
-            },
+        let ended = Ended {
             here: report,
             there,
             exchange: exchange.map(|outcome| ExchangeTotals::from(&outcome)),
-        };
-        Outcome {
-            record: encounter.into_record(),
             error,
-            profiles: Profiles::default(),
-        }
+        };
+        self.found.outcome(Tool::Netperf, test, started_at, ended)
     }
 
     /// What the netserver tells of its half. Of requests it can only count what this end has
@@ -240,20 +197,9 @@ impl Netperf {
         }
         let mut there = HalfReport::default();
         for (lane, flow) in lanes.into_iter().zip(&here.flows) {
-            let results: Results = lane.results(&self.stop)?;
+            let results: Results = lane.results(&self.found.stop)?;
             there.flows.push(told(&results, flow));
         }
         Ok(Some(there))
-    }
-}
-
-fn live(half: &Half) -> Live {
-    let here = half.progress();
-    Live {
-        at_s: here.at_s,
-        // What has arrived there only the server knows.
-        up_bytes: half.sent_bytes(),
-        down_bytes: here.received_bytes,
-        transactions: half.messages(),
     }
 }
