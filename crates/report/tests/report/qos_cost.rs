@@ -1,11 +1,15 @@
 //! What a terminal shows of a policy's cost.
 
+use std::collections::BTreeMap;
+
 use insta::assert_snapshot;
+use linerate_core::experiment::Run;
 use linerate_core::record::{Caveat, CaveatKind, HostFacts, Record, Status};
 use linerate_core::stats::MedianInterval;
 use linerate_core::units::{BitRate, Family};
 use linerate_qos::cost::{
-    Book, COST_SCHEMA, Cell, Choice, CostPolicy, DirectCost, Plan, QosCost, Slot, Test, Treatment,
+    Book, COST_SCHEMA, Cell, Choice, CostPolicy, DirectCost, Plan, QosCost, TREATMENTS, Test,
+    Treatment,
 };
 use linerate_report::Document;
 use linerate_report::text::Style;
@@ -28,13 +32,13 @@ fn plan(tests: &[Test], pairs: u32) -> Plan {
 
 /// A machine on which a policy takes a little more each time, and a block is like the other but for
 /// a wobble.
-fn run(cell: &Cell, slot: Slot) -> Record {
-    let share = match slot.treatment {
+fn record(cell: &Cell, block: u32, treatment: Treatment) -> Record {
+    let share = match treatment {
         Treatment::Without => 1.0,
         Treatment::Passthrough => 1.002,
         Treatment::Policy => 1.07,
     };
-    let wobble = 1.0 + f64::from((slot.block * 7 + slot.treatment as u32) % 5) * 1e-3;
+    let wobble = 1.0 + f64::from(((block - 1) * 7 + treatment as u32) % 5) * 1e-3;
     let mut record = match cell.test {
         Test::Rr => samples::rr(),
         _ => samples::stream(),
@@ -68,9 +72,22 @@ pub(crate) fn document(pairs: u32) -> QosCost {
     let plan = plan(&[Test::Sizes, Test::Rr], pairs);
     let mut book = Book::new(&plan, 5.0);
     for (number, cell) in plan.cells.iter().enumerate() {
-        for slot in plan.slots(number) {
-            book.enter(slot, &run(cell, slot));
+        let experiment = plan.experiment(number, &cell.policy());
+        let experiment = experiment.expect("a policy that can be loaded");
+        let mut runs = Vec::new();
+        for block in 1..=pairs {
+            runs.extend((0..).zip(TREATMENTS).map(|(level, treatment)| Run {
+                levels: experiment.level_names(level),
+                repeat: block,
+                attempt: 1,
+                treatments: experiment.cells[level].treatments.to_string(),
+                faults: Vec::new(),
+                error: None,
+                figures: BTreeMap::new(),
+                record: Some(Box::new(record(cell, block, treatment))),
+            }));
         }
+        book.enter(number, &experiment, &runs);
     }
     let first = &plan.cells[0];
     QosCost {
