@@ -138,7 +138,7 @@ pub fn largest_offload(rate: BitRate, mtu: u32) -> Option<u32> {
     let least = u64::from(mtu) + FRAME_HEADERS;
     u32::try_from(in_time.max(least))
         .ok()
-        .filter(|bytes| *bytes < LARGEST_FRAME)
+        .filter(|bytes| *bytes < MAX_FRAME)
 }
 
 impl ClassPlan {
@@ -276,7 +276,7 @@ const LAST: u8 = 7;
 /// include/net/tcp.h).
 const FRAME_HEADERS: u64 = 22 + 320;
 /// Of IPv4, and what devices offer as they come (`GSO_LEGACY_MAX_SIZE`).
-const LARGEST_FRAME: u32 = 65_536;
+const MAX_FRAME: u32 = 65_536;
 
 #[cfg(test)]
 mod tests;

@@ -28,7 +28,7 @@ pub enum RecordsError {
         source: io::Error,
     },
     /// Somebody else appends to it.
-    #[error("{}: another run of this experiment is under way", path.display())]
+    #[error("{}: another process runs this experiment", path.display())]
     InUse {
         /// The file.
         path: PathBuf,
@@ -42,7 +42,7 @@ pub enum RecordsError {
         /// The file.
         path: PathBuf,
     },
-    /// It is no file of runs.
+    /// It is not a file of runs.
     #[error("{}: line {line} is no run of an experiment: {why}; --records FILE takes another file", path.display())]
     Malformed {
         /// The file.

@@ -11,7 +11,7 @@ use linerate_sys::packet::PacketSocket;
 use linerate_sys::proc::sysctl::{self, SysctlError};
 
 use super::error::LabError;
-use super::pump::{LaneSetup, Wire};
+use super::pump::{OneWaySetup, Wire};
 
 /// Settings that each namespace gets before it has links: no packets but the hosts' own, addresses
 /// usable at once, and no packet refused for the way it came.
@@ -93,7 +93,7 @@ pub(super) fn open_wires(
     topology: &Topology,
     inside: &Namespace,
     only: Option<usize>,
-    lanes: impl Fn(&Join, usize) -> [LaneSetup; 2],
+    ways: impl Fn(&Join, usize) -> [OneWaySetup; 2],
 ) -> Result<Vec<Wire>, LabError> {
     let links: Vec<(usize, &Join)> = (topology.links.iter().enumerate())
         .filter(|(number, link)| !link.is_plain() && only.is_none_or(|only| only == *number))
@@ -106,7 +106,7 @@ pub(super) fn open_wires(
         .map(|((number, link), sockets)| {
             Ok(Wire {
                 sockets: sockets?,
-                lanes: lanes(link, number),
+                ways: ways(link, number),
             })
         });
     wires.collect()

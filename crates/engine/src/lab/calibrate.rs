@@ -16,10 +16,10 @@ const ROUNDS: usize = 101;
 /// The first ones warm caches and are left out.
 const WARM_UP: usize = 20;
 /// Answers that make a median.
-const FEWEST: usize = 11;
+const MIN_SAMPLES: usize = 11;
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
 
-/// The median round trip of small datagrams over `link`, whose lanes must emulate nothing
+/// The median round trip of small datagrams over `link`, whose directions must emulate nothing
 /// meanwhile.
 pub(super) fn round_trip(
     topology: &Topology,
@@ -90,7 +90,7 @@ fn rounds(near: &UdpSocket, to: SocketAddr) -> io::Result<Duration> {
         }
     }
     // On a machine that stands still for a while some answers are late, and a few are enough.
-    if times.len() < FEWEST {
+    if times.len() < MIN_SAMPLES {
         return Err(io::ErrorKind::TimedOut.into());
     }
     times.sort_unstable();

@@ -50,7 +50,7 @@ pub use path::LabPath;
 pub use truth::{TruthError, run_scenario, run_treated_scenario, try_scenario};
 
 use build::Built;
-use pump::{LaneSetup, Pump};
+use pump::{OneWaySetup, Pump};
 
 /// What is not in the topology.
 #[derive(Debug, Clone, Default)]
@@ -224,7 +224,7 @@ impl Lab {
             return Ok(());
         };
         let link = &self.topology.links[number];
-        let nothing = |_: &Join, _| [(); 2].map(|()| LaneSetup::default());
+        let nothing = |_: &Join, _| [(); 2].map(|()| OneWaySetup::default());
         let pump = self.start(Some(number), nothing)?;
         let measured = calibrate::round_trip(&self.topology, link, &self.built.namespaces);
         drop(pump);
@@ -237,7 +237,7 @@ impl Lab {
         self.start(None, |link, number| {
             let own = self.own_delay(link);
             [(&link.up, 0), (&link.down, 1)].map(|(spec, end)| {
-                LaneSetup {
+                OneWaySetup {
                     spec: LinkSpec {
                         delay: spec.delay - own,
                         ..spec.clone()
@@ -264,12 +264,12 @@ impl Lab {
     fn start(
         &self,
         only: Option<usize>,
-        lanes: impl Fn(&Join, usize) -> [LaneSetup; 2],
+        ways: impl Fn(&Join, usize) -> [OneWaySetup; 2],
     ) -> Result<Pump, LabError> {
         let Some(inside) = &self.built.inside else {
             return Pump::start(Vec::new(), 1).map_err(no_thread);
         };
-        let wires = build::open_wires(&self.topology, inside, only, lanes)?;
+        let wires = build::open_wires(&self.topology, inside, only, ways)?;
         let cpus = linerate_sys::thread::affinity().map_or(1, |cpus| cpus.len());
         // Sender and receiver need CPUs, too.
         Pump::start(wires, (cpus / 2).max(1)).map_err(no_thread)

@@ -15,7 +15,7 @@ use crate::stop::Stop;
 
 /// Largest file that is written and read beside a transfer, bytes: a fast path carries more than a
 /// disk has room for.
-const LARGEST_DISK_FILE: u64 = 1 << 30;
+const MAX_DISK_FILE: u64 = 1 << 30;
 /// Of each read and write of the file, bytes.
 const RECORD_BYTES: u64 = 128 << 10;
 
@@ -56,7 +56,7 @@ pub fn disk_beside(
     directory: &Path,
     stop: &Stop,
 ) -> Result<DiskBeside, SpecialError> {
-    let bytes = record.bytes.clamp(1, LARGEST_DISK_FILE);
+    let bytes = record.bytes.clamp(1, MAX_DISK_FILE);
     let transfer = FileTransfer {
         bytes,
         record_bytes: RECORD_BYTES,

@@ -46,7 +46,7 @@ impl Pace {
 
     fn cycles(self) -> Option<Clock> {
         let period = self.cycles_hz? / u64::from(self.hz.max(1));
-        (period >= SHORTEST_PERIOD).then_some(Clock::Cycles { period })
+        (period >= MIN_PERIOD).then_some(Clock::Cycles { period })
     }
 }
 
@@ -99,7 +99,7 @@ fn usual_clock_hz(highest_khz: Option<u64>, now_mhz: &[f64]) -> Option<u64> {
 /// What a CPU's clock can be, Hz: another figure is no clock.
 const CLOCKS: std::ops::Range<u64> = 10_000_000..100_000_000_000;
 /// Cycles: a sample takes some thousands.
-const SHORTEST_PERIOD: u64 = 50_000;
+const MIN_PERIOD: u64 = 50_000;
 /// Of a trial: tens of samples at a slow clock.
 const TRIAL_PERIOD: u64 = 100_000;
 const TRIAL: Duration = Duration::from_millis(3);

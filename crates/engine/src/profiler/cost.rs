@@ -14,9 +14,9 @@ pub(super) const HZ: u32 = 4999;
 /// For so much CPU time, some three hundred samples at that rate; longer at a lower one, until
 /// there are enough.
 const LONG_ENOUGH: Duration = Duration::from_millis(60);
-const LONGEST: Duration = Duration::from_millis(400);
+const MAX_TIME: Duration = Duration::from_millis(400);
 /// With fewer, the median of the longest is no figure.
-const FEWEST: usize = 20;
+const MIN_CALLS: usize = 20;
 /// No longer than this, if others have the CPUs.
 const PATIENCE: Duration = Duration::from_millis(1000);
 /// Room for all of them.
@@ -76,8 +76,8 @@ fn long_enough(clock: Clock) -> Duration {
         Clock::Timer { hz } => hz.max(1),
         Clock::Cycles { .. } => HZ,
     };
-    let needed = Duration::from_secs(1) * (FEWEST as u32 * 3 / 2) / hz;
-    needed.clamp(LONG_ENOUGH, LONGEST)
+    let needed = Duration::from_secs(1) * (MIN_CALLS as u32 * 3 / 2) / hz;
+    needed.clamp(LONG_ENOUGH, MAX_TIME)
 }
 
 /// Work in user mode.
@@ -104,7 +104,7 @@ fn timed_calls(long_enough: Duration, mut call: impl FnMut() -> bool) -> Vec<u64
 
 /// From calls' lengths, of which so many were interrupted by a sample.
 fn cost(mut calls: Vec<u64>, interrupts: usize) -> Option<f64> {
-    if interrupts < FEWEST || calls.len() < interrupts * 4 {
+    if interrupts < MIN_CALLS || calls.len() < interrupts * 4 {
         return None;
     }
     calls.sort_unstable();
@@ -179,6 +179,6 @@ mod tests {
         let at = |hz| long_enough(Clock::Timer { hz });
         assert_eq!(at(HZ), LONG_ENOUGH);
         assert_eq!(at(100), Duration::from_millis(300));
-        assert_eq!(at(1), LONGEST);
+        assert_eq!(at(1), MAX_TIME);
     }
 }

@@ -11,7 +11,7 @@ use super::state::{Offload, State, StoredClass};
 /// The classes of a plan, as HTB wants them.
 pub(super) fn classes(plan: &ClassPlan, port: &Port) -> Vec<StoredClass> {
     let frame = port.link.mtu.saturating_add(FRAME_HEADERS);
-    let longest = largest_offload(plan.rate, port.link.mtu).unwrap_or(LARGEST_FRAME);
+    let longest = largest_offload(plan.rate, port.link.mtu).unwrap_or(MAX_FRAME);
     // Borrowing goes round by quanta; a frame that is longer than one gets more than its share.
     let quantum = longest.max(10 * frame).clamp(1000, 200_000);
     let classes = plan.classes.iter().map(|class| {
@@ -168,4 +168,4 @@ fn is_ours(kind: &str, major: u16) -> bool {
 /// Ethernet and a VLAN tag.
 const FRAME_HEADERS: u32 = 18;
 /// Of offloaded ones.
-const LARGEST_FRAME: u32 = 65_536;
+const MAX_FRAME: u32 = 65_536;

@@ -52,7 +52,8 @@ pub struct CostProgress<'a> {
     pub all: usize,
 }
 
-/// Makes all runs, each said to `observe` as it begins. What ends them early is in the document as a caveat, and in the error beside it.
+/// Makes all runs, each said to `observe` as it begins. What ends them early is in the document as
+/// a caveat, and in the error beside it.
 ///
 /// # Errors
 /// No row came about: this host has no labs or no eBPF, a policy is wrong, a run failed, or it was

@@ -14,7 +14,7 @@ use linerate_sys::probe::{ProbeSocket, ReceiveBuffer, source_for};
 
 use super::answer::{drain, drain_errors, read_error, read_message, read_segment};
 use super::error::TraceError;
-use super::knock::Knocks;
+use super::syn::SynProbes;
 
 /// How probes are sent and answers received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +131,7 @@ pub(super) struct Channel {
     sender: Option<ProbeSocket>,
     /// Receives all ICMP messages.
     listener: Option<ProbeSocket>,
-    knocks: Option<Knocks>,
+    syn_probes: Option<SynProbes>,
     poller: Poller,
     buffer: ReceiveBuffer,
 }
@@ -152,7 +152,7 @@ impl Channel {
             method: Method::UdpRaw,
             sender: None,
             listener: None,
-            knocks: None,
+            syn_probes: None,
             poller,
             buffer: ReceiveBuffer::new(),
         };
@@ -233,7 +233,7 @@ impl Channel {
                 self.method = Method::TcpRaw;
             }
             None => {
-                self.knocks = Some(Knocks::new(way.clone(), self.codec.clone()));
+                self.syn_probes = Some(SynProbes::new(way.clone(), self.codec.clone()));
                 self.method = Method::TcpConnect;
             }
         }
@@ -242,8 +242,8 @@ impl Channel {
 
     /// Sends a probe. A full queue or an unreachable neighbour is a lost probe and no error.
     pub(super) fn send(&mut self, probe: &Probe) -> Result<(), TraceError> {
-        if let Some(knocks) = &mut self.knocks {
-            return knocks.send(probe, &self.poller);
+        if let Some(syn_probes) = &mut self.syn_probes {
+            return syn_probes.send(probe, &self.poller);
         }
         let Some(sender) = &self.sender else {
             return Ok(());
@@ -281,8 +281,8 @@ impl Channel {
         &mut self,
         answer: &mut dyn FnMut(Nanos, Answer),
     ) -> Result<(), TraceError> {
-        if let Some(knocks) = &mut self.knocks {
-            return knocks.receive(&mut self.poller, &mut self.buffer, answer);
+        if let Some(syn_probes) = &mut self.syn_probes {
+            return syn_probes.receive(&mut self.poller, &mut self.buffer, answer);
         }
         if let Some(listener) = &self.listener {
             drain(listener, &mut self.buffer, |received| {

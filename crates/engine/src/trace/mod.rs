@@ -5,7 +5,7 @@
 //! | `channel` | the sockets of a trace: which ones this host allows, probes out, answers in |
 //! | `answer` | what comes out of sockets, as core's answers |
 //! | `findings` | what fits, all paths, the rates of links |
-//! | `knock` | TCP probes without privilege |
+//! | `syn` | TCP probes without privilege |
 //! | `strategy` | the one shape of core's state machines |
 //! | `names` | names of addresses, in parallel |
 //! | `error` | what can go wrong |
@@ -14,9 +14,9 @@ mod answer;
 mod channel;
 mod error;
 mod findings;
-mod knock;
 mod names;
 mod strategy;
+mod syn;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -46,7 +46,7 @@ const NAMES_WAIT: Duration = Duration::from_secs(1);
 /// Probes that are sent without a look at what has come.
 const MAX_IN_A_ROW: usize = 10;
 /// A stop is noticed within this.
-const LONGEST_WAIT: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_millis(50);
 
 /// What is to be traced and how.
 #[derive(Debug, Clone)]
@@ -206,7 +206,7 @@ fn pause_until(at_ns: u64, stop: &Stop) {
         if left.is_zero() {
             return;
         }
-        std::thread::sleep(left.min(LONGEST_WAIT));
+        std::thread::sleep(left.min(MAX_WAIT));
     }
 }
 
@@ -276,7 +276,7 @@ impl<'a> Site<'a> {
             let due = strategy.poll_timeout().map_or(0, |due| due.0);
             let left = Duration::from_nanos(due.saturating_sub(now_ns()));
             if !left.is_zero() {
-                channel.wait(left.min(LONGEST_WAIT))?;
+                channel.wait(left.min(MAX_WAIT))?;
             }
         }
         Ok(())

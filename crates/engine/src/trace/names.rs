@@ -13,7 +13,7 @@ const MAX_AT_ONCE: usize = 64;
 /// A lookup is a small stack's work in the C library.
 const STACK: usize = 256 << 10;
 
-/// Lookups under way. Those that take too long are left behind: they end by themselves.
+/// Lookups that run. Those that take too long are left behind: they end by themselves.
 pub(super) struct Names {
     asked: BTreeSet<IpAddr>,
     waiting: Vec<IpAddr>,

@@ -27,7 +27,7 @@ pub const METRICS: [&str; 6] = [
 const DEMAND: &str = "sender.service_demand_threads_us_per_kib";
 
 /// Fewer pairs than this cannot reach 5 %; what they show is shown without a verdict.
-const FEWEST_PAIRS: u32 = 6;
+const MIN_PAIRS: u32 = 6;
 
 /// The runs of a plan.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ impl<'a> Book<'a> {
         let mut sequential = Sequential::new(&Design {
             margin_percent: Some(self.margin_percent),
             metrics: 1,
-            max_pairs: self.plan.pairs.max(FEWEST_PAIRS),
+            max_pairs: self.plan.pairs.max(MIN_PAIRS),
             seed: self.plan.seed,
         })?;
         for ratio in ratios {

@@ -16,9 +16,9 @@ pub const KIB_PER_PACKET: f64 = 1.46;
 /// 62,500 packets a second for 10 Mbit/s and 625,000 for 100 Mbit/s.
 const PAPER_PACKET_BYTES: f64 = 20.0;
 /// The smallest frame of Ethernet on the wire: 64 bytes, preamble 8, gap 12 (IEEE 802.3).
-const SMALLEST_FRAME_BYTES: f64 = 84.0;
+const MIN_FRAME_BYTES: f64 = 84.0;
 /// The largest: 1500 bytes of IP in 1518, preamble and gap.
-const LARGEST_FRAME_BYTES: f64 = 1538.0;
+const MAX_FRAME_BYTES: f64 = 1538.0;
 
 /// Packets per second of a link as the paper counts them.
 pub fn packets_per_s(link: BitRate) -> f64 {
@@ -27,7 +27,7 @@ pub fn packets_per_s(link: BitRate) -> f64 {
 
 /// The smallest and the largest frames of Ethernet per second.
 pub fn frames_per_s(link: BitRate) -> [f64; 2] {
-    [SMALLEST_FRAME_BYTES, LARGEST_FRAME_BYTES].map(|bytes| link.as_f64() / 8.0 / bytes)
+    [MIN_FRAME_BYTES, MAX_FRAME_BYTES].map(|bytes| link.as_f64() / 8.0 / bytes)
 }
 
 /// Processing time of a packet from a service demand in µs/KiB, µs.

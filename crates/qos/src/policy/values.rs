@@ -2,6 +2,7 @@
 //! ports, flags, rates.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use linerate_core::toml_reader::suggestion;
@@ -20,13 +21,36 @@ type Result<T> = std::result::Result<T, PolicyProblem>;
 pub(super) struct Number {
     /// As in "`70000` is no port".
     what: &'static str,
-    least: u32,
-    most: u32,
+    range: RangeInclusive<u32>,
     words: Option<&'static Words>,
     hint: &'static str,
 }
 
 impl Number {
+    const fn new(what: &'static str, range: RangeInclusive<u32>, hint: &'static str) -> Self {
+        Self {
+            what,
+            range,
+            words: None,
+            hint,
+        }
+    }
+
+    /// One that has names, too.
+    const fn named(
+        what: &'static str,
+        range: RangeInclusive<u32>,
+        words: &'static Words,
+        hint: &'static str,
+    ) -> Self {
+        Self {
+            what,
+            range,
+            words: Some(words),
+            hint,
+        }
+    }
+
     /// One number, `FIRST-LAST`, or a word.
     pub(super) fn range<T: TryFrom<u32>>(&self, text: &str) -> Result<Range<T>> {
         let (first, last) = ends(text, |text| self.one(text))?.ok_or_else(|| self.refused(text))?;
@@ -56,7 +80,7 @@ impl Number {
         let text = text.trim();
         let word = self.words.and_then(|words| words.number(text));
         word.or_else(|| number(text))
-            .filter(|number| (self.least..=self.most).contains(number))
+            .filter(|number| self.range.contains(number))
     }
 
     fn refused(&self, text: &str) -> PolicyProblem {
@@ -81,62 +105,53 @@ fn number(text: &str) -> Option<u32> {
     is_plain.then(|| u32::from_str_radix(digits, radix).ok())?
 }
 
-pub(super) const PORT: Number = Number {
-    what: "port",
-    least: 0,
-    most: 65_535,
-    words: None,
-    hint: "it is 0 to 65535, a range such as 1000-2000, or the name of a service",
-};
+pub(super) const PORT: Number = Number::new(
+    "port",
+    0..=65_535,
+    "it is 0 to 65535, a range such as 1000-2000, or the name of a service",
+);
 
-pub(super) const PROTOCOL: Number = Number {
-    what: "protocol",
-    least: 0,
-    most: 255,
-    words: Some(&PROTOCOLS),
-    hint: "it is 0 to 255 or a name such as tcp, udp, icmp, icmpv6, sctp, esp",
-};
+pub(super) const PROTOCOL: Number = Number::named(
+    "protocol",
+    0..=255,
+    &PROTOCOLS,
+    "it is 0 to 255 or a name such as tcp, udp, icmp, icmpv6, sctp, esp",
+);
 
-pub(super) const ETHERTYPE: Number = Number {
-    what: "EtherType",
-    least: 0x600,
-    most: 0xffff,
-    words: Some(&words::ETHERTYPES),
-    hint: "it is 0x600 to 0xffff or a name such as ipv4, ipv6, arp, lldp, mpls, pppoe",
-};
+pub(super) const ETHERTYPE: Number = Number::named(
+    "EtherType",
+    0x600..=0xffff,
+    &words::ETHERTYPES,
+    "it is 0x600 to 0xffff or a name such as ipv4, ipv6, arp, lldp, mpls, pppoe",
+);
 
-pub(super) const ECN: Number = Number {
-    what: "ECN field",
-    least: 0,
-    most: 3,
-    words: Some(&words::ECN),
-    hint: "it is 0 to 3, or not-ect, ect1, ect0, ce",
-};
+pub(super) const ECN: Number = Number::named(
+    "ECN field",
+    0..=3,
+    &words::ECN,
+    "it is 0 to 3, or not-ect, ect1, ect0, ce",
+);
 
-pub(super) const ICMP_TYPE: Number = Number {
-    what: "type of ICMP",
-    least: 0,
-    most: 255,
-    words: Some(&words::ICMP_TYPES),
-    hint: "it is 0 to 255 or a name such as echo-request, echo-reply, time-exceeded",
-};
+pub(super) const ICMP_TYPE: Number = Number::named(
+    "type of ICMP",
+    0..=255,
+    &words::ICMP_TYPES,
+    "it is 0 to 255 or a name such as echo-request, echo-reply, time-exceeded",
+);
 
-pub(super) const ICMPV6_TYPE: Number = Number {
-    what: "type of ICMPv6",
-    least: 0,
-    most: 255,
-    words: Some(&words::ICMPV6_TYPES),
-    hint: "it is 0 to 255 or a name such as echo-request, echo-reply, packet-too-big",
-};
+pub(super) const ICMPV6_TYPE: Number = Number::named(
+    "type of ICMPv6",
+    0..=255,
+    &words::ICMPV6_TYPES,
+    "it is 0 to 255 or a name such as echo-request, echo-reply, packet-too-big",
+);
 
 /// Where the filter does not say of which protocol, a word would be two numbers.
-pub(super) const ANY_ICMP_TYPE: Number = Number {
-    what: "type of both ICMP and ICMPv6",
-    least: 0,
-    most: 255,
-    words: None,
-    hint: "names are of one of them: add protocol = \"icmp\" or \"icmpv6\", or write a number, 0 to 255",
-};
+pub(super) const ANY_ICMP_TYPE: Number = Number::new(
+    "type of both ICMP and ICMPv6",
+    0..=255,
+    "names are of one of them: add protocol = \"icmp\" or \"icmpv6\", or write a number, 0 to 255",
+);
 
 /// The words for types: of the one protocol that a packet can have, or none.
 pub(super) fn icmp_types(conditions: &Conditions) -> &'static Number {
@@ -152,71 +167,35 @@ pub(super) fn icmp_types(conditions: &Conditions) -> &'static Number {
     }
 }
 
-pub(super) const ICMP_CODE: Number = Number {
-    what: "code of ICMP",
-    least: 0,
-    most: 255,
-    words: None,
-    hint: "it is 0 to 255",
-};
+pub(super) const ICMP_CODE: Number = Number::new("code of ICMP", 0..=255, "it is 0 to 255");
 
-pub(super) const FLOW_LABEL: Number = Number {
-    what: "flow label",
-    least: 0,
-    most: 0xf_ffff,
-    words: None,
-    hint: "it is 0 to 0xfffff",
-};
+pub(super) const FLOW_LABEL: Number = Number::new("flow label", 0..=0xf_ffff, "it is 0 to 0xfffff");
 
-pub(super) const VLAN: Number = Number {
-    what: "VLAN id",
-    least: 1,
-    most: 4094,
-    words: None,
-    hint: "it is 1 to 4094",
-};
+pub(super) const VLAN: Number = Number::new("VLAN id", 1..=4094, "it is 1 to 4094");
 
 /// The longest packet has the 40 bytes of an IPv6 header before its 16-bit payload length.
-pub(super) const LENGTH: Number = Number {
-    what: "length of a packet",
-    least: 0,
-    most: 65_575,
-    words: None,
-    hint: "it is 0 to 65575 bytes, or a range such as 0-200",
-};
+pub(super) const LENGTH: Number = Number::new(
+    "length of a packet",
+    0..=65_575,
+    "it is 0 to 65575 bytes, or a range such as 0-200",
+);
 
 /// The highest number means "no user" to the kernel.
-pub(super) const UID: Number = Number {
-    what: "user id",
-    least: 0,
-    most: u32::MAX - 1,
-    words: None,
-    hint: "it is 0 to 4294967294, a range such as 1000-1999, or the name of a user",
-};
+pub(super) const UID: Number = Number::new(
+    "user id",
+    0..=u32::MAX - 1,
+    "it is 0 to 4294967294, a range such as 1000-1999, or the name of a user",
+);
 
-pub(super) const PRIORITY: Number = Number {
-    what: "priority",
-    least: 1,
-    most: 2_147_483_647,
-    words: None,
-    hint: "it is 1 to 2147483647, the lowest is asked first",
-};
+pub(super) const PRIORITY: Number = Number::new(
+    "priority",
+    1..=2_147_483_647,
+    "it is 1 to 2147483647, the lowest is asked first",
+);
 
-pub(super) const VLAN_PRIORITY: Number = Number {
-    what: "VLAN priority",
-    least: 0,
-    most: 7,
-    words: None,
-    hint: "it is 0 to 7",
-};
+pub(super) const VLAN_PRIORITY: Number = Number::new("VLAN priority", 0..=7, "it is 0 to 7");
 
-pub(super) const DSCP: Number = Number {
-    what: "DSCP",
-    least: 0,
-    most: 63,
-    words: None,
-    hint: "it is 0 to 63",
-};
+pub(super) const DSCP: Number = Number::new("DSCP", 0..=63, "it is 0 to 63");
 
 /// DSCPs have their words in core.
 pub(super) fn dscps(text: &str) -> Result<Range<u8>> {
@@ -557,7 +536,7 @@ pub(super) fn in_range(text: &str, rate: BitRate) -> Result<BitRate> {
 }
 
 /// From what a queueing discipline can still keep to what no link has.
-const RATES: std::ops::RangeInclusive<u64> = 1_000..=10_000_000_000_000;
+const RATES: RangeInclusive<u64> = 1_000..=10_000_000_000_000;
 
 /// `64KiB`, not above 1 GiB.
 pub(super) fn burst(text: &str, least: u64) -> Result<ByteCount> {

@@ -7,12 +7,12 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`lane`] | one direction with the bytes of its packets, without sockets and clock |
+//! | [`one_way`] | one direction with the bytes of its packets, without sockets and clock |
 //! | [`store`] | the bytes of the packets on their way |
 //! | [`gauge`] | what the links did, and how late the pump was |
 
 mod gauge;
-mod lane;
+mod one_way;
 mod store;
 
 use std::io;
@@ -27,8 +27,8 @@ use linerate_sys::poll::{Poller, wait_readable};
 use linerate_sys::thread as scheduling;
 
 pub(crate) use gauge::{Gauge, Reading};
-pub(crate) use lane::LaneSetup;
-use lane::{Departure, Lane};
+pub(crate) use one_way::OneWaySetup;
+use one_way::{Departure, OneWay};
 
 use crate::clock::now_ns;
 use crate::stop::Stop;
@@ -39,7 +39,7 @@ const SPIN: Nanos = Nanos::from_micros(60);
 /// The shortest time slice that Linux gives.
 const SLICE: Duration = Duration::from_micros(100);
 /// Longest sleep, so that a stop is seen.
-const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+const MAX_SLEEP: Duration = Duration::from_millis(20);
 /// Frames taken from one socket before the others have their turn.
 const TURN: usize = 64;
 /// How often the figures are published.
@@ -51,7 +51,7 @@ pub(crate) struct Wire {
     /// At the first end and at the second.
     pub(crate) sockets: [PacketSocket; 2],
     /// From the first end to the second, and back.
-    pub(crate) lanes: [LaneSetup; 2],
+    pub(crate) ways: [OneWaySetup; 2],
 }
 
 /// Threads that drive links, until this is dropped.
@@ -183,8 +183,8 @@ impl Driver {
         let now = self.now();
         let sleep = match due {
             Some(due) if due <= now + SPIN => Duration::ZERO,
-            Some(due) => Duration::from_nanos((due - SPIN - now).0).min(LONGEST_SLEEP),
-            None => LONGEST_SLEEP,
+            Some(due) => Duration::from_nanos((due - SPIN - now).0).min(MAX_SLEEP),
+            None => MAX_SLEEP,
         };
         // A wait that fails is no wait, and the next one may do.
         if !sleep.is_zero() && !wait_readable(&self.poller, sleep).unwrap_or(false) {
@@ -203,7 +203,7 @@ impl Driver {
 /// A link that is driven.
 struct Running {
     sockets: [PacketSocket; 2],
-    lanes: [Lane; 2],
+    ways: [OneWay; 2],
     meters: [Meter; 2],
 }
 
@@ -219,9 +219,9 @@ struct Meter {
 
 impl Running {
     fn new(wire: Wire) -> Self {
-        let [up, down] = &wire.lanes;
+        let [up, down] = &wire.ways;
         Self {
-            lanes: [Lane::new(up), Lane::new(down)],
+            ways: [OneWay::new(up), OneWay::new(down)],
             sockets: wire.sockets,
             meters: Default::default(),
         }
@@ -232,20 +232,20 @@ impl Running {
     }
 
     fn next_due(&self) -> Option<Nanos> {
-        self.lanes.iter().filter_map(Lane::next_due).min()
+        self.ways.iter().filter_map(OneWay::next_due).min()
     }
 
     /// Takes in what waits at an end. The kernel noted when each frame came, so that a pump that
     /// looks late delays nothing that has a delay of its own.
     fn take_in(&mut self, end: usize, epoch_ns: u64) {
-        let lane = &mut self.lanes[end];
+        let way = &mut self.ways[end];
         for _ in 0..TURN {
             // An error is that of a link that went away; there is nothing to carry then.
             let Ok(Some(received)) = self.sockets[end].receive() else {
                 break;
             };
             let arrived = Nanos(received.arrived_ns.saturating_sub(epoch_ns));
-            lane.take_in(arrived, offload(&received.header), received.frame);
+            way.take_in(arrived, offload(&received.header), received.frame);
         }
         self.meters[end].changed = true;
     }
@@ -254,11 +254,11 @@ impl Running {
     fn hand_on(&mut self, epoch_ns: u64) {
         for end in [0, 1] {
             let now = Nanos(now_ns().saturating_sub(epoch_ns));
-            let lane = &mut self.lanes[end];
-            if lane.next_due().is_some_and(|due| due <= now) {
-                lane.deliver(now);
+            let way = &mut self.ways[end];
+            if way.next_due().is_some_and(|due| due <= now) {
+                way.deliver(now);
             }
-            if !lane.departures.is_empty() {
+            if !way.departures.is_empty() {
                 self.send(end, epoch_ns);
             }
             self.answer(end);
@@ -266,8 +266,8 @@ impl Running {
     }
 
     fn send(&mut self, end: usize, epoch_ns: u64) {
-        let (lane, meter) = (&mut self.lanes[end], &mut self.meters[end]);
-        let mut departures = std::mem::take(&mut lane.departures);
+        let (way, meter) = (&mut self.ways[end], &mut self.meters[end]);
+        let mut departures = std::mem::take(&mut way.departures);
         for batch in departures.chunks(TURN) {
             let outgoing: Vec<Outgoing<'_>> = batch.iter().map(outgoing).collect();
             meter.refused += send_all(&mut self.sockets[1 - end], &outgoing);
@@ -278,13 +278,13 @@ impl Running {
         }
         meter.changed = true;
         for departure in departures.drain(..) {
-            lane.recycle(departure.frame.bytes);
+            way.recycle(departure.frame.bytes);
         }
-        lane.departures = departures;
+        way.departures = departures;
     }
 
     fn answer(&mut self, end: usize) {
-        for answer in self.lanes[end].answers.drain(..) {
+        for answer in self.ways[end].answers.drain(..) {
             let outgoing = Outgoing {
                 header: VirtioHeader::default(),
                 frame: &answer,
@@ -298,8 +298,8 @@ impl Running {
         for (end, meter) in self.meters.iter_mut().enumerate() {
             if std::mem::take(&mut meter.changed) {
                 let unread = self.sockets[end].statistics().map_or(0, |s| s.dropped);
-                let lost = meter.refused + self.lanes[end].overflowed + unread;
-                let counters = self.lanes[end].counters();
+                let lost = meter.refused + self.ways[end].overflowed + unread;
+                let counters = self.ways[end].counters();
                 meter.gauge.write(counters, &mut meter.lateness, lost);
             }
         }

@@ -19,7 +19,7 @@ use crate::measure::options;
 /// for another stream's.
 const ANSWER: Duration = Duration::from_secs(10);
 /// More than any answer: a datagram of data that has overtaken it is one, too.
-const LONGEST: usize = 65_536;
+const MAX_ANSWER: usize = 65_536;
 
 impl Run<'_> {
     /// Opens all streams.
@@ -68,7 +68,7 @@ impl Run<'_> {
             .send(&Greeting::hello())
             .map_err(MeasureError::connect(peer))?;
         let until = now() + ANSWER;
-        let mut bytes = vec![0; LONGEST];
+        let mut bytes = vec![0; MAX_ANSWER];
         while now() < until {
             self.pump(Duration::ZERO);
             if self.session.is_closed() || self.server.stop.is_requested() {

@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// A server that has just had another client, or linerate's own greeting, is busy for a moment.
 const BUSY_FOR: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(100);
-/// After the last datagram was sent, for those still under way.
+/// After the last datagram was sent, for those still in flight.
 const SETTLE: Duration = Duration::from_millis(500);
 /// Longest wait for the peer's acknowledgement of the last bytes of a counted transfer.
 const LAST_BYTES: Duration = Duration::from_secs(5);
@@ -235,7 +235,7 @@ impl Run<'_> {
         }
     }
 
-    /// How long what is still under way is waited for: in a test of a time it does not count.
+    /// How long what is still in flight is waited for: in a test of a time it does not count.
     fn settle(&self, half: &Half, since: Duration) -> Duration {
         let test = &self.adapted.test;
         match (test.extent, test.direction, test.protocol) {

@@ -1,6 +1,6 @@
 //! A client of netserver's: one control connection and one data connection for each flow of a test.
 
-mod lane;
+mod connection;
 mod test;
 
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use linerate_core::session::message::HalfReport;
 use linerate_core::units::DEFAULT_PORT;
 use linerate_sys::clock::format_rfc3339;
 
-use self::lane::Lane;
+use self::connection::Connection;
 use self::test::{Adapted, adapt, told};
 use super::{Ended, Found, live};
 use crate::client::{Live, Outcome};
@@ -57,8 +57,8 @@ impl Netperf {
             addresses: addresses.collect(),
             ..target
         };
-        let lane = Lane::greet(&target, &stop)?;
-        let found = Found::new(target, lane.peer, lane.connect_time, stop);
+        let connection = Connection::greet(&target, &stop)?;
+        let found = Found::new(target, connection.peer, connection.connect_time, stop);
         Ok(Self { found })
     }
 
@@ -72,16 +72,16 @@ impl Netperf {
         observe: &mut dyn FnMut(&Live) -> bool,
     ) -> Result<Outcome, MeasureError> {
         let adapted = adapt(test).map_err(|what| self.found.lacks(what))?;
-        let mut lanes = Vec::new();
+        let mut connections = Vec::new();
         for id in 0..adapted.test.flows() {
-            let mut lane = Lane::greet(&self.found.target, &self.found.stop)?;
-            lane.open(
+            let mut connection = Connection::greet(&self.found.target, &self.found.stop)?;
+            connection.open(
                 &test::request(&adapted.test, id, self.found.peer),
                 &self.found.stop,
             )?;
-            lanes.push(lane);
+            connections.push(connection);
         }
-        let (flows, source) = self.connect(&adapted.test, &lanes)?;
+        let (flows, source) = self.connect(&adapted.test, &connections)?;
         let started_at = format_rfc3339(SystemTime::now());
         let marks = match adapted.test.protocol {
             Protocol::Udp => Marks::None,
@@ -90,21 +90,21 @@ impl Netperf {
         let half = Half::start_marked(Side::Client, &adapted.test, marks, flows, source, None)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = self.watch(&adapted.test, &half, observe);
-        Ok(self.outcome(adapted, started_at, half, lanes, watched))
+        Ok(self.outcome(adapted, started_at, half, connections, watched))
     }
 
     fn connect(
         &self,
         test: &Test,
-        lanes: &[Lane],
+        connections: &[Connection],
     ) -> Result<(Vec<Flow>, FlowSource), MeasureError> {
         if let Traffic::Crr(_) = test.traffic {
-            let ports: Vec<SocketAddr> = lanes.iter().map(Lane::data).collect();
-            let source = lane::connections(test, &self.found.target, ports);
+            let ports: Vec<SocketAddr> = connections.iter().map(Connection::data).collect();
+            let source = connection::connect_each(test, &self.found.target, ports);
             return Ok((Vec::new(), source));
         }
-        let flows = (0..).zip(lanes).map(|(id, lane)| {
-            let socket = lane.connect(test, id, &self.found.target, &self.found.stop)?;
+        let flows = (0..).zip(connections).map(|(id, connection)| {
+            let socket = connection.connect(test, id, &self.found.target, &self.found.stop)?;
             Ok(Flow { id, socket })
         });
         Ok((
@@ -156,7 +156,7 @@ impl Netperf {
         adapted: Adapted,
         started_at: String,
         half: Half,
-        lanes: Vec<Lane>,
+        connections: Vec<Connection>,
         watched: Result<(), MeasureError>,
     ) -> Outcome {
         let Adapted { test, caveats } = adapted;
@@ -168,7 +168,7 @@ impl Netperf {
             ..
         } = half.stop(facts);
         report.caveats.extend(caveats);
-        let there = self.ask(&test, &report, lanes);
+        let there = self.ask(&test, &report, connections);
         let (there, error) = match (there, watched) {
             (there, Err(error)) => (there.ok().flatten(), Some(error)),
             (Ok(there), Ok(())) => (there, None),
@@ -190,14 +190,14 @@ impl Netperf {
         &self,
         test: &Test,
         here: &HalfReport,
-        lanes: Vec<Lane>,
+        connections: Vec<Connection>,
     ) -> Result<Option<HalfReport>, MeasureError> {
         if !matches!(test.traffic, Traffic::Stream(_)) {
             return Ok(None);
         }
         let mut there = HalfReport::default();
-        for (lane, flow) in lanes.into_iter().zip(&here.flows) {
-            let results: Results = lane.results(&self.found.stop)?;
+        for (connection, flow) in connections.into_iter().zip(&here.flows) {
+            let results: Results = connection.results(&self.found.stop)?;
             there.flows.push(told(&results, flow));
         }
         Ok(Some(there))

@@ -9,7 +9,7 @@ use super::store::{Frame, Store};
 
 /// What a direction is to be.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LaneSetup {
+pub(crate) struct OneWaySetup {
     /// What it does to packets.
     pub(crate) spec: LinkSpec,
     /// A recorded rate in place of the spec's.
@@ -27,10 +27,10 @@ pub(super) struct Departure {
     pub(super) due: Nanos,
 }
 
-/// One direction. Frames go in by [`Lane::take_in`]; what comes out lies in `departures` and
+/// One direction. Frames go in by [`OneWay::take_in`]; what comes out lies in `departures` and
 /// `answers`.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct OneWay {
     link: Link,
     /// Every packet fares alike: frames of segmentation offload stay whole.
     is_whole: bool,
@@ -46,8 +46,8 @@ pub(super) struct Lane {
     pub(super) overflowed: u64,
 }
 
-impl Lane {
-    pub(super) fn new(setup: &LaneSetup) -> Self {
+impl OneWay {
+    pub(super) fn new(setup: &OneWaySetup) -> Self {
         let link = match &setup.trace {
             Some(trace) => Link::with_rate_trace(&setup.spec, trace.clone(), setup.seed),
             None => Link::new(&setup.spec, setup.seed),
@@ -178,7 +178,7 @@ impl Lane {
         }
     }
 
-    /// When [`Lane::deliver`] is to be called next.
+    /// When [`OneWay::deliver`] is to be called next.
     pub(super) fn next_due(&self) -> Option<Nanos> {
         self.link.poll_timeout()
     }

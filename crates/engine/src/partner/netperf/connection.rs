@@ -27,7 +27,7 @@ const TICK: Duration = Duration::from_millis(20);
 const ENDING: Duration = Duration::from_secs(2);
 
 /// A control connection.
-pub(super) struct Lane {
+pub(super) struct Connection {
     session: Session,
     socket: ControlSocket,
     pub(super) peer: SocketAddr,
@@ -36,21 +36,21 @@ pub(super) struct Lane {
     port: u16,
 }
 
-impl Lane {
+impl Connection {
     /// Connects, and makes sure that a netserver answers.
     pub(super) fn greet(target: &Target, stop: &Stop) -> Result<Self, MeasureError> {
         let (stream, peer, connect_time) = connect_first(target, stop)?;
         let socket = ControlSocket::new(stream).map_err(MeasureError::connect(peer))?;
-        let mut lane = Self {
+        let mut connection = Self {
             session: Session::new(now()),
             socket,
             peer,
             connect_time,
             port: 0,
         };
-        match lane.next_event(stop)? {
-            ClientEvent::Greeted => Ok(lane),
-            _ => Err(lane.error(&ClientError::NotNetserver)),
+        match connection.next_event(stop)? {
+            ClientEvent::Greeted => Ok(connection),
+            _ => Err(connection.error(&ClientError::NotNetserver)),
         }
     }
 
@@ -151,7 +151,7 @@ fn connect(
 }
 
 /// Connections that come and go within the run, each with its request.
-pub(super) fn connections(test: &Test, target: &Target, peers: Vec<SocketAddr>) -> FlowSource {
+pub(super) fn connect_each(test: &Test, target: &Target, peers: Vec<SocketAddr>) -> FlowSource {
     let (test, target) = (test.clone(), target.clone());
     FlowSource::Connect(Box::new(move |flow, first| {
         let peer = peers

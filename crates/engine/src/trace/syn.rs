@@ -13,20 +13,20 @@ use super::answer::{answer_of, identity_of};
 use super::channel::{Way, kernel};
 use super::error::TraceError;
 
-/// Attempts under way.
-pub(super) struct Knocks {
+/// Attempts that are not answered yet.
+pub(super) struct SynProbes {
     way: Way,
     codec: ProbeCodec,
-    open: HashMap<u64, Knock>,
+    open: HashMap<u64, SynProbe>,
 }
 
-struct Knock {
+struct SynProbe {
     id: ProbeId,
     flow: u16,
     socket: SynSocket,
 }
 
-impl Knocks {
+impl SynProbes {
     pub(super) fn new(way: Way, codec: ProbeCodec) -> Self {
         Self {
             way,
@@ -44,12 +44,12 @@ impl Knocks {
         // A socket that is connected or has failed becomes writable.
         let watched = poller.add_writable(&socket, number);
         watched.map_err(|source| kernel("watch a socket", source))?;
-        let knock = Knock {
+        let probe = SynProbe {
             id: probe.id,
             flow: probe.flow,
             socket,
         };
-        self.open.insert(number, knock);
+        self.open.insert(number, probe);
         Ok(())
     }
 
@@ -64,13 +64,13 @@ impl Knocks {
             .map_err(|source| kernel("wait for answers", source))?
             .collect();
         for number in ready {
-            let Some(knock) = self.open.get(&number) else {
+            let Some(probe) = self.open.get(&number) else {
                 continue;
             };
-            match knock.socket.answer(buffer) {
+            match probe.socket.answer(buffer) {
                 Ok(None) => {}
                 Ok(Some((found, at_ns))) => {
-                    if let Some(found) = self.read(found, knock) {
+                    if let Some(found) = self.read(found, probe) {
                         answer(Nanos(at_ns), found);
                     }
                     self.open.remove(&number);
@@ -84,8 +84,8 @@ impl Knocks {
         Ok(())
     }
 
-    fn read(&self, found: SynAnswer, knock: &Knock) -> Option<Answer> {
-        let identity = identity_of(&self.codec, knock.id, knock.flow);
+    fn read(&self, found: SynAnswer, probe: &SynProbe) -> Option<Answer> {
+        let identity = identity_of(&self.codec, probe.id, probe.flow);
         let kind = match found {
             SynAnswer::Error(error, ttl) => return answer_of(error, ttl, identity),
             SynAnswer::Accepted => AnswerKind::TcpSynAck,
