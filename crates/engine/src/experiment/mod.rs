@@ -87,18 +87,7 @@ pub fn run_experiment(
 ) -> Result<(ExperimentDocument, Option<ExperimentError>), ExperimentError> {
     let runs = records.take_runs();
     let mut keep = |run: &Run| records.append(run);
-    let course = make_runs(experiment, site, runs, &mut keep, stop, observer)?;
-    match course.error {
-        Some(error) if !course.runs.iter().any(Run::counts) => Err(error),
-        error => {
-            let partial = error.as_ref().map(|error| chain(error));
-            let ending = Ending {
-                partial,
-                unavailable: course.unavailable,
-            };
-            Ok((experiment.assemble(course.runs, &ending), error))
-        }
-    }
+    make_runs(experiment, site, runs, &mut keep, stop, observer)?.finish()
 }
 
 /// Makes the runs that are left after `runs`, and gives each to `keep` as it comes. What ends them
@@ -215,6 +204,20 @@ impl Course<'_> {
         let mut run = attempt::empty(self.experiment, slot);
         run.error = Some(chain(&error));
         Ok(Some(run))
+    }
+
+    /// The document; only the error where no run counts.
+    fn finish(self) -> Result<(ExperimentDocument, Option<ExperimentError>), ExperimentError> {
+        match self.error {
+            Some(error) if !self.runs.iter().any(Run::counts) => Err(error),
+            error => {
+                let ending = Ending {
+                    partial: error.as_ref().map(|error| chain(error)),
+                    unavailable: self.unavailable,
+                };
+                Ok((self.experiment.assemble(self.runs, &ending), error))
+            }
+        }
     }
 }
 

@@ -31,7 +31,8 @@ fn course(experiment: &Experiment) -> Course<'_> {
     Course {
         experiment,
         runs: Vec::new(),
-        ending: Ending::default(),
+        unavailable: Vec::new(),
+        error: None,
         estimate: Estimate::new(),
         failures: 0,
     }
@@ -146,7 +147,7 @@ fn a_cell_that_lacks_something_is_passed_over_and_the_others_go_on() {
         let run = course.take(next, Ok(made(&experiment, next))).unwrap();
         course.runs.extend(run);
     }
-    let (document, error) = course.finish(None).unwrap();
+    let (document, error) = course.finish().unwrap();
     assert!(error.is_none() && document.runs.len() == 2);
     let figures = document.table.rows.iter().map(|row| &row.figures[0]);
     let reasons: Vec<_> = figures
@@ -162,18 +163,14 @@ fn a_cell_that_lacks_something_is_passed_over_and_the_others_go_on() {
 fn where_no_cell_can_be_run_the_reason_is_the_experiments() {
     let experiment = experiment(TEXT);
     let mut course = course(&experiment);
-    let mut error = None;
-    while let (Some(slot), None) = (course.next(), &error) {
+    while let (Some(slot), None) = (course.next(), &course.error) {
         let missing = ExperimentError::Measure(MeasureError::Host {
             what: "no lab".to_owned(),
             source: std::io::ErrorKind::PermissionDenied.into(),
         });
-        error = course.take(slot, Err(missing)).err();
+        course.error = course.take(slot, Err(missing)).err();
     }
-    assert_eq!(
-        course.finish(error).unwrap_err().category(),
-        Category::Missing
-    );
+    assert_eq!(course.finish().unwrap_err().category(), Category::Missing);
 }
 
 #[test]
@@ -203,8 +200,8 @@ fn a_run_that_fails_is_kept_and_three_in_a_row_end_it() {
         course.runs.extend(run);
     }
     let slot = course.next().unwrap();
-    let error = course.take(slot, failed()).unwrap_err();
-    let (document, error) = course.finish(Some(error)).unwrap();
+    course.error = course.take(slot, failed()).err();
+    let (document, error) = course.finish().unwrap();
     assert!(error.is_some());
     let why = &document.caveats[0].message;
     assert!(why.contains("cannot write a file in /"), "{why}");
