@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{anyhow, ensure};
 use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, MAX_REPEATS, Plan, Protocol, ReceiveMethod, Repeats,
     SendMethod, SocketOptions, StreamTest, Test, Traffic,
@@ -159,7 +159,8 @@ fn plan(
     };
     let tests: Vec<Test> = sizes.as_slice().iter().map(test).collect();
     for test in &tests {
-        test.check()?;
+        let checked = test.check();
+        checked.map_err(|error| anyhow!(error.on_command_line()))?;
     }
     Ok(Plan {
         tests,

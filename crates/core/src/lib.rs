@@ -6,10 +6,25 @@
 //! seed and the bytes are arguments (see `clippy.toml`). It knows linerate and not Linux. Four of the
 //! modules are crates of their own, which others can use without the rest.
 //!
+//! A test is made of its options, each given once, and checked as a whole:
+//!
+//! ```
+//! use linerate_core::plan::Test;
+//!
+//! # fn main() -> Result<(), linerate_core::plan::PlanError> {
+//! let seed = 7;
+//! let test = Test::stream().mss(536u32).resolve(seed)?;
+//! assert_eq!(test.options.mss_bytes, Some(536));
+//! assert!(Test::stream().mss(87u32).resolve(seed).is_err());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | module | what is in it |
 //! |---|---|
 //! | [`units`] | rates, sizes, times, DSCP, endpoint names: parsing and printing |
-//! | [`plan`] | what is to be sent, with its limits |
+//! | [`plan`] | what is to be sent; the table of its options |
+//! | [`value`] | kinds of values with their ranges: of options, treatments and settings |
 //! | [`pace`] | when the next unit of a paced sender is due |
 //! | [`link`] | the emulated link: the fate of packets by rate, delay, queue and loss |
 //! | [`lab`] | hosts, routers and links, resolved to addresses and routes |
@@ -54,6 +69,7 @@ pub mod session;
 pub mod toml_reader;
 pub mod treatment;
 pub mod truth;
+pub mod value;
 pub mod wire;
 
 pub use linerate_link as link;

@@ -37,13 +37,8 @@ pub enum ExperimentProblem {
         hint: String,
     },
     /// A value of a workload's key cannot be read, or is none that it may have.
-    #[error("`{key}`: {why}")]
-    Workload {
-        /// The key.
-        key: String,
-        /// Why, with what it may be.
-        why: String,
-    },
+    #[error("{0}")]
+    Workload(String),
     /// A cell's test has no meaning as a whole.
     #[error("{cell}{why}")]
     Test {

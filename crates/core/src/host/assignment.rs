@@ -5,7 +5,7 @@ use super::setting::{Place, find};
 use crate::treatment::{Value, ValueKind};
 
 /// One setting that is to get a value of its range.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Assignment {
     key: String,
     place: Place,
@@ -40,7 +40,7 @@ impl Assignment {
             value: shortened(value),
             wanted,
         };
-        let read = kind.read(value).ok_or_else(|| wrong(kind.to_string()))?;
+        let read = kind.read(value).map_err(|_| wrong(kind.to_string()))?;
         if let (Value::Numbers(numbers), ValueKind::Numbers { .. }) = (&read, kind)
             && !numbers.is_sorted()
         {

@@ -6,9 +6,9 @@ use super::change::source_of;
 use super::error::TreatmentError;
 use super::list::Treatments;
 use super::table::{Scope, Setting, SocketSetting};
-use super::value::Value;
 use crate::plan::{End, Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic};
 use crate::units::{BitRate, ByteCount};
+use crate::value::Value;
 
 impl Treatments {
     /// Sets the socket options of a test; what is changed of hosts is [`Treatments::host_changes`].

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::error::{TreatmentError, shortened};
-use super::policy::{MAX_POLICY_BYTES, QosPolicy};
 use super::sysctl;
 use super::table::{Setting, entry_of};
-use super::value::Value;
+use crate::value::Value;
+use crate::value::{MAX_POLICY_BYTES, QosPolicy};
 
 /// A setting of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ impl HostChange {
             Self::Qos(policy) => return complete(policy),
         };
         let entry = entry_of(setting);
-        entry.value.read(text).ok_or_else(|| TreatmentError::Value {
+        entry.value.read(text).map_err(|_| TreatmentError::Value {
             name: entry.name.to_owned(),
             value: shortened(text),
             wanted: entry.value.to_string(),

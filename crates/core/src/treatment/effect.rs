@@ -5,9 +5,9 @@ use super::change::{DeviceSetting, RouteSetting};
 use super::error::TreatmentError;
 use super::list::{Treatment, Treatments};
 use super::table::{Setting, SocketSetting};
-use super::value::Value;
 use crate::plan::{Direction, End};
 use crate::record::{EndReport, FlowRecord, Record, TcpEvidence};
+use crate::value::Value;
 
 impl Treatments {
     /// Holds each treatment whose effect a record shows against that record: segments and path MTU

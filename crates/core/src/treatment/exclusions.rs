@@ -2,8 +2,8 @@
 
 use super::error::TreatmentError;
 use super::list::{Treatment, Treatments};
-use super::value::Value;
 use crate::plan::End;
+use crate::value::Value;
 
 /// Two treatments of one end, named as they are written without the end, when they exclude each
 /// other, and why.

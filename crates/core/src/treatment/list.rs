@@ -10,11 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::change::HostChange;
 use super::error::{TreatmentError, shortened};
 use super::exclusions;
-use super::policy::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy};
 use super::sysctl;
 use super::table::{Entry, Scope, Setting, SocketSetting, find};
-use super::value::Value;
 use crate::plan::End;
+use crate::value::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy, Value};
 
 /// Treatments of one side at most; as many travel to an endpoint at once.
 pub const MAX_TREATMENTS: usize = 32;
@@ -310,7 +309,7 @@ fn check_end(entry: &'static Entry, end: Option<End>) -> Result<(), TreatmentErr
 }
 
 fn read_value(entry: &'static Entry, text: &str) -> Result<Value, TreatmentError> {
-    entry.value.read(text).ok_or_else(|| TreatmentError::Value {
+    entry.value.read(text).map_err(|_| TreatmentError::Value {
         name: entry.name.to_owned(),
         value: shortened(text),
         wanted: entry.value.to_string(),

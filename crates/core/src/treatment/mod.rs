@@ -34,19 +34,17 @@ mod error;
 mod exclusions;
 mod list;
 mod pair;
-mod policy;
+
 mod sysctl;
 mod table;
-mod value;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::value::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy, Value, ValueKind};
 pub use change::{DeviceSetting, HostChange, RouteSetting};
 pub use error::TreatmentError;
 pub use list::{MAX_TREATMENTS, Treatment, Treatments};
 pub use pair::{Pair, pair};
-pub use policy::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy};
 pub use sysctl::{Sysctl, sysctl_of, sysctls};
 pub use table::{Entry, Scope, SocketSetting, refused, table};
-pub use value::{Value, ValueKind};

@@ -6,8 +6,8 @@ use super::error::TreatmentError;
 use super::exclusions;
 use super::list::{Treatment, Treatments};
 use super::table::{Setting, entry_of};
-use super::value::Value;
 use crate::plan::End;
+use crate::value::Value;
 
 /// The two sides of a comparison, with their controls.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,11 +5,11 @@
 //! comparison, opens the host to others, or takes routes with it is no treatment.
 
 use super::error::{TreatmentError, shortened};
-use super::value::{Value, ValueKind};
 use crate::units::edit_distance;
+use crate::value::{Value, ValueKind};
 
 /// A kernel setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sysctl {
     /// The key; a `*` in it stands for the name of a device.
     pub key: &'static str,
@@ -40,14 +40,11 @@ pub(super) fn read(key: &str, text: &str) -> Result<(&'static Sysctl, Value), Tr
         key: shortened(key),
         hint: hint(key),
     })?;
-    let value = entry
-        .value
-        .read(text)
-        .ok_or_else(|| TreatmentError::Value {
-            name: key.to_owned(),
-            value: shortened(text),
-            wanted: entry.value.to_string(),
-        })?;
+    let value = entry.value.read(text).map_err(|_| TreatmentError::Value {
+        name: key.to_owned(),
+        value: shortened(text),
+        wanted: entry.value.to_string(),
+    })?;
     Ok((entry, value))
 }
 

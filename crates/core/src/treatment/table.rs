@@ -3,8 +3,8 @@
 
 use super::change::{DeviceSetting, RouteSetting};
 use super::error::{TreatmentError, shortened};
-use super::value::ValueKind;
 use crate::units::edit_distance;
+use crate::value::ValueKind;
 
 /// What a treatment changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Scope {
 }
 
 /// A treatment: its name, and all that is to be known of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Entry {
     /// Its name; for kernel settings `sysctl`, after which come a colon and the key.
     pub name: &'static str,

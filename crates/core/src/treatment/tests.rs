@@ -76,6 +76,9 @@ fn requests() -> Test {
 fn texts(kind: ValueKind) -> BoxedStrategy<String> {
     let number = |least: u64, most: u64| (least..=most).prop_map(|n| n.to_string());
     match kind {
+        ValueKind::Word(_) | ValueKind::Time { .. } | ValueKind::Frequency { .. } => {
+            panic!("no treatment takes {kind}")
+        }
         ValueKind::Switch => select(vec!["on", "off"]).prop_map(str::to_owned).boxed(),
         ValueKind::Bytes { least, most }
         | ValueKind::Rate { least, most }

@@ -249,7 +249,7 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
         return cpu::set_governor(cpu, value);
     }
     match ValueKind::Cpus.read(value) {
-        Some(Value::Cpus(cpus)) => steering::CpuFile::at(path).write(&cpus),
+        Ok(Value::Cpus(cpus)) => steering::CpuFile::at(path).write(&cpus),
         _ => Err(io::ErrorKind::InvalidInput.into()),
     }
 }

@@ -323,5 +323,5 @@ pub(super) fn read_number(text: &str) -> Option<u32> {
         most: u32::MAX.into(),
         unit: "",
     };
-    any.read(text).as_ref().map(number)
+    any.read(text).as_ref().ok().map(number)
 }

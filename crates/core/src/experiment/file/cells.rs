@@ -2,10 +2,11 @@
 
 use super::super::cell::Cell;
 use super::super::error::{ExperimentProblem, Fault};
-use super::super::workload::{COMMANDS, Command, Draft, EXTENTS, Work};
+use super::super::workload::{COMMANDS, Command, EXTENTS, Work, WorkDraft};
 use super::Files;
 use super::factors::FileFactor;
 use super::setting::Setting;
+use crate::plan::Workload;
 use crate::toml_reader::{At, ReadProblem, shortened, suggestion};
 use crate::treatment::Treatments;
 use crate::units::Family;
@@ -116,21 +117,21 @@ impl<'a> Resolver<'a> {
             })
             .partition(|entry| entry.key.value == "command");
         let mut own = commands.iter().filter(|entry| entry.owner == Owner::All);
-        let base = own.next_back().map_or(Ok(Command::Stream), command)?;
-        let command = commands.last().map_or(Ok(Command::Stream), command)?;
+        let base = own
+            .next_back()
+            .map_or(Ok(Command::Test(Workload::Stream)), command)?;
+        let command = commands
+            .last()
+            .map_or(Ok(Command::Test(Workload::Stream)), command)?;
         let entries = fitting(entries, command, base != command)?;
-        let mut draft = Draft::new(command);
+        let mut draft = WorkDraft::new(command);
         for entry in &entries {
-            let Some(key) = command.key(entry.key.value) else {
-                continue;
-            };
-            draft.set(key, &entry.text.value).map_err(|why| {
-                let key = entry.key.value.to_owned();
-                Fault::new(entry.text.offset, ExperimentProblem::Workload { key, why })
-            })?;
+            let key = entry.key.value;
+            let set = draft.set(key, &entry.text.value);
+            set.map_err(|why| Fault::new(entry.text.offset, ExperimentProblem::Workload(why)))?;
         }
-        draft.finish(self.seed).map_err(|why| {
-            let named = entries.iter().find(|entry| is_about(&why, entry.key.value));
+        draft.resolve(self.seed).map_err(|(key, why)| {
+            let named = entries.iter().find(|entry| entry.key.value == key);
             // Else where it is that makes the cell what it is.
             let last = settings.last().map_or(self.base.offset, |last| last.offset);
             let offset = named.map_or(last, |entry| entry.text.offset);
@@ -173,10 +174,9 @@ fn fitting(
 ) -> Result<Vec<Entry<'_>>, Fault> {
     let mut kept: Vec<Entry> = Vec::new();
     for entry in entries {
-        if command.key(entry.key.value).is_none() {
-            let is_known = COMMANDS
-                .iter()
-                .any(|(_, other)| other.key(entry.key.value).is_some());
+        if !command.keys().contains(&entry.key.value) {
+            let mut all = COMMANDS.iter();
+            let is_known = all.any(|(_, other)| other.keys().contains(&entry.key.value));
             if entry.owner == Owner::All && is_other && is_known {
                 continue;
             }
@@ -201,18 +201,9 @@ fn fitting(
     }
     let by_time = !kept
         .iter()
-        .any(|entry| ["bytes", "count"].contains(&entry.key.value));
+        .any(|entry| EXTENTS[1..].contains(&entry.key.value));
     kept.retain(|entry| by_time || entry.owner != Owner::All || entry.key.value != "warm-up");
     Ok(kept)
-}
-
-/// Whether a message on a whole test begins with a key: as it is, or in words.
-fn is_about(why: &str, key: &str) -> bool {
-    let why = why.trim_start_matches('`');
-    [key, &key.replace('-', " ")].into_iter().any(|name| {
-        let rest = why.strip_prefix(name);
-        rest.is_some_and(|rest| rest.starts_with([' ', '`']))
-    })
 }
 
 fn command(entry: &Entry<'_>) -> Result<Command, Fault> {

@@ -1,11 +1,15 @@
 //! What is to be sent, fully resolved before anything is sent.
 //!
 //! A [`Plan`] is one row of tests ([`Test`]) with its repeats; a test is what one run executes and
-//! what the control session carries to the endpoint. Everything here is plain data that was
-//! validated by [`Test::check`]: an endpoint calls it on what a stranger sent.
+//! what the control session carries to the endpoint. A [`Draft`] makes one from the options that
+//! were given, which [`options`] has with their ranges and defaults. Everything here is plain data
+//! that was validated by [`Test::check`]: an endpoint calls it on what a stranger sent.
 
+mod build;
 mod ends;
+mod options;
 
+use std::fmt;
 use std::net::IpAddr;
 
 use schemars::JsonSchema;
@@ -14,7 +18,9 @@ use thiserror::Error;
 
 use crate::units::{BitRate, ByteCount, Dscp, Percent, Span};
 
+pub use build::Draft;
 pub use ends::{End, Role};
+pub use options::{Default, Over, Shorthand, SocketTreatment, TestOption, option_of, options};
 
 /// The kind of traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -146,7 +152,7 @@ pub struct ExchangeTest {
     pub request_bytes: u64,
     /// Bytes of each response.
     pub response_bytes: u64,
-    /// Requests under way at once on each connection (closed loop).
+    /// Requests in flight at once on each connection (closed loop).
     pub depth: u32,
     /// Open loop: requests per second over all flows; latencies count from the intended time.
     #[serde(default)]
@@ -266,44 +272,52 @@ pub const MAX_DATAGRAM: u64 = 65_527;
 pub const MIN_DATAGRAM: u64 = crate::wire::DATAGRAM_HEADER as u64;
 /// Datagrams of a packet train at most.
 pub const MAX_TRAIN: u64 = 1024;
-/// Requests under way at once on one connection, at most.
+/// Requests in flight at once on one connection, at most.
 pub const MAX_DEPTH: u32 = 1024;
 
-/// A test outside the limits of this version; the message names the field, its value and its range.
-#[derive(Debug, Clone, PartialEq, Error)]
-#[error("{field} is {value}: {allowed}")]
+/// An option that cannot be as it was given, or not in this test. Options stand in its message
+/// between backticks.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{message}")]
 pub struct PlanError {
-    field: &'static str,
-    value: String,
-    allowed: String,
+    key: &'static str,
+    message: String,
 }
 
-fn within<T: PartialOrd + std::fmt::Display>(
-    field: &'static str,
-    value: T,
-    low: T,
-    high: T,
-) -> Result<(), PlanError> {
-    if value >= low && value <= high {
+impl PlanError {
+    fn new(key: &'static str, what: impl fmt::Display) -> Self {
+        let message = match key {
+            "" => what.to_string(),
+            key => format!("`{key}` {what}"),
+        };
+        Self { key, message }
+    }
+
+    /// The key of the option that it is about; empty if there is no such option.
+    pub fn key(&self) -> &'static str {
+        self.key
+    }
+
+    /// The message with the options as the command line has them: `--mss`.
+    pub fn on_command_line(&self) -> String {
+        let parts = self.message.split('`').enumerate();
+        let parts = parts.map(|(at, part)| match at % 2 {
+            1 => format!("--{part}"),
+            _ => part.to_owned(),
+        });
+        parts.collect()
+    }
+}
+
+fn within(key: &'static str, value: u64, least: u64, most: u64) -> Result<(), PlanError> {
+    if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(PlanError {
-        field,
-        value: value.to_string(),
-        allowed: format!("it must be {low} to {high}"),
-    })
+    forbidden(key, format!("is {value}: it must be {least} to {most}"))
 }
 
-fn forbidden(
-    field: &'static str,
-    value: impl ToString,
-    why: impl Into<String>,
-) -> Result<(), PlanError> {
-    Err(PlanError {
-        field,
-        value: value.to_string(),
-        allowed: why.into(),
-    })
+fn forbidden(key: &'static str, what: impl fmt::Display) -> Result<(), PlanError> {
+    Err(PlanError::new(key, what))
 }
 
 impl Test {
@@ -342,150 +356,94 @@ impl Test {
         }
     }
 
-    /// Checks every figure against the limits above and every combination that has no meaning.
+    /// Checks every option against its range, and every combination that has no meaning.
     ///
     /// # Errors
-    /// The first field that is out of range, with its range.
+    /// The first option that is out of range, with its range.
     pub fn check(&self) -> Result<(), PlanError> {
-        within("streams", self.streams, 1, MAX_STREAMS)?;
-        match self.extent {
-            Extent::Time(time) => within("time", time.as_secs_f64(), 0.01, MAX_SECONDS)?,
-            Extent::Bytes(bytes) => within("bytes", bytes.0, 1, 1 << 50)?,
-            Extent::Count(count) => within("count", count, 1, 1 << 40)?,
+        for option in options() {
+            if let Some(value) = option.value_in(self)
+                && !option.kind.admits(&value)
+            {
+                let range = option
+                    .kind
+                    .range()
+                    .unwrap_or_else(|| option.kind.to_string());
+                return forbidden(option.key, format!("is {value}: it must be {range}"));
+            }
         }
-        within("warm-up", self.warm_up.as_secs_f64(), 0.0, MAX_SECONDS)?;
-        within("interval", self.interval.as_secs_f64(), 0.01, MAX_SECONDS)?;
-        self.check_options()?;
+        for (option, _) in self.given() {
+            option.check_transport(self.protocol)?;
+        }
         match &self.traffic {
             Traffic::Stream(stream) => self.check_stream(stream),
             Traffic::Rr(exchange) | Traffic::Crr(exchange) => self.check_exchange(exchange),
         }
     }
 
-    fn check_options(&self) -> Result<(), PlanError> {
-        let options = &self.options;
-        if let Some(window) = options.receive_window_bytes {
-            within("receive window", window.0, 1, 1 << 30)?;
-        }
-        if let Some(buffer) = options.send_buffer_bytes {
-            within("send buffer", buffer.0, 1, 1 << 30)?;
-        }
-        if let Some(mss) = options.mss_bytes {
-            // Linux: TCP_MIN_MSS and MAX_TCP_WINDOW, net/ipv4/tcp.c.
-            within("mss", mss, 88, 32_767)?;
-        }
-        if let Some(pacing) = options.pacing_bps {
-            within("pacing", pacing.0, 8_000, 8_000_000_000_000)?;
-        }
-        if let Some(busy_poll) = options.busy_poll_us {
-            within("busy poll", busy_poll, 0, 1_000_000)?;
-        }
-        if let Some(source) = options.source
-            && self.protocol == Protocol::Udp
-        {
-            return forbidden("source", source, "datagrams have the control connection's");
-        }
-        if let Some(name) = &options.congestion {
-            // TCP_CA_NAME_MAX is 16 with the terminating zero.
-            let fits = (1..16).contains(&name.len())
-                && name
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-            if !fits {
-                return forbidden("congestion", name, "it must be a name of 1 to 15 letters");
-            }
-        }
-        Ok(())
-    }
-
     fn check_stream(&self, stream: &StreamTest) -> Result<(), PlanError> {
-        match self.protocol {
-            Protocol::Udp => {
-                within(
-                    "datagram size",
-                    stream.message_bytes,
-                    MIN_DATAGRAM,
-                    MAX_DATAGRAM,
-                )?;
-                if stream.whole {
-                    return forbidden("whole", true, "UDP has no connection to count in");
-                }
-                if stream.send == SendMethod::ZeroCopy {
-                    return forbidden("zerocopy", true, "only TCP streams can send without a copy");
-                }
-            }
-            Protocol::Tcp | Protocol::Mptcp => {
-                within("message size", stream.message_bytes, 1, MAX_MESSAGE)?;
-                if stream.rate_bps.is_some() {
-                    return forbidden(
-                        "rate",
-                        "set",
-                        "a TCP stream is limited by --pacing or --write-rate",
-                    );
-                }
-            }
+        if self.protocol == Protocol::Udp {
+            within("size", stream.message_bytes, MIN_DATAGRAM, MAX_DATAGRAM)?;
+        }
+        if stream.verify && stream.receive == ReceiveMethod::Discard {
+            return forbidden(
+                "verify",
+                "cannot be used with `discard`: no byte is looked at",
+            );
         }
         if stream.train {
             self.check_train(stream)?;
-        }
-        if stream.verify && stream.receive == ReceiveMethod::Discard {
-            return forbidden("verify", true, "discarded bytes cannot be verified");
-        }
-        let rates = [
-            ("write rate", stream.write_rate_bps),
-            ("read rate", stream.read_rate_bps),
-            ("rate", stream.rate_bps),
-        ];
-        for (field, rate) in rates {
-            if let Some(rate) = rate {
-                within(field, rate.0, 80, 8_000_000_000_000)?;
-            }
         }
         Ok(())
     }
 
     /// It is short and undisturbed, or it is no train.
     fn check_train(&self, stream: &StreamTest) -> Result<(), PlanError> {
-        if self.protocol != Protocol::Udp || stream.rate_bps.is_some() || self.streams != 1 {
-            return forbidden("train", true, "it is of one UDP flow without a rate");
-        }
+        let is_udp = self.protocol == Protocol::Udp;
         match self.extent {
-            Extent::Count(count) => within("datagrams of a train", count, 2, MAX_TRAIN),
-            Extent::Time(_) | Extent::Bytes(_) => {
-                forbidden("train", true, "it has a count of datagrams")
+            Extent::Count(count) if is_udp && stream.rate_bps.is_none() && self.streams == 1 => {
+                within("count", count, 2, MAX_TRAIN)
             }
+            _ => forbidden(
+                "",
+                "a train is so many datagrams of one UDP flow without a rate",
+            ),
         }
     }
 
     fn check_exchange(&self, exchange: &ExchangeTest) -> Result<(), PlanError> {
-        let largest = match self.protocol {
-            Protocol::Udp => MAX_DATAGRAM,
-            Protocol::Tcp | Protocol::Mptcp => MAX_MESSAGE,
-        };
-        within("request size", exchange.request_bytes, 1, largest)?;
-        within("response size", exchange.response_bytes, 1, largest)?;
-        within("depth", exchange.depth, 1, MAX_DEPTH)?;
-        if let Some(rate) = exchange.rate_per_s {
-            within("rate", rate, 0.01, 100_000_000.0)?;
+        if self.protocol == Protocol::Udp {
+            within("request", exchange.request_bytes, 1, MAX_DATAGRAM)?;
+            within("response", exchange.response_bytes, 1, MAX_DATAGRAM)?;
         }
         if matches!(self.extent, Extent::Bytes(_)) {
-            return forbidden("bytes", "set", "requests end by --time or --count");
+            return forbidden(
+                "bytes",
+                "is no option of requests: they end by `time` or `count`",
+            );
         }
         if self.direction != Direction::Up {
-            return forbidden("direction", "set", "requests always go from the client");
+            return forbidden(
+                "direction",
+                "is no option of requests: they go from the client",
+            );
         }
         if self.workload() == Workload::Crr {
             if self.protocol == Protocol::Udp {
-                return forbidden("protocol", "udp", "crr opens connections, UDP has none");
+                return forbidden(
+                    "protocol",
+                    "is udp: crr opens connections, and UDP has none",
+                );
             }
-            within("depth", exchange.depth, 1, 1)?;
+            within("depth", u64::from(exchange.depth), 1, 1)?;
         }
-        // Both ends would block writing to each other with more bytes under way than buffers hold.
-        within(
-            "depth × size",
-            u64::from(exchange.depth) * exchange.request_bytes.max(exchange.response_bytes),
-            1,
-            MAX_MESSAGE,
-        )
+        // Both ends would block writing to each other with more bytes in flight than buffers hold.
+        let largest = exchange.request_bytes.max(exchange.response_bytes);
+        let in_flight = u64::from(exchange.depth) * largest;
+        if in_flight > MAX_MESSAGE {
+            let what = format!("times the size is {in_flight}: it must be up to {MAX_MESSAGE}");
+            return forbidden("depth", what);
+        }
+        Ok(())
     }
 }

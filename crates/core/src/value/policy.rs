@@ -32,7 +32,7 @@ pub const MAX_REMOTE_POLICY_BYTES: usize = 32 << 10;
 
 impl QosPolicy {
     /// The policy that `text` names; none if it cannot be a file's name.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         match text {
             "off" => Some(Self::Off),
             "passthrough" => Some(Self::Passthrough),
@@ -44,7 +44,7 @@ impl QosPolicy {
     }
 
     /// Whether it can be put in force: a file was loaded, and is not too large.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         match self {
             Self::Off | Self::Passthrough => true,
             Self::File { name, text } => {

@@ -1,0 +1,845 @@
+//! The options of a test, each said once.
+//!
+//! An entry of [`options`] is an option of the command line (`--receive-window`), a key of an
+//! experiment's `[workload]` (`receive-window`), a setter of [`Draft`] (`receive_window`) and, where
+//! it says how it is put in force, a treatment of sockets (`receive_window=50KiB`). Its range binds
+//! all of them, and what arrives over the wire.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::build::Draft;
+use super::{
+    Closer, Direction, ExchangeTest, Extent, MAX_DEPTH, MAX_MESSAGE, MAX_SECONDS, MAX_STREAMS,
+    PlanError, Protocol, ReceiveMethod, SendMethod, StreamTest, Test, Traffic, Workload,
+};
+use crate::units::{BitRate, ByteCount, Dscp, Span};
+use crate::value::{Value, ValueKind};
+
+/// An option of a test, and all that is to be known of it.
+#[derive(Debug, Clone, Copy)]
+pub struct TestOption {
+    /// Its name as a treatment and a setter: words joined by `_`.
+    pub name: &'static str,
+    /// Its name as a key of a file and, after two dashes, on the command line: joined by `-`.
+    pub key: &'static str,
+    /// Its letter on the command line.
+    pub short: Option<char>,
+    /// Another name on the command line.
+    pub alias: Option<&'static str>,
+    /// What stands for its value in a help text.
+    pub value_name: &'static str,
+    /// Which values it takes.
+    pub kind: ValueKind,
+    /// The workloads that have it.
+    pub workloads: &'static [Workload],
+    /// The transports that have it.
+    pub over: Over,
+    /// What it is where it is not given.
+    pub default: Default,
+    /// The heading that it stands under in a help text.
+    pub heading: &'static str,
+    /// What it is, in a line.
+    pub help: &'static str,
+    /// Whether it is a treatment alone, and neither an option of the command line nor a key.
+    pub treatment_only: bool,
+    /// Options, by their keys, that cannot be given together with it.
+    pub excludes: &'static [&'static str],
+    /// Options of the command line that stand for one of its values.
+    pub shorthands: &'static [Shorthand],
+    /// What else is to be known of it as a treatment of sockets, if it is one.
+    pub treatment: Option<SocketTreatment>,
+    pub(super) get: fn(&Test) -> Option<Value>,
+    pub(super) set: fn(&mut Test, &Value),
+}
+
+/// Which transports have an option, and what to do over the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// All of them.
+    Any,
+    /// TCP and MPTCP.
+    Tcp(&'static str),
+    /// UDP.
+    Udp(&'static str),
+}
+
+/// What an option is where it is not given.
+#[derive(Debug, Clone, Copy)]
+pub enum Default {
+    /// The kernel's choice, or no limit.
+    None,
+    /// This.
+    Always(&'static str),
+    /// This over TCP and MPTCP, and that over UDP.
+    Transport(&'static str, &'static str),
+    /// This, if nothing else says it.
+    Implied(&'static str),
+    /// What follows from the rest of the test; in words, if they help.
+    Rule(&'static str, fn(&Test) -> Value),
+}
+
+/// An option of the command line that stands for a value of another one.
+#[derive(Debug, Clone, Copy)]
+pub struct Shorthand {
+    /// Its long name, if it has one.
+    pub long: Option<&'static str>,
+    /// Its letter, if it has one.
+    pub short: Option<char>,
+    /// What it stands for.
+    pub value: &'static str,
+    /// What it is, in a line.
+    pub help: &'static str,
+}
+
+/// What is to be known of a treatment of sockets.
+#[derive(Debug, Clone, Copy)]
+pub struct SocketTreatment {
+    /// What it is.
+    pub means: &'static str,
+    /// What it needs of the host.
+    pub needs: &'static str,
+    /// How it is put in force.
+    pub applied: &'static str,
+    /// How it is made sure that it took.
+    pub read_back: &'static str,
+}
+
+/// All options, in the order in which they are put into a test.
+pub fn options() -> &'static [TestOption] {
+    OPTIONS
+}
+
+/// The option of that key that a workload has.
+pub fn option_of(workload: Workload, key: &str) -> Option<&'static TestOption> {
+    let mut options = OPTIONS.iter();
+    options.find(|option| {
+        option.key == key && option.workloads.contains(&workload) && !option.treatment_only
+    })
+}
+
+impl TestOption {
+    /// What it is in a test; none if it is the kernel's choice or the test has no such thing.
+    pub fn value_in(&self, test: &Test) -> Option<Value> {
+        let is_there = self.workloads.contains(&test.workload());
+        is_there.then(|| (self.get)(test)).flatten()
+    }
+
+    /// What it would be in a test, were it not given.
+    pub fn default_in(&self, test: &Test) -> Option<Value> {
+        let text = match self.default {
+            Default::None => return None,
+            Default::Rule(_, value) => return Some(value(test)),
+            Default::Transport(_, udp) if test.protocol == Protocol::Udp => udp,
+            Default::Always(text) | Default::Implied(text) | Default::Transport(text, _) => text,
+        };
+        Some(self.kind.read(text).expect("a test reads all defaults"))
+    }
+
+    /// As words of a command line, such as `--mss 536`; a shorthand where there is one.
+    pub fn words(&self, value: &Value) -> String {
+        let written = self.kind.written(value);
+        let shorthand = self.shorthands.iter().find(|short| short.value == written);
+        match (shorthand, value) {
+            (Some(Shorthand { short: Some(c), .. }), _) => format!("-{c}"),
+            (
+                Some(Shorthand {
+                    long: Some(long), ..
+                }),
+                _,
+            ) => format!("--{long}"),
+            (_, Value::Switch(true)) if self.is_flag() => format!("--{}", self.key),
+            _ => format!("--{} {written}", self.key),
+        }
+    }
+
+    /// Whether the command line has it without a value.
+    pub fn is_flag(&self) -> bool {
+        self.kind == ValueKind::Switch && !matches!(self.default, Default::None)
+    }
+
+    /// Whether a test's transport has it.
+    ///
+    /// # Errors
+    /// It has not; what to do.
+    pub(super) fn check_transport(&self, protocol: Protocol) -> Result<(), PlanError> {
+        let why = match (self.over, protocol) {
+            (Over::Tcp(why), Protocol::Udp) => why,
+            (Over::Udp(why), Protocol::Tcp | Protocol::Mptcp) => why,
+            _ => return Ok(()),
+        };
+        let protocol = protocol.word();
+        let what = format!("cannot be used with `protocol` {protocol}: {why}");
+        Err(PlanError::new(self.key, what))
+    }
+
+    /// What a help text says: the range and the default, where it has any.
+    pub fn help(&self) -> String {
+        let mut help = self.help.to_owned();
+        if let Some(range) = self.kind.range().filter(|_| !help.ends_with(')')) {
+            let separator = match self.kind {
+                ValueKind::Word(_) => ": ",
+                _ => ", ",
+            };
+            help += &format!("{separator}{range}");
+        }
+        let default = match self.default {
+            _ if self.is_flag() => None,
+            Default::None | Default::Rule("", _) => None,
+            Default::Always(text) | Default::Implied(text) => Some(Cow::Borrowed(text)),
+            Default::Transport(tcp, udp) => Some(Cow::Owned(format!("{tcp}, UDP {udp}"))),
+            Default::Rule(words, _) => Some(Cow::Borrowed(words)),
+        };
+        default
+            .iter()
+            .for_each(|text| help += &format!(" (default {text})"));
+        help
+    }
+}
+
+/// What a field of a test is as a value.
+trait Field: Sized {
+    fn value(&self) -> Option<Value>;
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+macro_rules! fields {
+    ($($type:ty: $value:pat => $of:expr, |$this:ident| $to:expr;)*) => {
+        $(impl Field for $type {
+            fn value(&self) -> Option<Value> {
+                let $this = self;
+                Some($to)
+            }
+            fn from_value(value: &Value) -> Option<Self> {
+                match value {
+                    $value => $of,
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+fields! {
+    bool: Value::Switch(on) => Some(*on), |on| Value::Switch(*on);
+    u64: Value::Number(n) => Some(*n), |n| Value::Number(*n);
+    u32: Value::Number(n) => u32::try_from(*n).ok(), |n| Value::Number(u64::from(*n));
+    f64: Value::Frequency(n) => Some(*n), |n| Value::Frequency(*n);
+    ByteCount: Value::Number(n) => Some(Self(*n)), |n| Value::Number(n.0);
+    BitRate: Value::Number(n) => Some(Self(*n)), |n| Value::Number(n.0);
+    Span: Value::Time(time) => Some(*time), |time| Value::Time(*time);
+    String: Value::Name(name) => Some(name.clone()), |name| Value::Name(name.clone());
+    Dscp: Value::Dscp(dscp) => Some(*dscp), |dscp| Value::Dscp(*dscp);
+    IpAddr: Value::Address(address) => Some(*address), |address| Value::Address(*address);
+    SendMethod: Value::Switch(on) => Some(if *on { Self::ZeroCopy } else { Self::Copy }),
+        |way| Value::Switch(*way == Self::ZeroCopy);
+    ReceiveMethod: Value::Switch(on) => Some(if *on { Self::Discard } else { Self::Read }),
+        |way| Value::Switch(*way == Self::Discard);
+    Protocol: Value::Word(word) => Self::from_word(word), |it| Value::Word(it.word());
+    Direction: Value::Word(word) => Self::from_word(word), |it| Value::Word(it.word());
+    Closer: Value::Word(word) => Self::from_word(word), |it| Value::Word(it.word());
+}
+
+impl<T: Field> Field for Option<T> {
+    fn value(&self) -> Option<Value> {
+        self.as_ref().and_then(T::value)
+    }
+
+    fn from_value(value: &Value) -> Option<Self> {
+        T::from_value(value).map(Some)
+    }
+}
+
+/// The words for the variants of a plain enum.
+macro_rules! words {
+    ($($type:ident: $($word:literal $variant:ident)*;)*) => {
+        $(impl $type {
+            /// All of them, as they are written.
+            pub const WORDS: &'static [&'static str] = &[$($word),*];
+
+            /// As it is written.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+
+            /// The one that is written so.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+words! {
+    Workload: "stream" Stream "rr" Rr "crr" Crr;
+    Protocol: "tcp" Tcp "udp" Udp "mptcp" Mptcp;
+    Direction: "up" Up "down" Down "both" Both;
+    Closer: "client" Client "server" Server;
+}
+
+fn stream(test: &Test) -> Option<&StreamTest> {
+    match &test.traffic {
+        Traffic::Stream(stream) => Some(stream),
+        Traffic::Rr(_) | Traffic::Crr(_) => None,
+    }
+}
+
+fn stream_mut(test: &mut Test) -> Option<&mut StreamTest> {
+    match &mut test.traffic {
+        Traffic::Stream(stream) => Some(stream),
+        Traffic::Rr(_) | Traffic::Crr(_) => None,
+    }
+}
+
+fn exchange(test: &Test) -> Option<&ExchangeTest> {
+    match &test.traffic {
+        Traffic::Stream(_) => None,
+        Traffic::Rr(exchange) | Traffic::Crr(exchange) => Some(exchange),
+    }
+}
+
+fn exchange_mut(test: &mut Test) -> Option<&mut ExchangeTest> {
+    match &mut test.traffic {
+        Traffic::Stream(_) => None,
+        Traffic::Rr(exchange) | Traffic::Crr(exchange) => Some(exchange),
+    }
+}
+
+fn put<T: Field>(field: Option<&mut T>, value: &Value) {
+    if let (Some(field), Some(value)) = (field, T::from_value(value)) {
+        *field = value;
+    }
+}
+
+/// How an option is read from a test and written into it: the place of its field, or two functions.
+macro_rules! get {
+    (test.$field:ident) => {
+        |test: &Test| test.$field.value()
+    };
+    (socket.$field:ident) => {
+        |test: &Test| test.options.$field.value()
+    };
+    (stream.$field:ident) => {
+        |test: &Test| stream(test)?.$field.value()
+    };
+    (exchange.$field:ident) => {
+        |test: &Test| exchange(test)?.$field.value()
+    };
+    (($get:expr, $set:expr)) => {
+        $get
+    };
+}
+
+macro_rules! set {
+    (test.$field:ident) => {
+        |test: &mut Test, value| put(Some(&mut test.$field), value)
+    };
+    (socket.$field:ident) => {
+        |test: &mut Test, value| put(Some(&mut test.options.$field), value)
+    };
+    (stream.$field:ident) => {
+        |test: &mut Test, value| put(stream_mut(test).map(|it| &mut it.$field), value)
+    };
+    (exchange.$field:ident) => {
+        |test: &mut Test, value| put(exchange_mut(test).map(|it| &mut it.$field), value)
+    };
+    (($get:expr, $set:expr)) => {
+        $set
+    };
+}
+
+/// Makes the table, and of each entry with a type a setter of [`Draft`].
+macro_rules! options {
+    ($(#[doc = $help:literal] $name:ident $key:literal: $type:ty = $place:tt $(. $field:ident)?, $kind:expr, $rest:expr;)*) => {
+        impl Draft {
+            $(
+                #[doc = $help]
+                pub fn $name(self, value: impl Into<$type>) -> Self {
+                    let value: $type = value.into();
+                    match value.value() {
+                        Some(value) => self.with(stringify!($name), value),
+                        None => self,
+                    }
+                }
+            )*
+        }
+
+        static OPTIONS: &[TestOption] = &[$(TestOption {
+            name: stringify!($name),
+            key: $key,
+            help: $help,
+            kind: $kind,
+            get: get!($place $(. $field)?),
+            set: set!($place $(. $field)?),
+            ..$rest
+        }),*];
+    };
+}
+
+/// What most options are like; each group of the table changes what is its own.
+const PLAIN: TestOption = TestOption {
+    name: "",
+    key: "",
+    short: None,
+    alias: None,
+    value_name: "N",
+    kind: ValueKind::Switch,
+    workloads: &[Workload::Stream, Workload::Rr, Workload::Crr],
+    over: Over::Any,
+    default: Default::None,
+    heading: "Extent",
+    help: "",
+    treatment_only: false,
+    excludes: &[],
+    shorthands: &[],
+    treatment: None,
+    get: |_| None,
+    set: |_, _| {},
+};
+const TRANSPORT: TestOption = TestOption {
+    heading: "Transport",
+    ..PLAIN
+};
+const STREAM: TestOption = TestOption {
+    heading: "Stream",
+    workloads: &[Workload::Stream],
+    ..PLAIN
+};
+const STREAM_FLAG: TestOption = TestOption {
+    default: Default::Always("off"),
+    ..STREAM
+};
+const EXCHANGE: TestOption = TestOption {
+    heading: "Exchange",
+    workloads: &[Workload::Rr, Workload::Crr],
+    ..PLAIN
+};
+const SOCKET: TestOption = TestOption {
+    heading: "Sockets (default: the kernel's choice)",
+    ..PLAIN
+};
+
+const OF_TCP: Over = Over::Tcp("it is an option of TCP");
+const OF_TCP_SOCKETS: Over = Over::Tcp("it is an option of TCP sockets");
+const OF_UDP: Over = Over::Udp("it is an option of UDP");
+const SETSOCKOPT: &str = "setsockopt on each data socket of the end that it concerns";
+const NOTHING: &str = "nothing";
+const BUFFER: ValueKind = ValueKind::Bytes {
+    least: 1,
+    most: 1 << 30,
+};
+const MESSAGE: ValueKind = ValueKind::Bytes {
+    least: 1,
+    most: MAX_MESSAGE,
+};
+/// From a byte in 100 ms to what no host sends.
+const RATE: ValueKind = ValueKind::Rate {
+    least: 80,
+    most: 8_000_000_000_000,
+};
+const fn number(least: u64, most: u64) -> ValueKind {
+    let unit = "";
+    ValueKind::Number { least, most, unit }
+}
+const fn time(least_ms: u64) -> ValueKind {
+    ValueKind::Time {
+        least_ms,
+        most_ms: MAX_SECONDS as u64 * 1000,
+    }
+}
+
+/// Longest warm-up that is chosen by default: slow start is over on all but the longest paths.
+const MAX_DEFAULT_WARM_UP: Duration = Duration::from_secs(1);
+/// Between two intervals of a record, where the run is longer.
+const DEFAULT_INTERVAL: Span = Span(Duration::from_secs(1));
+/// Below this rate single datagrams cost little, and offload would send them in bursts.
+const OFFLOAD_ABOVE: BitRate = BitRate(100_000_000);
+
+/// A tenth of the time, at most a second; nothing where everything counts or the end is no time.
+fn default_warm_up(test: &Test) -> Value {
+    let is_whole = stream(test).is_some_and(|stream| stream.whole);
+    Value::Time(Span(match test.extent {
+        Extent::Time(time) if !is_whole => (time.0 / 10).min(MAX_DEFAULT_WARM_UP),
+        Extent::Time(_) | Extent::Bytes(_) | Extent::Count(_) => Duration::ZERO,
+    }))
+}
+
+/// A second, or the whole of a shorter run.
+fn default_interval(test: &Test) -> Value {
+    Value::Time(match test.extent {
+        Extent::Time(time) => time.min(DEFAULT_INTERVAL),
+        Extent::Bytes(_) | Extent::Count(_) => DEFAULT_INTERVAL,
+    })
+}
+
+fn default_offload(test: &Test) -> Value {
+    let is_fast = |stream: &StreamTest| stream.rate_bps.is_none_or(|rate| rate > OFFLOAD_ABOVE);
+    Value::Switch(test.protocol == Protocol::Udp && stream(test).is_some_and(is_fast))
+}
+
+/// Nagle's algorithm would hold a request back for the last one's acknowledgement: no application
+/// that asks and waits leaves it on.
+fn default_nodelay(test: &Test) -> Value {
+    Value::Switch(test.protocol != Protocol::Udp && exchange(test).is_some())
+}
+
+fn extent_time(test: &Test) -> Option<Value> {
+    match test.extent {
+        Extent::Time(time) => time.value(),
+        Extent::Bytes(_) | Extent::Count(_) => None,
+    }
+}
+
+fn extent_bytes(test: &Test) -> Option<Value> {
+    match test.extent {
+        Extent::Bytes(bytes) => bytes.value(),
+        Extent::Time(_) | Extent::Count(_) => None,
+    }
+}
+
+fn extent_count(test: &Test) -> Option<Value> {
+    match test.extent {
+        Extent::Count(count) => count.value(),
+        Extent::Time(_) | Extent::Bytes(_) => None,
+    }
+}
+
+fn set_extent<T: Field>(test: &mut Test, value: &Value, extent: impl Fn(T) -> Extent) {
+    if let Some(value) = T::from_value(value) {
+        test.extent = extent(value);
+    }
+}
+
+fn set_total(test: &mut Test, value: &Value) {
+    let streams = u64::from(test.streams.max(1));
+    set_extent(test, value, |ByteCount(bytes)| {
+        Extent::Bytes(ByteCount(bytes.div_ceil(streams)))
+    });
+}
+
+fn set_buffers(test: &mut Test, value: &Value) {
+    put(Some(&mut test.options.receive_window_bytes), value);
+    put(Some(&mut test.options.send_buffer_bytes), value);
+}
+
+/// Measured time of a run, if nothing says when it ends.
+pub(super) const DEFAULT_TIME: Span = Span(Duration::from_secs(10));
+/// Payload of a flow.
+const AMOUNT: ValueKind = ValueKind::Bytes {
+    least: 1,
+    most: 1 << 50,
+};
+/// Linux: TCP_MIN_MSS and MAX_TCP_WINDOW, net/ipv4/tcp.c.
+const MSS: ValueKind = ValueKind::Bytes {
+    least: 88,
+    most: 32_767,
+};
+
+options! {
+    /// Protocol
+    protocol "protocol": Protocol = test.protocol, ValueKind::Word(Protocol::WORDS), TestOption {
+        value_name: "PROTOCOL",
+        default: Default::Always("tcp"),
+        shorthands: &[Shorthand { long: None, short: Some('u'), value: "udp", help: "The same as --protocol udp" }],
+        ..TRANSPORT
+    };
+    /// Flows in each direction
+    streams "streams": u32 = test.streams, number(1, MAX_STREAMS as u64), TestOption {
+        short: Some('P'),
+        default: Default::Always("1"),
+        ..TRANSPORT
+    };
+    /// Bytes of each write, or of each datagram
+    size "size": u64 = stream.message_bytes, MESSAGE, TestOption {
+        short: Some('l'),
+        value_name: "SIZE",
+        // iperf3's message over TCP, large enough that system calls cost little; and a datagram that with the
+        // headers of UDP (8) and IPv6 (40) fits an MTU of 1500, as a TCP segment's payload does.
+        default: Default::Transport("128KiB", "1448"),
+        ..STREAM
+    };
+    /// Measured time
+    time "time": Span = (extent_time, |test, value| set_extent(test, value, Extent::Time)), time(10), TestOption {
+        short: Some('t'),
+        value_name: "TIME",
+        default: Default::Implied("10s"),
+        excludes: &["bytes", "count", "total"],
+        ..PLAIN
+    };
+    /// Messages or transactions of each flow, instead of a time
+    count "count": u64 = (extent_count, |test, value| set_extent(test, value, Extent::Count)), number(1, 1 << 40), TestOption {
+        excludes: &["time", "bytes", "total"],
+        ..PLAIN
+    };
+    /// Payload of each flow, instead of a time
+    bytes "bytes": ByteCount = (extent_bytes, |test, value| set_extent(test, value, Extent::Bytes)), AMOUNT, TestOption {
+        value_name: "SIZE",
+        excludes: &["time", "count", "total"],
+        ..STREAM
+    };
+    /// Payload of all flows of a direction, as iperf3's -n
+    total "total": ByteCount = (|_| None, set_total), AMOUNT, TestOption {
+        short: Some('n'),
+        value_name: "SIZE",
+        excludes: &["time", "count", "bytes"],
+        ..STREAM
+    };
+    /// Left out of the figures
+    warm_up "warm-up": Span = test.warm_up, time(0), TestOption {
+        short: Some('O'),
+        alias: Some("omit"),
+        value_name: "TIME",
+        default: Default::Rule("time/10, at most 1s", default_warm_up),
+        excludes: &["count", "bytes", "total", "whole"],
+        ..PLAIN
+    };
+    /// Length of the record's intervals
+    interval "interval": Span = test.interval, time(10), TestOption {
+        short: Some('i'),
+        value_name: "TIME",
+        default: Default::Rule("1s", default_interval),
+        ..PLAIN
+    };
+    /// Direction, as seen from this host
+    direction "direction": Direction = test.direction, ValueKind::Word(Direction::WORDS), TestOption {
+        value_name: "DIRECTION",
+        default: Default::Always("up"),
+        shorthands: &[
+            Shorthand { long: None, short: Some('R'), value: "down", help: "The same as --direction down" },
+            Shorthand { long: Some("bidir"), short: None, value: "both", help: "The same as --direction both" },
+        ],
+        ..STREAM
+    };
+    /// UDP: payload rate of each flow, without it no limit
+    rate "rate": BitRate = stream.rate_bps, RATE, TestOption {
+        short: Some('b'),
+        value_name: "RATE",
+        over: Over::Udp("a TCP stream is limited by `pacing` or `write-rate`"),
+        ..STREAM
+    };
+    /// UDP: the kernel cuts and joins datagrams (default above 100mbit)
+    offload "offload": bool = stream.offload, ValueKind::Switch, TestOption {
+        over: OF_UDP,
+        default: Default::Rule("", default_offload),
+        shorthands: &[
+            Shorthand { long: Some("no-offload"), short: None, value: "off", help: "UDP: each datagram passes the kernel by itself" },
+        ],
+        ..STREAM
+    };
+    /// TCP: send without a copy, in the way that the device allows
+    zerocopy "zerocopy": bool = stream.send, ValueKind::Switch, TestOption {
+        short: Some('Z'),
+        over: OF_TCP,
+        treatment: Some(SocketTreatment {
+            means: "sending without a copy, by vmsplice or sendfile; off is write",
+            needs: NOTHING,
+            applied: "another call to send by",
+            read_back: "the record's sender.method",
+        }),
+        ..STREAM_FLAG
+    };
+    /// TCP: the receiver drops the bytes unread; the record says so
+    discard "discard": bool = stream.receive, ValueKind::Switch, TestOption {
+        over: OF_TCP,
+        excludes: &["verify"],
+        treatment: Some(SocketTreatment {
+            means: "receiving without a copy: the bytes are dropped in the kernel (MSG_TRUNC), as no application would; off is read",
+            needs: NOTHING,
+            applied: "another flag of the receiving call",
+            read_back: "the record's receiver.method",
+        }),
+        ..STREAM_FLAG
+    };
+    /// Send a seeded pattern and count the bytes that arrive changed
+    verify "verify": bool = stream.verify, ValueKind::Switch, STREAM_FLAG;
+    /// TCP: count connection set-up and tear-down in, without a warm-up
+    whole "whole": bool = stream.whole, ValueKind::Switch, TestOption {
+        over: Over::Tcp("it has no connection to count in"),
+        excludes: &["warm-up"],
+        ..STREAM_FLAG
+    };
+    /// TCP: rate at which the sender writes each flow
+    write_rate "write-rate": BitRate = stream.write_rate_bps, RATE, TestOption {
+        value_name: "RATE",
+        over: Over::Tcp("give `rate`"),
+        ..STREAM
+    };
+    /// Rate at which the receiver reads each flow
+    read_rate "read-rate": BitRate = stream.read_rate_bps, RATE, TestOption {
+        value_name: "RATE",
+        ..STREAM
+    };
+    /// Bytes of each request
+    request "request": u64 = exchange.request_bytes, MESSAGE, TestOption {
+        value_name: "SIZE",
+        default: Default::Always("1"),
+        ..EXCHANGE
+    };
+    /// Bytes of each response
+    response "response": u64 = exchange.response_bytes, MESSAGE, TestOption {
+        value_name: "SIZE",
+        default: Default::Always("1"),
+        ..EXCHANGE
+    };
+    /// Open loop: requests/s over all flows, without it closed
+    requests_per_s "rate": f64 = exchange.rate_per_s, ValueKind::Frequency { least: 0.01, most: 1e8 }, TestOption {
+        value_name: "N/s",
+        ..EXCHANGE
+    };
+    /// Poll without sleeping, at both ends
+    spin "spin": bool = exchange.spin, ValueKind::Switch, TestOption {
+        default: Default::Always("off"),
+        ..EXCHANGE
+    };
+    /// Requests in flight at once on each connection
+    depth "depth": u32 = exchange.depth, number(1, MAX_DEPTH as u64), TestOption {
+        workloads: &[Workload::Rr],
+        default: Default::Always("1"),
+        excludes: &["rate"],
+        ..EXCHANGE
+    };
+    /// Who closes and keeps TIME_WAIT
+    close "close": Closer = exchange.closer, ValueKind::Word(Closer::WORDS), TestOption {
+        workloads: &[Workload::Crr],
+        value_name: "END",
+        default: Default::Always("server"),
+        ..EXCHANGE
+    };
+    /// Close by reset, which leaves no TIME_WAIT
+    reset "reset": bool = exchange.reset, ValueKind::Switch, TestOption {
+        workloads: &[Workload::Crr],
+        default: Default::Always("off"),
+        ..EXCHANGE
+    };
+    /// Both buffers of each data socket, as iperf3's -w
+    window "window": ByteCount = (|_| None, set_buffers), BUFFER, TestOption {
+        short: Some('w'),
+        value_name: "SIZE",
+        excludes: &["receive-window", "send-buffer"],
+        ..SOCKET
+    };
+    /// Window that a receiver may advertise; for UDP a buffer
+    receive_window "receive-window": ByteCount = socket.receive_window_bytes, BUFFER, TestOption {
+        value_name: "SIZE",
+        treatment: Some(SocketTreatment {
+            means: "the window that a receiver may advertise; its buffer is steered to it",
+            needs: "net.core.rmem_max of half of it",
+            applied: "SO_RCVBUF before the connection, and again through the run until the window that is offered stays there",
+            read_back: "the window that the receiver offers, through the run",
+        }),
+        ..SOCKET
+    };
+    /// Send buffer (SO_SNDBUF) as an application asks for it
+    send_buffer "send-buffer": ByteCount = socket.send_buffer_bytes, BUFFER, TestOption {
+        value_name: "SIZE",
+        treatment: Some(SocketTreatment {
+            means: "SO_SNDBUF of a sender, as an application asks; the kernel doubles it",
+            needs: "net.core.wmem_max of as much",
+            applied: SETSOCKOPT,
+            read_back: "SO_SNDBUF",
+        }),
+        ..SOCKET
+    };
+    /// Maximum segment size (TCP_MAXSEG)
+    mss "mss": u32 = socket.mss_bytes, MSS, TestOption {
+        short: Some('M'),
+        value_name: "BYTES",
+        over: OF_TCP_SOCKETS,
+        treatment: Some(SocketTreatment {
+            means: "TCP_MAXSEG of the client, TCP options included; what it offers binds both ends",
+            needs: NOTHING,
+            applied: "TCP_MAXSEG before the connection",
+            read_back: "the record's mss_bytes, 12 less with time stamps",
+        }),
+        ..SOCKET
+    };
+    /// Pacing rate of each TCP flow (SO_MAX_PACING_RATE)
+    pacing "pacing": BitRate = socket.pacing_bps, ValueKind::Rate { least: 8_000, most: 8_000_000_000_000 }, TestOption {
+        value_name: "RATE",
+        over: Over::Tcp("give `rate`"),
+        treatment: Some(SocketTreatment {
+            means: "SO_MAX_PACING_RATE of each flow of a TCP sender",
+            needs: NOTHING,
+            applied: SETSOCKOPT,
+            read_back: "SO_MAX_PACING_RATE",
+        }),
+        ..SOCKET
+    };
+    /// Congestion control (TCP_CONGESTION), such as cubic, reno or bbr
+    congestion "congestion": String = socket.congestion, ValueKind::Name, TestOption {
+        short: Some('C'),
+        value_name: "NAME",
+        over: OF_TCP_SOCKETS,
+        treatment: Some(SocketTreatment {
+            means: "TCP_CONGESTION of the sender",
+            needs: "a kernel that has it; CAP_NET_ADMIN if net.ipv4.tcp_allowed_congestion_control does not name it",
+            applied: SETSOCKOPT,
+            read_back: "TCP_CONGESTION, and the record's congestion",
+        }),
+        ..SOCKET
+    };
+    /// Send small segments at once (TCP_NODELAY); rr and crr always do
+    nodelay "nodelay": bool = socket.nodelay, ValueKind::Switch, TestOption {
+        short: Some('N'),
+        over: OF_TCP_SOCKETS,
+        default: Default::Rule("", default_nodelay),
+        treatment: Some(SocketTreatment {
+            means: "TCP_NODELAY; rr and crr have it on",
+            needs: NOTHING,
+            applied: SETSOCKOPT,
+            read_back: "TCP_NODELAY",
+        }),
+        ..SOCKET
+    };
+    /// Acknowledge every segment at once (TCP_QUICKACK), on or off
+    quickack "quickack": bool = socket.quickack, ValueKind::Switch, TestOption {
+        value_name: "SWITCH",
+        over: OF_TCP_SOCKETS,
+        treatment: Some(SocketTreatment {
+            means: "TCP_QUICKACK, set again before each receiving call, since the kernel changes it by itself",
+            needs: NOTHING,
+            applied: "setsockopt before each receiving call",
+            read_back: "TCP_QUICKACK, once",
+        }),
+        ..SOCKET
+    };
+    /// Code point of the packets
+    dscp "dscp": Dscp = socket.dscp, ValueKind::Dscp, TestOption {
+        value_name: "DSCP",
+        treatment: Some(SocketTreatment {
+            means: "the code point of the packets of both ends",
+            needs: NOTHING,
+            applied: SETSOCKOPT,
+            read_back: "IP_TOS or IPV6_TCLASS",
+        }),
+        ..SOCKET
+    };
+    /// How long a receiving call spins for packets (SO_BUSY_POLL)
+    busy_poll "busy-poll": u32 = socket.busy_poll_us, ValueKind::Number { least: 0, most: 1_000_000, unit: "µs" }, TestOption {
+        treatment: Some(SocketTreatment {
+            means: "SO_BUSY_POLL: how long a receiving call spins for packets",
+            needs: "CAP_NET_ADMIN for more than net.core.busy_read; a driver that can be polled, which loopback and veth cannot",
+            applied: SETSOCKOPT,
+            read_back: "SO_BUSY_POLL",
+        }),
+        ..SOCKET
+    };
+    /// The client's address that its TCP connections come from
+    source "source": IpAddr = socket.source, ValueKind::Address, TestOption {
+        treatment_only: true,
+        over: Over::Tcp("an endpoint takes datagrams only from the address that the control connection came from"),
+        treatment: Some(SocketTreatment {
+            means: "the client's address that its TCP connections come from",
+            needs: "the address, on this host",
+            applied: "bind, before the connection",
+            read_back: "the record's flows",
+        }),
+        ..SOCKET
+    };
+}

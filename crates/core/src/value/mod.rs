@@ -1,0 +1,394 @@
+//! Values and their kinds: what an option of a test, a treatment or a kernel setting takes.
+
+mod policy;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+pub use policy::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy};
+
+use crate::units::{BitRate, ByteCount, Dscp, Span, UnitError};
+
+/// Which values are taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ValueKind {
+    /// `on` or `off`; in files `true` or `false`.
+    Switch,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A time such as `29ms`.
+    Time {
+        /// The least, milliseconds.
+        least_ms: u64,
+        /// The most, milliseconds.
+        most_ms: u64,
+    },
+    /// How often in a second: `1000`, `2.5k`, `1M`.
+    Frequency {
+        /// The least.
+        least: f64,
+        /// The most.
+        most: f64,
+    },
+    /// Bytes, such as `64KiB`.
+    Bytes {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+    /// A rate such as `20mbit`, bits per second.
+    Rate {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+    /// A whole number.
+    Number {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+        /// What is counted, such as `µs`; empty for a plain number.
+        unit: &'static str,
+    },
+    /// So many whole numbers with blanks between them.
+    Numbers {
+        /// How many.
+        count: usize,
+        /// The least of each.
+        least: u64,
+        /// The most of each.
+        most: u64,
+        /// What is counted.
+        unit: &'static str,
+    },
+    /// The name of a kernel module, such as that of a congestion control.
+    Name,
+    /// A code point such as `EF` or `46`.
+    Dscp,
+    /// An address of the host.
+    Address,
+    /// CPUs such as `0-3,8`, or `none`.
+    Cpus,
+    /// `off`, `passthrough` or the file of a DiffServ policy.
+    Policy,
+}
+
+/// A value, read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// On or off.
+    Switch(bool),
+    /// One of several words.
+    Word(&'static str),
+    /// A time.
+    Time(Span),
+    /// How often in a second.
+    Frequency(f64),
+    /// Bytes, bits per second, or what else is counted.
+    Number(u64),
+    /// Several of them.
+    Numbers(Vec<u64>),
+    /// A name.
+    Name(String),
+    /// A code point.
+    Dscp(Dscp),
+    /// An address.
+    Address(IpAddr),
+    /// CPUs, in ascending order.
+    Cpus(Vec<u32>),
+    /// A DiffServ policy.
+    Policy(QosPolicy),
+}
+
+impl ValueKind {
+    /// The value that `text` is.
+    ///
+    /// # Errors
+    /// Why it is none of this kind, or its range.
+    pub fn read(&self, text: &str) -> Result<Value, String> {
+        let text = text.trim();
+        let value = match *self {
+            Self::Switch => switch(text).map(Value::Switch),
+            Self::Word(words) => {
+                let word = words.iter().find(|word| **word == text);
+                word.map(|word| Value::Word(word))
+            }
+            Self::Time { .. } => Some(Value::Time(unit(text)?)),
+            Self::Frequency { .. } => Some(Value::Frequency(frequency(text)?)),
+            Self::Bytes { .. } => Some(Value::Number(unit::<ByteCount>(text)?.0)),
+            Self::Rate { .. } => Some(Value::Number(unit::<BitRate>(text)?.0)),
+            Self::Number { .. } => digits(text).map(Value::Number),
+            Self::Numbers { .. } => {
+                let numbers: Option<_> = text.split_ascii_whitespace().map(digits).collect();
+                numbers.map(Value::Numbers)
+            }
+            Self::Name => Some(Value::Name(text.to_owned())),
+            Self::Dscp => Some(Value::Dscp(unit(text)?)),
+            Self::Address => text.parse().ok().map(Value::Address),
+            Self::Cpus => cpus(text).map(Value::Cpus),
+            Self::Policy => QosPolicy::read(text).map(Value::Policy),
+        };
+        let value = value.filter(|value| self.admits(value));
+        value.ok_or_else(|| format!("it is {self}"))
+    }
+
+    /// Whether a value is of this kind and within its range.
+    pub fn admits(&self, value: &Value) -> bool {
+        match (*self, value) {
+            (Self::Word(words), Value::Word(word)) => words.contains(word),
+            (Self::Time { least_ms, most_ms }, Value::Time(time)) => {
+                let [least, most] = [least_ms, most_ms].map(Duration::from_millis);
+                (least..=most).contains(&time.0)
+            }
+            (Self::Frequency { least, most }, Value::Frequency(n)) => (least..=most).contains(n),
+            (
+                Self::Bytes { least, most }
+                | Self::Rate { least, most }
+                | Self::Number { least, most, .. },
+                Value::Number(number),
+            ) => (least..=most).contains(number),
+            (
+                Self::Numbers {
+                    count, least, most, ..
+                },
+                Value::Numbers(numbers),
+            ) => numbers.len() == count && numbers.iter().all(|n| (least..=most).contains(n)),
+            (Self::Name, Value::Name(name)) => is_name(name),
+            (Self::Switch, Value::Switch(_))
+            | (Self::Dscp, Value::Dscp(_))
+            | (Self::Address, Value::Address(_))
+            | (Self::Cpus, Value::Cpus(_))
+            | (Self::Policy, Value::Policy(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// A value of this kind in a command: exact, and short where a unit makes it so.
+    pub fn written(&self, value: &Value) -> String {
+        match (self, value) {
+            (Self::Rate { .. }, Value::Number(bps)) => {
+                let units = [(1_000_000, "mbit"), (1_000, "kbit")];
+                let unit = units.into_iter().find(|(scale, _)| bps % scale == 0);
+                let (scale, unit) = unit.unwrap_or((1, "bit"));
+                format!("{}{unit}", bps / scale)
+            }
+            _ => value.to_string(),
+        }
+    }
+
+    /// The range in few words, as a help text has it; none where every value is within.
+    pub fn range(&self) -> Option<String> {
+        let span = |least: String, most: String| Some(format!("{least} to {most}"));
+        match *self {
+            Self::Word(words) => Some(one_of(words)),
+            Self::Time { least_ms, most_ms } => span(short_time(least_ms), short_time(most_ms)),
+            Self::Frequency { least, most } => span(short(least), short(most)),
+            Self::Bytes { least: 0..=1, most } => Some(format!("up to {}", short_bytes(most))),
+            Self::Bytes { least, most } => span(short_bytes(least), short_bytes(most) + " bytes"),
+            Self::Rate { least, most } => {
+                let rate = |bps: u64| short(bps as f64).to_lowercase() + "bit";
+                span(rate(least), rate(most))
+            }
+            Self::Number { least, most, unit } => {
+                let range = span(short_number(least), short_number(most))?;
+                Some([range.as_str(), unit].join(" ").trim_end().to_owned())
+            }
+            Self::Dscp => Some("0 to 63, or EF, AF41, CS1, LE, …".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// A quantity with its unit.
+fn unit<T: FromStr<Err = UnitError>>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|error: UnitError| error.why().to_owned())
+}
+
+/// `1000`, `2.5k`, `1M`, each with or without `/s`.
+fn frequency(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text);
+    let (digits, scale) = match number.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&number[..at], 1e3),
+        Some((at, 'm' | 'M')) => (&number[..at], 1e6),
+        _ => (number, 1.0),
+    };
+    let rate: Option<f64> = digits.trim().parse().ok();
+    rate.filter(|rate| rate.is_finite())
+        .map(|rate| rate * scale)
+        .ok_or_else(|| "requests per second are written as 1000, 2.5k or 1M".to_owned())
+}
+
+/// `up, down or both`.
+fn one_of(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [word] => (*word).to_owned(),
+        [words @ .., last] => format!("{} or {last}", words.join(", ")),
+    }
+}
+
+fn short(number: f64) -> String {
+    let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let unit = units.into_iter().find(|(scale, _)| number >= *scale);
+    let (scale, unit) = unit.unwrap_or((1.0, ""));
+    format!("{}{unit}", number / scale)
+}
+
+fn short_number(number: u64) -> String {
+    if number > 1 << 32 && number.is_power_of_two() {
+        format!("2^{}", number.ilog2())
+    } else {
+        number.to_string()
+    }
+}
+
+fn short_bytes(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB")];
+    let unit = units.into_iter().find(|(bits, _)| bytes >> bits > 0);
+    match unit {
+        Some((bits, unit)) => format!("{}{unit}", bytes >> bits),
+        None => bytes.to_string(),
+    }
+}
+
+fn short_time(ms: u64) -> String {
+    let units = [(3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms")];
+    let unit = units.into_iter().find(|(scale, _)| ms >= *scale);
+    unit.map_or("0".to_owned(), |(scale, unit)| {
+        format!("{}{unit}", ms / scale)
+    })
+}
+
+impl fmt::Display for ValueKind {
+    /// Kind and range in words: `88 to 32767 bytes`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let with_blank = |unit: &str| match unit {
+            "" => String::new(),
+            unit => format!(" {unit}"),
+        };
+        match *self {
+            Self::Switch => f.write_str("on or off"),
+            Self::Word(words) => write!(f, "one of {}", words.join(", ")),
+            Self::Time { least_ms, most_ms } => {
+                let (least, most) = (short_time(least_ms), short_time(most_ms));
+                write!(f, "a time such as 29ms, {least} to {most}")
+            }
+            Self::Frequency { least, most } => {
+                write!(
+                    f,
+                    "a number for each second, {} to {}",
+                    short(least),
+                    short(most)
+                )
+            }
+            Self::Bytes { least, most } => {
+                write!(f, "{least} to {most} bytes, written as 1460 or 64KiB")
+            }
+            Self::Rate { least, most } => {
+                let (least, most) = (BitRate(least), BitRate(most));
+                write!(f, "a rate such as 20mbit, {least} to {most}")
+            }
+            Self::Number { least, most, unit } => {
+                write!(f, "a number, {least} to {most}{}", with_blank(unit))
+            }
+            Self::Numbers {
+                count,
+                least,
+                most,
+                unit,
+            } => write!(
+                f,
+                "{count} numbers with blanks between them, each {least} to {most}{}",
+                with_blank(unit)
+            ),
+            Self::Name => f.write_str("a name of 1 to 15 letters, digits, _ and -"),
+            Self::Dscp => f.write_str("a code point, 0 to 63 or a name such as EF, AF41, LE"),
+            Self::Address => f.write_str("an IPv4 or IPv6 address of the host"),
+            Self::Cpus => write!(f, "CPUs, 0 to {LAST_CPU}, written as 0-3,8; or none"),
+            Self::Policy => f.write_str("off, passthrough, or the name of a policy's file"),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    /// As the kernel and the wire have it: plain numbers, `on` and `off`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch(on) => f.write_str(if *on { "on" } else { "off" }),
+            Self::Word(word) => f.write_str(word),
+            Self::Time(time) => write!(f, "{}s", time.as_secs_f64()),
+            Self::Frequency(number) => write!(f, "{number}"),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Numbers(numbers) => {
+                let words: Vec<_> = numbers.iter().map(u64::to_string).collect();
+                f.write_str(&words.join(" "))
+            }
+            Self::Name(name) => f.write_str(name),
+            Self::Dscp(dscp) => write!(f, "{dscp}"),
+            Self::Address(address) => write!(f, "{address}"),
+            Self::Cpus(cpus) => f.write_str(&ranges(cpus)),
+            Self::Policy(policy) => write!(f, "{policy}"),
+        }
+    }
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "on" | "true" => Some(true),
+        "off" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// Digits alone: `parse` would take a sign too.
+fn digits(text: &str) -> Option<u64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+/// As the kernel's lists of CPUs, in ascending order; `none` for the empty one.
+fn cpus(text: &str) -> Option<Vec<u32>> {
+    if text == "none" {
+        return Some(Vec::new());
+    }
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (digits(first)?, digits(last)?);
+        (first <= last && last <= LAST_CPU).then_some(())?;
+        cpus.extend((first..=last).map(|cpu| cpu as u32));
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Some(cpus)
+}
+
+/// `0-3,8`.
+fn ranges(cpus: &[u32]) -> String {
+    if cpus.is_empty() {
+        return "none".to_owned();
+    }
+    let runs = cpus.chunk_by(|one, next| one + 1 == *next);
+    let words: Vec<String> = runs
+        .map(|run| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            run => run.iter().map(u32::to_string).collect(),
+        })
+        .collect();
+    words.join(",")
+}
+
+/// CONFIG_NR_CPUS is at most 8192.
+const LAST_CPU: u64 = 8_191;
+
+/// TCP_CA_NAME_MAX is 16 with the terminating zero (include/net/tcp.h).
+fn is_name(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..16).contains(&text.len()) && text.bytes().all(allowed)
+}
