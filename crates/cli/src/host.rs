@@ -174,7 +174,7 @@ fn path_of(check: &Check) -> Option<NeededPath> {
     let reached = records
         .iter()
         .flatten()
-        .filter_map(|record| record.throughput_bps);
+        .filter_map(|record| record.throughput_bps());
     let trains = records
         .iter()
         .flatten()

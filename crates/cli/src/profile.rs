@@ -77,12 +77,13 @@ fn beside_the_disk(
 ) -> Result<(), Failure> {
     match disk_beside(&document.record, directory, stop) {
         Ok(beside) => {
-            if beside.bytes < document.record.bytes {
+            if beside.bytes < document.record.bytes() {
                 document.caveats.push(Caveat::new(
                     CaveatKind::Partial,
                     format!(
                         "the file beside the transfer had {} bytes, the transfer {}",
-                        beside.bytes, document.record.bytes
+                        beside.bytes,
+                        document.record.bytes()
                     ),
                     "give -n SIZE for a transfer of the size that a file may have",
                 ));

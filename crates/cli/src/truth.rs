@@ -158,7 +158,7 @@ fn run_beside(
 
 /// Runs it again with its remedy, where that promises something and a lab can do what it says.
 fn prove(scenario: &Scenario, record: Option<&Record>, stop: &Stop) -> Remedied {
-    let verdict = record.and_then(|record| record.verdict.as_ref());
+    let verdict = record.and_then(Record::verdict);
     let untried = |why| Remedied::Untried(Untried::of(scenario.number, verdict, why));
     let Some(verdict) = verdict else {
         return untried(UntriedReason::NoVerdict);
@@ -174,7 +174,7 @@ fn prove(scenario: &Scenario, record: Option<&Record>, stop: &Stop) -> Remedied 
     let measured = after
         .map_err(|error| format!("{:#}", anyhow!(error)))
         .and_then(|record| {
-            let rate = record.throughput_bps;
+            let rate = record.throughput_bps();
             rate.ok_or_else(|| "the record has no throughput".to_owned())
         });
     let proof = Proof::of(scenario.number, verdict, measured);

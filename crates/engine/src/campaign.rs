@@ -163,7 +163,7 @@ pub(crate) fn metric(record: &Record) -> Option<(&'static str, f64)> {
     let transactions = record.transactions_per_s;
     transactions
         .map(|rate| ("transactions_per_s", rate))
-        .or(record.throughput_bps.map(|rate| ("throughput_bps", rate)))
+        .or(record.throughput_bps().map(|rate| ("throughput_bps", rate)))
 }
 
 fn size_figure(test: &Test, rows: &[Record], samples: &[f64]) -> Option<SizeFigure> {

@@ -196,7 +196,7 @@ impl Examination<'_> {
                 self.client.connect_time()
             }
         };
-        let (mut up, mut down) = (Leg::default(), Leg::default());
+        let (mut up, mut down) = (Runs::default(), Runs::default());
         let done = self.both_ways(rtt, &mut up, &mut down);
         self.keep(up, down);
         done
@@ -210,7 +210,7 @@ impl Examination<'_> {
         let idle = self.probe_alone(Duration::from_secs_f64(idle_time))?;
         self.check.environment = idle.environment.clone();
         self.check.idle_latency_us = idle.latency_us;
-        self.check.path.pmtu_bytes = idle.tcp.as_ref().map(|tcp| tcp.pmtu_bytes);
+        self.check.path.pmtu_bytes = idle.tcp().map(|tcp| tcp.pmtu_bytes);
         let rtt = Duration::from_secs_f64(idle.latency_us.map_or(0.0, |latency| latency.p50) / 1e6);
         // Before there is a second session: the trains need one, and an endpoint may allow no more.
         self.observer.phase("packet trains");
@@ -232,8 +232,8 @@ impl Examination<'_> {
     fn both_ways(
         &mut self,
         rtt: Duration,
-        up: &mut Leg,
-        down: &mut Leg,
+        up: &mut Runs,
+        down: &mut Runs,
     ) -> Result<(), MeasureError> {
         let runs = if self.options.quick { 1 } else { RUNS };
         for run in 1..=runs {
@@ -260,7 +260,7 @@ impl Examination<'_> {
         &mut self,
         direction: Direction,
         rtt: Duration,
-        leg: &mut Leg,
+        leg: &mut Runs,
     ) -> Result<(), MeasureError> {
         let time = RUN.max(rtt * RUN_ROUND_TRIPS).min(LONGEST);
         let warm_up = WARM_UP.max(rtt * WARM_UP_ROUND_TRIPS).min(LONGEST);
@@ -292,7 +292,7 @@ impl Examination<'_> {
         }
     }
 
-    fn keep(&mut self, up: Leg, down: Leg) {
+    fn keep(&mut self, up: Runs, down: Runs) {
         let repeated = !self.options.quick;
         for (key, leg) in [("up", &up), ("down", &down)] {
             if let Some(summary) = leg.loaded.summary() {
@@ -306,7 +306,7 @@ impl Examination<'_> {
         let bulk = up.records.iter().chain(&down.records);
         // Of a bulk flow: a connection that has carried little has not got its whole MSS on every
         // device.
-        let sizes = bulk.filter_map(|record| record.tcp.as_ref().map(|tcp| tcp.mss_bytes));
+        let sizes = bulk.filter_map(|record| record.tcp().map(|tcp| tcp.mss_bytes));
         self.check.path.mss_bytes = sizes.max();
         if self.client.tool().is_some()
             && let Some(record) = up.records.first()
@@ -327,16 +327,16 @@ impl Examination<'_> {
 
 /// The runs of one direction.
 #[derive(Default)]
-struct Leg {
+struct Runs {
     records: Vec<Record>,
     loaded: LatencyHistogram,
 }
 
-impl Leg {
+impl Runs {
     fn throughputs(&self) -> Vec<f64> {
         self.records
             .iter()
-            .filter_map(|r| r.throughput_bps)
+            .filter_map(Record::throughput_bps)
             .collect()
     }
 
@@ -346,7 +346,7 @@ impl Leg {
 
     /// The run in the middle (the lower of two): a run that was, not a mean of several.
     fn median(mut self) -> Option<Record> {
-        let rate = |record: &Record| record.throughput_bps.unwrap_or(0.0);
+        let rate = |record: &Record| record.throughput_bps().unwrap_or(0.0);
         self.records.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
         let middle = self.records.len().checked_sub(1)? / 2;
         Some(self.records.swap_remove(middle))

@@ -74,14 +74,17 @@ pub(crate) fn run(work: &Work, with: bool, settings: &Settings<'_>) -> anyhow::R
 
 /// Account and layers of the same threads: what met others is on a busy host anybody's.
 fn cost(document: &ProfileDocument) -> anyhow::Result<Cost> {
-    let bytes = document.record.bytes as f64;
-    let reports = [&document.record.sender, &document.record.receiver];
+    let bytes = document.record.bytes() as f64;
+    let reports = [
+        &document.record.legs[0].sender,
+        &document.record.legs[0].receiver,
+    ];
     let profiles = [&document.sender, &document.receiver];
     let mut cost = Cost {
         accounted: 0.0,
         layers: BTreeMap::new(),
         printed: 0.0,
-        gbit_per_s: document.record.throughput_bps.unwrap_or(0.0) / 1e9,
+        gbit_per_s: document.record.throughput_bps().unwrap_or(0.0) / 1e9,
     };
     for (report, end) in reports.into_iter().zip(profiles) {
         let report = report.as_ref().context("an end gave no report")?;

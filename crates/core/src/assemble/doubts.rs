@@ -1,7 +1,7 @@
 //! What limits the worth of a record, seen from the record itself.
 
 use crate::plan::{ReceiveMethod, Traffic};
-use crate::record::{Caveat, CaveatKind, HostFacts, Record, Status, UdpEvidence};
+use crate::record::{Caveat, CaveatKind, HostFacts, Record, Status};
 
 use super::Run;
 
@@ -32,7 +32,7 @@ pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     doubts.extend(requests_not_sent(record));
     doubts.extend(window_not_taken(run));
     doubts.extend(discarded(record));
-    doubts.extend(record.udp.as_ref().and_then(socket_drops));
+    doubts.extend(socket_drops(record));
     doubts.extend(stolen(record));
     let hosts = [
         Some(&record.environment.client),
@@ -65,17 +65,15 @@ fn linerate_limited(record: &Record) -> Option<Caveat> {
     if !matches!(record.plan.traffic, Traffic::Stream(_)) {
         return None;
     }
-    let ends = [("sending", &record.sender), ("receiving", &record.receiver)];
-    let (end, percent) = ends.into_iter().find_map(|(name, end)| {
-        let percent = end.as_ref()?.busiest_thread_percent?;
-        (percent >= THREAD_FULL).then_some((name, percent))
+    let (leg, end, percent) = record.legs.iter().find_map(|leg| {
+        leg.ends().find_map(|(end, report)| {
+            let percent = report.busiest_thread_percent?;
+            (percent >= THREAD_FULL).then_some((leg, end, percent))
+        })
     })?;
     // A paced UDP sender spins between departures by design.
-    let spins = end == "sending"
-        && record
-            .udp
-            .as_ref()
-            .is_some_and(|udp| udp.asked_bps.is_some());
+    let is_paced = leg.udp.as_ref().is_some_and(|udp| udp.asked_bps.is_some());
+    let spins = end == "sender" && is_paced;
     (!spins).then(|| {
         Caveat::new(
             CaveatKind::LinerateLimited,
@@ -86,16 +84,20 @@ fn linerate_limited(record: &Record) -> Option<Caveat> {
 }
 
 fn rate_not_reached(record: &Record) -> Option<Caveat> {
-    let udp = record.udp.as_ref()?;
-    let asked = udp.asked_bps? as f64 * record.flows.len().max(1) as f64;
-    let sent = udp.sent as f64 * udp.datagram_bytes as f64 * 8.0 / record.seconds;
+    let shares = record.legs.iter().filter_map(|leg| {
+        let udp = leg.udp.as_ref()?;
+        let asked = udp.asked_bps? as f64 * record.flows_of(leg).count().max(1) as f64;
+        let sent = udp.sent as f64 * udp.datagram_bytes as f64 * 8.0 / record.seconds;
+        Some(sent / asked)
+    });
+    let share = shares.reduce(f64::min)?;
     let timed = record.plan.seconds().is_some() && record.status == Status::Complete;
-    (timed && sent < RATE_REACHED * asked).then(|| {
+    (timed && share < RATE_REACHED).then(|| {
         Caveat::new(
             CaveatKind::RateNotReached,
             format!(
                 "the sender reached {:.1} % of the rate asked for",
-                100.0 * sent / asked
+                100.0 * share
             ),
             "lower --rate, or give --offload",
         )
@@ -141,13 +143,14 @@ fn discarded(record: &Record) -> Option<Caveat> {
     })
 }
 
-fn socket_drops(udp: &UdpEvidence) -> Option<Caveat> {
-    (udp.socket_drops > 0).then(|| {
+fn socket_drops(record: &Record) -> Option<Caveat> {
+    let legs = record.legs.iter().filter_map(|leg| leg.udp.as_ref());
+    let dropped: u64 = legs.map(|udp| udp.socket_drops).sum();
+    (dropped > 0).then(|| {
         Caveat::new(
             CaveatKind::SocketDrops,
             format!(
-                "the receiver's socket dropped about {} datagrams: the receiver, not the path, lost them",
-                udp.socket_drops
+                "the receiver's socket dropped about {dropped} datagrams: the receiver, not the path, lost them"
             ),
             "lower --rate, or raise sysctl net.core.rmem_max on the receiver's host",
         )
@@ -155,10 +158,9 @@ fn socket_drops(udp: &UdpEvidence) -> Option<Caveat> {
 }
 
 fn stolen(record: &Record) -> Option<Caveat> {
-    let ends = [&record.sender, &record.receiver];
+    let ends = record.ends();
     let percent = ends
-        .into_iter()
-        .filter_map(|end| end.as_ref()?.steal_percent)
+        .filter_map(|(_, end)| end.steal_percent)
         .fold(0.0, f64::max);
     (percent >= STOLEN).then(|| {
         Caveat::new(

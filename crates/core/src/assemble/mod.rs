@@ -14,8 +14,7 @@ use evidence::{merge_tcp, merge_udp};
 use part::{Part, rate};
 
 use crate::record::{
-    Directional, EndReport, Environment, FlowRecord, Interval, RECORD_SCHEMA, Record, Status,
-    TcpEvidence, UdpEvidence,
+    EndReport, Environment, FlowRecord, Interval, Leg, Record, Status, TcpEvidence, UdpEvidence,
 };
 
 /// Intervals of a record at most; neighbours are merged beyond.
@@ -72,51 +71,25 @@ impl Run {
         .collect();
         let environment = self.environment();
         let mut record = Record {
-            schema: RECORD_SCHEMA.to_owned(),
             status: self.status,
             started_at: self.started_at.clone(),
             host: self.host.clone(),
             peer: self.peer.clone(),
-            workload: self.test.workload(),
-            protocol: self.test.protocol,
             family: self.family,
-            direction: self.test.direction,
-            plan: self.test.clone(),
-            throughput_bps: None,
             seconds: parts.iter().map(Part::seconds).fold(0.0, f64::max),
-            bytes: parts.iter().map(Part::bytes).sum(),
-            messages: None,
-            transactions: None,
-            transactions_per_s: None,
-            connections_per_s: None,
-            latency_us: None,
-            latency_histogram: None,
-            send_lag_us: None,
-            requests_not_sent: None,
-            failed: None,
-            corrupted_bytes: None,
-            path_train: None,
-            via: None,
-            served: false,
-            sender: None,
-            receiver: None,
-            tcp: None,
-            udp: None,
+            legs: parts.iter().map(|part| self.leg(part)).collect(),
             flows: parts
                 .iter()
                 .flat_map(|part| part.flow_records(&self.test))
                 .collect(),
-            directions: Default::default(),
             intervals: self.intervals(&parts),
-            ceilings: Vec::new(),
-            verdict: None,
-            caveats: Vec::new(),
             seed: self.test.seed,
             environment,
+            ..Record::new(self.test.clone())
         };
         match &self.test.traffic {
             Traffic::Stream(_) => self.fill_stream(&mut record, &parts),
-            Traffic::Rr(_) | Traffic::Crr(_) => self.fill_exchange(&mut record, &parts),
+            Traffic::Rr(_) | Traffic::Crr(_) => self.fill_exchange(&mut record),
         }
         record.caveats = doubts::of(&self, &record);
         record
@@ -162,9 +135,6 @@ impl Run {
     }
 
     fn fill_stream(&self, record: &mut Record, parts: &[Part<'_>]) {
-        let mut directionals: Vec<Directional> =
-            parts.iter().map(|part| self.directional(part)).collect();
-        record.throughput_bps = Some(directionals.iter().map(|d| d.throughput_bps).sum());
         let messages = parts.iter().map(|part| part.messages(self.test.protocol));
         record.messages = Some(messages.sum());
         let corrupted: Vec<u64> = parts
@@ -173,44 +143,23 @@ impl Run {
             .filter_map(|(_, receiver)| receiver.and_then(|flow| flow.corrupted_bytes))
             .collect();
         record.corrupted_bytes = (!corrupted.is_empty()).then(|| corrupted.iter().sum());
-        if let [only] = directionals.as_mut_slice() {
-            let only = std::mem::take(only);
-            record.sender = only.sender;
-            record.receiver = only.receiver;
-            record.tcp = only.tcp;
-            record.udp = only.udp;
-            return;
-        }
-        // Both ends send and receive: the sender's column is the client's, as its direction comes
-        // first.
-        record.sender = directionals[0].sender.clone();
-        record.receiver = directionals[0].receiver.clone();
-        let tcp: Vec<&TcpEvidence> = directionals.iter().filter_map(|d| d.tcp.as_ref()).collect();
-        record.tcp = merge_tcp(&tcp);
-        let udp: Vec<&UdpEvidence> = directionals.iter().filter_map(|d| d.udp.as_ref()).collect();
-        record.udp = merge_udp(&udp);
-        record.directions = parts
-            .iter()
-            .zip(directionals)
-            .map(|(part, directional)| (direction_key(part.direction).to_owned(), directional))
-            .collect();
     }
 
-    fn directional(&self, part: &Part<'_>) -> Directional {
+    fn leg(&self, part: &Part<'_>) -> Leg {
         let flows: Vec<FlowRecord> = part.flow_records(&self.test).collect();
         let tcp: Vec<&TcpEvidence> = flows.iter().filter_map(|f| f.tcp.as_ref()).collect();
         let udp: Vec<&UdpEvidence> = flows.iter().filter_map(|f| f.udp.as_ref()).collect();
         let bytes = part.bytes();
+        let is_stream = matches!(self.test.traffic, Traffic::Stream(_));
         let (sender, receiver) = self.ends(part.direction, bytes);
-        Directional {
-            throughput_bps: rate(bytes, part.seconds()),
+        Leg {
+            throughput_bps: is_stream.then(|| rate(bytes, part.seconds())),
             bytes,
             tcp: merge_tcp(&tcp),
-            udp: merge_udp(&udp),
+            udp: merge_udp(&udp).filter(|_| is_stream),
             sender,
             receiver,
-            ceilings: Vec::new(),
-            verdict: None,
+            ..Leg::new(part.direction)
         }
     }
 
@@ -218,9 +167,14 @@ impl Run {
     fn ends(&self, direction: Direction, bytes: u64) -> (Option<EndReport>, Option<EndReport>) {
         let shared = self.environment().shared_kernel;
         let both = self.test.direction == Direction::Both;
+        let is_stream = matches!(self.test.traffic, Traffic::Stream(_));
         let report = |half: &HalfReport, sends: bool| {
             let seconds = half.flows.iter().map(|f| f.seconds).fold(0.0, f64::max);
-            let mut end = with_service_demand(half.end.clone(), seconds, bytes, !shared && !both);
+            let mut end = half.end.clone();
+            // Requests are not measured by the KiB.
+            if is_stream {
+                end = with_service_demand(end, seconds, bytes, !shared && !both);
+            }
             let own = || half.flows.iter().filter(|flow| flow.sends == sends);
             end.method = own().find_map(|flow| flow.method.clone());
             end.calls = Some(own().map(|flow| flow.messages).sum());
@@ -242,17 +196,8 @@ impl Run {
         }
     }
 
-    fn fill_exchange(&self, record: &mut Record, parts: &[Part<'_>]) {
+    fn fill_exchange(&self, record: &mut Record) {
         let totals = self.exchange.clone().unwrap_or_default();
-        let (sender, receiver) = self.ends(Direction::Up, record.bytes);
-        record.sender = sender.map(without_service_demand);
-        record.receiver = receiver.map(without_service_demand);
-        let evidence: Vec<&TcpEvidence> = parts
-            .iter()
-            .flat_map(|part| &part.flows)
-            .filter_map(|(client, _)| client.and_then(|flow| flow.tcp.as_ref()))
-            .collect();
-        record.tcp = merge_tcp(&evidence);
         let per_second =
             (record.seconds > 0.0).then(|| totals.transactions as f64 / record.seconds);
         record.transactions = Some(totals.transactions);
@@ -286,13 +231,6 @@ impl Run {
     }
 }
 
-fn direction_key(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Up | Direction::Both => "up",
-        Direction::Down => "down",
-    }
-}
-
 fn with_service_demand(
     mut end: EndReport,
     seconds: f64,
@@ -309,14 +247,6 @@ fn with_service_demand(
     let softirq = end.softirq_seconds.unwrap_or(0.0);
     end.service_demand_threads_us_per_kib = demand(end.cpu_seconds.total() + softirq);
     end.service_demand_meaningful = end.service_demand_us_per_kib.map(|_| meaningful);
-    end
-}
-
-/// Requests are not measured by the KiB.
-fn without_service_demand(mut end: EndReport) -> EndReport {
-    end.service_demand_us_per_kib = None;
-    end.service_demand_threads_us_per_kib = None;
-    end.service_demand_meaningful = None;
     end
 }
 

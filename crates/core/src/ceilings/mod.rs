@@ -54,8 +54,7 @@ pub fn explain(record: &Record) -> Vec<Explained> {
 }
 
 /// Writes what [`explain`] finds into the record, over what was there, and a caveat for segments
-/// that are small for their interface. Where both directions ran, each has its own verdict and the
-/// record as a whole has none.
+/// that are small for their interface.
 pub fn annotate(record: &mut Record) {
     let explained = explain(record);
     let small = views(record).iter().find_map(small_segments_caveat);
@@ -63,11 +62,9 @@ pub fn annotate(record: &mut Record) {
         .caveats
         .retain(|caveat| caveat.kind != CaveatKind::SmallSegments);
     record.caveats.extend(small);
-    record.ceilings.clear();
-    record.verdict = None;
-    for part in record.directions.values_mut() {
-        part.ceilings.clear();
-        part.verdict = None;
+    for leg in &mut record.legs {
+        leg.ceilings.clear();
+        leg.verdict = None;
     }
     for Explained {
         direction,
@@ -75,12 +72,10 @@ pub fn annotate(record: &mut Record) {
         verdict,
     } in explained
     {
-        if record.direction != Direction::Both {
-            record.ceilings = ceilings;
-            record.verdict = Some(verdict);
-        } else if let Some(part) = record.directions.get_mut(view::key(direction)) {
-            part.ceilings = ceilings;
-            part.verdict = Some(verdict);
+        let mut legs = record.legs.iter_mut();
+        if let Some(leg) = legs.find(|leg| leg.direction == direction) {
+            leg.ceilings = ceilings;
+            leg.verdict = Some(verdict);
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::plan::{Direction, Protocol, Test, Workload};
-use crate::record::{EndReport, HostFacts, Interval, PathTrain, Record, TcpEvidence, UdpEvidence};
+use crate::record::{
+    EndReport, HostFacts, Interval, Leg, PathTrain, Record, TcpEvidence, UdpEvidence,
+};
 use crate::units::Family;
 
 /// One direction of a bulk transfer.
@@ -67,85 +69,36 @@ pub struct TcpFlow<'a> {
     pub tcp: &'a TcpEvidence,
 }
 
-/// What both kinds of totals have: a record of one direction, and a direction of a record of both.
-struct Totals<'a> {
-    throughput_bps: f64,
-    bytes: u64,
-    tcp: Option<&'a TcpEvidence>,
-    udp: Option<&'a UdpEvidence>,
-    sender: Option<&'a EndReport>,
-    receiver: Option<&'a EndReport>,
-}
-
 /// The directions of a bulk transfer; none for requests and responses, whose limit is not a rate.
 pub fn views(record: &Record) -> Vec<View<'_>> {
     if record.workload != Workload::Stream {
         return Vec::new();
     }
-    let directions = record.direction.parts().iter();
-    directions
-        .filter_map(|&direction| Some(view(record, direction, totals(record, direction)?)))
-        .collect()
+    let legs = record.legs.iter();
+    legs.filter_map(|leg| view(record, leg)).collect()
 }
 
-/// The key of a direction in [`Record::directions`].
-pub(super) fn key(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Up => "up",
-        Direction::Down => "down",
-        Direction::Both => "both",
-    }
-}
-
-fn totals(record: &Record, direction: Direction) -> Option<Totals<'_>> {
-    if record.direction != Direction::Both {
-        return Some(Totals {
-            throughput_bps: record.throughput_bps?,
-            bytes: record.bytes,
-            tcp: record.tcp.as_ref(),
-            udp: record.udp.as_ref(),
-            sender: record.sender.as_ref(),
-            receiver: record.receiver.as_ref(),
-        });
-    }
-    let part = record.directions.get(key(direction))?;
-    Some(Totals {
-        throughput_bps: part.throughput_bps,
-        bytes: part.bytes,
-        tcp: part.tcp.as_ref(),
-        udp: part.udp.as_ref(),
-        sender: part.sender.as_ref(),
-        receiver: part.receiver.as_ref(),
-    })
-}
-
-fn view<'a>(record: &'a Record, direction: Direction, totals: Totals<'a>) -> View<'a> {
-    let (client, server) = (
-        Some(&record.environment.client),
-        record.environment.server.as_ref(),
-    );
-    let (sender_host, receiver_host) = match direction {
-        Direction::Down => (server, client),
-        Direction::Up | Direction::Both => (client, server),
-    };
-    let both = record.direction == Direction::Both;
+fn view<'a>(record: &'a Record, leg: &'a Leg) -> Option<View<'a>> {
+    let direction = leg.direction;
+    let [sender_host, receiver_host] = record.hosts_of(leg);
+    let both = record.legs.len() > 1;
     let [here, there] = addresses(record);
     let (sender_address, receiver_address) = match direction {
         Direction::Down => (there, here),
         Direction::Up | Direction::Both => (here, there),
     };
-    View {
+    Some(View {
         direction,
         protocol: record.protocol,
         family: record.family,
         host: &record.host,
-        throughput_bps: totals.throughput_bps,
+        throughput_bps: leg.throughput_bps?,
         seconds: record.seconds,
         plan: &record.plan,
-        tcp: tcp_flows(record, direction, &totals),
-        udp: udp_flows(record, direction, &totals),
-        sender: totals.sender,
-        receiver: totals.receiver,
+        tcp: tcp_flows(record, leg),
+        udp: udp_flows(record, leg),
+        sender: leg.sender.as_ref(),
+        receiver: leg.receiver.as_ref(),
         sender_host,
         receiver_host,
         shared_kernel: record.environment.shared_kernel,
@@ -155,12 +108,8 @@ fn view<'a>(record: &'a Record, direction: Direction, totals: Totals<'a>) -> Vie
         sender_address: sender_address.map(|address| address.ip()),
         receiver_address: receiver_address.map(|address| address.ip()),
         train: record.path_train.filter(|_| !both),
-        intervals: record
-            .intervals
-            .iter()
-            .filter(|i| !both || i.direction == Some(direction))
-            .collect(),
-    }
+        intervals: record.intervals_of(leg).collect(),
+    })
 }
 
 /// The client's and the endpoint's address; flows tell both as the client sees them.
@@ -172,15 +121,9 @@ fn addresses(record: &Record) -> [Option<SocketAddr>; 2] {
 }
 
 /// Each flow's evidence, or the totals as one flow where the record keeps no flows.
-fn tcp_flows<'a>(
-    record: &'a Record,
-    direction: Direction,
-    totals: &Totals<'a>,
-) -> Vec<TcpFlow<'a>> {
+fn tcp_flows<'a>(record: &'a Record, leg: &'a Leg) -> Vec<TcpFlow<'a>> {
     let mut flows: Vec<_> = record
-        .flows
-        .iter()
-        .filter(|flow| flow.direction == direction)
+        .flows_of(leg)
         .filter_map(|flow| {
             Some(TcpFlow {
                 bytes: flow.bytes,
@@ -189,8 +132,8 @@ fn tcp_flows<'a>(
         })
         .collect();
     if flows.is_empty() {
-        flows.extend(totals.tcp.map(|tcp| TcpFlow {
-            bytes: totals.bytes,
+        flows.extend(leg.tcp.as_ref().map(|tcp| TcpFlow {
+            bytes: leg.bytes,
             tcp,
         }));
     }
@@ -203,19 +146,11 @@ fn tcp_flows<'a>(
     flows
 }
 
-fn udp_flows<'a>(
-    record: &'a Record,
-    direction: Direction,
-    totals: &Totals<'a>,
-) -> Vec<&'a UdpEvidence> {
-    let mut flows: Vec<_> = record
-        .flows
-        .iter()
-        .filter(|flow| flow.direction == direction)
-        .filter_map(|flow| flow.udp.as_ref())
-        .collect();
+fn udp_flows<'a>(record: &'a Record, leg: &'a Leg) -> Vec<&'a UdpEvidence> {
+    let flows = record.flows_of(leg);
+    let mut flows: Vec<_> = flows.filter_map(|flow| flow.udp.as_ref()).collect();
     if flows.is_empty() {
-        flows.extend(totals.udp);
+        flows.extend(&leg.udp);
     }
     flows
 }

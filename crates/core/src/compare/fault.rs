@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::record::{CaveatKind, EndReport, Record, Status, TcpEvidence};
+use crate::record::{CaveatKind, EndReport, Leg, Record, Status, TcpEvidence};
 use crate::units::edit_distance;
 
 /// Something that makes a run worthless for a comparison.
@@ -89,8 +89,14 @@ impl Fault {
     pub fn seen_in(self, record: &Record) -> Option<String> {
         match self {
             Self::Retransmissions => retransmissions(record),
-            Self::Timeouts => counted(record.tcp.as_ref()?.timeouts?, "retransmission timeouts"),
-            Self::Loss => counted(record.udp.as_ref()?.lost, "datagrams lost"),
+            Self::Timeouts => counted(
+                sum(record, |leg| leg.tcp.as_ref()?.timeouts)?,
+                "retransmission timeouts",
+            ),
+            Self::Loss => counted(
+                sum(record, |leg| Some(leg.udp.as_ref()?.lost))?,
+                "datagrams lost",
+            ),
             Self::BufferOverruns => overruns(record),
             Self::Corruption => counted(record.corrupted_bytes?, "bytes arrived changed"),
             Self::BusyHost => caveat(record, CaveatKind::BusyHost).or_else(|| other_load(record)),
@@ -131,6 +137,15 @@ impl FromStr for Fault {
     }
 }
 
+/// Over the directions that have the figure.
+fn sum(record: &Record, figure: impl Fn(&Leg) -> Option<u64>) -> Option<u64> {
+    record
+        .legs
+        .iter()
+        .filter_map(figure)
+        .reduce(u64::saturating_add)
+}
+
 fn counted(count: u64, what: &str) -> Option<String> {
     (count > 0).then(|| format!("{count} {what}"))
 }
@@ -143,21 +158,17 @@ fn retransmissions(record: &Record) -> Option<String> {
         let needless = tcp.dsack_duplicates.unwrap_or(0);
         tcp.retransmitted_segments.saturating_sub(needless)
     };
-    let parts = record.directions.values();
-    let of_parts: u64 = parts.filter_map(|part| part.tcp.as_ref()).map(lost).sum();
-    let whole = record.tcp.as_ref().map_or(0, lost);
-    counted(whole.max(of_parts), "segments sent again")
+    let lost = sum(record, |leg| leg.tcp.as_ref().map(lost))?;
+    counted(lost, "retransmitted segments")
 }
 
 /// Drops of socket buffers and receive queues, at both ends.
 fn overruns(record: &Record) -> Option<String> {
-    let socket = record.udp.as_ref().map_or(0, |udp| udp.socket_drops);
+    let socket = sum(record, |leg| Some(leg.udp.as_ref()?.socket_drops)).unwrap_or(0);
     if let Some(words) = counted(socket, "datagrams dropped by the receiver's socket") {
         return Some(words);
     }
-    let ends = [&record.sender, &record.receiver];
-    let mut ends = ends.into_iter().flatten();
-    ends.find_map(|end| {
+    record.ends().find_map(|(_, end)| {
         let dropped = counted(
             end.softnet_dropped.unwrap_or(0),
             "packets dropped by a receive queue",
@@ -190,9 +201,8 @@ fn other_load(record: &Record) -> Option<String> {
     if record.environment.shared_kernel {
         return None;
     }
-    let ends = [("sender", &record.sender), ("receiver", &record.receiver)];
-    ends.into_iter().find_map(|(name, end)| {
-        let percent = other_percent(end.as_ref()?, record.seconds)?;
+    record.ends().find_map(|(name, end)| {
+        let percent = other_percent(end, record.seconds)?;
         (percent > OTHER_LOAD)
             .then(|| format!("something else used {percent:.0} % of the {name}'s CPUs"))
     })
@@ -206,11 +216,8 @@ fn other_percent(end: &EndReport, seconds: f64) -> Option<f64> {
 
 /// Where nobody counts them, there is nothing to say.
 fn throttles(record: &Record) -> Option<String> {
-    let parts = record.directions.values();
-    let parts = parts.flat_map(|part| [("sender", &part.sender), ("receiver", &part.receiver)]);
-    let ends = [("sender", &record.sender), ("receiver", &record.receiver)];
-    ends.into_iter().chain(parts).find_map(|(name, end)| {
-        let throttles = end.as_ref()?.thermal_throttles?;
+    record.ends().find_map(|(name, end)| {
+        let throttles = end.thermal_throttles?;
         counted(
             throttles,
             &format!("thermal throttles of the {name}'s CPUs"),
@@ -262,17 +269,17 @@ mod tests {
         bad.status = Status::Partial;
         bad.corrupted_bytes = Some(4);
         bad.caveats = vec![Caveat::new(CaveatKind::Clock, "hpet", "")];
-        bad.tcp = Some(TcpEvidence {
+        bad.legs[0].tcp = Some(TcpEvidence {
             retransmitted_segments: 3,
             timeouts: Some(1),
             ..TcpEvidence::default()
         });
-        bad.udp = Some(UdpEvidence {
+        bad.legs[0].udp = Some(UdpEvidence {
             lost: 2,
             socket_drops: 9,
             ..UdpEvidence::default()
         });
-        bad.sender = Some(EndReport {
+        bad.legs[0].sender = Some(EndReport {
             cpus: 4,
             host_cpu_percent: Some(70.0),
             softirq_seconds: Some(0.1),
@@ -283,14 +290,14 @@ mod tests {
             ..EndReport::default()
         });
         let seen = |fault: Fault| fault.seen_in(&bad).unwrap_or_default();
-        assert_eq!(seen(Fault::Retransmissions), "3 segments sent again");
+        assert_eq!(seen(Fault::Retransmissions), "3 retransmitted segments");
         let mut overtaken = bad.clone();
-        overtaken.tcp.as_mut().unwrap().dsack_duplicates = Some(2);
+        overtaken.legs[0].tcp.as_mut().unwrap().dsack_duplicates = Some(2);
         assert_eq!(
             Fault::Retransmissions.seen_in(&overtaken).unwrap(),
-            "1 segments sent again"
+            "1 retransmitted segments"
         );
-        overtaken.tcp.as_mut().unwrap().dsack_duplicates = Some(3);
+        overtaken.legs[0].tcp.as_mut().unwrap().dsack_duplicates = Some(3);
         assert_eq!(Fault::Retransmissions.seen_in(&overtaken), None);
         assert_eq!(seen(Fault::Timeouts), "1 retransmission timeouts");
         assert_eq!(seen(Fault::Loss), "2 datagrams lost");
@@ -311,7 +318,7 @@ mod tests {
     #[test]
     fn a_queue_that_overran_is_seen_where_no_socket_was() {
         let mut bad = record(1e6);
-        bad.receiver = Some(EndReport {
+        bad.legs[0].receiver = Some(EndReport {
             counters: [("TcpExtTCPRcvQDrop".to_owned(), 5)].into(),
             ..EndReport::default()
         });
@@ -328,9 +335,9 @@ mod tests {
                 ..EndReport::default()
             })
         };
-        warm.receiver = throttled(0);
+        warm.legs[0].receiver = throttled(0);
         assert_eq!(Fault::Thermal.seen_in(&warm), None);
-        warm.receiver = throttled(3);
+        warm.legs[0].receiver = throttled(3);
         assert_eq!(
             Fault::Thermal.seen_in(&warm).as_deref(),
             Some("3 thermal throttles of the receiver's CPUs")
@@ -341,7 +348,7 @@ mod tests {
     fn on_one_kernel_the_other_end_is_no_stranger() {
         let mut local = record(1e6);
         local.environment.shared_kernel = true;
-        local.sender = Some(EndReport {
+        local.legs[0].sender = Some(EndReport {
             cpus: 1,
             host_cpu_percent: Some(100.0),
             softirq_seconds: Some(0.0),

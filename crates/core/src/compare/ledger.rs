@@ -402,7 +402,7 @@ mod tests {
 
     fn with_retransmissions(count: u64) -> Record {
         let mut sample = record(1e6);
-        sample.tcp = Some(TcpEvidence {
+        sample.legs[0].tcp = Some(TcpEvidence {
             retransmitted_segments: count,
             ..TcpEvidence::default()
         });
@@ -436,7 +436,7 @@ mod tests {
         let pair = &ledger.pairs()[0];
         assert_eq!((pair.first, pair.counts()), (Side::B, false));
         assert_eq!(pair.excluded[0].side, Side::B);
-        assert_eq!(pair.excluded[0].message, "2 segments sent again");
+        assert_eq!(pair.excluded[0].message, "2 retransmitted segments");
         assert_eq!((ledger.counted(), ledger.excluded()), (0, 1));
         assert!(ledger.conclusion().is_none() && ledger.metrics().unwrap().is_empty());
     }

@@ -14,8 +14,8 @@ use crate::record::Record;
 use crate::units::edit_distance;
 
 /// A figure of a [`Record`], by its path: `throughput_bps`, `latency_us.p99`,
-/// `receiver.cpu_seconds`,
-/// `directions.up.tcp.retransmitted_segments`, `sender.counters.TcpExtTCPTimeouts`.
+/// `receiver.cpu_seconds`, `sender.counters.TcpExtTCPTimeouts`; of one of two directions
+/// `legs.up.tcp.retransmitted_segments`.
 ///
 /// Every number that a run measured is one, in the unit that its key names. What was asked for
 /// (`plan`, `seed`), what the hosts are (`environment`) and what was concluded (`verdict`) are
@@ -44,7 +44,11 @@ impl Metric {
         let mut place = &record;
         let mut was_counters = false;
         for key in self.0.split('.') {
-            match place.get(key) {
+            let entry = match place {
+                Value::Array(legs) => legs.iter().find(|leg| leg["direction"] == key),
+                object => object.get(key),
+            };
+            match entry {
                 Some(next) => place = next,
                 None if was_counters => return Some(0.0),
                 // A map without entries is left out of the document.
@@ -130,6 +134,8 @@ impl From<Metric> for String {
 const NOT_MEASURED: [&str; 4] = ["plan", "seed", "environment", "verdict"];
 /// The kernel's counters, by their own names.
 const COUNTERS: &str = "counters";
+/// The directions, by their names.
+const LEGS: &str = "legs";
 /// A path is named in an error up to so many characters.
 const MAX_SHOWN: usize = 60;
 
@@ -141,8 +147,8 @@ fn number(value: &Value) -> Option<f64> {
     Some(value.get("user")?.as_f64()? + value.get("system")?.as_f64()?)
 }
 
-/// Adds the paths of all numbers below a node of the schema. Lists are not entered: their entries
-/// have no names.
+/// Adds the paths of all numbers below a node of the schema. Of lists only the legs are entered:
+/// the others' entries have no names.
 fn collect(root: &Value, node: &Value, path: &str, paths: &mut Vec<String>) {
     let node = resolved(root, node);
     if is_number(node) {
@@ -160,12 +166,11 @@ fn collect(root: &Value, node: &Value, path: &str, paths: &mut Vec<String>) {
         }
     }
     if let Some(entry) = node.get("additionalProperties").filter(|e| e.is_object()) {
-        let keys: &[&str] = match path {
-            "directions" => &["up", "down"],
-            _ => &["*"],
-        };
-        for key in keys {
-            collect(root, entry, &below(path, key), paths);
+        collect(root, entry, &below(path, "*"), paths);
+    }
+    if let Some(leg) = node.get("items").filter(|_| path == LEGS) {
+        for direction in ["up", "down"] {
+            collect(root, leg, &below(path, direction), paths);
         }
     }
 }
@@ -216,7 +221,7 @@ fn suggestion(text: &str) -> String {
     let ending = format!(".{text}");
     let ends: Vec<&str> = Metric::known()
         .iter()
-        .filter(|known| known.ends_with(&ending) && !known.starts_with("directions."))
+        .filter(|known| known.ends_with(&ending) && !known.starts_with(LEGS))
         .map(String::as_str)
         .collect();
     if !ends.is_empty() {
@@ -238,7 +243,8 @@ mod tests {
 
     use super::*;
     use crate::compare::samples::record;
-    use crate::record::{CpuSeconds, EndReport};
+    use crate::plan::Direction;
+    use crate::record::{CpuSeconds, EndReport, Leg};
 
     fn metric(path: &str) -> Metric {
         path.parse().unwrap()
@@ -257,8 +263,8 @@ mod tests {
             "receiver.counters.TcpExtTCPTimeouts",
             "tcp.retransmitted_segments",
             "udp.gaps_us.p50",
-            "directions.down.tcp.rtt_mean_us",
-            "directions.up.sender.counters.TcpRetransSegs",
+            "legs.down.tcp.rtt_mean_us",
+            "legs.up.sender.counters.TcpRetransSegs",
         ] {
             assert_eq!(metric(path).as_str(), path);
         }
@@ -281,7 +287,7 @@ mod tests {
             "sender.counters",
             "sender.counters.*",
             "sender.counters.a.b",
-            "directions.throughput_bps",
+            "legs.throughput_bps",
         ] {
             assert!(path.parse::<Metric>().is_err(), "{path}");
         }
@@ -306,7 +312,7 @@ mod tests {
     #[test]
     fn the_value_is_the_records_and_absent_where_the_record_has_none() {
         let mut sample = record(5e6);
-        sample.sender = Some(EndReport {
+        sample.legs[0].sender = Some(EndReport {
             cpu_seconds: CpuSeconds {
                 user: 0.25,
                 system: 1.5,
@@ -325,9 +331,22 @@ mod tests {
     }
 
     #[test]
+    fn each_of_two_directions_has_its_own_figures() {
+        let mut sample = record(5e6);
+        sample.legs.push(Leg {
+            throughput_bps: Some(2e6),
+            ..Leg::new(Direction::Down)
+        });
+        assert_eq!(metric("throughput_bps").of(&sample), Some(7e6));
+        assert_eq!(metric("legs.up.throughput_bps").of(&sample), Some(5e6));
+        assert_eq!(metric("legs.down.throughput_bps").of(&sample), Some(2e6));
+        assert_eq!(metric("legs.down.throughput_bps").of(&record(5e6)), None);
+    }
+
+    #[test]
     fn a_host_without_changed_counters_counts_zero() {
         let mut sample = record(5e6);
-        sample.receiver = Some(EndReport::default());
+        sample.legs[0].receiver = Some(EndReport::default());
         let value = metric("receiver.counters.TcpRetransSegs").of(&sample);
         assert_eq!(value, Some(0.0));
     }

@@ -131,16 +131,11 @@ impl Encounter {
 fn forget_other(record: &mut Record, role: Role) {
     // The client sends up; the other end is the client where this one has served.
     let other_sends_up = role == Role::Served;
-    if (record.direction == Direction::Down) == other_sends_up {
-        record.receiver = None;
-    } else {
-        record.sender = None;
-    }
-    for (direction, part) in &mut record.directions {
-        if (direction == "up") == other_sends_up {
-            part.sender = None;
+    for leg in &mut record.legs {
+        if (leg.direction == Direction::Down) == other_sends_up {
+            leg.receiver = None;
         } else {
-            part.receiver = None;
+            leg.sender = None;
         }
     }
 }
@@ -227,7 +222,7 @@ mod tests {
 
     #[test]
     fn goodput_is_the_receivers_whichever_end_it_is() {
-        let bytes = |role, direction| encounter(role, direction, true).bytes;
+        let bytes = |role, direction| encounter(role, direction, true).bytes();
         assert_eq!(bytes(Role::Served, Direction::Up), 1_000_000_000);
         assert_eq!(bytes(Role::Served, Direction::Down), 990_000_000);
         assert_eq!(bytes(Role::Used, Direction::Up), 990_000_000);
@@ -245,7 +240,7 @@ mod tests {
                 } else {
                     [Cause::CpuSend, Cause::ApplicationSend]
                 };
-                let verdict = record.verdict.as_ref().map(|verdict| verdict.cause);
+                let verdict = record.verdict().map(|verdict| verdict.cause);
                 assert!(
                     verdict.is_some_and(|cause| !theirs.contains(&cause)),
                     "{verdict:?}"
@@ -262,16 +257,16 @@ mod tests {
     #[test]
     fn what_a_client_has_sent_again_is_known_from_it_alone() {
         let record = encounter(Role::Served, Direction::Up, true);
-        assert_eq!(record.tcp.map(|tcp| tcp.retransmitted_segments), Some(7));
+        assert_eq!(record.tcp().map(|tcp| tcp.retransmitted_segments), Some(7));
         assert_eq!(record.flows[0].local, "198.18.0.2:40000");
     }
 
     #[test]
     fn a_client_that_has_told_nothing_has_no_account() {
         let record = encounter(Role::Served, Direction::Up, false);
-        assert_eq!(record.sender, None);
-        assert!(record.receiver.is_some());
-        assert_eq!(record.bytes, 1_000_000_000);
+        assert_eq!(record.legs[0].sender, None);
+        assert!(record.legs[0].receiver.is_some());
+        assert_eq!(record.bytes(), 1_000_000_000);
     }
 
     #[test]

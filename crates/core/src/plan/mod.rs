@@ -59,6 +59,15 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Both => "both",
+        }
+    }
+
     /// The single directions that this one consists of.
     pub fn parts(self) -> &'static [Direction] {
         match self {

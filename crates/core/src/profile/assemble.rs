@@ -16,7 +16,7 @@ impl ProfileDocument {
         };
         let peer = place(&record);
         let packets = packets(&record);
-        let bytes = record.bytes;
+        let bytes = record.bytes();
         let end = |role| End {
             role,
             peer,
@@ -85,8 +85,11 @@ fn shared_overhead(
 
 /// Segments with payload, as the sender's kernel counted them, or datagrams.
 fn packets(record: &Record) -> Option<u64> {
-    let segments = record.tcp.as_ref().and_then(|tcp| tcp.data_segments_out);
-    segments.or_else(|| record.udp.as_ref().map(|udp| udp.sent))
+    let sent = record.legs.iter().filter_map(|leg| {
+        let segments = leg.tcp.as_ref().and_then(|tcp| tcp.data_segments_out);
+        segments.or_else(|| leg.udp.as_ref().map(|udp| udp.sent))
+    });
+    sent.reduce(u64::saturating_add)
 }
 
 fn caveats(

@@ -10,9 +10,8 @@ use crate::stats::{Figure, LatencyBuckets, LatencySummary};
 use crate::trace::TraceDocument;
 use crate::units::Family;
 
-use super::{
-    Cause, Caveat, Ceiling, EndReport, Environment, TcpEvidence, Tool, UdpEvidence, Verdict,
-};
+use super::leg::{Leg, keys};
+use super::{Cause, Caveat, Environment, TcpEvidence, Tool, UdpEvidence};
 
 /// Schema of [`Record`].
 pub const RECORD_SCHEMA: &str = "linerate.record/1";
@@ -61,13 +60,8 @@ pub struct Record {
     pub direction: Direction,
     /// The test as it was run.
     pub plan: Test,
-    /// Goodput counted by the receiver, payload bits per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub throughput_bps: Option<f64>,
     /// Measured time, warm-up left out.
     pub seconds: f64,
-    /// Payload counted by the receiver, bytes.
-    pub bytes: u64,
     /// Messages of a stream, as the sender wrote them, or datagrams received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<u64>,
@@ -98,36 +92,19 @@ pub struct Record {
     /// Payload bytes that arrived other than they were sent, where verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrupted_bytes: Option<u64>,
-    /// What the sending end spent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sender: Option<EndReport>,
-    /// What the receiving end spent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub receiver: Option<EndReport>,
-    /// TCP: sums over the flows, and the worst flow for what cannot be summed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tcp: Option<TcpEvidence>,
-    /// UDP: sums over the flows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub udp: Option<UdpEvidence>,
+    /// Each direction that ran; what an only one says stands in the record's own keys too.
+    #[serde(flatten, with = "keys")]
+    #[schemars(flatten, schema_with = "keys::schema")]
+    pub legs: Vec<Leg>,
     /// What a packet train found of the path before the run, in the direction of the payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_train: Option<PathTrain>,
     /// Each flow.
     #[serde(default)]
     pub flows: Vec<FlowRecord>,
-    /// Each direction, where both ran.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub directions: BTreeMap<String, Directional>,
     /// Through the run; at most 1,000, neighbours merged beyond.
     #[serde(default)]
     pub intervals: Vec<Interval>,
-    /// What each cause would let through, lowest first.
-    #[serde(default)]
-    pub ceilings: Vec<Ceiling>,
-    /// What holds the run back.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
     /// What to keep in mind.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
@@ -135,6 +112,44 @@ pub struct Record {
     pub environment: Environment,
     /// Seed of every random choice.
     pub seed: u64,
+}
+
+impl Record {
+    /// Of a test of which nothing is known yet.
+    pub fn new(plan: Test) -> Self {
+        Self {
+            schema: RECORD_SCHEMA.to_owned(),
+            status: Status::Complete,
+            started_at: String::new(),
+            host: String::new(),
+            peer: String::new(),
+            via: None,
+            served: false,
+            workload: plan.workload(),
+            protocol: plan.protocol,
+            family: Family::Ipv4,
+            direction: plan.direction,
+            seed: plan.seed,
+            plan,
+            seconds: 0.0,
+            messages: None,
+            transactions: None,
+            transactions_per_s: None,
+            connections_per_s: None,
+            latency_us: None,
+            latency_histogram: None,
+            send_lag_us: None,
+            requests_not_sent: None,
+            failed: None,
+            corrupted_bytes: None,
+            legs: Vec::new(),
+            path_train: None,
+            flows: Vec::new(),
+            intervals: Vec::new(),
+            caveats: Vec::new(),
+            environment: Environment::default(),
+        }
+    }
 }
 
 /// A packet train on an otherwise idle path: its datagrams leave back to back and arrive no closer
@@ -151,33 +166,6 @@ pub struct PathTrain {
     pub datagram_bytes: u64,
     /// From the first to the last, µs.
     pub dispersion_us: f64,
-}
-
-/// One direction of a run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Directional {
-    /// Goodput, payload bits per second.
-    pub throughput_bps: f64,
-    /// Payload bytes received.
-    pub bytes: u64,
-    /// TCP's evidence over this direction's flows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tcp: Option<TcpEvidence>,
-    /// UDP's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub udp: Option<UdpEvidence>,
-    /// What the sending end spent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sender: Option<EndReport>,
-    /// What the receiving end spent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub receiver: Option<EndReport>,
-    /// What each cause would let through, lowest first.
-    pub ceilings: Vec<Ceiling>,
-    /// What holds this direction back.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
 }
 
 /// One flow.

@@ -7,14 +7,15 @@
 mod document;
 mod environment;
 mod evidence;
+mod leg;
 mod qos;
 mod tool;
 mod verdict;
 
 pub use crate::units::{Caveat, CaveatKind};
 pub use document::{
-    CHECK_SCHEMA, Check, Directional, FlowRecord, HiddenFault, Interval, PathFacts, PathTrain,
-    RECORD_SCHEMA, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,
+    CHECK_SCHEMA, Check, FlowRecord, HiddenFault, Interval, PathFacts, PathTrain, RECORD_SCHEMA,
+    Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,
 };
 pub use environment::{
     CpuFacts, DeviceFacts, Environment, HostFacts, LabDirection, LabFacts, LabLink,
@@ -22,6 +23,7 @@ pub use environment::{
 pub use evidence::{
     CpuQuota, CpuSeconds, EndReport, GapSummary, SocketMemory, TcpEvidence, TcpSample, UdpEvidence,
 };
+pub use leg::Leg;
 pub use qos::{QosClass, QosEvidence, QosPolicy};
 pub use tool::Tool;
 pub use verdict::{Cause, Ceiling, Verdict};

@@ -114,14 +114,14 @@ fn fault_of_socket(setting: SocketSetting, value: &Value, tcp: &TcpEvidence) -> 
 
 fn fault_of_end(treatment: &Treatment, record: &Record) -> Option<Fault> {
     let wanted = *treatment.value() == Value::Switch(true);
-    let parts = record.directions.values();
+    let legs = record.legs.iter();
     let (ends, ways, why): (Vec<&Option<EndReport>>, &[&str], _) = match treatment.entry().setting {
         Setting::Socket(SocketSetting::ZeroCopy) => {
-            let ends = parts.map(|part| &part.sender).chain([&record.sender]);
+            let ends = legs.map(|leg| &leg.sender);
             (ends.collect(), ZERO_COPY, "the sender took another way")
         }
         Setting::Socket(SocketSetting::Discard) => {
-            let ends = parts.map(|part| &part.receiver).chain([&record.receiver]);
+            let ends = legs.map(|leg| &leg.receiver);
             (ends.collect(), DISCARD, "the receiver took another way")
         }
         _ => return None,

@@ -153,7 +153,7 @@ pub(crate) fn report(bytes: &[u8]) {
             exchange: None,
         };
         let record = run.into_record();
-        assert!(record.throughput_bps.is_none_or(f64::is_finite));
+        assert!(record.throughput_bps().is_none_or(f64::is_finite));
         serde_json::to_string(&record).expect("a record can be written");
     }
 }

@@ -104,7 +104,7 @@ impl Client {
             }
             outcome => outcome?,
         };
-        match (outcome.error, &outcome.record.udp) {
+        match (outcome.error, outcome.record.udp()) {
             (Some(error), _) => Err(error),
             (None, None) => Ok(None),
             (None, Some(udp)) => {

@@ -128,7 +128,7 @@ fn test(direction: Direction, datagrams: u64, message_bytes: u64, seed: u64) -> 
 }
 
 fn found(record: &Record) -> Option<PathTrain> {
-    let udp = record.udp.as_ref()?;
+    let udp = record.udp()?;
     let payload_bps = udp.train_bps?;
     let peer = record.peer.parse::<std::net::SocketAddr>().ok()?.ip();
     let payload = udp.datagram_bytes as f64;

@@ -113,11 +113,14 @@ fn idle_test(seed: u64) -> Test {
 }
 
 fn idle_load(watched: &Record) -> IdleLoad {
-    let busy = |end: &Option<linerate_core::record::EndReport>| end.as_ref()?.host_cpu_percent;
+    let busy = |name| {
+        let (_, end) = watched.ends().find(|(end, _)| *end == name)?;
+        end.host_cpu_percent
+    };
     IdleLoad {
         // The client sends the requests.
-        client_cpu_percent: busy(&watched.sender),
-        server_cpu_percent: busy(&watched.receiver),
+        client_cpu_percent: busy("sender"),
+        server_cpu_percent: busy("receiver"),
     }
 }
 

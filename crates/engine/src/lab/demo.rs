@@ -106,7 +106,7 @@ impl Demo {
             Direction::Down => &check.down,
             Direction::Up | Direction::Both => &check.up,
         };
-        let verdict = record.as_ref().and_then(|record| record.verdict.as_ref());
+        let verdict = record.as_ref().and_then(|record| record.verdict());
         check.hidden_fault = Some(HiddenFault {
             direction: fault.direction,
             cause: fault.cause,

@@ -56,7 +56,7 @@ pub fn disk_beside(
     directory: &Path,
     stop: &Stop,
 ) -> Result<DiskBeside, SpecialError> {
-    let bytes = record.bytes.clamp(1, MAX_DISK_FILE);
+    let bytes = record.bytes().clamp(1, MAX_DISK_FILE);
     let transfer = FileTransfer {
         bytes,
         record_bytes: RECORD_BYTES,
@@ -71,7 +71,7 @@ pub fn disk_beside(
     let write_bps = figure(&written, "throughput_bps");
     let read_bps = figure(&read, "throughput_bps");
     let slower = write_bps.min(read_bps);
-    let path = record.throughput_bps.unwrap_or(0.0);
+    let path = record.throughput_bps().unwrap_or(0.0);
     Ok(DiskBeside {
         directory: whole(directory).display().to_string(),
         bytes,

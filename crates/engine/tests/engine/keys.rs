@@ -13,7 +13,7 @@ fn a_client_with_the_key_measures_and_one_without_is_told() {
     let served = Served::with([127, 0, 0, 1].into(), LIMITS, Some(key("a")));
     let mut client = served.client_with(Some(key("a"))).unwrap();
     let outcome = client.run(&stream(), &mut |_| true).unwrap();
-    assert!(outcome.error.is_none() && outcome.record.bytes > 0);
+    assert!(outcome.error.is_none() && outcome.record.bytes() > 0);
     let wrong = served.client_with(Some(key("b"))).unwrap_err();
     assert!(wrong.to_string().contains("key is another one"), "{wrong}");
     let none = served.client_with(None).unwrap_err();

@@ -71,7 +71,7 @@ fn a_class_that_limits_a_transfer_is_in_its_record_and_is_the_verdict() {
         return;
     };
     let record = &records[0];
-    let sender = record.sender.as_ref().expect("the client sends");
+    let sender = record.legs[0].sender.as_ref().expect("the client sends");
     let qos = sender.qos.as_ref().expect("the policy is told");
     assert_eq!(qos.device, Pair::LINK);
     let class = qos.classes.first().expect("a class carried it");
@@ -82,20 +82,23 @@ fn a_class_that_limits_a_transfer_is_in_its_record_and_is_the_verdict() {
     assert!(policy.policy == "bulk" && policy.packets > 0, "{policy:?}");
     // The other end has no policy.
     assert_eq!(
-        record.receiver.as_ref().and_then(|end| end.qos.as_ref()),
+        record.legs[0]
+            .receiver
+            .as_ref()
+            .and_then(|end| end.qos.as_ref()),
         None
     );
     let sent = class.bytes as f64 * 8.0 / record.seconds;
     // Both ends of the time are read late on a busy machine.
     assert!(sent < 2.0 * LIMIT, "{sent} bits/s");
-    let payload = record.throughput_bps.expect("a stream has a rate") * 1514.0 / 1448.0;
+    let payload = record.throughput_bps().expect("a stream has a rate") * 1514.0 / 1448.0;
     let kept_up = |bps: f64| (0.95 * LIMIT..1.05 * LIMIT).contains(&bps);
     if !kept_up(sent) || !kept_up(payload) {
         eprintln!("SKIPPED: the verdict: this machine did not keep up with 5 Mbit/s: {sent}");
         return;
     }
     assert!(class.overlimits > 0, "{class:?}");
-    let verdict = record.verdict.as_ref().expect("a stream has one");
+    let verdict = record.verdict().expect("a stream has one");
     assert_eq!(verdict.cause, Cause::QosClass, "{verdict:?}");
     let remedy = verdict.remedy.as_ref().map_or("", |remedy| &remedy.command);
     assert!(
@@ -113,7 +116,10 @@ fn a_meter_that_drops_datagrams_is_in_the_record() {
     let Some(records) = under_policy(handling, &[test]) else {
         return;
     };
-    let sender = records[0].sender.as_ref().expect("the client sends");
+    let sender = records[0].legs[0]
+        .sender
+        .as_ref()
+        .expect("the client sends");
     let qos = sender.qos.as_ref().expect("the policy is told");
     let policy = qos.policies.first().expect("a policy took it");
     assert_eq!(policy.drops_above_bps, Some(2e6));

@@ -30,11 +30,11 @@ fn each_treatment_of_a_socket_shows_in_the_record() {
         };
         let text = "mss=1000,congestion=reno,receive_window=64KiB,nodelay=on,dscp=AF11,quickack=on";
         let record = treated(test.clone(), text);
-        assert_eq!(record.tcp.unwrap().congestion.as_deref(), Some("reno"));
+        assert_eq!(record.tcp().unwrap().congestion.as_deref(), Some("reno"));
         treated(test.clone(), "zerocopy=on,busy_poll=0");
         // Far below what loopback carries, whatever else the machine does.
         let paced = treated(test.clone(), "pacing=20mbit");
-        assert!(paced.throughput_bps.unwrap() < 200e6);
+        assert!(paced.throughput_bps().unwrap() < 200e6);
         let elsewhere = treated(test, "source=127.0.0.2");
         assert!(elsewhere.flows[0].local.starts_with("127.0.0.2:"));
     }
@@ -67,7 +67,8 @@ fn quick_acknowledgements_are_one_for_each_segment() {
                 stream.write_rate_bps = Some(BitRate(50 * 8000));
             })
         };
-        let tcp = treated(test, text).tcp.unwrap();
+        let record = treated(test, text);
+        let tcp = record.tcp().unwrap();
         tcp.segments_in.unwrap() as f64 / tcp.data_segments_out.unwrap() as f64
     };
     let (prompt, delayed) = (

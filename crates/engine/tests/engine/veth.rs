@@ -24,14 +24,14 @@ fn on(pair: &Pair, address: IpAddr, tests: &[Test]) {
     let served = b.run(|| Served::with(address, LIMITS, None)).unwrap();
     for test in tests {
         let record = pair.a.namespace.run(|| served.run(test)).unwrap();
-        let device = record.environment.client.device.unwrap();
+        let device = record.environment.client.device.as_ref().unwrap();
         assert_eq!(device.name, Pair::LINK);
         assert_eq!(device.mtu_bytes, 1500);
-        assert!(record.bytes > 0, "{test:?}");
+        assert!(record.bytes() > 0, "{test:?}");
         if test.protocol == Protocol::Tcp {
             let options = 12;
             let headers = if address.is_ipv6() { 60 } else { 40 };
-            assert_eq!(record.tcp.unwrap().mss_bytes, 1500 - headers - options);
+            assert_eq!(record.tcp().unwrap().mss_bytes, 1500 - headers - options);
         }
     }
 }

@@ -139,7 +139,7 @@ fn a_strangers_datagrams_are_in_no_figure() {
     over.store(true, Ordering::Relaxed);
     flood.join().unwrap();
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
-    let udp = outcome.record.udp.unwrap();
+    let udp = outcome.record.udp().unwrap();
     assert!(udp.received > 0);
     assert_eq!((udp.malformed, udp.duplicated), (0, 0));
     assert!(udp.received <= udp.sent, "{udp:?}");

@@ -75,7 +75,7 @@ fn two_hundred_strangers_do_not_disturb_a_measurement() {
     let outcome = client.run(&stream(1000), &mut |_| true).unwrap();
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     assert_eq!(outcome.record.status, Status::Complete);
-    assert!(outcome.record.bytes > 0);
+    assert!(outcome.record.bytes() > 0);
     strangers.join().unwrap();
     drop(client);
     bench.assert_clean_within(SOON, "200 strangers");

@@ -141,7 +141,7 @@ fn broken_path() {
     let error = outcome.error.expect("the endpoint is gone").to_string();
     assert!(error.contains("the endpoint is silent"), "{error}");
     assert_eq!(outcome.record.status, Status::Partial);
-    assert!(outcome.record.bytes > 0);
+    assert!(outcome.record.bytes() > 0);
     // The endpoint heard the client last when the client heard it last.
     let until = Instant::now() + SOON;
     while !gone.load(Ordering::Acquire) {

@@ -134,7 +134,7 @@ fn a_rate_that_the_owner_has_set_is_kept_in_both_directions() {
     }
     for record in bench.records(2) {
         // What fits the buffers at once comes on top.
-        let rate = record.throughput_bps.unwrap();
+        let rate = record.throughput_bps().unwrap();
         assert!(rate < 60e6, "{rate}");
     }
 }

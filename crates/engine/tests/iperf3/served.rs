@@ -37,10 +37,10 @@ fn every_option_of_tcp_is_served_and_both_ends_count_the_same() {
         let received = figure(&json, "/end/sum_received/bytes");
         assert_within_1_percent(sent, received, arguments);
         let record = bench.records(done).pop().unwrap();
-        assert_eq!(record.bytes as f64, received, "{arguments}");
+        assert_eq!(record.bytes() as f64, received, "{arguments}");
         assert_eq!((record.via, record.served), (Some(Tool::Iperf3), true));
         assert_eq!(record.status, Status::Complete);
-        assert!(record.verdict.is_some());
+        assert!(record.verdict().is_some());
         assert!(
             record
                 .caveats
@@ -62,15 +62,15 @@ fn a_client_may_receive_or_do_both() {
     let record = bench.records(1).pop().unwrap();
     assert_eq!(record.direction, Direction::Down);
     let received = figure(&json, "/end/sum_received/bytes");
-    assert_within_1_percent(record.bytes as f64, received, "-R");
-    assert!(record.tcp.is_some_and(|tcp| tcp.cwnd_bytes > 0));
+    assert_within_1_percent(record.bytes() as f64, received, "-R");
+    assert!(record.tcp().is_some_and(|tcp| tcp.cwnd_bytes > 0));
 
     let json = bench.client("-n 20M -P 2 --bidir");
     assert_no_error(&json, "--bidir");
     let record = bench.records(2).pop().unwrap();
     let up = figure(&json, "/end/sum_received/bytes");
-    assert_eq!(record.directions["up"].bytes as f64, up);
-    assert!(record.directions["down"].verdict.is_some());
+    assert_eq!(record.leg_to(Direction::Up).unwrap().bytes as f64, up);
+    assert!(record.leg_to(Direction::Down).unwrap().verdict.is_some());
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn datagrams_are_served_with_counters_of_32_and_64_bits() {
         assert_no_error(&json, arguments);
         let record = bench.records(done).pop().unwrap();
         assert_eq!(record.protocol, Protocol::Udp);
-        let udp = record.udp.unwrap();
+        let udp = record.udp().unwrap();
         assert!(udp.sent > 0 && udp.malformed == 0, "{arguments}: {udp:?}");
         assert!(udp.received + udp.lost == udp.sent, "{arguments}: {udp:?}");
         // What this end sends after the client has stopped is lost.
@@ -175,11 +175,11 @@ fn fifty_clients_at_once_are_all_served() {
     }
     let records = bench.records(50);
     let tcp = records.iter().filter(|r| r.protocol == Protocol::Tcp);
-    let received: u64 = tcp.map(|record| record.bytes).sum();
+    let received: u64 = tcp.map(|record| record.bytes()).sum();
     assert_within_1_percent(sent, received as f64, "the sum over all");
     for record in records.iter().filter(|r| r.protocol == Protocol::Udp) {
         // Each client's own datagrams, and nobody else's.
-        let udp = record.udp.as_ref().unwrap();
+        let udp = record.udp().unwrap();
         assert!(udp.sent == 100 && udp.received + udp.lost == 100, "{udp:?}");
     }
 }

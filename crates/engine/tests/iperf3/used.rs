@@ -126,21 +126,23 @@ fn an_iperf3_server_is_found_and_used_up_and_down() {
     let bytes = ByteCount(10 << 20);
     let up = run(&mut partner, &test(Direction::Up, Extent::Bytes(bytes)));
     // What the server has counted, of what was sent to it.
-    assert_within_1_percent(up.bytes as f64, 2.0 * bytes.0 as f64, "up");
+    assert_within_1_percent(up.bytes() as f64, 2.0 * bytes.0 as f64, "up");
     assert_eq!((up.via, up.served), (Some(Tool::Iperf3), false));
     assert!(
-        up.tcp
+        up.tcp()
             .is_some_and(|tcp| tcp.cwnd_bytes > 0 && tcp.busy_us.is_some())
     );
-    assert!(up.verdict.is_some());
+    assert!(up.verdict().is_some());
     assert!(up.caveats.iter().any(|c| c.kind == CaveatKind::OtherTool));
     assert!(
-        up.receiver
+        up.legs[0]
+            .receiver
+            .as_ref()
             .is_some_and(|end| end.busiest_thread_percent.is_none())
     );
     for direction in [Direction::Down, Direction::Both, Direction::Up] {
         let record = run(&mut partner, &test(direction, SECOND));
-        assert!(record.throughput_bps.is_some_and(|rate| rate > 1e6));
+        assert!(record.throughput_bps().is_some_and(|rate| rate > 1e6));
         assert_eq!(
             record
                 .intervals
@@ -160,12 +162,12 @@ fn datagrams_go_to_and_come_from_an_iperf3_server() {
     }
     let server = Server::start();
     let up = server.run(&udp(Direction::Up, Extent::Count(500)));
-    let sent = up.udp.unwrap();
+    let sent = up.udp().unwrap();
     assert_eq!(sent.sent, 1000);
     assert_eq!(sent.received + sent.lost, 1000, "{sent:?}");
     assert!(sent.received > 500, "{sent:?}");
     let down = server.run(&udp(Direction::Down, SECOND));
-    let udp = down.udp.unwrap();
+    let udp = down.udp().unwrap();
     // Those under way at the end are the server's alone.
     assert!(udp.received > 0 && udp.lost * 2 < udp.sent, "{udp:?}");
 }
@@ -215,9 +217,9 @@ fn linerate_serves_what_it_asks_for_as_iperf3() {
     for (done, test) in (1..).zip(tests) {
         let here = run(&mut partner, &test);
         let there = bench.records(done).pop().unwrap();
-        assert!(here.bytes > 0 && there.bytes > 0);
+        assert!(here.bytes() > 0 && there.bytes() > 0);
         if test.direction == Direction::Up {
-            assert_within_1_percent(here.bytes as f64, there.bytes as f64, "both ends");
+            assert_within_1_percent(here.bytes() as f64, there.bytes() as f64, "both ends");
         }
     }
     let there = bench.records(5);

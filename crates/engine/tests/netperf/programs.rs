@@ -70,5 +70,5 @@ fn a_stock_iperf_2_takes_the_sink_for_a_server() {
     run(&iperf, &format!("-c 127.0.0.1 -p {port} -t 1"));
     let record = bench.record();
     assert_eq!(record.via, Some(Tool::Ttcp));
-    assert!(record.bytes > 1 << 20);
+    assert!(record.bytes() > 1 << 20);
 }

@@ -30,15 +30,15 @@ fn tcp_stream_counts_every_byte_and_leaves_a_record_of_its_half() {
         (record.workload, record.direction),
         (Workload::Stream, Direction::Up)
     );
-    assert_eq!((record.status, record.bytes), (Status::Complete, 8 << 20));
-    assert!(record.sender.is_none() && record.receiver.is_some());
+    assert_eq!((record.status, record.bytes()), (Status::Complete, 8 << 20));
+    assert!(record.legs[0].sender.is_none() && record.legs[0].receiver.is_some());
     assert!(
         record
             .caveats
             .iter()
             .any(|c| c.kind == CaveatKind::OtherTool)
     );
-    assert!(record.verdict.is_some());
+    assert!(record.verdict().is_some());
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn tcp_maerts_sends_what_it_says() {
     assert!(sent > 0);
     let record = bench.record();
     assert_eq!(record.direction, Direction::Down);
-    assert!(record.sender.is_some() && record.receiver.is_none());
-    assert!(record.tcp.is_some());
+    assert!(record.legs[0].sender.is_some() && record.legs[0].receiver.is_none());
+    assert!(record.tcp().is_some());
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn udp_stream_ends_with_an_empty_datagram_and_counts_those_before() {
     let results = control.hear();
     assert_eq!((results.word(2), results.wide(0)), (50, 50_000));
     let record = bench.record();
-    assert_eq!((record.protocol, record.bytes), (Protocol::Udp, 50_000));
+    assert_eq!((record.protocol, record.bytes()), (Protocol::Udp, 50_000));
 }
 
 #[test]

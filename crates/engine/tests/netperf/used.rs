@@ -97,15 +97,15 @@ fn uses_it(address: SocketAddr) {
     let mut partner = connect(address).expect("a netserver answers");
     let bytes = Extent::Bytes(ByteCount(4 << 20));
     let up = run(&mut partner, &stream(Direction::Up, Protocol::Tcp, bytes));
-    assert_eq!(up.bytes, 8 << 20);
-    assert!(up.sender.is_some() && up.receiver.is_none() && up.verdict.is_some());
+    assert_eq!(up.bytes(), 8 << 20);
+    assert!(up.legs[0].sender.is_some() && up.legs[0].receiver.is_none() && up.verdict().is_some());
     let down = run(
         &mut partner,
         &stream(Direction::Down, Protocol::Tcp, SECOND),
     );
-    assert!(down.throughput_bps > Some(1e6));
+    assert!(down.throughput_bps() > Some(1e6));
     let udp = run(&mut partner, &stream(Direction::Up, Protocol::Udp, SECOND));
-    assert!(udp.udp.expect("counts").received > 0);
+    assert!(udp.udp().expect("counts").received > 0);
     let rr = run(&mut partner, &exchange(false, Extent::Count(200)));
     assert_eq!(rr.transactions, Some(200));
     let crr = run(&mut partner, &exchange(true, Extent::Count(20)));

@@ -50,7 +50,7 @@ const LETTER: u64 = 67;
 
 fn title(document: &ProfileDocument) -> String {
     let record = &document.record;
-    let rate = record.throughput_bps.unwrap_or(0.0) / 1e6;
+    let rate = record.throughput_bps().unwrap_or(0.0) / 1e6;
     format!(
         "CPU time of a transfer to {} ({}): {rate:.0} Mbit/s",
         record.host, record.peer

@@ -1,15 +1,14 @@
 //! The main job on one screen.
 
 use linerate_core::plan::Direction;
-use linerate_core::record::{Check, HiddenFault, HostFacts, PathFacts, Record, Status};
+use linerate_core::record::{Check, HiddenFault, HostFacts, Leg, PathFacts, Record, Status};
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::trace::HopDocument;
 
 use super::Style;
 use super::ceilings::{caveats, ceilings, verdict};
-use super::evidence::retransmitted_percent;
+use super::evidence::{retransmitted_percent, service_demand_doubt};
 use super::figure::figure;
-use super::leg::Leg;
 use super::number::{count, digits, exact_bytes, micros, percent, rate};
 use super::page::{Emphasis, Page};
 use super::record::{direction_name, emulated, latencies};
@@ -69,7 +68,7 @@ impl Document for Check {
     }
 
     fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
-        let rate = |record: &Option<Record>| record.as_ref()?.throughput_bps;
+        let rate = |record: &Option<Record>| record.as_ref()?.throughput_bps();
         Some(vec![("up", rate(&self.up)), ("down", rate(&self.down))])
     }
 }
@@ -224,9 +223,9 @@ fn throughputs(page: &mut Page, directions: &[Measured<'_>]) {
     for (direction, record, runs) in directions {
         let Some(record) = record else { continue };
         any = true;
-        let leg = &Leg::all(record)[0];
-        doubt = doubt.or(leg.service_demand_doubt());
-        table.row(throughput_cells(*direction, leg));
+        let Some(leg) = record.leg() else { continue };
+        doubt = doubt.or(service_demand_doubt(record, leg));
+        table.row(throughput_cells(record, leg));
         let name = direction_name(*direction);
         over_runs.extend(runs.as_ref().map(|runs| (name, figure(runs, rate))));
     }
@@ -257,15 +256,15 @@ const THROUGHPUT_COLUMNS: [(&str, Align); 11] = [
     ("\nrecv", Align::Right),
 ];
 
-fn throughput_cells(direction: Direction, leg: &Leg<'_>) -> [Option<String>; 11] {
-    let tcp = leg.tcp;
-    let ends = [leg.sender, leg.receiver];
+fn throughput_cells(record: &Record, leg: &Leg) -> [Option<String>; 11] {
+    let tcp = leg.tcp.as_ref();
+    let ends = [&leg.sender, &leg.receiver].map(Option::as_ref);
     let [core_send, core_receive] = ends.map(|end| end?.busiest_core_percent.map(digits));
-    let doubtful = leg.service_demand_doubt().is_some();
+    let doubtful = service_demand_doubt(record, leg).is_some();
     let demand = ends.map(|end| end?.service_demand_us_per_kib.filter(|_| !doubtful));
     let [demand_send, demand_receive] = demand.map(|figure| figure.map(digits));
     [
-        Some(direction_name(direction).to_owned()),
+        Some(direction_name(leg.direction).to_owned()),
         leg.throughput_bps.map(rate),
         tcp.and_then(|tcp| tcp.rtt_min_us)
             .map(|us| micros(us.into())),
@@ -325,14 +324,14 @@ fn growth(idle: &LatencySummary, loaded: &LatencySummary) -> String {
 
 /// Why a direction is as fast as it is, and what would make it faster.
 fn explanation(page: &mut Page, direction: Direction, record: &Record, check: &Check) {
-    let leg = &Leg::all(record)[0];
+    let Some(leg) = record.leg() else { return };
     if !leg.ceilings.is_empty() {
         page.gap();
         page.line(Emphasis::Strong, direction_name(direction));
-        ceilings(page, leg.ceilings, leg.throughput_bps, LOWEST);
+        ceilings(page, &leg.ceilings, leg.throughput_bps, LOWEST);
     }
-    let Some(found) = leg.verdict else { return };
-    verdict(page, Some(direction), found, leg.ceilings);
+    let Some(found) = &leg.verdict else { return };
+    verdict(page, Some(direction), found, &leg.ceilings);
     // The demonstration's hosts are gone, with the settings that were its fault.
     if found.remedy.is_some() && check.hidden_fault.is_none() {
         proof(page, direction_name(direction), &target(check));

@@ -1,8 +1,22 @@
 //! What the kernels say of a direction's flows, as facts for one line each.
 
-use linerate_core::record::{TcpEvidence, UdpEvidence};
+use linerate_core::record::{Leg, Record, TcpEvidence, UdpEvidence};
 
 use super::number::{bytes, count, exact_bytes, micros, percent, rate, with_unit};
+
+/// Why the host-wide service demand of an end means nothing, if it does not.
+pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'static str> {
+    let meaningless = leg
+        .ends()
+        .any(|(_, end)| end.service_demand_meaningful == Some(false));
+    if record.environment.shared_kernel {
+        Some("not meaningful: both ends share one kernel")
+    } else if meaningless {
+        Some("not meaningful: idle CPUs were kept awake")
+    } else {
+        None
+    }
+}
 
 /// Segments sent again and why.
 pub(super) fn retransmissions(tcp: &TcpEvidence) -> Vec<String> {

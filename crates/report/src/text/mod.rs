@@ -15,7 +15,6 @@ mod experiment;
 mod figure;
 mod host;
 mod lab;
-mod leg;
 mod live;
 mod number;
 mod page;

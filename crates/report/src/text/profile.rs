@@ -21,7 +21,7 @@ impl Document for ProfileDocument {
     /// The layers of both ends; with `by_function` the functions of each end below them.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
-        let reached = self.record.throughput_bps.map(rate);
+        let reached = self.record.throughput_bps().map(rate);
         let reached = reached.unwrap_or_else(|| "no figure".to_owned());
         let headline = format!("{reached}, {}", traffic_and_peer(&self.record));
         page.paragraph(Emphasis::Strong, "", 0, &headline);

@@ -1,13 +1,12 @@
 //! One run on one screen.
 
 use linerate_core::plan::{Direction, Extent, Protocol, Traffic, Workload};
-use linerate_core::record::{Environment, FlowRecord, Record, Status};
+use linerate_core::record::{Environment, FlowRecord, Leg, Record, Status};
 use linerate_core::stats::LatencySummary;
 
 use super::Style;
 use super::ceilings::{caveats, ceilings, verdict};
-use super::evidence;
-use super::leg::Leg;
+use super::evidence::{self, service_demand_doubt};
 use super::number::{bytes, chosen_bytes, count, digits, micros, rate, seconds, with_unit};
 use super::page::{Emphasis, Page};
 use super::table::{Align, Table};
@@ -18,18 +17,18 @@ impl Document for Record {
     /// what to do.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
-        let legs = Leg::all(self);
-        page.paragraph(Emphasis::Strong, "", 0, &headline(self, &legs));
+        let legs = &self.legs;
+        page.paragraph(Emphasis::Strong, "", 0, &headline(self));
         page.facts("run", &run_facts(self));
         emulated(&mut page, &self.environment);
-        for leg in &legs {
+        for leg in legs {
             if legs.len() > 1 {
                 page.gap();
                 let reached = leg.throughput_bps.map(rate).unwrap_or_default();
                 let title = format!("{} {reached}", direction_name(leg.direction));
                 page.line(Emphasis::Strong, &title);
             }
-            direction(&mut page, leg);
+            direction(&mut page, self, leg);
         }
         latencies(
             &mut page,
@@ -38,10 +37,10 @@ impl Document for Record {
                 ("send lag", self.send_lag_us.as_ref()),
             ],
         );
-        for leg in &legs {
+        for leg in legs {
             let named = (legs.len() > 1).then_some(leg.direction);
-            if let Some(found) = leg.verdict {
-                verdict(&mut page, named, found, leg.ceilings);
+            if let Some(found) = &leg.verdict {
+                verdict(&mut page, named, found, &leg.ceilings);
             }
         }
         caveats(&mut page, &self.caveats);
@@ -57,12 +56,11 @@ impl Document for Record {
     }
 
     fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
-        let parts = self.directions.iter();
-        let parts = parts.map(|(name, part)| (name.as_str(), Some(part.throughput_bps)));
-        Some(if self.directions.is_empty() {
-            vec![("throughput", self.throughput_bps)]
-        } else {
-            parts.collect()
+        let legs = self.legs.iter();
+        let named = legs.map(|leg| (leg.direction.name(), leg.throughput_bps));
+        Some(match self.leg() {
+            Some(only) => vec![("throughput", only.throughput_bps)],
+            None => named.collect(),
         })
     }
 }
@@ -74,8 +72,8 @@ pub(super) fn emulated(page: &mut Page, environment: &Environment) {
 }
 
 /// What was reached, by what, with whom.
-fn headline(record: &Record, legs: &[Leg<'_>]) -> String {
-    let reached = match legs {
+fn headline(record: &Record) -> String {
+    let reached = match record.legs.as_slice() {
         [up, down] => [up, down]
             .map(|leg| {
                 let reached = leg.throughput_bps.map(rate).unwrap_or_default();
@@ -94,7 +92,7 @@ fn single_figure(record: &Record) -> String {
         Workload::Crr => record.connections_per_s.map(|n| with_unit(n, "conn/s")),
     };
     per_second
-        .or_else(|| record.throughput_bps.map(rate))
+        .or_else(|| record.throughput_bps().map(rate))
         .unwrap_or_else(|| "no figure".to_owned())
 }
 
@@ -153,7 +151,7 @@ pub(super) fn direction_name(direction: Direction) -> &'static str {
 /// How much was sent in what time, by which plan, and whether it came to its end.
 fn run_facts(record: &Record) -> Vec<String> {
     let time = seconds(record.seconds);
-    let mut facts = vec![match record.bytes {
+    let mut facts = vec![match record.bytes() {
         0 => time,
         received => format!("{} in {time}", bytes(received)),
     }];
@@ -214,21 +212,22 @@ fn plan_facts(record: &Record) -> Vec<String> {
 }
 
 /// What both ends counted of one direction.
-fn direction(page: &mut Page, leg: &Leg<'_>) {
-    page.facts("intervals", &interval_facts(leg));
+fn direction(page: &mut Page, record: &Record, leg: &Leg) {
+    page.facts("intervals", &interval_facts(record, leg));
     tcp(page, leg);
     udp(page, leg);
-    flows(page, &leg.flows());
-    ends(page, leg);
+    let own: Vec<&FlowRecord> = record.flows_of(leg).collect();
+    flows(page, &own);
+    ends(page, record, leg);
     if !leg.ceilings.is_empty() {
         page.gap();
     }
-    ceilings(page, leg.ceilings, leg.throughput_bps, usize::MAX);
+    ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
 }
 
 /// The spread within the run.
-fn interval_facts(leg: &Leg<'_>) -> Vec<String> {
-    let mut intervals = leg.intervals();
+fn interval_facts(record: &Record, leg: &Leg) -> Vec<String> {
+    let mut intervals: Vec<_> = record.intervals_of(leg).collect();
     if intervals.len() < 2 || leg.throughput_bps.is_none() {
         return Vec::new();
     }
@@ -250,8 +249,8 @@ fn interval_facts(leg: &Leg<'_>) -> Vec<String> {
     ]
 }
 
-fn tcp(page: &mut Page, leg: &Leg<'_>) {
-    let Some(tcp) = leg.tcp else { return };
+fn tcp(page: &mut Page, leg: &Leg) {
+    let Some(tcp) = &leg.tcp else { return };
     let mut rtt = Vec::new();
     rtt.extend(
         tcp.rtt_min_us
@@ -267,8 +266,8 @@ fn tcp(page: &mut Page, leg: &Leg<'_>) {
     page.facts("TCP", &evidence::control(tcp));
 }
 
-fn udp(page: &mut Page, leg: &Leg<'_>) {
-    let Some(udp) = leg.udp else { return };
+fn udp(page: &mut Page, leg: &Leg) {
+    let Some(udp) = &leg.udp else { return };
     page.facts("datagrams", &evidence::datagrams(udp));
     page.facts("lost", &evidence::losses(udp));
     page.facts("order", &evidence::order(udp));
@@ -331,16 +330,16 @@ fn flow_cells(flow: &FlowRecord) -> [Option<String>; 9] {
 const MAX_FLOWS: usize = 8;
 
 /// What the run cost both ends.
-fn ends(page: &mut Page, leg: &Leg<'_>) {
-    let [first, second] = match leg.record.workload {
+fn ends(page: &mut Page, record: &Record, leg: &Leg) {
+    let [first, second] = match record.workload {
         Workload::Stream => ["sender", "receiver"],
         Workload::Rr | Workload::Crr => ["client", "endpoint"],
     };
-    let ends = [(first, leg.sender), (second, leg.receiver)];
+    let ends = [(first, &leg.sender), (second, &leg.receiver)];
     if ends.iter().all(|(_, end)| end.is_none()) {
         return;
     }
-    let doubt = leg.service_demand_doubt();
+    let doubt = service_demand_doubt(record, leg);
     let mut table = Table::new(&END_COLUMNS);
     for (name, end) in ends {
         let Some(end) = end else { continue };

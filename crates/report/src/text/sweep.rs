@@ -1,12 +1,12 @@
 //! Sizes in one table, as XPPERF and netperf printed them.
 
-use linerate_core::plan::{Traffic, Workload};
-use linerate_core::record::{Caveat, Directional, Record, SizeFigure, Status, Sweep};
+use linerate_core::plan::{Direction, Traffic, Workload};
+use linerate_core::record::{Caveat, EndReport, Record, SizeFigure, Status, Sweep};
 
 use super::Style;
 use super::ceilings::{cause_name, caveats};
+use super::evidence::service_demand_doubt;
 use super::figure::figure;
-use super::leg::Leg;
 use super::number::{count, digits, rate, with_unit};
 use super::page::{Emphasis, Page};
 use super::record::{emulated, traffic_and_peer};
@@ -34,7 +34,7 @@ impl Document for Sweep {
         });
         let doubt = rows
             .iter()
-            .find_map(|row| Leg::all(row)[0].service_demand_doubt());
+            .find_map(|row| service_demand_doubt(row, row.legs.first()?));
         if let Some(doubt) = doubt {
             page.line(
                 Emphasis::None,
@@ -112,7 +112,7 @@ fn median_runs(rows: &[Record]) -> Vec<&Record> {
 /// What runs are ranked by.
 fn metric(row: &Record) -> f64 {
     row.transactions_per_s
-        .or(row.throughput_bps)
+        .or(row.throughput_bps())
         .unwrap_or(f64::NEG_INFINITY)
 }
 
@@ -167,12 +167,16 @@ fn stream_cells(row: &Record) -> [Option<String>; 17] {
         .filter(|&messages| messages > 0)
         .map(|messages| row.seconds * 1e6 / messages as f64);
     let mbits = |bps: f64| digits(bps / 1e6);
-    let part = |name: &str| {
-        row.directions
-            .get(name)
-            .map(|part: &Directional| mbits(part.throughput_bps))
-    };
-    let segment = row.tcp.as_ref().and_then(|tcp| tcp.effective_segment_bytes);
+    let [up, down] = [Direction::Up, Direction::Down].map(|direction| {
+        let leg = row.leg_to(direction).filter(|_| row.legs.len() > 1)?;
+        leg.throughput_bps.map(mbits)
+    });
+    let udp = row.legs.iter().filter_map(|leg| leg.udp.as_ref());
+    let lost = udp.map(|udp| udp.lost).reduce(u64::saturating_add);
+    let segment = row
+        .legs
+        .first()
+        .and_then(|leg| leg.tcp.as_ref()?.effective_segment_bytes);
     let [cpu_send, cpu_receive] = cpu_cells(row);
     let [demand_send, demand_receive, threads_send, threads_receive] = demand_cells(row);
     [
@@ -180,11 +184,11 @@ fn stream_cells(row: &Record) -> [Option<String>; 17] {
         row.messages.map(count),
         Some(digits(row.seconds)),
         message_us.map(digits),
-        row.throughput_bps.map(mbits),
+        row.throughput_bps().map(mbits),
         // Thousands of bytes: `KB` is 1000 in all of linerate, `KiB` 1024.
-        row.throughput_bps.map(|bps| digits(bps / 8e3)),
-        part("up"),
-        part("down"),
+        row.throughput_bps().map(|bps| digits(bps / 8e3)),
+        up,
+        down,
         cpu_send,
         cpu_receive,
         demand_send,
@@ -192,9 +196,8 @@ fn stream_cells(row: &Record) -> [Option<String>; 17] {
         threads_send,
         threads_receive,
         segment.map(digits),
-        row.udp.as_ref().map(|udp| count(udp.lost)),
-        row.verdict
-            .as_ref()
+        lost.map(count),
+        row.verdict()
             .map(|verdict| cause_name(verdict.cause).to_owned()),
     ]
 }
@@ -252,16 +255,20 @@ fn exchange_cells(row: &Record) -> [Option<String>; 14] {
 /// Share of all CPUs at the sender and at the receiver, where each has a kernel of its own.
 fn cpu_cells(row: &Record) -> [Option<String>; 2] {
     let shared = row.environment.shared_kernel;
-    [&row.sender, &row.receiver].map(|end| {
-        let busy = end.as_ref()?.host_cpu_percent?;
+    ends(row).map(|end| {
+        let busy = end?.host_cpu_percent?;
         (!shared).then(|| digits(busy))
     })
 }
 
 /// Service demand of both hosts, and of the test's threads where that of the hosts means nothing.
 fn demand_cells(row: &Record) -> [Option<String>; 4] {
-    let meaningful = Leg::all(row)[0].service_demand_doubt().is_none();
-    let ends = [&row.sender, &row.receiver].map(Option::as_ref);
+    let doubt = row
+        .legs
+        .first()
+        .and_then(|leg| service_demand_doubt(row, leg));
+    let meaningful = doubt.is_none();
+    let ends = ends(row);
     let [send, receive] = ends.map(|end| {
         let host = end?.service_demand_us_per_kib?;
         meaningful.then(|| digits(host))
@@ -271,6 +278,15 @@ fn demand_cells(row: &Record) -> [Option<String>; 4] {
         (!meaningful).then(|| digits(threads))
     });
     [send, receive, threads_send, threads_receive]
+}
+
+/// The ends' columns are the client's and the endpoint's where both send: up comes first.
+fn ends(row: &Record) -> [Option<&EndReport>; 2] {
+    let leg = row.legs.first();
+    [
+        leg.and_then(|leg| leg.sender.as_ref()),
+        leg.and_then(|leg| leg.receiver.as_ref()),
+    ]
 }
 
 fn size_of(row: &Record) -> u64 {

@@ -33,7 +33,7 @@ fn a_sweep_has_a_row_for_each_run() {
     assert_eq!(rows.len(), sweep.rows.len());
     for (row, record) in rows.iter().zip(&sweep.rows) {
         let throughput: f64 = row["throughput_bps"].parse().unwrap();
-        assert_eq!(Some(throughput), record.throughput_bps);
+        assert_eq!(Some(throughput), record.throughput_bps());
         assert_eq!(row["verdict"], "receive_window");
         assert_eq!(row["request_bytes"], "");
     }

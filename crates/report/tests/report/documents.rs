@@ -96,7 +96,7 @@ fn the_reason_of_a_partial_run_is_found_in_its_caveats() {
 
 #[test]
 fn each_direction_has_a_throughput_of_its_own() {
-    let rate = samples::stream().throughput_bps;
+    let rate = samples::stream().throughput_bps();
     assert_eq!(
         samples::stream().throughputs(),
         Some(vec![("throughput", rate)])
@@ -104,7 +104,7 @@ fn each_direction_has_a_throughput_of_its_own() {
     let both = samples::both();
     let names: Vec<_> = both.throughputs().unwrap();
     let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, ["down", "up"]);
+    assert_eq!(names, ["up", "down"]);
     let empty = Sweep {
         rows: vec![],
         ..samples::stream_sweep(1)

@@ -122,7 +122,7 @@ fn receiver() -> EndProfile {
 fn document() -> ProfileDocument {
     let mut record = samples::stream();
     record.environment.shared_kernel = false;
-    if let Some(tcp) = &mut record.tcp {
+    if let Some(tcp) = &mut record.legs[0].tcp {
         tcp.data_segments_out = Some(1_234_567);
     }
     ProfileDocument::of(record, Some(sender()), Some(receiver()))

@@ -43,9 +43,10 @@ fn record(cell: &Cell, block: u32, treatment: Treatment) -> Record {
         Test::Rr => samples::rr(),
         _ => samples::stream(),
     };
-    record.throughput_bps = record.throughput_bps.map(|bps| bps / share * wobble);
+    let leg = &mut record.legs[0];
+    leg.throughput_bps = leg.throughput_bps.map(|bps| bps / share * wobble);
     record.transactions_per_s = record.transactions_per_s.map(|rate| rate / share * wobble);
-    let sender = record.sender.get_or_insert_default();
+    let sender = leg.sender.get_or_insert_default();
     sender.host_cpu_percent = Some(40.0 * wobble);
     if cell.test == Test::Rr {
         sender.service_demand_us_per_kib = None;

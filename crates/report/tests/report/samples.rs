@@ -12,14 +12,13 @@ use linerate_core::plan::{
     StreamTest, Test, Traffic,
 };
 use linerate_core::record::{
-    Caveat, CaveatKind, Check, CpuFacts, CpuSeconds, DeviceFacts, Directional, EndReport,
-    Environment, FlowRecord, GapSummary, HiddenFault, HostFacts, Interval, LabDirection, LabFacts,
-    LabLink, PathFacts, RECORD_SCHEMA, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,
-    TcpEvidence, UdpEvidence,
+    Caveat, CaveatKind, Check, CpuFacts, CpuSeconds, DeviceFacts, EndReport, Environment,
+    FlowRecord, GapSummary, HiddenFault, HostFacts, Interval, LabDirection, LabFacts, LabLink, Leg,
+    PathFacts, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep, TcpEvidence, UdpEvidence,
 };
 use linerate_core::remedy::Remedy;
 use linerate_core::stats::{Figure, LatencySummary};
-use linerate_core::units::{BitRate, Family, Span};
+use linerate_core::units::{BitRate, Span};
 
 pub(crate) fn figure(median: f64) -> Figure {
     Figure::One(linerate_core::stats::MedianInterval {
@@ -91,44 +90,12 @@ fn exchange_test(request_bytes: u64) -> Test {
 /// What every record has, and nothing else.
 fn bare(plan: Test) -> Record {
     Record {
-        schema: RECORD_SCHEMA.to_owned(),
-        status: Status::Complete,
         started_at: "2026-11-21T09:00:00Z".to_owned(),
         host: "pit.example".to_owned(),
         peer: "198.18.0.2:5201".to_owned(),
-        workload: plan.workload(),
-        protocol: plan.protocol,
-        family: Family::Ipv4,
-        direction: plan.direction,
-        plan,
-        throughput_bps: None,
         seconds: 10.0,
-        bytes: 0,
-        messages: None,
-        transactions: None,
-        transactions_per_s: None,
-        connections_per_s: None,
-        latency_us: None,
-        latency_histogram: None,
-        send_lag_us: None,
-        requests_not_sent: None,
-        failed: None,
-        corrupted_bytes: None,
-        path_train: None,
-        via: None,
-        served: false,
-        sender: None,
-        receiver: None,
-        tcp: None,
-        udp: None,
-        flows: Vec::new(),
-        directions: BTreeMap::new(),
-        intervals: Vec::new(),
-        ceilings: Vec::new(),
-        verdict: None,
-        caveats: Vec::new(),
         environment: environment(),
-        seed: 7,
+        ..Record::new(plan)
     }
 }
 
@@ -287,18 +254,28 @@ fn intervals() -> Vec<Interval> {
         .collect()
 }
 
-/// One TCP flow behind a window of 51,200 bytes on a path of 29 ms.
-pub(crate) fn stream() -> Record {
-    Record {
-        throughput_bps: Some(13_910_000.0),
-        bytes: 17_387_500,
-        messages: Some(133),
+fn window_limited(direction: Direction, throughput_bps: f64) -> Leg {
+    Leg {
+        throughput_bps: Some(throughput_bps),
+        bytes: (throughput_bps * 1.25) as u64,
         sender: Some(end(3.1, 2, "write")),
         receiver: Some(end(1.2, 8, "read")),
         tcp: Some(window_limited_tcp()),
-        intervals: intervals(),
         ceilings: window_ceilings(),
         verdict: Some(window_verdict()),
+        ..Leg::new(direction)
+    }
+}
+
+/// One TCP flow behind a window of 51,200 bytes on a path of 29 ms.
+pub(crate) fn stream() -> Record {
+    Record {
+        messages: Some(133),
+        legs: vec![Leg {
+            bytes: 17_387_500,
+            ..window_limited(Direction::Up, 13_910_000.0)
+        }],
+        intervals: intervals(),
         ..bare(stream_test(131_072))
     }
 }
@@ -324,8 +301,6 @@ pub(crate) fn loopback() -> Record {
     plan.streams = 20;
     let mut record = Record {
         host: "evil\u{1b}]0;owned\u{7}\u{202e}host".to_owned(),
-        throughput_bps: Some(41.2e9),
-        bytes: 51_500_000_000,
         flows: (0..20)
             .map(|id| flow(id, Direction::Up, 2.06e9 + 1e7 * f64::from((id * 7) % 20)))
             .collect(),
@@ -341,15 +316,20 @@ pub(crate) fn loopback() -> Record {
                 "systemctl isolate rescue.target",
             ),
         ],
-        ceilings: Vec::new(),
-        verdict: Some(Verdict {
-            cause: Cause::Unexplained,
-            share_of_ceiling: None,
-            evidence: Vec::new(),
-            remedy: None,
-            predicted_bps: None,
-            next_cause: None,
-        }),
+        legs: vec![Leg {
+            throughput_bps: Some(41.2e9),
+            bytes: 51_500_000_000,
+            ceilings: Vec::new(),
+            verdict: Some(Verdict {
+                cause: Cause::Unexplained,
+                share_of_ceiling: None,
+                evidence: Vec::new(),
+                remedy: None,
+                predicted_bps: None,
+                next_cause: None,
+            }),
+            ..window_limited(Direction::Up, 41.2e9)
+        }],
         plan,
         ..stream()
     };
@@ -366,34 +346,37 @@ pub(crate) fn udp_partial() -> Record {
     }
     Record {
         status: Status::Partial,
-        throughput_bps: Some(99_940_000.0),
         seconds: 6.2,
-        bytes: 77_453_500,
         messages: Some(53_490),
-        sender: Some(end(9.4, 2, "udp_segment")),
-        receiver: Some(end(4.4, 8, "recvmmsg")),
-        udp: Some(UdpEvidence {
-            sent: 53_522,
-            received: 53_490,
-            lost: 32,
-            duplicated: 3,
-            reordered: 5,
-            socket_drops: 20,
-            path_loss_percent: 0.0224,
-            jitter_us: 12.04,
-            malformed: 0,
-            corrupted_bytes: Some(0),
-            send_refused: 0,
-            gaps_us: Some(GapSummary {
-                p50: 115.9,
-                p90: 118.2,
-                p99: 140.0,
-                max: 2_310.0,
+        legs: vec![Leg {
+            throughput_bps: Some(99_940_000.0),
+            bytes: 77_453_500,
+            sender: Some(end(9.4, 2, "udp_segment")),
+            receiver: Some(end(4.4, 8, "recvmmsg")),
+            udp: Some(UdpEvidence {
+                sent: 53_522,
+                received: 53_490,
+                lost: 32,
+                duplicated: 3,
+                reordered: 5,
+                socket_drops: 20,
+                path_loss_percent: 0.0224,
+                jitter_us: 12.04,
+                malformed: 0,
+                corrupted_bytes: Some(0),
+                send_refused: 0,
+                gaps_us: Some(GapSummary {
+                    p50: 115.9,
+                    p90: 118.2,
+                    p99: 140.0,
+                    max: 2_310.0,
+                }),
+                asked_bps: Some(100_000_000),
+                datagram_bytes: 1448,
+                train_bps: None,
             }),
-            asked_bps: Some(100_000_000),
-            datagram_bytes: 1448,
-            train_bps: None,
-        }),
+            ..Leg::new(Direction::Up)
+        }],
         caveats: vec![Caveat::new(
             CaveatKind::Partial,
             "The run was stopped by a signal after 6.2 of 10 s.",
@@ -406,16 +389,19 @@ pub(crate) fn udp_partial() -> Record {
 /// Requests in an open loop.
 pub(crate) fn rr() -> Record {
     Record {
-        throughput_bps: Some(162_000_000.0),
-        bytes: 202_500_000,
         transactions: Some(197_750),
         transactions_per_s: Some(19_775.0),
         latency_us: Some(latency(87.4, 197_750)),
         send_lag_us: Some(latency(2.1, 197_750)),
         requests_not_sent: Some(2_250),
         failed: Some(0),
-        sender: Some(end(21.0, 2, "write")),
-        receiver: Some(end(8.0, 8, "write")),
+        legs: vec![Leg {
+            throughput_bps: Some(162_000_000.0),
+            bytes: 202_500_000,
+            sender: Some(end(21.0, 2, "write")),
+            receiver: Some(end(8.0, 8, "write")),
+            ..Leg::new(Direction::Up)
+        }],
         caveats: vec![Caveat::new(
             CaveatKind::RateNotReached,
             "2,250 of 200,000 requests that were due were never sent.",
@@ -450,29 +436,17 @@ pub(crate) fn both() -> Record {
     let mut plan = stream_test(131_072);
     plan.direction = Direction::Both;
     plan.streams = 2;
-    let part = |throughput_bps: f64| Directional {
-        throughput_bps,
-        bytes: (throughput_bps * 1.25) as u64,
-        tcp: Some(window_limited_tcp()),
-        sender: Some(end(3.1, 2, "write")),
-        receiver: Some(end(1.2, 8, "read")),
-        ceilings: window_ceilings(),
-        verdict: Some(window_verdict()),
-        ..Directional::default()
-    };
     Record {
-        throughput_bps: Some(27_540_000.0),
-        bytes: 34_425_000,
         flows: vec![
             flow(0, Direction::Up, 7_000_000.0),
             flow(1, Direction::Up, 6_910_000.0),
             flow(2, Direction::Down, 6_820_000.0),
             flow(3, Direction::Down, 6_810_000.0),
         ],
-        directions: BTreeMap::from([
-            ("up".to_owned(), part(13_910_000.0)),
-            ("down".to_owned(), part(13_630_000.0)),
-        ]),
+        legs: vec![
+            window_limited(Direction::Up, 13_910_000.0),
+            window_limited(Direction::Down, 13_630_000.0),
+        ],
         ..bare(plan)
     }
 }
@@ -483,8 +457,7 @@ pub(crate) fn stream_sweep(repeats: u32) -> Sweep {
     let row = |size: u64, repeat: u32| {
         let throughput = (size as f64).sqrt() * 1e6 * (1.0 + 0.01 * f64::from(repeat));
         Record {
-            throughput_bps: Some(throughput),
-            bytes: (throughput * 1.25) as u64,
+            legs: vec![window_limited(Direction::Up, throughput)],
             messages: Some((throughput * 1.25) as u64 / size),
             ..Record {
                 plan: stream_test(size),
@@ -525,9 +498,8 @@ pub(crate) fn rr_sweep() -> Sweep {
 
 /// A path whose MSS and window are wrong.
 pub(crate) fn check() -> Check {
-    let down = Record {
+    let down = Leg {
         throughput_bps: Some(93_900_000.0),
-        direction: Direction::Down,
         tcp: Some(TcpEvidence {
             rwnd_limited_us: Some(0),
             rtt_mean_us: 268_700,
@@ -543,6 +515,14 @@ pub(crate) fn check() -> Check {
             predicted_bps: None,
             next_cause: None,
         }),
+        ..stream().legs.remove(0)
+    };
+    let down = Record {
+        direction: Direction::Down,
+        legs: vec![Leg {
+            direction: Direction::Down,
+            ..down
+        }],
         ..stream()
     };
     Check {

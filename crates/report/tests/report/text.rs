@@ -182,7 +182,7 @@ fn colour_adds_nothing_but_escape_sequences() {
 #[test]
 fn the_remedy_stands_alone_on_its_line() {
     let record = samples::stream();
-    let verdict = record.verdict.as_ref().unwrap();
+    let verdict = record.verdict().unwrap();
     let remedy = verdict.remedy.clone().unwrap().command;
     for width in [0, 40, 80, 200] {
         let style = Style {
@@ -220,17 +220,18 @@ fn eighty_columns_hold_every_line_but_the_commands() {
 #[test]
 fn a_record_of_absurd_figures_is_still_text() {
     let mut record = samples::stream();
-    record.throughput_bps = Some(f64::NAN);
+    let leg = &mut record.legs[0];
+    leg.throughput_bps = Some(f64::NAN);
     record.seconds = 1e300;
-    record.bytes = u64::MAX;
+    leg.bytes = u64::MAX;
     record.messages = Some(0);
     for interval in &mut record.intervals {
         interval.throughput_bps = f64::INFINITY;
     }
-    for ceiling in &mut record.ceilings {
+    for ceiling in &mut leg.ceilings {
         ceiling.limit_bps = 0.0;
     }
-    if let Some(tcp) = &mut record.tcp {
+    if let Some(tcp) = &mut leg.tcp {
         tcp.busy_us = Some(1);
         tcp.rwnd_limited_us = Some(u64::MAX);
         tcp.sndbuf_limited_us = Some(u64::MAX);

@@ -102,13 +102,13 @@ proptest! {
     fn ceilings_are_sorted_positive_and_finite(scene in scene()) {
         let mut record = scene.record();
         annotate(&mut record);
-        let limits: Vec<f64> = record.ceilings.iter().map(|c| c.limit_bps).collect();
+        let limits: Vec<f64> = record.legs[0].ceilings.iter().map(|c| c.limit_bps).collect();
         prop_assert!(limits.is_sorted(), "{limits:?}");
-        for ceiling in &record.ceilings {
+        for ceiling in &record.legs[0].ceilings {
             prop_assert!(ceiling.limit_bps.is_finite() && ceiling.limit_bps > 0.0);
             prop_assert!(ceiling.inputs.values().all(|value| value.is_finite()), "{ceiling:?}");
         }
-        let verdict = record.verdict.as_ref().expect("a stream has a verdict");
+        let verdict = record.verdict().expect("a stream has a verdict");
         prop_assert!(!verdict.evidence.is_empty());
         let unexplained = verdict.cause == Cause::Unexplained;
         prop_assert_eq!(verdict.share_of_ceiling.is_none(), unexplained);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::scene::{MSS, SECONDS, Scene, end, limit, tcp};
 use crate::ceilings::{Cause, Explained, annotate, explain};
 use crate::plan::{Direction, Workload};
-use crate::record::{CpuQuota, DeviceFacts, Directional, EndReport};
+use crate::record::{CpuQuota, DeviceFacts, EndReport, Leg};
 use crate::units::Span;
 
 /// `SO_RCVBUF` of 64 KiB: the window is 86 KB, and full.
@@ -244,7 +244,10 @@ fn silent_kernels_leave_it_unexplained() {
     );
     scene.tcp.clear();
     let mut record = scene.record();
-    (record.sender, record.receiver, record.tcp) = (None, None, None);
+    record.legs[0] = Leg {
+        throughput_bps: record.throughput_bps(),
+        ..Leg::new(Direction::Up)
+    };
     let explained = explain(&record).remove(0);
     assert_eq!(explained.verdict.cause, Cause::Unexplained);
     assert_eq!(explained.ceilings, []);
@@ -669,35 +672,28 @@ fn both_directions_have_a_verdict_each() {
     let mut down = paced();
     down.direction = Direction::Down;
     let (up, down) = (small_window().record(), down.record());
-    let part = |record: &crate::record::Record| Directional {
-        throughput_bps: record.throughput_bps.unwrap(),
-        bytes: record.bytes,
-        sender: record.sender.clone(),
-        receiver: record.receiver.clone(),
-        ..Directional::default()
-    };
-    let mut both = up.clone();
+    let mut both = up;
     both.direction = Direction::Both;
-    both.directions = [("up".into(), part(&up)), ("down".into(), part(&down))].into();
+    both.legs.extend(down.legs);
     both.flows.extend(down.flows);
     both.intervals.extend(down.intervals);
     annotate(&mut both);
-    let verdict = |way: &str| both.directions[way].verdict.clone().unwrap();
-    assert_eq!(verdict("up").cause, Cause::ReceiveWindow);
-    assert_eq!(verdict("down").cause, Cause::Pacing);
+    let verdict = |way| both.leg_to(way).unwrap().verdict.clone().unwrap();
+    assert_eq!(verdict(Direction::Up).cause, Cause::ReceiveWindow);
+    assert_eq!(verdict(Direction::Down).cause, Cause::Pacing);
     assert!(
-        verdict("down")
+        verdict(Direction::Down)
             .command()
             .starts_with("linerate stream mauchly -R  # without --pacing")
     );
-    assert_eq!((both.ceilings.len(), both.verdict), (0, None));
+    assert_eq!((both.leg(), both.verdict()), (None, None));
 }
 
 #[test]
 fn annotating_again_changes_nothing() {
     let mut record = random_loss("cubic").record();
     annotate(&mut record);
-    assert_eq!(record.verdict.as_ref().unwrap().cause, Cause::Congestion);
+    assert_eq!(record.verdict().unwrap().cause, Cause::Congestion);
     let once = record.clone();
     annotate(&mut record);
     assert_eq!(record, once);

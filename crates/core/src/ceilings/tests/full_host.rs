@@ -4,7 +4,7 @@ use super::causes::small_window;
 use super::scene::{SECONDS, Scene, end, tcp};
 use crate::ceilings::{Cause, explain};
 use crate::plan::Direction;
-use crate::record::{Directional, EndReport};
+use crate::record::{EndReport, Leg};
 
 /// A thread that ran and waited for a CPU for these shares of the time, on a full host of two CPUs.
 fn contended(running: f64, delayed: f64) -> EndReport {
@@ -51,14 +51,11 @@ fn both(thread: [f64; 2]) -> Vec<Cause> {
     let mut record = scene.record();
     record.direction = Direction::Both;
     record.environment.shared_kernel = true;
-    let part = Directional {
-        throughput_bps: scene.throughput_bps,
-        bytes: record.bytes,
-        sender: record.sender.clone(),
-        receiver: record.receiver.clone(),
-        ..Directional::default()
+    let down = Leg {
+        direction: Direction::Down,
+        ..record.legs[0].clone()
     };
-    record.directions = [("up".into(), part.clone()), ("down".into(), part)].into();
+    record.legs.push(down);
     let mut down = record.flows[0].clone();
     down.direction = Direction::Down;
     record.flows.push(down);

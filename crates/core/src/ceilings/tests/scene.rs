@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::ceilings::{Cause, Explained, Verdict, explain};
 use crate::plan::{
     Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
-    Traffic, Workload,
+    Traffic,
 };
 use crate::record::{
-    CpuFacts, DeviceFacts, EndReport, Environment, FlowRecord, HostFacts, Interval, RECORD_SCHEMA,
-    Record, Status, TcpEvidence, UdpEvidence,
+    CpuFacts, DeviceFacts, EndReport, Environment, FlowRecord, HostFacts, Interval, Leg, Record,
+    TcpEvidence, UdpEvidence,
 };
-use crate::units::{ByteCount, Family, Span};
+use crate::units::{ByteCount, Span};
 
 /// Payload of a segment on Ethernet, bytes.
 pub(super) const MSS: u64 = 1448;
@@ -203,49 +203,29 @@ impl Scene {
         let hosts = (self.sender_host.clone(), self.receiver_host.clone());
         let (client, server) = if down { (hosts.1, hosts.0) } else { hosts };
         Record {
-            schema: RECORD_SCHEMA.into(),
-            status: Status::Complete,
             started_at: "2026-01-01T00:00:00Z".into(),
             host: "mauchly".into(),
             peer: "198.18.0.2:5201".into(),
-            workload: Workload::Stream,
-            protocol: self.plan.protocol,
-            family: Family::Ipv4,
             direction: self.direction,
-            plan: self.plan.clone(),
-            throughput_bps: Some(self.throughput_bps),
             seconds: self.seconds,
-            bytes,
-            messages: None,
-            transactions: None,
-            transactions_per_s: None,
-            connections_per_s: None,
-            latency_us: None,
-            latency_histogram: None,
-            send_lag_us: None,
-            requests_not_sent: None,
-            failed: None,
-            corrupted_bytes: None,
-            path_train: None,
-            via: None,
-            served: false,
-            sender: Some(self.sender.clone()),
-            receiver: Some(self.receiver.clone()),
-            tcp: self.tcp.first().cloned(),
-            udp: self.udp.first().cloned(),
+            legs: vec![Leg {
+                throughput_bps: Some(self.throughput_bps),
+                bytes,
+                sender: Some(self.sender.clone()),
+                receiver: Some(self.receiver.clone()),
+                tcp: self.tcp.first().cloned(),
+                udp: self.udp.first().cloned(),
+                ..Leg::new(self.direction)
+            }],
             flows: self.flows(bytes),
-            directions: BTreeMap::new(),
             intervals: self.intervals(),
-            ceilings: Vec::new(),
-            verdict: None,
-            caveats: Vec::new(),
             environment: Environment {
                 client,
                 server: Some(server),
                 shared_kernel: false,
                 lab: None,
             },
-            seed: 1,
+            ..Record::new(self.plan.clone())
         }
     }
 

@@ -35,8 +35,10 @@ impl Known {
                 (Some(sender), Some(receiver)) => Some([sender, receiver].map(LayerShares::of)),
                 _ => None,
             },
-            ceilings: record.ceilings.clone(),
-            cause: record.verdict.as_ref().map(|verdict| verdict.cause),
+            ceilings: record
+                .leg()
+                .map_or_else(Vec::new, |leg| leg.ceilings.clone()),
+            cause: record.verdict().map(|verdict| verdict.cause),
             seed: record.seed,
         }
     }

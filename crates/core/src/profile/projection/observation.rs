@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::document::End;
 use super::term::{PerTerm, Term};
 use crate::plan::{Protocol, SendMethod, Traffic, Workload};
-use crate::record::{EndReport, HostFacts, Record};
+use crate::record::{EndReport, HostFacts, Leg, Record};
 use crate::units::Family;
 
 /// What one end spent on a run.
@@ -99,17 +99,14 @@ impl Observation {
     /// # Errors
     /// A figure is not there: of requests, of both directions at once, of an older endpoint.
     pub fn of(point: &str, record: &Record) -> Result<Self, NotObserved> {
-        if record.workload != Workload::Stream || !record.directions.is_empty() {
-            return Err(NotObserved::Lacks("single direction of a bulk transfer"));
-        }
-        let throughput_bps = record
-            .throughput_bps
-            .ok_or(NotObserved::Lacks("throughput"))?;
-        let bytes = record.bytes as f64;
+        let one_way = record.leg().filter(|_| record.workload == Workload::Stream);
+        let leg = one_way.ok_or(NotObserved::Lacks("single direction of a bulk transfer"))?;
+        let throughput_bps = leg.throughput_bps.ok_or(NotObserved::Lacks("throughput"))?;
+        let bytes = leg.bytes as f64;
         if !(bytes > 0.0 && throughput_bps > 0.0) {
             return Err(NotObserved::NothingArrived);
         }
-        let run = Run::of(record)?;
+        let run = Run::new(record, leg)?;
         let shared = run.shared;
         Ok(Self {
             point: point.to_owned(),
@@ -140,6 +137,7 @@ impl Observation {
 /// The figures of a record that the counts are made of.
 struct Run<'a> {
     record: &'a Record,
+    leg: &'a Leg,
     sender: &'a EndReport,
     receiver: &'a EndReport,
     sender_host: &'a HostFacts,
@@ -161,30 +159,25 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn of(record: &'a Record) -> Result<Self, NotObserved> {
-        let sender = record.sender.as_ref().ok_or(NotObserved::Lacks("sender"))?;
-        let receiver = record
+    fn new(record: &'a Record, leg: &'a Leg) -> Result<Self, NotObserved> {
+        let sender = leg.sender.as_ref().ok_or(NotObserved::Lacks("sender"))?;
+        let receiver = leg
             .receiver
             .as_ref()
             .ok_or(NotObserved::Lacks("receiver"))?;
-        let environment = &record.environment;
-        let server = environment
-            .server
-            .as_ref()
-            .ok_or(NotObserved::Lacks("environment of the endpoint"))?;
-        let (sender_host, receiver_host) = match record.direction {
-            crate::plan::Direction::Down => (server, &environment.client),
-            _ => (&environment.client, server),
+        let [Some(sender_host), Some(receiver_host)] = record.hosts_of(leg) else {
+            return Err(NotObserved::Lacks("environment of the endpoint"));
         };
         let mut run = Self {
             record,
+            leg,
             sender,
             receiver,
             sender_host,
             receiver_host,
-            shared: environment.shared_kernel,
+            shared: record.environment.shared_kernel,
             flows: f64::from(record.plan.streams),
-            sent_bytes: record.bytes as f64,
+            sent_bytes: leg.bytes as f64,
             segment_bytes: 0.0,
             header_bytes: 0.0,
             segments: 0.0,
@@ -207,7 +200,7 @@ impl<'a> Run<'a> {
 
     fn count_segments(&mut self) -> Result<(), NotObserved> {
         let tcp = self
-            .record
+            .leg
             .tcp
             .as_ref()
             .ok_or(NotObserved::Lacks("TCP evidence"))?;
@@ -231,7 +224,7 @@ impl<'a> Run<'a> {
 
     fn count_datagrams(&mut self) -> Result<(), NotObserved> {
         let udp = self
-            .record
+            .leg
             .udp
             .as_ref()
             .ok_or(NotObserved::Lacks("UDP evidence"))?;
@@ -314,7 +307,7 @@ impl<'a> Run<'a> {
     }
 
     fn at_receiver(&self) -> PerTerm {
-        let bytes = self.record.bytes as f64;
+        let bytes = self.leg.bytes as f64;
         let is_read = self.receiver.method.as_deref() != Some("discard");
         // What the sender's device left undone on a path without a wire, nobody has done.
         let verified = if self.shared {

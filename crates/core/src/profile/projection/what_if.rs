@@ -269,11 +269,11 @@ impl WhatIf {
     /// # Errors
     /// Nothing arrived, the packets are of another size, or fragments still.
     pub fn check(&self, record: &Record) -> Result<(), NotProjected> {
-        match (self.change, &record.tcp) {
-            (Change::Mtu(_) | Change::Unfragmented, _) if record.bytes == 0 => {
+        match (self.change, record.tcp()) {
+            (Change::Mtu(_) | Change::Unfragmented, _) if record.bytes() == 0 => {
                 Err(NotProjected::NotCarried)
             }
-            _ if record.bytes == 0 => Err(NotProjected::NothingArrived),
+            _ if record.bytes() == 0 => Err(NotProjected::NothingArrived),
             (Change::Mtu(mtu), Some(tcp)) => NotProjected::unless_mtu(tcp.pmtu_bytes, mtu),
             (Change::Unfragmented, _) if is_fragmented(record) => {
                 Err(NotProjected::StillFragmented)
@@ -286,8 +286,9 @@ impl WhatIf {
 /// Each datagram that is fragmented makes two fragments or more.
 fn is_fragmented(record: &Record) -> bool {
     let fragments = |sender| of_ip(sender, "FragCreates");
-    let sent = record.udp.as_ref().map_or(0, |udp| udp.sent);
-    record.sender.as_ref().map_or(0.0, fragments) > sent as f64
+    let sender = record.leg().and_then(|leg| leg.sender.as_ref());
+    let sent = record.udp().map_or(0, |udp| udp.sent);
+    sender.map_or(0.0, fragments) > sent as f64
 }
 
 #[cfg(test)]
@@ -301,8 +302,8 @@ mod tests {
             "peer":"198.18.0.2:5201","workload":"stream","protocol":"tcp","family":"ipv4","direction":"up",
             "plan":{{"workload":"stream","message_bytes":4096,"send":"copy","receive":"read","protocol":"tcp","direction":"up",
                 "streams":1,"extent":{{"time":1.0}},"warm_up":0.0,"interval":1.0,"options":{{}},"seed":1}},
-            "seconds":1.0,"bytes":{bytes},"tcp":{{"mss_bytes":1448,"pmtu_bytes":{pmtu}}},"udp":{{"sent":10}},
-            "sender":{{"counters":{{"IpFragCreates":{fragments}}}}},"environment":{{"client":{{}}}},"seed":1}}"#
+            "seconds":1.0,"legs":[{{"direction":"up","bytes":{bytes},"tcp":{{"mss_bytes":1448,"pmtu_bytes":{pmtu}}},"udp":{{"sent":10}},
+            "sender":{{"counters":{{"IpFragCreates":{fragments}}}}}}}],"environment":{{"client":{{}}}},"seed":1}}"#
         );
         serde_json::from_str(&json).expect("as the types have it")
     }

@@ -113,14 +113,11 @@ fn in_lab(
 /// Runs a scenario and judges its verdict. The record is there if it ran to its end.
 pub fn try_scenario(scenario: &Scenario, sees_link: bool, stop: &Stop) -> (Trial, Option<Record>) {
     let record = run_scenario(scenario, sees_link, stop);
-    let verdict = record
-        .as_ref()
-        .ok()
-        .and_then(|record| record.verdict.as_ref());
+    let verdict = record.as_ref().ok().and_then(Record::verdict);
     let answer = match (&record, verdict) {
         (Ok(record), Some(verdict)) => Answer::Verdict {
             cause: verdict.cause,
-            throughput_bps: record.throughput_bps.unwrap_or(0.0),
+            throughput_bps: record.throughput_bps().unwrap_or(0.0),
         },
         (Ok(_), None) => Answer::Failed {
             reason: "the record has no verdict".to_owned(),

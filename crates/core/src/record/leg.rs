@@ -1,0 +1,210 @@
+//! One direction of a run.
+
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use super::{
+    Ceiling, EndReport, FlowRecord, HostFacts, Interval, Record, TcpEvidence, UdpEvidence, Verdict,
+};
+use crate::plan::Direction;
+
+/// One direction of a run: what its sender and its receiver have seen of it. Of requests and
+/// responses there is one, of the end that asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Leg {
+    /// `up`: the client sends. `down`: the endpoint sends.
+    pub direction: Direction,
+    /// Goodput counted by the receiver, payload bits per second; absent for requests and responses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_bps: Option<f64>,
+    /// Payload counted by the receiver, bytes.
+    #[serde(default)]
+    pub bytes: u64,
+    /// What the sending end spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender: Option<EndReport>,
+    /// What the receiving end spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<EndReport>,
+    /// TCP: sums over the flows, and the worst flow for what cannot be summed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpEvidence>,
+    /// UDP: sums over the flows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp: Option<UdpEvidence>,
+    /// What each cause would let through, lowest first.
+    #[serde(default)]
+    pub ceilings: Vec<Ceiling>,
+    /// The bottleneck.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+}
+
+impl Leg {
+    /// A direction of which nothing is known yet.
+    pub fn new(direction: Direction) -> Self {
+        Self {
+            direction,
+            throughput_bps: None,
+            bytes: 0,
+            sender: None,
+            receiver: None,
+            tcp: None,
+            udp: None,
+            ceilings: Vec::new(),
+            verdict: None,
+        }
+    }
+
+    /// The sender's and the receiver's account, as far as they are known.
+    pub fn ends(&self) -> impl Iterator<Item = (&'static str, &EndReport)> {
+        let ends = [("sender", &self.sender), ("receiver", &self.receiver)];
+        ends.into_iter()
+            .filter_map(|(name, end)| Some((name, end.as_ref()?)))
+    }
+}
+
+impl Record {
+    /// The only direction that ran; `None` where both did.
+    pub fn leg(&self) -> Option<&Leg> {
+        match self.legs.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// A direction that ran.
+    pub fn leg_to(&self, direction: Direction) -> Option<&Leg> {
+        self.legs.iter().find(|leg| leg.direction == direction)
+    }
+
+    /// Goodput over all directions, payload bits per second.
+    pub fn throughput_bps(&self) -> Option<f64> {
+        throughput_bps(&self.legs)
+    }
+
+    /// Payload received over all directions, bytes.
+    pub fn bytes(&self) -> u64 {
+        bytes(&self.legs)
+    }
+
+    /// The bottleneck of the only direction.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.leg()?.verdict.as_ref()
+    }
+
+    /// What TCP says of the only direction.
+    pub fn tcp(&self) -> Option<&TcpEvidence> {
+        self.leg()?.tcp.as_ref()
+    }
+
+    /// What UDP says of the only direction.
+    pub fn udp(&self) -> Option<&UdpEvidence> {
+        self.leg()?.udp.as_ref()
+    }
+
+    /// The accounts of both ends, by direction.
+    pub fn ends(&self) -> impl Iterator<Item = (&'static str, &EndReport)> {
+        self.legs.iter().flat_map(Leg::ends)
+    }
+
+    /// The flows of one direction.
+    pub fn flows_of(&self, leg: &Leg) -> impl Iterator<Item = &FlowRecord> {
+        let direction = leg.direction;
+        let flows = self.flows.iter();
+        flows.filter(move |flow| flow.direction == direction)
+    }
+
+    /// The intervals of one direction.
+    pub fn intervals_of(&self, leg: &Leg) -> impl Iterator<Item = &Interval> {
+        let direction = leg.direction;
+        let is_of = move |interval: &&Interval| interval.direction.is_none_or(|d| d == direction);
+        self.intervals.iter().filter(is_of)
+    }
+
+    /// The hosts that send and receive in one direction.
+    pub fn hosts_of(&self, leg: &Leg) -> [Option<&HostFacts>; 2] {
+        let client = Some(&self.environment.client);
+        let server = self.environment.server.as_ref();
+        match leg.direction {
+            Direction::Down => [server, client],
+            Direction::Up | Direction::Both => [client, server],
+        }
+    }
+}
+
+fn throughput_bps(legs: &[Leg]) -> Option<f64> {
+    legs.iter()
+        .filter_map(|leg| leg.throughput_bps)
+        .reduce(|a, b| a + b)
+}
+
+fn bytes(legs: &[Leg]) -> u64 {
+    let bytes = legs.iter().map(|leg| leg.bytes);
+    bytes.fold(0, u64::saturating_add)
+}
+
+/// `legs`, the sums of what can be summed, and of an only leg all that it says: these keys stand
+/// in the record itself, where a script looks for them. Only `legs` is read back.
+pub(super) mod keys {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Legs {
+        legs: Vec<Leg>,
+    }
+
+    pub(in crate::record) fn serialize<S: Serializer>(
+        legs: &[Leg],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(rate) = throughput_bps(legs) {
+            map.serialize_entry("throughput_bps", &rate)?;
+        }
+        map.serialize_entry("bytes", &bytes(legs))?;
+        if let [only] = legs {
+            entry(&mut map, "sender", &only.sender)?;
+            entry(&mut map, "receiver", &only.receiver)?;
+            entry(&mut map, "tcp", &only.tcp)?;
+            entry(&mut map, "udp", &only.udp)?;
+            map.serialize_entry("ceilings", &only.ceilings)?;
+            entry(&mut map, "verdict", &only.verdict)?;
+        }
+        map.serialize_entry("legs", legs)?;
+        map.end()
+    }
+
+    fn entry<M: SerializeMap, T: Serialize>(
+        map: &mut M,
+        key: &str,
+        value: &Option<T>,
+    ) -> Result<(), M::Error> {
+        value
+            .as_ref()
+            .map_or(Ok(()), |value| map.serialize_entry(key, value))
+    }
+
+    pub(in crate::record) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<Leg>, D::Error> {
+        Ok(Legs::deserialize(deserializer)?.legs)
+    }
+
+    /// The keys of a leg, less its direction, and the list of legs.
+    pub(in crate::record) fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let legs = generator.subschema_for::<Vec<Leg>>();
+        let mut schema = Leg::json_schema(generator);
+        let object = schema.ensure_object();
+        object.remove("description");
+        object.insert("required".into(), ["legs", "bytes"].into());
+        let properties = object.get_mut("properties").and_then(|p| p.as_object_mut());
+        if let Some(properties) = properties {
+            properties.remove("direction");
+            properties.insert("legs".into(), legs.into());
+        }
+        schema
+    }
+}
