@@ -526,7 +526,8 @@ fn record(direction: &str, tcp: &str) -> Record {
     let json = format!(
         r#"{{"schema":"linerate.record/1","status":"complete","started_at":"2026-01-01T00:00:00Z","host":"pit",
         "peer":"198.18.0.2:5201","workload":"stream","protocol":"tcp","family":"ipv4","direction":"{direction}",
-        "plan":{test},"seconds":1.0,"bytes":1,"sender":{{"method":"write"}},"receiver":{{"method":"read"}},
+        "plan":{test},"seconds":1.0,
+        "legs":[{{"direction":"{direction}","sender":{{"method":"write"}},"receiver":{{"method":"read"}}}}],
         "flows":[{{"id":0,"direction":"{direction}","throughput_bps":1.0,"bytes":1,"local":"198.18.0.1:4000",
         "remote":"198.18.0.2:5201","tcp":{tcp}}}],
         "intervals":[],"caveats":[],"environment":{{"client":{{}}}},"seed":1}}"#
