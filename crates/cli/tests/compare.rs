@@ -4,11 +4,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test, and its helpers too")]
 
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
 fn program(line: &str) -> Command {
@@ -32,7 +33,7 @@ fn compared(line: &str) -> Option<Value> {
     // By a command that treats nothing: what a treatment lacks is no reason to skip.
     let probe = output("stream --lab rate=10mbit -t 10ms --json --quiet");
     if probe.status.code() == Some(3) {
-        writeln!(std::io::stderr(), "SKIPPED: {}", stderr(&probe)).expect("stderr is open");
+        skip(Need::Lab, stderr(&probe));
         return None;
     }
     let output = output(&format!("compare {line} --json --quiet"));

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use linerate_sys::ethtool::{Ethtool, Offload};
 use linerate_sys::netns::Pair;
+use linerate_testkit::{Need, skip};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
 /// Long for a machine with much else to do: what is asserted is that it happens.
@@ -39,7 +40,7 @@ impl Bench {
         let pair = match Pair::create() {
             Ok(pair) => pair,
             Err(error) => {
-                eprintln!("SKIPPED: needs network namespaces: {error}");
+                skip(Need::Lab, format_args!("needs network namespaces: {error}"));
                 return None;
             }
         };

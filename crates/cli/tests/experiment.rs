@@ -1,12 +1,12 @@
 //! `run` as a command, on paths in real namespaces.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -54,8 +54,7 @@ fn text(bytes: &[u8]) -> String {
 fn is_skipped(output: &Output) -> bool {
     let is_missing = output.status.code() == Some(3);
     if is_missing {
-        let line = format!("SKIPPED: no lab here: {}\n", text(&output.stderr));
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        skip(Need::Lab, text(&output.stderr));
     }
     is_missing
 }
@@ -114,7 +113,7 @@ fn a_killed_experiment_goes_on_where_it_was() {
     let mut child = bench.command(&["--quiet"]).spawn().unwrap();
     let killed = kill_after_first_run(&mut child, &records);
     if !killed {
-        eprintln!("SKIPPED: no lab here, or it was over too soon");
+        skip(Need::Lab, "no lab here, or it was over too soon");
         return;
     }
     let before = lines(&records);

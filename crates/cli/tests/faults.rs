@@ -17,6 +17,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_testkit::{Need, skip};
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
 /// The promise is 2 s; a busy machine gets more, but less than the 10 s after which an end gives up
 /// by itself.
@@ -346,7 +348,10 @@ fn unprivileged(directory: &Path) -> Option<Command> {
     match trial.status() {
         Ok(status) if status.success() => Some(command),
         other => {
-            eprintln!("SKIPPED: setpriv cannot drop privileges here: {other:?}");
+            skip(
+                Need::Setpriv,
+                format_args!("setpriv cannot drop privileges here: {other:?}"),
+            );
             None
         }
     }

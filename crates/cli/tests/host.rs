@@ -17,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_sys::netns::Pair;
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -33,7 +34,7 @@ fn host() -> Option<Host> {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            eprintln!("SKIPPED: needs network namespaces: {error}");
+            skip(Need::Lab, format_args!("needs network namespaces: {error}"));
             return None;
         }
     };
@@ -367,7 +368,10 @@ fn without_privilege_it_shows_and_says_why_it_cannot_set() {
     let output = match as_nobody(&["show", RMEM, "--rate", "10gbit", "--rtt", "80ms"]) {
         Ok(output) if !errors(&output).starts_with("setpriv:") => output,
         other => {
-            eprintln!("SKIPPED: setpriv cannot drop privileges here: {other:?}");
+            skip(
+                Need::Setpriv,
+                format_args!("setpriv cannot drop privileges here: {other:?}"),
+            );
             return;
         }
     };
@@ -451,7 +455,10 @@ fn a_container_whose_settings_are_read_only_says_so() {
         .output()
         .unwrap();
     if output.status.code() == Some(77) || errors(&output).starts_with("unshare:") {
-        eprintln!("SKIPPED: nothing can be mounted here: {}", errors(&output));
+        skip(
+            Need::Setpriv,
+            format_args!("nothing can be mounted here: {}", errors(&output)),
+        );
         return;
     }
     let page = text(&output);
@@ -491,7 +498,10 @@ fn cpus_of_queues_are_set_where_sys_shows_them_and_refused_elsewhere() {
         .output()
         .unwrap();
     if output.status.code() == Some(77) || errors(&output).starts_with("unshare:") {
-        eprintln!("SKIPPED: /sys cannot be mounted here: {}", errors(&output));
+        skip(
+            Need::Setpriv,
+            format_args!("/sys cannot be mounted here: {}", errors(&output)),
+        );
         return;
     }
     assert!(output.status.success(), "{}", errors(&output));
@@ -542,7 +552,7 @@ fn the_remedy_of_a_verdict_works_as_it_is_printed() {
         .output()
         .unwrap();
     if up.status.code() == Some(3) {
-        eprintln!("SKIPPED: no labs here: {}", errors(&up));
+        skip(Need::Lab, format_args!("no labs here: {}", errors(&up)));
         return;
     }
     assert!(up.status.success(), "{}", errors(&up));

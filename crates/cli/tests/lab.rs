@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -62,7 +63,7 @@ impl Labs {
     fn allowed(test: &str, labs: Self) -> Option<Self> {
         let tried = labs.lab(&["up", "--lab", "rtt=0s", "--name", "trial"]);
         if tried.status.code() == Some(3) {
-            println!("SKIPPED: {test}: {}", errors(&tried));
+            skip(Need::Lab, format_args!("{test}: {}", errors(&tried)));
             return None;
         }
         assert!(tried.status.success(), "{tried:?}");
@@ -196,7 +197,10 @@ fn goes_up_and_down(labs: &Labs) {
         names
     };
     if errors(&devices).contains("/sys does not have") {
-        println!("SKIPPED: devices in /sys: {}", errors(&devices))
+        skip(
+            Need::Procfs,
+            format_args!("devices in /sys: {}", errors(&devices)),
+        )
     } else {
         assert_eq!(sorted(shown), sorted(there))
     }

@@ -10,6 +10,7 @@
 use std::process::{Command, Output};
 use std::time::Instant;
 
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
 const LINERATE: &str = env!("CARGO_BIN_EXE_linerate");
@@ -18,7 +19,7 @@ const LINERATE: &str = env!("CARGO_BIN_EXE_linerate");
 fn linerate(test: &str, arguments: &[&str]) -> Option<Output> {
     let output = Command::new(LINERATE).args(arguments).output().unwrap();
     if output.status.code() == Some(3) {
-        eprintln!("SKIPPED: {test}: {}", errors(&output));
+        skip(Need::Lab, format_args!("{test}: {}", errors(&output)));
         return None;
     }
     assert!(output.status.success(), "{}", errors(&output));
@@ -91,7 +92,10 @@ fn the_demonstration_has_a_fault_and_a_path() {
     let check = document(&output);
     let lab = &check["environment"]["lab"];
     if lab.is_null() {
-        eprintln!("SKIPPED: demonstration path: {}", check["caveats"]);
+        skip(
+            Need::Lab,
+            format_args!("demonstration path: {}", check["caveats"]),
+        );
         return;
     }
     assert_eq!(check["hidden_fault"]["cause"], "receive_window", "{check}");
@@ -109,7 +113,7 @@ fn where_no_lab_is_allowed_the_check_of_loopback_says_why() {
     let output = match command.output() {
         Ok(output) if output.status.success() => output,
         refused => {
-            eprintln!("SKIPPED: no lab allowed: {refused:?}");
+            skip(Need::Lab, format_args!("no lab allowed: {refused:?}"));
             return;
         }
     };

@@ -9,11 +9,12 @@
 )]
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
@@ -29,8 +30,7 @@ fn run(line: &str) -> Output {
 }
 
 fn skipped(why: &str) {
-    // Past the capture of the test harness, which hides what a passing test prints.
-    writeln!(std::io::stderr(), "SKIPPED: {why}").expect("stderr is open");
+    skip(Need::Perf, why);
 }
 
 fn stderr(output: &Output) -> String {

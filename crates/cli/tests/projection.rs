@@ -24,6 +24,7 @@ use linerate_engine::{
 };
 use linerate_report::text::{Style, projections};
 use linerate_sys::netns::Namespace;
+use linerate_testkit::{Need, skip};
 
 const SEED: u64 = 1981;
 
@@ -56,7 +57,7 @@ fn stream() -> Test {
 /// 1500.
 fn in_lab(act: impl FnOnce(&mut Client) + Send) {
     if let Err(error) = Namespace::create("probe") {
-        eprintln!("SKIPPED: needs network namespaces: {error}");
+        skip(Need::Lab, format_args!("needs network namespaces: {error}"));
         return;
     }
     let spec = "mtu=1500".parse().unwrap();

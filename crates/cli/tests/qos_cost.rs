@@ -1,8 +1,8 @@
 //! `qos cost` as a command, on emulated links in real namespaces.
 
-use std::io::Write as _;
 use std::process::{Command, Output};
 
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
 fn cost(arguments: &[&str]) -> Output {
@@ -19,11 +19,7 @@ fn text(bytes: &[u8]) -> String {
 fn is_skipped(output: &Output) -> bool {
     let is_missing = output.status.code() == Some(3);
     if is_missing {
-        let line = format!(
-            "SKIPPED: no policies in labs here: {}\n",
-            text(&output.stderr)
-        );
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        skip(Need::Bpf, text(&output.stderr));
     }
     is_missing
 }

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -42,7 +43,7 @@ fn errors(output: &Output) -> String {
 fn is_skipped(test: &str, output: &Output) -> bool {
     let is_lacking = output.status.code() == Some(3);
     if is_lacking {
-        eprintln!("SKIPPED: {test}: {}", errors(output));
+        skip(Need::Lab, format_args!("{test}: {}", errors(output)));
     }
     is_lacking
 }

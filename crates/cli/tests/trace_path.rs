@@ -12,6 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -34,7 +35,7 @@ impl Labs {
         let labs = Self { directory, program };
         let tried = labs.run(&["lab", "up", "--lab", "rtt=0s", "--name", "trial"]);
         if tried.status.code() == Some(3) {
-            eprintln!("SKIPPED: {test}: {}", errors(&tried));
+            skip(Need::Lab, format_args!("{test}: {}", errors(&tried)));
             return None;
         }
         assert!(tried.status.success(), "{}", errors(&tried));
@@ -171,7 +172,10 @@ fn nobody_sees_the_route_without_privilege() {
         return;
     };
     if !is_root() {
-        eprintln!("SKIPPED: nobody_sees_the_route: only root can become nobody");
+        skip(
+            Need::Root,
+            "nobody_sees_the_route: only root can become nobody",
+        );
         return;
     }
     labs.up(&["--lab", &format!("hops={ROUTERS},{DELAY}")]);
@@ -226,7 +230,10 @@ fn a_host_without_a_route_says_so() {
     let output = match command.output() {
         Ok(output) if !errors(&output).contains("unshare") => output,
         other => {
-            eprintln!("SKIPPED: a_host_without_a_route_says_so: no namespace: {other:?}");
+            skip(
+                Need::Lab,
+                format_args!("a_host_without_a_route_says_so: no namespace: {other:?}"),
+            );
             return;
         }
     };
@@ -335,7 +342,10 @@ fn both_of_two_paths_are_found() {
     labs.up(&[file.to_str().unwrap()]);
     let set = labs.run(&["lab", "exec", "near", "--", "sh", "-c", BY_PORT]);
     if !set.status.success() {
-        eprintln!("SKIPPED: both_of_two_paths: {}", errors(&set));
+        skip(
+            Need::Lab,
+            format_args!("both_of_two_paths: {}", errors(&set)),
+        );
         return;
     }
     let trace = labs.trace(&["server", "-4", "--paths", "--json"]);
@@ -355,7 +365,10 @@ fn a_check_shows_the_route_beside_the_ceilings() {
         .output()
         .unwrap();
     if output.status.code() == Some(3) {
-        eprintln!("SKIPPED: a_check_shows_the_route: {}", errors(&output));
+        skip(
+            Need::Lab,
+            format_args!("a_check_shows_the_route: {}", errors(&output)),
+        );
         return;
     }
     let check = document(&output);

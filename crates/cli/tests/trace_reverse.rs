@@ -18,6 +18,7 @@ use linerate_core::record::HostFacts;
 use linerate_core::session::Server;
 use linerate_core::session::message::{Limits, Welcome};
 use linerate_core::wire::HELLO_BYTES;
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -38,7 +39,7 @@ fn document(output: &Output) -> Value {
 fn is_skipped(test: &str, output: &Output) -> bool {
     let is_lacking = output.status.code() == Some(3);
     if is_lacking {
-        eprintln!("SKIPPED: {test}: {}", errors(output));
+        skip(Need::Lab, format_args!("{test}: {}", errors(output)));
     }
     is_lacking
 }

@@ -20,6 +20,7 @@ use linerate_core::treatment::HostChange;
 use linerate_core::wire::Key;
 use linerate_engine::{Client, Stop, Target};
 use linerate_sys::netns::Namespace;
+use linerate_testkit::{Need, skip};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
 /// Long for a machine with much else to do: what is asserted is that it happens.
@@ -42,7 +43,10 @@ fn serve() -> Option<Served> {
     let namespace = match Namespace::create("host") {
         Ok(namespace) => namespace,
         Err(error) => {
-            eprintln!("SKIPPED: needs a network namespace: {error}");
+            skip(
+                Need::Lab,
+                format_args!("needs a network namespace: {error}"),
+            );
             return None;
         }
     };

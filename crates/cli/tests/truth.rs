@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
 fn linerate(arguments: &[&str]) -> Output {
@@ -29,7 +30,10 @@ fn transfers_in_slow_start_are_run_scored_and_kept() {
         directory,
     ]);
     if output.status.code() == Some(3) {
-        eprintln!("SKIPPED: no lab here: {}", text(&output.stderr));
+        skip(
+            Need::Lab,
+            format_args!("no lab here: {}", text(&output.stderr)),
+        );
         return;
     }
     assert!(output.status.success(), "{output:?}");
@@ -60,7 +64,10 @@ fn every_remedy_is_tried_or_counted_with_the_reason() {
     arguments.extend(numbers.iter().flat_map(|number| ["--number", number]));
     let output = linerate(&arguments);
     if output.status.code() == Some(3) {
-        eprintln!("SKIPPED: no lab here: {}", text(&output.stderr));
+        skip(
+            Need::Lab,
+            format_args!("no lab here: {}", text(&output.stderr)),
+        );
         return;
     }
     assert!(output.status.success(), "{output:?}");
@@ -138,7 +145,10 @@ fn verdicts_of_causes_that_no_busy_machine_bends_are_right() {
     arguments.extend(numbers.iter().flat_map(|number| ["--number", number]));
     let output = linerate(&arguments);
     if output.status.code() == Some(3) {
-        eprintln!("SKIPPED: no lab here: {}", text(&output.stderr));
+        skip(
+            Need::Lab,
+            format_args!("no lab here: {}", text(&output.stderr)),
+        );
         return;
     }
     let score: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -15,6 +15,7 @@ use modules::Modules;
 /// What each crate may depend on, besides crates of others.
 const ARROWS: &[(&str, &[&str])] = &[
     ("units", &[]),
+    ("testkit", &[]),
     ("stats", &[]),
     ("link", &["units"]),
     ("trace", &["stats", "units"]),

@@ -8,8 +8,7 @@
 
 #[path = "../../core/tests/corpus/mutate.rs"]
 mod mutate;
-#[path = "corpus/targets.rs"]
-mod targets;
+pub(crate) mod targets;
 
 use std::path::Path;
 

@@ -4,11 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
 use std::net::IpAddr;
 
-use common::{Dice, Extension, Ip, Recipe, Wishes};
+use crate::common::{self, Dice, Extension, Ip, Recipe, Wishes};
 use linerate_qos::interpret::{Decision, State, interpret};
 use linerate_qos::packet::{Fields, LinkType, Metadata, rewritten};
 use linerate_qos::policy::{AddressRange, Conditions, Family, Filter, PolicyFile, Range};

@@ -1,14 +1,9 @@
 //! Laws of policy files: what is written is read as it was, and no text makes a reader panic.
 
-mod policy_support;
-#[path = "corpus/targets.rs"]
-#[allow(dead_code, reason = "the targets are tested in corpus.rs")]
-mod targets;
-
+use crate::corpus::targets::placeless;
+use crate::policy_support::policy_file;
 use linerate_qos::policy::{NoNames, Place, PolicyFile};
-use policy_support::policy_file;
 use proptest::prelude::*;
-use targets::placeless;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]

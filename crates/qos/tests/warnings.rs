@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Dice, Wishes};
+use crate::common::{self, Dice, Wishes};
 use linerate_core::units::BitRate;
 use linerate_qos::interpret::{State, interpret};
 use linerate_qos::packet::Fields;

@@ -98,6 +98,7 @@ fn function(line: &str) -> Option<(u64, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linerate_testkit::{Need, skip};
 
     const TEXT: &str = "ffffffff81000000 T _stext\nffffffff81000010 t tcp_sendmsg_locked\nffffffff81000010 t alias\n\
         ffffffff82000000 D some_data\nffffffffc0000000 t veth_xmit\t[veth]\nffffffffc0100000 t bpf_prog_6deef7357e7b4530\t[bpf]\n\
@@ -144,7 +145,7 @@ mod tests {
                 let (address, name) = function(line.unwrap()).unwrap();
                 assert_eq!(symbols.name(address + 1), Some(name));
             }
-            Err(error) => println!("SKIPPED: {error}"),
+            Err(error) => skip(Need::Symbols, error),
         }
     }
 }

@@ -178,6 +178,7 @@ fn control(event: &OwnedFd, request: libc::Ioctl) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::thread;
+    use linerate_testkit::{Need, skip};
 
     const SAMPLING: Sampling = Sampling {
         clock: Clock::Timer { hz: 4999 },
@@ -192,7 +193,7 @@ mod tests {
         let sampler = match Sampler::open(Subject::Thread(thread::thread_id()), sampling) {
             Ok(sampler) => sampler,
             Err(error) => {
-                println!("SKIPPED: {error}");
+                skip(Need::Perf, error);
                 return None;
             }
         };

@@ -378,6 +378,8 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use linerate_testkit::{Need, skip};
+
     use super::*;
 
     type SendFn = Box<dyn FnMut(&TcpStream, usize) -> io::Result<usize> + Send>;
@@ -532,7 +534,10 @@ mod tests {
         let hosts = match crate::netns::Pair::create() {
             Ok(hosts) => hosts,
             Err(error) => {
-                eprintln!("SKIPPED: no network namespaces here: {error}");
+                skip(
+                    Need::Lab,
+                    format_args!("no network namespaces here: {error}"),
+                );
                 return;
             }
         };

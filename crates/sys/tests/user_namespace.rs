@@ -23,6 +23,7 @@ use linerate_sys::netns::{
 };
 use linerate_sys::packet::{Outgoing, PacketSocket, VirtioHeader};
 use linerate_sys::proc::Probe;
+use linerate_testkit::Need;
 
 fn main() -> ExitCode {
     // Root gives up its privileges first, so that the test shows what a user may do.
@@ -203,7 +204,7 @@ fn is_root() -> bool {
 }
 
 fn skip(reason: &str) -> ExitCode {
-    eprintln!("SKIPPED: user_namespace: {reason}");
+    linerate_testkit::skip(Need::Lab, format_args!("user_namespace: {reason}"));
     ExitCode::SUCCESS
 }
 

@@ -12,9 +12,10 @@ use linerate_sys::netlink::{Prefix, Route};
 use linerate_sys::netns::Pair;
 use linerate_sys::packet::{Outgoing, PacketSocket, VirtioHeader};
 use linerate_sys::poll::wait_readable;
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
-use crate::packet::{self, Extras, ICMP, ICMPV6, Packet};
+use super::packet::{self, Extras, ICMP, ICMPV6, Packet};
 
 /// Of the first router; nobody's, so that the kernel at the far end leaves its packets alone.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
@@ -110,7 +111,7 @@ impl Network {
         let pair = match Pair::create() {
             Ok(pair) => pair,
             Err(error) => {
-                eprintln!("SKIPPED: {test}: {error}");
+                skip(Need::Lab, format_args!("{test}: {error}"));
                 return None;
             }
         };

@@ -1,11 +1,9 @@
 //! Two hosts joined by a link, and the program run in one of them.
 
-use std::io::Write as _;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use linerate_engine::qos::{self, QosOptions};
 use linerate_qos::document::QosDocument;
@@ -13,6 +11,8 @@ use linerate_sys::bpf::{self, probe};
 use linerate_sys::netlink::{Netlink, NetlinkError};
 use linerate_sys::netns::{Host, Pair};
 use linerate_sys::socket::namespace_cookie;
+pub(crate) use linerate_testkit::eventually;
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -81,8 +81,7 @@ fn introduce(host: &Host, other: &Host) {
 }
 
 pub(crate) fn skipped<T>(why: &str) -> Option<T> {
-    // Past the capture of the test harness, which hides what a passing test prints.
-    writeln!(std::io::stderr(), "SKIPPED: {why}").expect("stderr is open");
+    skip(Need::Bpf, why);
     None
 }
 
@@ -169,13 +168,4 @@ pub(crate) fn udp(host: &Host, address: IpAddr) -> UdpSocket {
         .run(|| UdpSocket::bind((address, 0)))
         .unwrap()
         .unwrap()
-}
-
-/// Waits until it holds.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -8,6 +8,7 @@ use linerate_core::host::{Assignment, ChangeOutcome, SettingChange, assignments}
 use linerate_core::treatment::HostChange;
 use linerate_sys::netns::{Namespace, Pair};
 use linerate_sys::proc::sysctl;
+use linerate_testkit::{Need, skip};
 use tempfile::TempDir;
 
 use super::change::wanted;
@@ -21,9 +22,10 @@ fn in_namespace(work: impl FnOnce(&Bench) + Send) {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            use std::io::Write;
-            let message = format!("SKIPPED: no network namespaces here: {error}\n");
-            std::io::stderr().write_all(message.as_bytes()).unwrap();
+            skip(
+                Need::Lab,
+                format_args!("no network namespaces here: {error}"),
+            );
             return;
         }
     };
@@ -398,7 +400,10 @@ fn a_figure_of_a_driver_is_set_and_undone() {
             .args(["tuntap", "add", "dev", "tap0", "mode", "tap"])
             .output();
         if !made.is_ok_and(|made| made.status.success()) {
-            eprintln!("SKIPPED: needs `ip tuntap add`, that is /dev/net/tun and iproute2");
+            skip(
+                Need::Iproute2,
+                "needs `ip tuntap add`, that is /dev/net/tun and iproute2",
+            );
             return;
         }
         let set = bench.set(&["device.tap0.rx_frames=17"]).unwrap();
@@ -453,7 +458,7 @@ fn what_a_namespace_does_not_have_is_said() {
 #[test]
 fn a_namespace_that_is_gone_is_forgotten() {
     let Ok(first) = Namespace::create("first") else {
-        eprintln!("SKIPPED: no network namespaces here");
+        skip(Need::Lab, "no network namespaces here");
         return;
     };
     let bench = Bench::new();

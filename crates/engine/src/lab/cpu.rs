@@ -184,13 +184,15 @@ impl Drop for Neighbours {
 mod tests {
     use std::time::Duration;
 
+    use linerate_testkit::{Need, skip};
+
     use super::*;
 
     #[test]
     fn a_quota_holds_back_a_thread_that_never_rests() {
         let allotment = Allotment::of(CpuShare::Quota { percent: 20 }).unwrap();
         if let Some(caveat) = allotment.caveat() {
-            eprintln!("SKIPPED: {}", caveat.message);
+            skip(Need::Cgroup, caveat.message);
             return;
         }
         let used = allotment.run(|| {

@@ -221,6 +221,7 @@ const PERIOD_US: u64 = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linerate_testkit::{Need, skip};
 
     /// A directory with the files of a group of version 2.
     fn like_a_group(directory: &Path, controllers: &str) {
@@ -408,7 +409,7 @@ mod tests {
         let member = fs::read_to_string("/proc/self/cgroup").unwrap();
         let own = member.lines().find_map(|line| line.strip_prefix("0::/"));
         let (Some(mount), Some(own)) = (mount, own) else {
-            eprintln!("SKIPPED: no version 2 of the control groups");
+            skip(Need::Cgroup, "no version 2 of the control groups");
             return;
         };
         let directory = Path::new(mount).join(own);
@@ -420,7 +421,10 @@ mod tests {
         let made = fs::create_dir(&group.directory);
         let threaded = || write(&version2_steps(&directory, &group.directory, true, 50)[0]);
         if let Err(why) = made.and_then(|()| threaded()) {
-            eprintln!("SKIPPED: no threaded group can be made: {why}");
+            skip(
+                Need::Cgroup,
+                format_args!("no threaded group can be made: {why}"),
+            );
             return;
         }
         let inside = thread::scope(|scope| {

@@ -234,6 +234,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use linerate_sys::perf::Subject;
+    use linerate_testkit::{Need, skip};
 
     use super::super::task::Tasks;
     use super::*;
@@ -409,7 +410,10 @@ mod tests {
     fn a_million_samples_are_counted_and_named_within_two_seconds() {
         const GOAL: Duration = Duration::from_secs(2);
         let Ok(symbols) = KernelSymbols::read() else {
-            println!("SKIPPED: the kernel's functions have no addresses here");
+            skip(
+                Need::Symbols,
+                "the kernel's functions have no addresses here",
+            );
             return;
         };
         let base = (BASE..BASE + (1 << 30))

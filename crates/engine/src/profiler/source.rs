@@ -263,6 +263,8 @@ mod tests {
     use linerate_core::record::CaveatKind;
     use linerate_sys::thread::thread_id;
 
+    use linerate_testkit::{Need, skip};
+
     use super::*;
 
     /// Without CPUs, as where they may not be sampled.
@@ -279,7 +281,7 @@ mod tests {
     fn cpus_are_sampled_by_cycles_where_all_have_them_and_else_by_a_timer() {
         let source = Source::open(499);
         let How::Sampled { clock, .. } = source.how(true) else {
-            println!("SKIPPED: {:?}", source.caveats());
+            skip(Need::Perf, format_args!("{:?}", source.caveats()));
             return;
         };
         let cpus = cpu::online().unwrap();
@@ -304,7 +306,7 @@ mod tests {
         let own = thread_id();
         let source = of_threads(&vec![own; MAX_THREADS + 6]);
         if source.samplers.is_empty() {
-            println!("SKIPPED: {:?}", source.caveats());
+            skip(Need::Perf, format_args!("{:?}", source.caveats()));
             return;
         }
         assert_eq!(source.samplers.len(), MAX_THREADS);
@@ -326,7 +328,7 @@ mod tests {
         let ended = std::thread::spawn(thread_id).join().unwrap();
         let source = of_threads(&[ended, thread_id()]);
         match source.samplers.len() {
-            0 => println!("SKIPPED: {:?}", source.caveats()),
+            0 => skip(Need::Perf, format_args!("{:?}", source.caveats())),
             samplers => assert_eq!(samplers, 1),
         }
     }
@@ -335,7 +337,7 @@ mod tests {
     fn a_cpu_that_comes_or_goes_is_a_partial_result() {
         let mut source = Source::open(499);
         if !source.all_cpus {
-            println!("SKIPPED: {:?}", source.caveats());
+            skip(Need::Perf, format_args!("{:?}", source.caveats()));
             return;
         }
         let cpus = cpu::online().unwrap();

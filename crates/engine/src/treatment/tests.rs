@@ -2,7 +2,7 @@
 
 mod qos;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -16,6 +16,7 @@ use linerate_sys::netns::{Namespace, NamespaceError, Pair};
 use linerate_sys::proc::privilege::{Capability, give_up};
 use linerate_sys::proc::sysctl;
 use linerate_sys::process::{Process, start_time};
+use linerate_testkit::{Need, skip};
 
 use super::applied::Applied;
 use super::error::TreatError;
@@ -29,8 +30,10 @@ fn or_skip<T>(made: Result<T, NamespaceError>) -> Option<T> {
     match made {
         Ok(made) => Some(made),
         Err(error) => {
-            let message = format!("SKIPPED: no network namespaces here: {error}\n");
-            std::io::stderr().write_all(message.as_bytes()).unwrap();
+            skip(
+                Need::Lab,
+                format_args!("no network namespaces here: {error}"),
+            );
             None
         }
     }

@@ -4,6 +4,7 @@ use linerate_core::capacity::{CapacityTest, FailureCause};
 use linerate_engine::CapacityOptions;
 use linerate_sys::netns::Pair;
 use linerate_sys::proc::sysctl;
+use linerate_testkit::{Need, skip};
 
 use crate::support::{Served, assert_clean, count_of, run, test};
 
@@ -38,7 +39,10 @@ pub(crate) fn ports_that_run_out_are_said() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            eprintln!("SKIPPED: no network namespaces here: {error}");
+            skip(
+                Need::Lab,
+                format_args!("no network namespaces here: {error}"),
+            );
             return;
         }
     };
@@ -49,7 +53,10 @@ pub(crate) fn ports_that_run_out_are_said() {
     let run = || {
         // Of this namespace alone, which ends with the test.
         if let Err(error) = sysctl::write("net.ipv4.ip_local_port_range", "40000 40299") {
-            eprintln!("SKIPPED: the range of ports cannot be set: {error}");
+            skip(
+                Need::Root,
+                format_args!("the range of ports cannot be set: {error}"),
+            );
             return;
         }
         let outcome = run(served.address, &test(1_000, 0), &CapacityOptions::default());

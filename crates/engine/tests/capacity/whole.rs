@@ -5,6 +5,7 @@ use linerate_core::record::Status;
 use linerate_core::units::ByteCount;
 use linerate_engine::CapacityOptions;
 use linerate_sys::netns::Pair;
+use linerate_testkit::{Need, skip};
 
 use crate::support::{Served, assert_clean, run, span, test};
 
@@ -12,7 +13,10 @@ pub(crate) fn all_of_20000_connections_and_10000_udp_sockets_stay_alive() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            eprintln!("SKIPPED: no network namespaces here: {error}");
+            skip(
+                Need::Lab,
+                format_args!("no network namespaces here: {error}"),
+            );
             return;
         }
     };
@@ -66,7 +70,10 @@ pub(crate) fn ipv6_holds_as_well() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            eprintln!("SKIPPED: no network namespaces here: {error}");
+            skip(
+                Need::Lab,
+                format_args!("no network namespaces here: {error}"),
+            );
             return;
         }
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use linerate_core::plan::*;
 use linerate_core::units::Span;
 
-use crate::support::{datagrams, run};
+use super::support::{datagrams, run};
 
 #[test]
 fn paced_datagrams_arrive_and_are_counted() {

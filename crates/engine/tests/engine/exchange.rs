@@ -5,7 +5,7 @@ use std::time::Duration;
 use linerate_core::plan::*;
 use linerate_core::units::{ByteCount, Span};
 
-use crate::support::run;
+use super::support::run;
 
 const EXCHANGE: ExchangeTest = ExchangeTest {
     request_bytes: 1,

@@ -2,7 +2,7 @@
 
 use linerate_core::wire::Key;
 
-use crate::support::{LIMITS, Served, stream};
+use super::support::{LIMITS, Served, stream};
 
 fn key(digit: &str) -> Key {
     Key::from_text(&digit.repeat(64)).unwrap()

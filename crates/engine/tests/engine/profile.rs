@@ -10,8 +10,9 @@ use linerate_core::profile::{
 use linerate_core::units::Span;
 use linerate_engine::{Outcome, Profiles};
 use linerate_sys::netns::Pair;
+use linerate_testkit::{Need, skip};
 
-use crate::support::{LIMITS, Served, datagrams, stream};
+use super::support::{LIMITS, Served, datagrams, stream};
 
 const REQUEST: ProfileRequest = ProfileRequest { hz: 1999 };
 
@@ -42,9 +43,9 @@ fn sees_the_kernel(profile: &EndProfile) -> bool {
         }
     );
     if !seen {
-        eprintln!(
-            "SKIPPED: no profile of the kernel here: {:?}",
-            profile.caveats
+        skip(
+            Need::Perf,
+            format_args!("no profile of the kernel here: {:?}", profile.caveats),
         );
     }
     seen
@@ -88,7 +89,10 @@ fn over_a_link() -> Option<(Pair, Served)> {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            eprintln!("SKIPPED: no network namespaces here: {error}");
+            skip(
+                Need::Lab,
+                format_args!("no network namespaces here: {error}"),
+            );
             return None;
         }
     };
@@ -139,7 +143,7 @@ fn each_end_of_a_link_has_the_samples_of_its_own_threads() {
     }
 }
 
-/// The goal for both profilers. `cargo test --release -p linerate-engine --test engine -- --ignored
+/// The goal for both profilers. `cargo test --release -p linerate-engine --test it -- --ignored
 /// --nocapture two_percent`
 #[test]
 #[ignore = "a share of CPU time, which a busy machine does not keep"]

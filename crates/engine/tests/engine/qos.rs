@@ -9,8 +9,9 @@ use linerate_core::record::Record;
 use linerate_core::units::Span;
 use linerate_engine::qos::{self, QosError, QosOptions};
 use linerate_sys::netns::Pair;
+use linerate_testkit::{Need, skip};
 
-use crate::support::{LIMITS, Served, datagrams, stream};
+use super::support::{LIMITS, Served, datagrams, stream};
 
 /// What the class may send, frames in bits per second: so little that any machine keeps up with it.
 const LIMIT: f64 = 5e6;
@@ -20,7 +21,10 @@ fn under_policy(handling: &str, tests: &[Test]) -> Option<Vec<Record>> {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            eprintln!("SKIPPED: no network namespaces here: {error}");
+            skip(
+                Need::Lab,
+                format_args!("no network namespaces here: {error}"),
+            );
             return None;
         }
     };
@@ -41,7 +45,7 @@ fn under_policy(handling: &str, tests: &[Test]) -> Option<Vec<Record>> {
         match qos::apply(&text, &options) {
             Ok(_) => {}
             Err(error @ (QosError::NotPermitted { .. } | QosError::Unsupported { .. })) => {
-                eprintln!("SKIPPED: no policies here: {error}");
+                skip(Need::Bpf, format_args!("no policies here: {error}"));
                 return None;
             }
             Err(error) => panic!("{error}"),
@@ -94,7 +98,10 @@ fn a_class_that_limits_a_transfer_is_in_its_record_and_is_the_verdict() {
     let payload = record.throughput_bps().expect("a stream has a rate") * 1514.0 / 1448.0;
     let kept_up = |bps: f64| (0.95 * LIMIT..1.05 * LIMIT).contains(&bps);
     if !kept_up(sent) || !kept_up(payload) {
-        eprintln!("SKIPPED: the verdict: this machine did not keep up with 5 Mbit/s: {sent}");
+        skip(
+            Need::Speed,
+            format_args!("the verdict: this machine did not keep up with 5 Mbit/s: {sent}"),
+        );
         return;
     }
     assert!(class.overlimits > 0, "{class:?}");

@@ -5,8 +5,9 @@ use std::time::Duration;
 use linerate_core::plan::*;
 use linerate_core::record::CaveatKind;
 use linerate_core::units::{BitRate, ByteCount, Span};
+use linerate_testkit::{Need, skip};
 
-use crate::support::{run, stream, stream_with};
+use super::support::{run, stream, stream_with};
 
 #[test]
 fn every_direction_is_measured_by_its_receiver() {
@@ -135,7 +136,10 @@ fn mptcp_carries_a_stream_and_says_so() {
     });
     let tcp = record.tcp().unwrap();
     if tcp.subflows.is_none() {
-        eprintln!("SKIPPED: this kernel made no MPTCP connection: {tcp:?}");
+        skip(
+            Need::Mptcp,
+            format_args!("this kernel made no MPTCP connection: {tcp:?}"),
+        );
         return;
     }
     assert_eq!(tcp.mptcp_fallback, Some(false));

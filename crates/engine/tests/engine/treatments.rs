@@ -8,8 +8,9 @@ use linerate_core::treatment::Treatments;
 use linerate_core::units::{BitRate, Span};
 use linerate_engine::Applied;
 use linerate_sys::netns::Pair;
+use linerate_testkit::{Need, skip};
 
-use crate::support::{run, stream, stream_with};
+use super::support::{run, stream, stream_with};
 
 fn treated(mut test: Test, text: &str) -> Record {
     let treatments: Treatments = text.parse().unwrap();
@@ -45,7 +46,7 @@ fn an_address_of_another_host_is_an_error_that_says_so() {
     let mut test = stream();
     let treatments: Treatments = "source=192.0.2.1".parse().unwrap();
     treatments.apply_to(&mut test).unwrap();
-    let served = crate::support::Served::start();
+    let served = super::support::Served::start();
     let error = served.client().run(&test, &mut |_| true).unwrap_err();
     assert!(
         error.to_string().contains("not one of this host's"),
@@ -87,7 +88,10 @@ fn a_host_is_treated_and_put_back() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            eprintln!("SKIPPED: no network namespaces here: {error}");
+            skip(
+                Need::Lab,
+                format_args!("no network namespaces here: {error}"),
+            );
             return;
         }
     };

@@ -4,15 +4,19 @@ use std::net::IpAddr;
 
 use linerate_core::plan::*;
 use linerate_sys::netns::Pair;
+use linerate_testkit::{Need, skip};
 
-use crate::support::{LIMITS, Served, datagrams, stream};
+use super::support::{LIMITS, Served, datagrams, stream};
 
 /// `None`, and says why, where namespaces cannot be made.
 fn pair() -> Option<Pair> {
     match Pair::create() {
         Ok(pair) => Some(pair),
         Err(error) => {
-            eprintln!("SKIPPED: no network namespaces here: {error}");
+            skip(
+                Need::Lab,
+                format_args!("no network namespaces here: {error}"),
+            );
             None
         }
     }

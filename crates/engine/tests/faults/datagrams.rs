@@ -11,8 +11,8 @@ use linerate_core::session::ClientEvent;
 use linerate_core::units::BitRate;
 use linerate_core::wire::{DatagramHeader, KNOCK_BYTES, Knock, KnockKind, Phase, Token};
 
-use crate::bench::{Bench, SOON, stream};
-use crate::stranger::{Leave, Stage, Stranger, frame};
+use super::bench::{Bench, SOON, stream};
+use super::stranger::{Leave, Stage, Stranger, frame};
 
 fn datagrams() -> Test {
     let mut test = Test {

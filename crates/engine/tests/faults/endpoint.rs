@@ -12,8 +12,8 @@ use linerate_core::session::message::{Limits, RefusalReason};
 use linerate_core::wire::{HELLO_BYTES, Hello, HelloKind, Token};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, SOON, limits, stream};
-use crate::stranger::{Leave, STAGES, Stage, Stranger, data_connection, frame, is_closed, refusal};
+use super::bench::{Bench, SOON, limits, stream};
+use super::stranger::{Leave, STAGES, Stage, Stranger, data_connection, frame, is_closed, refusal};
 
 fn control_hello() -> [u8; HELLO_BYTES] {
     Hello::new(HelloKind::Control { sealed: false }).encode()

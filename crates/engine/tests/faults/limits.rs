@@ -5,7 +5,7 @@ use linerate_core::session::message::Limits;
 use linerate_core::units::BitRate;
 use linerate_core::wire::Key;
 
-use crate::bench::{Bench, SOON, limits, stream};
+use super::bench::{Bench, SOON, limits, stream};
 
 fn key(digit: &str) -> Key {
     Key::from_text(&digit.repeat(64)).unwrap()

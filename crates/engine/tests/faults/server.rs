@@ -11,9 +11,9 @@ use linerate_engine::{Client, MeasureError, Stop};
 use linerate_sys::socket::reset_on_close;
 use serde_json::{Value, json};
 
-use crate::bench::{PATIENCE, SOON, stream, target, turn};
-use crate::fake::{Fake, Stage, endpoint, welcome};
-use crate::stranger::frame;
+use super::bench::{PATIENCE, SOON, stream, target, turn};
+use super::fake::{Fake, Stage, endpoint, welcome};
+use super::stranger::frame;
 
 /// What a client made of an endpoint: a record if the run began, and its last words.
 pub(crate) struct End {

@@ -12,11 +12,12 @@ use linerate_core::session::{GREETING_TIMEOUT, OPENING_TIMEOUT, SILENCE_TIMEOUT}
 use linerate_engine::{Client, Endpoint, Live, ServeEvent, Stop};
 use linerate_sys::netlink::LinkChange;
 use linerate_sys::netns::Pair;
+use linerate_testkit::{Need, skip};
 
-use crate::bench::{Bench, PATIENCE, SOON, limits, options, stream, target};
-use crate::fake::{Fake, Stage as Fault, welcome};
-use crate::server::{is_partial, meet};
-use crate::stranger::{Stage, Stranger, is_closed_after_words};
+use super::bench::{Bench, PATIENCE, SOON, limits, options, stream, target};
+use super::fake::{Fake, Stage as Fault, welcome};
+use super::server::{is_partial, meet};
+use super::stranger::{Stage, Stranger, is_closed_after_words};
 
 /// All that waits for a deadline waits at the same time.
 #[test]
@@ -87,7 +88,7 @@ fn broken_path() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            eprintln!("SKIPPED: needs network namespaces: {error}");
+            skip(Need::Lab, format_args!("needs network namespaces: {error}"));
             return;
         }
     };

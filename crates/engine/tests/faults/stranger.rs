@@ -11,7 +11,7 @@ use linerate_core::treatment::HostChange;
 use linerate_core::wire::{FrameReader, Hello, HelloKind, Key, Token};
 use linerate_sys::socket::reset_on_close;
 
-use crate::bench::PATIENCE;
+use super::bench::PATIENCE;
 
 /// How far a client comes before it goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

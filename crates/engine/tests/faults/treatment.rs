@@ -19,11 +19,12 @@ use linerate_core::wire::Key;
 use linerate_engine::{Category, Client, Endpoint, MeasureError, Stop};
 use linerate_sys::netlink::TcpMetrics;
 use linerate_sys::netns::Pair;
+use linerate_testkit::{Need, skip};
 
-use crate::bench::{Bench, limits, options, stream, target, turn};
-use crate::fake;
-use crate::server::meet;
-use crate::stranger::{Leave, Stage, Stranger, frame, is_closed, refusal};
+use super::bench::{Bench, limits, options, stream, target, turn};
+use super::fake;
+use super::server::meet;
+use super::stranger::{Leave, Stage, Stranger, frame, is_closed, refusal};
 
 /// Long for a machine with much else to do: what is asserted is that it happens, and in which
 /// order.
@@ -75,7 +76,7 @@ fn on_a_host(work: impl FnOnce(&Pair, Bench) + Send) {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            eprintln!("SKIPPED: needs network namespaces: {error}");
+            skip(Need::Lab, format_args!("needs network namespaces: {error}"));
             return;
         }
     };
@@ -346,7 +347,10 @@ fn each_run_begins_as_if_the_client_had_never_been_there() {
         let there = &pair.a.namespace;
         let mut metrics = TcpMetrics::open().unwrap();
         if let Err(error) = metrics.flush() {
-            eprintln!("SKIPPED: needs CAP_NET_ADMIN of the whole host: {error}");
+            skip(
+                Need::Root,
+                format_args!("needs CAP_NET_ADMIN of the whole host: {error}"),
+            );
             return;
         }
         let mut knows = || {

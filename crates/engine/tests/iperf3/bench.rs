@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use linerate_core::record::Record;
 use linerate_core::session::message::Limits;
 use linerate_engine::{Endpoint, Iperf3Access, ServeEvent, ServeOptions, Stop};
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
 /// More than anything takes here that does not hang.
@@ -140,7 +141,7 @@ impl Drop for Bench {
 pub(crate) fn is_installed() -> bool {
     let found = Command::new("iperf3").arg("--version").output().is_ok();
     if !found {
-        eprintln!("SKIPPED: needs iperf3: apt-get install iperf3");
+        skip(Need::Iperf3, "needs iperf3: apt-get install iperf3");
     }
     found
 }

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use linerate_core::foreign::iperf3::{ACCESS_DENIED, Cookie, ErrorCode, State};
 use linerate_core::session::message::Limits;
 
-use crate::bench::{Bench, LIMITS, is_installed};
+use super::bench::{Bench, LIMITS, is_installed};
 
 const LOCALHOST: std::net::IpAddr = std::net::IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -109,7 +109,7 @@ fn a_greeting_by_udp_is_not_answered_without_a_test() {
         [State::ParamExchange.byte(), State::CreateStreams.byte()]
     );
     let wanted = std::net::UdpSocket::bind((LOCALHOST, 0)).unwrap();
-    wanted.set_read_timeout(Some(crate::bench::LONG)).unwrap();
+    wanted.set_read_timeout(Some(super::bench::LONG)).unwrap();
     wanted.send_to(b"9876", bench.address).unwrap();
     let mut answer = [0; 8];
     assert_eq!(wanted.recv(&mut answer).unwrap(), 4);

@@ -5,9 +5,10 @@ use std::net::Ipv6Addr;
 use linerate_core::foreign::Tool;
 use linerate_core::plan::{Direction, Protocol};
 use linerate_core::record::{CaveatKind, Status};
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
-use crate::bench::{
+use super::bench::{
     Bench, LIMITS, assert_within_1_percent, figure, finished, is_installed, spawn_client,
 };
 
@@ -136,7 +137,7 @@ fn ipv6_is_served() {
         return;
     }
     if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
-        eprintln!("SKIPPED: needs IPv6");
+        skip(Need::Ipv6, "needs IPv6");
         return;
     }
     let bench = Bench::with(Ipv6Addr::LOCALHOST.into(), LIMITS);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::foreign::iperf3::{Cookie, State};
 
-use crate::bench::{Bench, LONG, is_installed};
+use super::bench::{Bench, LONG, is_installed};
 
 const TCP: &str = r#"{"tcp":true,"len":1000,"time":30,"parallel":2}"#;
 const BOTH: &str = r#"{"tcp":true,"len":1000,"time":30,"parallel":2,"bidirectional":true}"#;

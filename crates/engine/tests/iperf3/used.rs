@@ -11,7 +11,7 @@ use linerate_core::record::{CaveatKind, Record, Status};
 use linerate_core::units::{BitRate, ByteCount, Span};
 use linerate_engine::{Category, Partner, Stop, Target};
 
-use crate::bench::{Bench, LONG, assert_within_1_percent, is_installed};
+use super::bench::{Bench, LONG, assert_within_1_percent, is_installed};
 
 /// iperf3's server until it is dropped.
 struct Server {

@@ -7,10 +7,11 @@ use std::process::Command;
 use std::sync::Arc;
 
 use linerate_engine::Iperf3Access;
+use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::bench::{Bench, LIMITS, finished, is_installed, spawn_client_with};
+use super::bench::{Bench, LIMITS, finished, is_installed, spawn_client_with};
 
 /// SHA-256 of `{anna}rain`.
 const DIGEST: &str = "e7b04bbbc23b9a3b7a50fae04330aaa0c9e9f92845fa6f53ccccd486594fdb6f";
@@ -36,7 +37,7 @@ fn bench(kind: &str) -> Option<(Bench, TempDir)> {
             directory.path(),
         );
     if !made {
-        eprintln!("SKIPPED: needs openssl 3: apt-get install openssl");
+        skip(Need::Openssl, "needs openssl 3: apt-get install openssl");
         return None;
     }
     let key = fs::read_to_string(directory.path().join("private.pem")).unwrap();

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 
-use crate::bench::PATIENCE;
+use super::bench::PATIENCE;
 
 /// Bytes of a message of netperf 2.6 and later.
 pub(crate) const BLOCK: usize = 656;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use linerate_core::foreign::Tool;
+use linerate_testkit::{Need, skip};
 
-use crate::bench::Bench;
+use super::bench::Bench;
 
 /// Where a program is, or what to say.
 pub(crate) fn program(name: &str, package: &str) -> Option<PathBuf> {
@@ -15,7 +16,12 @@ pub(crate) fn program(name: &str, package: &str) -> Option<PathBuf> {
         .map(|place| place.join(name))
         .find(|file| file.is_file());
     if found.is_none() {
-        eprintln!("SKIPPED: no {name} here ({package})");
+        let need = match name {
+            "nuttcp" => Need::Nuttcp,
+            "iperf" => Need::Iperf,
+            _ => Need::Netperf,
+        };
+        skip(need, format_args!("no {name} here ({package})"));
     }
     found
 }

@@ -7,9 +7,10 @@ use linerate_core::foreign::Tool;
 use linerate_core::plan::{Direction, Protocol, Workload};
 use linerate_core::record::{CaveatKind, Status};
 use linerate_engine::{NetperfOptions, ServeOptions};
+use linerate_testkit::{Need, skip};
 
-use crate::bench::{Bench, options};
-use crate::dialogue::{
+use super::bench::{Bench, options};
+use super::dialogue::{
     Control, PORT, exchange, read_stream, request, send_stream, set_word, tcp, udp,
 };
 
@@ -239,7 +240,7 @@ fn the_clients_beyond_the_owners_limit_are_turned_away_and_the_next_is_served() 
     assert!(bench.refusal().contains("at most 2 clients"));
     there.pop();
     // The place is free when the session has seen the end.
-    let until = std::time::Instant::now() + crate::bench::PATIENCE;
+    let until = std::time::Instant::now() + super::bench::PATIENCE;
     loop {
         let mut next = std::net::TcpStream::connect(bench.netperf).unwrap();
         std::io::Write::write_all(&mut next, &request("tcp_rr")).unwrap();
@@ -263,7 +264,7 @@ fn a_passphrase_keeps_strangers_out() {
     stranger.say(&request("tcp_stream"));
     assert!(stranger.is_closed());
     assert!(bench.refusal().contains("passphrase"));
-    let mut said = vec![0; crate::dialogue::BLOCK];
+    let mut said = vec![0; super::dialogue::BLOCK];
     said[3] = 6;
     said[8..19].copy_from_slice(b"open sesame");
     let mut friend = Control::connect(bench.netperf);
@@ -298,7 +299,7 @@ fn an_old_client_with_short_messages_gets_short_answers() {
 #[test]
 fn ipv6_is_served_too() {
     let Some(bench) = Bench::over_ipv6() else {
-        eprintln!("SKIPPED: this host has no IPv6 on loopback");
+        skip(Need::Ipv6, "this host has no IPv6 on loopback");
         return;
     };
     let mut control = Control::connect(bench.netperf);

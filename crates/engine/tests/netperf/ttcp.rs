@@ -5,8 +5,8 @@ use std::io::Read;
 use linerate_core::foreign::Tool;
 use linerate_core::plan::{Direction, Protocol};
 
-use crate::bench::{Bench, options};
-use crate::dialogue::{send_stream, tcp, udp};
+use super::bench::{Bench, options};
+use super::dialogue::{send_stream, tcp, udp};
 
 #[test]
 fn the_sink_counts_a_stream_to_its_end() {

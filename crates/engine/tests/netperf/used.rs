@@ -14,8 +14,8 @@ use linerate_core::record::{CaveatKind, Record};
 use linerate_core::units::{ByteCount, Span};
 use linerate_engine::{MeasureError, Partner, Stop, Target};
 
-use crate::bench::{Bench, PATIENCE};
-use crate::programs::program;
+use super::bench::{Bench, PATIENCE};
+use super::programs::program;
 
 fn stream(direction: Direction, protocol: Protocol, extent: Extent) -> Test {
     Test {

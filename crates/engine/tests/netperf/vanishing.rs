@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bench::{Bench, PATIENCE};
-use crate::dialogue::{BLOCK, Control, PORT, request, send_stream, tcp, udp};
+use super::bench::{Bench, PATIENCE};
+use super::dialogue::{BLOCK, Control, PORT, request, send_stream, tcp, udp};
 
 /// How far a client gets before it is gone.
 const STEPS: u32 = 7;

@@ -8,6 +8,7 @@ use linerate_qos::rules::RuleSet;
 use linerate_sys::bpf::{
     self, BpfError, Context, LoadRequest, Map, MapRequest, Program, ProgramKind, TestRun,
 };
+use linerate_testkit::{Need, skip};
 
 /// A loaded program with its maps.
 pub(crate) struct Kernel {
@@ -36,7 +37,7 @@ pub(crate) fn allowed() -> bool {
     match bpf::probe().programs {
         Ok(()) => true,
         Err(error) => {
-            eprintln!("SKIPPED: {error}: needs bpf(2) and CAP_BPF");
+            skip(Need::Bpf, format_args!("{error}: needs bpf(2) and CAP_BPF"));
             false
         }
     }

@@ -1,7 +1,8 @@
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use linerate_testkit::{Need, skip};
 
 use super::*;
 use crate::netns::{Pair, pair_or_skip};
@@ -34,10 +35,7 @@ fn or_skip<T>(result: Result<T, BpfError>) -> Option<T> {
 }
 
 fn skipped(why: &str) {
-    // Past the capture of the test harness, which hides what a passing test prints.
-    io::stderr()
-        .write_all(format!("SKIPPED: {why}\n").as_bytes())
-        .expect("stderr is open");
+    skip(Need::Bpf, why);
 }
 
 /// Whether this kernel can do all of it; a message if not.

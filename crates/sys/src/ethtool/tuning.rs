@@ -92,6 +92,7 @@ const SRINGPARAM: u32 = 0x11;
 mod tests {
     use super::*;
     use crate::netns::{Pair, pair_or_skip};
+    use linerate_testkit::{Need, skip};
 
     #[test]
     fn what_a_driver_lacks_is_none_and_cannot_be_set() {
@@ -150,7 +151,10 @@ mod tests {
             true
         });
         if !made.unwrap() {
-            eprintln!("SKIPPED: needs `ip tuntap add`, that is /dev/net/tun and iproute2");
+            skip(
+                Need::Iproute2,
+                "needs `ip tuntap add`, that is /dev/net/tun and iproute2",
+            );
         }
     }
 }

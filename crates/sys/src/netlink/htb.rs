@@ -336,7 +336,7 @@ const PARAMETERS: usize = 44;
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use linerate_testkit::{Need, skip};
 
     use super::*;
     use crate::netns::pair_or_skip;
@@ -410,8 +410,7 @@ mod tests {
         let (index, major) = (link.index, 0x4c51);
         match netlink.replace_root_by_htb(index, major, 2) {
             Err(error) if error.errno() == Some(libc::ENOENT) => {
-                let said = format!("SKIPPED: {error}: the kernel has no HTB\n");
-                std::io::stderr().write_all(said.as_bytes()).unwrap();
+                skip(Need::Bpf, format_args!("{error}: the kernel has no HTB"));
                 return;
             }
             made => made.unwrap(),

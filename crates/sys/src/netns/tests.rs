@@ -1,7 +1,9 @@
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
+
+use linerate_testkit::{Need, skip};
 
 use super::*;
 
@@ -15,11 +17,7 @@ fn skip_without_privilege<T>(result: Result<T, NamespaceError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(error) if error.errno() == Some(libc::EPERM) => {
-            let message = format!("SKIPPED: {error}: needs CAP_SYS_ADMIN\n");
-            // Past the capture of the test harness, which hides what a passing test prints.
-            io::stderr()
-                .write_all(message.as_bytes())
-                .expect("stderr is open");
+            skip(Need::Lab, format_args!("{error}: needs CAP_SYS_ADMIN"));
             None
         }
         Err(error) => panic!("{error:?}"),

@@ -1,6 +1,8 @@
 use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
+use linerate_testkit::{Need, skip};
+
 use super::*;
 use crate::clock::monotonic_ns;
 use crate::poll::{Interest, wait_readable, wait_ready};
@@ -52,7 +54,10 @@ fn a_raw_socket_sees_the_quoted_header_of_a_datagram() {
     for host in loopbacks() {
         let raw = match ProbeSocket::icmp(host) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                println!("SKIPPED: raw sockets need CAP_NET_RAW: {error}");
+                skip(
+                    Need::Root,
+                    format_args!("raw sockets need CAP_NET_RAW: {error}"),
+                );
                 return;
             }
             other => other.unwrap(),
@@ -105,7 +110,10 @@ fn a_segment_from_another_port_does_not_pass_the_filter() {
         let address = listener.local_addr().unwrap();
         let raw = match ProbeSocket::tcp(host, address.port()) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                println!("SKIPPED: raw sockets need CAP_NET_RAW: {error}");
+                skip(
+                    Need::Root,
+                    format_args!("raw sockets need CAP_NET_RAW: {error}"),
+                );
                 return;
             }
             other => other.unwrap(),

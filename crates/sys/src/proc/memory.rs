@@ -164,6 +164,7 @@ fn kibibytes(text: &str) -> Result<u64, Malformed> {
 mod tests {
     use super::*;
     use crate::proc::tests::parse_every_prefix;
+    use linerate_testkit::{Need, skip};
 
     const MEMINFO: &str = "MemTotal:       24684084 kB\nMemFree:        24420004 kB\nMemAvailable:   24377388 kB\n\
         SwapCached:            0 kB\nSlab:              30000 kB\nSUnreclaim:        20000 kB\nHugePages_Total:       0\n";
@@ -228,7 +229,9 @@ mod tests {
         assert!(memory.free <= memory.total);
         match read_slab_caches() {
             Ok(caches) => assert!(!caches.is_empty()),
-            Err(ProcError::Read { source, .. }) => eprintln!("SKIPPED: /proc/slabinfo: {source}"),
+            Err(ProcError::Read { source, .. }) => {
+                skip(Need::Procfs, format_args!("/proc/slabinfo: {source}"))
+            }
             Err(error) => panic!("{error}"),
         }
     }

@@ -192,6 +192,7 @@ fn mask(cpus: &[u32]) -> String {
 mod tests {
     use super::*;
     use crate::proc::tests::parse_every_prefix;
+    use linerate_testkit::{Need, skip};
 
     #[test]
     fn masks_are_groups_of_32() {
@@ -214,7 +215,7 @@ mod tests {
     #[test]
     fn queues_of_loopback_can_be_read() {
         if !Path::new("/sys/class/net/lo/queues").exists() {
-            eprintln!("SKIPPED: needs /sys/class/net");
+            skip(Need::Procfs, "needs /sys/class/net");
             return;
         }
         assert_eq!(queue_counts("lo").unwrap(), (1, 1));

@@ -160,6 +160,7 @@ fn access_error(key: &str, source: io::Error) -> SysctlError {
 mod tests {
     use super::*;
     use crate::proc::counters::ProtocolCounters;
+    use linerate_testkit::{Need, skip};
 
     #[test]
     fn dots_and_slashes_change_places_as_in_sysctl() {
@@ -242,7 +243,7 @@ mod tests {
         .join()
         .unwrap();
         let Some(inside) = inside else {
-            eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace");
+            skip(Need::Lab, "needs CAP_SYS_ADMIN to make a network namespace");
             return;
         };
         assert_eq!(inside, other);

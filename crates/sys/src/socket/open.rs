@@ -121,6 +121,7 @@ pub fn udp_socket(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linerate_testkit::{Need, skip};
 
     const OPTIONS: ListenOptions = ListenOptions {
         backlog: 8,
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn mptcp_listeners_take_mptcp_and_tcp_clients() {
         if let Err(error) = mptcp_supported() {
-            eprintln!("SKIPPED: no MPTCP here: {error}");
+            skip(Need::Mptcp, format_args!("no MPTCP here: {error}"));
             return;
         }
         let options = ListenOptions {

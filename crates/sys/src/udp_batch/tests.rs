@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use linerate_testkit::{Need, skip};
+
 use super::*;
 
 const BOTH: [Offload; 2] = [Offload::Segment, Offload::None];
@@ -87,7 +89,7 @@ fn assert_all_arrive_once(
 #[test]
 fn every_datagram_is_counted_once() {
     if !segment_supported().unwrap() {
-        eprintln!("SKIPPED: the kernel has no UDP_SEGMENT");
+        skip(Need::UdpSegment, "the kernel has no UDP_SEGMENT");
         return;
     }
     // The batches are no multiples of what one message holds (128, 45, 7), and leave a tail of the
@@ -104,7 +106,7 @@ fn every_datagram_is_counted_once() {
 #[test]
 fn ipv6_and_the_largest_datagrams_work() {
     if UdpSocket::bind("[::1]:0").is_err() {
-        eprintln!("SKIPPED: the host has no IPv6");
+        skip(Need::Ipv6, "the host has no IPv6");
         return;
     }
     for offload in BOTH {

@@ -1,12 +1,12 @@
 //! The treatment `qos`: policies of a device that is there, with the kernel's own word that they
 //! are in force.
 
-use std::io::Write;
 use std::net::IpAddr;
 
 use linerate_core::plan::End;
 use linerate_core::treatment::Treatments;
 use linerate_sys::netns::Pair;
+use linerate_testkit::{Need, skip};
 
 use super::{Applied, Journals, TreatError, apply_and_kill, on_pair, or_skip, plan};
 use crate::qos::{self, Mode, QosError, QosOptions, Standing};
@@ -38,8 +38,7 @@ fn may_have_policies() -> bool {
     match qos::standing(Pair::LINK) {
         Ok(_) => true,
         Err(error @ (QosError::NotPermitted { .. } | QosError::Unsupported { .. })) => {
-            let message = format!("SKIPPED: no policies here: {error}\n");
-            std::io::stderr().write_all(message.as_bytes()).unwrap();
+            skip(Need::Bpf, format_args!("no policies here: {error}"));
             false
         }
         Err(error) => panic!("{}", crate::words::chain(&error)),

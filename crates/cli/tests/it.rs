@@ -1,0 +1,37 @@
+//! All tests of this kind in one program: each program of its own would be linked with everything.
+//! A file beside this one is a module here, or it is never run: [`every_file_is_a_module`] looks.
+
+#[test]
+fn every_file_is_a_module() {
+    let modules = include_str!("it.rs");
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    for entry in std::fs::read_dir(directory).expect("the directory of this file") {
+        let name = entry.expect("an entry").file_name();
+        let Some(name) = name.to_str().and_then(|name| name.strip_suffix(".rs")) else {
+            continue;
+        };
+        let is_known = ["it", "commands", "lab_path"].contains(&name)
+            || modules.contains(&format!("mod {name};"));
+        assert!(is_known, "tests/{name}.rs is in no test program");
+    }
+}
+
+mod capacity;
+mod compare;
+mod compare_undone;
+mod experiment;
+mod fake_routers;
+mod faults;
+mod foreign;
+mod host;
+mod lab;
+mod lab_spec;
+mod profile;
+mod projection;
+mod qos_cost;
+mod streams;
+mod trace;
+mod trace_path;
+mod trace_reverse;
+mod treatments;
+mod truth;

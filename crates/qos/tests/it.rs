@@ -1,0 +1,29 @@
+//! All tests of this kind in one program: each program of its own would be linked with everything.
+//! A file beside this one is a module here, or it is never run: [`every_file_is_a_module`] looks.
+
+#[test]
+fn every_file_is_a_module() {
+    let modules = include_str!("it.rs");
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    for entry in std::fs::read_dir(directory).expect("the directory of this file") {
+        let name = entry.expect("an entry").file_name();
+        let Some(name) = name.to_str().and_then(|name| name.strip_suffix(".rs")) else {
+            continue;
+        };
+        let is_known = name == "it" || modules.contains(&format!("mod {name};"));
+        assert!(is_known, "tests/{name}.rs is in no test program");
+    }
+}
+
+mod common;
+mod corpus;
+mod explain;
+mod interpreter;
+mod naive;
+mod packet_fields;
+mod policy_examples;
+mod policy_file;
+mod policy_hpux;
+mod policy_laws;
+mod policy_support;
+mod warnings;

@@ -1,0 +1,149 @@
+//! What the tests of all crates share: how a test that cannot run here says so, and how one waits.
+//!
+//! It depends on nothing, so that the tests of every crate can use it. What starts an endpoint or a
+//! program stands beside the tests that do (`tests/` of engine and of cli).
+
+use std::fmt::Display;
+use std::io::Write as _;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Names of needs that must be there: a test that lacks one of them fails instead of being skipped.
+/// Separated by commas; `all` is all of them.
+pub const REQUIRE: &str = "LINERATE_REQUIRE";
+
+/// How long [`eventually`] waits: more than anything takes that does not hang, on a busy machine
+/// too.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+macro_rules! needs {
+    ($($(#[$doc:meta])* $need:ident = $name:literal,)*) => {
+        /// What a test may need that a host may lack.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Need {
+            $($(#[$doc])* $need,)*
+        }
+
+        impl Need {
+            /// All of them, with their names in [`REQUIRE`].
+            pub const ALL: &[(Self, &str)] = &[$((Self::$need, $name),)*];
+        }
+    };
+}
+
+needs! {
+    /// The user root of the whole host, or some privilege of it.
+    Root = "root",
+    /// Network namespaces, and labs in them.
+    Lab = "lab",
+    /// Loading and attaching eBPF programs, and HTB.
+    Bpf = "bpf",
+    /// Samples of the CPUs by perf events.
+    Perf = "perf",
+    /// Addresses of the kernel's functions.
+    Symbols = "symbols",
+    /// Control groups that can be made.
+    Cgroup = "cgroup",
+    /// IPv6 on loopback.
+    Ipv6 = "ipv6",
+    /// MPTCP.
+    Mptcp = "mptcp",
+    /// The kernel's segmentation of UDP.
+    UdpSegment = "udp_segment",
+    /// `ip` of iproute2, with /dev/net/tun.
+    Iproute2 = "iproute2",
+    /// `setpriv` of util-linux, and mounts.
+    Setpriv = "setpriv",
+    /// Files of /proc and /sys that some hosts hide.
+    Procfs = "procfs",
+    /// The program iperf3.
+    Iperf3 = "iperf3",
+    /// The programs of netperf.
+    Netperf = "netperf",
+    /// The program nuttcp.
+    Nuttcp = "nuttcp",
+    /// The program iperf, version 2.
+    Iperf = "iperf",
+    /// The program openssl.
+    Openssl = "openssl",
+    /// A machine that keeps up with the test; never the host's fault.
+    Speed = "speed",
+}
+
+impl Need {
+    /// The name in [`REQUIRE`].
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(need, _)| *need == self);
+        found.expect("the table has every need").1
+    }
+}
+
+/// Says on stderr that the test that calls it does not run here, past the capture of the test
+/// harness, which hides what a passing test prints.
+///
+/// # Panics
+/// [`REQUIRE`] has the need, or a name that is none.
+pub fn skip(need: Need, reason: impl Display) {
+    let required = std::env::var(REQUIRE).unwrap_or_default();
+    let is_required = requires(&required, need).unwrap_or_else(|error| panic!("{error}"));
+    assert!(!is_required, "{REQUIRE} has {}, but: {reason}", need.name());
+    let test = thread::current();
+    let test = test.name().unwrap_or("a test");
+    let line = format!("SKIPPED: {test} ({}): {reason}\n", need.name());
+    // A test does not fail because nobody can read why it did not run.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// What was made, or none and the words of [`skip`].
+///
+/// # Panics
+/// As [`skip`].
+pub fn made_or_skip<T, E: Display>(need: Need, made: Result<T, E>) -> Option<T> {
+    made.map_err(|error| skip(need, error)).ok()
+}
+
+fn requires(list: &str, need: Need) -> Result<bool, String> {
+    let mut found = false;
+    for name in list
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+    {
+        if name != "all" && !Need::ALL.iter().any(|(_, known)| *known == name) {
+            let known: Vec<&str> = Need::ALL.iter().map(|(_, known)| *known).collect();
+            let known = known.join(", ");
+            return Err(format!(
+                "{REQUIRE}: no need is named {name:?}: all, {known}"
+            ));
+        }
+        found |= name == need.name() || (name == "all" && need != Need::Speed);
+    }
+    Ok(found)
+}
+
+/// Waits until it holds.
+///
+/// # Panics
+/// It does not within [`PATIENCE`].
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_need_is_required_by_its_name_or_by_all_and_a_wrong_name_is_refused() {
+        assert_eq!(requires("", Need::Lab), Ok(false));
+        assert_eq!(requires("root, lab", Need::Lab), Ok(true));
+        assert_eq!(requires("root", Need::Lab), Ok(false));
+        assert_eq!(requires("all", Need::Iperf3), Ok(true));
+        assert_eq!(requires("all", Need::Speed), Ok(false));
+        assert!(requires("rooot", Need::Lab).is_err());
+    }
+}
