@@ -15,8 +15,8 @@
 //! use linerate_stats::{Summary, median_interval};
 //!
 //! let runs = [94.1, 93.7, 95.0, 94.4, 92.9, 94.8];
-//! assert_eq!(Summary::of(&runs)?.median, 94.25);
-//! let interval = median_interval(&runs)?.expect("six runs are enough for 95 %");
+//! assert_eq!(Summary::of(&runs)?.median(), 94.25);
+//! let interval = median_interval(&runs)?;
 //! assert_eq!((interval.low, interval.high), (92.9, 95.0));
 //! # Ok::<(), linerate_stats::StatsError>(())
 //! ```
