@@ -1,5 +1,7 @@
 //! When the requests of an open loop are due, whatever the answers do.
 
+use crate::units::SplitMix64;
+
 /// The intended times of one flow's requests, evenly spaced. The flows of a test share its rate in
 /// turn: their requests together are evenly spaced too, in an order and a phase that the seed
 /// chooses, so that neither the flows nor repeated runs start in step.
@@ -17,7 +19,7 @@ impl OpenLoop {
     /// `start_ns` on.
     pub fn new(rate_per_s: f64, flow: u32, flows: u32, seed: u64, start_ns: u64) -> Self {
         let flows = u64::from(flows.max(1));
-        let random = mix(seed);
+        let random = SplitMix64::new(seed).draw();
         let turn = (u64::from(flow) + random % flows) % flows;
         // 53 bits are what a double holds: a phase from 0 to below 1.
         let phase = (random >> 11) as f64 / (1u64 << 53) as f64;
@@ -67,15 +69,6 @@ impl OpenLoop {
         }
         number
     }
-}
-
-/// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): seeds
-/// that differ in one bit give unrelated numbers.
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::config::{ConfigError, TraceConfig};
 use super::ledger::Ledger;
 use super::outcome::{self, TraceOutcome};
 use super::probe::{Answer, AnswerKind, Probe, ProbeId};
-use linerate_units::Nanos;
+use linerate_units::{Nanos, SplitMix64};
 
 /// On top of two RTTs: routers answer by their slow path.
 const ANSWER_ALLOWANCE: Nanos = Nanos::from_millis(50);
@@ -294,10 +294,7 @@ impl Tracer {
     }
 }
 
-/// SplitMix64's finalizer: seeds that differ in one bit give unrelated sessions.
+/// Seeds that differ in one bit give unrelated sessions.
 pub(super) fn session_of(seed: u64) -> u16 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z ^ (z >> 31)) as u16
+    SplitMix64::new(seed).draw() as u16
 }

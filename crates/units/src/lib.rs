@@ -12,7 +12,8 @@
 //! | [`EndpointName`] | `host`, `host:5201`, `[2001:2::1]:5201`, `2001:2::1` | — |
 //!
 //! Below them what every other module needs: [`Nanos`] of state machines, an IP header's [`Family`]
-//! and [`Ecn`], the [`edit_distance`] of a name to one that is known, and a [`Caveat`] of figures.
+//! and [`Ecn`], the [`edit_distance`] of a name to one that is known, a [`Caveat`] of figures,
+//! [`SplitMix64`] for numbers from a seed.
 //!
 //! ```
 //! use linerate_units::{BitRate, ByteCount, Dscp, Span};
@@ -33,6 +34,7 @@ mod endpoint;
 mod ip;
 mod nanos;
 mod quantity;
+mod random;
 mod sizes;
 mod text;
 
@@ -42,6 +44,7 @@ pub use endpoint::{DEFAULT_PORT, EndpointName};
 pub use ip::{Ecn, Family};
 pub use nanos::Nanos;
 pub use quantity::{BitRate, ByteCount, Percent, Span};
+pub use random::SplitMix64;
 pub use sizes::Sizes;
 pub use text::edit_distance;
 

@@ -1,6 +1,7 @@
 //! The same rules beside nftables, on UDP datagrams over a veth pair: the sender's time for each,
 //! over that without any rules.
 
+use linerate_core::units::SplitMix64;
 use std::io::Write;
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
@@ -61,8 +62,8 @@ pub(crate) fn measure(runs: u32, seed: u64) -> anyhow::Result<bool> {
 
 /// A thousand ranges of ports and destinations, the last of which takes what is sent.
 fn ranges(seed: u64) -> Conditions {
-    let mut dice = rules::Dice(seed);
-    let range = |number: u32, dice: &mut rules::Dice| {
+    let mut dice = SplitMix64::new(seed);
+    let range = |number: u32, dice: &mut SplitMix64| {
         let first = 0xc613_0000 + number * 32;
         let port = dice.below(60_000) as u32;
         vec![

@@ -1,20 +1,7 @@
 //! Rules and headers, drawn from a seed.
 
-use linerate_core::units::Dscp;
+use linerate_core::units::{Dscp, SplitMix64};
 use linerate_qos::rules::{Action, Field, Ranges, Rule, RuleSet, Slot};
-
-/// splitmix64.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
 
 const POLICIES: usize = 8;
 
@@ -54,14 +41,14 @@ pub(crate) fn of(conditions: Vec<Asked>) -> RuleSet {
 }
 
 /// Prefixes of all lengths, ports and ranges of ports, protocols; some of each rule left open.
-pub(crate) fn mixed(dice: &mut Dice, count: usize) -> Vec<Asked> {
-    let prefix = |dice: &mut Dice| {
+pub(crate) fn mixed(dice: &mut SplitMix64, count: usize) -> Vec<Asked> {
+    let prefix = |dice: &mut SplitMix64| {
         let host = dice.below(17) as u32;
         let address = 0xc612_0000 | dice.below(1 << 17) as u32;
         let mask = (1u32 << host) - 1;
         (address & !mask, address | mask)
     };
-    let port = |dice: &mut Dice| {
+    let port = |dice: &mut SplitMix64| {
         let first = dice.below(65_000) as u32;
         (first, first + [0, 0, 10, 500][dice.below(4) as usize])
     };
@@ -98,7 +85,7 @@ pub(crate) fn one() -> Vec<Asked> {
 }
 
 /// Forty bytes of IPv4 and UDP or TCP; three of four are of a rule.
-pub(crate) fn header(dice: &mut Dice, rules: &[Vec<(Field, (u32, u32))>]) -> [u8; 40] {
+pub(crate) fn header(dice: &mut SplitMix64, rules: &[Vec<(Field, (u32, u32))>]) -> [u8; 40] {
     let rule = &rules[dice.below(rules.len() as u64) as usize];
     let is_hit = dice.below(4) > 0;
     let mut value = |field: Field, any: u32| {

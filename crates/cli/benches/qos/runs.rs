@@ -5,7 +5,8 @@ use linerate_sys::bpf::{Context, TestRun};
 
 use crate::loaded::Loaded;
 use crate::median;
-use crate::rules::{self, Dice};
+use crate::rules;
+use linerate_core::units::SplitMix64;
 
 const HEADERS: usize = 4096;
 const REPEAT: u32 = 300_000;
@@ -34,7 +35,7 @@ pub(crate) fn measure(runs: u32, seed: u64) -> anyhow::Result<bool> {
     println!("{:12} {floor:>24.1}", "pass-through");
     let mut is_met = true;
     for (name, count, goal_ns, goal_ms) in CASES {
-        let mut dice = Dice(seed);
+        let mut dice = SplitMix64::new(seed);
         let conditions = match count {
             1 => rules::one(),
             _ => rules::mixed(&mut dice, count),

@@ -1,5 +1,7 @@
 //! The seeded byte pattern of `--verify`.
 
+use crate::units::SplitMix64;
+
 /// A pattern in which the byte at each position of the stream follows from the seed alone, so that
 /// the receiver can check any piece of it. The period is 256 KiB + 8, which no power-of-two slip
 /// repeats.
@@ -13,15 +15,10 @@ const PERIOD: usize = (256 << 10) + 8;
 impl Pattern {
     /// The pattern of `seed`.
     pub fn new(seed: u64) -> Self {
-        // SplitMix64 (Steele, Lea, Flood 2014): eight bytes a step, and no two seeds alike.
-        let mut state = seed;
+        let mut random = SplitMix64::new(seed);
         let mut bytes = Vec::with_capacity(PERIOD);
         while bytes.len() < PERIOD {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            bytes.extend_from_slice(&(z ^ (z >> 31)).to_be_bytes());
+            bytes.extend_from_slice(&random.draw().to_be_bytes());
         }
         bytes.truncate(PERIOD);
         Self { bytes }
