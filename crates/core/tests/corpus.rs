@@ -14,6 +14,7 @@ mod targets;
 use std::path::Path;
 
 use linerate_core::session::message::{ClientMessage, ServerMessage};
+use linerate_core::session::operation::Reply;
 use mutate::{Dice, mutated, seeds_in, stands};
 use targets::TARGETS;
 
@@ -52,15 +53,17 @@ fn the_seeds_of_messages_are_messages() {
     }
     for seed in seeds("report") {
         let message = ServerMessage::parse(&seed).expect("an endpoint's message");
-        assert!(matches!(message, ServerMessage::Report(_)));
+        assert!(matches!(message, ServerMessage::Answer(Reply::End(_))));
     }
     for seed in seeds("traced") {
         let message = ServerMessage::parse(&seed).expect("an endpoint's message");
-        assert!(matches!(message, ServerMessage::Traced(_)));
+        assert!(matches!(message, ServerMessage::Answer(Reply::Trace(_))));
     }
     for seed in seeds("held") {
         let message = ServerMessage::parse(&seed).expect("an endpoint's message");
-        assert!(matches!(message, ServerMessage::HoldReport(half) if half.check().is_ok()));
+        assert!(
+            matches!(message, ServerMessage::Answer(Reply::Release(half)) if half.check().is_ok())
+        );
     }
     for seed in seeds("icmp") {
         let codec = targets::codec_of(seed[0]);

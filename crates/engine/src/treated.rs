@@ -2,7 +2,8 @@
 
 use linerate_core::plan::{Direction, End, Protocol, Test, Workload};
 use linerate_core::record::Record;
-use linerate_core::session::message::{Refusal, RefusalReason, TREATMENTS};
+use linerate_core::session::message::{Refusal, RefusalReason};
+use linerate_core::session::operation::TREATMENTS;
 use linerate_core::treatment::{HostChange, Treatments};
 
 use crate::campaign::Observer;
@@ -84,12 +85,7 @@ fn endpoint_keeps_metrics(client: &Client, record: &Record) -> bool {
         && record.protocol != Protocol::Udp
         && !client.peer().ip().to_canonical().is_loopback()
         && saves.is_none_or(|value| value.trim() != "1")
-        && !applies_treatments(client)
-}
-
-fn applies_treatments(client: &Client) -> bool {
-    let operations = &client.welcome().operations;
-    operations.iter().any(|name| name == TREATMENTS)
+        && !client.welcome().has(TREATMENTS)
 }
 
 /// Before anything is sent or changed: whether the endpoint applies what it is to.
@@ -98,7 +94,7 @@ pub(crate) fn check_permission(
     treatments: &Treatments,
 ) -> Result<(), MeasureError> {
     let is_needed = !treatments.host_changes(End::Server).is_empty();
-    if is_needed && !applies_treatments(client) {
+    if is_needed && !client.welcome().has(TREATMENTS) {
         Err(MeasureError::Refused {
             peer: client.peer(),
             refusal: Refusal {

@@ -2,9 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::message::{
-    CAPACITY, Limits, MAX_CHANGES, PROFILE, Refusal, RefusalReason, TRACE, TREATMENTS,
-};
+use super::message::{Limits, Refusal, RefusalReason};
+use super::operation::{CAPACITY, MAX_CHANGES, PROFILE, TRACE, TREATMENTS};
 use crate::capacity::CapacityRequest;
 use crate::plan::{Test, Traffic, Workload};
 use crate::profile::ProfileRequest;
@@ -12,13 +11,28 @@ use crate::trace::TraceRequest;
 use crate::treatment::HostChange;
 use crate::units::ByteCount;
 
+/// What decides over a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Owner<'a> {
+    /// What the owner allows.
+    pub limits: &'a Limits,
+    /// The operations that the endpoint has.
+    pub operations: &'a [String],
+}
+
+impl Owner<'_> {
+    fn has(&self, operation: &str) -> bool {
+        self.operations.iter().any(|name| name == operation)
+    }
+}
+
 /// Memory for the messages of a test, each flow holding one, bytes: a stranger must not fill the
 /// host.
 const MAX_BUFFERS: u64 = 256 << 20;
 
 /// Whether a test makes sense, is of an operation that the endpoint has, and within what its owner
 /// allows.
-pub(super) fn test(test: &Test, limits: &Limits, operations: &[String]) -> Result<(), Refusal> {
+pub(super) fn test(test: &Test, owner: &Owner<'_>) -> Result<(), Refusal> {
     if let Err(error) = test.check() {
         return refuse(RefusalReason::Test, error.to_string());
     }
@@ -27,13 +41,13 @@ pub(super) fn test(test: &Test, limits: &Limits, operations: &[String]) -> Resul
         Workload::Rr => "rr",
         Workload::Crr => "crr",
     };
-    if !has(operations, operation) {
+    if !owner.has(operation) {
         return refuse(
             RefusalReason::Test,
             format!("the endpoint does not have the operation {operation}"),
         );
     }
-    within_limits(test, limits)
+    within_limits(test, owner.limits)
 }
 
 fn within_limits(test: &Test, limits: &Limits) -> Result<(), Refusal> {
@@ -81,8 +95,8 @@ fn message_bytes(test: &Test) -> u64 {
 
 /// Whether the owner allows treatments at all, and each of these is in the table of treatments and
 /// in its range: what a client with the key asks for is no reason to touch anything else.
-pub(super) fn changes(changes: &[HostChange], operations: &[String]) -> Result<(), Refusal> {
-    if !has(operations, TREATMENTS) {
+pub(super) fn changes(changes: &[HostChange], owner: &Owner<'_>) -> Result<(), Refusal> {
+    if !owner.has(TREATMENTS) {
         return refuse(
             RefusalReason::Treatment,
             "the endpoint applies no treatments: start it with --allow-treatments and --key-file"
@@ -106,8 +120,8 @@ pub(super) fn changes(changes: &[HostChange], operations: &[String]) -> Result<(
 }
 
 /// Whether the endpoint profiles at all, and at that rate.
-pub(super) fn profile(request: &ProfileRequest, operations: &[String]) -> Result<(), Refusal> {
-    if !has(operations, PROFILE) {
+pub(super) fn profile(request: &ProfileRequest, owner: &Owner<'_>) -> Result<(), Refusal> {
+    if !owner.has(PROFILE) {
         return refuse(
             RefusalReason::Test,
             "the endpoint does not profile its host".to_owned(),
@@ -119,8 +133,8 @@ pub(super) fn profile(request: &ProfileRequest, operations: &[String]) -> Result
 }
 
 /// Whether the endpoint traces at all, and as much as that.
-pub(super) fn trace(request: &TraceRequest, operations: &[String]) -> Result<(), Refusal> {
-    if !has(operations, TRACE) {
+pub(super) fn trace(request: &TraceRequest, owner: &Owner<'_>) -> Result<(), Refusal> {
+    if !owner.has(TRACE) {
         return refuse(
             RefusalReason::Test,
             "the endpoint traces no way back".to_owned(),
@@ -136,12 +150,8 @@ pub(super) fn trace(request: &TraceRequest, operations: &[String]) -> Result<(),
 }
 
 /// Whether the endpoint holds connections at all, and as many as that.
-pub(super) fn capacity(
-    request: &CapacityRequest,
-    limits: &Limits,
-    operations: &[String],
-) -> Result<(), Refusal> {
-    if !has(operations, CAPACITY) {
+pub(super) fn capacity(request: &CapacityRequest, owner: &Owner<'_>) -> Result<(), Refusal> {
+    if !owner.has(CAPACITY) {
         return refuse(
             RefusalReason::Test,
             "the endpoint holds no connections".to_owned(),
@@ -151,20 +161,16 @@ pub(super) fn capacity(
         return refuse(RefusalReason::Test, error.to_string());
     }
     let asked = request.connections.max(request.udp_sockets);
-    if asked > limits.connections {
+    if asked > owner.limits.connections {
         return refuse(
             RefusalReason::Limit,
             format!(
                 "the endpoint allows {} connections, {asked} were asked for",
-                limits.connections
+                owner.limits.connections
             ),
         );
     }
     Ok(())
-}
-
-fn has(operations: &[String], operation: &str) -> bool {
-    operations.iter().any(|name| name == operation)
 }
 
 fn refuse(reason: RefusalReason, message: String) -> Result<(), Refusal> {

@@ -3,86 +3,44 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::message::{
-    ClientMessage, HalfReport, MAX_SERVER_FRAME, Progress, Refusal, RefusalReason, ServerMessage,
-    Welcome,
-};
-use crate::capacity::{CapacityHalf, CapacityRequest, HoldPorts, HoldProgress};
-use crate::plan::Test;
-use crate::profile::ProfileRequest;
-use crate::trace::{TraceDocument, TraceRequest, admit};
-use crate::treatment::HostChange;
-use crate::wire::{Hello, HelloKind, Key, Seal, is_hello_start};
-
 use super::channel::{Channel, Incoming};
-use super::{
-    ALIVE_EVERY, GREETING_TIMEOUT, HOLDING_TIMEOUT, OPENING_TIMEOUT, RELEASE_TIMEOUT,
-    REPORT_TIMEOUT, SILENCE_TIMEOUT, SessionError, TRACING_TIMEOUT, TREATING_TIMEOUT,
+use super::message::{
+    ClientMessage, MAX_SERVER_FRAME, Progress, Refusal, RefusalReason, ServerMessage, Welcome,
 };
+use super::operation::{Operation, Reply, Request, Stage};
+use super::{ALIVE_EVERY, GREETING_TIMEOUT, OPENING_TIMEOUT, SILENCE_TIMEOUT, SessionError};
+use crate::capacity::HoldProgress;
+use crate::wire::{Hello, HelloKind, Key, Seal, is_hello_start};
 
 /// What the driver of a [`Client`] is told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientEvent {
     /// The endpoint is there.
     Welcome(Box<Welcome>),
-    /// Connect the data connections.
-    Opened,
-    /// All flows are bound.
+    /// The answer to what was asked for, believable.
+    Reply(Reply),
+    /// What was asked for, but not the session, was refused. Of a treatment, what was in force
+    /// before may be undone.
+    Refused(Refusal),
+    /// All flows of the test are bound.
     Ready,
     /// What has arrived at the endpoint.
     Progress(Progress),
     /// The endpoint's part of the run is over.
     Finished,
-    /// The endpoint's account.
-    Report(Box<HalfReport>),
-    /// The test, but not the session, was refused.
-    TestRefused(Refusal),
-    /// The endpoint's host is changed; what it read back.
-    Treated(Vec<String>),
-    /// The endpoint's host is as it was.
-    Untreated,
-    /// The changes, but not the session, were refused. What was in force before them may be undone.
-    TreatmentRefused(Refusal),
-    /// The endpoint's trace of the way to here, with all that it says checked.
-    Traced(Box<TraceDocument>),
-    /// The trace, but not the session, was refused.
-    TraceRefused(Refusal),
-    /// The endpoint takes connections on these ports.
-    Holding(HoldPorts),
     /// What the endpoint holds.
     Held(HoldProgress),
-    /// The endpoint has closed all; its account.
-    Released(Box<CapacityHalf>),
-    /// Holding, but not the session, was refused.
-    HoldRefused(Refusal),
     /// The session is over.
     Failed(SessionError),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum State {
-    Greeting,
-    Introducing,
-    Idle,
-    Opening,
-    Binding,
-    Ready,
-    Running,
-    Reporting,
-    Treating,
-    Untreating,
-    Tracing(TraceRequest),
-    Preparing(CapacityRequest),
-    Holding,
-    Releasing,
-    Closed,
 }
 
 /// The client's half; see the module's picture.
 #[derive(Debug)]
 pub struct Client {
     channel: Channel,
-    state: State,
+    stage: Stage,
+    /// What is to be answered.
+    asked: Option<Request>,
     software: String,
     events: VecDeque<ClientEvent>,
     deadline: Option<Duration>,
@@ -98,7 +56,8 @@ impl Client {
     pub fn new(now: Duration, software: &str, key: Option<&Key>) -> Self {
         let mut client = Self {
             channel: Channel::new(MAX_SERVER_FRAME, None),
-            state: State::Greeting,
+            stage: Stage::Greeting,
+            asked: None,
             software: software.to_owned(),
             events: VecDeque::new(),
             deadline: Some(now + GREETING_TIMEOUT),
@@ -130,7 +89,7 @@ impl Client {
     }
 
     fn introduce(&mut self) -> Result<(), SessionError> {
-        self.state = State::Introducing;
+        self.stage = Stage::Introducing;
         self.channel.send(&ClientMessage::Introduce {
             software: self.software.clone(),
         })
@@ -138,7 +97,7 @@ impl Client {
 
     /// Bytes from the endpoint.
     pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) {
-        if self.state == State::Closed || bytes.is_empty() {
+        if self.stage == Stage::Closed || bytes.is_empty() {
             return;
         }
         if !self.heard
@@ -149,7 +108,7 @@ impl Client {
         }
         self.heard = true;
         self.channel.push(bytes);
-        while self.state != State::Closed {
+        while self.stage != Stage::Closed {
             match self.channel.next(ServerMessage::parse) {
                 Ok(None) => return,
                 Ok(Some(incoming)) => {
@@ -164,7 +123,7 @@ impl Client {
 
     /// The connection ended.
     pub fn handle_close(&mut self) {
-        if self.state != State::Closed {
+        if self.stage != Stage::Closed {
             self.fail(SessionError::Closed);
         }
     }
@@ -178,219 +137,154 @@ impl Client {
             Incoming::Handshake => return self.introduce(),
             Incoming::Message(message) => message,
         };
-        let running = matches!(self.state, State::Running | State::Reporting);
-        match (message, self.state) {
+        let is_asking = self.asked.is_some();
+        match (message, self.stage) {
             (ServerMessage::Refuse(refusal), _) => return self.refused(refusal),
-            (ServerMessage::Welcome(welcome), State::Introducing) => {
-                self.enter(State::Idle, None);
+            (ServerMessage::Answer(reply), _) => return self.answered(now, reply),
+            (ServerMessage::Welcome(welcome), Stage::Introducing) => {
+                self.enter(now, Stage::Idle);
                 self.events.push_back(ClientEvent::Welcome(welcome));
             }
-            (ServerMessage::Opened, State::Opening) => {
-                self.enter(State::Binding, Some(now + OPENING_TIMEOUT));
-                self.events.push_back(ClientEvent::Opened);
-            }
-            (ServerMessage::Ready, State::Binding) => {
-                self.enter(State::Ready, None);
+            // Said before the endpoint knew of the end.
+            (ServerMessage::Ready, Stage::Binding) if is_asking => {}
+            (ServerMessage::Progress(_), Stage::Running) if is_asking => {}
+            (ServerMessage::Held(_), Stage::Holding) if is_asking => {}
+            (ServerMessage::Ready, Stage::Binding) => {
+                self.enter(now, Stage::Ready);
                 self.events.push_back(ClientEvent::Ready);
             }
-            (ServerMessage::Progress(progress), _) if running => {
-                if self.state == State::Running {
-                    self.deadline = Some(now + SILENCE_TIMEOUT);
-                    self.events.push_back(ClientEvent::Progress(progress));
-                }
+            (ServerMessage::Progress(progress), Stage::Running) => {
+                self.deadline = Some(now + SILENCE_TIMEOUT);
+                self.events.push_back(ClientEvent::Progress(progress));
             }
-            (ServerMessage::Finished, _) if running => {
-                self.events.push_back(ClientEvent::Finished);
-            }
-            (ServerMessage::Report(report), State::Reporting) => {
-                report.check(self.flows).map_err(SessionError::Message)?;
-                self.enter(State::Idle, None);
-                self.events.push_back(ClientEvent::Report(report));
-            }
-            (ServerMessage::Treated { read_back }, State::Treating) => {
-                self.enter(State::Idle, None);
-                self.events.push_back(ClientEvent::Treated(read_back));
-            }
-            (ServerMessage::Untreated, State::Untreating) => {
-                self.enter(State::Idle, None);
-                self.events.push_back(ClientEvent::Untreated);
-            }
-            (ServerMessage::Traced(document), State::Tracing(request)) => {
-                let document = admit(*document, &request).map_err(SessionError::Message)?;
-                self.enter(State::Idle, None);
-                self.events
-                    .push_back(ClientEvent::Traced(Box::new(document)));
-            }
-            (message, _) => return self.take_hold(now, message),
-        }
-        Ok(())
-    }
-
-    fn take_hold(&mut self, now: Duration, message: ServerMessage) -> Result<(), SessionError> {
-        match (message, self.state) {
-            (ServerMessage::Holding(ports), State::Preparing(request)) => {
-                ports.check(&request).map_err(SessionError::Message)?;
-                self.enter(State::Holding, Some(now + SILENCE_TIMEOUT));
-                self.say_alive_at = Some(now + ALIVE_EVERY);
-                self.events.push_back(ClientEvent::Holding(ports));
-            }
-            (ServerMessage::Held(progress), State::Holding) => {
+            (ServerMessage::Held(progress), Stage::Holding) => {
                 self.deadline = Some(now + SILENCE_TIMEOUT);
                 self.events.push_back(ClientEvent::Held(progress));
             }
-            // Said before the endpoint knew of the end.
-            (ServerMessage::Held(_), State::Releasing) => {}
-            (ServerMessage::HoldReport(half), State::Releasing) => {
-                half.check().map_err(SessionError::Message)?;
-                self.enter(State::Idle, None);
-                self.events.push_back(ClientEvent::Released(half));
+            (ServerMessage::Finished, Stage::Running) => {
+                self.events.push_back(ClientEvent::Finished);
             }
             _ => return Err(SessionError::OutOfTurn("from the endpoint")),
         }
         Ok(())
     }
 
-    /// A refused test, treatment or trace leaves the session as it was; any other refusal ends it.
-    fn refused(&mut self, refusal: Refusal) -> Result<(), SessionError> {
-        use RefusalReason::{Busy, Limit, Test, Treatment};
-        let event = match (self.state, refusal.reason) {
-            (State::Opening, Limit | Test | Busy) => ClientEvent::TestRefused(refusal),
-            (State::Treating, Limit | Treatment | Busy) => ClientEvent::TreatmentRefused(refusal),
-            (State::Tracing(_), Limit | Test | Busy) => ClientEvent::TraceRefused(refusal),
-            (State::Preparing(_), Limit | Test | Busy) => ClientEvent::HoldRefused(refusal),
-            _ => return Err(SessionError::Refused(refusal)),
+    fn answered(&mut self, now: Duration, reply: Reply) -> Result<(), SessionError> {
+        let asked = self.asked.take();
+        let believed = asked.as_ref().and_then(|asked| asked.believe(reply));
+        let (Some(asked), Some(reply)) = (asked, believed) else {
+            return Err(SessionError::OutOfTurn("from the endpoint"));
         };
-        self.enter(State::Idle, None);
-        self.events.push_back(event);
+        let reply = reply.map_err(SessionError::Message)?;
+        if let Reply::End(report) = &reply {
+            report.check(self.flows).map_err(SessionError::Message)?;
+        }
+        self.enter(now, asked.rules().then);
+        self.events.push_back(ClientEvent::Reply(reply));
         Ok(())
     }
 
-    /// Asks for a test. Only between tests, else the session fails.
-    pub fn open(&mut self, now: Duration, test: &Test) {
-        self.open_profiled(now, test, None);
+    /// A refused operation leaves the session as it was; any other refusal ends it.
+    fn refused(&mut self, refusal: Refusal) -> Result<(), SessionError> {
+        use RefusalReason::{Busy, Limit, Test, Treatment};
+        let is_refusable = (self.asked.as_ref()).is_some_and(|asked| asked.rules().is_refusable);
+        if !is_refusable || !matches!(refusal.reason, Limit | Test | Treatment | Busy) {
+            return Err(SessionError::Refused(refusal));
+        }
+        self.asked = None;
+        self.deadline = None;
+        self.events.push_back(ClientEvent::Refused(refusal));
+        Ok(())
     }
 
-    /// As [`Client::open`], with a profile of the endpoint's host. Only of an endpoint that has the
-    /// operation
-    /// [`PROFILE`](crate::session::message::PROFILE), else the test is refused.
-    pub fn open_profiled(&mut self, now: Duration, test: &Test, profile: Option<ProfileRequest>) {
-        let message = ClientMessage::Open {
-            test: Box::new(test.clone()),
-            profile,
+    /// Asks for an operation. Only one at a time and in the stages of [`Operation::STAGES`], else
+    /// the session fails. Of an endpoint that does not have it, it is refused.
+    pub fn ask(&mut self, now: Duration, operation: impl Operation) {
+        let request: Request = operation.into();
+        let rules = request.rules();
+        if let Request::Open(open) = &request {
+            self.flows = open.test.flows();
+        }
+        let message = ClientMessage::Ask(request);
+        if !self.command(rules.stages, &message) {
+            return;
+        }
+        let ClientMessage::Ask(request) = message else {
+            return;
         };
-        self.flows = test.flows();
-        self.command(State::Idle, State::Opening, &message);
-        self.deadline = Some(now + OPENING_TIMEOUT);
+        self.asked = Some(request);
+        self.deadline = Some(now + rules.timeout);
+        self.say_alive_at = None;
     }
 
     /// Begins the test that is [`ClientEvent::Ready`].
     pub fn begin(&mut self, now: Duration) {
-        self.command(State::Ready, State::Running, &ClientMessage::Begin);
-        self.deadline = Some(now + SILENCE_TIMEOUT);
-        self.say_alive_at = Some(now + ALIVE_EVERY);
-    }
-
-    /// Ends the running test; the report comes next.
-    pub fn end(&mut self, now: Duration) {
-        self.command(State::Running, State::Reporting, &ClientMessage::End);
-        self.deadline = Some(now + REPORT_TIMEOUT);
-        self.say_alive_at = None;
-    }
-
-    /// Asks for changes of the endpoint's host. Only between tests, else the session fails.
-    pub fn treat(&mut self, now: Duration, changes: &[HostChange]) {
-        let message = ClientMessage::Treat {
-            changes: changes.to_vec(),
-        };
-        self.command(State::Idle, State::Treating, &message);
-        self.deadline = Some(now + TREATING_TIMEOUT);
-    }
-
-    /// Asks for them to be undone. Only between tests, else the session fails.
-    pub fn untreat(&mut self, now: Duration) {
-        self.command(State::Idle, State::Untreating, &ClientMessage::Untreat);
-        self.deadline = Some(now + TREATING_TIMEOUT);
-    }
-
-    /// Asks for the way back. Only between tests, else the session fails.
-    pub fn trace(&mut self, now: Duration, request: TraceRequest) {
-        let message = ClientMessage::Trace { request };
-        self.command(State::Idle, State::Tracing(request), &message);
-        self.deadline = Some(now + TRACING_TIMEOUT);
-    }
-
-    /// Asks the endpoint to hold connections. Only between tests, else the session fails.
-    pub fn hold(&mut self, now: Duration, request: CapacityRequest) {
-        let message = ClientMessage::Hold { request };
-        self.command(State::Idle, State::Preparing(request), &message);
-        self.deadline = Some(now + HOLDING_TIMEOUT);
-    }
-
-    /// Ends holding; the endpoint closes all and reports.
-    pub fn release(&mut self, now: Duration) {
-        self.command(State::Holding, State::Releasing, &ClientMessage::End);
-        self.deadline = Some(now + RELEASE_TIMEOUT);
-        self.say_alive_at = None;
+        if self.command(&[Stage::Ready], &ClientMessage::Begin) {
+            self.enter(now, Stage::Running);
+        }
     }
 
     /// Says goodbye; nothing more is taken or sent.
     pub fn close(&mut self) {
-        if !matches!(self.state, State::Closed | State::Greeting) {
+        if !matches!(self.stage, Stage::Closed | Stage::Greeting) {
             // The session ends either way: a goodbye that cannot be encoded changes nothing.
             let _ = self.channel.send(&ClientMessage::Bye);
         }
-        self.enter(State::Closed, None);
+        self.end();
     }
 
-    fn command(&mut self, from: State, to: State, message: &ClientMessage) {
-        if self.state == State::Closed {
-            return;
+    /// Sends what only has its place in these stages; says whether it is sent.
+    fn command(&mut self, stages: &[Stage], message: &ClientMessage) -> bool {
+        if self.stage == Stage::Closed {
+            return false;
         }
-        if self.state != from {
+        if self.asked.is_some() || !stages.contains(&self.stage) {
             self.fail(SessionError::OutOfTurn("from this end"));
-            return;
+            return false;
         }
-        self.state = to;
-        if let Err(error) = self.channel.send(message) {
-            self.fail(error);
-        }
+        let sent = self.channel.send(message);
+        sent.map_err(|error| self.fail(error)).is_ok()
     }
 
-    fn enter(&mut self, state: State, deadline: Option<Duration>) {
-        self.state = state;
-        self.deadline = deadline;
+    fn enter(&mut self, now: Duration, stage: Stage) {
+        let runs = matches!(stage, Stage::Running | Stage::Holding);
+        self.stage = stage;
+        self.say_alive_at = runs.then(|| now + ALIVE_EVERY);
+        self.deadline = match stage {
+            Stage::Running | Stage::Holding => Some(now + SILENCE_TIMEOUT),
+            Stage::Binding => Some(now + OPENING_TIMEOUT),
+            _ => None,
+        };
+    }
+
+    fn end(&mut self) {
+        self.stage = Stage::Closed;
+        self.asked = None;
+        self.deadline = None;
         self.say_alive_at = None;
     }
 
     fn fail(&mut self, error: SessionError) {
-        self.enter(State::Closed, None);
+        self.end();
         self.events.push_back(ClientEvent::Failed(error));
     }
 
     /// Call at or after [`Client::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Duration) {
-        let runs = matches!(self.state, State::Running | State::Holding);
-        if self.say_alive_at.is_some_and(|at| now >= at) && runs {
+        if self.say_alive_at.is_some_and(|at| now >= at) {
             self.say_alive_at = Some(now + ALIVE_EVERY);
             if let Err(error) = self.channel.send(&ClientMessage::Alive) {
                 self.fail(error);
             }
         }
         if self.deadline.is_some_and(|deadline| now >= deadline) {
-            let waiting_for = match self.state {
-                State::Greeting | State::Introducing => "the endpoint does not answer the greeting",
-                State::Opening => "the endpoint does not answer the request for a test",
-                State::Binding => "the data connections did not reach the endpoint",
-                State::Running | State::Holding => "the endpoint is silent",
-                State::Reporting => "the endpoint sends no report",
-                State::Treating => "the endpoint does not say whether it has changed its host",
-                State::Untreating => "the endpoint does not say whether its host is as it was",
-                State::Tracing(_) => "the endpoint does not say what it has traced",
-                State::Preparing(_) => {
-                    "the endpoint does not say whether it is ready to hold connections"
+            let waiting_for = match (&self.asked, self.stage) {
+                (Some(asked), _) => asked.rules().silence,
+                (None, Stage::Greeting | Stage::Introducing) => {
+                    "the endpoint does not answer the greeting"
                 }
-                State::Releasing => "the endpoint does not say that it has closed its connections",
-                State::Idle | State::Ready | State::Closed => return,
+                (None, Stage::Binding) => "the data connections did not reach the endpoint",
+                (None, _) => "the endpoint is silent",
             };
             self.fail(SessionError::Timeout(waiting_for));
         }
@@ -416,7 +310,7 @@ impl Client {
 
     /// Whether nothing more will come of it.
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.stage == Stage::Closed
     }
 }
 

@@ -1,40 +1,25 @@
 //! What the two ends of a control connection say to each other.
 //!
 //! A message that this version does not know is an error of its own kind, so that a peer can be
-//! told; a field that it does not know is skipped. Every new operation has a name in
-//! [`Welcome::operations`].
+//! told; a field that it does not know is skipped. What can be asked for is in
+//! [`super::operation`].
 
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
 use super::bounds::Bounded;
-use crate::capacity::{CapacityHalf, CapacityRequest, HoldPorts, HoldProgress};
-use crate::plan::{Direction, Test};
-use crate::profile::{EndProfile, ProfileRequest};
+use super::operation::{Reply, Request};
+use crate::capacity::HoldProgress;
+use crate::plan::Direction;
+use crate::profile::EndProfile;
 use crate::record::{Caveat, EndReport, HostFacts, TcpEvidence, TcpSample};
 use crate::stats::LatencyBuckets;
-use crate::trace::{TraceDocument, TraceRequest};
-use crate::treatment::HostChange;
 
 /// Longest body that an endpoint takes from a client.
 pub const MAX_CLIENT_FRAME: usize = 64 << 10;
 /// Longest body that a client takes from an endpoint: a report of 256 flows with their samples.
 pub const MAX_SERVER_FRAME: usize = 8 << 20;
-/// Most changes of the endpoint's host that one [`ClientMessage::Treat`] may ask for.
-pub const MAX_CHANGES: usize = 32;
-/// The operation, in [`Welcome::operations`], of an endpoint that takes [`ClientMessage::Treat`].
-pub const TREATMENTS: &str = "treatments";
-
-/// The operation, in [`Welcome::operations`], of an endpoint that takes [`ClientMessage::Trace`].
-pub const TRACE: &str = "trace";
-
-/// The operation, in [`Welcome::operations`], of an endpoint that takes [`ClientMessage::Hold`].
-pub const CAPACITY: &str = "capacity";
-/// The operation, in [`Welcome::operations`], of an endpoint that profiles its host while a test
-/// runs.
-pub const PROFILE: &str = "profile";
-
 /// Client to endpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
@@ -44,40 +29,12 @@ pub enum ClientMessage {
         /// Version of the client's linerate.
         software: String,
     },
-    /// Make ready for this test.
-    Open {
-        /// The test.
-        test: Box<Test>,
-        /// Profile the endpoint's host meanwhile, if it has the operation [`PROFILE`]; the profile
-        /// is in the report.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        profile: Option<ProfileRequest>,
-    },
+    /// Asks for an operation.
+    Ask(Request),
     /// All flows are there: begin.
     Begin,
-    /// Still here; sent at least every second while a test runs.
+    /// Still here; sent at least every second while a test runs or connections are held.
     Alive,
-    /// The run is over for the client: stop and report.
-    End,
-    /// Change the endpoint's host, in place of what this session has changed there before. Only
-    /// between tests; undone at the latest when the session ends.
-    Treat {
-        /// 1 to [`MAX_CHANGES`].
-        changes: Vec<HostChange>,
-    },
-    /// Undo what this session has changed. Only between tests.
-    Untreat,
-    /// Trace the way to the address that this connection comes from. Only between tests.
-    Trace {
-        /// How.
-        request: TraceRequest,
-    },
-    /// Hold connections. Only between tests; ended by [`ClientMessage::End`], and until then
-    /// [`ClientMessage::Alive`] is sent at least every second.
-    Hold {
-        /// How many.
-        request: CapacityRequest,
-    },
     /// No more tests.
     Bye,
 }
@@ -88,34 +45,18 @@ pub enum ClientMessage {
 pub enum ServerMessage {
     /// Answer to `Introduce`.
     Welcome(Box<Welcome>),
-    /// No: to `Introduce`, `Open`, `Treat`, `Trace`, `Hold`, or at any time.
+    /// No: to `Introduce`, to an operation, or at any time.
     Refuse(Refusal),
-    /// Answer to `Open`: connect the flows.
-    Opened,
-    /// All flows are bound.
+    /// Answer to `Ask`.
+    Answer(Reply),
+    /// All flows of a test are bound.
     Ready,
     /// While a test runs, at least every second.
     Progress(Progress),
     /// The endpoint has received, or sent, all that it was to.
     Finished,
-    /// Answer to `End`.
-    Report(Box<HalfReport>),
-    /// Answer to `Treat`: all of it is in force.
-    Treated {
-        /// What was read back, one line for each change.
-        read_back: Vec<String>,
-    },
-    /// Answer to `Untreat`: all is as it was.
-    Untreated,
-    /// Answer to `Trace`; nothing of it is to be believed before [`crate::trace::admit`] has seen
-    /// it.
-    Traced(Box<TraceDocument>),
-    /// Answer to `Hold`: connect to these ports.
-    Holding(HoldPorts),
     /// While connections are held, at least every second.
     Held(HoldProgress),
-    /// Answer to `End` of a `Hold`: all is closed.
-    HoldReport(Box<CapacityHalf>),
 }
 
 impl ClientMessage {
@@ -147,13 +88,19 @@ pub struct Welcome {
     pub software: String,
     /// Names the session to its data connections: 32 hexadecimal digits.
     pub token: String,
-    /// Operations that the endpoint has: `stream`, `rr`, `crr`, [`TRACE`], [`CAPACITY`], and
-    /// [`TREATMENTS`] where its owner allows them.
+    /// The [`Request::names`] of what the endpoint can do and its owner allows.
     pub operations: Vec<String>,
     /// What its owner allows.
     pub limits: Limits,
     /// Its host.
     pub facts: Box<HostFacts>,
+}
+
+impl Welcome {
+    /// Whether the endpoint has an operation of that name.
+    pub fn has(&self, operation: &str) -> bool {
+        self.operations.iter().any(|name| name == operation)
+    }
 }
 
 /// What the owner of an endpoint allows.

@@ -2,8 +2,7 @@
 //!
 //! Both have one shape: bytes in by `handle_input`, time in by `handle_timeout`, and out come bytes
 //! (`poll_transmit`), events (`poll_event`) and the time of the next deadline (`poll_timeout`).
-//! Time is a
-//! [`Duration`] since any fixed moment. Neither ever waits without a deadline.
+//! Time is a [`Duration`] since any fixed moment. Neither ever waits without a deadline.
 //!
 //! ```text
 //! client                                   server
@@ -11,26 +10,32 @@
 //!   [Noise handshake, if sealed] ◀──────────▶
 //!   Introduce ──────────────────────────────▶
 //!   ◀─────────────────────── Welcome | Refuse
-//!   Open(test) ─────────────────────────────▶           ┐
-//!   ◀──────────────────────── Opened | Refuse           │
-//!   data connections, each with its Hello ──▶           │
-//!   ◀───────────────────────────────── Ready            │ as often as
-//!   Begin ──────────────────────────────────▶           │ the client likes
-//!   Alive ───────────▶ ◀──── Progress, Finished         │
-//!   End ────────────────────────────────────▶           │
-//!   ◀──────────────────────────────── Report            ┘
-//!   Treat(changes) ─────────────────────────▶           ┐ between tests,
-//!   ◀─────────────────────── Treated | Refuse           │ where the owner
-//!   Untreat ────────────────────────────────▶           │ allows it
-//!   ◀────────────────────────────── Untreated           ┘
-//!   Trace(request) ─────────────────────────▶           ┐ between tests
-//!   ◀─────────────────────── Traced | Refuse            ┘
-//!   Hold(request) ──────────────────────────▶           ┐
-//!   ◀─────────────────────── Holding | Refuse           │ between tests
-//!   Alive ───────────▶ ◀────────────────── Held         │
-//!   End ────────────────────────────────────▶           │
-//!   ◀──────────────────────────── HoldReport            ┘
+//!   Ask(request) ───────────────────────────▶           ┐ any operation,
+//!   ◀──────────────────────── Answer | Refuse           ┘ as often as the client likes
 //!   Bye ────────────────────────────────────▶
+//! ```
+//!
+//! What can be asked for is in [`operation`]. Only two have phases of their own. A test:
+//!
+//! ```text
+//!   Ask(Open) ──────────────────────────────▶
+//!   ◀──────────────────────── Answer | Refuse
+//!   data connections, each with its Hello ──▶
+//!   ◀───────────────────────────────── Ready
+//!   Begin ──────────────────────────────────▶
+//!   Alive ───────────▶ ◀──── Progress, Finished
+//!   Ask(End) ───────────────────────────────▶
+//!   ◀───────────────────────── Answer(report)
+//! ```
+//!
+//! And connections that are held:
+//!
+//! ```text
+//!   Ask(Hold) ──────────────────────────────▶
+//!   ◀──────────────────────── Answer | Refuse
+//!   Alive ───────────▶ ◀────────────────── Held
+//!   Ask(Release) ───────────────────────────▶
+//!   ◀───────────────────────── Answer(report)
 //! ```
 //!
 //! What `Treat` has changed on the endpoint's host is on loan: it is undone by `Untreat`, and at
@@ -42,12 +47,14 @@ mod bounds;
 mod channel;
 mod client;
 pub mod message;
+pub mod operation;
 mod server;
 
 use std::time::Duration;
 
 use thiserror::Error;
 
+pub use admission::Owner;
 pub use client::{Client, ClientEvent};
 pub use server::{Server, ServerEvent};
 

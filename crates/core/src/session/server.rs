@@ -3,23 +3,18 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::message::{
-    ClientMessage, HalfReport, Limits, MAX_CLIENT_FRAME, MAX_SERVER_FRAME, Progress, Refusal,
-    RefusalReason, ServerMessage, Welcome,
-};
-use crate::capacity::{CapacityHalf, CapacityRequest, HoldPorts, HoldProgress};
-use crate::plan::Test;
-use crate::profile::ProfileRequest;
-use crate::trace::{TraceDocument, TraceRequest};
-use crate::treatment::HostChange;
-use crate::wire::{Key, Seal};
-
-use super::admission;
+use super::admission::Owner;
 use super::channel::{Channel, Incoming};
-use super::{
-    GRACE, GREETING_TIMEOUT, HOLDING_TIMEOUT, IDLE_TIMEOUT, OPENING_TIMEOUT, RELEASE_TIMEOUT,
-    REPORT_TIMEOUT, SILENCE_TIMEOUT, SessionError, TRACING_TIMEOUT, TREATING_TIMEOUT,
+use super::message::{
+    ClientMessage, Limits, MAX_CLIENT_FRAME, Progress, Refusal, RefusalReason, ServerMessage,
+    Welcome,
 };
+use super::operation::{Reply, Request, Stage};
+use super::{
+    GRACE, GREETING_TIMEOUT, IDLE_TIMEOUT, OPENING_TIMEOUT, SILENCE_TIMEOUT, SessionError,
+};
+use crate::capacity::HoldProgress;
+use crate::wire::{Key, Seal};
 
 /// Longest body before the client has proved its key.
 const MAX_GREETING_FRAME: usize = 4 << 10;
@@ -27,58 +22,22 @@ const MAX_GREETING_FRAME: usize = 4 << 10;
 /// What the driver of a [`Server`] is told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
-    /// Profile this host while the next test runs; the rate was checked. [`ServerEvent::Open`]
-    /// follows.
-    Profile(ProfileRequest),
-    /// Make ready for this test; it was checked and is within the limits. Answer by
-    /// [`Server::opened`] or [`Server::refuse`].
-    Open(Box<Test>),
-    /// Begin.
+    /// Do this; it is within what the owner allows. Answer by [`Server::reply`], or by
+    /// [`Server::refuse`] where the operation is refusable.
+    Request(Request),
+    /// Begin the test.
     Begin,
-    /// Stop and hand in the account by [`Server::report`].
-    End,
-    /// Change this host so, and in no other way; the owner allows treatments, and each of these was
-    /// checked. Answer by [`Server::treated`] or [`Server::refuse`].
-    Treat(Vec<HostChange>),
-    /// Undo what was changed. Answer by [`Server::untreated`].
-    Untreat,
-    /// Trace the way to the client's own address; the request is within what endpoints allow.
-    /// Answer by
-    /// [`Server::traced`] or [`Server::refuse`].
-    Trace(TraceRequest),
-    /// Make ready to hold as many connections; the request is within the owner's limits. Answer by
-    /// [`Server::holding`] or [`Server::refuse`].
-    Hold(CapacityRequest),
-    /// Close what is held and hand in the account by [`Server::released`].
-    Release,
     /// The session is over: said goodbye to, or the reason.
     Closed(Option<SessionError>),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Handshake,
-    Introduction,
-    Idle,
-    Opening,
-    Binding,
-    Ready,
-    Running,
-    Reporting,
-    Treating,
-    Untreating,
-    Tracing,
-    Preparing,
-    Holding,
-    Releasing,
-    Closed,
 }
 
 /// The endpoint's half, from after the client's hello; see the module's picture.
 #[derive(Debug)]
 pub struct Server {
     channel: Channel,
-    state: State,
+    stage: Stage,
+    /// What the driver is to answer.
+    asked: Option<Request>,
     welcome: Option<Box<Welcome>>,
     limits: Limits,
     operations: Vec<String>,
@@ -94,7 +53,8 @@ impl Server {
     pub fn new(now: Duration, welcome: Welcome, key: Option<&Key>, sealed: bool) -> Self {
         let mut server = Self {
             channel: Channel::new(MAX_GREETING_FRAME, None),
-            state: State::Introduction,
+            stage: Stage::Introducing,
+            asked: None,
             limits: welcome.limits,
             operations: welcome.operations.clone(),
             welcome: Some(Box::new(welcome)),
@@ -107,7 +67,7 @@ impl Server {
             (Some(key), true) => match Seal::server(key) {
                 Ok(seal) => {
                     server.channel = Channel::new(MAX_GREETING_FRAME, Some(seal));
-                    server.state = State::Handshake;
+                    server.stage = Stage::Greeting;
                 }
                 Err(error) => server.fail(error.into()),
             },
@@ -124,11 +84,11 @@ impl Server {
 
     /// Bytes from the client.
     pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) {
-        if self.state == State::Closed {
+        if self.stage == Stage::Closed {
             return;
         }
         self.channel.push(bytes);
-        while self.state != State::Closed {
+        while self.stage != Stage::Closed {
             match self.channel.next(ClientMessage::parse) {
                 Ok(None) => return,
                 Ok(Some(incoming)) => {
@@ -143,7 +103,7 @@ impl Server {
 
     /// The connection ended.
     pub fn handle_close(&mut self) {
-        if self.state != State::Closed {
+        if self.stage != Stage::Closed {
             self.close(Some(SessionError::Closed));
         }
     }
@@ -156,221 +116,115 @@ impl Server {
         let message = match incoming {
             Incoming::Handshake => {
                 self.channel.send_handshake()?;
-                self.state = State::Introduction;
+                self.stage = Stage::Introducing;
                 return Ok(());
             }
             Incoming::Message(message) => message,
         };
-        match (message, self.state) {
-            (ClientMessage::Introduce { .. }, State::Introduction) => {
+        match (message, self.stage) {
+            (ClientMessage::Introduce { .. }, Stage::Introducing) => {
                 self.channel.set_limit(MAX_CLIENT_FRAME);
-                self.enter(State::Idle, now + IDLE_TIMEOUT);
+                self.enter(now, Stage::Idle);
                 match self.welcome.take() {
                     Some(welcome) => self.channel.send(&ServerMessage::Welcome(welcome)),
                     None => Err(SessionError::OutOfTurn("a second introduction")),
                 }
             }
-            (ClientMessage::Open { test, profile }, State::Idle) => {
-                self.take_test(now, test, profile)
+            (ClientMessage::Bye, _) => {
+                self.close(None);
+                Ok(())
             }
-            (ClientMessage::Begin, State::Ready) => {
-                self.enter(State::Running, now + SILENCE_TIMEOUT);
-                self.run_until = self.planned.map(|planned| now + planned + GRACE);
+            (ClientMessage::Ask(request), _) if self.asked.is_none() => {
+                self.take_request(now, request)
+            }
+            (ClientMessage::Begin, Stage::Ready) if self.asked.is_none() => {
+                self.enter(now, Stage::Running);
                 self.events.push_back(ServerEvent::Begin);
                 Ok(())
             }
-            (ClientMessage::Alive, State::Running) => {
+            (ClientMessage::Alive, Stage::Running | Stage::Holding) if self.asked.is_none() => {
                 self.deadline = now + SILENCE_TIMEOUT;
-                Ok(())
-            }
-            // A client may give up a test at any time; what there is, is reported.
-            (ClientMessage::End, State::Binding | State::Ready | State::Running) => {
-                self.enter(State::Reporting, now + REPORT_TIMEOUT);
-                self.events.push_back(ServerEvent::End);
-                Ok(())
-            }
-            (ClientMessage::Treat { changes }, State::Idle) => self.take_changes(now, changes),
-            (ClientMessage::Untreat, State::Idle) => {
-                self.enter(State::Untreating, now + TREATING_TIMEOUT);
-                self.events.push_back(ServerEvent::Untreat);
-                Ok(())
-            }
-            (ClientMessage::Trace { request }, State::Idle) => self.take_request(now, request),
-            (ClientMessage::Hold { request }, State::Idle) => self.take_hold(now, request),
-            (ClientMessage::Alive, State::Holding) => {
-                self.deadline = now + SILENCE_TIMEOUT;
-                Ok(())
-            }
-            (ClientMessage::End, State::Holding) => {
-                self.enter(State::Releasing, now + RELEASE_TIMEOUT);
-                self.run_until = None;
-                self.events.push_back(ServerEvent::Release);
-                Ok(())
-            }
-            (ClientMessage::Bye, _) => {
-                self.close(None);
                 Ok(())
             }
             _ => Err(SessionError::OutOfTurn("from the client")),
         }
     }
 
-    fn take_test(
-        &mut self,
-        now: Duration,
-        test: Box<Test>,
-        profile: Option<ProfileRequest>,
-    ) -> Result<(), SessionError> {
-        let admitted = admission::test(&test, &self.limits, &self.operations).and_then(|()| {
-            (profile.iter()).try_for_each(|asked| admission::profile(asked, &self.operations))
-        });
-        if let Err(refusal) = admitted {
-            return self.turn_down(now, refusal);
+    fn take_request(&mut self, now: Duration, request: Request) -> Result<(), SessionError> {
+        let rules = request.rules();
+        if !rules.stages.contains(&self.stage) {
+            return Err(SessionError::OutOfTurn("from the client"));
         }
-        // A count or an amount has no time of its own: it gets all that the owner allows.
-        let seconds = test.seconds().unwrap_or(self.limits.seconds);
-        self.planned = Some(Duration::from_secs_f64(seconds.min(self.limits.seconds)));
-        self.enter(State::Opening, now + OPENING_TIMEOUT);
-        self.events.extend(profile.map(ServerEvent::Profile));
-        self.events.push_back(ServerEvent::Open(test));
-        Ok(())
-    }
-
-    fn take_changes(
-        &mut self,
-        now: Duration,
-        changes: Vec<HostChange>,
-    ) -> Result<(), SessionError> {
-        if let Err(refusal) = admission::changes(&changes, &self.operations) {
-            return self.turn_down(now, refusal);
-        }
-        self.enter(State::Treating, now + TREATING_TIMEOUT);
-        self.events.push_back(ServerEvent::Treat(changes));
-        Ok(())
-    }
-
-    fn take_request(&mut self, now: Duration, request: TraceRequest) -> Result<(), SessionError> {
-        if let Err(refusal) = admission::trace(&request, &self.operations) {
-            return self.turn_down(now, refusal);
-        }
-        self.enter(State::Tracing, now + TRACING_TIMEOUT);
-        self.events.push_back(ServerEvent::Trace(request));
-        Ok(())
-    }
-
-    fn take_hold(&mut self, now: Duration, request: CapacityRequest) -> Result<(), SessionError> {
-        if let Err(refusal) = admission::capacity(&request, &self.limits, &self.operations) {
-            return self.turn_down(now, refusal);
-        }
-        let seconds = request.seconds.min(self.limits.seconds);
-        self.planned = Some(Duration::from_secs_f64(seconds));
-        self.enter(State::Preparing, now + HOLDING_TIMEOUT);
-        self.events.push_back(ServerEvent::Hold(request));
-        Ok(())
-    }
-
-    /// Says no without asking the driver; the session goes on.
-    fn turn_down(&mut self, now: Duration, refusal: Refusal) -> Result<(), SessionError> {
-        self.deadline = now + IDLE_TIMEOUT;
-        self.channel.send(&ServerMessage::Refuse(refusal))
-    }
-
-    /// The test can be done: the client may connect its flows.
-    pub fn opened(&mut self, now: Duration) {
-        self.answer(State::Opening, State::Binding, &ServerMessage::Opened);
-        self.deadline = now + OPENING_TIMEOUT;
-    }
-
-    /// The test or the trace cannot be done here, or the changes not be made; the session goes on.
-    pub fn refuse(&mut self, now: Duration, reason: RefusalReason, message: String) {
-        let refusal = ServerMessage::Refuse(Refusal { reason, message });
-        let asked = match self.state {
-            State::Treating | State::Tracing | State::Preparing => self.state,
-            _ => State::Opening,
+        let owner = Owner {
+            limits: &self.limits,
+            operations: &self.operations,
         };
-        self.answer(asked, State::Idle, &refusal);
-        self.deadline = now + IDLE_TIMEOUT;
+        if let Err(refusal) = request.admit(&owner) {
+            // Said without asking the driver; the session goes on.
+            self.enter(now, self.stage);
+            return self.channel.send(&ServerMessage::Refuse(refusal));
+        }
+        self.planned = request.seconds(&self.limits).map(Duration::from_secs_f64);
+        self.run_until = None;
+        self.deadline = now + rules.timeout;
+        self.asked = Some(request.clone());
+        self.events.push_back(ServerEvent::Request(request));
+        Ok(())
     }
 
-    /// The changes are in force, and were read back so.
-    pub fn treated(&mut self, now: Duration, read_back: Vec<String>) {
-        let message = ServerMessage::Treated { read_back };
-        self.answer(State::Treating, State::Idle, &message);
-        self.deadline = now + IDLE_TIMEOUT;
+    /// Answers what was asked for. An answer to anything else comes too late and is dropped.
+    pub fn reply(&mut self, now: Duration, reply: Reply) {
+        let asked = self.asked.take_if(|asked| asked.is_answered_by(&reply));
+        if let Some(asked) = asked {
+            self.enter(now, asked.rules().then);
+            self.send(&ServerMessage::Answer(reply.shorten()));
+        }
     }
 
-    /// This host is as it was before the session changed it.
-    pub fn untreated(&mut self, now: Duration) {
-        self.answer(State::Untreating, State::Idle, &ServerMessage::Untreated);
-        self.deadline = now + IDLE_TIMEOUT;
-    }
-
-    /// The way to the client as this end sees it.
-    pub fn traced(&mut self, now: Duration, document: TraceDocument) {
-        let message = ServerMessage::Traced(Box::new(document));
-        self.answer(State::Tracing, State::Idle, &message);
-        self.deadline = now + IDLE_TIMEOUT;
-    }
-
-    /// The client may connect to these ports.
-    pub fn holding(&mut self, now: Duration, ports: HoldPorts) {
-        let message = ServerMessage::Holding(ports);
-        self.answer(State::Preparing, State::Holding, &message);
-        self.deadline = now + SILENCE_TIMEOUT;
-        self.run_until = self.planned.map(|planned| now + planned + GRACE);
-    }
-
-    /// What is held at present.
-    pub fn held(&mut self, progress: HoldProgress) {
-        let message = ServerMessage::Held(progress);
-        self.answer(State::Holding, State::Holding, &message);
-    }
-
-    /// All is closed: the account of it.
-    pub fn released(&mut self, now: Duration, half: CapacityHalf) {
-        let message = ServerMessage::HoldReport(Box::new(half.bounded()));
-        self.answer(State::Releasing, State::Idle, &message);
-        self.deadline = now + IDLE_TIMEOUT;
+    /// What was asked for cannot be done here; the session goes on.
+    pub fn refuse(&mut self, now: Duration, reason: RefusalReason, message: String) {
+        let asked = self.asked.take_if(|asked| asked.rules().is_refusable);
+        if asked.is_some() {
+            self.enter(now, self.stage);
+            self.send(&ServerMessage::Refuse(Refusal { reason, message }));
+        }
     }
 
     /// All flows are bound.
     pub fn ready(&mut self, now: Duration) {
-        self.answer(State::Binding, State::Ready, &ServerMessage::Ready);
-        self.deadline = now + OPENING_TIMEOUT;
+        if self.tell(Stage::Binding, &ServerMessage::Ready) {
+            self.enter(now, Stage::Ready);
+        }
     }
 
     /// What has arrived so far.
     pub fn progress(&mut self, progress: Progress) {
-        if self.state == State::Running {
-            self.answer(
-                State::Running,
-                State::Running,
-                &ServerMessage::Progress(progress),
-            );
-        }
+        self.tell(Stage::Running, &ServerMessage::Progress(progress));
     }
 
     /// This end has nothing more to send or to receive.
     pub fn finished(&mut self) {
-        if self.state == State::Running {
-            self.answer(State::Running, State::Running, &ServerMessage::Finished);
-        }
+        self.tell(Stage::Running, &ServerMessage::Finished);
     }
 
-    /// The account of the test that ended.
-    pub fn report(&mut self, now: Duration, mut report: HalfReport) {
-        // Sealing adds 16 bytes to every 64 KiB, and the message its name: far less than a
-        // hundredth.
-        report.thin_to(MAX_SERVER_FRAME / 100 * 99);
-        let message = ServerMessage::Report(Box::new(report));
-        self.answer(State::Reporting, State::Idle, &message);
-        self.deadline = now + IDLE_TIMEOUT;
-        self.run_until = None;
+    /// What is held at present.
+    pub fn held(&mut self, progress: HoldProgress) {
+        self.tell(Stage::Holding, &ServerMessage::Held(progress));
+    }
+
+    /// Sends what only has its place in this stage. The driver may say it when the client has just
+    /// given up: that is no error.
+    fn tell(&mut self, stage: Stage, message: &ServerMessage) -> bool {
+        let fits = self.stage == stage && self.asked.is_none();
+        if fits {
+            self.send(message);
+        }
+        fits && self.stage == stage
     }
 
     /// Ends the session with a reason that the client is told.
     pub fn hang_up(&mut self, reason: RefusalReason, message: &str) {
-        if self.state != State::Closed {
+        if self.stage != Stage::Closed {
             self.fail(SessionError::Refused(Refusal {
                 reason,
                 message: message.to_owned(),
@@ -378,24 +232,30 @@ impl Server {
         }
     }
 
-    fn answer(&mut self, from: State, to: State, message: &ServerMessage) {
-        // The driver may answer a test that the client has just given up: that is no error.
-        if self.state != from {
-            return;
-        }
-        self.state = to;
+    fn send(&mut self, message: &ServerMessage) {
         if let Err(error) = self.channel.send(message) {
             self.fail(error);
         }
     }
 
-    fn enter(&mut self, state: State, deadline: Duration) {
-        self.state = state;
-        self.deadline = deadline;
+    fn enter(&mut self, now: Duration, stage: Stage) {
+        self.stage = stage;
+        self.deadline = now
+            + match stage {
+                Stage::Greeting | Stage::Introducing => GREETING_TIMEOUT,
+                Stage::Binding | Stage::Ready => OPENING_TIMEOUT,
+                Stage::Running | Stage::Holding => SILENCE_TIMEOUT,
+                Stage::Idle | Stage::Closed => IDLE_TIMEOUT,
+            };
+        let runs = matches!(stage, Stage::Running | Stage::Holding);
+        self.run_until = self
+            .planned
+            .filter(|_| runs)
+            .map(|planned| now + planned + GRACE);
     }
 
     fn fail(&mut self, error: SessionError) {
-        if self.channel.is_sealed() && self.state == State::Handshake {
+        if self.channel.is_sealed() && self.stage == Stage::Greeting {
             // Nobody there has the key: the reason goes out in clear, and says nothing secret.
             self.channel.unseal();
         }
@@ -405,44 +265,33 @@ impl Server {
     }
 
     fn close(&mut self, error: Option<SessionError>) {
-        self.state = State::Closed;
+        self.stage = Stage::Closed;
+        self.asked = None;
         self.events.push_back(ServerEvent::Closed(error));
     }
 
     /// Call at or after [`Server::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Duration) {
         let overdue = self.run_until.is_some_and(|until| now >= until);
-        if self.state == State::Closed || (now < self.deadline && !overdue) {
+        if self.stage == Stage::Closed || (now < self.deadline && !overdue) {
             return;
         }
-        let waited_for = match self.state {
-            State::Handshake | State::Introduction => "the client did not greet in time",
-            State::Idle => "the client asked for nothing in time",
-            State::Opening
-            | State::Reporting
-            | State::Treating
-            | State::Untreating
-            | State::Tracing
-            | State::Preparing
-            | State::Releasing => "the endpoint was too slow",
-            State::Binding => "the client's data connections did not come in time",
-            State::Ready => "the client did not begin in time",
-            State::Running | State::Holding if overdue => {
-                "the test took longer than the endpoint allows"
-            }
-            State::Running | State::Holding => "the client fell silent",
-            State::Closed => return,
+        let waited_for = match (&self.asked, self.stage) {
+            (Some(_), _) => "the endpoint was too slow",
+            (None, Stage::Greeting | Stage::Introducing) => "the client did not greet in time",
+            (None, Stage::Idle) => "the client asked for nothing in time",
+            (None, Stage::Binding) => "the client's data connections did not come in time",
+            (None, Stage::Ready) => "the client did not begin in time",
+            (None, _) if overdue => "the test took longer than the endpoint allows",
+            (None, _) => "the client fell silent",
         };
         self.fail(SessionError::Timeout(waited_for));
     }
 
     /// When to call [`Server::handle_timeout`]; `None` when the session is over.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        match (self.state, self.run_until) {
-            (State::Closed, _) => None,
-            (State::Running | State::Holding, Some(until)) => Some(self.deadline.min(until)),
-            _ => Some(self.deadline),
-        }
+        let deadline = (self.run_until).map_or(self.deadline, |until| self.deadline.min(until));
+        (self.stage != Stage::Closed).then_some(deadline)
     }
 
     /// Bytes for the client.
@@ -457,6 +306,6 @@ impl Server {
 
     /// Whether nothing more will come of it, once its last bytes are sent.
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.stage == Stage::Closed
     }
 }

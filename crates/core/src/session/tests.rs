@@ -15,8 +15,9 @@ use crate::plan::{
     Traffic,
 };
 use crate::record::HostFacts;
-use crate::session::message::{
-    CAPACITY, HalfReport, Limits, Progress, RefusalReason, TRACE, TREATMENTS, Welcome,
+use crate::session::message::{HalfReport, Limits, Progress, RefusalReason, Welcome};
+use crate::session::operation::{
+    CAPACITY, End, Open, Release, Reply, Request, TRACE, TREATMENTS, Treat, Untreat,
 };
 use crate::treatment::HostChange;
 use crate::units::Span;
@@ -44,6 +45,19 @@ fn test_of(seconds: u64, streams: u32) -> Test {
         interval: Span(Duration::from_secs(1)),
         options: SocketOptions::default(),
         seed: 1,
+    }
+}
+
+fn open(test: &Test) -> Open {
+    Open {
+        test: Box::new(test.clone()),
+        profile: None,
+    }
+}
+
+fn treat(changes: &[HostChange]) -> Treat {
+    Treat {
+        changes: changes.to_vec(),
     }
 }
 
@@ -140,27 +154,40 @@ impl Pair {
     }
 
     fn treat(&mut self, changes: &[HostChange]) {
-        self.client.treat(self.now, changes);
-        let asked = ServerEvent::Treat(changes.to_vec());
+        self.client.ask(self.now, treat(changes));
+        let asked = ServerEvent::Request(treat(changes).into());
         assert_eq!(self.server_event(), Some(asked));
-        self.server.treated(self.now, vec!["as asked".into()]);
-        let answer = ClientEvent::Treated(vec!["as asked".into()]);
+        self.server
+            .reply(self.now, Reply::Treat(vec!["as asked".into()]));
+        let answer = ClientEvent::Reply(Reply::Treat(vec!["as asked".into()]));
         assert_eq!(self.client_event(), Some(answer));
     }
 
     fn untreat(&mut self) {
-        self.client.untreat(self.now);
-        assert_eq!(self.server_event(), Some(ServerEvent::Untreat));
-        self.server.untreated(self.now);
-        assert_eq!(self.client_event(), Some(ClientEvent::Untreated));
+        self.client.ask(self.now, Untreat);
+        assert_eq!(
+            self.server_event(),
+            Some(ServerEvent::Request(Request::Untreat(Untreat)))
+        );
+        self.server.reply(self.now, Reply::Untreat(()));
+        assert_eq!(
+            self.client_event(),
+            Some(ClientEvent::Reply(Reply::Untreat(())))
+        );
     }
 
     fn run_one_test(&mut self) {
         let test = test_of(10, 2);
-        self.client.open(self.now, &test);
-        assert_eq!(self.server_event(), Some(ServerEvent::Open(Box::new(test))));
-        self.server.opened(self.now);
-        assert_eq!(self.client_event(), Some(ClientEvent::Opened));
+        self.client.ask(self.now, open(&test));
+        assert_eq!(
+            self.server_event(),
+            Some(ServerEvent::Request(open(&test).into()))
+        );
+        self.server.reply(self.now, Reply::Open(()));
+        assert_eq!(
+            self.client_event(),
+            Some(ClientEvent::Reply(Reply::Open(())))
+        );
         self.server.ready(self.now);
         assert_eq!(self.client_event(), Some(ClientEvent::Ready));
         self.client.begin(self.now);
@@ -175,12 +202,16 @@ impl Pair {
         }
         self.server.finished();
         assert_eq!(self.client_event(), Some(ClientEvent::Finished));
-        self.client.end(self.now);
-        assert_eq!(self.server_event(), Some(ServerEvent::End));
-        self.server.report(self.now, HalfReport::default());
+        self.client.ask(self.now, End);
+        assert_eq!(
+            self.server_event(),
+            Some(ServerEvent::Request(Request::End(End)))
+        );
+        self.server
+            .reply(self.now, Reply::End(Box::new(HalfReport::default())));
         assert_eq!(
             self.client_event(),
-            Some(ClientEvent::Report(Box::default()))
+            Some(ClientEvent::Reply(Reply::End(Box::default())))
         );
     }
 }
@@ -238,9 +269,9 @@ fn what_the_owner_does_not_allow_is_refused_with_the_number_and_the_session_goes
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
     for (test, number) in [(test_of(61, 1), "60 s"), (test_of(1, 9), "8 streams")] {
-        pair.client.open(pair.now, &test);
+        pair.client.ask(pair.now, open(&test));
         match pair.client_event() {
-            Some(ClientEvent::TestRefused(refusal)) => {
+            Some(ClientEvent::Refused(refusal)) => {
                 assert_eq!(refusal.reason, RefusalReason::Limit);
                 assert!(refusal.message.contains(number), "{}", refusal.message);
             }
@@ -254,10 +285,10 @@ fn what_the_owner_does_not_allow_is_refused_with_the_number_and_the_session_goes
 fn absurd_tests_are_refused_by_the_endpoint_itself() {
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
-    pair.client.open(pair.now, &test_of(1, 0));
+    pair.client.ask(pair.now, open(&test_of(1, 0)));
     assert!(matches!(
         pair.client_event(),
-        Some(ClientEvent::TestRefused(refusal)) if refusal.reason == RefusalReason::Test
+        Some(ClientEvent::Refused(refusal)) if refusal.reason == RefusalReason::Test
     ));
 }
 
@@ -270,11 +301,11 @@ fn silence_ends_each_stage_on_both_sides() {
 
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
-    pair.client.open(pair.now, &test_of(10, 1));
+    pair.client.ask(pair.now, open(&test_of(10, 1)));
     pair.exchange();
     pair.client.handle_timeout(pair.now + OPENING_TIMEOUT);
     assert!(pair.client.is_closed());
-    pair.server.opened(pair.now);
+    pair.server.reply(pair.now, Reply::Open(()));
     pair.server.handle_timeout(pair.now + OPENING_TIMEOUT);
     assert!(pair.server.is_closed());
 }
@@ -283,9 +314,9 @@ fn silence_ends_each_stage_on_both_sides() {
 fn a_running_test_needs_signs_of_life_and_ends_at_the_owners_limit() {
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
-    pair.client.open(pair.now, &test_of(50, 1));
+    pair.client.ask(pair.now, open(&test_of(50, 1)));
     pair.server_event();
-    pair.server.opened(pair.now);
+    pair.server.reply(pair.now, Reply::Open(()));
     pair.server.ready(pair.now);
     pair.exchange();
     pair.client.begin(pair.now);
@@ -386,18 +417,18 @@ proptest! {
                 Step::ToServer(bytes) => pair.server.handle_input(pair.now, &bytes),
                 Step::ToClient(bytes) => pair.client.handle_input(pair.now, &bytes),
                 Step::Exchange => pair.exchange(),
-                Step::Open => pair.client.open(pair.now, &test_of(5, 1)),
+                Step::Open => pair.client.ask(pair.now, open(&test_of(5, 1))),
                 Step::Begin => pair.client.begin(pair.now),
-                Step::End => pair.client.end(pair.now),
-                Step::Opened => pair.server.opened(pair.now),
+                Step::End => pair.client.ask(pair.now, End),
+                Step::Opened => pair.server.reply(pair.now, Reply::Open(())),
                 Step::Ready => pair.server.ready(pair.now),
-                Step::Report => pair.server.report(pair.now, HalfReport::default()),
-                Step::Treat => pair.client.treat(pair.now, &changes()),
-                Step::Untreat => pair.client.untreat(pair.now),
-                Step::Treated => pair.server.treated(pair.now, vec!["so".into()]),
-                Step::Untreated => pair.server.untreated(pair.now),
-                Step::Trace => pair.client.trace(pair.now, trace::request()),
-                Step::Traced => pair.server.traced(pair.now, trace::document()),
+                Step::Report => pair.server.reply(pair.now, Reply::End(Box::new(HalfReport::default()))),
+                Step::Treat => pair.client.ask(pair.now, treat(&changes())),
+                Step::Untreat => pair.client.ask(pair.now, Untreat),
+                Step::Treated => pair.server.reply(pair.now, Reply::Treat(vec!["so".into()])),
+                Step::Untreated => pair.server.reply(pair.now, Reply::Untreat(())),
+                Step::Trace => pair.client.ask(pair.now, trace::request()),
+                Step::Traced => pair.server.reply(pair.now, Reply::Trace(Box::new(trace::document()))),
                 Step::Refuse => pair.server.refuse(pair.now, RefusalReason::Test, "no".into()),
                 Step::Wait(seconds) => pair.advance(Duration::from_secs(u64::from(seconds) / 16)),
                 Step::CloseClient => pair.client.close(),

@@ -21,5 +21,5 @@ pub use hello::{HELLO_BYTES, Hello, HelloError, HelloKind, Token, is_hello_start
 pub use pattern::Pattern;
 pub use seal::{Key, KeyError, Seal, SealError};
 
-/// Version of everything in this module. A peer of another version is told both numbers.
-pub const WIRE_VERSION: u16 = 1;
+/// Version of everything in this module and of the session's messages. A peer of another version is told both numbers.
+pub const WIRE_VERSION: u16 = 2;

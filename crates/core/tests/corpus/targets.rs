@@ -21,8 +21,10 @@ use linerate_core::plan::{
 };
 use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::{
-    CAPACITY, ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, TRACE,
-    TREATMENTS, Welcome,
+    ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, Welcome,
+};
+use linerate_core::session::operation::{
+    CAPACITY, End, Open, Release, Reply, Request, TRACE, TREATMENTS, Treat, Untreat,
 };
 use linerate_core::session::{Client, Server};
 use linerate_core::trace::{
@@ -101,13 +103,13 @@ pub(crate) fn client_message(bytes: &[u8]) {
     let Ok(message) = ClientMessage::parse(bytes) else {
         return;
     };
-    if let ClientMessage::Open { test, .. } = &message
+    if let ClientMessage::Ask(Request::Open(Open { test, .. })) = &message
         && test.check().is_ok()
     {
         assert!((1..=256).contains(&test.flows()));
         assert!(test.seconds().is_none_or(|s| s.is_finite() && s > 0.0));
     }
-    if let ClientMessage::Treat { changes } = &message {
+    if let ClientMessage::Ask(Request::Treat(Treat { changes })) = &message {
         changes.iter().for_each(stays_in_the_table);
     }
     let again = serde_json::to_vec(&message).expect("what was read can be written");
@@ -133,7 +135,7 @@ pub(crate) fn server_message(bytes: &[u8]) {
 
 /// Any report that is taken makes a record that can be written and whose rates are finite.
 pub(crate) fn report(bytes: &[u8]) {
-    let Ok(ServerMessage::Report(report)) = ServerMessage::parse(bytes) else {
+    let Ok(ServerMessage::Answer(Reply::End(report))) = ServerMessage::parse(bytes) else {
         return;
     };
     for direction in [Direction::Up, Direction::Down, Direction::Both] {
@@ -235,22 +237,27 @@ pub(crate) fn session(bytes: &[u8]) {
     // The endpoint's door takes the hello.
     let _hello = client.poll_transmit();
     let mut server = Server::new(now, welcome(), key, key.is_some());
-    let test = test_of(Direction::Both);
-    let change = [HostChange::Sysctl {
-        key: "net.ipv4.tcp_sack".into(),
-        value: "0".into(),
-    }];
+    let open = Open {
+        test: Box::new(test_of(Direction::Both)),
+        profile: None,
+    };
+    let treat = Treat {
+        changes: vec![HostChange::Sysctl {
+            key: "net.ipv4.tcp_sack".into(),
+            value: "0".into(),
+        }],
+    };
     let mut operations = operations.iter().copied().take(MAX_OPERATIONS);
     while let Some(operation) = operations.next() {
         let closed = (client.is_closed(), server.is_closed());
         match operation % 27 {
-            0 => client.open(now, &test),
+            0 => client.ask(now, open.clone()),
             1 => client.begin(now),
-            2 => client.end(now),
+            2 => client.ask(now, End),
             3 => client.close(),
-            4 => server.opened(now),
+            4 => server.reply(now, Reply::Open(())),
             5 => server.ready(now),
-            6 => server.report(now, HalfReport::default()),
+            6 => server.reply(now, Reply::End(Box::new(HalfReport::default()))),
             7 => server.refuse(now, RefusalReason::Test, "no".into()),
             8 => server.progress(Progress::default()),
             9 => server.finished(),
@@ -262,17 +269,17 @@ pub(crate) fn session(bytes: &[u8]) {
                 client.handle_timeout(now);
                 server.handle_timeout(now);
             }
-            15 => client.treat(now, &change),
-            16 => client.untreat(now),
-            17 => server.treated(now, vec!["so".into()]),
-            18 => server.untreated(now),
-            19 => client.trace(now, way_back()),
+            15 => client.ask(now, treat.clone()),
+            16 => client.ask(now, Untreat),
+            17 => server.reply(now, Reply::Treat(vec!["so".into()])),
+            18 => server.reply(now, Reply::Untreat(())),
+            19 => client.ask(now, way_back()),
             20 => server.refuse(now, RefusalReason::Busy, "no".into()),
-            21 => client.hold(now, hold_request()),
-            22 => server.holding(now, hold_ports()),
+            21 => client.ask(now, hold_request()),
+            22 => server.reply(now, Reply::Hold(hold_ports())),
             23 => server.held(HoldProgress::default()),
-            24 => client.release(now),
-            25 => server.released(now, CapacityHalf::default()),
+            24 => client.ask(now, Release),
+            25 => server.reply(now, Reply::Release(Box::new(CapacityHalf::default()))),
             _ => exchange(now, &mut client, &mut server),
         }
         assert!(!closed.0 || client.is_closed());
@@ -459,7 +466,7 @@ fn way_back() -> TraceRequest {
 /// Whatever an endpoint says of the way back, what is taken of it has figures that can be shown,
 /// written and read again, and words of our own.
 pub(crate) fn traced(bytes: &[u8]) {
-    let Ok(ServerMessage::Traced(document)) = ServerMessage::parse(bytes) else {
+    let Ok(ServerMessage::Answer(Reply::Trace(document))) = ServerMessage::parse(bytes) else {
         return;
     };
     let request = way_back();
@@ -483,7 +490,7 @@ pub(crate) fn traced(bytes: &[u8]) {
 /// Whatever an endpoint says of what it held, the limits that are read from it have their order and
 /// can be written.
 pub(crate) fn held(bytes: &[u8]) {
-    let Ok(ServerMessage::HoldReport(half)) = ServerMessage::parse(bytes) else {
+    let Ok(ServerMessage::Answer(Reply::Release(half))) = ServerMessage::parse(bytes) else {
         return;
     };
     if half.check().is_err() {

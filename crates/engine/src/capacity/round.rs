@@ -9,6 +9,7 @@ use linerate_core::capacity::{
     LoadPace,
 };
 use linerate_core::session::ClientEvent;
+use linerate_core::session::operation::Release;
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
@@ -57,7 +58,7 @@ impl<'a> Round<'a> {
             readings::memory(),
             ProtocolCounters::read().ok(),
         );
-        let ports = client.ask_to_hold(test)?;
+        let ports = client.ask(test.request())?;
         let source = client.local_address()?;
         let each = descriptor_limit().map_or(1024, |limit| limit.hard);
         let each = options.descriptors.map_or(each, |few| few.min(each));
@@ -262,7 +263,10 @@ impl<'a> Round<'a> {
         }
         self.run.height = readings::memory();
         self.run.closing_began = now();
-        self.client.release(complete)
+        let half = self
+            .client
+            .ask_at_the_end(Release, !complete, LAST_ACCOUNT)?;
+        Ok(*half)
     }
 
     /// Closes this end and puts the accounts together.
@@ -306,4 +310,6 @@ const PROVING: Duration = Duration::from_secs(30);
 /// Heartbeats a second that every path carries.
 const SLOWEST_PROOF: u64 = 10_000;
 const REPORTING: Duration = Duration::from_secs(30);
+/// For the endpoint's account of an interrupted run.
+const LAST_ACCOUNT: Duration = Duration::from_secs(10);
 const LAST_REPORTS: Duration = Duration::from_secs(2);

@@ -2,7 +2,8 @@
 //! takes.
 
 use linerate_core::capacity::{self, CapacityDocument, CapacityTest, Search};
-use linerate_core::session::message::{CAPACITY, Refusal, RefusalReason};
+use linerate_core::session::message::{Refusal, RefusalReason};
+use linerate_core::session::operation::CAPACITY;
 
 use super::round::Round;
 use crate::client::Client;
@@ -73,7 +74,7 @@ impl Client {
     /// [`MeasureError::Lacks`] if it is too old for that.
     pub fn check_holds(&self) -> Result<(), MeasureError> {
         let welcome = self.welcome();
-        if welcome.operations.iter().any(|name| name == CAPACITY) {
+        if welcome.has(CAPACITY) {
             return Ok(());
         }
         Err(MeasureError::Lacks {

@@ -15,9 +15,8 @@ use linerate_core::ceilings;
 use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
 use linerate_core::profile::{EndProfile, ProfileRequest};
 use linerate_core::record::{PathTrain, Record, Status};
-use linerate_core::session::message::{
-    HalfReport, PROFILE, Progress, Refusal, RefusalReason, Welcome,
-};
+use linerate_core::session::message::{Limits, Progress, Refusal, RefusalReason, Welcome};
+use linerate_core::session::operation::{End, Open, Operation, PROFILE};
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
 use linerate_core::units::Family;
 use linerate_core::wire::Token;
@@ -193,8 +192,7 @@ impl Client {
     }
 
     fn endpoint_profiles(&self) -> bool {
-        let mut operations = self.welcome.operations.iter();
-        operations.any(|operation| operation == PROFILE)
+        self.welcome.has(PROFILE)
     }
 
     /// Runs a test. `observe` is called about ten times a second while it runs; if it answers
@@ -216,12 +214,10 @@ impl Client {
         let test = &self.within_limits(test);
         self.run_over = Stop::new();
         let asked = self.profile.filter(|_| self.endpoint_profiles());
-        self.session.open_profiled(now(), test, asked);
-        match self.next_event()? {
-            ClientEvent::Opened => {}
-            ClientEvent::TestRefused(refusal) => return Err(self.refused(refusal)),
-            _ => return Err(self.session_error(SessionError::OutOfTurn("instead of opening"))),
-        }
+        self.ask(Open {
+            test: Box::new(test.clone()),
+            profile: asked,
+        })?;
         let (flows, source) = self.connect_flows(test)?;
         self.session.begin(now());
         self.pump(Duration::ZERO);
@@ -284,6 +280,48 @@ impl Client {
                 Some(event) => return Ok(event),
                 None if self.stop.is_requested() => return Err(MeasureError::Interrupted),
                 None => self.pump(TICK),
+            }
+        }
+    }
+
+    /// Asks for an operation and waits for the answer.
+    pub(crate) fn ask<O: Operation>(&mut self, operation: O) -> Result<O::Reply, MeasureError> {
+        self.session.ask(now(), operation);
+        let answer = match self.next_event()? {
+            ClientEvent::Reply(reply) => O::from_reply(reply),
+            ClientEvent::Refused(refusal) => return Err(self.refused(refusal)),
+            _ => None,
+        };
+        answer.ok_or_else(|| self.session_error(SessionError::OutOfTurn("instead of an answer")))
+    }
+
+    /// As [`Client::ask`], of what ends a run: whatever else the endpoint says meanwhile is passed
+    /// over. Who has been told to stop, or is in a hurry, waits for `patience` at most.
+    pub(crate) fn ask_at_the_end<O: Operation>(
+        &mut self,
+        operation: O,
+        hurried: bool,
+        patience: Duration,
+    ) -> Result<O::Reply, MeasureError> {
+        if self.session.is_closed() {
+            return Err(self.session_error(SessionError::Closed));
+        }
+        self.session.ask(now(), operation);
+        let mut until = None;
+        loop {
+            match self.session.poll_event() {
+                Some(ClientEvent::Reply(reply)) => {
+                    if let Some(reply) = O::from_reply(reply) {
+                        return Ok(reply);
+                    }
+                }
+                Some(ClientEvent::Failed(error)) => return Err(self.session_error(error)),
+                Some(_) => {}
+                None => self.pump(TICK),
+            }
+            let hurried = hurried || self.stop.is_requested();
+            if hurried && now() > *until.get_or_insert(now() + patience) {
+                return Err(MeasureError::Interrupted);
             }
         }
     }
@@ -355,7 +393,10 @@ impl Client {
     ) -> Outcome {
         half.request_stop();
         self.run_over.request();
-        let server = self.fetch_report();
+        // Also after an interruption: there is something to report.
+        let server = self
+            .ask_at_the_end(End, false, LAST_REPORT)
+            .map(|report| *report);
         let HalfEnd {
             mut report,
             exchange,
@@ -402,26 +443,6 @@ impl Client {
             record,
             error,
             profiles,
-        }
-    }
-
-    /// Asks the endpoint for its account. Also after an interruption: there is something to report.
-    fn fetch_report(&mut self) -> Result<HalfReport, MeasureError> {
-        if self.session.is_closed() {
-            return Err(self.session_error(SessionError::Closed));
-        }
-        self.session.end(now());
-        let mut until = None;
-        loop {
-            if self.stop.is_requested() && now() > *until.get_or_insert(now() + LAST_REPORT) {
-                return Err(MeasureError::Interrupted);
-            }
-            match self.session.poll_event() {
-                Some(ClientEvent::Report(report)) => return Ok(*report),
-                Some(ClientEvent::Failed(error)) => return Err(self.session_error(error)),
-                Some(_) => {}
-                None => self.pump(TICK),
-            }
         }
     }
 }
@@ -485,7 +506,7 @@ fn placeholder() -> Welcome {
         software: String::new(),
         token: String::new(),
         operations: Vec::new(),
-        limits: linerate_core::session::message::Limits {
+        limits: Limits {
             clients: 0,
             streams: 0,
             seconds: 0.0,

@@ -7,13 +7,11 @@ use linerate_core::plan::{
     Traffic,
 };
 use linerate_core::record::{Caveat, CaveatKind};
-use linerate_core::session::message::TRACE;
-use linerate_core::session::{ClientEvent, SessionError};
+use linerate_core::session::operation::TRACE;
 use linerate_core::trace::{OneWayLoss, ReverseDocument, TraceConfig, TraceDocument, TraceRequest};
 use linerate_core::units::{BitRate, Dscp, Span};
 
 use super::Client;
-use crate::clock::now;
 use crate::error::MeasureError;
 
 /// Numbered packets in each direction: none lost of so many are at most 1.9 % (the score interval
@@ -30,8 +28,7 @@ impl Client {
     /// # Errors
     /// [`MeasureError::Lacks`] if it is too old for that.
     pub fn check_traces(&self) -> Result<(), MeasureError> {
-        let operations = &self.welcome.operations;
-        if operations.iter().any(|name| name == TRACE) {
+        if self.welcome.has(TRACE) {
             return Ok(());
         }
         Err(MeasureError::Lacks {
@@ -73,14 +70,12 @@ impl Client {
         request: TraceRequest,
         caveats: &mut Vec<Caveat>,
     ) -> Result<Option<TraceDocument>, MeasureError> {
-        self.session.trace(now(), request);
-        match self.next_event()? {
-            ClientEvent::Traced(document) => Ok(Some(*document)),
-            ClientEvent::TraceRefused(refusal) => {
+        match self.ask(request) {
+            Err(MeasureError::Refused { refusal, .. }) => {
                 caveats.push(doubt("the way back is not known", &refusal.message));
                 Ok(None)
             }
-            _ => Err(self.session_error(SessionError::OutOfTurn("instead of a trace"))),
+            outcome => outcome.map(|document| Some(*document)),
         }
     }
 

@@ -1,11 +1,10 @@
 //! Changes of the endpoint's host, for as long as the session lasts.
 
-use linerate_core::session::message::{Refusal, RefusalReason, TREATMENTS};
-use linerate_core::session::{ClientEvent, SessionError};
+use linerate_core::session::message::{Refusal, RefusalReason};
+use linerate_core::session::operation::{TREATMENTS, Treat, Untreat};
 use linerate_core::treatment::HostChange;
 
 use super::Client;
-use crate::clock::now;
 use crate::error::MeasureError;
 
 impl Client {
@@ -23,21 +22,17 @@ impl Client {
         if changes.is_empty() {
             return self.untreat().map(|()| Vec::new());
         }
-        let operations = &self.welcome.operations;
-        if !operations.iter().any(|name| name == TREATMENTS) {
+        if !self.welcome.has(TREATMENTS) {
             return Err(self.refused(Refusal {
                 reason: RefusalReason::Treatment,
                 message: "it was not started with --allow-treatments and --key-file".into(),
             }));
         }
-        self.session.treat(now(), changes);
         // From here on it may be, whatever comes back.
         self.treated = true;
-        match self.next_event()? {
-            ClientEvent::Treated(read_back) => Ok(read_back),
-            ClientEvent::TreatmentRefused(refusal) => Err(self.refused(refusal)),
-            _ => Err(self.session_error(SessionError::OutOfTurn("instead of treating"))),
-        }
+        self.ask(Treat {
+            changes: changes.to_vec(),
+        })
     }
 
     /// Has the endpoint undo what this session has changed on its host; does nothing if it has
@@ -49,13 +44,8 @@ impl Client {
         if !self.treated {
             return Ok(());
         }
-        self.session.untreat(now());
-        match self.next_event()? {
-            ClientEvent::Untreated => {
-                self.treated = false;
-                Ok(())
-            }
-            _ => Err(self.session_error(SessionError::OutOfTurn("instead of undoing"))),
-        }
+        self.ask(Untreat)?;
+        self.treated = false;
+        Ok(())
     }
 }

@@ -11,9 +11,8 @@ use std::time::Duration;
 use linerate_core::plan::{Protocol, Test};
 use linerate_core::profile::ProfileRequest;
 use linerate_core::record::Caveat;
-use linerate_core::session::message::{
-    CAPACITY, HalfReport, Limits, PROFILE, RefusalReason, TRACE, TREATMENTS, Welcome,
-};
+use linerate_core::session::message::{HalfReport, Limits, RefusalReason, Welcome};
+use linerate_core::session::operation::{CAPACITY, Open, PROFILE, Reply, Request, TREATMENTS};
 use linerate_core::session::{Server, ServerEvent};
 use linerate_core::trace::{TraceDocument, TraceRequest};
 use linerate_core::treatment::HostChange;
@@ -112,12 +111,16 @@ pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, s
 fn operations(context: &Context) -> Vec<String> {
     // What is sent over connections that are held has no rate of its own.
     let is_slowed = context.limits.rate_bps.is_some();
-    let capacity = (context.limits.connections > 0 && !is_slowed).then_some(CAPACITY);
-    let treatments = context.allow_treatments.then_some(TREATMENTS);
-    let profile = context.allow_profiles.then_some(PROFILE);
-    let names = ["stream", "rr", "crr", TRACE].into_iter();
-    let names = names.chain(capacity).chain(profile).chain(treatments);
-    names.map(str::to_owned).collect()
+    let allowed = |name: &&str| match *name {
+        CAPACITY => context.limits.connections > 0 && !is_slowed,
+        PROFILE => context.allow_profiles,
+        TREATMENTS => context.allow_treatments,
+        _ => true,
+    };
+    Request::names()
+        .filter(allowed)
+        .map(str::to_owned)
+        .collect()
 }
 
 fn random_token() -> Option<Token> {
@@ -174,7 +177,6 @@ struct Session<'a> {
 impl Session<'_> {
     fn drive(mut self, mut socket: ControlSocket) {
         let mut reason = None;
-        let mut asked = None;
         loop {
             while let Some(bytes) = self.server.poll_transmit() {
                 if socket.send(&bytes).is_err() {
@@ -184,15 +186,8 @@ impl Session<'_> {
             }
             while let Some(event) = self.server.poll_event() {
                 match event {
-                    ServerEvent::Profile(request) => asked = Some(request),
-                    ServerEvent::Open(test) => self.open(test, asked.take()),
+                    ServerEvent::Request(request) => self.serve(request),
                     ServerEvent::Begin => self.begin(),
-                    ServerEvent::End => self.end(),
-                    ServerEvent::Treat(changes) => self.treat(&changes),
-                    ServerEvent::Untreat => self.untreat(),
-                    ServerEvent::Trace(request) => self.trace(&request),
-                    ServerEvent::Hold(request) => self.hold(&request),
-                    ServerEvent::Release => self.release(),
                     ServerEvent::Closed(error) => reason = error.map(|e| e.to_string()),
                 }
             }
@@ -212,6 +207,21 @@ impl Session<'_> {
             }
         }
         self.leave(socket, reason);
+    }
+
+    /// Does what the client asks for: each operation has its handler here. The log knows of this
+    /// client from the first thing that it asks for.
+    fn serve(&mut self, request: Request) {
+        self.tell();
+        match request {
+            Request::Open(open) => self.open(open),
+            Request::End(_) => self.end(),
+            Request::Treat(treat) => self.treat(&treat.changes),
+            Request::Untreat(_) => self.untreat(),
+            Request::Trace(request) => self.trace(&request),
+            Request::Hold(request) => self.hold(&request),
+            Request::Release(_) => self.release(),
+        }
     }
 
     fn leave(mut self, mut socket: ControlSocket, reason: Option<String>) {
@@ -255,7 +265,6 @@ impl Session<'_> {
         }
     }
 
-    /// The log knows of this client from the first thing that it asks for.
     fn tell(&mut self) {
         if !self.told {
             self.told = true;
@@ -264,10 +273,9 @@ impl Session<'_> {
         }
     }
 
-    fn open(&mut self, test: Box<Test>, profile: Option<ProfileRequest>) {
-        self.tell();
-        self.profile = profile;
-        let test = match within_rate(test, self.context.limits.rate_bps) {
+    fn open(&mut self, open: Open) {
+        self.profile = open.profile;
+        let test = match within_rate(open.test, self.context.limits.rate_bps) {
             Ok(test) => test,
             Err(message) => {
                 self.server.refuse(now(), RefusalReason::Limit, message);
@@ -284,7 +292,7 @@ impl Session<'_> {
         }
         self.forget_earlier(&test);
         let arrivals = self.registration.open(test.flows(), test.options.source);
-        self.server.opened(now());
+        self.server.reply(now(), Reply::Open(()));
         if test.connects_within_run() {
             self.stage = Stage::Bound {
                 test,
@@ -368,7 +376,6 @@ impl Session<'_> {
     }
 
     fn trace(&mut self, request: &TraceRequest) {
-        self.tell();
         // A host that another client has changed is not the client's to look at.
         if let Err(message) = self.lease.place().begin_test() {
             self.server.refuse(now(), RefusalReason::Busy, message);
@@ -390,7 +397,7 @@ impl Session<'_> {
                     peer: self.peer,
                     summary: format!("the way to it: {}", document.end_words),
                 });
-                self.server.traced(now(), document);
+                self.server.reply(now(), Reply::Trace(Box::new(document)));
             }
             Err((reason, message)) => self.server.refuse(now(), reason, message),
         }
@@ -435,27 +442,26 @@ impl Session<'_> {
                     peer: self.peer,
                     summary: words::summary(&report),
                 });
-                self.server.report(now(), report);
+                self.server.reply(now(), Reply::End(Box::new(report)));
             }
             _ => {
                 let report = HalfReport {
                     facts: Box::new(facts),
                     ..Default::default()
                 };
-                self.server.report(now(), report);
+                self.server.reply(now(), Reply::End(Box::new(report)));
             }
         }
     }
 
     fn treat(&mut self, changes: &[HostChange]) {
-        self.tell();
         match self.lease.treat(changes, self.peer.ip()) {
             Ok(read_back) => {
                 (self.context.log)(ServeEvent::Treated {
                     peer: self.peer,
                     read_back: read_back.clone(),
                 });
-                self.server.treated(now(), read_back);
+                self.server.reply(now(), Reply::Treat(read_back));
             }
             Err(error) => self.cannot_treat(&error),
         }
@@ -464,7 +470,7 @@ impl Session<'_> {
     fn untreat(&mut self) {
         let undone = self.lease.untreat();
         match &undone {
-            Ok(_) => self.server.untreated(now()),
+            Ok(_) => self.server.reply(now(), Reply::Untreat(())),
             Err(error) => self.cannot_treat(error),
         }
         self.log_undone(undone);

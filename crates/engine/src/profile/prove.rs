@@ -9,7 +9,7 @@ use linerate_core::profile::projection::{
     WhatIf, in_random_order, points_on, what_ifs_of,
 };
 use linerate_core::record::Record;
-use linerate_core::session::message::TREATMENTS;
+use linerate_core::session::operation::TREATMENTS;
 use linerate_core::stats::median_interval;
 use linerate_core::treatment::{TreatmentError, Treatments, pair};
 use linerate_core::units::Span;
@@ -262,11 +262,7 @@ pub(super) fn warm_up(time: Span) -> Span {
 
 /// What would let a point be run; empty where its error says it, or nothing would.
 fn remedy(client: &Client, error: &MeasureError) -> &'static str {
-    let treats = client
-        .welcome()
-        .operations
-        .iter()
-        .any(|name| name == TREATMENTS);
+    let treats = client.welcome().has(TREATMENTS);
     match error {
         MeasureError::Treat(TreatError::Busy { .. }) => BUSY,
         MeasureError::Refused { .. } if error.is_busy() => BUSY,

@@ -341,7 +341,7 @@ fn an_endpoint_ends_though_a_client_does_not_listen() {
     let bench = Bench::start();
     let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
     let asks = frame(
-        json!({"say": "open", "test": absurd("/streams", json!(0))})
+        json!({"say": "ask", "operation": "open", "request": {"test": absurd("/streams", json!(0))}})
             .to_string()
             .as_bytes(),
     )

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::record::HostFacts;
 use linerate_core::session::message::{Limits, Welcome};
+use linerate_core::session::operation::{End, Open, Reply, Request};
 use linerate_core::session::{Server, ServerEvent};
 use linerate_core::wire::HELLO_BYTES;
 
@@ -83,13 +84,13 @@ impl Fake {
             self.take();
             return;
         }
-        let ServerEvent::Open(test) = self.event() else {
+        let ServerEvent::Request(Request::Open(Open { test, .. })) = self.event() else {
             panic!("no test was asked for");
         };
         if stage == Stage::Asked {
             return;
         }
-        self.session.opened(self.began.elapsed());
+        self.session.reply(self.began.elapsed(), Reply::Open(()));
         self.flush();
         for _ in 0..test.flows() {
             let (mut flow, _) = self.listener.accept().unwrap();
@@ -109,7 +110,7 @@ impl Fake {
             return;
         }
         self.session.finished();
-        assert_eq!(self.event(), ServerEvent::End);
+        assert_eq!(self.event(), ServerEvent::Request(Request::End(End)));
     }
 
     fn event(&mut self) -> ServerEvent {

@@ -185,7 +185,7 @@ fn other_servers_are_named() {
 fn frames_out_of_turn_or_too_long_end_the_session() {
     let _turn = turn();
     let ready = frame(br#"{"say":"ready"}"#);
-    let report = frame(br#"{"say":"report","flows":[]}"#);
+    let report = frame(br#"{"say":"answer","operation":"end","reply":{"flows":[]}}"#);
     let huge = (1u32 << 24 | 0x0080_0001).to_be_bytes().to_vec();
     let out_of_turn = "the peer sent a message that has no place here: from the endpoint";
     let cases = [
@@ -240,6 +240,10 @@ fn a_bad_token_is_told() {
     }
 }
 
+fn report(report: Value) -> Value {
+    json!({"say": "answer", "operation": "end", "reply": report})
+}
+
 /// A report of one flow of the test, one field of it another value.
 fn absurd(field: &str, value: Value) -> Value {
     let mut flow = json!({
@@ -247,15 +251,14 @@ fn absurd(field: &str, value: Value) -> Value {
         "messages": 1, "seconds": 0.1
     });
     flow[field] = value;
-    json!({"say": "report", "flows": [flow]})
+    report(json!({"flows": [flow]}))
 }
 
 #[test]
 fn an_absurd_report_leaves_the_clients_own_half() {
     let _turn = turn();
     let mut many = serde_json::to_value(HalfReport::default()).unwrap();
-    let flow = absurd("bytes", json!(1))["flows"][0].clone();
-    many["say"] = json!("report");
+    let flow = absurd("bytes", json!(1))["reply"]["flows"][0].clone();
     many["flows"] = Value::Array(vec![flow; 5_000]);
     let cases = [
         (absurd("bytes", json!(u64::MAX)), "is absurd"),
@@ -265,8 +268,8 @@ fn an_absurd_report_leaves_the_clients_own_half() {
         (absurd("seconds", json!(1e-300)), "a report of 1e-300 s"),
         (absurd("seconds", json!(-5)), "a report of -5e0 s"),
         (absurd("id", json!(2)), "a report of flow 2 in a test of 2"),
-        (many, "a report of flow 0 in a test of 2"),
-        (json!({"say": "report", "flows": 7}), "cannot be read"),
+        (report(many), "a report of flow 0 in a test of 2"),
+        (report(json!({"flows": 7})), "cannot be read"),
     ];
     for (report, words) in cases {
         let end = meet(Stage::Ended, welcome(), 100, Stop::new(), move |fake| {

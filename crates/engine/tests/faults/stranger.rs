@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::plan::Test;
 use linerate_core::session::message::{Refusal, ServerMessage};
+use linerate_core::session::operation::{End, Open, Reply, Treat};
 use linerate_core::session::{Client, ClientEvent};
 use linerate_core::treatment::HostChange;
 use linerate_core::wire::{FrameReader, Hello, HelloKind, Key, Token};
@@ -94,9 +95,17 @@ impl Stranger {
     ) -> Self {
         let mut stranger = Self::with(address, Some(key));
         stranger.advance(test, Stage::Welcomed);
-        stranger.session.treat(stranger.now(), changes);
+        stranger.session.ask(
+            stranger.now(),
+            Treat {
+                changes: changes.to_vec(),
+            },
+        );
         let answer = stranger.event();
-        assert!(matches!(answer, ClientEvent::Treated(_)), "{answer:?}");
+        assert!(
+            matches!(answer, ClientEvent::Reply(Reply::Treat(_))),
+            "{answer:?}"
+        );
         if stage > Stage::Welcomed {
             stranger.begin(test, stage);
         }
@@ -124,8 +133,12 @@ impl Stranger {
     }
 
     fn begin(&mut self, test: &Test, stage: Stage) {
-        self.session.open(self.now(), test);
-        assert_eq!(self.event(), ClientEvent::Opened);
+        let open = Open {
+            test: Box::new(test.clone()),
+            profile: None,
+        };
+        self.session.ask(self.now(), open);
+        assert_eq!(self.event(), ClientEvent::Reply(Reply::Open(())));
         if stage == Stage::Opened {
             return;
         }
@@ -147,7 +160,7 @@ impl Stranger {
         self.session.begin(self.now());
         self.flush();
         if stage == Stage::Ended {
-            self.session.end(self.now());
+            self.session.ask(self.now(), End);
             self.flush();
         }
     }
@@ -192,7 +205,9 @@ impl Stranger {
     /// Asks for a test as JSON that no client of linerate's would send, and answers what came of
     /// it.
     pub(crate) fn ask(&mut self, test: &serde_json::Value) -> Refusal {
-        let body = serde_json::json!({"say": "open", "test": test}).to_string();
+        let body =
+            serde_json::json!({"say": "ask", "operation": "open", "request": {"test": test}});
+        let body = body.to_string();
         self.write(&frame(body.as_bytes()));
         refusal(&mut self.control)
     }

@@ -134,7 +134,10 @@ fn an_endpoint_without_permission_is_asked_for_nothing_and_would_refuse() {
 
 fn treat_frame() -> Vec<u8> {
     let changes = no_sack();
-    let body = serde_json::json!({"say": "treat", "changes": changes}).to_string();
+    let body = serde_json::json!({
+        "say": "ask", "operation": "treat", "request": {"changes": changes}
+    })
+    .to_string();
     frame(body.as_bytes())
 }
 
@@ -414,11 +417,11 @@ fn an_endpoint_that_dies_when_asked_to_treat_ends_the_client() {
     for (answer, words) in [
         (None, "the peer closed the connection"),
         (
-            Some(&br#"{"say":"opened"}"#[..]),
+            Some(&br#"{"say":"answer","operation":"open","reply":null}"#[..]),
             "has no place here: from the endpoint",
         ),
         (
-            Some(br#"{"say":"untreated"}"#),
+            Some(br#"{"say":"answer","operation":"untreat","reply":null}"#),
             "has no place here: from the endpoint",
         ),
         (

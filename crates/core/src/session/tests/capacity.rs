@@ -30,7 +30,7 @@ fn ports() -> HoldPorts {
 
 fn refusal(pair: &mut Pair) -> Refusal {
     match pair.client_event() {
-        Some(ClientEvent::HoldRefused(refusal)) => refusal,
+        Some(ClientEvent::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
     }
 }
@@ -39,10 +39,16 @@ fn refusal(pair: &mut Pair) -> Refusal {
 fn holding() -> Pair {
     let mut pair = Pair::new(None, None, 1_000);
     pair.client_event();
-    pair.client.hold(pair.now, request());
-    assert_eq!(pair.server_event(), Some(ServerEvent::Hold(request())));
-    pair.server.holding(pair.now, ports());
-    assert_eq!(pair.client_event(), Some(ClientEvent::Holding(ports())));
+    pair.client.ask(pair.now, request());
+    assert_eq!(
+        pair.server_event(),
+        Some(ServerEvent::Request(Request::Hold(request())))
+    );
+    pair.server.reply(pair.now, Reply::Hold(ports()));
+    assert_eq!(
+        pair.client_event(),
+        Some(ClientEvent::Reply(Reply::Hold(ports())))
+    );
     pair
 }
 
@@ -53,10 +59,16 @@ fn connections_are_held_between_tests_in_clear_and_sealed() {
             let mut pair = Pair::new(key.as_ref(), key.as_ref(), piece);
             pair.client_event();
             for _ in 0..2 {
-                pair.client.hold(pair.now, request());
-                assert_eq!(pair.server_event(), Some(ServerEvent::Hold(request())));
-                pair.server.holding(pair.now, ports());
-                assert_eq!(pair.client_event(), Some(ClientEvent::Holding(ports())));
+                pair.client.ask(pair.now, request());
+                assert_eq!(
+                    pair.server_event(),
+                    Some(ServerEvent::Request(Request::Hold(request())))
+                );
+                pair.server.reply(pair.now, Reply::Hold(ports()));
+                assert_eq!(
+                    pair.client_event(),
+                    Some(ClientEvent::Reply(Reply::Hold(ports())))
+                );
                 for _ in 0..15 {
                     pair.advance(Duration::from_secs(1));
                     pair.server.held(HoldProgress::default());
@@ -64,12 +76,16 @@ fn connections_are_held_between_tests_in_clear_and_sealed() {
                     assert_eq!(pair.client_event(), Some(held));
                     assert_eq!(pair.server_event(), None);
                 }
-                pair.client.release(pair.now);
-                assert_eq!(pair.server_event(), Some(ServerEvent::Release));
+                pair.client.ask(pair.now, Release);
+                assert_eq!(
+                    pair.server_event(),
+                    Some(ServerEvent::Request(Request::Release(Release)))
+                );
                 // A million connections take their time to be closed.
                 pair.advance(Duration::from_secs(60));
-                pair.server.released(pair.now, CapacityHalf::default());
-                let released = ClientEvent::Released(Box::default());
+                pair.server
+                    .reply(pair.now, Reply::Release(Box::new(CapacityHalf::default())));
+                let released = ClientEvent::Reply(Reply::Release(Box::default()));
                 assert_eq!(pair.client_event(), Some(released));
                 pair.run_one_test();
             }
@@ -85,7 +101,7 @@ fn an_older_endpoint_asks_its_driver_nothing() {
     };
     let mut pair = Pair::welcomed(older, None, None, 100);
     pair.client_event();
-    pair.client.hold(pair.now, request());
+    pair.client.ask(pair.now, request());
     assert_eq!(refusal(&mut pair).reason, RefusalReason::Test);
     assert_eq!(pair.server_event(), None);
     pair.run_one_test();
@@ -102,7 +118,7 @@ fn more_than_the_owner_allows_is_refused_with_the_number() {
             udp_sockets,
             ..request()
         };
-        pair.client.hold(pair.now, asked);
+        pair.client.ask(pair.now, asked);
         let refusal = refusal(&mut pair);
         assert_eq!(refusal.reason, RefusalReason::Limit);
         assert!(refusal.message.contains(&most.to_string()), "{refusal:?}");
@@ -148,7 +164,7 @@ fn absurd_requests_never_reach_the_driver() {
         },
     ];
     for asked in absurd {
-        pair.client.hold(pair.now, asked);
+        pair.client.ask(pair.now, asked);
         assert_eq!(refusal(&mut pair).reason, RefusalReason::Test, "{asked:?}");
         assert_eq!(pair.server_event(), None);
     }
@@ -164,7 +180,7 @@ fn what_the_driver_refuses_leaves_the_session() {
         RefusalReason::Limit,
         RefusalReason::Test,
     ] {
-        pair.client.hold(pair.now, request());
+        pair.client.ask(pair.now, request());
         pair.server_event();
         pair.server.refuse(pair.now, reason, "no".into());
         assert_eq!(refusal(&mut pair).reason, reason);
@@ -193,9 +209,9 @@ fn ports_that_cannot_be_the_answer_end_the_session() {
     for answer in absurd {
         let mut pair = Pair::new(None, None, 1_000);
         pair.client_event();
-        pair.client.hold(pair.now, request());
+        pair.client.ask(pair.now, request());
         pair.server_event();
-        pair.server.holding(pair.now, answer);
+        pair.server.reply(pair.now, Reply::Hold(answer));
         assert!(failure(&mut pair).contains("cannot be read"));
     }
 }
@@ -232,9 +248,9 @@ fn nobody_holds_for_longer_than_was_asked_for_and_allowed() {
             seconds,
             ..request()
         };
-        pair.client.hold(pair.now, asked);
+        pair.client.ask(pair.now, asked);
         pair.server_event();
-        pair.server.holding(pair.now, ports());
+        pair.server.reply(pair.now, Reply::Hold(ports()));
         pair.client_event();
         let until = pair.now + Duration::from_secs(allowed) + GRACE;
         while !pair.server.is_closed() {
@@ -255,12 +271,12 @@ fn nobody_holds_for_longer_than_was_asked_for_and_allowed() {
 fn an_endpoint_that_does_not_answer_is_given_up() {
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
-    pair.client.hold(pair.now, request());
+    pair.client.ask(pair.now, request());
     pair.server_event();
     pair.advance(HOLDING_TIMEOUT);
     assert!(pair.client.is_closed() && pair.server.is_closed());
     let mut pair = holding();
-    pair.client.release(pair.now);
+    pair.client.ask(pair.now, Release);
     pair.server_event();
     pair.advance(RELEASE_TIMEOUT);
     assert!(pair.client.is_closed() && pair.server.is_closed());
@@ -269,7 +285,7 @@ fn an_endpoint_that_does_not_answer_is_given_up() {
 #[test]
 fn limits_that_are_none_are_no_absurd_figures() {
     let mut pair = holding();
-    pair.client.release(pair.now);
+    pair.client.ask(pair.now, Release);
     pair.server_event();
     let half = CapacityHalf {
         limits: LimitReadings {
@@ -280,8 +296,8 @@ fn limits_that_are_none_are_no_absurd_figures() {
         },
         ..CapacityHalf::default()
     };
-    pair.server.released(pair.now, half);
-    let Some(ClientEvent::Released(half)) = pair.client_event() else {
+    pair.server.reply(pair.now, Reply::Release(Box::new(half)));
+    let Some(ClientEvent::Reply(Reply::Release(half))) = pair.client_event() else {
         panic!("it is no report");
     };
     assert!(half.limits.files > Some(1 << 50), "{:?}", half.limits);
@@ -304,9 +320,9 @@ fn an_absurd_report_ends_the_session() {
     absurd[1].cpu_seconds.user = -1.0;
     for half in absurd {
         let mut pair = holding();
-        pair.client.release(pair.now);
+        pair.client.ask(pair.now, Release);
         pair.server_event();
-        pair.server.released(pair.now, half);
+        pair.server.reply(pair.now, Reply::Release(Box::new(half)));
         assert!(failure(&mut pair).contains("cannot be read"));
     }
 }
@@ -324,6 +340,6 @@ fn the_largest_answers_fit_a_frame() {
         backlog: u32::MAX,
         patience_s: u32::MAX,
     };
-    let message = serde_json::to_vec(&ServerMessage::Holding(ports)).unwrap();
+    let message = serde_json::to_vec(&ServerMessage::Answer(Reply::Hold(ports))).unwrap();
     assert!(message.len() < MAX_SERVER_FRAME / 4, "{}", message.len());
 }

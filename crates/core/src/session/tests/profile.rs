@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::profile::{MAX_HZ, ProfileRequest};
-use crate::session::message::PROFILE;
+use crate::session::operation::PROFILE;
 
 fn profiling() -> Welcome {
     let mut welcome = welcome();
@@ -13,9 +13,12 @@ fn profiling() -> Welcome {
 fn opened(welcome: Welcome, hz: u32) -> (Pair, Vec<ServerEvent>) {
     let mut pair = Pair::welcomed(welcome, None, None, 100);
     assert!(matches!(pair.client_event(), Some(ClientEvent::Welcome(_))));
-    let request = ProfileRequest { hz };
-    pair.client
-        .open_profiled(pair.now, &test_of(5, 1), Some(request));
+    let profile = Some(ProfileRequest { hz });
+    let asked = Open {
+        profile,
+        ..open(&test_of(5, 1))
+    };
+    pair.client.ask(pair.now, asked);
     let mut events = Vec::new();
     while let Some(event) = pair.server_event() {
         events.push(event);
@@ -26,9 +29,11 @@ fn opened(welcome: Welcome, hz: u32) -> (Pair, Vec<ServerEvent>) {
 #[test]
 fn a_profile_is_asked_for_with_its_test() {
     let (_, events) = opened(profiling(), 499);
-    let test = Box::new(test_of(5, 1));
-    let asked = ServerEvent::Profile(ProfileRequest { hz: 499 });
-    assert_eq!(events, [asked, ServerEvent::Open(test)]);
+    let asked = Open {
+        profile: Some(ProfileRequest { hz: 499 }),
+        ..open(&test_of(5, 1))
+    };
+    assert_eq!(events, [ServerEvent::Request(asked.into())]);
 }
 
 #[test]
@@ -40,11 +45,11 @@ fn a_profile_that_is_not_to_be_had_refuses_the_test_and_the_session_goes_on() {
     ] {
         let (mut pair, events) = opened(welcome, hz);
         assert_eq!(events, []);
+        assert!(matches!(pair.client_event(), Some(ClientEvent::Refused(_))));
+        pair.client.ask(pair.now, open(&test_of(5, 1)));
         assert!(matches!(
-            pair.client_event(),
-            Some(ClientEvent::TestRefused(_))
+            pair.server_event(),
+            Some(ServerEvent::Request(Request::Open(_)))
         ));
-        pair.client.open(pair.now, &test_of(5, 1));
-        assert!(matches!(pair.server_event(), Some(ServerEvent::Open(_))));
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn document() -> TraceDocument {
 
 fn refusal(pair: &mut Pair) -> Refusal {
     match pair.client_event() {
-        Some(ClientEvent::TraceRefused(refusal)) => refusal,
+        Some(ClientEvent::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
     }
 }
@@ -35,11 +35,15 @@ fn the_way_back_is_traced_between_tests_in_clear_and_sealed() {
             let mut pair = Pair::new(key.as_ref(), key.as_ref(), piece);
             pair.client_event();
             for _ in 0..2 {
-                pair.client.trace(pair.now, request());
-                assert_eq!(pair.server_event(), Some(ServerEvent::Trace(request())));
-                pair.server.traced(pair.now, document());
+                pair.client.ask(pair.now, request());
+                assert_eq!(
+                    pair.server_event(),
+                    Some(ServerEvent::Request(Request::Trace(request())))
+                );
+                pair.server
+                    .reply(pair.now, Reply::Trace(Box::new(document())));
                 let answer = pair.client_event();
-                let Some(ClientEvent::Traced(traced)) = answer else {
+                let Some(ClientEvent::Reply(Reply::Trace(traced))) = answer else {
                     panic!("{answer:?}");
                 };
                 assert_eq!(traced.end, PathEnd::NoAnswer);
@@ -57,7 +61,7 @@ fn an_older_endpoint_asks_its_driver_nothing() {
     };
     let mut pair = Pair::welcomed(older, None, None, 100);
     pair.client_event();
-    pair.client.trace(pair.now, request());
+    pair.client.ask(pair.now, request());
     assert_eq!(refusal(&mut pair).reason, RefusalReason::Test);
     assert_eq!(pair.server_event(), None);
     pair.run_one_test();
@@ -86,7 +90,7 @@ fn more_than_endpoints_allow_never_reaches_the_driver() {
         },
     ];
     for asked in asked {
-        pair.client.trace(pair.now, asked);
+        pair.client.ask(pair.now, asked);
         assert_eq!(refusal(&mut pair).reason, RefusalReason::Limit, "{asked:?}");
         assert_eq!(pair.server_event(), None);
     }
@@ -102,7 +106,7 @@ fn what_the_driver_refuses_leaves_the_session() {
         RefusalReason::Limit,
         RefusalReason::Test,
     ] {
-        pair.client.trace(pair.now, request());
+        pair.client.ask(pair.now, request());
         pair.server_event();
         pair.server.refuse(pair.now, reason, "no".into());
         assert_eq!(refusal(&mut pair).reason, reason);
@@ -137,9 +141,9 @@ fn an_absurd_answer_ends_the_session() {
     for answer in absurd {
         let mut pair = Pair::new(None, None, 1_000);
         pair.client_event();
-        pair.client.trace(pair.now, request());
+        pair.client.ask(pair.now, request());
         pair.server_event();
-        pair.server.traced(pair.now, answer);
+        pair.server.reply(pair.now, Reply::Trace(Box::new(answer)));
         assert!(failure(&mut pair).contains("cannot be read"));
     }
 }
@@ -148,7 +152,7 @@ fn an_absurd_answer_ends_the_session() {
 fn an_endpoint_that_never_answers_is_given_up() {
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
-    pair.client.trace(pair.now, request());
+    pair.client.ask(pair.now, request());
     pair.server_event();
     pair.advance(TRACING_TIMEOUT);
     assert!(pair.client.is_closed() && pair.server.is_closed());
@@ -169,6 +173,7 @@ fn the_largest_answer_fits_a_frame() {
     );
     let hop: crate::trace::HopDocument = serde_json::from_str(&hop).unwrap();
     largest.hops = vec![hop; 64];
-    let message = serde_json::to_vec(&ServerMessage::Traced(Box::new(largest))).unwrap();
+    let message =
+        serde_json::to_vec(&ServerMessage::Answer(Reply::Trace(Box::new(largest)))).unwrap();
     assert!(message.len() < MAX_SERVER_FRAME / 4, "{}", message.len());
 }

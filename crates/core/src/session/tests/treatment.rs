@@ -1,7 +1,8 @@
 //! Changes of the endpoint's host: when they may be asked for, and what never reaches the driver.
 
 use super::*;
-use crate::session::message::{MAX_CHANGES, Refusal};
+use crate::session::message::Refusal;
+use crate::session::operation::MAX_CHANGES;
 
 #[test]
 fn hosts_are_treated_between_tests_in_clear_and_sealed() {
@@ -23,7 +24,7 @@ fn hosts_are_treated_between_tests_in_clear_and_sealed() {
 
 fn treatment_refused(pair: &mut Pair) -> Refusal {
     match pair.client_event() {
-        Some(ClientEvent::TreatmentRefused(refusal)) => refusal,
+        Some(ClientEvent::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
     }
 }
@@ -37,7 +38,7 @@ fn an_endpoint_without_permission_asks_its_driver_nothing() {
     let mut pair = Pair::welcomed(closed, None, None, 100);
     pair.client_event();
     for changes in [&changes()[..], &[]] {
-        pair.client.treat(pair.now, changes);
+        pair.client.ask(pair.now, treat(changes));
         let refusal = treatment_refused(&mut pair);
         assert_eq!(refusal.reason, RefusalReason::Treatment);
         assert!(refusal.message.contains("--allow-treatments"));
@@ -57,7 +58,7 @@ fn changes_that_are_not_in_the_table_never_reach_the_driver() {
         "",
     ] {
         let changes = [change("net.ipv4.tcp_sack"), change(key)];
-        pair.client.treat(pair.now, &changes);
+        pair.client.ask(pair.now, treat(&changes));
         let refusal = treatment_refused(&mut pair);
         assert_eq!(refusal.reason, RefusalReason::Treatment, "{key}");
         assert!(refusal.message.contains(key), "{}", refusal.message);
@@ -65,7 +66,7 @@ fn changes_that_are_not_in_the_table_never_reach_the_driver() {
     }
     let many = vec![change("net.ipv4.tcp_sack"); MAX_CHANGES + 1];
     for changes in [&many[..], &[]] {
-        pair.client.treat(pair.now, changes);
+        pair.client.ask(pair.now, treat(changes));
         let refusal = treatment_refused(&mut pair);
         assert_eq!(refusal.reason, RefusalReason::Limit);
         let words = format!("1 to 32 changes at once, {} were", changes.len());
@@ -80,33 +81,30 @@ fn what_the_driver_refuses_leaves_the_session() {
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
     for reason in [Treatment, Busy] {
-        pair.client.treat(pair.now, &changes());
+        pair.client.ask(pair.now, treat(&changes()));
         pair.exchange();
         pair.server.refuse(pair.now, reason, "no".into());
         assert_eq!(treatment_refused(&mut pair).reason, reason);
     }
-    pair.client.open(pair.now, &test_of(5, 1));
+    pair.client.ask(pair.now, open(&test_of(5, 1)));
     pair.exchange();
     pair.server.refuse(pair.now, Busy, "no".into());
-    assert!(matches!(
-        pair.client_event(),
-        Some(ClientEvent::TestRefused(_))
-    ));
+    assert!(matches!(pair.client_event(), Some(ClientEvent::Refused(_))));
 }
 
 #[test]
 fn treatments_within_a_test_are_out_of_turn() {
     // Bytes of a client that knows no turns.
-    let treat = br#"{"say":"treat","changes":[]}"#;
-    let mut frame = (1u32 << 24 | treat.len() as u32).to_be_bytes().to_vec();
-    frame.extend_from_slice(treat);
+    let body = br#"{"say":"ask","operation":"treat","request":{"changes":[]}}"#;
+    let mut frame = (1u32 << 24 | body.len() as u32).to_be_bytes().to_vec();
+    frame.extend_from_slice(body);
     for stage in 0..4 {
         let mut pair = Pair::new(None, None, 100);
         pair.client_event();
-        pair.client.open(pair.now, &test_of(5, 1));
+        pair.client.ask(pair.now, open(&test_of(5, 1)));
         pair.exchange();
         if stage > 0 {
-            pair.server.opened(pair.now);
+            pair.server.reply(pair.now, Reply::Open(()));
         }
         if stage > 1 {
             pair.server.ready(pair.now);
@@ -127,7 +125,7 @@ fn treatments_within_a_test_are_out_of_turn() {
             "stage {stage}: {closed:?}"
         );
         // And a client of ours does not ask.
-        pair.client.treat(pair.now, &changes());
+        pair.client.ask(pair.now, treat(&changes()));
         assert!(pair.client.is_closed());
     }
 }
@@ -138,9 +136,9 @@ fn treating_has_its_deadlines_on_both_sides() {
         let mut pair = Pair::new(None, None, 100);
         pair.client_event();
         if untreats {
-            pair.client.untreat(pair.now)
+            pair.client.ask(pair.now, Untreat)
         } else {
-            pair.client.treat(pair.now, &changes())
+            pair.client.ask(pair.now, treat(&changes()))
         }
         pair.exchange();
         assert!(!pair.client.is_closed() && !pair.server.is_closed());

@@ -2,6 +2,7 @@
 
 use linerate_core::capacity::CapacityRequest;
 use linerate_core::session::message::RefusalReason;
+use linerate_core::session::operation::Reply;
 
 use super::{Session, Stage};
 use crate::capacity::{Holding, HoldingNews};
@@ -10,7 +11,6 @@ use crate::endpoint::ServeEvent;
 
 impl Session<'_> {
     pub(super) fn hold(&mut self, request: &CapacityRequest) {
-        self.tell();
         let owner = self.context.limits.connections;
         let place = self.lease.place();
         let free = self.context.shares.take(request.connections, owner);
@@ -39,7 +39,7 @@ impl Session<'_> {
 
     pub(super) fn tell_held(&mut self, news: HoldingNews) {
         match news {
-            HoldingNews::Ready(ports) => self.server.holding(now(), ports),
+            HoldingNews::Ready(ports) => self.server.reply(now(), Reply::Hold(ports)),
             HoldingNews::Progress(progress) => self.server.held(progress),
             HoldingNews::Released(half) => {
                 self.end_holding();
@@ -48,7 +48,7 @@ impl Session<'_> {
                     peer: self.peer,
                     summary: format!("held {tcp} connections and {udp} UDP sockets"),
                 });
-                self.server.released(now(), *half);
+                self.server.reply(now(), Reply::Release(half));
             }
             HoldingNews::Refused(message) => {
                 self.end_holding();

@@ -1,0 +1,331 @@
+//! What a client can ask of an endpoint. Each operation is one entry of the table at the end of
+//! this file: what is asked, what is answered, when it may be asked, until when the answer must
+//! come, what an endpoint refuses of it and what a client believes of the answer. The two state
+//! machines know nothing of any of them but a run's phases.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::admission::{self, Owner};
+use super::message::{HalfReport, Limits, MAX_SERVER_FRAME, Refusal};
+use crate::capacity::{CapacityHalf, CapacityRequest, HoldPorts};
+use crate::plan::Test;
+use crate::profile::ProfileRequest;
+use crate::trace::{TraceDocument, TraceRequest};
+use crate::treatment::HostChange;
+
+/// The operation of an endpoint whose owner allows [`Treat`].
+pub const TREATMENTS: &str = "treatments";
+/// The operation of an endpoint that takes a [`TraceRequest`].
+pub const TRACE: &str = "trace";
+/// The operation of an endpoint that takes a [`CapacityRequest`].
+pub const CAPACITY: &str = "capacity";
+/// The operation of an endpoint that profiles its host while a test runs.
+pub const PROFILE: &str = "profile";
+/// Most changes of the endpoint's host that one [`Treat`] may ask for.
+pub const MAX_CHANGES: usize = 32;
+
+/// Make ready for a test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Open {
+    /// The test.
+    pub test: Box<Test>,
+    /// Profile the endpoint's host meanwhile, if it has the operation [`PROFILE`]; the profile is
+    /// in the report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileRequest>,
+}
+
+/// The run is over for the client: stop and report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End;
+
+/// Change the endpoint's host, in place of what this session has changed there before. Undone at
+/// the latest when the session ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Treat {
+    /// 1 to [`MAX_CHANGES`].
+    pub changes: Vec<HostChange>,
+}
+
+/// Undo what this session has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Untreat;
+
+/// Close the connections that are held, and report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Release;
+
+/// Where a session is. Only a run and connections that are held have phases of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Hello and handshake.
+    Greeting,
+    /// The client says who it is.
+    Introducing,
+    /// Between operations.
+    Idle,
+    /// A test's data connections come.
+    Binding,
+    /// All of them are there.
+    Ready,
+    /// The test runs.
+    Running,
+    /// Connections are held.
+    Holding,
+    /// Over.
+    Closed,
+}
+
+/// One operation: what is asked, and all that both ends' state machines must know of it.
+pub trait Operation: Sized + Into<Request> {
+    /// What is answered.
+    type Reply;
+
+    /// Its names in [`super::message::Welcome::operations`], where an owner can forbid it.
+    const NAMES: &'static [&'static str] = &[];
+    /// When it may be asked for.
+    const STAGES: &'static [Stage] = &[Stage::Idle];
+    /// What follows the answer.
+    const THEN: Stage = Stage::Idle;
+    /// Until the answer.
+    const TIMEOUT: Duration;
+    /// What is said of an endpoint that does not answer.
+    const SILENCE: &'static str;
+    /// Whether the session survives a refusal.
+    const IS_REFUSABLE: bool = true;
+
+    /// What an endpoint refuses before it tries anything.
+    ///
+    /// # Errors
+    /// Why not.
+    fn admit(&self, _: &Owner<'_>) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// How long what follows the answer lasts within what the owner allows, seconds.
+    fn seconds(&self, _: &Limits) -> Option<f64> {
+        None
+    }
+
+    /// The answer as far as the client believes it.
+    ///
+    /// # Errors
+    /// What is absurd in it.
+    fn believe(&self, reply: Self::Reply) -> Result<Self::Reply, String> {
+        Ok(reply)
+    }
+
+    /// The answer, short enough for a frame.
+    fn shorten(reply: Self::Reply) -> Self::Reply {
+        reply
+    }
+
+    /// The answer to this operation, if it is that.
+    fn from_reply(reply: Reply) -> Option<Self::Reply>;
+}
+
+macro_rules! operations {
+    ($($(#[$doc:meta])* $name:ident: $request:ty => $reply:ty { $($entry:tt)* })*) => {
+        /// What a client asks for.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "operation", content = "request", rename_all = "snake_case")]
+        pub enum Request {
+            $($(#[$doc])* $name($request),)*
+        }
+
+        /// What an endpoint answers.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "operation", content = "reply", rename_all = "snake_case")]
+        pub enum Reply {
+            $(#[doc = concat!("Answer to [`Request::", stringify!($name), "`].")] $name($reply),)*
+        }
+
+        $(
+            impl Operation for $request {
+                type Reply = $reply;
+                $($entry)*
+                fn from_reply(reply: Reply) -> Option<$reply> {
+                    if let Reply::$name(reply) = reply { Some(reply) } else { None }
+                }
+            }
+
+            impl From<$request> for Request {
+                fn from(request: $request) -> Self {
+                    Self::$name(request)
+                }
+            }
+        )*
+
+        impl Request {
+            /// The names of all operations that an endpoint can have.
+            pub fn names() -> impl Iterator<Item = &'static str> {
+                [$(<$request>::NAMES,)*].into_iter().flatten().copied()
+            }
+
+            pub(super) fn rules(&self) -> Rules {
+                match self { $(Self::$name(_) => Rules::of::<$request>(),)* }
+            }
+
+            pub(super) fn admit(&self, owner: &Owner<'_>) -> Result<(), Refusal> {
+                match self { $(Self::$name(request) => request.admit(owner),)* }
+            }
+
+            pub(super) fn seconds(&self, limits: &Limits) -> Option<f64> {
+                match self { $(Self::$name(request) => request.seconds(limits),)* }
+            }
+
+            pub(super) fn is_answered_by(&self, reply: &Reply) -> bool {
+                match self { $(Self::$name(_) => matches!(reply, Reply::$name(_)),)* }
+            }
+
+            /// `None` of the answer to something else.
+            pub(super) fn believe(&self, reply: Reply) -> Option<Result<Reply, String>> {
+                match (self, reply) {
+                    $((Self::$name(request), Reply::$name(reply)) => {
+                        Some(request.believe(reply).map(Reply::$name))
+                    })*
+                    _ => None,
+                }
+            }
+        }
+
+        impl Reply {
+            pub(super) fn shorten(self) -> Self {
+                match self { $(Self::$name(reply) => Self::$name(<$request>::shorten(reply)),)* }
+            }
+        }
+    };
+}
+
+/// The constants of an [`Operation`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    pub(super) stages: &'static [Stage],
+    pub(super) then: Stage,
+    pub(super) timeout: Duration,
+    pub(super) silence: &'static str,
+    pub(super) is_refusable: bool,
+}
+
+impl Rules {
+    fn of<O: Operation>() -> Self {
+        Self {
+            stages: O::STAGES,
+            then: O::THEN,
+            timeout: O::TIMEOUT,
+            silence: O::SILENCE,
+            is_refusable: O::IS_REFUSABLE,
+        }
+    }
+}
+
+operations! {
+    /// Make ready for a test; it was checked and is within the limits.
+    Open: Open => () {
+        const NAMES: &'static [&'static str] = &["stream", "rr", "crr", PROFILE];
+        const THEN: Stage = Stage::Binding;
+        const TIMEOUT: Duration = super::OPENING_TIMEOUT;
+        const SILENCE: &'static str = "the endpoint does not answer the request for a test";
+
+        fn admit(&self, owner: &Owner<'_>) -> Result<(), Refusal> {
+            admission::test(&self.test, owner)?;
+            self.profile.iter().try_for_each(|asked| admission::profile(asked, owner))
+        }
+
+        fn seconds(&self, limits: &Limits) -> Option<f64> {
+            // A count or an amount has no time of its own: it gets all that the owner allows.
+            Some(self.test.seconds().unwrap_or(limits.seconds).min(limits.seconds))
+        }
+    }
+
+    /// Stop the test, or give it up, and report what there is.
+    End: End => Box<HalfReport> {
+        const STAGES: &'static [Stage] = &[Stage::Binding, Stage::Ready, Stage::Running];
+        const TIMEOUT: Duration = super::REPORT_TIMEOUT;
+        const SILENCE: &'static str = "the endpoint sends no report";
+        const IS_REFUSABLE: bool = false;
+
+        fn shorten(mut report: Box<HalfReport>) -> Box<HalfReport> {
+            // Sealing adds 16 bytes to every 64 KiB, and the message its name: far less than a
+            // hundredth.
+            report.thin_to(MAX_SERVER_FRAME / 100 * 99);
+            report
+        }
+    }
+
+    /// Change the endpoint's host so, and in no other way; the answer is what was read back, one
+    /// line for each change.
+    Treat: Treat => Vec<String> {
+        const NAMES: &'static [&'static str] = &[TREATMENTS];
+        // Some devices renegotiate their link when they are changed, and the control connection
+        // stands still for as long.
+        const TIMEOUT: Duration = super::TREATING_TIMEOUT;
+        const SILENCE: &'static str = "the endpoint does not say whether it has changed its host";
+
+        fn admit(&self, owner: &Owner<'_>) -> Result<(), Refusal> {
+            admission::changes(&self.changes, owner)
+        }
+    }
+
+    /// Undo what was changed.
+    Untreat: Untreat => () {
+        const TIMEOUT: Duration = super::TREATING_TIMEOUT;
+        const SILENCE: &'static str = "the endpoint does not say whether its host is as it was";
+        const IS_REFUSABLE: bool = false;
+    }
+
+    /// Trace the way to the address that the client's connection comes from.
+    Trace: TraceRequest => Box<TraceDocument> {
+        const NAMES: &'static [&'static str] = &[TRACE];
+        const TIMEOUT: Duration = super::TRACING_TIMEOUT;
+        const SILENCE: &'static str = "the endpoint does not say what it has traced";
+
+        fn admit(&self, owner: &Owner<'_>) -> Result<(), Refusal> {
+            admission::trace(self, owner)
+        }
+
+        fn believe(&self, reply: Box<TraceDocument>) -> Result<Box<TraceDocument>, String> {
+            crate::trace::admit(*reply, self).map(Box::new)
+        }
+    }
+
+    /// Hold connections; the answer says on which ports.
+    Hold: CapacityRequest => HoldPorts {
+        const NAMES: &'static [&'static str] = &[CAPACITY];
+        const THEN: Stage = Stage::Holding;
+        const TIMEOUT: Duration = super::HOLDING_TIMEOUT;
+        const SILENCE: &'static str =
+            "the endpoint does not say whether it is ready to hold connections";
+
+        fn admit(&self, owner: &Owner<'_>) -> Result<(), Refusal> {
+            admission::capacity(self, owner)
+        }
+
+        fn seconds(&self, limits: &Limits) -> Option<f64> {
+            Some(self.seconds.min(limits.seconds))
+        }
+
+        fn believe(&self, ports: HoldPorts) -> Result<HoldPorts, String> {
+            ports.check(self).map(|()| ports)
+        }
+    }
+
+    /// Close all that is held.
+    Release: Release => Box<CapacityHalf> {
+        const STAGES: &'static [Stage] = &[Stage::Holding];
+        const TIMEOUT: Duration = super::RELEASE_TIMEOUT;
+        const SILENCE: &'static str =
+            "the endpoint does not say that it has closed its connections";
+        const IS_REFUSABLE: bool = false;
+
+        fn believe(&self, half: Box<CapacityHalf>) -> Result<Box<CapacityHalf>, String> {
+            half.check().map(|()| half)
+        }
+
+        fn shorten(half: Box<CapacityHalf>) -> Box<CapacityHalf> {
+            Box::new(half.bounded())
+        }
+    }
+}
