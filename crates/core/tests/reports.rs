@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use linerate_core::experiment::{
-    Agreement, Choice, Ending, Estimate, Expectation, Experiment, Finding, Run,
-};
+use linerate_core::experiment::{Choice, Ending, Estimate, Expectation, Experiment, Finding, Run};
 use linerate_core::plan::Repeats;
+use linerate_core::stats::Agreement;
 
 /// Files, and how many of their cells have a figure of the report beside them.
 const REPORTS: [(&str, usize); 12] = [

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::keys::{CONTRADICTIONS, KEYS, Key, Refusal, Setter, WholePath};
 use super::spec::{LinkSpec, PathSpec};
-use linerate_units::{Nanos, edit_distance};
+use linerate_units::{Nanos, edit_distance, shortened};
 
 /// A text that is no path, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -276,11 +276,6 @@ fn entry(text: &str, column: usize) -> Result<Entry<'_>, SpecError> {
 fn contradiction(column: usize, key: &'static str, hint: &'static str) -> SpecError {
     let problem = SpecProblem::Contradiction { key, hint };
     SpecError { column, problem }
-}
-
-/// What a user typed can be of any length; a message is one line of a terminal.
-fn shortened(text: &str) -> String {
-    text.chars().take(40).collect()
 }
 
 fn suggestion(name: &str) -> String {

@@ -8,6 +8,7 @@
 //! * over runs: [`Summary`], [`median_interval`], [`precision_reached`], [`figure`] (one figure,
 //!   modes or a drift)
 //! * of counts: [`wilson`]
+//! * against what a report states: [`Accepted`]
 //! * over packets, without allocation: [`Jitter`], [`SequenceTracker`], [`LatencyHistogram`]
 //! * of A against B: [`paired`], a sequential test whose error rate is known
 //!
@@ -21,6 +22,7 @@
 //! # Ok::<(), linerate_stats::StatsError>(())
 //! ```
 
+mod agreement;
 mod dip;
 mod histogram;
 mod jitter;
@@ -33,6 +35,7 @@ mod summary;
 mod trend;
 mod wilson;
 
+pub use agreement::{Accepted, Agreement};
 pub use histogram::{LatencyBuckets, LatencyHistogram, LatencySummary};
 pub use jitter::Jitter;
 pub use median_interval::{MedianInterval, median_interval};
@@ -97,6 +100,13 @@ fn sorted(operation: &'static str, samples: &[f64]) -> Result<Vec<f64>, StatsErr
 /// Median of samples in ascending order: the middle one, or the mean of the two in the middle.
 fn median_of_sorted(sorted: &[f64]) -> f64 {
     f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2])
+}
+
+/// Median of samples in any order, of which there is one at least.
+pub fn median(samples: &[f64]) -> f64 {
+    let mut ascending = samples.to_vec();
+    ascending.sort_by(f64::total_cmp);
+    median_of_sorted(&ascending)
 }
 
 /// Random samples for the simulations that the tests of this module run; every one has a fixed

@@ -3,7 +3,7 @@
 use super::dip::{critical_dip, dip};
 use super::median_interval::{MedianInterval, median_interval};
 use super::trend::{mann_kendall, theil_sen_slope};
-use super::{StatsError, median_of_sorted, sorted};
+use super::{StatsError, median, median_of_sorted, sorted};
 
 /// What repeated runs, in the order in which they were made, amount to.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -82,8 +82,8 @@ pub fn figure(samples: &[f64]) -> Result<Figure, StatsError> {
     if p_value <= DRIFT_LEVEL {
         let third = samples.len().div_ceil(3);
         return Ok(Figure::Drift {
-            from: median_of(&samples[..third]),
-            to: median_of(&samples[samples.len() - third..]),
+            from: median(&samples[..third]),
+            to: median(&samples[samples.len() - third..]),
             change_per_run: theil_sen_slope(samples),
             p_value,
         });
@@ -122,12 +122,6 @@ fn valley(ascending: &[f64], dip: f64) -> usize {
     (smallest..=n - smallest)
         .max_by(|&a, &b| gap(a).total_cmp(&gap(b)))
         .expect("a dip is at most 1/4, so both parts fit")
-}
-
-fn median_of(samples: &[f64]) -> f64 {
-    let mut ascending = samples.to_vec();
-    ascending.sort_by(f64::total_cmp);
-    median_of_sorted(&ascending)
 }
 
 /// Level of the drift test; that of the dip test is in its table.

@@ -46,7 +46,7 @@ pub use nanos::Nanos;
 pub use quantity::{BitRate, ByteCount, Percent, Span};
 pub use random::SplitMix64;
 pub use sizes::Sizes;
-pub use text::edit_distance;
+pub use text::{edit_distance, shortened};
 
 use thiserror::Error;
 

@@ -1,5 +1,12 @@
 //! Names as people type them.
 
+/// The beginning of a text that may be of any length and hold anything: a message is one line of a
+/// terminal.
+pub fn shortened(text: &str) -> String {
+    let visible = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().take(64).map(visible).collect()
+}
+
 /// Characters to insert, delete or replace (Levenshtein).
 pub fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

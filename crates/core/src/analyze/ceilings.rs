@@ -22,7 +22,7 @@ pub(super) const MAX_ROWS: usize = 1_000;
 /// The ceilings of the first [`MAX_ROWS`] rows that have any, and how many more there are.
 ///
 /// # Errors
-/// A cell that is no number.
+/// A cell that is not a number.
 pub(super) fn of_rows(
     table: &Table,
     columns: &Columns,

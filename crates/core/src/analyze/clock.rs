@@ -35,7 +35,7 @@ impl<'t> Clock<'t> {
     /// something else.
     ///
     /// # Errors
-    /// A time that is no number.
+    /// A time that is not a number.
     pub(super) fn ratio_range(
         &self,
         metric: Column,

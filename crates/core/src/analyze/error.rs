@@ -143,7 +143,7 @@ pub enum AnalyzeError {
         hint: String,
     },
     /// A cell of a column of figures holds something else.
-    #[error("{file}: line {line}: `{text}` in the column `{column}` is no number")]
+    #[error("{file}: line {line}: `{text}` in the column `{column}` is not a number")]
     NotANumber {
         /// Which file.
         file: String,

@@ -30,7 +30,7 @@ impl<'t> View<'t, '_> {
     /// One metric in each group that has it, and the rows without a figure.
     ///
     /// # Errors
-    /// A cell that is no number.
+    /// A cell that is not a number.
     pub(super) fn of_metric(&self, metric: Column) -> Result<(Vec<Group>, usize), AnalyzeError> {
         let mut groups = Vec::new();
         let mut without = 0;

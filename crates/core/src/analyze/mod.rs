@@ -89,7 +89,7 @@ pub struct Options {
 /// Says what the figures of a table can say.
 ///
 /// # Errors
-/// [`AnalyzeError`]: an option names a column or level that there is not, or a cell is no number.
+/// [`AnalyzeError`]: an option names a column or level that there is not, or a cell is not a number.
 pub fn analyze(table: &Table, options: &Options) -> Result<Analysis, AnalyzeError> {
     let columns = Columns::of(table, &options.columns)?;
     let asked = Asked::of(table, &columns, options)?;

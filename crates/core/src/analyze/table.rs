@@ -321,7 +321,7 @@ mod tests {
         let error = table.number(2, table.column("rate").unwrap()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "f.csv: line 4: `fast` in the column `rate` is no number"
+            "f.csv: line 4: `fast` in the column `rate` is not a number"
         );
         for text in ["inf", "nan", "1e999", "12 %", "1,234", ""] {
             assert_eq!(number(text), None, "{text}");

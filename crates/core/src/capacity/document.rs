@@ -109,7 +109,7 @@ pub struct PoolResult {
     /// From the first packet to the connection (of UDP: to the answer to the challenge).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_latency_us: Option<ConnectLatency>,
-    /// SYN segments that had to be sent again (of UDP: questions).
+    /// SYN retransmits (of UDP: questions asked again).
     pub syn_retransmissions: u64,
     /// Heartbeats sent.
     pub heartbeats_sent: u64,

@@ -130,7 +130,7 @@ impl View<'_> {
         fraction(1.0 - self.rwnd_share()? - self.sndbuf_share().unwrap_or(0.0))
     }
 
-    /// Share of the measured time in which there was data to send or under way, the mean over the
+    /// Share of the measured time in which there was data to send or in flight, the mean over the
     /// flows.
     pub(super) fn busy(&self) -> Option<f64> {
         let time = positive(self.seconds * 1e6)?;
@@ -142,7 +142,7 @@ impl View<'_> {
         fraction(self.sum(|flow| limited(flow.tcp).map(|us| us as f64))? / busy)
     }
 
-    /// Bytes under way over the congestion window.
+    /// Bytes in flight over the congestion window.
     pub(super) fn window_use(&self) -> Option<f64> {
         self.mean(|tcp| positive(tcp.unacked_bytes as f64 / positive(tcp.cwnd_bytes as f64)?))
     }
@@ -161,7 +161,7 @@ impl View<'_> {
         })
     }
 
-    /// Share of the segments lost, needless retransmissions not counted.
+    /// Share of the segments lost, spurious retransmissions not counted.
     pub(super) fn loss(&self) -> Option<f64> {
         let segments = self.sum(segments_sent)?;
         fraction(self.sum(|flow| Some(lost(flow.tcp)))? / segments)
@@ -352,10 +352,10 @@ pub(super) fn rtt_s(tcp: &TcpEvidence) -> Option<f64> {
     positive(f64::from(tcp.rtt_mean_us) / 1e6)
 }
 
-/// Segments lost: sent again, less those that the peer reported as needless.
+/// Segments lost: retransmitted, less those that the peer reported as spurious.
 pub(super) fn lost(tcp: &TcpEvidence) -> f64 {
-    let needless = tcp.dsack_duplicates.unwrap_or(0);
-    tcp.retransmitted_segments.saturating_sub(needless) as f64
+    let spurious = tcp.dsack_duplicates.unwrap_or(0);
+    tcp.retransmitted_segments.saturating_sub(spurious) as f64
 }
 
 /// Segments sent for the first time.

@@ -85,7 +85,7 @@ pub(super) const POLICER_EVENTS: f64 = 4.0;
 pub(super) const POLICER_LOSS_BBR_FOUND: f64 = 0.001;
 /// Measured rate over BBR's pace from which on the network sets both. The gains of its cycle come
 /// to 1 in the mean, and it stays in the phase with a gain of 1.25 until 1.25 times the product of
-/// bandwidth and delay are under way, which a window or a buffer does not allow
+/// bandwidth and delay are in flight, which a window or a buffer does not allow
 /// (net/ipv4/tcp_bbr.c, bbr_is_next_cycle_phase): 0.8 and less there, 0.89 to 1.02 at links and
 /// policers.
 pub(super) const BBR_PACE_REACHED: f64 = 0.85;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::run::Run;
 use crate::plan::Repeats;
 use crate::record::{Caveat, Status};
-use crate::stats::Figure;
+use crate::stats::{Agreement, Figure};
 
 /// Schema of [`ExperimentDocument`].
 pub const EXPERIMENT_SCHEMA: &str = "linerate.experiment/1";
@@ -151,18 +151,4 @@ pub struct DocumentFinding {
     /// Why it is not known of ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-}
-
-/// Whether figures bear a claim out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Agreement {
-    /// All of the interval is in what the claim accepts; of modes and drifts, all repeats.
-    Agrees,
-    /// All of it is outside.
-    Disagrees,
-    /// It is partly in and partly outside: the runs do not decide it.
-    Undecided,
-    /// There is no figure.
-    NotKnown,
 }

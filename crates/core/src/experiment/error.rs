@@ -108,12 +108,12 @@ impl Fault {
         let hint = toml_reader::suggestion(at.value, names.iter().copied());
         let problem = ExperimentProblem::Unknown {
             what,
-            name: toml_reader::shortened(at.value),
+            name: crate::units::shortened(at.value),
             hint: hint.unwrap_or_else(|| {
                 if names.is_empty() {
                     format!("this experiment has no {what} at all")
                 } else {
-                    toml_reader::shortened(&format!("they are {}", names.join(", ")))
+                    crate::units::shortened(&format!("they are {}", names.join(", ")))
                 }
             }),
         };

@@ -1,12 +1,11 @@
 //! What of a report's findings the figures bear out. Computed from runs and tables, never typed.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
-use super::document::{Agreement, DocumentFinding};
+use super::document::DocumentFinding;
 use super::model::{Experiment, Finding};
 use super::run::Run;
-use crate::stats::{Figure, Summary, figure};
+use crate::stats::{Accepted, Agreement, Summary, figure};
 
 /// Each finding, held against the runs of each cell.
 pub(super) fn outcomes(experiment: &Experiment, runs: &[Vec<&Run>]) -> Vec<DocumentFinding> {
@@ -16,19 +15,17 @@ pub(super) fn outcomes(experiment: &Experiment, runs: &[Vec<&Run>]) -> Vec<Docum
 
 fn outcome(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> DocumentFinding {
     let (least, most) = finding.expectation.range();
+    let accepted = Accepted {
+        low: least,
+        high: most,
+    };
     let samples = samples(finding, runs);
     let ours = figure(&samples).ok();
     let report = finding.report.or_else(|| of_report(experiment, finding));
-    let agreement = ours.as_ref().map_or(Agreement::NotKnown, |ours| {
-        judge(ours, &samples, least..=most)
-    });
-    let report_agreement = report.map_or(Agreement::NotKnown, |value| {
-        if (least..=most).contains(&value) {
-            Agreement::Agrees
-        } else {
-            Agreement::Disagrees
-        }
-    });
+    let agreement = ours
+        .as_ref()
+        .map_or(Agreement::NotKnown, |ours| accepted.judge(ours, &samples));
+    let report_agreement = accepted.judge_all(report);
     let over = finding.over_measure.as_ref();
     let over = over.map_or(String::new(), |over| format!(" ÷ {over}"));
     DocumentFinding {
@@ -42,27 +39,6 @@ fn outcome(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> Do
         agreement,
         report,
         report_agreement,
-    }
-}
-
-/// By the interval of the median. Modes and drifts have no median to speak of: there every sample
-/// has to say the same.
-fn judge(ours: &Figure, samples: &[f64], accepted: RangeInclusive<f64>) -> Agreement {
-    let (all_in, all_out) = match ours {
-        Figure::One(one) => (
-            accepted.contains(&one.low) && accepted.contains(&one.high),
-            one.high < *accepted.start() || one.low > *accepted.end(),
-        ),
-        Figure::Modes { .. } | Figure::Drift { .. } => {
-            let inside = samples.iter().filter(|sample| accepted.contains(sample));
-            let inside = inside.count();
-            (inside == samples.len(), inside == 0)
-        }
-    };
-    match (all_in, all_out) {
-        (true, _) => Agreement::Agrees,
-        (_, true) => Agreement::Disagrees,
-        (false, false) => Agreement::Undecided,
     }
 }
 

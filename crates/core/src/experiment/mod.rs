@@ -38,8 +38,8 @@ pub use crate::toml_reader::ReadProblem;
 pub use assemble::Ending;
 pub use cell::{Cell, ExperimentPath, Place};
 pub use document::{
-    Agreement, CellFigure, DocumentColumn, DocumentFactor, DocumentFinding, DocumentRow,
-    DocumentTable, EXPERIMENT_SCHEMA, ExperimentDocument,
+    CellFigure, DocumentColumn, DocumentFactor, DocumentFinding, DocumentRow, DocumentTable,
+    EXPERIMENT_SCHEMA, ExperimentDocument,
 };
 pub use error::{ExperimentFileError, ExperimentProblem};
 pub use estimate::Estimate;

@@ -1,8 +1,9 @@
 //! `KEY=VALUE`, checked against the table before anything is touched.
 
-use super::error::{HostError, shortened};
+use super::error::HostError;
 use super::setting::{Place, find};
 use crate::treatment::{Value, ValueKind};
+use crate::units::shortened;
 
 /// One setting that is to get a value of its range.
 #[derive(Debug, Clone, PartialEq)]

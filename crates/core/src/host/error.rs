@@ -63,8 +63,3 @@ pub enum HostError {
         key: String,
     },
 }
-
-/// What a user typed can be of any length; a message is one line of a terminal.
-pub(super) fn shortened(text: &str) -> String {
-    text.chars().take(60).collect()
-}

@@ -139,7 +139,7 @@ pub fn find(key: &str) -> Result<Cow<'static, Setting>, HostError> {
             rule: super::rules::not_judged,
         })),
         None => Err(HostError::Unknown {
-            key: super::error::shortened(key),
+            key: crate::units::shortened(key),
             hint: hint(key),
         }),
     }
@@ -147,7 +147,7 @@ pub fn find(key: &str) -> Result<Cow<'static, Setting>, HostError> {
 
 /// The key that looks like it; one that was written without its beginning, too.
 fn hint(key: &str) -> String {
-    let key = super::error::shortened(key);
+    let key = crate::units::shortened(key);
     let distance = |known: &str| {
         let last = known.rsplit('.').next().unwrap_or(known);
         match known.ends_with(&format!(".{key}")) {

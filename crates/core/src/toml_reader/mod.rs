@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 pub use problem::ReadProblem;
-pub use problem::{Fault, place, shortened};
+pub use problem::{Fault, place};
 pub use section::{At, Section, string, suggestion, wrong_type};
 
 /// A value with its place.

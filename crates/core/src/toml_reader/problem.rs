@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use thiserror::Error;
 
 use super::section::At;
+use crate::units::shortened;
 
 /// What is wrong with a TOML file, whatever it describes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -140,10 +141,4 @@ pub fn place(text: &str, offset: usize) -> (usize, usize) {
     let line_begin = before.rfind('\n').map_or(0, |newline| newline + 1);
     let line = before.matches('\n').count() + 1;
     (line, before[line_begin..].chars().count() + 1)
-}
-
-/// What a user typed can be of any length and hold anything; a message is one line of a terminal.
-pub fn shortened(text: &str) -> String {
-    let visible = |c: char| if c.is_control() { '?' } else { c };
-    text.chars().take(64).map(visible).collect()
 }

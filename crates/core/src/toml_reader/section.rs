@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{ReadProblem, shortened};
+use super::problem::ReadProblem;
 use crate::units::edit_distance;
+use crate::units::shortened;
 
 use super::Value;
 

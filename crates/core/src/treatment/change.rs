@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::{TreatmentError, shortened};
+use super::error::TreatmentError;
+use crate::units::shortened;
 use super::sysctl;
 use super::table::{Setting, entry_of};
 use crate::value::Value;

@@ -114,8 +114,3 @@ pub enum TreatmentError {
     #[error(transparent)]
     Test(#[from] PlanError),
 }
-
-/// What a user typed can be of any length; a message is one line of a terminal.
-pub(super) fn shortened(text: &str) -> String {
-    text.chars().take(60).collect()
-}

@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::change::HostChange;
-use super::error::{TreatmentError, shortened};
+use super::error::TreatmentError;
+use crate::units::shortened;
 use super::exclusions;
 use super::sysctl;
 use super::table::{Entry, Scope, Setting, SocketSetting, find};

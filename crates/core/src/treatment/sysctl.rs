@@ -4,7 +4,8 @@
 //! What is not here is refused, at this host as at an endpoint: a setting that outlives its
 //! comparison, opens the host to others, or takes routes with it is no treatment.
 
-use super::error::{TreatmentError, shortened};
+use super::error::TreatmentError;
+use crate::units::shortened;
 use crate::units::edit_distance;
 use crate::value::{Value, ValueKind};
 
@@ -413,7 +414,7 @@ static SYSCTLS: &[Sysctl] = &[
         0,
         2,
         "",
-        "detection of needless timeouts",
+        "detection of spurious timeouts",
     ),
     number(
         "net.ipv4.tcp_limit_output_bytes",

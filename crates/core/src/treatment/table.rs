@@ -2,7 +2,8 @@
 //! [`SocketOptions`](crate::plan::SocketOptions), or the engine's hand on a device or a route.
 
 use super::change::{DeviceSetting, RouteSetting};
-use super::error::{TreatmentError, shortened};
+use super::error::TreatmentError;
+use crate::units::shortened;
 use crate::units::edit_distance;
 use crate::value::ValueKind;
 

@@ -2,7 +2,7 @@
 //! draws are no clear case: [`super::draw`] throws those away.
 
 use super::conditions::{Bound, Conditions, Control, ETHERNET_MTU, Line};
-use super::dice::Dice;
+use super::random::Random;
 use super::scenario::CpuShare;
 use crate::ceilings::Cause;
 use crate::link::Loss;
@@ -10,41 +10,41 @@ use crate::plan::Direction;
 use crate::units::Family;
 
 /// One draw for `cause`; `None` for a cause that cannot be built.
-pub(super) fn conditions(cause: Cause, dice: &mut Dice) -> Option<Conditions> {
+pub(super) fn conditions(cause: Cause, random: &mut Random) -> Option<Conditions> {
     match cause {
-        Cause::ReceiveWindow => Some(receive_window(dice)),
-        Cause::SendBuffer => Some(send_buffer(dice)),
-        Cause::Congestion => Some(congestion(dice)),
-        Cause::Pacing => Some(pacing(dice)),
-        Cause::SegmentSize => Some(segment_size(dice)),
-        Cause::PathRate => Some(path_rate(dice)),
-        Cause::Policer => Some(policer(dice)),
-        Cause::ApplicationSend => Some(application_send(dice)),
-        Cause::ApplicationReceive => Some(application_receive(dice)),
-        Cause::CpuSend => Some(cpu_send(dice)),
-        Cause::CpuReceive => Some(cpu_receive(dice)),
-        Cause::Startup => Some(startup(dice)),
+        Cause::ReceiveWindow => Some(receive_window(random)),
+        Cause::SendBuffer => Some(send_buffer(random)),
+        Cause::Congestion => Some(congestion(random)),
+        Cause::Pacing => Some(pacing(random)),
+        Cause::SegmentSize => Some(segment_size(random)),
+        Cause::PathRate => Some(path_rate(random)),
+        Cause::Policer => Some(policer(random)),
+        Cause::ApplicationSend => Some(application_send(random)),
+        Cause::ApplicationReceive => Some(application_receive(random)),
+        Cause::CpuSend => Some(cpu_send(random)),
+        Cause::CpuReceive => Some(cpu_receive(random)),
+        Cause::Startup => Some(startup(random)),
         Cause::QosClass | Cause::Unexplained => None,
     }
 }
 
 /// On plain veth pairs, with nothing that limits but the hosts.
-fn plain(dice: &mut Dice) -> Conditions {
+fn plain(random: &mut Random) -> Conditions {
     Conditions {
-        direction: dice.choose(&[Direction::Up, Direction::Down]),
-        family: dice.choose(&[Family::Ipv4, Family::Ipv6]),
+        direction: random.choose(&[Direction::Up, Direction::Down]),
+        family: random.choose(&[Family::Ipv4, Family::Ipv6]),
         is_udp: false,
         streams: 1,
         line: None,
         mss: None,
         advertised_mss: None,
-        control: dice.choose(&[Control::Reno, Control::Cubic, Control::Bbr]),
+        control: random.choose(&[Control::Reno, Control::Cubic, Control::Bbr]),
         window: Bound::Free,
         send_buffer: Bound::Free,
         pacing_bps: None,
         write_bps: None,
         read_bps: None,
-        message_bytes: dice.choose(&[65_536, 131_072, 262_144]),
+        message_bytes: random.choose(&[65_536, 131_072, 262_144]),
         nodelay: false,
         is_offload_off: false,
         sender: CpuShare::Any,
@@ -55,32 +55,32 @@ fn plain(dice: &mut Dice) -> Conditions {
 }
 
 /// Over an emulated path with a deep queue, segments of any size.
-fn emulated(dice: &mut Dice) -> Conditions {
-    let rtt_ms = dice.log_uniform(2.0, 300.0);
-    let mut made = plain(dice);
-    let (mtu, mss) = match dice.below(20) {
+fn emulated(random: &mut Random) -> Conditions {
+    let rtt_ms = random.log_uniform(2.0, 300.0);
+    let mut made = plain(random);
+    let (mtu, mss) = match random.below(20) {
         0..12 => (ETHERNET_MTU, None),
         12..15 => (9000, None),
-        15..18 => (ETHERNET_MTU, Some(dice.log_whole(88, 1440) as u32)),
+        15..18 => (ETHERNET_MTU, Some(random.log_whole(88, 1440) as u32)),
         // Between the usual ones, and up to what `TCP_MAXSEG` and the interface both hold.
-        _ => (9000, Some(dice.log_whole(1460, 8928) as u32)),
+        _ => (9000, Some(random.log_whole(1460, 8928) as u32)),
     };
     made.mss = mss;
     made.line = Some(Line {
         // Whole microseconds: what is written reads back the same.
         rtt_s: (rtt_ms * 1000.0).round() / 1e6,
-        rate_bps: Some(round(dice.log_uniform(1e6, 1e9))),
+        rate_bps: Some(round(random.log_uniform(1e6, 1e9))),
         queue_bytes: 0,
         codel: None,
         loss: None,
         policer: None,
         jitter_s: 0.0,
         mtu,
-        hops: dice.choose(&[0, 0, 0, 1, 2, 3]),
+        hops: random.choose(&[0, 0, 0, 1, 2, 3]),
     });
     deepen_queue(&mut made, 2.0);
-    if dice.chance(0.15) {
-        let share = dice.uniform(0.002, 0.02);
+    if random.chance(0.15) {
+        let share = random.uniform(0.002, 0.02);
         line(&mut made).jitter_s = rtt_ms * share / 1e3;
     }
     made
@@ -100,64 +100,64 @@ pub(super) fn deepen_queue(conditions: &mut Conditions, products: f64) {
     made.queue_bytes = ((products * product) as u64).max(4 * message).max(524_288);
 }
 
-fn receive_window(dice: &mut Dice) -> Conditions {
-    let mut made = emulated(dice);
-    let bytes = dice.log_whole(8 << 10, 1 << 20);
-    made.window = dice.choose(&[Bound::Socket(bytes), Bound::Host(bytes)]);
+fn receive_window(random: &mut Random) -> Conditions {
+    let mut made = emulated(random);
+    let bytes = random.log_whole(8 << 10, 1 << 20);
+    made.window = random.choose(&[Bound::Socket(bytes), Bound::Host(bytes)]);
     made
 }
 
-fn send_buffer(dice: &mut Dice) -> Conditions {
-    let mut made = emulated(dice);
-    made.send_buffer = match dice.chance(0.5) {
+fn send_buffer(random: &mut Random) -> Conditions {
+    let mut made = emulated(random);
+    made.send_buffer = match random.chance(0.5) {
         // Above the default of net.core.wmem_max the kernel would cut it.
-        true => Bound::Socket(dice.log_whole(32 << 10, 200 << 10)),
-        false => Bound::Host(dice.log_whole(128 << 10, 2 << 20)),
+        true => Bound::Socket(random.log_whole(32 << 10, 200 << 10)),
+        false => Bound::Host(random.log_whole(128 << 10, 2 << 20)),
     };
     made.nodelay = true;
-    if dice.chance(0.5) {
-        made.message_bytes = dice.log_whole(4096, 65_536);
+    if random.chance(0.5) {
+        made.message_bytes = random.log_whole(4096, 65_536);
     }
     made
 }
 
-fn congestion(dice: &mut Dice) -> Conditions {
-    let mut made = emulated(dice);
-    made.control = dice.choose(&[Control::Reno, Control::Cubic]);
-    made.streams = dice.choose(&[1, 1, 1, 2, 4]);
-    let percent = tidy(dice.log_uniform(0.02, 3.0));
-    let loss = match dice.below(10) {
+fn congestion(random: &mut Random) -> Conditions {
+    let mut made = emulated(random);
+    made.control = random.choose(&[Control::Reno, Control::Cubic]);
+    made.streams = random.choose(&[1, 1, 1, 2, 4]);
+    let percent = tidy(random.log_uniform(0.02, 3.0));
+    let loss = match random.below(10) {
         0..7 => Loss::Random { percent },
         7 => Loss::Every {
             nth: (100.0 / percent) as u64,
         },
         // Bursts of 1.3 to 3 packets.
-        _ => Loss::gilbert(percent, tidy(100.0 / dice.uniform(1.3, 3.0))),
+        _ => Loss::gilbert(percent, tidy(100.0 / random.uniform(1.3, 3.0))),
     };
     line(&mut made).loss = Some(loss);
-    if dice.chance(0.2) {
+    if random.chance(0.2) {
         line(&mut made).rate_bps = None;
     }
     made
 }
 
-fn pacing(dice: &mut Dice) -> Conditions {
-    if dice.chance(0.15) {
-        let mut made = plain(dice);
-        made.pacing_bps = Some(round(dice.log_uniform(1e6, 1e9)));
+fn pacing(random: &mut Random) -> Conditions {
+    if random.chance(0.15) {
+        let mut made = plain(random);
+        made.pacing_bps = Some(round(random.log_uniform(1e6, 1e9)));
         return made;
     }
-    let mut made = emulated(dice);
+    let mut made = emulated(random);
     let rate = line(&mut made).rate_bps.unwrap_or(1_000_000_000) as f64;
-    made.pacing_bps = Some(round(rate * dice.uniform(0.05, 0.6)));
+    made.pacing_bps = Some(round(rate * random.uniform(0.05, 0.6)));
     made
 }
 
-fn segment_size(dice: &mut Dice) -> Conditions {
-    let mut made = plain(dice);
+fn segment_size(random: &mut Random) -> Conditions {
+    let mut made = plain(random);
     made.is_offload_off = true;
-    let mss = dice.log_whole(88, 536) as u32;
-    if dice.chance(0.5) {
+    let mss = random.log_whole(88, 536) as u32;
+    if random.chance(0.5) {
         made.mss = Some(mss)
     } else {
         made.advertised_mss = Some(mss)
@@ -165,18 +165,18 @@ fn segment_size(dice: &mut Dice) -> Conditions {
     made
 }
 
-fn path_rate(dice: &mut Dice) -> Conditions {
-    let mut made = emulated(dice);
-    let is_udp = dice.chance(0.1);
+fn path_rate(random: &mut Random) -> Conditions {
+    let mut made = emulated(random);
+    let is_udp = random.chance(0.1);
     if is_udp {
-        datagrams(&mut made, dice);
+        datagrams(&mut made, random);
         let rate = line(&mut made).rate_bps.unwrap_or(1_000_000_000) as f64;
-        made.write_bps = Some(round(rate * dice.uniform(1.7, 3.0)));
+        made.write_bps = Some(round(rate * random.uniform(1.7, 3.0)));
     }
-    let products = if dice.chance(0.3) {
-        dice.uniform(0.3, 0.9)
+    let products = if random.chance(0.3) {
+        random.uniform(0.3, 0.9)
     } else {
-        dice.uniform(1.0, 3.0)
+        random.uniform(1.0, 3.0)
     };
     let share = made.segment_bytes() / made.payload_share();
     let codel_fills_to = codel_fills_to_s(made.control);
@@ -184,8 +184,8 @@ fn path_rate(dice: &mut Dice) -> Conditions {
     let product = made_line.rate_bps.unwrap_or(1_000_000_000) as f64 * made_line.rtt_s / 8.0;
     made_line.queue_bytes = (products * product).max(16.0 * share) as u64;
     let slow = made_line.rate_bps.is_none_or(|rate| rate < 5_000_000);
-    if !is_udp && dice.chance(0.25) && made_line.rtt_s < codel_fills_to && !slow {
-        made_line.codel = Some(dice.chance(0.5));
+    if !is_udp && random.chance(0.25) && made_line.rtt_s < codel_fills_to && !slow {
+        made_line.codel = Some(random.chance(0.5));
         made_line.queue_bytes = (2.0 * product).max(131_072.0) as u64;
     }
     made
@@ -202,14 +202,14 @@ fn codel_fills_to_s(control: Control) -> f64 {
     }
 }
 
-fn policer(dice: &mut Dice) -> Conditions {
-    let mut made = emulated(dice);
-    let rate = round(dice.log_uniform(1e6, 2e8));
-    let burst_s = dice.uniform(0.01, 0.05);
+fn policer(random: &mut Random) -> Conditions {
+    let mut made = emulated(random);
+    let rate = round(random.log_uniform(1e6, 2e8));
+    let burst_s = random.uniform(0.01, 0.05);
     let packet = made.segment_bytes() / made.payload_share();
     let burst = (rate as f64 / 8.0 * burst_s).max(10.0 * packet) as u64;
-    let fast = dice.uniform(3.0, 20.0);
-    let is_unlimited = dice.chance(0.5);
+    let fast = random.uniform(3.0, 20.0);
+    let is_unlimited = random.chance(0.5);
     let made_line = line(&mut made);
     made_line.rate_bps = (!is_unlimited).then(|| round((rate as f64 * fast).min(1e9)));
     made_line.policer = Some((rate, burst));
@@ -217,26 +217,26 @@ fn policer(dice: &mut Dice) -> Conditions {
     made
 }
 
-fn application_send(dice: &mut Dice) -> Conditions {
-    let mut made = if dice.chance(0.25) {
-        plain(dice)
+fn application_send(random: &mut Random) -> Conditions {
+    let mut made = if random.chance(0.25) {
+        plain(random)
     } else {
-        emulated(dice)
+        emulated(random)
     };
-    if dice.chance(0.15) && made.line.is_some() {
-        datagrams(&mut made, dice);
+    if random.chance(0.15) && made.line.is_some() {
+        datagrams(&mut made, random);
     }
-    let rate = dice.log_uniform(2e5, 5e8);
+    let rate = random.log_uniform(2e5, 5e8);
     made.write_bps = Some(round(rate));
-    made.streams = dice.choose(&[1, 1, 1, 2]);
+    made.streams = random.choose(&[1, 1, 1, 2]);
     if made.is_udp {
         return made;
     }
     // A burst each 20 to 250 ms, or small messages evenly.
-    made.message_bytes = if dice.chance(0.5) {
-        (rate / 8.0 * dice.log_uniform(0.02, 0.25)) as u64
+    made.message_bytes = if random.chance(0.5) {
+        (rate / 8.0 * random.log_uniform(0.02, 0.25)) as u64
     } else {
-        dice.log_whole(512, 16_384)
+        random.log_whole(512, 16_384)
     }
     .clamp(256, 4 << 20);
     if made.line.is_some() {
@@ -245,33 +245,33 @@ fn application_send(dice: &mut Dice) -> Conditions {
     made
 }
 
-fn application_receive(dice: &mut Dice) -> Conditions {
-    let mut made = if dice.chance(0.3) {
-        plain(dice)
+fn application_receive(random: &mut Random) -> Conditions {
+    let mut made = if random.chance(0.3) {
+        plain(random)
     } else {
-        emulated(dice)
+        emulated(random)
     };
-    made.read_bps = Some(round(dice.log_uniform(5e5, 5e8)));
+    made.read_bps = Some(round(random.log_uniform(5e5, 5e8)));
     made
 }
 
-fn cpu_send(dice: &mut Dice) -> Conditions {
-    let mut made = plain(dice);
+fn cpu_send(random: &mut Random) -> Conditions {
+    let mut made = plain(random);
     made.receiver = CpuShare::Own { cpu: 1 };
-    match dice.below(3) {
+    match random.below(3) {
         0 => {
             made.sender = CpuShare::Own { cpu: 0 };
-            made.message_bytes = dice.log_whole(32, 512);
+            made.message_bytes = random.log_whole(32, 512);
         }
         1 => {
             made.sender = CpuShare::Shared {
                 cpu: 0,
-                neighbours: dice.choose(&[1, 2, 3]),
+                neighbours: random.choose(&[1, 2, 3]),
             }
         }
         _ => {
             made.sender = CpuShare::Quota {
-                percent: dice.choose(&[10, 12, 15, 18, 20]),
+                percent: random.choose(&[10, 12, 15, 18, 20]),
             };
             made.receiver = CpuShare::Any;
         }
@@ -279,31 +279,31 @@ fn cpu_send(dice: &mut Dice) -> Conditions {
     made
 }
 
-fn cpu_receive(dice: &mut Dice) -> Conditions {
-    let mut made = plain(dice);
-    match dice.below(3) {
+fn cpu_receive(random: &mut Random) -> Conditions {
+    let mut made = plain(random);
+    match random.below(3) {
         // The pattern costs both ends; with a busy neighbour the receiver has the smaller part of a
         // CPU for it.
         verifies @ (0 | 1) => {
             made.sender = CpuShare::Own { cpu: 0 };
             made.receiver = CpuShare::Shared {
                 cpu: 1,
-                neighbours: dice.choose(&[2, 3]),
+                neighbours: random.choose(&[2, 3]),
             };
             made.verifies = verifies == 1;
         }
         _ => {
             made.receiver = CpuShare::Quota {
-                percent: dice.choose(&[10, 12, 15, 18, 20]),
+                percent: random.choose(&[10, 12, 15, 18, 20]),
             }
         }
     }
     made
 }
 
-fn startup(dice: &mut Dice) -> Conditions {
-    let mut made = emulated(dice);
-    let bytes = dice.log_whole(20_000, 8_000_000);
+fn startup(random: &mut Random) -> Conditions {
+    let mut made = emulated(random);
+    let bytes = random.log_whole(20_000, 8_000_000);
     made.transfer_bytes = Some(bytes);
     let made_line = line(&mut made);
     made_line.jitter_s = 0.0;
@@ -311,11 +311,11 @@ fn startup(dice: &mut Dice) -> Conditions {
 }
 
 /// UDP, in datagrams that fit a packet.
-fn datagrams(conditions: &mut Conditions, dice: &mut Dice) {
+fn datagrams(conditions: &mut Conditions, random: &mut Random) {
     conditions.is_udp = true;
     conditions.mss = None;
     let most = u64::from(conditions.mtu() - 48);
-    conditions.message_bytes = dice.log_whole(200, most);
+    conditions.message_bytes = random.log_whole(200, most);
 }
 
 /// To three digits, so that specs are read easily.

@@ -3,7 +3,7 @@
 use super::assemble::{EVENTS, MAX_S, loss_events_per_s, measured_s};
 use super::causes;
 use super::conditions::{Conditions, Control, Limit, slow_start_rounds};
-use super::dice::Dice;
+use super::random::Random;
 use super::scenario::Scenario;
 use crate::ceilings::Cause;
 
@@ -32,7 +32,7 @@ pub const BORDER: f64 = 1.1;
 /// on `count`.
 pub fn draw(seed: u64, count: u32) -> Vec<Scenario> {
     let mut scenarios: Vec<Scenario> = (0..count).map(|number| scenario(seed, number)).collect();
-    Dice::new(seed, u64::MAX).shuffle(&mut scenarios);
+    Random::new(seed, u64::MAX).shuffle(&mut scenarios);
     scenarios
 }
 
@@ -40,19 +40,19 @@ fn scenario(seed: u64, number: u32) -> Scenario {
     let turn = number as usize / CAUSES.len();
     let cause = CAUSES[number as usize % CAUSES.len()];
     let is_border = HAVE_BORDERS.contains(&cause) && turn % BORDER_TURNS == 2;
-    let mut dice = Dice::new(seed, number.into());
+    let mut random = Random::new(seed, number.into());
     let (conditions, limit) = (0..TRIES)
-        .find_map(|_| attempt(cause, is_border, &mut dice))
+        .find_map(|_| attempt(cause, is_border, &mut random))
         .expect(
             "one draw in a thousand is clear, and the laws of `tests` are drawn from many seeds",
         );
     Scenario::of(number, seed, cause, &conditions, limit.bps)
 }
 
-fn attempt(cause: Cause, is_border: bool, dice: &mut Dice) -> Option<(Conditions, Limit)> {
-    let mut conditions = causes::conditions(cause, dice)?;
+fn attempt(cause: Cause, is_border: bool, random: &mut Random) -> Option<(Conditions, Limit)> {
+    let mut conditions = causes::conditions(cause, random)?;
     if is_border {
-        add_rival(cause, &mut conditions, dice)?;
+        add_rival(cause, &mut conditions, random)?;
     }
     let limit = conditions.limit(cause)?;
     let right = stands_alone(&conditions, &limit, is_border)
@@ -62,11 +62,11 @@ fn attempt(cause: Cause, is_border: bool, dice: &mut Dice) -> Option<(Conditions
 }
 
 /// A second limit at 1.0 to 1.1 times the first.
-fn add_rival(cause: Cause, conditions: &mut Conditions, dice: &mut Dice) -> Option<()> {
-    let all = conditions.limit(cause)?.bps * dice.uniform(1.01, 1.09);
+fn add_rival(cause: Cause, conditions: &mut Conditions, random: &mut Random) -> Option<()> {
+    let all = conditions.limit(cause)?.bps * random.uniform(1.01, 1.09);
     let each = (all / f64::from(conditions.streams)) as u64;
     let share = conditions.payload_share();
-    match dice.below(3) {
+    match random.below(3) {
         0 if cause != Cause::Pacing && !conditions.is_udp => conditions.pacing_bps = Some(each),
         1 if cause != Cause::ApplicationSend => conditions.write_bps = Some(each),
         2 if cause != Cause::PathRate => {

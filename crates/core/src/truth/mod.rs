@@ -15,15 +15,15 @@
 //! | `score` | right and wrong, with intervals |
 //! | `remedy` | a verdict's remedy, done to its scenario |
 //! | `proof` | what remedies brought, against what was predicted |
-//! | `dice` | random numbers |
+//! | `random` | random numbers |
 
 mod assemble;
 mod causes;
 mod conditions;
 mod describe;
-mod dice;
 mod draw;
 mod proof;
+mod random;
 mod remedy;
 mod scenario;
 mod score;

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use linerate_core::experiment::{
-    Agreement, CellFigure, DocumentColumn, DocumentFinding, DocumentTable, ExperimentDocument,
+    CellFigure, DocumentColumn, DocumentFinding, DocumentTable, ExperimentDocument,
 };
 use linerate_core::plan::Repeats;
 use linerate_core::record::{Record, Status};
-use linerate_core::stats::{CONFIDENCE, Figure, MedianInterval};
+use linerate_core::stats::{Agreement, CONFIDENCE, Figure, MedianInterval};
 
 use super::Style;
 use super::ceilings::caveats;

@@ -5,6 +5,7 @@ use super::super::grouping::{Grouping, Rows, Split};
 use super::super::table::{Column, Table};
 use super::super::words::{digits, listed, settings, signed};
 use super::{Average, Claim, Stated, Written};
+use crate::stats::{Accepted, Agreement, median};
 
 /// The claim's figure of each group, and what they say of it.
 ///
@@ -81,7 +82,7 @@ fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, String> {
                 a,
                 b,
                 figure,
-                agrees: agrees(&claim.stated, figure),
+                agrees: accepted(&claim.stated).contains(figure),
             });
         }
     }
@@ -113,11 +114,9 @@ fn average(
     if figures.is_empty() {
         return Ok(None);
     }
-    figures.sort_by(f64::total_cmp);
-    let n = figures.len();
     Ok(Some(match claim.entry.of {
-        Average::Mean => figures.iter().sum::<f64>() / n as f64,
-        Average::Median => f64::midpoint(figures[(n - 1) / 2], figures[n / 2]),
+        Average::Mean => figures.iter().sum::<f64>() / figures.len() as f64,
+        Average::Median => median(&figures),
     }))
 }
 
@@ -129,13 +128,15 @@ fn figure(unit: Unit, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Whether a figure, rounded as the claim is, is what it states.
-fn agrees(stated: &Stated, figure: f64) -> bool {
-    match stated {
-        Stated::Value(value) => (figure - value.value).abs() <= rounding(value),
-        Stated::Between(low, high) => {
-            figure >= low.value - rounding(low) && figure <= high.value + rounding(high)
-        }
+/// What rounds to the figure that is stated, or to one of its range.
+fn accepted(stated: &Stated) -> Accepted {
+    let (low, high) = match stated {
+        Stated::Value(value) => (value, value),
+        Stated::Between(low, high) => (low, high),
+    };
+    Accepted {
+        low: low.value - rounding(low),
+        high: high.value + rounding(high),
     }
 }
 
@@ -170,7 +171,7 @@ fn judge_one(claim: &Claim, row: &ClaimRow) -> (ClaimVerdict, String) {
     ];
     let fits = |of: fn(Unit, f64, f64) -> f64| {
         let mut sides = sides.into_iter().flatten();
-        sides.find(|([a, b], _)| agrees(&claim.stated, of(unit, *a, *b)))
+        sides.find(|([a, b], _)| accepted(&claim.stated).contains(of(unit, *a, *b)))
     };
     let (verdict, mut why) = if row.agrees {
         (ClaimVerdict::Agrees, format!("{told} {over}"))
@@ -253,11 +254,13 @@ fn judge_all(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
             told(claim, most.figure)
         ),
     };
-    let mut outside: Vec<&ClaimRow> = rows.iter().filter(|row| !row.agrees).collect();
-    if outside.is_empty() {
+    let accepted = accepted(&claim.stated);
+    if accepted.judge_all(rows.iter().map(|row| row.figure)) == Agreement::Agrees {
         return (ClaimVerdict::Agrees, range);
     }
-    outside.sort_by(|a, b| beyond(claim, b.figure).total_cmp(&beyond(claim, a.figure)));
+    let mut outside: Vec<&ClaimRow> = rows.iter().filter(|row| !row.agrees).collect();
+    let beyond = |row: &ClaimRow| accepted.beyond(row.figure);
+    outside.sort_by(|a, b| beyond(b).total_cmp(&beyond(a)));
     let named: Vec<String> = outside
         .iter()
         .map(|row| {
@@ -274,14 +277,6 @@ fn judge_all(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
         listed(&named, MAX_NAMED)
     );
     (ClaimVerdict::Disagrees, why)
-}
-
-/// How far a figure is from what is stated.
-fn beyond(claim: &Claim, figure: f64) -> f64 {
-    match &claim.stated {
-        Stated::Value(value) => (figure - value.value).abs(),
-        Stated::Between(low, high) => (low.value - figure).max(figure - high.value),
-    }
 }
 
 /// A figure with one digit more than the claim has where that is a range, as many where it is a

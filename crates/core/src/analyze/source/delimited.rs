@@ -4,7 +4,8 @@ use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 
 use super::super::error::ReadProblem;
 use super::super::table::{Builder, number};
-use super::{Fault, Lines, shortened};
+use super::{Fault, Lines};
+use crate::units::shortened;
 
 /// Reads a table.
 pub(super) fn read(text: &str, builder: &mut Builder) -> Result<(), Fault> {

@@ -13,8 +13,9 @@ use serde::de::{
 
 use super::super::error::{Place, ReadProblem};
 use super::super::table::{Builder, Format};
-use super::{Fault, Input, Lines, shortened};
+use super::{Fault, Input, Lines};
 use crate::record::{CHECK_SCHEMA, RECORD_SCHEMA, SWEEP_SCHEMA};
+use crate::units::shortened;
 
 /// Schema of a paired comparison.
 const COMPARISON_SCHEMA: &str = "linerate.comparison/1";

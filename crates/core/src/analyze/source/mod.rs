@@ -128,10 +128,5 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// What a file holds can be of any length; a message is one line.
-fn shortened(text: &str) -> String {
-    text.chars().take(64).collect()
-}
-
 #[cfg(test)]
 mod tests;

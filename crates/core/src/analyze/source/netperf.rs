@@ -6,7 +6,8 @@
 
 use super::super::error::ReadProblem;
 use super::super::table::{Builder, Format, number};
-use super::{Fault, Input, delimited, shortened};
+use super::{Fault, Input, delimited};
+use crate::units::shortened;
 
 /// Whether a text is netperf's: it has a banner, or begins with an upper-case KEY=VALUE.
 pub(super) fn is_output(text: &str) -> bool {

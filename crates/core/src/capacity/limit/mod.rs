@@ -34,7 +34,7 @@ pub enum LimitKind {
     Owner,
     /// Connections that wait to be accepted (`net.core.somaxconn`).
     AcceptQueue,
-    /// Connections whose handshake is under way (`net.ipv4.tcp_max_syn_backlog`).
+    /// Connections whose handshake is not complete (`net.ipv4.tcp_max_syn_backlog`).
     SynQueue,
     /// Memory of TCP's buffers (`net.ipv4.tcp_mem`).
     TcpMemory,

@@ -186,7 +186,7 @@ fn conntrack(view: &View<'_>) -> Option<Found> {
     view.halves().find_map(full)
 }
 
-/// A SYN or an acknowledgement that is dropped is sent again, and the client gives up at last.
+/// A SYN or an acknowledgement that is dropped is retransmitted, and the client gives up at last.
 fn queues(view: &View<'_>) -> Option<Found> {
     let server = view.document.server.as_ref()?;
     let unanswered = [

@@ -144,7 +144,7 @@ fn limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
 /// Losses of a queue that is the flow's own are a link's; other traffic may fill a short one.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let loss = view.loss()?;
-    let needless = view.sum(|flow| flow.tcp.dsack_duplicates.map(|n| n as f64));
+    let spurious = view.sum(|flow| flow.tcp.dsack_duplicates.map(|n| n as f64));
     let window_use = view.window_use();
     let network = view.network_share();
     let queue = view
@@ -155,8 +155,8 @@ fn signs(view: &View<'_>) -> Option<Signs> {
         view.sum(|flow| Some(lost(flow.tcp)))?,
         percent(loss)
     )];
-    let spared = needless.filter(|n| *n > 0.0);
-    say.extend(spared.map(|n| format!("{n} retransmissions were needless (DSACK), not losses")));
+    let spurious = spurious.filter(|n| *n > 0.0);
+    say.extend(spurious.map(|n| format!("{n} spurious retransmissions (DSACK) are no losses")));
     say.extend(window_use.map(|u| format!("{} of the congestion window was used", percent(u))));
     Signs::new(
         loss > 0.0

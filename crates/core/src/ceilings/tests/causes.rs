@@ -254,7 +254,7 @@ fn silent_kernels_leave_it_unexplained() {
 }
 
 #[test]
-fn needless_retransmissions_are_not_losses() {
+fn spurious_retransmissions_are_not_losses() {
     let mut scene = random_loss("cubic");
     scene.flow().dsack_duplicates = Some(19);
     let explained = scene.is(Cause::Unexplained);

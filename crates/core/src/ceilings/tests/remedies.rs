@@ -131,7 +131,7 @@ fn a_buffer_of_small_segments_is_larger_than_twice_what_is_under_way() {
         scene.flow().receiver_buffer_bytes = Some((window / share) as u64);
         verdict(scene, Cause::ReceiveWindow).command()
     };
-    // 2.39 MB under way: twice that where half or more is payload, 2.39 · 1.25 / 0.2 MB at a fifth.
+    // 2.39 MB in flight: twice that where half or more is payload, 2.39 · 1.25 / 0.2 MB at a fifth.
     assert!(remedy_at(&mut scene, 0.9).contains("4096 65536 8388608"));
     assert!(remedy_at(&mut scene, 0.63).contains("4096 65536 8388608"));
     assert!(remedy_at(&mut scene, 0.2).contains("4096 65536 16777216"));

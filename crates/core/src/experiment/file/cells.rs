@@ -7,7 +7,8 @@ use super::Files;
 use super::factors::FileFactor;
 use super::setting::Setting;
 use crate::plan::Workload;
-use crate::toml_reader::{At, ReadProblem, shortened, suggestion};
+use crate::toml_reader::{At, ReadProblem, suggestion};
+use crate::units::shortened;
 use crate::treatment::Treatments;
 use crate::units::Family;
 

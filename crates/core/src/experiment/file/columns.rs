@@ -123,7 +123,7 @@ fn unit_scale(metric: &str, unit: At<&str>) -> Result<f64, Fault> {
     let names: Vec<&str> = known.by_ref().map(|(name, _)| name).collect();
     let problem = ReadProblem::Malformed {
         what: "unit of that figure",
-        text: crate::toml_reader::shortened(unit.value),
+        text: crate::units::shortened(unit.value),
         hint: if names.len() > 4 {
             "write bit/s, kbit/s, Mbit/s, Gbit/s, KB/s, KiB/s, MB/s or MiB/s, or give `scale`"
         } else {

@@ -8,7 +8,8 @@ use super::cells::Resolver;
 use super::setting::{PathSetting, Setting};
 use crate::lab::Topology;
 use crate::link::PathSpec;
-use crate::toml_reader::{At, shortened};
+use crate::toml_reader::At;
+use crate::units::shortened;
 use crate::units::{EndpointName, Family};
 
 impl<'a> Resolver<'a> {

@@ -104,7 +104,7 @@ pub(in super::super) fn accept_queue(q: &Question<'_>) -> Advice {
         q,
         needed as f64,
         needed,
-        "SYNs are dropped, and sent again after a second, when the program accepts too late",
+        "SYNs are dropped, and retransmitted after a second, when the program accepts too late",
     )
     .with(vec![
         ("connections", count as f64),

@@ -8,7 +8,7 @@ use super::what_if::{WhatIf, what_ifs_of};
 use crate::ceilings::Cause;
 use crate::compare::Verdict3;
 use crate::plan::Protocol;
-use crate::stats::median_interval;
+use crate::stats::Summary;
 
 /// What one change would bring.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -202,5 +202,5 @@ pub fn median_cpu_error_percent(projections: &[Projection]) -> Option<f64> {
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
-    Some(median_interval(&values).ok()?.median)
+    Some(Summary::of(&values).ok()?.median())
 }

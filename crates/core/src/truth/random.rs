@@ -5,9 +5,9 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// A source of random numbers.
 #[derive(Debug, Clone)]
-pub(super) struct Dice(ChaCha8Rng);
+pub(super) struct Random(ChaCha8Rng);
 
-impl Dice {
+impl Random {
     /// Each `stream` of a seed has numbers of its own.
     pub(super) fn new(seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -31,7 +31,7 @@ impl Dice {
         (self.uniform(low.ln(), high.ln())).exp()
     }
 
-    /// As [`Dice::log_uniform`], rounded.
+    /// As [`Random::log_uniform`], rounded.
     pub(super) fn log_whole(&mut self, low: u64, high: u64) -> u64 {
         (self.log_uniform(low as f64, high as f64).round() as u64).clamp(low, high)
     }
