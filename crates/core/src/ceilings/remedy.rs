@@ -18,20 +18,13 @@ pub(super) fn run<'a>(view: &View<'a>) -> Run<'a> {
         ..view.plan.clone()
     };
     let settings = |host: Option<&'a HostFacts>| host.map(|host| &host.sysctls);
-    let of_ends = |end: End| {
-        if Role::Sender.end(view.direction) == end {
-            Role::Sender
-        } else {
-            Role::Receiver
-        }
-    };
-    let ends = [End::Client, End::Server].map(of_ends);
+    let roles = [End::Client, End::Server].map(|end| end.role(view.direction));
     Run {
         target: target(view),
         family: view.family,
         test,
-        sysctls: ends.map(|role| settings(host(view, role))),
-        addresses: ends.map(|role| match role {
+        sysctls: roles.map(|role| settings(host(view, role))),
+        addresses: roles.map(|role| match role {
             Role::Sender => view.sender_address,
             Role::Receiver => view.receiver_address,
         }),

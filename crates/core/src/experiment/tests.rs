@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::plan::{Extent, Repeats, Traffic};
 use crate::record::{CaveatKind, Status};
-use crate::stats::Figure;
+use crate::stats::{Agreement, Figure};
 
 const WINDOWS: &str = r#"
 title = "Receive window"

@@ -40,22 +40,15 @@ impl Role {
             End::Server
         }
     }
-
-    /// The other one.
-    pub fn other(self) -> Self {
-        match self {
-            Self::Sender => Self::Receiver,
-            Self::Receiver => Self::Sender,
-        }
-    }
 }
 
 impl End {
-    /// The other one.
-    pub fn other(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
+    /// What it does in a direction; of both, in the one up.
+    pub fn role(self, direction: Direction) -> Role {
+        if Role::Sender.end(direction) == self {
+            Role::Sender
+        } else {
+            Role::Receiver
         }
     }
 }

@@ -247,3 +247,54 @@ impl RouteMetric {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_in_json_has_kind_end_object_and_value_with_its_command() {
+        let figures = [4096, 131_072, 8_388_608];
+        let remedy = Remedy::host_setting(Some(End::Server), "net.ipv4.tcp_rmem", &figures);
+        let remedy = remedy.typed(None);
+        let json = serde_json::to_value(&remedy).unwrap();
+        let expected = serde_json::json!({
+            "kind": "host_setting",
+            "end": "server",
+            "object": "net.ipv4.tcp_rmem",
+            "value": "4096 131072 8388608",
+            "command": "linerate host set net.ipv4.tcp_rmem='4096 131072 8388608'  \
+                        # on the endpoint's host",
+        });
+        assert_eq!(json, expected);
+        assert_eq!(serde_json::from_value::<Remedy>(json).unwrap(), remedy);
+    }
+
+    #[test]
+    fn what_is_done_first_stands_first() {
+        let limit = |end| Remedy::host_setting(Some(end), "net.core.rmem_max", &[7]);
+        let option = || Remedy::option(RunOption::ReceiveWindow, 7);
+        let here = option().after(limit(End::Client)).typed(None).command;
+        assert_eq!(
+            here,
+            "linerate host set net.core.rmem_max=7 && linerate capacity --receive-window 7"
+        );
+        let there = option().after(limit(End::Server)).typed(None).command;
+        assert!(
+            there.contains("=7  # on the endpoint's host, and then: "),
+            "{there}"
+        );
+    }
+
+    #[test]
+    fn a_name_says_nothing_to_a_shell() {
+        for text in ["", "-x", "a b", "a;b", "$(reboot)", "a'b", "a\nb", "`a`"] {
+            assert_eq!(Name::new(text), None, "{text:?}");
+            let json = serde_json::Value::from(text);
+            assert!(serde_json::from_value::<Name>(json).is_err(), "{text:?}");
+        }
+        for text in ["eth0.7", "1:12", "fe80::1%eth0", "[2001:db8::1]", "reno"] {
+            assert_eq!(Name::new(text).unwrap().to_string(), text);
+        }
+    }
+}
