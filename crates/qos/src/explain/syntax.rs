@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use linerate_core::toml_reader::{shortened, suggestion};
+use linerate_core::toml_reader::suggestion;
 use linerate_core::units::Dscp;
+use linerate_core::units::shortened;
 
 use crate::packet::{EXTENSIONS, icmp};
 use crate::policy::words::{

@@ -1,6 +1,7 @@
 //! What is wrong with a policy file, and where.
 
-use linerate_core::toml_reader::{self, ReadProblem, shortened, suggestion};
+use linerate_core::toml_reader::{self, ReadProblem, suggestion};
+use linerate_core::units::shortened;
 use thiserror::Error;
 
 use super::{NameError, Place};
