@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::error::TreatmentError;
-use crate::units::shortened;
 use super::sysctl;
 use super::table::{Setting, entry_of};
+use crate::units::shortened;
 use crate::value::Value;
 use crate::value::{MAX_POLICY_BYTES, QosPolicy};
 

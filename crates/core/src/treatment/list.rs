@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::change::HostChange;
 use super::error::TreatmentError;
-use crate::units::shortened;
 use super::exclusions;
 use super::sysctl;
 use super::table::{Entry, Scope, Setting, SocketSetting, find};
 use crate::plan::End;
+use crate::units::shortened;
 use crate::value::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy, Value};
 
 /// Treatments of one side at most; as many travel to an endpoint at once.

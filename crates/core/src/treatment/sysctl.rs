@@ -5,8 +5,8 @@
 //! comparison, opens the host to others, or takes routes with it is no treatment.
 
 use super::error::TreatmentError;
-use crate::units::shortened;
 use crate::units::edit_distance;
+use crate::units::shortened;
 use crate::value::{Value, ValueKind};
 
 /// A kernel setting.

@@ -3,8 +3,8 @@
 
 use super::change::{DeviceSetting, RouteSetting};
 use super::error::TreatmentError;
-use crate::units::shortened;
 use crate::units::edit_distance;
+use crate::units::shortened;
 use crate::value::ValueKind;
 
 /// What a treatment changes.

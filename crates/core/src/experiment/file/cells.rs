@@ -8,9 +8,9 @@ use super::factors::FileFactor;
 use super::setting::Setting;
 use crate::plan::Workload;
 use crate::toml_reader::{At, ReadProblem, suggestion};
-use crate::units::shortened;
 use crate::treatment::Treatments;
 use crate::units::Family;
+use crate::units::shortened;
 
 /// What cells are made of.
 pub(super) struct Resolver<'a> {
