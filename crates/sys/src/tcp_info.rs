@@ -36,13 +36,13 @@ pub struct TcpInfo {
     pub snd_mss: u32,
     /// Largest segment received, bytes.
     pub rcv_mss: u32,
-    /// Segments under way.
+    /// Segments in flight.
     pub unacked: u32,
     /// Of them, reported as arrived.
     pub sacked: u32,
     /// Of them, held for lost.
     pub lost: u32,
-    /// Of them, sent again.
+    /// Of them, retransmitted.
     pub retrans: u32,
     /// Path MTU, bytes.
     pub pmtu: u32,
@@ -62,7 +62,7 @@ pub struct TcpInfo {
     pub rcv_rtt: u32,
     /// Receive-window target of automatic tuning, bytes.
     pub rcv_space: u32,
-    /// Segments sent again, all in all.
+    /// Segments retransmitted, all in all.
     pub total_retrans: u32,
     /// Pacing rate, bytes/s.
     pub pacing_rate: u64,
@@ -86,7 +86,7 @@ pub struct TcpInfo {
     pub data_segs_out: Option<u32>,
     /// Delivery rate, bytes/s.
     pub delivery_rate: Option<u64>,
-    /// Time with data to send or under way, µs; includes the two limited times.
+    /// Time with data to send or in flight, µs; includes the two limited times.
     pub busy_time: Option<u64>,
     /// Time limited by the receiver's window, µs.
     pub rwnd_limited: Option<u64>,
@@ -98,9 +98,9 @@ pub struct TcpInfo {
     pub delivered_ce: Option<u32>,
     /// Payload sent, retransmissions included, bytes.
     pub bytes_sent: Option<u64>,
-    /// Payload sent again, bytes.
+    /// Payload retransmitted, bytes.
     pub bytes_retrans: Option<u64>,
-    /// Retransmissions that the peer reported as needless.
+    /// Retransmissions that the peer reported as spurious.
     pub dsack_dups: Option<u32>,
     /// Reordering events.
     pub reord_seen: Option<u32>,

@@ -143,7 +143,7 @@ pub struct HopDocument {
     pub other_addresses: Vec<IpAddr>,
     /// Why answers are missing, if they are.
     pub fate: HopFate,
-    /// Probes sent to it, those that were sent again too.
+    /// Probes sent to it, those that were retransmitted too.
     pub sent: u32,
     /// How many routers the answer passed on its way back, this one counted, by the nearest usual
     /// first TTL (64, 128, 255). Other than `ttl`: the way back is another one, or a tunnel hides

@@ -50,7 +50,7 @@ pub(crate) struct DesignOptions {
     /// Differences below P% are none: what EQUIVALENT means (default: it is not tested)
     #[arg(long, value_name = "P%")]
     pub(crate) margin: Option<Percent>,
-    /// Pairs at most, 6 to 30
+    /// Max pairs, 6 to 30
     #[arg(long, value_name = "N", default_value = "30")]
     pub(crate) pairs: u32,
     /// Faults that exclude a pair, such as retransmissions,busy_host
@@ -95,7 +95,7 @@ pub(crate) struct CompareTraffic {
     /// rr, crr: size of a response, up to 64MiB (default 1)
     #[arg(long, value_name = "SIZE")]
     pub(crate) response: Option<ByteCount>,
-    /// rr: requests under way at once on each connection, 1 to 1024 (default 1)
+    /// rr: requests in flight at once on each connection, 1 to 1024 (default 1)
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
     /// rr, crr: poll without sleeping, at both ends
@@ -119,7 +119,7 @@ pub(crate) struct CompareExtent {
     /// stream: payload of each flow, 1B to 1024TiB, instead of a time
     #[arg(long, short = 'n', value_name = "SIZE", conflicts_with = "time")]
     pub(crate) bytes: Option<ByteCount>,
-    /// Left out of the figures, 0 to 24h (default: time/10, at most 1s)
+    /// Left out of the figures, 0 to 24h (default: time/10, max 1s)
     #[arg(long, short = 'O', alias = "omit", value_name = "TIME", conflicts_with_all = ["count", "bytes"])]
     pub(crate) warm_up: Option<Span>,
 }

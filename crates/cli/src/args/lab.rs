@@ -26,7 +26,7 @@ pub(crate) enum LabCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct LabUpArgs {
-    /// Hosts, routers and links, in TOML; at most 1 MiB
+    /// Hosts, routers and links, in TOML; max 1 MiB
     #[arg(required_unless_present = "lab", conflicts_with = "lab")]
     pub(crate) file: Option<PathBuf>,
     /// One path from client to server instead, such as rate=100mbit,rtt=29ms,loss=0.1%

@@ -62,7 +62,7 @@ pub(crate) struct ProfileOptions {
     /// The same, and do those that this host can, by paired comparison
     #[arg(long)]
     pub(crate) prove: bool,
-    /// Write and read a file of the same size (at most 1GiB) in DIR beside it
+    /// Write and read a file of the same size (max 1GiB) in DIR beside it
     #[arg(long, value_name = "DIR")]
     pub(crate) disk: Option<PathBuf>,
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
@@ -119,7 +119,7 @@ pub(crate) struct ProfileExtent {
     /// Payload of each flow, 1B to 1024TiB, instead of a time
     #[arg(long, short = 'n', value_name = "SIZE", conflicts_with_all = ["time", "warm_up"])]
     pub(crate) bytes: Option<ByteCount>,
-    /// Left out of the figures, 0 to 24h (default: time/10, at most 1s)
+    /// Left out of the figures, 0 to 24h (default: time/10, max 1s)
     #[arg(long, short = 'O', alias = "omit", value_name = "TIME")]
     pub(crate) warm_up: Option<Span>,
 }

@@ -40,7 +40,7 @@ pub(crate) enum QosImport {
 
 #[derive(Debug, Args)]
 pub(crate) struct QosCheckArgs {
-    /// Policy file in TOML, at most 4 MiB
+    /// Policy file in TOML, max 4 MiB
     pub(crate) file: PathBuf,
     /// Read another syntax and print the file in TOML: hpux
     #[arg(long, value_name = "SYNTAX", hide_possible_values = true)]
@@ -52,7 +52,7 @@ pub(crate) struct QosCheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct QosApplyArgs {
-    /// Policy file in TOML, at most 4 MiB
+    /// Policy file in TOML, max 4 MiB
     pub(crate) file: PathBuf,
     /// Only this interface, by the file's adapter of its name or else by `*`
     #[arg(long, value_name = "IF")]
@@ -107,7 +107,7 @@ pub(crate) struct QosInterfaceArgs {
 #[derive(Debug, Args)]
 #[command(after_help = PACKET_KEYS)]
 pub(crate) struct QosExplainArgs {
-    /// Policy file in TOML, at most 4 MiB
+    /// Policy file in TOML, max 4 MiB
     pub(crate) file: PathBuf,
     /// Such as "tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF length=1500", or hex:FRAME
     pub(crate) packet: String,

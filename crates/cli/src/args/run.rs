@@ -9,7 +9,7 @@ use super::shared::{DocumentOptions, PathOptions};
 
 #[derive(Debug, Args)]
 pub(crate) struct ExperimentArgs {
-    /// The experiment, in TOML; at most 1 MiB
+    /// The experiment, in TOML; max 1 MiB
     pub(crate) file: PathBuf,
     /// Fewer and shorter runs, as the file says under [quick]
     #[arg(long)]

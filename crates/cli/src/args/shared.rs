@@ -44,7 +44,7 @@ pub(crate) struct ExtentOptions {
     /// Messages or transactions of each flow, 1 to 2^40, instead of a time
     #[arg(long, value_name = "N", conflicts_with = "time")]
     pub(crate) count: Option<u64>,
-    /// Left out of the figures, 0 to 24h (default: time/10, at most 1s)
+    /// Left out of the figures, 0 to 24h (default: time/10, max 1s)
     #[arg(
         long,
         short = 'O',
@@ -59,7 +59,7 @@ pub(crate) struct ExtentOptions {
     /// Run each test N times, 1 to 100 (default 1)
     #[arg(long, value_name = "N", conflicts_with = "precision")]
     pub(crate) repeat: Option<u32>,
-    /// Repeat, at most 100 times, until the median is known to P%
+    /// Repeat, max 100 times, until the median is known to P%
     #[arg(long, value_name = "P%")]
     pub(crate) precision: Option<Percent>,
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)

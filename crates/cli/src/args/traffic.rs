@@ -70,7 +70,7 @@ pub(crate) struct StreamOptions {
 pub(crate) struct RrArgs {
     #[command(flatten)]
     pub(crate) exchange: ExchangeOptions,
-    /// Requests under way at once on each connection, 1 to 1024 (default 1)
+    /// Requests in flight at once on each connection, 1 to 1024 (default 1)
     #[arg(long, value_name = "N", conflicts_with = "rate")]
     pub(crate) depth: Option<u32>,
     #[command(flatten)]

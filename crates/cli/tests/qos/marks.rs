@@ -222,7 +222,7 @@ fn packets_on_the_wire_are_counted_however_they_are_offloaded() {
     transfer(&bench, bench.b().ipv4.into(), 1_448_000);
     let (packets, bytes) = bench.counted("tcp");
     // A thousand full segments, or more and smaller ones; SYN, ACKs and FIN; no more than a few
-    // sent again.
+    // retransmitted.
     assert!((1000..3000).contains(&packets), "{packets} packets");
     let headers = bytes - 1_448_000;
     assert!(

@@ -91,8 +91,8 @@ pub enum ReadProblem {
     },
     /// A document of another kind.
     #[error(
-        "its schema is `{schema}`; figures are read from linerate.record/1, linerate.sweep/1, linerate.check/1, \
-         linerate.comparison/1 and linerate.experiment/1"
+        "its schema is `{schema}`; figures are read from {}",
+        super::source::SCHEMAS.join(", ")
     )]
     Schema {
         /// Its schema.

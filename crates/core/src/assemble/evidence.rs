@@ -98,7 +98,7 @@ fn gap_summary(buckets: &LatencyBuckets) -> Option<GapSummary> {
 
 /// Sums, and for what cannot be summed the flow that is worst off.
 pub(super) fn merge_tcp(flows: &[&TcpEvidence]) -> Option<TcpEvidence> {
-    // The worst flow: the one with the least acknowledged in flight and the most sent again.
+    // The worst flow: the one with the least acknowledged in flight and the most retransmitted.
     let worst = flows
         .iter()
         .max_by_key(|tcp| (tcp.retransmitted_segments, tcp.rtt_mean_us))?;

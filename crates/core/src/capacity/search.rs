@@ -19,7 +19,7 @@ pub const MAX_ROUNDS: usize = 48;
 /// The search ends when what is held and what is not differ by this share.
 pub const TOLERANCE: f64 = 0.01;
 
-/// A search under way: [`Search::next_number`] says what to try, [`Search::handle_round`] takes
+/// A search in progress: [`Search::next_number`] says what to try, [`Search::handle_round`] takes
 /// what came of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Search {

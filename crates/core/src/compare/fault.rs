@@ -20,7 +20,7 @@ use crate::units::edit_distance;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// Segments were sent again.
+    /// Segments were retransmitted.
     Retransmissions,
     /// Retransmission timeouts.
     Timeouts,
@@ -150,13 +150,13 @@ fn counted(count: u64, what: &str) -> Option<String> {
     (count > 0).then(|| format!("{count} {what}"))
 }
 
-/// Segments sent again because they were lost. Those that the receiver reported to have had already
+/// Segments retransmitted because they were lost. Those that the receiver reported to have had already
 /// (DSACK) were not: packets had overtaken each other, as they do over a virtual device when a
 /// thread moves to another CPU.
 fn retransmissions(record: &Record) -> Option<String> {
     let lost = |tcp: &TcpEvidence| {
-        let needless = tcp.dsack_duplicates.unwrap_or(0);
-        tcp.retransmitted_segments.saturating_sub(needless)
+        let spurious = tcp.dsack_duplicates.unwrap_or(0);
+        tcp.retransmitted_segments.saturating_sub(spurious)
     };
     let lost = sum(record, |leg| leg.tcp.as_ref().map(lost))?;
     counted(lost, "retransmitted segments")

@@ -1,4 +1,4 @@
-//! The book of a comparison under way: every pair that ran, which of them count, and what they
+//! The book of a comparison in progress: every pair that ran, which of them count, and what they
 //! amount to.
 
 use std::collections::BTreeMap;

@@ -229,7 +229,7 @@ fn a_spoilt_run_is_made_again_but_not_for_ever() {
     while let Some(slot) = experiment.next(&runs, &[]) {
         let mut made = run(&experiment, slot, 1e6);
         if (slot.cell == 1 || slot.cell == 2) && slot.repeat == 2 {
-            made.faults = vec!["3 segments sent again".to_owned()];
+            made.faults = vec!["3 segments retransmitted".to_owned()];
             attempts += 1;
         }
         runs.push(made);
@@ -237,7 +237,7 @@ fn a_spoilt_run_is_made_again_but_not_for_ever() {
     assert_eq!((attempts, runs.len()), (2 * MAX_ATTEMPTS, 22 + 6));
     let document = experiment.assemble(runs, &Ending::default());
     let note =
-        "window small, size 1100: 3 of 6 runs excluded, the last because: 3 segments sent again";
+        "window small, size 1100: 3 of 6 runs excluded, the last because: 3 segments retransmitted";
     assert!(
         document.notes.iter().any(|n| n == note),
         "{:?}",

@@ -218,7 +218,7 @@ pub struct Interval {
     /// Congestion window, the sum over the flows, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwnd_bytes: Option<u64>,
-    /// Segments sent again.
+    /// Segments retransmitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted_segments: Option<u64>,
     /// Requests answered.

@@ -152,12 +152,12 @@ pub struct TcpEvidence {
     pub rtt_p95_us: Option<u32>,
     /// Mean deviation of the round-trip time at the end, µs.
     pub rtt_var_us: u32,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted_segments: u64,
-    /// Retransmissions that the peer reported as needless (DSACK).
+    /// Retransmissions that the peer reported as spurious (DSACK).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dsack_duplicates: Option<u64>,
-    /// Payload sent again, bytes.
+    /// Payload retransmitted, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted_bytes: Option<u64>,
     /// Times that the congestion window was cut while sampled: sample intervals with new
@@ -188,7 +188,7 @@ pub struct TcpEvidence {
     /// Largest window that the receiver offered, as the sender saw it, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_window_bytes: Option<u64>,
-    /// Share of the readings in which what was under way filled the window that the receiver
+    /// Share of the readings in which what was in flight filled the window that the receiver
     /// offered, 0–1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_window_full_share: Option<f64>,
@@ -204,12 +204,12 @@ pub struct TcpEvidence {
     /// Slow-start threshold at the end, bytes; absent while none was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssthresh_bytes: Option<u64>,
-    /// Median of the bytes under way.
+    /// Median of the bytes in flight.
     pub unacked_bytes: u64,
     /// Median of the bytes written and not yet sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notsent_bytes: Option<u64>,
-    /// Time with data to send or under way, µs; the two limited times are parts of it.
+    /// Time with data to send or in flight, µs; the two limited times are parts of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_us: Option<u64>,
     /// Time limited by the receiver's window, µs.
@@ -276,11 +276,11 @@ pub struct TcpSample {
     pub cwnd_bytes: u64,
     /// Window offered by the receiver, bytes.
     pub send_window_bytes: u64,
-    /// Under way, bytes.
+    /// In flight, bytes.
     pub unacked_bytes: u64,
     /// Written and not sent, bytes.
     pub notsent_bytes: u64,
-    /// Segments sent again so far.
+    /// Segments retransmitted so far.
     pub retransmitted_segments: u64,
     /// Delivery rate, bits per second.
     pub delivery_rate_bps: u64,

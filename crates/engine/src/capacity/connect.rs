@@ -560,7 +560,7 @@ const MAX_BEATS: u64 = 512;
 const BATCH: usize = 64;
 /// Most connections begun and not taken on a lane, if the backlog is long enough for twice as many.
 const WINDOW: u64 = 1024;
-/// A SYN is sent again after 1 s (RFC 6298, 2.1): what took less than half of it was the first.
+/// A SYN is retransmitted after 1 s (RFC 6298, 2.1): what took less than half of it was the first.
 const SYN_AGAIN: u64 = 500_000_000;
 /// For a handshake (three SYNs: 1 s, 3 s, 7 s) and for an answer, ns.
 const PATIENCE: u64 = 10_000_000_000;

@@ -38,7 +38,7 @@ pub(super) trait Pool {
     /// # Errors
     /// As for [`Pool::begin`].
     fn replace(&mut self, slot: usize) -> Result<(), FailureCause>;
-    /// Asks whether the one in the slot is alive, if it is open and nothing else is under way
+    /// Asks whether the one in the slot is alive, if it is open and nothing else is in progress
     /// there.
     fn beat(&mut self, slot: usize);
     /// Names the session on some of those that have not said anything for long; answers when the
@@ -46,7 +46,7 @@ pub(super) trait Pool {
     fn name(&mut self, now: u64) -> Option<u64>;
     /// Messages that wait for their answer.
     fn unanswered(&self) -> u64;
-    /// Most heartbeats that are to be under way at once: more would be a storm.
+    /// Most heartbeats that are to be in progress at once: more would be a storm.
     fn most_beats(&self) -> u64;
     /// Something has come, or there is room again.
     fn on_ready(&mut self, ready: &Ready);
@@ -62,7 +62,7 @@ pub(super) trait Pool {
     );
     /// Does what is due of it; answers when the next is.
     fn drive_load(&mut self, now: u64) -> Option<u64>;
-    /// Ends it; what is under way is still answered.
+    /// Ends it; what is in flight is still answered.
     fn stop_load(&mut self);
     /// Whether something of it is still to come.
     fn is_loading(&self) -> bool;

@@ -197,7 +197,7 @@ impl Sockets {
         };
         match udp.send(&datagram.encode()) {
             Ok(_) => {}
-            // It is sent again in a while.
+            // It is retransmitted in a while.
             Err(error) if is_passing(&error) => {}
             Err(error) => self.end(slot, cause_of(&error)),
         }
@@ -338,7 +338,7 @@ impl Pool for Sockets {
         }
     }
 
-    /// A datagram may be lost: it is sent again, several times.
+    /// A datagram may be lost: it is retransmitted, several times.
     fn expire(&mut self, now: u64) {
         for slot in 0..self.all.len() {
             let socket = &mut self.all[slot];
@@ -403,8 +403,8 @@ fn is_passing(error: &io::Error) -> bool {
     full || kind == ErrorKind::WouldBlock || kind == ErrorKind::Interrupted
 }
 
-/// Under way at once: a socket's usual buffer takes some 250 datagrams of this size.
+/// In flight at once: a socket's usual buffer takes some 250 datagrams of this size.
 const WINDOW: u64 = 128;
-/// After so long without an answer, ns, it is sent again, so often.
+/// After so long without an answer, ns, it is retransmitted, so often.
 const AGAIN: u64 = 500_000_000;
 const MAX_TRIES: u8 = 8;

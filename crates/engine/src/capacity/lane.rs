@@ -1,5 +1,5 @@
 //! From one address of this host to one port of the endpoint: which local port is next, and how
-//! many connections may be under way.
+//! many connections may be in progress.
 
 use std::net::SocketAddr;
 
@@ -61,7 +61,7 @@ impl Lane {
         self.ports.give(port);
     }
 
-    /// One more is under way: its number, and whether it is to be answered when it is taken.
+    /// One more is in progress: its number, and whether it is to be answered when it is taken.
     pub(super) fn begin(&mut self, last: bool) -> (u64, bool) {
         self.begun += 1;
         self.room -= 1;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::random::Random;
 
-/// A load under way.
+/// A load in progress.
 #[derive(Debug)]
 pub(super) struct Load {
     /// Connections that can take a request.

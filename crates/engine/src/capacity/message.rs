@@ -124,7 +124,7 @@ pub(super) struct Status {
     pub(super) opened: u64,
     /// When the last one was opened, ns of the monotonic clock that all processes of a host share.
     pub(super) last_open_ns: u64,
-    /// Something with an end is under way: opening, a sweep, a load.
+    /// Something with an end is in progress: opening, a sweep, a load.
     pub(super) busy: bool,
     /// Orders that it has taken.
     pub(super) orders: u64,
@@ -142,7 +142,7 @@ pub(super) struct Report {
     pub(super) most: u64,
     pub(super) churn_closed: u64,
     pub(super) churn_opened: u64,
-    /// SYN segments, or questions over UDP, that were sent again.
+    /// SYN segments, or questions over UDP, that were retransmitted.
     pub(super) asked_again: u64,
     pub(super) beats_sent: u64,
     pub(super) beats_answered: u64,

@@ -100,7 +100,7 @@ impl std::fmt::Debug for Client {
 
 /// Longest wait without looking at the stop flag and at the workers.
 const TICK: Duration = Duration::from_millis(20);
-/// After the last datagram was sent, for those still under way.
+/// After the last datagram was sent, for those still in flight.
 const SETTLE: Duration = Duration::from_millis(500);
 /// Longest wait for the answers to the last requests of a run.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -474,7 +474,7 @@ fn live(half: &Half, remote: &Remote) -> Live {
     }
 }
 
-/// How long what is still under way is waited for.
+/// How long what is still in flight is waited for.
 fn settle(test: &Test, half: &Half) -> Duration {
     match (&test.traffic, test.protocol) {
         // An answer that comes late is the one that counts most.

@@ -17,7 +17,7 @@ use crate::words;
 /// Seeds of an endpoint are below this: counts on the wire are, too.
 const SEEDS: u64 = 1 << 53;
 
-/// A trace under way in a thread of its own, so that its session stays awake. Dropping it ends it
+/// A trace in progress in a thread of its own, so that its session stays awake. Dropping it ends it
 /// soon.
 pub(super) struct Tracing {
     stop: Stop,

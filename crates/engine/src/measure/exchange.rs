@@ -36,7 +36,7 @@ pub(super) const LAST_CALL_NS: u64 = 1_000_000;
 /// late.
 pub(super) const SPIN_NS: u64 = 50_000;
 
-/// The client: requests until the time or the count is over, then waits for what is under way.
+/// The client: requests until the time or the count is over, then waits for what is in flight.
 ///
 /// # Errors
 /// The socket cannot be used at all. A connection that ends on the way is told in the account.

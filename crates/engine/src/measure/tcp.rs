@@ -174,7 +174,7 @@ impl TcpProbe {
         evidence.max_pacing_rate_bps =
             (end.max_pacing_rate != u64::MAX).then(|| end.max_pacing_rate.saturating_mul(8));
         evidence.send_window_bytes = Some(self.largest_window).filter(|w| *w > 0);
-        // An interval between two looks in which segments were sent again counts as one event.
+        // An interval between two looks in which segments were retransmitted counts as one event.
         let totals = std::iter::once(begin.total_retrans)
             .chain(self.readings.iter().map(|r| r.info.total_retrans));
         evidence.loss_events = totals
@@ -290,7 +290,7 @@ impl TcpProbe {
 
 /// The slow-start thresholds that losses set, each a fixed share of the window at which they came
 /// (RFC 5681, 3.1; RFC 9438, 4.6), segments. A loss event shows as another threshold; or as
-/// segments sent again since a reading at which none was being repaired, which leave the same one.
+/// segments retransmitted since a reading at which none was being repaired, which leave the same one.
 /// `None` for too few.
 fn loss_windows(infos: impl Iterator<Item = TcpInfo> + Clone) -> Option<Vec<f64>> {
     let windows: Vec<f64> = infos
@@ -330,7 +330,7 @@ fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
 mod tests {
     use super::*;
 
-    /// Readings by congestion-avoidance state, threshold and segments sent again.
+    /// Readings by congestion-avoidance state, threshold and segments retransmitted.
     fn windows(readings: &[(u8, u32, u32)]) -> Option<Vec<f64>> {
         let infos = readings
             .iter()
@@ -354,7 +354,7 @@ mod tests {
             (RECOVERY, 20, 4),
             (OPEN, 20, 6),
         ];
-        // What is sent again while it is being repaired is no event of its own.
+        // What is retransmitted while it is being repaired is no event of its own.
         assert_eq!(windows(&same), None);
         let more = [&same[..], &[(OPEN, 20, 7), (OPEN, 14, 9)]].concat();
         let found = windows(&more).unwrap();

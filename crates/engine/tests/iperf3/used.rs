@@ -168,7 +168,7 @@ fn datagrams_go_to_and_come_from_an_iperf3_server() {
     assert!(sent.received > 500, "{sent:?}");
     let down = server.run(&udp(Direction::Down, SECOND));
     let udp = down.udp().unwrap();
-    // Those under way at the end are the server's alone.
+    // Those in flight at the end are the server's alone.
     assert!(udp.received > 0 && udp.lost * 2 < udp.sent, "{udp:?}");
 }
 

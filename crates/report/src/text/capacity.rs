@@ -134,7 +134,7 @@ const POOL_COLUMNS: [(&str, Align); 11] = [
     ("lost", Align::Right),
     ("opened\nin", Align::Right),
     ("each\nsecond", Align::Right),
-    ("SYN\nagain", Align::Right),
+    ("SYN\nretrans.", Align::Right),
     ("kernel\neach", Align::Right),
     ("here\neach", Align::Right),
     ("there\neach", Align::Right),
@@ -194,7 +194,7 @@ fn times(page: &mut Page, document: &CapacityDocument) {
         if let Some(connect) = &pool.connect_latency_us {
             let tries = [
                 ("connect", &connect.first_try),
-                ("connect, sent again", &connect.retransmitted),
+                ("connect, SYN retrans.", &connect.retransmitted),
             ];
             for (what, latency) in tries {
                 rows.extend(latency.as_ref().map(|l| (format!("{name} {what}"), l)));
@@ -204,7 +204,7 @@ fn times(page: &mut Page, document: &CapacityDocument) {
         rows.extend(heartbeat.map(|l| (format!("{name} heartbeat"), l)));
     }
     for at in &document.latency {
-        let beside = format!("active beside {}", count(at.population));
+        let beside = format!("RTT with {} idle", count(at.population));
         rows.push((beside, &at.latency_us));
     }
     let load = document

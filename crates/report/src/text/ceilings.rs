@@ -61,9 +61,9 @@ pub(super) fn verdict(
     ceilings: &[Ceiling],
 ) {
     let subject = match direction {
-        Some(Direction::Up) => "Up is held back by",
-        Some(Direction::Down) => "Down is held back by",
-        Some(Direction::Both) | None => "Held back by",
+        Some(Direction::Up) => "Bottleneck up",
+        Some(Direction::Down) => "Bottleneck down",
+        Some(Direction::Both) | None => "Bottleneck",
     };
     page.gap();
     let sentence = verdict_sentence(subject, verdict, ceilings);
@@ -100,12 +100,12 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, ceilings: &[Ceiling]) -> S
 fn remedy_promise(verdict: &Verdict) -> String {
     match (verdict.predicted_bps, verdict.next_cause) {
         (Some(bps), Some(next)) => format!(
-            "Remedy, should bring {} (then held back by: {}):",
+            "Remedy, should bring {} (next bottleneck: {}):",
             rate(bps),
             cause_name(next)
         ),
         (Some(bps), None) => format!("Remedy, should bring {}:", rate(bps)),
-        (None, Some(next)) => format!("Remedy (then held back by: {}):", cause_name(next)),
+        (None, Some(next)) => format!("Remedy (next bottleneck: {}):", cause_name(next)),
         (None, None) => "Remedy:".to_owned(),
     }
 }

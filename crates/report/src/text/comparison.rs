@@ -323,7 +323,7 @@ fn excluded(page: &mut Page, runs: &[ComparedPair]) {
     }
 }
 
-/// `2 segments sent again (B)`
+/// `2 segments retransmitted (B)`
 fn seen(fault: &SeenFault) -> String {
     format!("{} ({})", fault.message, fault.side.name())
 }

@@ -18,19 +18,19 @@ pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'stati
     }
 }
 
-/// Segments sent again and why.
+/// Segments retransmitted and why.
 pub(super) fn retransmissions(tcp: &TcpEvidence) -> Vec<String> {
     let again = tcp.retransmitted_segments;
     let share =
         retransmitted_percent(tcp).map(|share| format!(" ({} of those sent)", percent(share)));
     let mut facts = vec![format!(
-        "{} segments{}",
+        "retransmitted {} segments{}",
         count(again),
         share.unwrap_or_default()
     )];
     if again > 0 {
-        let needless = tcp.dsack_duplicates;
-        facts.extend(needless.map(|n| format!("{} needless", count(n))));
+        let spurious = tcp.dsack_duplicates;
+        facts.extend(spurious.map(|n| format!("{} spurious", count(n))));
         facts.push(format!("{} loss events", count(tcp.loss_events)));
     }
     let counted = [
@@ -48,7 +48,7 @@ pub(super) fn retransmissions(tcp: &TcpEvidence) -> Vec<String> {
     facts
 }
 
-/// Segments sent again as a share of all that were sent, percent.
+/// Segments retransmitted as a share of all that were sent, percent.
 pub(super) fn retransmitted_percent(tcp: &TcpEvidence) -> Option<f64> {
     let sent = tcp.data_segments_out.filter(|&sent| sent > 0)?;
     Some(share_percent(tcp.retransmitted_segments, sent))
@@ -58,11 +58,11 @@ pub(super) fn retransmitted_percent(tcp: &TcpEvidence) -> Option<f64> {
 pub(super) fn windows(tcp: &TcpEvidence) -> Vec<String> {
     let mut facts = vec![
         format!("congestion {}", bytes(tcp.cwnd_bytes)),
-        format!("under way {}", bytes(tcp.unacked_bytes)),
+        format!("in flight {}", bytes(tcp.unacked_bytes)),
     ];
     let optional = [
         ("receive window", tcp.send_window_bytes),
-        ("waiting unsent", tcp.notsent_bytes),
+        ("unsent", tcp.notsent_bytes),
         ("waiting unread", tcp.receiver_unread_bytes),
     ];
     for (what, figure) in optional {
@@ -120,10 +120,7 @@ pub(super) fn limited_times(tcp: &TcpEvidence) -> Vec<String> {
     let neither = busy.saturating_sub(window.saturating_add(buffer));
     facts.push(format!("by neither {}", share(neither)));
     if let Some(idle) = tcp.app_limited_share.filter(|&share| share > 0.0) {
-        facts.push(format!(
-            "short of data {} of samples",
-            percent(100.0 * idle)
-        ));
+        facts.push(format!("app-limited {} of samples", percent(100.0 * idle)));
     }
     facts
 }

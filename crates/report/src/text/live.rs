@@ -1,4 +1,4 @@
-//! Lines that change while a run is under way. They never wrap, so that the terminal's owner can
+//! Lines that change while a run is in progress. They never wrap, so that the terminal's owner can
 //! erase them.
 
 use linerate_core::plan::Direction;
@@ -11,7 +11,7 @@ use super::page::clean;
 /// How far a run is.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
-    /// What is under way: `up, run 2 of 5`.
+    /// What is running: `up, run 2 of 5`.
     pub step: &'a str,
     /// Since it began, seconds.
     pub elapsed_s: f64,
@@ -65,7 +65,7 @@ fn figures(interval: &Interval) -> String {
     }
     column("rtt ", 7, interval.rtt_us.map(micros));
     column("cwnd ", 8, interval.cwnd_bytes.map(bytes));
-    column("sent again ", 3, interval.retransmitted_segments.map(count));
+    column("retr ", 3, interval.retransmitted_segments.map(count));
     column("lost ", 3, interval.lost.map(count));
     line
 }
@@ -109,11 +109,11 @@ mod tests {
         let style = Style::default();
         assert_eq!(
             interval_line(&interval(), style),
-            "    3.00 -    4.00 s  94.1 Mbit/s  rtt 29.4 ms  cwnd 85.2 KiB  sent again  12"
+            "    3.00 -    4.00 s  94.1 Mbit/s  rtt 29.4 ms  cwnd 85.2 KiB  retr  12"
         );
         assert_eq!(
             interval_line(&slow, style),
-            "  100.00 -  101.00 s    950 bit/s  rtt 87.0 µs  cwnd    400 B  sent again   0"
+            "  100.00 -  101.00 s    950 bit/s  rtt 87.0 µs  cwnd    400 B  retr   0"
         );
     }
 

@@ -17,7 +17,7 @@ pub(super) enum Emphasis {
     Command,
 }
 
-/// Lines under way to a terminal. Every text is cleaned here, so that no caller can forget it.
+/// Lines on their way to a terminal. Every text is cleaned here, so that no caller can forget it.
 #[derive(Debug)]
 pub(super) struct Page {
     text: String,

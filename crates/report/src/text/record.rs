@@ -259,7 +259,7 @@ fn tcp(page: &mut Page, leg: &Leg) {
     rtt.push(format!("mean {}", micros(tcp.rtt_mean_us.into())));
     rtt.push(format!("deviation {}", micros(tcp.rtt_var_us.into())));
     page.facts("RTT", &rtt);
-    page.facts("sent again", &evidence::retransmissions(tcp));
+    page.facts("loss", &evidence::retransmissions(tcp));
     page.facts("windows", &evidence::windows(tcp));
     page.facts("segments", &evidence::segments(tcp));
     page.facts("time", &evidence::limited_times(tcp));
@@ -302,7 +302,7 @@ const FLOW_COLUMNS: [(&str, Align); 9] = [
     ("flow", Align::Right),
     ("throughput", Align::Right),
     ("mean RTT", Align::Right),
-    ("sent again", Align::Right),
+    ("retransmitted", Align::Right),
     ("congestion\nwindow", Align::Right),
     ("receive\nwindow", Align::Right),
     ("lost", Align::Right),

@@ -158,7 +158,7 @@ const STREAM_COLUMNS: [(&str, Align); 17] = [
     ("\n\nrecv", Align::Right),
     ("segment\nB", Align::Right),
     ("lost", Align::Right),
-    ("held back by", Align::Left),
+    ("bottleneck", Align::Left),
 ];
 
 fn stream_cells(row: &Record) -> [Option<String>; 17] {

@@ -103,7 +103,7 @@ fn document(experiment: &Experiment, ending: &Ending, most: usize) -> Experiment
             attempt: slot.attempt,
             treatments: "none".to_owned(),
             faults: is_spoilt
-                .then(|| "3 segments sent again".to_owned())
+                .then(|| "3 segments retransmitted".to_owned())
                 .into_iter()
                 .collect(),
             error: None,

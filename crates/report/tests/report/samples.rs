@@ -230,7 +230,7 @@ fn window_verdict() -> Verdict {
         evidence: vec![
             "The kernel counted 98.0 % of the busy time as limited by the receiver's window."
                 .to_owned(),
-            "50,680 B were under way in a window of 51,200 B, with 323,584 B waiting unsent."
+            "50,680 B were in flight in a window of 51,200 B, with 323,584 B waiting unsent."
                 .to_owned(),
         ],
         remedy: Some(
@@ -733,7 +733,7 @@ pub(crate) fn undecided() -> Comparison {
     spoiled.excluded = vec![SeenFault {
         fault: Fault::Retransmissions,
         side: Side::B,
-        message: "12 segments sent again".to_owned(),
+        message: "12 segments retransmitted".to_owned(),
     }];
     let modes = Figure::Modes {
         modes: [(870e6, 19), (930e6, 10)]

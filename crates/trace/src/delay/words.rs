@@ -132,7 +132,7 @@ fn repeats(analysis: &DelayAnalysis) -> Option<String> {
     let hop = analysis.hops.iter().find(|hop| hop.repeats.is_some())?;
     let earlier = hop.repeats?;
     Some(format!(
-        "Hops {earlier} and {} answer from the same address: a router that does not count, or a loop; they are not two \
+        "Hops {earlier} and {} answer from the same address: a router that does not decrement TTL, or a loop; they are not two \
          places.",
         hop.ttl
     ))

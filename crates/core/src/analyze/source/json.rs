@@ -21,6 +21,30 @@ use crate::units::shortened;
 const COMPARISON_SCHEMA: &str = "linerate.comparison/1";
 /// Schema of an experiment that was run.
 const EXPERIMENT_SCHEMA: &str = "linerate.experiment/1";
+/// Schema of a profile; its figures are those of its run.
+const PROFILE_SCHEMA: &str = "linerate.profile/1";
+/// Schema of the connections that two ends held: one row.
+const CAPACITY_SCHEMA: &str = "linerate.capacity/1";
+/// Schema of a trace: a row for each hop.
+const TRACE_SCHEMA: &str = "linerate.trace/1";
+/// Schema of a truth test: a row for each scenario.
+const TRUTH_SCHEMA: &str = "linerate.truth/1";
+/// Schema of what a policy costs: a row for each run.
+const QOS_COST_SCHEMA: &str = "linerate.qos_cost/1";
+
+/// The documents of linerate that have figures of runs.
+pub(in crate::analyze) const SCHEMAS: [&str; 10] = [
+    RECORD_SCHEMA,
+    SWEEP_SCHEMA,
+    CHECK_SCHEMA,
+    COMPARISON_SCHEMA,
+    EXPERIMENT_SCHEMA,
+    PROFILE_SCHEMA,
+    CAPACITY_SCHEMA,
+    TRACE_SCHEMA,
+    TRUTH_SCHEMA,
+    QOS_COST_SCHEMA,
+];
 
 pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Result<(), Fault> {
     let mut lines = Lines::new(text);
@@ -83,9 +107,7 @@ fn format(head: &Head) -> Result<Format, ReadProblem> {
     let error = head.error.as_ref().and_then(serde_json::Value::as_str);
     match (head.schema.as_deref(), error) {
         (Some(schema), _) if schema.starts_with("linerate.") => match schema {
-            RECORD_SCHEMA | SWEEP_SCHEMA | CHECK_SCHEMA | COMPARISON_SCHEMA | EXPERIMENT_SCHEMA => {
-                Ok(Format::Linerate)
-            }
+            known if SCHEMAS.contains(&known) => Ok(Format::Linerate),
             other => Err(ReadProblem::Schema {
                 schema: shortened(other),
             }),
@@ -100,9 +122,15 @@ fn format(head: &Head) -> Result<Format, ReadProblem> {
 
 /// The rows of one document.
 fn rows(head: &Head, document: &str) -> serde_json::Result<Vec<Flat>> {
+    /// Rows by the name that the document has for them.
     #[derive(Deserialize)]
-    struct Sweep {
+    struct Rows {
+        #[serde(alias = "hops", alias = "trials")]
         rows: Vec<Flat>,
+    }
+    #[derive(Deserialize)]
+    struct Profile {
+        record: Flat,
     }
     #[derive(Deserialize)]
     struct Check {
@@ -110,7 +138,11 @@ fn rows(head: &Head, document: &str) -> serde_json::Result<Vec<Flat>> {
         down: Option<Flat>,
     }
     Ok(match head.schema.as_deref() {
-        Some(SWEEP_SCHEMA) => serde_json::from_str::<Sweep>(document)?.rows,
+        Some(SWEEP_SCHEMA | TRACE_SCHEMA | TRUTH_SCHEMA) => {
+            serde_json::from_str::<Rows>(document)?.rows
+        }
+        Some(PROFILE_SCHEMA) => vec![serde_json::from_str::<Profile>(document)?.record],
+        Some(QOS_COST_SCHEMA) => serde_json::from_str::<Cost>(document)?.rows(),
         Some(COMPARISON_SCHEMA) => serde_json::from_str::<Comparison>(document)?.rows(),
         Some(EXPERIMENT_SCHEMA) => serde_json::from_str::<Experiment>(document)?.rows(),
         Some(CHECK_SCHEMA) => {
@@ -208,6 +240,53 @@ impl Experiment {
             Flat(cells.chain(figures.flat_map(|flat| flat.0)).collect())
         };
         runs.into_iter().map(row).collect()
+    }
+}
+
+/// What is read of a policy's cost.
+#[derive(Deserialize)]
+struct Cost {
+    rows: Vec<Transfer>,
+}
+
+/// One transfer, with its runs under each treatment.
+#[derive(Deserialize)]
+struct Transfer {
+    test: String,
+    link_bps: f64,
+    family: String,
+    protocol: String,
+    workload: String,
+    message_bytes: u64,
+    runs: Vec<Flat>,
+}
+
+impl Cost {
+    /// Each run; its figures are columns of their own names.
+    fn rows(self) -> Vec<Flat> {
+        let row = |of: &Transfer, run: Flat| {
+            let names = [
+                ("test", of.test.clone()),
+                ("link_bps", of.link_bps.to_string()),
+                ("family", of.family.clone()),
+                ("protocol", of.protocol.clone()),
+                ("workload", of.workload.clone()),
+                ("message_bytes", of.message_bytes.to_string()),
+            ];
+            let names = names
+                .into_iter()
+                .map(|(name, text)| (name.to_owned(), text));
+            let figures = run.0.into_iter().map(|(path, text)| {
+                let name = path.strip_prefix("figures.").unwrap_or(&path);
+                (name.to_owned(), text)
+            });
+            Flat(names.chain(figures).collect())
+        };
+        let rows = self.rows.into_iter().flat_map(|mut transfer| {
+            let runs = std::mem::take(&mut transfer.runs).into_iter();
+            runs.map(|run| row(&transfer, run)).collect::<Vec<_>>()
+        });
+        rows.collect()
     }
 }
 

@@ -4,6 +4,8 @@ mod delimited;
 mod json;
 mod netperf;
 
+pub(super) use json::SCHEMAS;
+
 use super::MAX_BYTES;
 use super::error::{Place, ReadError, ReadProblem};
 use super::table::{Builder, Table};

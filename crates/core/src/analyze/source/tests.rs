@@ -127,6 +127,46 @@ fn a_paired_comparison_is_the_runs_of_the_pairs_that_count() {
 }
 
 #[test]
+fn documents_with_runs_of_another_shape_have_a_row_for_each() {
+    let cost = r#"{"schema": "linerate.qos_cost/1", "rows": [{"test": "filters", "link_bps": 1e9,
+        "family": "ipv4", "protocol": "tcp", "workload": "stream", "message_bytes": 1024,
+        "figures": [{"metric": "x"}], "runs": [
+        {"block": 1, "treatment": "without", "figures": {"sender.service_demand_us_per_kib": 1.5}},
+        {"block": 1, "treatment": "policy", "figures": {"sender.service_demand_us_per_kib": 1.6}}]}]}"#;
+    let table = read_text(cost).unwrap();
+    assert_eq!(table.len(), 2);
+    let row = |row| {
+        ["test", "treatment", "sender.service_demand_us_per_kib"]
+            .map(|name| cell(&table, row, name))
+    };
+    assert_eq!(row(1), ["filters", "policy", "1.6"]);
+    for (text, name, value) in [
+        (
+            r#"{"schema": "linerate.trace/1", "hops": [{"ttl": 1}, {"ttl": 2}]}"#,
+            "ttl",
+            "1",
+        ),
+        (
+            r#"{"schema": "linerate.truth/1", "trials": [{"number": 7}]}"#,
+            "number",
+            "7",
+        ),
+        (
+            r#"{"schema": "linerate.profile/1", "record": {"throughput_bps": 8}}"#,
+            "throughput_bps",
+            "8",
+        ),
+        (
+            r#"{"schema": "linerate.capacity/1", "tcp": {"opened": 5}}"#,
+            "tcp.opened",
+            "5",
+        ),
+    ] {
+        assert_eq!(cell(&read_text(text).unwrap(), 0, name), value);
+    }
+}
+
+#[test]
 fn an_experiment_is_its_runs_that_count_with_their_levels() {
     let text = r#"{"schema": "linerate.experiment/1", "runs": [
         {"levels": {"window": "small"}, "treatments": "none", "record": {"throughput_bps": 10.0, "flows": [1]}},

@@ -19,7 +19,7 @@ pub struct StreamResult {
     pub id: u32,
     /// Payload sent or received, warm-up left out.
     pub bytes: u64,
-    /// Segments sent again, where a TCP sender knows.
+    /// Segments retransmitted, where a TCP sender knows.
     pub retransmits: Option<u64>,
     /// Of arriving datagrams, seconds.
     pub jitter_s: f64,

@@ -320,5 +320,5 @@ impl Server {
     }
 }
 
-/// Over the owner's longest test, for what is under way at its end.
+/// Over the owner's longest test, for what is in flight at its end.
 const PAST_LIMIT: Duration = Duration::from_secs(4);

@@ -42,7 +42,7 @@ pub struct CpuShares {
     pub user: f32,
     /// System.
     pub system: f32,
-    /// Idle while I/O was under way.
+    /// Idle while I/O was in progress.
     pub iowait: f32,
     /// Hardware interrupts.
     pub irq: f32,
@@ -77,7 +77,7 @@ pub struct Results {
     pub receive_buffer: u32,
     /// `SO_SNDBUF` at the end, bytes.
     pub send_buffer: u32,
-    /// Segments sent again; `None` where this end is not the sender of a stream.
+    /// Segments retransmitted; `None` where this end is not the sender of a stream.
     pub retransmitted: Option<u32>,
     /// The interface's name, towards the client.
     pub interface: String,

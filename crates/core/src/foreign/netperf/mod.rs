@@ -40,7 +40,7 @@ pub use server::{End, Server, ServerEvent, Settings};
 
 /// The port of a netserver.
 pub const PORT: u16 = 12865;
-/// How much longer than its test a server waits for what is still under way, seconds.
+/// How much longer than its test a server waits for what is still in flight, seconds.
 pub const PAD_SECONDS: u32 = 4;
 
 /// Types of messages that are not about one test.

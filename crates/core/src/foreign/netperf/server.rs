@@ -54,7 +54,7 @@ pub enum ServerEvent {
 pub enum End {
     /// The client closed between two messages.
     Done,
-    /// The client closed with a test under way, or in the middle of a message.
+    /// The client closed with a test in progress, or in the middle of a message.
     Gone,
     /// Something took too long.
     Timeout(&'static str),

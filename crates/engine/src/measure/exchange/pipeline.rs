@@ -1,4 +1,4 @@
-//! Several requests under way: in a closed loop so many at once, in an open loop each at its time.
+//! Several requests in flight: in a closed loop so many at once, in an open loop each at its time.
 
 use std::io;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::tally::Tally;
 use super::{LAST_CALL_NS, SPIN_NS};
 use crate::clock::now_ns;
 
-/// Requests under way on one non-blocking socket.
+/// Requests in flight on one non-blocking socket.
 pub(super) trait Requests {
     fn under_way(&self) -> usize;
 
     /// Whether the kernel did not take all of what was begun.
     fn is_blocked(&self) -> bool;
 
-    /// Whether another request can be told from those under way.
+    /// Whether another request can be told from those in flight.
     fn has_number(&self) -> bool {
         true
     }

@@ -31,7 +31,7 @@ impl Tag {
         u64::MAX >> (64 - 8 * self.bytes)
     }
 
-    /// Most requests to have under way: each number is free again long before it comes round.
+    /// Most requests to have in flight: each number is free again long before it comes round.
     pub(super) fn most_under_way(self) -> u64 {
         self.mask() / 2 + 1
     }

@@ -115,8 +115,8 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// The connection ended, or the run did, with the request of `start_ns` under way. What a run
-    /// that was interrupted leaves under way has not failed.
+    /// The connection ended, or the run did, with the request of `start_ns` in flight. What a run
+    /// that was interrupted leaves in flight has not failed.
     pub(crate) fn abandoned(&mut self, start_ns: u64) {
         if !self.is_stopped() || now_ns() >= self.window.to_ns {
             self.failed(start_ns);

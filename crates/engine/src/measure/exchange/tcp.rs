@@ -1,4 +1,4 @@
-//! Requests under way on a TCP connection: the responses come in order.
+//! Requests in flight on a TCP connection: the responses come in order.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ pub(super) struct TcpRequests<'a> {
     response_bytes: u64,
     payload: Vec<u8>,
     buffer: Vec<u8>,
-    /// Of the requests under way, the oldest first.
+    /// Of the requests in flight, the oldest first.
     starts: VecDeque<u64>,
     /// Bytes of requests begun that the kernel has not taken.
     unsent: u64,

@@ -1,4 +1,4 @@
-//! Requests under way on a UDP flow: any of them, and any answer, may be lost or late.
+//! Requests in flight on a UDP flow: any of them, and any answer, may be lost or late.
 
 use std::collections::VecDeque;
 use std::io;
@@ -40,7 +40,7 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// A request under way. Its sequence number is `generation × slots + slot`, so that the number in
+/// A request in flight. Its sequence number is `generation × slots + slot`, so that the number in
 /// an answer leads to its slot.
 #[derive(Clone, Copy, Default)]
 struct Slot {

@@ -35,7 +35,7 @@ fn line(flow: &FlowHalf) -> String {
     if let Some(tcp) = flow.tcp.as_ref().filter(|_| flow.sends) {
         let _ = write!(
             line,
-            ", {} segments sent again, rtt {} us, cwnd {}",
+            ", {} segments retransmitted, rtt {} us, cwnd {}",
             tcp.retransmitted_segments,
             tcp.rtt_mean_us,
             ByteCount(tcp.cwnd_bytes)

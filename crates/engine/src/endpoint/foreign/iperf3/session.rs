@@ -32,7 +32,7 @@ const TICK: Duration = Duration::from_millis(2);
 const IDLE_TICK: Duration = Duration::from_millis(100);
 /// Without a byte from a client that sends, as long as the reference's server waits.
 const SILENCE: Duration = Duration::from_secs(120);
-/// What is still under way at the end of a counted test is waited for: so long without a byte, and
+/// What is still in flight at the end of a counted test is waited for: so long without a byte, and
 /// in all.
 const LAST_BYTES: Duration = Duration::from_secs(2);
 const ALL_LAST_BYTES: Duration = Duration::from_secs(10);
