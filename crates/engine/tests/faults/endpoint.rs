@@ -143,8 +143,8 @@ fn absurd_tests_are_refused_and_the_session_goes_on() {
         (absurd("/extent", json!({"count": u64::MAX})), "count is"),
         (absurd("/warm_up", json!(1e8)), "warm-up is"),
         (absurd("/interval", json!(0)), "interval is 0"),
-        (absurd("/message_bytes", json!(0)), "message size is 0"),
-        (absurd("/message_bytes", json!(u64::MAX)), "message size is"),
+        (absurd("/message_bytes", json!(0)), "`size` is 0"),
+        (absurd("/message_bytes", json!(u64::MAX)), "`size` is"),
         (absurd("/write_rate_bps", json!(0)), "write rate is 0"),
         (absurd("/read_rate_bps", json!(u64::MAX)), "read rate is"),
         (absurd("/options", json!({"mss_bytes": 1})), "mss is 1"),
@@ -154,7 +154,7 @@ fn absurd_tests_are_refused_and_the_session_goes_on() {
         ),
         (
             absurd("/options", json!({"receive_window_bytes": u64::MAX})),
-            "receive window is",
+            "`receive-window` is",
         ),
     ];
     let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
