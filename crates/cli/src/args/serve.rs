@@ -63,8 +63,7 @@ pub(crate) struct LimitOptions {
     /// File with the key that clients must have: 64 hexadecimal digits
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
-    /// Who may test with iperf3, as its server's list has them: lines user,digest; needs a build
-    /// with --features iperf3-auth
+    /// Who may use iperf3: lines user,digest (a build with --features iperf3-auth)
     #[arg(long, value_name = "FILE", requires = "iperf3_key")]
     pub(crate) iperf3_users: Option<PathBuf>,
     /// Private key whose public key iperf3's users have: RSA, PEM, in clear
