@@ -1,7 +1,7 @@
 //! An endpoint in this process: for a check of this host alone, and for the lab.
 
 use std::net::{IpAddr, SocketAddr};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
 use linerate_core::capacity::MAX_HELD;
 use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS};
@@ -31,29 +31,33 @@ impl OwnEndpoint {
     pub(crate) fn start(bind: IpAddr, namespace: Option<&Namespace>) -> Result<Self, MeasureError> {
         let key = random_key()?;
         let options = options(bind, key.clone(), namespace.is_some());
-        let current;
-        let namespace = match namespace {
-            Some(namespace) => namespace,
-            None => {
-                current = Namespace::current().map_err(cannot_start)?;
-                &current
-            }
+        let bind = || Endpoint::bind(&options);
+        let endpoint = match namespace {
+            Some(namespace) => namespace.run(bind).map_err(cannot_start)??,
+            None => bind()?,
         };
-        let endpoint = namespace
-            .run(|| Endpoint::bind(&options))
-            .map_err(cannot_start)??;
         let address = endpoint.addresses()[0];
         let stop = Stop::new();
         let asked = stop.clone();
-        let thread = namespace.spawn_thread("endpoint", move || {
+        let serve = move || {
             // What goes wrong there, the client sees as a connection that fails.
             let _ = endpoint.serve(&asked, |_| {});
-        });
+        };
+        let thread = match namespace {
+            Some(namespace) => namespace
+                .spawn_thread("endpoint", serve)
+                .map_err(cannot_start)?,
+            // Entering even the namespace where one is takes a privilege.
+            None => thread::Builder::new()
+                .name("endpoint".to_owned())
+                .spawn(serve)
+                .map_err(MeasureError::host("cannot start the endpoint"))?,
+        };
         Ok(Self {
             address,
             key,
             stop,
-            thread: Some(thread.map_err(cannot_start)?),
+            thread: Some(thread),
         })
     }
 

@@ -173,7 +173,8 @@ impl Plan {
         };
         for cell in &plan.cells {
             let run = cell.run(time, choice.seed);
-            run.check().map_err(fault)?;
+            run.check()
+                .map_err(|error| fault(error.on_command_line()))?;
         }
         Ok(plan)
     }
