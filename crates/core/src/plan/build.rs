@@ -107,7 +107,7 @@ impl Draft {
                     .iter()
                     .find(|(given, _)| given.name == option.name)
                 {
-                    Some((_, value)) => (option.set)(&mut test, value),
+                    Some((_, value)) => option.put(&mut test, value),
                     None => option.fill_in(&mut test),
                 }
             }
@@ -156,7 +156,7 @@ impl TestOption {
             && !matches!(self.default, Default::Implied(_))
             && let Some(value) = self.default_in(test)
         {
-            (self.set)(test, &value);
+            self.put(test, &value);
         }
     }
 }

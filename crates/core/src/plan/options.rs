@@ -50,8 +50,8 @@ pub struct TestOption {
     pub shorthands: &'static [Shorthand],
     /// What else is to be known of it as a treatment of sockets, if it is one.
     pub treatment: Option<SocketTreatment>,
-    pub(super) get: fn(&Test) -> Option<Value>,
-    pub(super) set: fn(&mut Test, &Value),
+    get: fn(&Test) -> Option<Value>,
+    set: fn(&mut Test, &Value),
 }
 
 /// Which transports have an option, and what to do over the others.
@@ -164,14 +164,26 @@ impl TestOption {
     /// # Errors
     /// It has not; what to do.
     pub(super) fn check_transport(&self, protocol: Protocol) -> Result<(), PlanError> {
-        let why = match (self.over, protocol) {
-            (Over::Tcp(why), Protocol::Udp) => why,
-            (Over::Udp(why), Protocol::Tcp | Protocol::Mptcp) => why,
-            _ => return Ok(()),
+        let Some(why) = self.over.why_not(protocol) else {
+            return Ok(());
         };
         let protocol = protocol.word();
         let what = format!("cannot be used with `protocol` {protocol}: {why}");
         Err(PlanError::new(self.key, what))
+    }
+
+    /// Why a test cannot have it, if it cannot.
+    pub(crate) fn why_unfit(&self, test: &Test) -> Option<&'static str> {
+        if self.workloads.contains(&test.workload()) {
+            self.over.why_not(test.protocol)
+        } else {
+            Some("the workload has no such option")
+        }
+    }
+
+    /// Gives it a value of its kind in a test.
+    pub(crate) fn put(&self, test: &mut Test, value: &Value) {
+        (self.set)(test, value);
     }
 
     /// What a help text says: the range and the default, where it has any.
@@ -195,6 +207,24 @@ impl TestOption {
             .iter()
             .for_each(|text| help += &format!(" (default {text})"));
         help
+    }
+}
+
+impl PartialEq for TestOption {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for TestOption {}
+
+impl Over {
+    fn why_not(self, protocol: Protocol) -> Option<&'static str> {
+        match (self, protocol) {
+            (Self::Tcp(why), Protocol::Udp) => Some(why),
+            (Self::Udp(why), Protocol::Tcp | Protocol::Mptcp) => Some(why),
+            _ => None,
+        }
     }
 }
 
@@ -632,30 +662,6 @@ options! {
         ],
         ..STREAM
     };
-    /// TCP: send without a copy, in the way that the device allows
-    zerocopy "zerocopy": bool = stream.send, ValueKind::Switch, TestOption {
-        short: Some('Z'),
-        over: OF_TCP,
-        treatment: Some(SocketTreatment {
-            means: "sending without a copy, by vmsplice or sendfile; off is write",
-            needs: NOTHING,
-            applied: "another call to send by",
-            read_back: "the record's sender.method",
-        }),
-        ..STREAM_FLAG
-    };
-    /// TCP: the receiver drops the bytes unread; the record says so
-    discard "discard": bool = stream.receive, ValueKind::Switch, TestOption {
-        over: OF_TCP,
-        excludes: &["verify"],
-        treatment: Some(SocketTreatment {
-            means: "receiving without a copy: the bytes are dropped in the kernel (MSG_TRUNC), as no application would; off is read",
-            needs: NOTHING,
-            applied: "another flag of the receiving call",
-            read_back: "the record's receiver.method",
-        }),
-        ..STREAM_FLAG
-    };
     /// Send a seeded pattern and count the bytes that arrive changed
     verify "verify": bool = stream.verify, ValueKind::Switch, STREAM_FLAG;
     /// TCP: count connection set-up and tear-down in, without a warm-up
@@ -819,6 +825,30 @@ options! {
             read_back: "IP_TOS or IPV6_TCLASS",
         }),
         ..SOCKET
+    };
+    /// TCP: send without a copy, in the way that the device allows
+    zerocopy "zerocopy": bool = stream.send, ValueKind::Switch, TestOption {
+        short: Some('Z'),
+        over: OF_TCP,
+        treatment: Some(SocketTreatment {
+            means: "sending without a copy, by vmsplice or sendfile; off is write",
+            needs: NOTHING,
+            applied: "another call to send by",
+            read_back: "the record's sender.method",
+        }),
+        ..STREAM_FLAG
+    };
+    /// TCP: the receiver drops the bytes unread; the record says so
+    discard "discard": bool = stream.receive, ValueKind::Switch, TestOption {
+        over: OF_TCP,
+        excludes: &["verify"],
+        treatment: Some(SocketTreatment {
+            means: "receiving without a copy: the bytes are dropped in the kernel (MSG_TRUNC), as no application would; off is read",
+            needs: NOTHING,
+            applied: "another flag of the receiving call",
+            read_back: "the record's receiver.method",
+        }),
+        ..STREAM_FLAG
     };
     /// How long a receiving call spins for packets (SO_BUSY_POLL)
     busy_poll "busy-poll": u32 = socket.busy_poll_us, ValueKind::Number { least: 0, most: 1_000_000, unit: "µs" }, TestOption {

@@ -1,13 +1,10 @@
 //! Treatments of sockets, put into a test's plan.
 
-use std::net::IpAddr;
-
 use super::change::source_of;
 use super::error::TreatmentError;
 use super::list::Treatments;
-use super::table::{Scope, Setting, SocketSetting};
-use crate::plan::{End, Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic};
-use crate::units::{BitRate, ByteCount};
+use super::table::{Scope, Setting, find};
+use crate::plan::{End, Test, TestOption};
 use crate::value::Value;
 
 impl Treatments {
@@ -18,12 +15,9 @@ impl Treatments {
     /// its limits then. The test may have been changed in part.
     pub fn apply_to(&self, test: &mut Test) -> Result<(), TreatmentError> {
         for treatment in self.iter() {
-            let name = treatment.entry().name;
-            if let Setting::Socket(setting) = treatment.entry().setting {
-                fits(setting, name, test)?;
-                if !set(setting, treatment.value(), test) {
-                    return Err(TreatmentError::Given { name });
-                }
+            let entry = treatment.entry();
+            if let Setting::Socket(option) = entry.setting {
+                set(option, entry.name, treatment.value(), test)?;
             }
         }
         self.name_route_source(test)?;
@@ -54,102 +48,27 @@ impl Treatments {
         let Some(address) = changes.iter().find_map(source_of) else {
             return Ok(());
         };
-        let name = "route_source";
-        if test.protocol == Protocol::Udp {
-            let why = UDP_SOURCE;
-            return Err(TreatmentError::Unfit { name, why });
-        }
-        if put(&mut test.options.source, address) {
-            Ok(())
-        } else {
-            Err(TreatmentError::Given { name })
+        match find("source")?.setting {
+            Setting::Socket(source) => set(source, "route_source", &Value::Address(address), test),
+            _ => Ok(()),
         }
     }
 }
 
-const UDP_SOURCE: &str =
-    "an endpoint takes datagrams only from the address that the control connection came from";
-
-/// Whether the traffic has what is treated.
-fn fits(setting: SocketSetting, name: &'static str, test: &Test) -> Result<(), TreatmentError> {
-    use SocketSetting as S;
-    let is_udp = test.protocol == Protocol::Udp;
-    let is_stream = matches!(test.traffic, Traffic::Stream(_));
-    let why = match setting {
-        S::Mss | S::Congestion | S::Nodelay | S::QuickAck if is_udp => {
-            "it is an option of TCP sockets"
-        }
-        S::Pacing if is_udp => "datagrams are paced by --rate",
-        S::Source if is_udp => UDP_SOURCE,
-        S::ZeroCopy if is_udp || !is_stream => "only a TCP stream can be sent without a copy",
-        S::Discard if is_udp || !is_stream => "only a TCP stream can be dropped in the kernel",
-        _ => return Ok(()),
-    };
-    Err(TreatmentError::Unfit { name, why })
-}
-
-/// False if the test has it already.
-fn set(setting: SocketSetting, value: &Value, test: &mut Test) -> bool {
-    use SocketSetting as S;
-    let options = &mut test.options;
-    match (setting, value) {
-        (S::ReceiveWindow, Value::Number(n)) => {
-            put(&mut options.receive_window_bytes, ByteCount(*n))
-        }
-        (S::SendBuffer, Value::Number(n)) => put(&mut options.send_buffer_bytes, ByteCount(*n)),
-        (S::Mss, Value::Number(n)) => put(&mut options.mss_bytes, small(*n)),
-        (S::Pacing, Value::Number(n)) => put(&mut options.pacing_bps, BitRate(*n)),
-        (S::Congestion, Value::Name(name)) => put(&mut options.congestion, name.clone()),
-        (S::QuickAck, Value::Switch(on)) => put(&mut options.quickack, *on),
-        (S::Dscp, Value::Dscp(dscp)) => put(&mut options.dscp, *dscp),
-        (S::BusyPoll, Value::Number(n)) => put(&mut options.busy_poll_us, small(*n)),
-        (S::Source, Value::Address(address)) => put::<IpAddr>(&mut options.source, *address),
-        (S::Nodelay, Value::Switch(on)) => set_nodelay(options, &test.traffic, *on),
-        (S::ZeroCopy, Value::Switch(on)) => set_send_method(&mut test.traffic, *on),
-        (S::Discard, Value::Switch(on)) => set_receive_method(&mut test.traffic, *on),
-        // The table gives each setting values of its own kind alone.
-        _ => true,
+/// # Errors
+/// The traffic does not have the option, or the test has it already.
+fn set(
+    option: &TestOption,
+    name: &'static str,
+    value: &Value,
+    test: &mut Test,
+) -> Result<(), TreatmentError> {
+    if let Some(why) = option.why_unfit(test) {
+        return Err(TreatmentError::Unfit { name, why });
     }
-}
-
-fn put<T>(option: &mut Option<T>, value: T) -> bool {
-    let is_free = option.is_none();
-    if is_free {
-        *option = Some(value);
+    if option.value_in(test) != option.default_in(test) {
+        return Err(TreatmentError::Given { name });
     }
-    is_free
-}
-
-/// rr and crr have it on by themselves, so that there only a stream can have been given it.
-fn set_nodelay(options: &mut SocketOptions, traffic: &Traffic, on: bool) -> bool {
-    let is_free = !(options.nodelay && matches!(traffic, Traffic::Stream(_)));
-    options.nodelay = on || !is_free;
-    is_free
-}
-
-fn set_send_method(traffic: &mut Traffic, on: bool) -> bool {
-    let Traffic::Stream(stream) = traffic else {
-        return true;
-    };
-    let is_free = stream.send == SendMethod::Copy;
-    if on {
-        stream.send = SendMethod::ZeroCopy;
-    }
-    is_free
-}
-
-fn set_receive_method(traffic: &mut Traffic, on: bool) -> bool {
-    let Traffic::Stream(stream) = traffic else {
-        return true;
-    };
-    let is_free = stream.receive == ReceiveMethod::Read;
-    if on {
-        stream.receive = ReceiveMethod::Discard;
-    }
-    is_free
-}
-
-/// The ranges of the table are those of 32 bits.
-fn small(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
+    option.put(test, value);
+    Ok(())
 }

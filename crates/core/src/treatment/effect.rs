@@ -4,7 +4,7 @@
 use super::change::{DeviceSetting, RouteSetting};
 use super::error::TreatmentError;
 use super::list::{Treatment, Treatments};
-use super::table::{Setting, SocketSetting};
+use super::table::Setting;
 use crate::plan::{Direction, End};
 use crate::record::{EndReport, FlowRecord, Record, TcpEvidence};
 use crate::value::Value;
@@ -48,20 +48,15 @@ fn fault_of_flow(treatment: &Treatment, flow: &FlowRecord) -> Option<Fault> {
         Direction::Down => (End::Server, End::Client),
         Direction::Up | Direction::Both => (End::Client, End::Server),
     };
-    let of_source = [
-        Setting::Socket(SocketSetting::Source),
-        Setting::Route(RouteSetting::Source),
-    ];
-    if let Value::Address(address) = treatment.value()
-        && of_source.contains(&treatment.entry().setting)
-    {
+    // No other treatment has an address.
+    if let Value::Address(address) = treatment.value() {
         let local: Option<std::net::SocketAddr> = flow.local.parse().ok();
         let other = local.filter(|local| local.ip() != *address)?;
         return fault(other, "the flow came from another address");
     }
     let tcp = flow.tcp.as_ref()?;
     match (treatment.entry().setting, treatment.value()) {
-        (Setting::Socket(setting), value) => fault_of_socket(setting, value, tcp),
+        (Setting::Socket(option), value) => fault_of_socket(option.name, value, tcp),
         (
             Setting::Route(RouteSetting::Mtu) | Setting::Device(DeviceSetting::Mtu),
             Value::Number(mtu),
@@ -81,9 +76,9 @@ fn fault_of_flow(treatment: &Treatment, flow: &FlowRecord) -> Option<Fault> {
     }
 }
 
-fn fault_of_socket(setting: SocketSetting, value: &Value, tcp: &TcpEvidence) -> Option<Fault> {
-    match (setting, value) {
-        (SocketSetting::Mss, Value::Number(asked)) => {
+fn fault_of_socket(name: &str, value: &Value, tcp: &TcpEvidence) -> Option<Fault> {
+    match (name, value) {
+        ("mss", Value::Number(asked)) => {
             let mss = u64::from(tcp.mss_bytes);
             let found = format!("mss_bytes {mss}");
             if mss > *asked {
@@ -94,11 +89,11 @@ fn fault_of_socket(setting: SocketSetting, value: &Value, tcp: &TcpEvidence) -> 
                 None
             }
         }
-        (SocketSetting::Congestion, Value::Name(asked)) => {
+        ("congestion", Value::Name(asked)) => {
             let other = tcp.congestion.as_ref().filter(|name| *name != asked)?;
             fault(other, "another congestion control was in force")
         }
-        (SocketSetting::ReceiveWindow, Value::Number(asked)) => {
+        ("receive_window", Value::Number(asked)) => {
             let most = *asked as f64 * MAX_WINDOW;
             let window = tcp
                 .send_window_bytes
@@ -115,12 +110,12 @@ fn fault_of_socket(setting: SocketSetting, value: &Value, tcp: &TcpEvidence) -> 
 fn fault_of_end(treatment: &Treatment, record: &Record) -> Option<Fault> {
     let wanted = *treatment.value() == Value::Switch(true);
     let legs = record.legs.iter();
-    let (ends, ways, why): (Vec<&Option<EndReport>>, &[&str], _) = match treatment.entry().setting {
-        Setting::Socket(SocketSetting::ZeroCopy) => {
+    let (ends, ways, why): (Vec<&Option<EndReport>>, &[&str], _) = match treatment.entry().name {
+        "zerocopy" => {
             let ends = legs.map(|leg| &leg.sender);
             (ends.collect(), ZERO_COPY, "the sender took another way")
         }
-        Setting::Socket(SocketSetting::Discard) => {
+        "discard" => {
             let ends = legs.map(|leg| &leg.receiver);
             (ends.collect(), DISCARD, "the receiver took another way")
         }

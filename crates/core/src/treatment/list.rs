@@ -11,10 +11,10 @@ use super::change::HostChange;
 use super::error::TreatmentError;
 use super::exclusions;
 use super::sysctl;
-use super::table::{Entry, Scope, Setting, SocketSetting, find};
+use super::table::{Entry, Scope, Setting, find};
 use crate::plan::End;
 use crate::units::shortened;
-use crate::value::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy, Value};
+use crate::value::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy, Value, ValueKind};
 
 /// Treatments of one side at most; as many travel to an endpoint at once.
 pub const MAX_TREATMENTS: usize = 32;
@@ -293,11 +293,8 @@ fn check_end(entry: &'static Entry, end: Option<End>) -> Result<(), TreatmentErr
             why,
         })
     };
-    let of_source = [
-        Setting::Socket(SocketSetting::Source),
-        Setting::Route(super::RouteSetting::Source),
-    ];
-    match (of_source.contains(&entry.setting), entry.scope, end) {
+    let is_source = entry.value == ValueKind::Address;
+    match (is_source, entry.scope, end) {
         (true, _, End::Server) => {
             refused("an endpoint answers from the address at which it was asked")
         }

@@ -47,4 +47,4 @@ pub use error::TreatmentError;
 pub use list::{MAX_TREATMENTS, Treatment, Treatments};
 pub use pair::{Pair, pair};
 pub use sysctl::{Sysctl, sysctl_of, sysctls};
-pub use table::{Entry, Scope, SocketSetting, refused, table};
+pub use table::{Entry, Scope, refused, table};

@@ -1,8 +1,11 @@
-//! The table of treatments. The next one is an entry here, and its setting's own place: a field of
-//! [`SocketOptions`](crate::plan::SocketOptions), or the engine's hand on a device or a route.
+//! The table of treatments. Those of sockets are options of a test, and come from their table
+//! ([`options`]); the next one of a host is an entry here, with the engine's hand on it.
+
+use std::sync::LazyLock;
 
 use super::change::{DeviceSetting, RouteSetting};
 use super::error::TreatmentError;
+use crate::plan::{TestOption, options};
 use crate::units::edit_distance;
 use crate::units::shortened;
 use crate::value::ValueKind;
@@ -47,40 +50,11 @@ pub struct Entry {
 /// What an entry sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Setting {
-    Socket(SocketSetting),
+    Socket(&'static TestOption),
     Device(DeviceSetting),
     Route(RouteSetting),
     Sysctl,
     Qos,
-}
-
-/// An option of the data sockets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SocketSetting {
-    /// The window that a receiver may advertise.
-    ReceiveWindow,
-    /// `SO_SNDBUF`.
-    SendBuffer,
-    /// `TCP_MAXSEG`.
-    Mss,
-    /// `SO_MAX_PACING_RATE`.
-    Pacing,
-    /// `TCP_CONGESTION`.
-    Congestion,
-    /// `TCP_NODELAY`.
-    Nodelay,
-    /// `TCP_QUICKACK`.
-    QuickAck,
-    /// `IP_TOS`, `IPV6_TCLASS`.
-    Dscp,
-    /// Sending without a copy.
-    ZeroCopy,
-    /// Receiving without a copy: the bytes are dropped in the kernel.
-    Discard,
-    /// `SO_BUSY_POLL`.
-    BusyPoll,
-    /// The address to send from.
-    Source,
 }
 
 impl Entry {
@@ -119,7 +93,7 @@ impl Scope {
 
 /// All treatments, in the order of their scopes.
 pub fn table() -> &'static [Entry] {
-    TABLE
+    &TABLE
 }
 
 /// What people ask for and no treatment does, and why.
@@ -136,7 +110,7 @@ pub(super) fn find(name: &str) -> Result<&'static Entry, TreatmentError> {
         let name = name.to_owned();
         return Err(TreatmentError::Refused { name, why });
     }
-    TABLE
+    table()
         .iter()
         .find(|entry| entry.name == name)
         .ok_or_else(|| TreatmentError::Unknown {
@@ -147,7 +121,7 @@ pub(super) fn find(name: &str) -> Result<&'static Entry, TreatmentError> {
 
 /// The entry of a setting.
 pub(super) fn entry_of(setting: Setting) -> &'static Entry {
-    TABLE
+    table()
         .iter()
         .find(|entry| entry.setting == setting)
         .expect("each setting has its entry, which a test holds")
@@ -155,14 +129,14 @@ pub(super) fn entry_of(setting: Setting) -> &'static Entry {
 
 fn hint(name: &str) -> String {
     let name = shortened(name);
-    let distances = TABLE
+    let distances = table()
         .iter()
         .map(|entry| (edit_distance(&name, entry.name), entry.name));
     match distances.min() {
         _ if name.starts_with("net.") => format!("did you mean `sysctl:{name}`?"),
         Some((0..=2, near)) => format!("did you mean `{near}`?"),
         _ => {
-            let names: Vec<_> = TABLE.iter().map(|entry| entry.name).collect();
+            let names: Vec<_> = table().iter().map(|entry| entry.name).collect();
             format!("the treatments are {}", names.join(", "))
         }
     }
@@ -184,8 +158,6 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ),
 ];
 
-const SOCKET_ONLY: &str = "nothing";
-const SETSOCKOPT: &str = "setsockopt on each data socket of the end that it concerns";
 const WITH_SOCKET: &str = "it goes with the run's sockets";
 const PUT_BACK: &str = "what was there before, where it is still what was set";
 const ADMIN: &str = "CAP_NET_ADMIN in the network namespace of the device";
@@ -194,32 +166,20 @@ const COALESCING: &str = "CAP_NET_ADMIN in the network namespace of the device; 
 const ROUTE_ADMIN: &str =
     "CAP_NET_ADMIN in the network namespace of the route; a peer that is not on this host";
 
-const BUFFER: ValueKind = ValueKind::Bytes {
-    least: 1,
-    most: 1 << 30,
-};
-
-const fn socket(
-    name: &'static str,
-    setting: SocketSetting,
-    value: ValueKind,
-    means: &'static str,
-    needs: &'static str,
-    applied: &'static str,
-    read_back: &'static str,
-) -> Entry {
-    Entry {
-        name,
+fn socket(option: &'static TestOption) -> Option<Entry> {
+    let treatment = option.treatment?;
+    Some(Entry {
+        name: option.name,
         scope: Scope::Socket,
-        value,
-        means,
-        needs,
-        applied,
-        read_back,
+        value: option.kind,
+        means: treatment.means,
+        needs: treatment.needs,
+        applied: treatment.applied,
+        read_back: treatment.read_back,
         undone: WITH_SOCKET,
         changes_also: None,
-        setting: Setting::Socket(setting),
-    }
+        setting: Setting::Socket(option),
+    })
 }
 
 const fn device(
@@ -263,127 +223,14 @@ const fn route(
     }
 }
 
-/// Bounds of the kernel: TCP_MIN_MSS and MAX_TCP_WINDOW (net/ipv4/tcp.c) for `mss`,
-/// `ip_metrics_convert` (net/ipv4/metrics.c) for the metrics of routes.
-static TABLE: &[Entry] = &[
-    socket(
-        "receive_window",
-        SocketSetting::ReceiveWindow,
-        BUFFER,
-        "the window that a receiver may advertise; its buffer is steered to it",
-        "net.core.rmem_max of half of it",
-        "SO_RCVBUF before the connection, and again through the run until the window that is offered stays there",
-        "the window that the receiver offers, through the run",
-    ),
-    socket(
-        "send_buffer",
-        SocketSetting::SendBuffer,
-        BUFFER,
-        "SO_SNDBUF of a sender, as an application asks; the kernel doubles it",
-        "net.core.wmem_max of as much",
-        SETSOCKOPT,
-        "SO_SNDBUF",
-    ),
-    socket(
-        "mss",
-        SocketSetting::Mss,
-        ValueKind::Bytes {
-            least: 88,
-            most: 32_767,
-        },
-        "TCP_MAXSEG of the client, TCP options included; what it offers binds both ends",
-        SOCKET_ONLY,
-        "TCP_MAXSEG before the connection",
-        "the record's mss_bytes, 12 less with time stamps",
-    ),
-    socket(
-        "pacing",
-        SocketSetting::Pacing,
-        ValueKind::Rate {
-            least: 8_000,
-            most: 8_000_000_000_000,
-        },
-        "SO_MAX_PACING_RATE of each flow of a TCP sender",
-        SOCKET_ONLY,
-        SETSOCKOPT,
-        "SO_MAX_PACING_RATE",
-    ),
-    socket(
-        "congestion",
-        SocketSetting::Congestion,
-        ValueKind::Name,
-        "TCP_CONGESTION of the sender",
-        "a kernel that has it; CAP_NET_ADMIN if net.ipv4.tcp_allowed_congestion_control does not name it",
-        SETSOCKOPT,
-        "TCP_CONGESTION, and the record's congestion",
-    ),
-    socket(
-        "nodelay",
-        SocketSetting::Nodelay,
-        ValueKind::Switch,
-        "TCP_NODELAY; rr and crr have it on",
-        SOCKET_ONLY,
-        SETSOCKOPT,
-        "TCP_NODELAY",
-    ),
-    socket(
-        "quickack",
-        SocketSetting::QuickAck,
-        ValueKind::Switch,
-        "TCP_QUICKACK, set again before each receiving call, since the kernel changes it by itself",
-        SOCKET_ONLY,
-        "setsockopt before each receiving call",
-        "TCP_QUICKACK, once",
-    ),
-    socket(
-        "dscp",
-        SocketSetting::Dscp,
-        ValueKind::Dscp,
-        "the code point of the packets of both ends",
-        SOCKET_ONLY,
-        SETSOCKOPT,
-        "IP_TOS or IPV6_TCLASS",
-    ),
-    socket(
-        "zerocopy",
-        SocketSetting::ZeroCopy,
-        ValueKind::Switch,
-        "sending without a copy, by vmsplice or sendfile; off is write",
-        SOCKET_ONLY,
-        "another call to send by",
-        "the record's sender.method",
-    ),
-    socket(
-        "discard",
-        SocketSetting::Discard,
-        ValueKind::Switch,
-        "receiving without a copy: the bytes are dropped in the kernel (MSG_TRUNC), as no application would; off is read",
-        SOCKET_ONLY,
-        "another flag of the receiving call",
-        "the record's receiver.method",
-    ),
-    socket(
-        "busy_poll",
-        SocketSetting::BusyPoll,
-        ValueKind::Number {
-            least: 0,
-            most: 1_000_000,
-            unit: "µs",
-        },
-        "SO_BUSY_POLL: how long a receiving call spins for packets",
-        "CAP_NET_ADMIN for more than net.core.busy_read; a driver that can be polled, which loopback and veth cannot",
-        SETSOCKOPT,
-        "SO_BUSY_POLL",
-    ),
-    socket(
-        "source",
-        SocketSetting::Source,
-        ValueKind::Address,
-        "the client's address that its TCP connections come from",
-        "the address, on this host",
-        "bind, before the connection",
-        "the record's flows",
-    ),
+static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let sockets = options().iter().filter_map(socket);
+    sockets.chain(HOSTS.iter().copied()).collect()
+});
+
+/// What is no socket's. The bounds of routes' metrics are the kernel's: `ip_metrics_convert`
+/// (net/ipv4/metrics.c).
+static HOSTS: &[Entry] = &[
     device(
         "checksum_offload",
         DeviceSetting::ChecksumOffload,
