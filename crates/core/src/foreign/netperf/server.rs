@@ -146,16 +146,16 @@ impl Server {
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Duration) {
-        if self.may_be_narrow() && now >= self.heard + NARROW_AFTER {
-            self.width = Some(Width::Narrow);
-            self.take_blocks(now);
-        }
-        if self.state != State::Closed && now >= self.deadline {
+        // First: a block that is read now would put off what is over.
+        if now >= self.deadline {
             self.close(End::Timeout(match self.state {
                 State::Greeting => "nothing that can be read came",
                 State::Idle => "no test was asked for",
                 _ => "the test did not end",
             }));
+        } else if self.may_be_narrow() && now >= self.heard + NARROW_AFTER {
+            self.width = Some(Width::Narrow);
+            self.take_blocks(now);
         }
     }
 

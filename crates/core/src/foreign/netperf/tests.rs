@@ -378,6 +378,21 @@ fn an_old_clients_block_is_known_by_the_silence_after_it() {
     assert_eq!((results.kind(), results.int(2)), (15, 7));
 }
 
+/// Found by chance: the block was read before the time was looked at, and gave the session more.
+#[test]
+fn an_old_clients_block_that_is_read_too_late_does_not_hold_the_session() {
+    let mut server = server();
+    let calibrate = Block::new(Width::Narrow, 5).into_bytes();
+    assert_eq!(calibrate.len(), 256);
+    server.handle_input(START, &calibrate);
+    server.handle_timeout(START + Duration::from_secs(1000));
+    assert!(matches!(
+        &events(&mut server)[..],
+        [ServerEvent::Closed(End::Timeout(_))]
+    ));
+    assert_eq!(server.poll_timeout(), None);
+}
+
 #[test]
 fn a_passphrase_comes_first_or_nothing_is_answered() {
     let guarded = || {
