@@ -384,10 +384,24 @@ impl Test {
         for (option, _) in self.given() {
             option.check_transport(self.protocol)?;
         }
+        self.check_warm_up()?;
         match &self.traffic {
             Traffic::Stream(stream) => self.check_stream(stream),
             Traffic::Rr(exchange) | Traffic::Crr(exchange) => self.check_exchange(exchange),
         }
+    }
+
+    /// What ends by its size may be over before the warm-up is.
+    fn check_warm_up(&self) -> Result<(), PlanError> {
+        let other = match self.extent {
+            Extent::Time(_) => return Ok(()),
+            Extent::Bytes(_) => "bytes",
+            Extent::Count(_) => "count",
+        };
+        if self.warm_up.0.is_zero() {
+            return Ok(());
+        }
+        forbidden("warm-up", format!("cannot be used with `{other}`"))
     }
 
     fn check_stream(&self, stream: &StreamTest) -> Result<(), PlanError> {

@@ -73,17 +73,11 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Pr
         cut_short: false,
     };
     let warm_up = nanos(test.warm_up.0);
-    let mut begin_ns = shared.began_ns + warm_up;
-    while now_ns() < begin_ns && !shared.all_done() {
-        for probe in course.probes.iter_mut().flatten() {
-            probe.settle();
-        }
-        if !sleep_until(begin_ns.min(now_ns() + SETTLE_NS), shared) {
-            // Stopped in the warm-up: what there is counts from here, so that it is at least
-            // consistent.
-            begin_ns = now_ns();
-        }
-    }
+    let begin_ns = settle(
+        shared,
+        &mut course.probes,
+        shared.began_ns.saturating_add(warm_up),
+    );
     course.begin(shared, begin_ns, warm_up == 0);
     if let Some(profiler) = profiler {
         profiler.begin(threads_begun(shared));
@@ -112,6 +106,21 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Pr
         }
         next = now.max(next) + step;
     }
+}
+
+/// Waits for the end of the warm-up; says when the measured time begins. That is at once where
+/// the run was stopped or all has moved before: what there is counts from there, so that it is
+/// consistent at least.
+fn settle(shared: &Shared, probes: &mut [Option<TcpProbe>], warm_ns: u64) -> u64 {
+    while now_ns() < warm_ns && !shared.all_done() {
+        for probe in probes.iter_mut().flatten() {
+            probe.settle();
+        }
+        if !sleep_until(warm_ns.min(now_ns() + SETTLE_NS), shared) {
+            break;
+        }
+    }
+    warm_ns.min(now_ns())
 }
 
 /// The workers' threads, once all have begun; they do at once, unless the host is very busy.
@@ -235,4 +244,30 @@ pub(crate) fn keep_every_second<T>(entries: &mut Vec<T>) {
         index += 1;
         index % 2 == 0
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_core::units::{ByteCount, Span};
+
+    use super::super::flow::Side;
+    use super::super::source::FlowSource;
+    use super::*;
+
+    #[test]
+    fn what_is_over_before_the_warm_up_is_has_no_measured_time() {
+        for extent in [Extent::Bytes(ByteCount(1)), Extent::Count(1)] {
+            let mut test = linerate_core::plan::Test::stream().resolve(7).unwrap();
+            test.extent = extent;
+            test.warm_up = Span(Duration::from_secs(3600));
+            let shared = Shared::alone(Side::Client, &test, FlowSource::Bound);
+            let counters = &shared.flows[0].counters;
+            counters.set(1, 1);
+            counters.set_done(now_ns());
+            shared.worker_is_done();
+            let course = watch(&shared, None, None);
+            assert_eq!((course.flows[0].bytes, course.cut_short), (0, false));
+            assert!(course.measured_ns < nanos(Duration::from_secs(60)));
+        }
+    }
 }

@@ -125,6 +125,13 @@ fn absurd(path: &str, value: Value) -> Value {
     test
 }
 
+/// A test with a warm-up and another extent.
+fn warmed_up(extent: Value) -> Value {
+    let mut test = absurd("/warm_up", json!(0.1));
+    test["extent"] = extent;
+    test
+}
+
 #[test]
 fn absurd_tests_are_refused_and_the_session_goes_on() {
     let bench = Bench::start();
@@ -148,6 +155,15 @@ fn absurd_tests_are_refused_and_the_session_goes_on() {
         (absurd("/extent", json!({"bytes": 0})), "`bytes` is 0"),
         (absurd("/extent", json!({"count": u64::MAX})), "`count` is"),
         (absurd("/warm_up", json!(1e8)), "`warm-up` is"),
+        // All may be over before the warm-up is.
+        (
+            warmed_up(json!({"bytes": 1000})),
+            "cannot be used with `bytes`",
+        ),
+        (
+            warmed_up(json!({"count": 1})),
+            "cannot be used with `count`",
+        ),
         (absurd("/interval", json!(0)), "`interval` is 0"),
         (absurd("/message_bytes", json!(0)), "`size` is 0"),
         (absurd("/message_bytes", json!(u64::MAX)), "`size` is"),

@@ -168,6 +168,23 @@ fn what_cannot_be_is_refused_with_the_option_and_why() {
 }
 
 #[test]
+fn a_warm_up_goes_with_a_time_only() {
+    for (extent, other) in [
+        (Extent::Bytes(ByteCount(9000)), "bytes"),
+        (Extent::Count(5), "count"),
+    ] {
+        let mut test = Test::stream().time(seconds(1.0)).resolve(7).unwrap();
+        assert_eq!(test.check(), Ok(()));
+        test.extent = extent;
+        let error = test.check().unwrap_err();
+        let expected = format!("`warm-up` cannot be used with `{other}`");
+        assert_eq!((error.key(), error.to_string()), ("warm-up", expected));
+        test.warm_up = seconds(0.0);
+        assert_eq!(test.check(), Ok(()));
+    }
+}
+
+#[test]
 fn a_message_names_options_as_the_command_line_does() {
     let mut draft = Test::stream();
     draft.set("rate", "1mbit").unwrap();
