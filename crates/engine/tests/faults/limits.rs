@@ -60,6 +60,7 @@ fn limits_are_refused_with_their_numbers() {
     );
     let mut fast = stream(100);
     fast.protocol = Protocol::Udp;
+    fast.options.pacing_bps = None;
     if let Traffic::Stream(stream) = &mut fast.traffic {
         stream.message_bytes = 1000;
         stream.rate_bps = Some(BitRate(6_000_000));

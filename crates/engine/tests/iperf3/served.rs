@@ -121,12 +121,14 @@ fn datagrams_are_served_with_counters_of_32_and_64_bits() {
         assert_no_error(&json, arguments);
         let record = bench.records(done).pop().unwrap();
         assert_eq!(record.protocol, Protocol::Udp);
-        let udp = record.udp().unwrap();
-        assert!(udp.sent > 0 && udp.malformed == 0, "{arguments}: {udp:?}");
-        assert!(udp.received + udp.lost == udp.sent, "{arguments}: {udp:?}");
-        // What this end sends after the client has stopped is lost.
-        if record.direction == Direction::Up {
-            assert!(udp.received * 2 > udp.sent, "{arguments}: {udp:?}");
+        for leg in &record.legs {
+            let udp = leg.udp.as_ref().unwrap();
+            assert!(udp.sent > 0 && udp.malformed == 0, "{arguments}: {udp:?}");
+            assert!(udp.received + udp.lost == udp.sent, "{arguments}: {udp:?}");
+            // What this end sends after the client has stopped is lost.
+            if leg.direction == Direction::Up {
+                assert!(udp.received * 2 > udp.sent, "{arguments}: {udp:?}");
+            }
         }
     }
 }
