@@ -15,7 +15,7 @@ use crate::plan::{
     Traffic,
 };
 use crate::record::HostFacts;
-use crate::session::message::{HalfReport, Limits, Progress, RefusalReason, Welcome};
+use crate::session::message::{Limits, Progress, RefusalReason, Welcome};
 use crate::session::operation::{
     CAPACITY, End, Open, Release, Reply, Request, TRACE, TREATMENTS, Treat, Untreat,
 };
@@ -207,8 +207,7 @@ impl Pair {
             self.server_event(),
             Some(ServerEvent::Request(Request::End(End)))
         );
-        self.server
-            .reply(self.now, Reply::End(Box::new(HalfReport::default())));
+        self.server.reply(self.now, Reply::End(Box::default()));
         assert_eq!(
             self.client_event(),
             Some(ClientEvent::Reply(Reply::End(Box::default())))
@@ -422,7 +421,7 @@ proptest! {
                 Step::End => pair.client.ask(pair.now, End),
                 Step::Opened => pair.server.reply(pair.now, Reply::Open(())),
                 Step::Ready => pair.server.ready(pair.now),
-                Step::Report => pair.server.reply(pair.now, Reply::End(Box::new(HalfReport::default()))),
+                Step::Report => pair.server.reply(pair.now, Reply::End(Box::default())),
                 Step::Treat => pair.client.ask(pair.now, treat(&changes())),
                 Step::Untreat => pair.client.ask(pair.now, Untreat),
                 Step::Treated => pair.server.reply(pair.now, Reply::Treat(vec!["so".into()])),

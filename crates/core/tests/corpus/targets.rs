@@ -257,7 +257,7 @@ pub(crate) fn session(bytes: &[u8]) {
             3 => client.close(),
             4 => server.reply(now, Reply::Open(())),
             5 => server.ready(now),
-            6 => server.reply(now, Reply::End(Box::new(HalfReport::default()))),
+            6 => server.reply(now, Reply::End(Box::default())),
             7 => server.refuse(now, RefusalReason::Test, "no".into()),
             8 => server.progress(Progress::default()),
             9 => server.finished(),
@@ -279,7 +279,7 @@ pub(crate) fn session(bytes: &[u8]) {
             22 => server.reply(now, Reply::Hold(hold_ports())),
             23 => server.held(HoldProgress::default()),
             24 => client.ask(now, Release),
-            25 => server.reply(now, Reply::Release(Box::new(CapacityHalf::default()))),
+            25 => server.reply(now, Reply::Release(Box::default())),
             _ => exchange(now, &mut client, &mut server),
         }
         assert!(!closed.0 || client.is_closed());

@@ -83,8 +83,7 @@ fn connections_are_held_between_tests_in_clear_and_sealed() {
                 );
                 // A million connections take their time to be closed.
                 pair.advance(Duration::from_secs(60));
-                pair.server
-                    .reply(pair.now, Reply::Release(Box::new(CapacityHalf::default())));
+                pair.server.reply(pair.now, Reply::Release(Box::default()));
                 let released = ClientEvent::Reply(Reply::Release(Box::default()));
                 assert_eq!(pair.client_event(), Some(released));
                 pair.run_one_test();
