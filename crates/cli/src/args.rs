@@ -28,13 +28,13 @@ use linerate_core::units::{BitRate, EndpointName};
 
 pub(crate) use analyze::{AnalyzeArgs, InputName};
 pub(crate) use capacity::{CapacityArgs, LoadOptions, PopulationOptions};
-pub(crate) use compare::{CompareArgs, CompareExtent, CompareTraffic};
+pub(crate) use compare::CompareArgs;
 pub(crate) use host::{
     HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,
 };
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 pub(crate) use parsers::{Count, RequestRate};
-pub(crate) use profile::{By, ProfileArgs, ProfileExtent, ProfileOptions, ProfileTraffic};
+pub(crate) use profile::{By, ProfileArgs, ProfileOptions};
 pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
 };
@@ -43,9 +43,10 @@ pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, OtherOptions, ServeArgs};
 pub(crate) use shared::{
     DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
+    TransportOptions,
 };
 pub(crate) use trace::TraceArgs;
-pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs, StreamOptions};
+pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs};
 pub(crate) use truth::TruthArgs;
 
 /// Measures what a network path gives a host and explains what holds it back

@@ -4,17 +4,14 @@ use std::path::Path;
 
 use anyhow::{anyhow, ensure};
 use linerate_core::compare::{Design, MAX_PAIRS, Metric, Standing};
-use linerate_core::plan::{End, Plan, Test, Workload};
+use linerate_core::plan::{Draft, End, Plan, Test, Workload};
 use linerate_core::record::Interval;
 use linerate_core::treatment::{MAX_POLICY_BYTES, pair};
-use linerate_core::units::{BitRate, Sizes, Span};
+use linerate_core::units::Span;
 use linerate_engine::{Client, CompareObserver, CompareOptions, Observer, compare};
 use linerate_report::text;
 
-use crate::args::{
-    CompareArgs, CompareExtent, CompareTraffic, CrrArgs, ExchangeOptions, ExtentOptions, RrArgs,
-    RunOptions, StreamArgs, StreamOptions, TableOptions,
-};
+use crate::args::CompareArgs;
 use crate::commands::{conclude, place};
 use crate::failure::Failure;
 use crate::output::{self, Output};
@@ -36,9 +33,9 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     if args.treatments {
         return output::print(&text::treatments(output::style()));
     }
-    let (mut options, run) = resolve(args).map_err(Failure::usage)?;
-    let format = output::json_or_text(run.document.json);
-    let mut progress = Progress::new(format, run.document.quiet);
+    let mut options = resolve(&args).map_err(Failure::usage)?;
+    let format = output::json_or_text(args.document.json);
+    let mut progress = Progress::new(format, args.document.quiet);
     if treats_hosts(&options) {
         // In this host's own namespace: that is where a command before this one can have left
         // something.
@@ -46,9 +43,9 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
         notes.iter().for_each(|note| progress.warn(note));
         options.notes.extend(notes);
     }
-    let (site, target) = place(run.host, &run.path, options.design.seed, &mut progress)?;
+    let (site, target) = place(args.host, &args.path, options.design.seed, &mut progress)?;
     target.check_sizes(&plan_of(&options.test))?;
-    let output = Output::open(&run.document, format)?;
+    let output = Output::open(&args.document, format)?;
     let mut client = Client::connect(target.to_engine(), run::signals()?).map_err(run::failure)?;
     let mut shown = Shown(progress);
     let (mut document, error) = compare(&mut client, &options, &mut shown).map_err(run::failure)?;
@@ -90,32 +87,19 @@ impl CompareObserver for Shown {
     }
 }
 
-/// What to compare, everything filled in and checked; and where.
-fn resolve(args: CompareArgs) -> anyhow::Result<(CompareOptions, RunOptions)> {
+/// What to compare, everything filled in and checked.
+fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
     let seed = args.design.seed.unwrap_or_else(plan::fresh_seed);
-    let (mut a, mut b) = (args.a.unwrap_or_default(), args.b.unwrap_or_default());
+    let [mut a, mut b] = [&args.a, &args.b].map(|side| side.clone().unwrap_or_default());
     a.load(&policy)?;
     b.load(&policy)?;
     let pair = pair(&a, &b)?;
-    let run = RunOptions {
-        host: args.host,
-        via: None,
-        extent: extent(&args.extent, seed),
-        transport: args.transport,
-        sockets: args.sockets,
-        path: args.path,
-        document: args.document,
-        table: TableOptions {
-            csv: false,
-            json_stream: false,
-        },
-    };
-    let (test, run) = test(&args.traffic, &args.extent, run)?;
+    let test = test(args, seed)?;
     for (option, treatments) in [("--a", &pair.a), ("--b", &pair.b)] {
         let treated = treatments.apply_to(&mut test.clone());
         treated.map_err(|error| anyhow!("{option}: {error}"))?;
     }
-    let metrics = metrics(args.design.metric, &test)?;
+    let metrics = metrics(args.design.metric.clone(), &test)?;
     ensure!(
         (FEWEST_PAIRS..=MAX_PAIRS).contains(&args.design.pairs),
         "--pairs is {}: it must be {FEWEST_PAIRS} to {MAX_PAIRS}",
@@ -138,12 +122,12 @@ fn resolve(args: CompareArgs) -> anyhow::Result<(CompareOptions, RunOptions)> {
         },
         test,
         metrics,
-        forbidden: args.design.forbid,
+        forbidden: args.design.forbid.clone(),
         notes: pair.notes,
     };
     // Whether so many metrics can be decided by so many pairs.
     linerate_core::compare::Sequential::new(&options.design)?;
-    Ok((options, run))
+    Ok(options)
 }
 
 /// The text of a policy's file.
@@ -154,148 +138,34 @@ fn policy(name: &str) -> Result<String, String> {
 }
 
 /// The test that both treatments are applied to. The options of another workload are refused.
-fn test(
-    traffic: &CompareTraffic,
-    limits: &CompareExtent,
-    run: RunOptions,
-) -> anyhow::Result<(Test, RunOptions)> {
-    let workload = traffic.workload.unwrap_or(Workload::Stream);
-    refuse_others(traffic, limits, workload)?;
-    let (plan, run) = match workload {
-        Workload::Stream => {
-            let args = StreamArgs {
-                traffic: stream_options(traffic, limits)?,
-                run,
-            };
-            (plan::stream(&args, 0)?, args.run)
-        }
-        Workload::Rr => {
-            let exchange = exchange_options(traffic)?;
-            ensure!(
-                traffic.depth.is_none() || exchange.rate.is_none(),
-                "--depth cannot be used with --rate: in an open loop the rate decides"
-            );
-            let depth = traffic.depth;
-            let args = RrArgs {
-                exchange,
-                depth,
-                run,
-            };
-            (plan::rr(&args, 0)?, args.run)
-        }
-        Workload::Crr => {
-            let args = CrrArgs {
-                exchange: exchange_options(traffic)?,
-                close: traffic.close,
-                reset: false,
-                run,
-            };
-            (plan::crr(&args, 0)?, args.run)
-        }
-    };
-    let mut tests = plan.tests.into_iter();
-    let test = tests.next().ok_or_else(|| anyhow!("no size to run"))?;
-    Ok((test, run))
-}
-
-fn extent(options: &CompareExtent, seed: u64) -> ExtentOptions {
-    let is_counted = options.count.is_some() || options.bytes.is_some();
-    ExtentOptions {
-        time: options.time.or((!is_counted).then_some(DEFAULT_TIME)),
-        count: options.count,
-        warm_up: options.warm_up,
-        interval: None,
-        repeat: None,
-        precision: None,
-        seed: Some(seed),
+fn test(args: &CompareArgs, seed: u64) -> anyhow::Result<Test> {
+    let (traffic, extent) = (&args.traffic, &args.extent);
+    let draft = Draft::new(traffic.workload.unwrap_or(Workload::Stream));
+    let is_counted = extent.count.is_some() || extent.bytes.is_some();
+    let mut draft = plan::direction(draft, traffic.direction, traffic.reverse)
+        .maybe(Draft::size, traffic.size.map(|size| size.0))
+        .maybe(Draft::zerocopy, plan::flag(traffic.zerocopy))
+        .maybe(Draft::write_rate, traffic.write_rate)
+        .maybe(Draft::read_rate, traffic.read_rate)
+        .maybe(Draft::request, traffic.request.map(|size| size.0))
+        .maybe(Draft::response, traffic.response.map(|size| size.0))
+        .maybe(Draft::depth, traffic.depth)
+        .maybe(Draft::spin, plan::flag(traffic.spin))
+        .maybe(Draft::close, traffic.close)
+        .maybe(
+            Draft::time,
+            extent.time.or((!is_counted).then_some(DEFAULT_TIME)),
+        )
+        .maybe(Draft::count, extent.count)
+        .maybe(Draft::bytes, extent.bytes)
+        .maybe(Draft::warm_up, extent.warm_up);
+    if let Some(rate) = &traffic.rate {
+        // Bits or requests, as the workload has it.
+        let set = draft.set("rate", rate);
+        set.map_err(|error| anyhow!(error.on_command_line()))?;
     }
-}
-
-fn stream_options(
-    traffic: &CompareTraffic,
-    limits: &CompareExtent,
-) -> anyhow::Result<StreamOptions> {
-    let rate = traffic.rate.as_deref().map(|text| {
-        let rate = text.parse::<BitRate>();
-        rate.map_err(|error| anyhow!("--rate: {error}"))
-    });
-    Ok(StreamOptions {
-        size: traffic.size.map(|size| Sizes::one(size.0)),
-        bytes: limits.bytes,
-        direction: traffic.direction,
-        reverse: traffic.reverse,
-        bidir: false,
-        rate: rate.transpose()?,
-        offload: false,
-        no_offload: false,
-        zerocopy: traffic.zerocopy,
-        discard: false,
-        verify: false,
-        whole: false,
-        write_rate: traffic.write_rate,
-        read_rate: traffic.read_rate,
-        fail_below: None,
-    })
-}
-
-fn exchange_options(traffic: &CompareTraffic) -> anyhow::Result<ExchangeOptions> {
-    let rate = traffic.rate.as_deref().map(|text| {
-        let rate = text.parse();
-        rate.map_err(|error| anyhow!("--rate: {error}"))
-    });
-    Ok(ExchangeOptions {
-        request: traffic.request.map(|size| Sizes::one(size.0)),
-        response: traffic.response,
-        rate: rate.transpose()?,
-        spin: traffic.spin,
-    })
-}
-
-/// Options that belong to another workload than the one that is run.
-fn refuse_others(
-    traffic: &CompareTraffic,
-    limits: &CompareExtent,
-    workload: Workload,
-) -> anyhow::Result<()> {
-    use Workload::{Crr, Rr, Stream};
-    let given: [(&str, bool, &[Workload]); 12] = [
-        ("--size", traffic.size.is_some(), &[Stream]),
-        ("--direction", traffic.direction.is_some(), &[Stream]),
-        ("-R", traffic.reverse, &[Stream]),
-        ("--bytes", limits.bytes.is_some(), &[Stream]),
-        ("--zerocopy", traffic.zerocopy, &[Stream]),
-        ("--write-rate", traffic.write_rate.is_some(), &[Stream]),
-        ("--read-rate", traffic.read_rate.is_some(), &[Stream]),
-        ("--request", traffic.request.is_some(), &[Rr, Crr]),
-        ("--response", traffic.response.is_some(), &[Rr, Crr]),
-        ("--depth", traffic.depth.is_some(), &[Rr]),
-        ("--spin", traffic.spin, &[Rr, Crr]),
-        ("--close", traffic.close.is_some(), &[Crr]),
-    ];
-    let names = |workloads: &[Workload]| {
-        workloads
-            .iter()
-            .map(|w| name(*w))
-            .collect::<Vec<_>>()
-            .join(" or ")
-    };
-    for (option, is_given, of) in given {
-        ensure!(
-            !is_given || of.contains(&workload),
-            "{option} cannot be used with --workload {}: it is an option of {}",
-            name(workload),
-            names(of)
-        );
-    }
-    Ok(())
-}
-
-fn name(workload: Workload) -> &'static str {
-    match workload {
-        Workload::Stream => "stream",
-        Workload::Rr => "rr",
-        Workload::Crr => "crr",
-    }
+    let draft = plan::sockets(plan::transport(draft, &args.transport), &args.sockets);
+    plan::resolve(draft, seed)
 }
 
 /// The figures asked for, or the one that the test is run for.
@@ -338,8 +208,8 @@ mod tests {
         let Command::Compare(args) = cli.command else {
             panic!("compare was asked for");
         };
-        let resolved = resolve(args).map_err(|error| error.to_string())?;
-        Ok(resolved.0)
+        let resolved = resolve(&args).map_err(|error| error.to_string())?;
+        Ok(resolved)
     }
 
     #[test]
@@ -426,6 +296,7 @@ mod tests {
                 "--a none --b none --workload rr --size 9",
                 ["--size", "stream"],
             ),
+            ("--a none --b none --workload rr -R", ["-R", "stream"]),
             (
                 "--a none --b none --workload rr --rate 10mbit",
                 ["--rate", "1000"],

@@ -7,7 +7,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`args`] | the options of each command, as clap reads them |
-//! | [`plan`] | options → [`linerate_core::plan::Plan`], with every default and contradiction |
+//! | [`plan`] | options → [`linerate_core::plan::Plan`], by the table of a test's options |
 //! | [`target`] | the endpoint's name → addresses, key, route |
 //! | [`lab`] | `lab up`, `exec`, `status`, `down` |
 //! | [`site`] | the emulated path of `--lab` |

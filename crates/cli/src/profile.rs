@@ -4,21 +4,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use linerate_core::compare::Standing;
-use linerate_core::plan::{Plan, Repeats, Test};
+use linerate_core::plan::{Draft, Plan, Repeats, Test};
 use linerate_core::profile::projection::check_transport;
 use linerate_core::profile::{ProfileDocument, ProfileRequest};
 use linerate_core::record::{Caveat, CaveatKind, Interval};
-use linerate_core::units::Sizes;
+use linerate_core::units::EndpointName;
 use linerate_engine::{
     Client, CompareObserver, Observer, Stop, WhatIfOptions, disk_beside, profile, time_of_what_ifs,
     what_ifs,
 };
 use linerate_report::{svg, text};
 
-use crate::args::{
-    By, ExtentOptions, ProfileArgs, ProfileExtent, ProfileOptions, ProfileTraffic, RunOptions,
-    StreamArgs, StreamOptions, TableOptions,
-};
+use crate::args::{By, DocumentOptions, PathOptions, ProfileArgs, ProfileOptions};
 use crate::commands::{conclude, place};
 use crate::failure::Failure;
 use crate::files::OutputFile;
@@ -33,17 +30,17 @@ use crate::{plan, run, watch};
 pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     let asked = Asked::resolve(args).map_err(Failure::usage)?;
     let format = asked.format;
-    let mut progress = Progress::new(format, asked.run.document.quiet);
+    let mut progress = Progress::new(format, asked.document.quiet);
     if asked.what_ifs.is_some() {
         // In this host's own namespace: that is where a command before this one can have left
         // something.
         let notes = watch::before_treating();
         notes.iter().for_each(|note| progress.warn(note));
     }
-    let run = &asked.run;
-    let (site, target) = place(run.host.clone(), &run.path, asked.test.seed, &mut progress)?;
+    let host = asked.host.clone();
+    let (site, target) = place(host, &asked.path, asked.test.seed, &mut progress)?;
     target.check_sizes(&plan_of(&asked.test))?;
-    let output = Output::open(&run.document, format)?;
+    let output = Output::open(&asked.document, format)?;
     let files = Files::open(&asked)?;
     let stop = run::signals()?;
     let mut client = Client::connect(target.to_engine(), stop.clone()).map_err(run::failure)?;
@@ -99,7 +96,9 @@ fn beside_the_disk(
 struct Asked {
     test: Test,
     request: ProfileRequest,
-    run: RunOptions,
+    host: Option<EndpointName>,
+    path: PathOptions,
+    document: DocumentOptions,
     format: Format,
     flame: Option<PathBuf>,
     folded: Option<PathBuf>,
@@ -114,35 +113,19 @@ impl Asked {
         request
             .check()
             .map_err(|message| anyhow!("--hz: {message}"))?;
-        let seed = args.profile.seed.unwrap_or_else(plan::fresh_seed);
-        let stream = StreamArgs {
-            traffic: stream_options(&args.traffic, &args.extent),
-            run: RunOptions {
-                host: args.host,
-                extent: extent(&args.extent, seed),
-                transport: args.transport,
-                sockets: args.sockets,
-                via: None,
-                path: args.path,
-                document: args.document,
-                table: TableOptions {
-                    csv: false,
-                    json_stream: false,
-                },
-            },
-        };
-        let plan = plan::stream(&stream, seed)?;
-        let test = plan.tests.into_iter().next().context("no size to run")?;
+        let test = test(&args)?;
         Ok(Self {
             what_ifs: what_if_options(&args.profile, &test)?,
             test,
             request,
-            format: match (stream.run.document.json, args.profile.by) {
+            format: match (args.document.json, args.profile.by) {
                 (true, _) => Format::Json,
                 (false, Some(By::Function)) => Format::Details,
                 (false, _) => Format::Text,
             },
-            run: stream.run,
+            host: args.host,
+            path: args.path,
+            document: args.document,
             flame: args.profile.flame,
             folded: args.profile.folded,
             disk: args.profile.disk,
@@ -181,36 +164,23 @@ fn what_if_options(options: &ProfileOptions, test: &Test) -> anyhow::Result<Opti
     }))
 }
 
-fn stream_options(traffic: &ProfileTraffic, extent: &ProfileExtent) -> StreamOptions {
-    StreamOptions {
-        size: traffic.size.map(|size| Sizes::one(size.0)),
-        bytes: extent.bytes,
-        direction: traffic.direction,
-        reverse: traffic.reverse,
-        bidir: false,
-        rate: traffic.rate,
-        offload: traffic.offload,
-        no_offload: traffic.no_offload,
-        zerocopy: traffic.zerocopy,
-        discard: traffic.discard,
-        verify: traffic.verify,
-        whole: false,
-        write_rate: traffic.write_rate,
-        read_rate: traffic.read_rate,
-        fail_below: None,
-    }
-}
-
-fn extent(options: &ProfileExtent, seed: u64) -> ExtentOptions {
-    ExtentOptions {
-        time: options.time,
-        count: None,
-        warm_up: options.warm_up,
-        interval: None,
-        repeat: None,
-        precision: None,
-        seed: Some(seed),
-    }
+fn test(args: &ProfileArgs) -> anyhow::Result<Test> {
+    let (traffic, extent) = (&args.traffic, &args.extent);
+    let draft = plan::direction(Test::stream(), traffic.direction, traffic.reverse)
+        .maybe(Draft::size, traffic.size.map(|size| size.0))
+        .maybe(Draft::rate, traffic.rate)
+        .maybe(Draft::zerocopy, plan::flag(traffic.zerocopy))
+        .maybe(Draft::discard, plan::flag(traffic.discard))
+        .maybe(Draft::verify, plan::flag(traffic.verify))
+        .maybe(Draft::write_rate, traffic.write_rate)
+        .maybe(Draft::read_rate, traffic.read_rate)
+        .maybe(Draft::time, extent.time)
+        .maybe(Draft::bytes, extent.bytes)
+        .maybe(Draft::warm_up, extent.warm_up);
+    let draft = plan::offload(draft, traffic.offload, traffic.no_offload);
+    let draft = plan::sockets(plan::transport(draft, &args.transport), &args.sockets);
+    let seed = args.profile.seed.unwrap_or_else(plan::fresh_seed);
+    plan::resolve(draft, seed)
 }
 
 fn plan_of(test: &Test) -> Plan {

@@ -6,56 +6,48 @@ use anyhow::{anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use linerate_core::foreign::Tool;
 use linerate_core::plan::{Closer, Direction, Protocol, Workload};
+use linerate_core::value::{Value, ValueKind};
+
+/// One of these words.
+fn word<T: Clone + Send + Sync + 'static>(
+    words: &'static [&'static str],
+    read: fn(&str) -> Option<T>,
+) -> impl TypedValueParser<Value = T> {
+    let read = move |word: String| read(&word).ok_or_else(|| anyhow!("{word} has no meaning"));
+    PossibleValuesParser::new(words).try_map(read)
+}
 
 /// `up`, `down` or `both`.
 pub(super) fn direction() -> impl TypedValueParser<Value = Direction> {
-    PossibleValuesParser::new(["up", "down", "both"]).map(|word| match word.as_str() {
-        "up" => Direction::Up,
-        "down" => Direction::Down,
-        _ => Direction::Both,
-    })
+    word(Direction::WORDS, Direction::from_word)
 }
 
 /// `up` or `down`.
 pub(super) fn one_direction() -> impl TypedValueParser<Value = Direction> {
-    PossibleValuesParser::new(["up", "down"]).map(|word| match word.as_str() {
-        "up" => Direction::Up,
-        _ => Direction::Down,
-    })
+    word(&["up", "down"], Direction::from_word)
 }
 
 /// `tcp`, `udp` or `mptcp`.
 pub(super) fn protocol() -> impl TypedValueParser<Value = Protocol> {
-    PossibleValuesParser::new(["tcp", "udp", "mptcp"]).map(|word| match word.as_str() {
-        "tcp" => Protocol::Tcp,
-        "udp" => Protocol::Udp,
-        _ => Protocol::Mptcp,
-    })
+    word(Protocol::WORDS, Protocol::from_word)
 }
 
 /// `iperf3` or `netperf`.
 pub(super) fn tool() -> impl TypedValueParser<Value = Tool> {
-    PossibleValuesParser::new(["iperf3", "netperf"]).map(|word| match word.as_str() {
-        "iperf3" => Tool::Iperf3,
-        _ => Tool::Netperf,
+    word(&["iperf3", "netperf"], |word| match word {
+        "iperf3" => Some(Tool::Iperf3),
+        _ => Some(Tool::Netperf),
     })
 }
 
 /// `client` or `server`.
 pub(super) fn closer() -> impl TypedValueParser<Value = Closer> {
-    PossibleValuesParser::new(["client", "server"]).map(|word| match word.as_str() {
-        "client" => Closer::Client,
-        _ => Closer::Server,
-    })
+    word(Closer::WORDS, Closer::from_word)
 }
 
 /// `stream`, `rr` or `crr`.
 pub(super) fn workload() -> impl TypedValueParser<Value = Workload> {
-    PossibleValuesParser::new(["stream", "rr", "crr"]).map(|word| match word.as_str() {
-        "stream" => Workload::Stream,
-        "rr" => Workload::Rr,
-        _ => Workload::Crr,
-    })
+    word(Workload::WORDS, Workload::from_word)
 }
 
 /// Requests per second: `1000`, `2.5k`, `1M`, each with or without `/s`.
@@ -66,20 +58,13 @@ impl FromStr for RequestRate {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        let number = text.strip_suffix("/s").unwrap_or(text);
-        let (digits, scale) = match number.char_indices().last() {
-            Some((at, 'k' | 'K')) => (&number[..at], 1e3),
-            Some((at, 'm' | 'M')) => (&number[..at], 1e6),
-            _ => (number, 1.0),
-        };
-        let rate: f64 = digits
-            .trim()
-            .parse()
-            .map_err(|_| anyhow!("requests per second are written as 1000, 2.5k or 1M"))?;
-        if !rate.is_finite() {
-            bail!("requests per second are a finite number");
+        // The range is said by what it is a rate of.
+        let (least, most) = (f64::MIN, f64::MAX);
+        match (ValueKind::Frequency { least, most }).read(text) {
+            Ok(Value::Frequency(rate)) => Ok(Self(rate)),
+            Ok(_) => bail!("requests per second are a number"),
+            Err(why) => bail!(why),
         }
-        Ok(Self(rate * scale))
     }
 }
 

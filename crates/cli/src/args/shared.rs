@@ -82,16 +82,6 @@ pub(crate) struct TransportOptions {
     pub(crate) streams: Option<u32>,
 }
 
-impl TransportOptions {
-    /// The protocol asked for; TCP if none was.
-    pub(crate) fn protocol(&self) -> Protocol {
-        match (self.udp, self.protocol) {
-            (true, _) => Protocol::Udp,
-            (false, asked) => asked.unwrap_or(Protocol::Tcp),
-        }
-    }
-}
-
 /// Options of the data sockets, at both ends.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sockets (default: the kernel's choice)")]

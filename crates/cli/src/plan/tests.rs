@@ -1,7 +1,12 @@
 //! Each default and each contradiction, from the words on the command line to the plan.
 
+use std::time::Duration;
+
 use clap::Parser;
-use linerate_core::units::{ByteCount, Dscp};
+use linerate_core::plan::{
+    Closer, ExchangeTest, Extent, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Traffic,
+};
+use linerate_core::units::{BitRate, ByteCount, Dscp, Span};
 
 use super::*;
 use crate::args::{Cli, Command};

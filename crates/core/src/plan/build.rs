@@ -16,6 +16,8 @@ use crate::value::Value;
 pub struct Draft {
     workload: Workload,
     given: Vec<(&'static TestOption, Value)>,
+    /// Keys of options that were typed otherwise.
+    typed: Vec<(&'static str, &'static str)>,
 }
 
 impl Test {
@@ -48,8 +50,11 @@ impl Test {
 impl Draft {
     /// A workload without options.
     pub fn new(workload: Workload) -> Self {
-        let given = Vec::new();
-        Self { workload, given }
+        Self {
+            workload,
+            given: Vec::new(),
+            typed: Vec::new(),
+        }
     }
 
     /// Gives the option of that key the value that a text is.
@@ -72,6 +77,22 @@ impl Draft {
         Ok(())
     }
 
+    /// Gives the option of that setter its value, if there is one.
+    pub fn maybe<T>(self, set: impl FnOnce(Self, T) -> Self, value: Option<T>) -> Self {
+        match value {
+            Some(value) => set(self, value),
+            None => self,
+        }
+    }
+
+    /// The option given last was typed so, `--no-offload` for one: errors name it as it was typed.
+    pub fn typed(mut self, words: &'static str) -> Self {
+        let last = self.given.last();
+        self.typed
+            .extend(last.map(|(option, _)| (option.key, words)));
+        self
+    }
+
     /// Whether the option of that key was given.
     pub fn has(&self, key: &str) -> bool {
         self.given.iter().any(|(option, _)| option.key == key)
@@ -92,6 +113,14 @@ impl Draft {
     /// An option that the workload or the transport has not, that is given twice or with one that
     /// excludes it; a value out of range; a combination that has no meaning.
     pub fn resolve(self, seed: u64) -> Result<Test, PlanError> {
+        self.test(seed).map_err(|error| {
+            let typed = self.typed.iter().find(|(key, _)| *key == error.key);
+            let typed = typed.map(|(_, words)| *words);
+            PlanError { typed, ..error }
+        })
+    }
+
+    fn test(&self, seed: u64) -> Result<Test, PlanError> {
         let mut test = empty(self.workload, seed);
         for (at, (option, _)) in self.given.iter().enumerate() {
             self.check_alone(option, &self.given[..at])?;
@@ -126,10 +155,10 @@ impl Draft {
     ) -> Result<(), PlanError> {
         if !option.workloads.contains(&self.workload) {
             let workload = self.workload.word();
-            return Err(PlanError::new(
-                option.key,
-                format!("is no option of {workload}"),
-            ));
+            let of: Vec<_> = option.workloads.iter().map(|of| of.word()).collect();
+            let of = of.join(" or ");
+            let what = format!("is no option of {workload}: it is one of {of}");
+            return Err(PlanError::new(option.key, what));
         }
         for (other, _) in before {
             if other.key == option.key {

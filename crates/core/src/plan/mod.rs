@@ -290,6 +290,8 @@ pub const MAX_DEPTH: u32 = 1024;
 #[error("{message}")]
 pub struct PlanError {
     key: &'static str,
+    /// As it was typed, where that is not two dashes and the key.
+    typed: Option<&'static str>,
     message: String,
 }
 
@@ -299,7 +301,12 @@ impl PlanError {
             "" => what.to_string(),
             key => format!("`{key}` {what}"),
         };
-        Self { key, message }
+        let typed = None;
+        Self {
+            key,
+            typed,
+            message,
+        }
     }
 
     /// The key of the option that it is about; empty if there is no such option.
@@ -307,11 +314,13 @@ impl PlanError {
         self.key
     }
 
-    /// The message with the options as the command line has them: `--mss`.
+    /// The message with the options as the command line has them: `--mss`, or as it was typed
+    /// ([`Draft::typed`]).
     pub fn on_command_line(&self) -> String {
         let parts = self.message.split('`').enumerate();
-        let parts = parts.map(|(at, part)| match at % 2 {
-            1 => format!("--{part}"),
+        let parts = parts.map(|(at, part)| match (at % 2, self.typed) {
+            (1, Some(typed)) if part == self.key => typed.to_owned(),
+            (1, _) => format!("--{part}"),
             _ => part.to_owned(),
         });
         parts.collect()
@@ -453,10 +462,11 @@ impl Test {
         }
         if self.workload() == Workload::Crr {
             if self.protocol == Protocol::Udp {
-                return forbidden(
-                    "protocol",
-                    "is udp: crr opens connections, and UDP has none",
-                );
+                let message = "crr cannot be used with `protocol` udp: it opens connections, and UDP has none";
+                return Err(PlanError {
+                    message: message.to_owned(),
+                    ..PlanError::new("protocol", "")
+                });
             }
             within("depth", u64::from(exchange.depth), 1, 1)?;
         }

@@ -150,7 +150,7 @@ fn what_cannot_be_is_refused_with_the_option_and_why() {
         (
             Crr,
             &[("protocol", "udp")],
-            "`protocol` is udp: crr opens connections, and UDP has none",
+            "crr cannot be used with `protocol` udp: it opens connections, and UDP has none",
         ),
         (
             Rr,
@@ -163,7 +163,7 @@ fn what_cannot_be_is_refused_with_the_option_and_why() {
     let error = Test::rr().bytes(ByteCount(1)).resolve(7).unwrap_err();
     assert_eq!(
         (error.key(), error.to_string().as_str()),
-        ("bytes", "`bytes` is no option of rr")
+        ("bytes", "`bytes` is no option of rr: it is one of stream")
     );
 }
 
