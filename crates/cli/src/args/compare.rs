@@ -113,14 +113,12 @@ pub(crate) struct CompareExtent {
     /// Measured time of each run, 10ms to 24h (default 3s)
     #[arg(long, short)]
     pub(crate) time: Option<Span>,
-    /// Messages or transactions of each flow, 1 to 2^40, instead of a time
-    #[arg(long, value_name = "N", conflicts_with_all = ["time", "bytes"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["time", "bytes"], help = parsers::help("count"))]
     pub(crate) count: Option<u64>,
     /// stream: payload of each flow, 1B to 1024TiB, instead of a time
     #[arg(long, short = 'n', value_name = "SIZE", conflicts_with = "time")]
     pub(crate) bytes: Option<ByteCount>,
-    /// Left out of the figures, 0 to 24h (default: time/10, max 1s)
-    #[arg(long, short = 'O', alias = "omit", value_name = "TIME", conflicts_with_all = ["count", "bytes"])]
+    #[arg(long, short = 'O', alias = "omit", value_name = "TIME", conflicts_with_all = ["count", "bytes"], help = parsers::help("warm-up"))]
     pub(crate) warm_up: Option<Span>,
 }
 

@@ -5,8 +5,15 @@ use std::str::FromStr;
 use anyhow::{anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use linerate_core::foreign::Tool;
-use linerate_core::plan::{Closer, Direction, Protocol, Workload};
+use linerate_core::plan::{Closer, Direction, Protocol, TestOption, Workload, options};
 use linerate_core::value::{Value, ValueKind};
+
+/// What the table of a test's options says of that key.
+pub(super) fn help(key: &str) -> String {
+    let mut options = options().iter();
+    let option = options.find(|option| option.key == key);
+    option.map(TestOption::help).unwrap_or_default()
+}
 
 /// One of these words.
 fn word<T: Clone + Send + Sync + 'static>(

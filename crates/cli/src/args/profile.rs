@@ -74,8 +74,7 @@ pub(crate) struct ProfileOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stream")]
 pub(crate) struct ProfileTraffic {
-    /// Size of a message, up to 64MiB (default 128KiB, UDP 1448)
-    #[arg(long, short = 'l', value_name = "SIZE")]
+    #[arg(long, short = 'l', value_name = "SIZE", help = parsers::help("size"))]
     pub(crate) size: Option<ByteCount>,
     /// up or down, as seen from this host (default up)
     #[arg(long, value_parser = parsers::one_direction(), hide_possible_values = true)]
@@ -83,29 +82,23 @@ pub(crate) struct ProfileTraffic {
     /// The same as --direction down
     #[arg(short = 'R', conflicts_with = "direction")]
     pub(crate) reverse: bool,
-    /// UDP: payload rate of each flow, 80bit to 8tbit (default: no limit)
-    #[arg(long, short = 'b', value_name = "RATE")]
+    #[arg(long, short = 'b', value_name = "RATE", help = parsers::help("rate"))]
     pub(crate) rate: Option<BitRate>,
-    /// UDP: the kernel cuts and joins datagrams (default above 100mbit)
-    #[arg(long, conflicts_with = "no_offload")]
+    #[arg(long, conflicts_with = "no_offload", help = parsers::help("offload"))]
     pub(crate) offload: bool,
     /// UDP: each datagram passes the kernel by itself
     #[arg(long)]
     pub(crate) no_offload: bool,
-    /// TCP: send without a copy, in the way that the device allows
-    #[arg(long, short = 'Z')]
+    #[arg(long, short = 'Z', help = parsers::help("zerocopy"))]
     pub(crate) zerocopy: bool,
-    /// TCP: the receiver drops the bytes unread; the record says so
-    #[arg(long, conflicts_with = "verify")]
+    #[arg(long, conflicts_with = "verify", help = parsers::help("discard"))]
     pub(crate) discard: bool,
     /// Send a seeded pattern and compare it at the receiver: a busy application
     #[arg(long)]
     pub(crate) verify: bool,
-    /// TCP: rate at which the sender writes each flow, from 80bit
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help = parsers::help("write-rate"))]
     pub(crate) write_rate: Option<BitRate>,
-    /// Rate at which the receiver reads each flow, from 80bit
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help = parsers::help("read-rate"))]
     pub(crate) read_rate: Option<BitRate>,
 }
 
@@ -113,14 +106,11 @@ pub(crate) struct ProfileTraffic {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Extent")]
 pub(crate) struct ProfileExtent {
-    /// Measured time, 10ms to 24h (default 10s)
-    #[arg(long, short)]
+    #[arg(long, short, help = parsers::help("time"))]
     pub(crate) time: Option<Span>,
-    /// Payload of each flow, 1B to 1024TiB, instead of a time
-    #[arg(long, short = 'n', value_name = "SIZE", conflicts_with_all = ["time", "warm_up"])]
+    #[arg(long, short = 'n', value_name = "SIZE", conflicts_with_all = ["time", "warm_up"], help = parsers::help("bytes"))]
     pub(crate) bytes: Option<ByteCount>,
-    /// Left out of the figures, 0 to 24h (default: time/10, max 1s)
-    #[arg(long, short = 'O', alias = "omit", value_name = "TIME")]
+    #[arg(long, short = 'O', alias = "omit", value_name = "TIME", help = parsers::help("warm-up"))]
     pub(crate) warm_up: Option<Span>,
 }
 

@@ -38,23 +38,18 @@ pub(crate) struct RunOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Extent")]
 pub(crate) struct ExtentOptions {
-    /// Measured time, 10ms to 24h (default 10s)
-    #[arg(long, short)]
+    #[arg(long, short, help = parsers::help("time"))]
     pub(crate) time: Option<Span>,
-    /// Messages or transactions of each flow, 1 to 2^40, instead of a time
-    #[arg(long, value_name = "N", conflicts_with = "time")]
+    #[arg(long, value_name = "N", conflicts_with = "time", help = parsers::help("count"))]
     pub(crate) count: Option<u64>,
-    /// Left out of the figures, 0 to 24h (default: time/10, max 1s)
     #[arg(
         long,
         short = 'O',
         alias = "omit",
         value_name = "TIME",
-        conflicts_with = "count"
-    )]
+        conflicts_with = "count", help = parsers::help("warm-up"))]
     pub(crate) warm_up: Option<Span>,
-    /// Length of the record's intervals, 10ms to 24h (default 1s)
-    #[arg(long, short, value_name = "TIME")]
+    #[arg(long, short, value_name = "TIME", help = parsers::help("interval"))]
     pub(crate) interval: Option<Span>,
     /// Run each test N times, 1 to 100 (default 1)
     #[arg(long, value_name = "N", conflicts_with = "precision")]
@@ -71,14 +66,12 @@ pub(crate) struct ExtentOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct TransportOptions {
-    /// tcp, udp or mptcp (default tcp)
-    #[arg(long, value_parser = parsers::protocol(), hide_possible_values = true)]
+    #[arg(long, value_parser = parsers::protocol(), hide_possible_values = true, help = parsers::help("protocol"))]
     pub(crate) protocol: Option<Protocol>,
     /// The same as --protocol udp
     #[arg(short = 'u', conflicts_with = "protocol")]
     pub(crate) udp: bool,
-    /// Flows in each direction, 1 to 128 (default 1)
-    #[arg(long, short = 'P', value_name = "N")]
+    #[arg(long, short = 'P', value_name = "N", help = parsers::help("streams"))]
     pub(crate) streams: Option<u32>,
 }
 
@@ -86,26 +79,19 @@ pub(crate) struct TransportOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sockets (default: the kernel's choice)")]
 pub(crate) struct SocketArgs {
-    /// Window that a receiver may advertise, up to 1GiB; for UDP a buffer
-    #[arg(long, short = 'w', value_name = "SIZE")]
+    #[arg(long, short = 'w', value_name = "SIZE", help = parsers::help("receive-window"))]
     pub(crate) receive_window: Option<ByteCount>,
-    /// Send buffer (SO_SNDBUF) as an application asks for it, up to 1GiB
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help = parsers::help("send-buffer"))]
     pub(crate) send_buffer: Option<ByteCount>,
-    /// Maximum segment size (TCP_MAXSEG), 88 to 32767 bytes
-    #[arg(long, short = 'M', value_name = "BYTES")]
+    #[arg(long, short = 'M', value_name = "BYTES", help = parsers::help("mss"))]
     pub(crate) mss: Option<u32>,
-    /// Pacing rate of each TCP flow (SO_MAX_PACING_RATE), from 8kbit
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help = parsers::help("pacing"))]
     pub(crate) pacing: Option<BitRate>,
-    /// Congestion control (TCP_CONGESTION), such as cubic, reno or bbr
-    #[arg(long, short = 'C', value_name = "NAME")]
+    #[arg(long, short = 'C', value_name = "NAME", help = parsers::help("congestion"))]
     pub(crate) congestion: Option<String>,
-    /// Send small segments at once (TCP_NODELAY); rr and crr always do
-    #[arg(long, short = 'N')]
+    #[arg(long, short = 'N', help = parsers::help("nodelay"))]
     pub(crate) nodelay: bool,
-    /// Code point of the packets: 0 to 63, or EF, AF41, CS1, LE, …
-    #[arg(long, value_name = "DSCP")]
+    #[arg(long, value_name = "DSCP", help = parsers::help("dscp"))]
     pub(crate) dscp: Option<Dscp>,
 }
 

@@ -22,11 +22,9 @@ pub(crate) struct StreamOptions {
     /// Sizes: 32,64 or 100..9100/500, up to 64MiB (default 128KiB, UDP 1448)
     #[arg(long, short = 'l', value_name = "SIZES")]
     pub(crate) size: Option<Sizes>,
-    /// Payload of each flow, 1B to 1024TiB, instead of a time
-    #[arg(long, short = 'n', value_name = "SIZE", conflicts_with_all = ["time", "count", "warm_up"])]
+    #[arg(long, short = 'n', value_name = "SIZE", conflicts_with_all = ["time", "count", "warm_up"], help = parsers::help("bytes"))]
     pub(crate) bytes: Option<ByteCount>,
-    /// up, down or both, as seen from this host (default up)
-    #[arg(long, value_parser = parsers::direction(), hide_possible_values = true)]
+    #[arg(long, value_parser = parsers::direction(), hide_possible_values = true, help = parsers::help("direction"))]
     pub(crate) direction: Option<Direction>,
     /// The same as --direction down
     #[arg(short = 'R', conflicts_with = "direction")]
@@ -34,32 +32,24 @@ pub(crate) struct StreamOptions {
     /// The same as --direction both
     #[arg(long, conflicts_with_all = ["direction", "reverse"])]
     pub(crate) bidir: bool,
-    /// UDP: payload rate of each flow, 80bit to 8tbit (default: no limit)
-    #[arg(long, short = 'b', value_name = "RATE")]
+    #[arg(long, short = 'b', value_name = "RATE", help = parsers::help("rate"))]
     pub(crate) rate: Option<BitRate>,
-    /// UDP: the kernel cuts and joins datagrams (default above 100mbit)
-    #[arg(long, conflicts_with = "no_offload")]
+    #[arg(long, conflicts_with = "no_offload", help = parsers::help("offload"))]
     pub(crate) offload: bool,
     /// UDP: each datagram passes the kernel by itself
     #[arg(long)]
     pub(crate) no_offload: bool,
-    /// TCP: send without a copy, in the way that the device allows
-    #[arg(long, short = 'Z')]
+    #[arg(long, short = 'Z', help = parsers::help("zerocopy"))]
     pub(crate) zerocopy: bool,
-    /// TCP: the receiver drops the bytes unread; the record says so
-    #[arg(long, conflicts_with = "verify")]
+    #[arg(long, conflicts_with = "verify", help = parsers::help("discard"))]
     pub(crate) discard: bool,
-    /// Send a seeded pattern and count the bytes that arrive changed
-    #[arg(long)]
+    #[arg(long, help = parsers::help("verify"))]
     pub(crate) verify: bool,
-    /// TCP: count connection set-up and tear-down in, without a warm-up
-    #[arg(long, conflicts_with = "warm_up")]
+    #[arg(long, conflicts_with = "warm_up", help = parsers::help("whole"))]
     pub(crate) whole: bool,
-    /// TCP: rate at which the sender writes each flow, from 80bit
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help = parsers::help("write-rate"))]
     pub(crate) write_rate: Option<BitRate>,
-    /// Rate at which the receiver reads each flow, from 80bit
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help = parsers::help("read-rate"))]
     pub(crate) read_rate: Option<BitRate>,
     /// Exit with 1 if a run, or one direction of it, is slower than RATE
     #[arg(long, value_name = "RATE")]
@@ -70,8 +60,7 @@ pub(crate) struct StreamOptions {
 pub(crate) struct RrArgs {
     #[command(flatten)]
     pub(crate) exchange: ExchangeOptions,
-    /// Requests in flight at once on each connection, 1 to 1024 (default 1)
-    #[arg(long, value_name = "N", conflicts_with = "rate")]
+    #[arg(long, value_name = "N", conflicts_with = "rate", help = parsers::help("depth"))]
     pub(crate) depth: Option<u32>,
     #[command(flatten)]
     pub(crate) run: RunOptions,
@@ -81,11 +70,9 @@ pub(crate) struct RrArgs {
 pub(crate) struct CrrArgs {
     #[command(flatten)]
     pub(crate) exchange: ExchangeOptions,
-    /// Who closes and keeps TIME_WAIT: client or server (default server)
-    #[arg(long, value_name = "END", value_parser = parsers::closer(), hide_possible_values = true)]
+    #[arg(long, value_name = "END", value_parser = parsers::closer(), hide_possible_values = true, help = parsers::help("close"))]
     pub(crate) close: Option<Closer>,
-    /// Close by reset, which leaves no TIME_WAIT
-    #[arg(long)]
+    #[arg(long, help = parsers::help("reset"))]
     pub(crate) reset: bool,
     #[command(flatten)]
     pub(crate) run: RunOptions,
@@ -98,13 +85,11 @@ pub(crate) struct ExchangeOptions {
     /// Request sizes, as a size, list or range, up to 64MiB (default 1)
     #[arg(long, value_name = "SIZES")]
     pub(crate) request: Option<Sizes>,
-    /// Response size, up to 64MiB (default 1)
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help = parsers::help("response"))]
     pub(crate) response: Option<ByteCount>,
     /// Open loop: requests/s over all flows, 0.01 to 100M (default: closed)
     #[arg(long, short = 'b', value_name = "N/s")]
     pub(crate) rate: Option<RequestRate>,
-    /// Poll without sleeping, at both ends
-    #[arg(long)]
+    #[arg(long, help = parsers::help("spin"))]
     pub(crate) spin: bool,
 }

@@ -189,7 +189,7 @@ impl TestOption {
     /// What a help text says: the range and the default, where it has any.
     pub fn help(&self) -> String {
         let mut help = self.help.to_owned();
-        if let Some(range) = self.kind.range().filter(|_| !help.ends_with(')')) {
+        if let Some(range) = self.kind.range() {
             let separator = match self.kind {
                 ValueKind::Word(_) => ": ",
                 _ => ", ",
@@ -403,7 +403,7 @@ macro_rules! options {
         static OPTIONS: &[TestOption] = &[$(TestOption {
             name: stringify!($name),
             key: $key,
-            help: $help,
+            help: $help.trim_ascii_start(),
             kind: $kind,
             get: get!($place $(. $field)?),
             set: set!($place $(. $field)?),
@@ -585,7 +585,7 @@ options! {
         default: Default::Always("1"),
         ..TRANSPORT
     };
-    /// Bytes of each write, or of each datagram
+    /// Size of each message
     size "size": u64 = stream.message_bytes, MESSAGE, TestOption {
         short: Some('l'),
         value_name: "SIZE",
@@ -602,12 +602,12 @@ options! {
         excludes: &["bytes", "count", "total"],
         ..PLAIN
     };
-    /// Messages or transactions of each flow, instead of a time
+    /// Instead of a time: messages or transactions of each flow
     count "count": u64 = (extent_count, |test, value| set_extent(test, value, Extent::Count)), number(1, 1 << 40), TestOption {
         excludes: &["time", "bytes", "total"],
         ..PLAIN
     };
-    /// Payload of each flow, instead of a time
+    /// Instead of a time: payload of each flow
     bytes "bytes": ByteCount = (extent_bytes, |test, value| set_extent(test, value, Extent::Bytes)), AMOUNT, TestOption {
         value_name: "SIZE",
         excludes: &["time", "count", "total"],
@@ -646,7 +646,7 @@ options! {
         ],
         ..STREAM
     };
-    /// UDP: payload rate of each flow, without it no limit
+    /// UDP: limit of each flow's payload rate
     rate "rate": BitRate = stream.rate_bps, RATE, TestOption {
         short: Some('b'),
         value_name: "RATE",
@@ -730,7 +730,7 @@ options! {
         excludes: &["receive-window", "send-buffer"],
         ..SOCKET
     };
-    /// Window that a receiver may advertise; for UDP a buffer
+    /// Window that a receiver may advertise (UDP: a buffer)
     receive_window "receive-window": ByteCount = socket.receive_window_bytes, BUFFER, TestOption {
         value_name: "SIZE",
         treatment: Some(SocketTreatment {
