@@ -7,6 +7,7 @@ use super::signals::ThreadTime;
 use super::text::{bps, percent};
 use super::view::View;
 use super::{Cause, Ceiling, Explained, Verdict};
+use crate::plan::Protocol;
 use crate::remedy::Remedy;
 
 /// A cause with all that is known of it in this direction.
@@ -149,6 +150,9 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     if evidence.is_empty() {
         evidence.push("the kernels' figures point to no cause".to_owned());
     }
+    if view.protocol != Protocol::Udp && !view.is_of_sender {
+        evidence.push(SENDER_UNKNOWN.to_owned());
+    }
     evidence.extend(waits(view));
     Verdict {
         cause: Cause::Unexplained,
@@ -184,6 +188,9 @@ fn disagreement(view: &View<'_>, candidate: &Candidate) -> String {
         bps(ceiling.limit_bps)
     )
 }
+
+const SENDER_UNKNOWN: &str =
+    "what the sender's kernel says of TCP is not known: it takes linerate at both ends";
 
 /// Where no next ceiling is known, a remedy aims at this many times the measured rate.
 const UNKNOWN_NEXT: f64 = 2.0;

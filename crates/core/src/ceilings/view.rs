@@ -30,8 +30,11 @@ pub struct View<'a> {
     /// Sizes and extent.
     pub plan: &'a Test,
     /// TCP's flows; empty where their evidence does not cover the transfer (several MPTCP
-    /// subflows).
+    /// subflows) or is not the sender's.
     pub tcp: Vec<TcpFlow<'a>>,
+    /// Whether the evidence is the sender's; what the receiver's kernel says of the same
+    /// connection stands in the record where another tool sends, and explains nothing.
+    pub is_of_sender: bool,
     /// UDP's flows.
     pub udp: Vec<&'a UdpEvidence>,
     /// The sending end.
@@ -87,6 +90,7 @@ fn view<'a>(record: &'a Record, leg: &'a Leg) -> Option<View<'a>> {
         Direction::Down => (there, here),
         Direction::Up | Direction::Both => (here, there),
     };
+    let is_of_sender = is_of_sender(record, leg);
     Some(View {
         direction,
         protocol: record.protocol,
@@ -95,7 +99,12 @@ fn view<'a>(record: &'a Record, leg: &'a Leg) -> Option<View<'a>> {
         throughput_bps: leg.throughput_bps?,
         seconds: record.seconds,
         plan: &record.plan,
-        tcp: tcp_flows(record, leg),
+        tcp: if is_of_sender {
+            tcp_flows(record, leg)
+        } else {
+            Vec::new()
+        },
+        is_of_sender,
         udp: udp_flows(record, leg),
         sender: leg.sender.as_ref(),
         receiver: leg.receiver.as_ref(),
@@ -118,6 +127,13 @@ fn addresses(record: &Record) -> [Option<SocketAddr>; 2] {
     let here = first.and_then(|flow| flow.local.parse().ok());
     let there = first.and_then(|flow| flow.remote.parse().ok());
     [here, there.or_else(|| record.peer.parse().ok())]
+}
+
+/// No other tool tells its `TCP_INFO`, and an end that is lost has told nothing.
+fn is_of_sender(record: &Record, leg: &Leg) -> bool {
+    let server_sends = leg.direction == Direction::Down;
+    let is_other_tool = record.via.is_some() && server_sends != record.served;
+    !is_other_tool && leg.sender.is_some()
 }
 
 /// Each flow's evidence, or the totals as one flow where the record keeps no flows.

@@ -254,6 +254,23 @@ mod tests {
         }
     }
 
+    /// The receiver's kernel has an MSS and a round-trip time, too, and they limit nothing.
+    #[test]
+    fn no_ceiling_is_of_the_receivers_kernel_where_the_other_end_sends() {
+        for role in [Role::Served, Role::Used] {
+            for direction in [Direction::Up, Direction::Down] {
+                let record = encounter(role, direction, true);
+                let here_sends = (role == Role::Used) == (direction == Direction::Up);
+                let verdict = record.verdict().expect("a verdict");
+                let is_unknown = |line: &String| line.contains("it takes linerate at both ends");
+                assert_eq!(verdict.evidence.iter().any(is_unknown), !here_sends);
+                let is_of_kernel = |key: &String| key.contains("rtt") || key.contains("mss");
+                let mut inputs = record.legs[0].ceilings.iter().flat_map(|c| c.inputs.keys());
+                assert_eq!(inputs.any(is_of_kernel), here_sends);
+            }
+        }
+    }
+
     #[test]
     fn what_a_client_has_sent_again_is_known_from_it_alone() {
         let record = encounter(Role::Served, Direction::Up, true);
