@@ -141,7 +141,7 @@ fn policy(name: &str) -> Result<String, String> {
 fn test(args: &CompareArgs, seed: u64) -> anyhow::Result<Test> {
     let (traffic, extent) = (&args.traffic, &args.extent);
     let draft = Draft::new(traffic.workload.unwrap_or(Workload::Stream));
-    let is_counted = extent.count.is_some() || extent.bytes.is_some();
+    let is_counted = extent.count.is_some() || extent.bytes.is_some() || extent.total.is_some();
     let mut draft = plan::direction(draft, traffic.direction, traffic.reverse)
         .maybe(Draft::size, traffic.size.map(|size| size.0))
         .maybe(Draft::zerocopy, plan::flag(traffic.zerocopy))
@@ -158,6 +158,7 @@ fn test(args: &CompareArgs, seed: u64) -> anyhow::Result<Test> {
         )
         .maybe(Draft::count, extent.count)
         .maybe(Draft::bytes, extent.bytes)
+        .maybe(Draft::total, extent.total)
         .maybe(Draft::warm_up, extent.warm_up);
     if let Some(rate) = &traffic.rate {
         // Bits or requests, as the workload has it.

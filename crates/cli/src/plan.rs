@@ -22,6 +22,7 @@ pub(crate) fn stream(args: &StreamArgs, fresh_seed: u64) -> anyhow::Result<Plan>
     let options = &args.traffic;
     let draft = direction(Test::stream(), options.direction, options.reverse)
         .maybe(Draft::bytes, options.bytes)
+        .maybe(Draft::total, options.total)
         .maybe(Draft::rate, options.rate)
         .maybe(Draft::zerocopy, flag(options.zerocopy))
         .maybe(Draft::discard, flag(options.discard))
@@ -109,6 +110,7 @@ pub(crate) fn transport(draft: Draft, options: &TransportOptions) -> Draft {
 
 pub(crate) fn sockets(draft: Draft, options: &SocketArgs) -> Draft {
     draft
+        .maybe(Draft::window, options.window)
         .maybe(Draft::receive_window, options.receive_window)
         .maybe(Draft::send_buffer, options.send_buffer)
         .maybe(Draft::mss, options.mss)

@@ -176,6 +176,7 @@ fn test(args: &ProfileArgs) -> anyhow::Result<Test> {
         .maybe(Draft::read_rate, traffic.read_rate)
         .maybe(Draft::time, extent.time)
         .maybe(Draft::bytes, extent.bytes)
+        .maybe(Draft::total, extent.total)
         .maybe(Draft::warm_up, extent.warm_up);
     let draft = plan::offload(draft, traffic.offload, traffic.no_offload);
     let draft = plan::sockets(plan::transport(draft, &args.transport), &args.sockets);

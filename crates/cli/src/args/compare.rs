@@ -116,8 +116,10 @@ pub(crate) struct CompareExtent {
     #[arg(long, value_name = "N", conflicts_with_all = ["time", "bytes"], help = parsers::help("count"))]
     pub(crate) count: Option<u64>,
     /// stream: payload of each flow, 1B to 1024TiB, instead of a time
-    #[arg(long, short = 'n', value_name = "SIZE", conflicts_with = "time")]
+    #[arg(long, value_name = "SIZE", conflicts_with = "time")]
     pub(crate) bytes: Option<ByteCount>,
+    #[arg(long, short = 'n', value_name = "SIZE", help = parsers::help("total"))]
+    pub(crate) total: Option<ByteCount>,
     #[arg(long, short = 'O', alias = "omit", value_name = "TIME", conflicts_with_all = ["count", "bytes"], help = parsers::help("warm-up"))]
     pub(crate) warm_up: Option<Span>,
 }

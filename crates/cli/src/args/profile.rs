@@ -108,8 +108,10 @@ pub(crate) struct ProfileTraffic {
 pub(crate) struct ProfileExtent {
     #[arg(long, short, help = parsers::help("time"))]
     pub(crate) time: Option<Span>,
-    #[arg(long, short = 'n', value_name = "SIZE", conflicts_with_all = ["time", "warm_up"], help = parsers::help("bytes"))]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["time", "warm_up"], help = parsers::help("bytes"))]
     pub(crate) bytes: Option<ByteCount>,
+    #[arg(long, short = 'n', value_name = "SIZE", help = parsers::help("total"))]
+    pub(crate) total: Option<ByteCount>,
     #[arg(long, short = 'O', alias = "omit", value_name = "TIME", help = parsers::help("warm-up"))]
     pub(crate) warm_up: Option<Span>,
 }

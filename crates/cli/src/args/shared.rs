@@ -79,7 +79,9 @@ pub(crate) struct TransportOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sockets (default: the kernel's choice)")]
 pub(crate) struct SocketArgs {
-    #[arg(long, short = 'w', value_name = "SIZE", help = parsers::help("receive-window"))]
+    #[arg(long, short = 'w', value_name = "SIZE", help = parsers::help("window"))]
+    pub(crate) window: Option<ByteCount>,
+    #[arg(long, value_name = "SIZE", help = parsers::help("receive-window"))]
     pub(crate) receive_window: Option<ByteCount>,
     #[arg(long, value_name = "SIZE", help = parsers::help("send-buffer"))]
     pub(crate) send_buffer: Option<ByteCount>,

@@ -22,8 +22,10 @@ pub(crate) struct StreamOptions {
     /// Sizes: 32,64 or 100..9100/500, up to 64MiB (default 128KiB, UDP 1448)
     #[arg(long, short = 'l', value_name = "SIZES")]
     pub(crate) size: Option<Sizes>,
-    #[arg(long, short = 'n', value_name = "SIZE", conflicts_with_all = ["time", "count", "warm_up"], help = parsers::help("bytes"))]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["time", "count", "warm_up"], help = parsers::help("bytes"))]
     pub(crate) bytes: Option<ByteCount>,
+    #[arg(long, short = 'n', value_name = "SIZE", help = parsers::help("total"))]
+    pub(crate) total: Option<ByteCount>,
     #[arg(long, value_parser = parsers::direction(), hide_possible_values = true, help = parsers::help("direction"))]
     pub(crate) direction: Option<Direction>,
     /// The same as --direction down

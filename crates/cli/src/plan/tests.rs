@@ -183,8 +183,7 @@ fn crr_closes_at_the_server_unless_told_otherwise() {
 
 #[test]
 fn socket_options_are_taken_as_given_and_else_left_to_the_kernel() {
-    let line =
-        "stream pit -w 51200 --send-buffer 64KiB -M 536 --pacing 10mbit -C reno -N --dscp EF";
+    let line = "stream pit --receive-window 51200 --send-buffer 64KiB -M 536 --pacing 10mbit -C reno -N --dscp EF";
     let expected = SocketOptions {
         receive_window_bytes: Some(ByteCount(51_200)),
         send_buffer_bytes: Some(ByteCount(65_536)),
@@ -200,6 +199,30 @@ fn socket_options_are_taken_as_given_and_else_left_to_the_kernel() {
     assert_eq!(test_of("rr pit -u").options, SocketOptions::default());
     // Requests are never held back by Nagle's algorithm.
     assert!(test_of("rr pit").options.nodelay && test_of("crr pit").options.nodelay);
+}
+
+#[test]
+fn a_short_option_means_what_it_means_to_iperf3() {
+    let total = test_of("stream pit -n 4MiB -P 4").extent;
+    assert_eq!(total, Extent::Bytes(ByteCount(1 << 20)));
+    let options = test_of("stream pit -w 64KiB").options;
+    let both = [options.receive_window_bytes, options.send_buffer_bytes];
+    assert_eq!(both, [Some(ByteCount(65_536)); 2]);
+    for (line, options) in [
+        ("stream pit -n 1MB -t 1", ["--total", "--time"]),
+        ("stream pit -n 0", ["--total", "up to 1024TiB"]),
+        ("stream pit -n 1MB --bytes 1MB", ["--total", "--bytes"]),
+        (
+            "stream pit -w 1MB --send-buffer 1MB",
+            ["--window", "--send-buffer"],
+        ),
+    ] {
+        let message = planned(line).expect_err(line);
+        assert!(
+            options.iter().all(|option| message.contains(option)),
+            "{message}"
+        );
+    }
 }
 
 #[test]
@@ -229,10 +252,10 @@ fn the_users_seed_wins_over_the_fresh_one() {
 #[test]
 fn a_contradiction_names_both_options() {
     for (line, options) in [
-        ("stream pit -t 1 -n 1MB", ["--time", "--bytes"]),
+        ("stream pit -t 1 --bytes 1MB", ["--time", "--bytes"]),
         ("stream pit -t 1 --count 1", ["--time", "--count"]),
-        ("stream pit -n 1MB --count 1", ["--bytes", "--count"]),
-        ("stream pit -O 1 -n 1MB", ["--warm-up", "--bytes"]),
+        ("stream pit --bytes 1MB --count 1", ["--bytes", "--count"]),
+        ("stream pit -O 1 --bytes 1MB", ["--warm-up", "--bytes"]),
         ("stream pit -O 1 --count 1", ["--warm-up", "--count"]),
         ("stream pit -O 1 --whole", ["--warm-up", "--whole"]),
         ("stream pit -R --direction up", ["-R", "--direction"]),

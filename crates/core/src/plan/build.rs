@@ -122,8 +122,9 @@ impl Draft {
 
     fn test(&self, seed: u64) -> Result<Test, PlanError> {
         let mut test = empty(self.workload, seed);
-        for (at, (option, _)) in self.given.iter().enumerate() {
+        for (at, (option, value)) in self.given.iter().enumerate() {
             self.check_alone(option, &self.given[..at])?;
+            option.check_value(value)?;
         }
         // Rules last: they look at the rest of the test.
         for by_rule in [false, true] {

@@ -380,14 +380,8 @@ impl Test {
     /// The first option that is out of range, with its range.
     pub fn check(&self) -> Result<(), PlanError> {
         for option in options() {
-            if let Some(value) = option.value_in(self)
-                && !option.kind.admits(&value)
-            {
-                let range = option
-                    .kind
-                    .range()
-                    .unwrap_or_else(|| option.kind.to_string());
-                return forbidden(option.key, format!("is {value}: it must be {range}"));
+            if let Some(value) = option.value_in(self) {
+                option.check_value(&value)?;
             }
         }
         for (option, _) in self.given() {

@@ -159,6 +159,19 @@ impl TestOption {
         self.kind == ValueKind::Switch && !matches!(self.default, Default::None)
     }
 
+    /// Whether a value is within its range.
+    ///
+    /// # Errors
+    /// It is not; the range.
+    pub(super) fn check_value(&self, value: &Value) -> Result<(), PlanError> {
+        if self.kind.admits(value) {
+            return Ok(());
+        }
+        let range = self.kind.range().unwrap_or_else(|| self.kind.to_string());
+        let what = format!("is {value}: it must be {range}");
+        Err(PlanError::new(self.key, what))
+    }
+
     /// Whether a test's transport has it.
     ///
     /// # Errors
@@ -613,7 +626,7 @@ options! {
         excludes: &["time", "count", "total"],
         ..STREAM
     };
-    /// Payload of all flows of a direction, as iperf3's -n
+    /// Instead of a time: payload of all flows of a direction
     total "total": ByteCount = (|_| None, set_total), AMOUNT, TestOption {
         short: Some('n'),
         value_name: "SIZE",
@@ -723,7 +736,7 @@ options! {
         default: Default::Always("off"),
         ..EXCHANGE
     };
-    /// Both buffers of each data socket, as iperf3's -w
+    /// Both buffers of each data socket
     window "window": ByteCount = (|_| None, set_buffers), BUFFER, TestOption {
         short: Some('w'),
         value_name: "SIZE",
