@@ -6,7 +6,7 @@ use serde::Serialize;
 pub trait Json {
     /// As [`document`].
     fn json(&self) -> String;
-    /// As [`line`].
+    /// As [`line()`].
     fn json_line(&self) -> String;
 }
 
