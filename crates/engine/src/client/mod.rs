@@ -228,10 +228,13 @@ impl Client {
         Ok(self.conclude(test, half, watched, started_at))
     }
 
-    /// What the endpoint limits, this end keeps to by itself.
+    /// What the endpoint limits, this end keeps to by itself. Datagrams have a rate of their own,
+    /// which the endpoint looks at.
     fn within_limits(&self, test: &Test) -> Test {
         let mut test = test.clone();
-        if let Some(limit) = self.welcome.limits.rate_bps {
+        if let Some(limit) = self.welcome.limits.rate_bps
+            && test.protocol != Protocol::Udp
+        {
             let share = linerate_core::units::BitRate((limit / u64::from(test.flows())).max(1));
             test.options.pacing_bps = Some(
                 test.options

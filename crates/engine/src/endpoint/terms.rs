@@ -26,7 +26,9 @@ pub(super) fn within_rate(mut test: Box<Test>, limit: Option<u64>) -> Result<Box
             BitRate(limit)
         ));
     }
-    test.options.pacing_bps = slower(test.options.pacing_bps);
+    if protocol != Protocol::Udp {
+        test.options.pacing_bps = slower(test.options.pacing_bps);
+    }
     if let Traffic::Stream(stream) = &mut test.traffic {
         if protocol == Protocol::Udp {
             if stream.rate_bps.is_none_or(|rate| rate > share) {

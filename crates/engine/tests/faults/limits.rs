@@ -65,7 +65,13 @@ fn limits_are_refused_with_their_numbers() {
         stream.message_bytes = 1000;
         stream.rate_bps = Some(BitRate(6_000_000));
     }
+    let mut slow = fast.clone();
+    if let Traffic::Stream(stream) = &mut slow.traffic {
+        stream.rate_bps = Some(BitRate(4_000_000));
+    }
     refused(fast, "allows 10 Mbit/s in all: give --rate 5000000 or less");
+    let outcome = client.run(&slow, &mut |_| true).unwrap();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
     // A refused test is no reason to hang up.
     let outcome = client.run(&stream(100), &mut |_| true).unwrap();
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
