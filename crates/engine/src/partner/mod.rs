@@ -85,7 +85,7 @@ impl Partner {
             },
         };
         let server = match tool {
-            Tool::Iperf3 => Server::Iperf3(Box::new(Iperf3::find(target, stop)?)),
+            Tool::Iperf3 => Server::Iperf3(Box::new(Iperf3::find(target, stop, via.is_none())?)),
             Tool::Netperf => Server::Netperf(Box::new(Netperf::find(target, stop)?)),
             Tool::Ttcp => return Err(MeasureError::NoClient { tool }),
         };

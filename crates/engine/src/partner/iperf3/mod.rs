@@ -60,12 +60,30 @@ struct Run<'a> {
 
 impl Iperf3 {
     /// Finds the address that answers. Nothing is asked yet; the first test has this connection, as
-    /// a server takes one client at a time.
+    /// a server takes one client at a time. One that `has_answered` linerate's own greeting is busy
+    /// with that for a moment, in which it does not even listen.
     ///
     /// # Errors
     /// Refused, unreachable, timed out, interrupted.
-    pub(super) fn find(target: Target, stop: Stop) -> Result<Self, MeasureError> {
-        let (stream, peer, connect_time) = connect_first(&target, &stop)?;
+    pub(super) fn find(
+        target: Target,
+        stop: Stop,
+        has_answered: bool,
+    ) -> Result<Self, MeasureError> {
+        let until = now()
+            + if has_answered {
+                BUSY_FOR
+            } else {
+                Duration::ZERO
+            };
+        let (stream, peer, connect_time) = loop {
+            match connect_first(&target, &stop) {
+                Err(error) if error.is_refused_connection() && now() < until => {
+                    std::thread::sleep(AGAIN);
+                }
+                other => break other?,
+            }
+        };
         Ok(Self {
             found: Found::new(target, peer, connect_time, stop),
             first: Some(stream),
