@@ -62,6 +62,17 @@ pub enum MeasureError {
         /// The tool.
         tool: Tool,
     },
+    /// Another tool's server where the endpoint must prove its key.
+    #[error(
+        "{host}: nothing is measured, because {tool}'s server cannot prove the key of --key-file; \
+         leave --key-file out to measure in clear"
+    )]
+    NoKey {
+        /// As the user named it.
+        host: String,
+        /// The tool.
+        tool: Tool,
+    },
     /// The control session failed.
     #[error("{peer}: {reason}")]
     Session {
@@ -141,6 +152,7 @@ impl MeasureError {
             | Self::Connect { .. }
             | Self::Session { .. }
             | Self::Foreign { .. }
+            | Self::NoKey { .. }
             | Self::Interrupted => Category::Failed,
         }
     }

@@ -282,7 +282,7 @@ impl Session<'_> {
                 return;
             }
         };
-        if let Err(message) = can_do(&test) {
+        if let Err(message) = can_do(&test, self.context.key.is_some()) {
             self.server.refuse(now(), RefusalReason::Test, message);
             return;
         }

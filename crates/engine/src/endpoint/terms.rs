@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::BitRate;
+use linerate_sys::proc::sysctl;
 use linerate_sys::socket::{self, Mptcp, OptionError};
 
 use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
@@ -58,10 +59,17 @@ pub(super) fn owners_limit(rate_bps: u64) -> Caveat {
 }
 
 /// Tries the test's options on a socket that is thrown away, so that a refusal comes before the
-/// flows.
-pub(super) fn can_do(test: &Test) -> Result<(), String> {
+/// flows. What a stranger names must be there already and allowed to everybody.
+pub(super) fn can_do(test: &Test, has_key: bool) -> Result<(), String> {
     let here = SocketAddr::from(([127, 0, 0, 1], 0));
     let fail = |what: String| format!("the endpoint's host cannot do this test: {what}");
+    let mut directions = test.direction.parts().iter();
+    if let Some(name) = &test.options.congestion
+        && !has_key
+        && directions.any(|direction| sends(Side::Server, *direction))
+    {
+        is_open_to_strangers(name).map_err(fail)?;
+    }
     if test.protocol == Protocol::Udp {
         let socket = socket::udp_socket(here, None, false).map_err(|e| fail(e.to_string()))?;
         return [true, false].into_iter().try_for_each(|sends| {
@@ -78,6 +86,21 @@ pub(super) fn can_do(test: &Test) -> Result<(), String> {
                 .map_err(|error| fail(words::chain(&error)))
         })
 }
+
+/// Whether a congestion control algorithm is loaded and for every user. For root the kernel loads
+/// the module of any name that is asked for (`tcp_set_congestion_control`, net/ipv4/tcp_cong.c).
+fn is_open_to_strangers(name: &str) -> Result<(), String> {
+    let allowed = sysctl::read(ALLOWED_CONGESTION).map_err(|error| words::chain(&error))?;
+    if allowed.split_whitespace().any(|word| word == name) {
+        return Ok(());
+    }
+    Err(format!(
+        "clients without its key choose from {ALLOWED_CONGESTION} ({allowed}), which has no {name}"
+    ))
+}
+
+/// Lists algorithms that are loaded, and of those the ones for every user.
+const ALLOWED_CONGESTION: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 /// Sets the test's options on a flow that has come.
 pub(super) fn prepare(test: &Test, flow: &Flow) -> Result<(), OptionError> {

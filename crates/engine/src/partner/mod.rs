@@ -70,20 +70,28 @@ impl Partner {
     ///
     /// # Errors
     /// As [`Client::connect`]; nothing there that linerate can talk to; linerate is no client of
-    /// that tool.
+    /// that tool; another tool's server, where the target has a key.
     pub fn connect(target: Target, via: Option<Tool>, stop: Stop) -> Result<Self, MeasureError> {
+        let has_key = target.key.is_some();
+        let at_netservers_port = || target.addresses.iter().any(|a| a.port() == PORT);
         let tool = match via {
             Some(tool) => tool,
             // A netserver answers nothing to a greeting that is not its own.
-            None if target.addresses.iter().any(|a| a.port() == PORT) => Tool::Netperf,
+            None if !has_key && at_netservers_port() => Tool::Netperf,
             None => match Client::connect(target.clone(), stop.clone()) {
                 Ok(client) => return Ok(Self::Own(Box::new(client))),
                 Err(error) => match found(&error) {
                     Some(tool) => tool,
+                    None if has_key => return Err(error),
                     None => return netserver_instead(target, stop, error),
                 },
             },
         };
+        if has_key {
+            // It speaks in clear: whoever is on the path could be it.
+            let host = target.name;
+            return Err(MeasureError::NoKey { host, tool });
+        }
         let server = match tool {
             Tool::Iperf3 => Server::Iperf3(Box::new(Iperf3::find(target, stop, via.is_none())?)),
             Tool::Netperf => Server::Netperf(Box::new(Netperf::find(target, stop)?)),

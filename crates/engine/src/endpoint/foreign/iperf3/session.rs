@@ -247,7 +247,7 @@ impl Session {
             driven = within_rate(driven, context.limits.rate_bps)
                 .map_err(|why| (ErrorCode::TOTAL_RATE, why))?;
         }
-        can_do(&driven).map_err(|why| match params.congestion {
+        can_do(&driven, false).map_err(|why| match params.congestion {
             Some(_) => (ErrorCode::CONGESTION, why),
             None => (ErrorCode::STREAM, why),
         })?;

@@ -75,7 +75,7 @@ impl Data {
     ) -> Result<Self, Refusal> {
         let test = terms::within_rate(Box::new(plan(&asked, limits)), limits.rate_bps)
             .map_err(|reason| Refusal::new(errno::EPERM, reason))?;
-        terms::can_do(&test).map_err(|reason| Refusal::new(errno::EINVAL, reason))?;
+        terms::can_do(&test, false).map_err(|reason| Refusal::new(errno::EINVAL, reason))?;
         // With its scope, where it is a link's own.
         let mut address = local;
         address.set_port(asked.port);
