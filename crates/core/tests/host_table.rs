@@ -10,8 +10,8 @@ fn the_documentation_has_the_table() {
     let row = |setting: &Setting| {
         let cells = [
             format!("`{}`", setting.key),
-            setting.means().to_owned(),
-            setting.value().to_string(),
+            setting.means.to_owned(),
+            setting.value.to_string(),
             setting.limits.to_owned(),
             setting.formula.to_owned(),
             setting.source.to_owned(),

@@ -35,7 +35,7 @@ impl Assignment {
                 why: OF_PROCESS,
             });
         }
-        let kind = setting.value();
+        let kind = setting.value;
         let wrong = |wanted: String| HostError::Value {
             key: key.to_owned(),
             value: shortened(value),

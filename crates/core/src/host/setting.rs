@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::advice::{Advice, Question};
 use super::error::HostError;
 use super::table::settings;
-use crate::treatment::{Sysctl, ValueKind, sysctl_of};
+use crate::treatment::{ValueKind, sysctl_of};
 use crate::units::edit_distance;
 
 /// What a setting is of.
@@ -32,56 +32,27 @@ pub struct Setting {
     pub key: &'static str,
     /// What it is of.
     pub place: Place,
+    /// Which values it takes.
+    pub value: ValueKind,
+    /// What it decides.
+    pub means: &'static str,
     /// What it holds back when it is wrong.
     pub limits: &'static str,
     /// Its right value, as a formula or a condition.
     pub formula: &'static str,
     /// Where that is from.
     pub source: &'static str,
-    pub(super) words: Words,
     pub(super) rule: fn(&Question<'_>) -> Advice,
 }
 
-/// Range and meaning.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Words {
-    /// Those of the treatments' table.
-    OfTreatment,
-    /// Of a setting that only its host's owner may change.
-    Own {
-        value: ValueKind,
-        means: &'static str,
-    },
-}
-
 impl Setting {
-    /// Which values it takes.
-    pub fn value(&self) -> ValueKind {
-        match self.words {
-            Words::Own { value, .. } => value,
-            Words::OfTreatment => self.treatment().value,
-        }
-    }
-
-    /// What it decides.
-    pub fn means(&self) -> &'static str {
-        match self.words {
-            Words::Own { means, .. } => means,
-            Words::OfTreatment => self.treatment().means,
-        }
-    }
-
     /// What is counted, such as `bytes`; empty for a plain number or a name.
     pub fn unit(&self) -> &'static str {
-        match self.value() {
+        match self.value {
             ValueKind::Number { unit, .. } | ValueKind::Numbers { unit, .. } => unit,
             ValueKind::Bytes { .. } => "bytes",
             _ => "",
         }
-    }
-
-    fn treatment(&self) -> &'static Sysctl {
-        sysctl_of(self.key).expect("the treatments' table has it, which a test holds")
     }
 
     /// Whether a key is one of this setting's.
@@ -132,10 +103,8 @@ pub fn find(key: &str) -> Result<Cow<'static, Setting>, HostError> {
             limits: entry.means,
             formula: "",
             source: "Documentation/networking/ip-sysctl.rst, Documentation/admin-guide/sysctl/net.rst",
-            words: Words::Own {
-                value: entry.value,
-                means: entry.means,
-            },
+            value: entry.value,
+            means: entry.means,
             rule: super::rules::not_judged,
         })),
         None => Err(HostError::Unknown {

@@ -7,6 +7,7 @@
 mod problem;
 mod section;
 
+use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -36,4 +37,17 @@ pub fn parse_at_most(text: &str, most: usize) -> Result<Spanned<DeTable<'_>>, Fa
         let message = error.message().to_owned();
         Fault::new(offset, ReadProblem::Toml { message })
     })
+}
+
+/// The entries, each under `[[entry]]`, of a table of ours that is a file of data.
+///
+/// # Panics
+/// On a file that cannot be read: the tests of each table read it.
+pub(crate) fn entries<T: Deserialize<'static>>(text: &'static str) -> Vec<T> {
+    #[derive(Deserialize)]
+    struct File<T> {
+        entry: Vec<T>,
+    }
+    let file: Result<File<T>, _> = toml::from_str(text);
+    file.unwrap_or_else(|error| panic!("{error}")).entry
 }

@@ -7,6 +7,9 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
 pub use policy::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy};
 
 use crate::units::{BitRate, ByteCount, Dscp, Span, UnitError};
@@ -78,6 +81,15 @@ pub enum ValueKind {
     Policy,
 }
 
+/// As tables of settings have it: `name`, `switch`, `cpus`, `0 to 255 segments`,
+/// `3 of 1 to 65535 bytes`.
+impl<'de: 'static> Deserialize<'de> for ValueKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let words = <&'static str>::deserialize(deserializer)?;
+        Self::from_words(words).ok_or_else(|| D::Error::custom(format!("`{words}` is no kind")))
+    }
+}
+
 /// A value, read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -106,6 +118,31 @@ pub enum Value {
 }
 
 impl ValueKind {
+    fn from_words(words: &'static str) -> Option<Self> {
+        match words {
+            "name" => return Some(Self::Name),
+            "switch" => return Some(Self::Switch),
+            "cpus" => return Some(Self::Cpus),
+            _ => {}
+        }
+        let (count, range) = match words.split_once(" of ") {
+            Some((count, range)) => (Some(count.parse().ok()?), range),
+            None => (None, words),
+        };
+        let (least, rest) = range.split_once(" to ")?;
+        let (most, unit) = rest.split_once(' ').unwrap_or((rest, ""));
+        let (least, most) = (least.parse().ok()?, most.parse().ok()?);
+        Some(match count {
+            Some(count) => Self::Numbers {
+                count,
+                least,
+                most,
+                unit,
+            },
+            None => Self::Number { least, most, unit },
+        })
+    }
+
     /// The value that `text` is.
     ///
     /// # Errors

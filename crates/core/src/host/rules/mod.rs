@@ -16,16 +16,29 @@ mod protocol;
 use super::advice::{Advice, Question};
 use super::document::SettingState;
 
-pub(super) use buffers::{asked_buffer, pages, receive_buffer, send_buffer};
-pub(super) use connections::{
-    accept_queue, closing, cookies, descriptors, files, files_of_process, fin_timeout, ports,
-    reuse, syn_queue, tracked, tracking_buckets, tracking_timeout, tracking_wait,
-};
-pub(super) use device::{
-    adaptive, backlog, coalescing, governor, interrupts, offload, polling, queue_length,
-    receive_steering, rx_ring, send_steering, tx_ring,
-};
-pub(super) use protocol::{after_idle, congestion, discipline, metrics, on, probing, scaling};
+type Rule = fn(&Question<'_>) -> Advice;
+
+macro_rules! rules {
+    ($($module:ident: $($rule:ident)*;)*) => {
+        /// The rule of that name.
+        pub(super) fn named(name: &str) -> Option<Rule> {
+            match name {
+                "not_judged" => Some(not_judged),
+                $($(stringify!($rule) => Some($module::$rule),)*)*
+                _ => None,
+            }
+        }
+    };
+}
+
+rules! {
+    buffers: asked_buffer pages receive_buffer send_buffer;
+    connections: accept_queue closing cookies descriptors files files_of_process fin_timeout ports
+        reuse syn_queue tracked tracking_buckets tracking_timeout tracking_wait;
+    device: adaptive backlog coalescing governor interrupts offload polling queue_length
+        receive_steering rx_ring send_steering tx_ring;
+    protocol: after_idle congestion discipline metrics on probing scaling;
+}
 
 /// Nothing is advised of it.
 pub(super) fn not_judged(_: &Question<'_>) -> Advice {

@@ -16,8 +16,8 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `name` | a symbol's plain name |
-//! | `table` | which function belongs to which layer: data |
-//! | `pattern` | how a name finds its entry |
+//! | `table` | which function belongs to which layer: `functions.txt` |
+//! | `pattern` | how a name finds its pattern |
 //! | `owner` | which end's work a stack is |
 
 mod name;
@@ -29,8 +29,7 @@ pub use name::{path_from_root, plain_name};
 pub use owner::{Owner, Place, Role, owner};
 
 use super::{FoldedStack, Layer, TaskClass};
-use pattern::{handles_payload, meaning};
-use table::Meaning;
+use table::{Meaning, handles_payload, meaning};
 
 /// Where a stack's time went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

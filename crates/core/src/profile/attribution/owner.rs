@@ -27,10 +27,8 @@
 //! round; soft interrupts that begin in no thread of either cannot be told.
 
 use super::super::{FoldedStack, Layer, TaskClass};
-use super::pattern::{Index, meaning};
-use super::table::Meaning;
+use super::table::{Meaning, Side, data_end, meaning};
 use super::{attribute, kernel_part, plain_name};
-use std::sync::LazyLock;
 
 /// What an end does with the test's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,13 +146,6 @@ fn told(inside: &[String], outside: &[String], role: Role, peer: Place, task: Ta
     }
 }
 
-/// The end of the data that alone has a function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Sender,
-    Receiver,
-}
-
 impl Side {
     /// Where that arrives which this side sent.
     fn of_arrival(self) -> Self {
@@ -167,14 +158,7 @@ impl Side {
 
 /// Which side's function is nearest to the leaf.
 fn side(frames: &[String]) -> Option<Side> {
-    static INDEX: LazyLock<Index<Side>> = LazyLock::new(|| {
-        let sender = SENDERS.iter().map(|&pattern| (pattern, Side::Sender));
-        let receiver = RECEIVERS.iter().map(|&pattern| (pattern, Side::Receiver));
-        sender.chain(receiver).collect()
-    });
-    frames
-        .iter()
-        .find_map(|frame| INDEX.find(plain_name(frame)))
+    frames.iter().find_map(|frame| data_end(plain_name(frame)))
 }
 
 /// Which side's sending began the soft interrupt, if it was a sending and no hardware interrupt or
@@ -199,87 +183,6 @@ const INTERRUPTS: [&str; 8] = [
     "sysvec_",
     "run_ksoftirqd",
     "el1_interrupt",
-];
-
-/// Functions that only the data's sender has: acknowledgements processed, segments sent.
-const SENDERS: &[&str] = &[
-    "__tcp_push_pending_frames",
-    "__tcp_retransmit_skb",
-    "bbr_*",
-    "bictcp_*",
-    "cubictcp_*",
-    "sk_stream_write_space",
-    "sock_def_write_space*",
-    "tcp_ack",
-    "tcp_check_space",
-    "tcp_clean_rtx_queue*",
-    "tcp_cong_*",
-    "tcp_fastretrans_alert",
-    "tcp_new_space",
-    "tcp_newly_delivered",
-    "tcp_pace_kick",
-    "tcp_push*",
-    "tcp_rack_*",
-    "tcp_rate_gen",
-    "tcp_rate_skb_*",
-    "tcp_rearm_rto",
-    "tcp_release_cb",
-    "tcp_retransmit*",
-    "tcp_rtx_*",
-    "tcp_sacktag_*",
-    "tcp_send_loss_probe",
-    "tcp_sendmsg*",
-    "tcp_splice_eof",
-    "tcp_tasklet_func*",
-    "tcp_tsq_*",
-    "tcp_update_pacing_rate*",
-    "tcp_wfree",
-    "tcp_write_timer*",
-    "tcp_write_xmit",
-    "tcp_xmit_retransmit_queue*",
-    "tcp_xmit_recovery*",
-    "udp_sendmsg",
-    "udp_splice_eof",
-    "udpv6_sendmsg",
-];
-
-/// Functions that only the data's receiver has: data queued, acknowledgements sent.
-const RECEIVERS: &[&str] = &[
-    "__tcp_ack_snd_check",
-    "__tcp_cleanup_rbuf",
-    "__tcp_send_ack*",
-    "__udp4_lib_*",
-    "__udp6_lib_*",
-    "__udp_enqueue_schedule_skb",
-    "__udpv6_queue_rcv*",
-    "tcp_ack_snd_check",
-    "tcp_cleanup_rbuf",
-    "tcp_collapse*",
-    "tcp_compressed_ack_kick",
-    "tcp_data_queue*",
-    "tcp_data_ready",
-    "tcp_delack_timer*",
-    "tcp_event_data_recv",
-    "tcp_grow_window*",
-    "tcp_ofo_queue",
-    "tcp_prune_*",
-    "tcp_queue_rcv",
-    "tcp_rcv_space_adjust",
-    "tcp_read_sock*",
-    "tcp_recvmsg*",
-    "tcp_send_ack",
-    "tcp_send_delayed_ack",
-    "tcp_send_dupack",
-    "tcp_try_coalesce",
-    "tcp_try_rmem_schedule",
-    "udp4_gro_*",
-    "udp6_gro_*",
-    "udp_gro_*",
-    "udp_queue_rcv*",
-    "udp_rcv*",
-    "udp_unicast_rcv*",
-    "udpv6_queue_rcv*",
-    "udpv6_rcv*",
 ];
 
 #[cfg(test)]
@@ -445,12 +348,5 @@ mod tests {
         assert_eq!(ask(TaskClass::Flow), Owner::Other);
         assert_eq!(ask(TaskClass::Other), Owner::This);
         assert_eq!(ask(TaskClass::Kernel), Owner::Untold);
-    }
-
-    #[test]
-    fn no_function_is_of_both_sides() {
-        for pattern in SENDERS {
-            assert!(!RECEIVERS.contains(pattern), "{pattern}");
-        }
     }
 }
