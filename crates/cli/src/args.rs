@@ -9,6 +9,7 @@ mod capacity;
 mod compare;
 mod host;
 mod lab;
+mod options;
 mod parsers;
 mod profile;
 mod qos;
@@ -33,6 +34,7 @@ pub(crate) use host::{
     HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,
 };
 pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
+pub(crate) use options::{Choice, TestOptions};
 pub(crate) use parsers::{Count, RequestRate};
 pub(crate) use profile::{By, ProfileArgs, ProfileOptions};
 pub(crate) use qos::{
@@ -41,12 +43,9 @@ pub(crate) use qos::{
 pub(crate) use qos_cost::QosCostArgs;
 pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, OtherOptions, ServeArgs};
-pub(crate) use shared::{
-    DocumentOptions, ExtentOptions, PathOptions, RunOptions, SocketArgs, TableOptions,
-    TransportOptions,
-};
+pub(crate) use shared::{DocumentOptions, PathOptions, RepeatOptions, RunOptions, TableOptions};
 pub(crate) use trace::TraceArgs;
-pub(crate) use traffic::{CrrArgs, ExchangeOptions, RrArgs, StreamArgs};
+pub(crate) use traffic::{CrrArgs, RrArgs, StreamArgs};
 pub(crate) use truth::TruthArgs;
 
 /// Measures what a network path gives a host and explains what holds it back

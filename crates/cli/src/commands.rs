@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::capacity::MAX_HELD;
-use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS, Plan};
+use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS, Plan, Workload};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, DEFAULT_PORT, EndpointName, Family, Span};
@@ -15,8 +15,8 @@ use linerate_engine::NetperfOptions;
 use linerate_report::Document;
 
 use crate::args::{
-    CheckArgs, Command, Count, ExplainArgs, LimitOptions, ListenOptions, OtherOptions, PathOptions,
-    RunOptions, ServeArgs,
+    CheckArgs, Choice, Command, Count, ExplainArgs, LimitOptions, ListenOptions, OtherOptions,
+    PathOptions, RunOptions, ServeArgs, TestOptions,
 };
 use crate::failure::Failure;
 use crate::output::{self, Format, Output};
@@ -37,18 +37,9 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
     match command {
         Command::Check(args) => check(args),
         Command::Serve(args) => serve(args),
-        Command::Stream(args) => {
-            let plan = plan::stream(&args, plan::fresh_seed()).map_err(Failure::usage)?;
-            measure(args.run, &plan, args.traffic.fail_below)
-        }
-        Command::Rr(args) => {
-            let plan = plan::rr(&args, plan::fresh_seed()).map_err(Failure::usage)?;
-            measure(args.run, &plan, None)
-        }
-        Command::Crr(args) => {
-            let plan = plan::crr(&args, plan::fresh_seed()).map_err(Failure::usage)?;
-            measure(args.run, &plan, None)
-        }
+        Command::Stream(args) => measure(Workload::Stream, &args.test, args.run, args.fail_below),
+        Command::Rr(args) => measure(Workload::Rr, &args.test, args.run, None),
+        Command::Crr(args) => measure(Workload::Crr, &args.test, args.run, None),
         Command::Capacity(args) => capacity::execute(args),
         Command::Compare(args) => compare::execute(args),
         Command::Run(args) => experiment::execute(&args),
@@ -67,7 +58,14 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
     }
 }
 
-fn measure(options: RunOptions, plan: &Plan, floor: Option<BitRate>) -> Result<(), Failure> {
+fn measure<C: Choice>(
+    workload: Workload,
+    test: &TestOptions<C>,
+    options: RunOptions,
+    floor: Option<BitRate>,
+) -> Result<(), Failure> {
+    let plan = plan::plan(workload, test, &options.repeats, plan::fresh_seed());
+    let plan = &plan.map_err(Failure::usage)?;
     let format = output::format(&options.document, &options.table);
     let mut progress = Progress::new(format, options.document.quiet);
     let (site, target) = place(options.host, &options.path, seed_of(plan), &mut progress)?;

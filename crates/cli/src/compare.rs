@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{anyhow, ensure};
 use linerate_core::compare::{Design, MAX_PAIRS, Metric, Standing};
-use linerate_core::plan::{Draft, End, Plan, Test, Workload};
+use linerate_core::plan::{End, Plan, Test, Workload};
 use linerate_core::record::Interval;
 use linerate_core::treatment::{MAX_POLICY_BYTES, pair};
 use linerate_core::units::Span;
@@ -139,33 +139,12 @@ fn policy(name: &str) -> Result<String, String> {
 
 /// The test that both treatments are applied to. The options of another workload are refused.
 fn test(args: &CompareArgs, seed: u64) -> anyhow::Result<Test> {
-    let (traffic, extent) = (&args.traffic, &args.extent);
-    let draft = Draft::new(traffic.workload.unwrap_or(Workload::Stream));
-    let is_counted = extent.count.is_some() || extent.bytes.is_some() || extent.total.is_some();
-    let mut draft = plan::direction(draft, traffic.direction, traffic.reverse)
-        .maybe(Draft::size, traffic.size.map(|size| size.0))
-        .maybe(Draft::zerocopy, plan::flag(traffic.zerocopy))
-        .maybe(Draft::write_rate, traffic.write_rate)
-        .maybe(Draft::read_rate, traffic.read_rate)
-        .maybe(Draft::request, traffic.request.map(|size| size.0))
-        .maybe(Draft::response, traffic.response.map(|size| size.0))
-        .maybe(Draft::depth, traffic.depth)
-        .maybe(Draft::spin, plan::flag(traffic.spin))
-        .maybe(Draft::close, traffic.close)
-        .maybe(
-            Draft::time,
-            extent.time.or((!is_counted).then_some(DEFAULT_TIME)),
-        )
-        .maybe(Draft::count, extent.count)
-        .maybe(Draft::bytes, extent.bytes)
-        .maybe(Draft::total, extent.total)
-        .maybe(Draft::warm_up, extent.warm_up);
-    if let Some(rate) = &traffic.rate {
-        // Bits or requests, as the workload has it.
-        let set = draft.set("rate", rate);
-        set.map_err(|error| anyhow!(error.on_command_line()))?;
+    let workload = args.workload.unwrap_or(Workload::Stream);
+    let mut draft = args.test.draft(workload)?;
+    let ends = ["time", "count", "bytes", "total"];
+    if !ends.iter().any(|end| args.test.has(end)) {
+        draft = draft.time(DEFAULT_TIME);
     }
-    let draft = plan::sockets(plan::transport(draft, &args.transport), &args.sockets);
     plan::resolve(draft, seed)
 }
 

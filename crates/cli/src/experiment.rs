@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use linerate_core::experiment::{Choice, Experiment, ExperimentPath, Run, Work};
 use linerate_core::link::RateTrace;
-use linerate_core::plan::{End, Plan, Repeats};
+use linerate_core::plan::{End, Plan, Repeats, Workload};
 use linerate_core::record::Interval;
 use linerate_core::units::{EndpointName, Family};
 use linerate_engine::{
@@ -302,9 +302,9 @@ mod tests {
             .chain(&["pit", "--seed", "1"]);
         let cli = Cli::try_parse_from(line).unwrap();
         let plan = match cli.command {
-            Command::Stream(args) => plan::stream(&args, 1),
-            Command::Rr(args) => plan::rr(&args, 1),
-            Command::Crr(args) => plan::crr(&args, 1),
+            Command::Stream(it) => plan::plan(Workload::Stream, &it.test, &it.run.repeats, 1),
+            Command::Rr(it) => plan::plan(Workload::Rr, &it.test, &it.run.repeats, 1),
+            Command::Crr(it) => plan::plan(Workload::Crr, &it.test, &it.run.repeats, 1),
             other => panic!("{other:?}"),
         };
         plan.unwrap().tests.remove(0)

@@ -26,6 +26,7 @@
 //! | [`output`], [`progress`] | stdout, `--output` and stderr |
 //! | [`gate`] | `--fail-below` |
 //! | [`failure`] | errors and their exit status |
+//! | [`usage`] | what clap refuses, in one line |
 
 mod analyze;
 #[allow(
@@ -53,15 +54,14 @@ mod site;
 mod target;
 mod trace;
 mod truth;
+mod usage;
 mod watch;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let cli = args::Cli::parse();
-    match commands::execute(cli.command) {
+    let done = usage::parse(std::env::args_os()).and_then(|cli| commands::execute(cli.command));
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

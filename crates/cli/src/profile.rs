@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use linerate_core::compare::Standing;
-use linerate_core::plan::{Draft, Plan, Repeats, Test};
+use linerate_core::plan::{Direction, Plan, Repeats, Test, Workload};
 use linerate_core::profile::projection::check_transport;
 use linerate_core::profile::{ProfileDocument, ProfileRequest};
 use linerate_core::record::{Caveat, CaveatKind, Interval};
@@ -165,23 +165,13 @@ fn what_if_options(options: &ProfileOptions, test: &Test) -> anyhow::Result<Opti
 }
 
 fn test(args: &ProfileArgs) -> anyhow::Result<Test> {
-    let (traffic, extent) = (&args.traffic, &args.extent);
-    let draft = plan::direction(Test::stream(), traffic.direction, traffic.reverse)
-        .maybe(Draft::size, traffic.size.map(|size| size.0))
-        .maybe(Draft::rate, traffic.rate)
-        .maybe(Draft::zerocopy, plan::flag(traffic.zerocopy))
-        .maybe(Draft::discard, plan::flag(traffic.discard))
-        .maybe(Draft::verify, plan::flag(traffic.verify))
-        .maybe(Draft::write_rate, traffic.write_rate)
-        .maybe(Draft::read_rate, traffic.read_rate)
-        .maybe(Draft::time, extent.time)
-        .maybe(Draft::bytes, extent.bytes)
-        .maybe(Draft::total, extent.total)
-        .maybe(Draft::warm_up, extent.warm_up);
-    let draft = plan::offload(draft, traffic.offload, traffic.no_offload);
-    let draft = plan::sockets(plan::transport(draft, &args.transport), &args.sockets);
     let seed = args.profile.seed.unwrap_or_else(plan::fresh_seed);
-    plan::resolve(draft, seed)
+    let test = plan::resolve(args.test.draft(Workload::Stream)?, seed)?;
+    ensure!(
+        test.direction != Direction::Both,
+        "--direction cannot be both: a profile is of one transfer, up or down"
+    );
+    Ok(test)
 }
 
 fn plan_of(test: &Test) -> Plan {

@@ -2,12 +2,13 @@
 
 use clap::Args;
 use linerate_core::compare::{Fault, Metric};
-use linerate_core::plan::{Closer, Direction, Workload};
+use linerate_core::plan::Workload;
 use linerate_core::treatment::{Scope, Treatments, table};
-use linerate_core::units::{BitRate, ByteCount, EndpointName, Percent, Span};
+use linerate_core::units::{EndpointName, Percent};
 
+use super::options::{OfCompare, TestOptions};
 use super::parsers;
-use super::shared::{DocumentOptions, PathOptions, SocketArgs, TransportOptions};
+use super::shared::{DocumentOptions, PathOptions};
 
 #[derive(Debug, Args)]
 #[command(after_help = after_help())]
@@ -26,14 +27,11 @@ pub(crate) struct CompareArgs {
     pub(crate) treatments: bool,
     #[command(flatten)]
     pub(crate) design: DesignOptions,
+    /// stream, rr or crr (default stream)
+    #[arg(long, value_parser = parsers::workload(), hide_possible_values = true, help_heading = "Workload")]
+    pub(crate) workload: Option<Workload>,
     #[command(flatten)]
-    pub(crate) traffic: CompareTraffic,
-    #[command(flatten)]
-    pub(crate) extent: CompareExtent,
-    #[command(flatten)]
-    pub(crate) transport: TransportOptions,
-    #[command(flatten)]
-    pub(crate) sockets: SocketArgs,
+    pub(crate) test: TestOptions<OfCompare>,
     #[command(flatten)]
     pub(crate) path: PathOptions,
     #[command(flatten)]
@@ -59,69 +57,6 @@ pub(crate) struct DesignOptions {
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-}
-
-/// What is run under both treatments.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Workload")]
-pub(crate) struct CompareTraffic {
-    /// stream, rr or crr (default stream)
-    #[arg(long, value_parser = parsers::workload(), hide_possible_values = true)]
-    pub(crate) workload: Option<Workload>,
-    /// stream: size of a message, up to 64MiB (default 128KiB, UDP 1448)
-    #[arg(long, short = 'l', value_name = "SIZE")]
-    pub(crate) size: Option<ByteCount>,
-    /// stream: up, down or both, as seen from this host (default up)
-    #[arg(long, value_parser = parsers::direction(), hide_possible_values = true)]
-    pub(crate) direction: Option<Direction>,
-    /// The same as --direction down
-    #[arg(short = 'R', conflicts_with = "direction")]
-    pub(crate) reverse: bool,
-    /// UDP stream: bits/s of each flow; rr, crr: requests/s over all flows
-    #[arg(long, short = 'b', value_name = "RATE")]
-    pub(crate) rate: Option<String>,
-    /// stream over TCP: send without a copy
-    #[arg(long, short = 'Z')]
-    pub(crate) zerocopy: bool,
-    /// stream over TCP: rate at which the sender writes each flow
-    #[arg(long, value_name = "RATE")]
-    pub(crate) write_rate: Option<BitRate>,
-    /// stream: rate at which the receiver reads each flow
-    #[arg(long, value_name = "RATE")]
-    pub(crate) read_rate: Option<BitRate>,
-    /// rr, crr: size of a request, up to 64MiB (default 1)
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) request: Option<ByteCount>,
-    /// rr, crr: size of a response, up to 64MiB (default 1)
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) response: Option<ByteCount>,
-    /// rr: requests in flight at once on each connection, 1 to 1024 (default 1)
-    #[arg(long, value_name = "N")]
-    pub(crate) depth: Option<u32>,
-    /// rr, crr: poll without sleeping, at both ends
-    #[arg(long)]
-    pub(crate) spin: bool,
-    /// crr: who closes, client or server (default server)
-    #[arg(long, value_name = "END", value_parser = parsers::closer(), hide_possible_values = true)]
-    pub(crate) close: Option<Closer>,
-}
-
-/// When each run ends.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Extent of each run")]
-pub(crate) struct CompareExtent {
-    /// Measured time of each run, 10ms to 24h (default 3s)
-    #[arg(long, short)]
-    pub(crate) time: Option<Span>,
-    #[arg(long, value_name = "N", conflicts_with_all = ["time", "bytes"], help = parsers::help("count"))]
-    pub(crate) count: Option<u64>,
-    /// stream: payload of each flow, 1B to 1024TiB, instead of a time
-    #[arg(long, value_name = "SIZE", conflicts_with = "time")]
-    pub(crate) bytes: Option<ByteCount>,
-    #[arg(long, short = 'n', value_name = "SIZE", help = parsers::help("total"))]
-    pub(crate) total: Option<ByteCount>,
-    #[arg(long, short = 'O', alias = "omit", value_name = "TIME", conflicts_with_all = ["count", "bytes"], help = parsers::help("warm-up"))]
-    pub(crate) warm_up: Option<Span>,
 }
 
 /// The treatments by their scopes, from the one table of them, and examples.

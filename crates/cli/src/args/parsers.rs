@@ -5,15 +5,8 @@ use std::str::FromStr;
 use anyhow::{anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use linerate_core::foreign::Tool;
-use linerate_core::plan::{Closer, Direction, Protocol, TestOption, Workload, options};
+use linerate_core::plan::Workload;
 use linerate_core::value::{Value, ValueKind};
-
-/// What the table of a test's options says of that key.
-pub(super) fn help(key: &str) -> String {
-    let mut options = options().iter();
-    let option = options.find(|option| option.key == key);
-    option.map(TestOption::help).unwrap_or_default()
-}
 
 /// One of these words.
 fn word<T: Clone + Send + Sync + 'static>(
@@ -24,32 +17,12 @@ fn word<T: Clone + Send + Sync + 'static>(
     PossibleValuesParser::new(words).try_map(read)
 }
 
-/// `up`, `down` or `both`.
-pub(super) fn direction() -> impl TypedValueParser<Value = Direction> {
-    word(Direction::WORDS, Direction::from_word)
-}
-
-/// `up` or `down`.
-pub(super) fn one_direction() -> impl TypedValueParser<Value = Direction> {
-    word(&["up", "down"], Direction::from_word)
-}
-
-/// `tcp`, `udp` or `mptcp`.
-pub(super) fn protocol() -> impl TypedValueParser<Value = Protocol> {
-    word(Protocol::WORDS, Protocol::from_word)
-}
-
 /// `iperf3` or `netperf`.
 pub(super) fn tool() -> impl TypedValueParser<Value = Tool> {
     word(&["iperf3", "netperf"], |word| match word {
         "iperf3" => Some(Tool::Iperf3),
         _ => Some(Tool::Netperf),
     })
-}
-
-/// `client` or `server`.
-pub(super) fn closer() -> impl TypedValueParser<Value = Closer> {
-    word(Closer::WORDS, Closer::from_word)
 }
 
 /// `stream`, `rr` or `crr`.

@@ -6,23 +6,18 @@ use std::path::PathBuf;
 use clap::Args;
 use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
-use linerate_core::plan::Protocol;
-use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Family, Percent, Span};
+use linerate_core::units::{EndpointName, Family, Percent, Span};
 
 use super::parsers;
 
-/// What `stream`, `rr` and `crr` have in common.
+/// What `stream`, `rr` and `crr` have in common beside the options of their tests.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     /// Endpoint, where `linerate serve` answers: host, host:port or [v6]:port
     #[arg(help_heading = None::<&str>, required_unless_present = "lab")]
     pub(crate) host: Option<EndpointName>,
     #[command(flatten)]
-    pub(crate) extent: ExtentOptions,
-    #[command(flatten)]
-    pub(crate) transport: TransportOptions,
-    #[command(flatten)]
-    pub(crate) sockets: SocketArgs,
+    pub(crate) repeats: RepeatOptions,
     /// Only by a server of this tool's there, iperf3 or netperf (default: what answers)
     #[arg(long, value_name = "TOOL", help_heading = "Path", requires = "host", value_parser = parsers::tool(), hide_possible_values = true)]
     pub(crate) via: Option<Tool>,
@@ -34,23 +29,10 @@ pub(crate) struct RunOptions {
     pub(crate) table: TableOptions,
 }
 
-/// When a run ends and how often it is repeated.
+/// How often a test is repeated.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Extent")]
-pub(crate) struct ExtentOptions {
-    #[arg(long, short, help = parsers::help("time"))]
-    pub(crate) time: Option<Span>,
-    #[arg(long, value_name = "N", conflicts_with = "time", help = parsers::help("count"))]
-    pub(crate) count: Option<u64>,
-    #[arg(
-        long,
-        short = 'O',
-        alias = "omit",
-        value_name = "TIME",
-        conflicts_with = "count", help = parsers::help("warm-up"))]
-    pub(crate) warm_up: Option<Span>,
-    #[arg(long, short, value_name = "TIME", help = parsers::help("interval"))]
-    pub(crate) interval: Option<Span>,
+pub(crate) struct RepeatOptions {
     /// Run each test N times, 1 to 100 (default 1)
     #[arg(long, value_name = "N", conflicts_with = "precision")]
     pub(crate) repeat: Option<u32>,
@@ -60,41 +42,6 @@ pub(crate) struct ExtentOptions {
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-}
-
-/// Over what.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Transport")]
-pub(crate) struct TransportOptions {
-    #[arg(long, value_parser = parsers::protocol(), hide_possible_values = true, help = parsers::help("protocol"))]
-    pub(crate) protocol: Option<Protocol>,
-    /// The same as --protocol udp
-    #[arg(short = 'u', conflicts_with = "protocol")]
-    pub(crate) udp: bool,
-    #[arg(long, short = 'P', value_name = "N", help = parsers::help("streams"))]
-    pub(crate) streams: Option<u32>,
-}
-
-/// Options of the data sockets, at both ends.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Sockets (default: the kernel's choice)")]
-pub(crate) struct SocketArgs {
-    #[arg(long, short = 'w', value_name = "SIZE", help = parsers::help("window"))]
-    pub(crate) window: Option<ByteCount>,
-    #[arg(long, value_name = "SIZE", help = parsers::help("receive-window"))]
-    pub(crate) receive_window: Option<ByteCount>,
-    #[arg(long, value_name = "SIZE", help = parsers::help("send-buffer"))]
-    pub(crate) send_buffer: Option<ByteCount>,
-    #[arg(long, short = 'M', value_name = "BYTES", help = parsers::help("mss"))]
-    pub(crate) mss: Option<u32>,
-    #[arg(long, value_name = "RATE", help = parsers::help("pacing"))]
-    pub(crate) pacing: Option<BitRate>,
-    #[arg(long, short = 'C', value_name = "NAME", help = parsers::help("congestion"))]
-    pub(crate) congestion: Option<String>,
-    #[arg(long, short = 'N', help = parsers::help("nodelay"))]
-    pub(crate) nodelay: bool,
-    #[arg(long, value_name = "DSCP", help = parsers::help("dscp"))]
-    pub(crate) dscp: Option<Dscp>,
 }
 
 /// Which way to the endpoint, and with which key.

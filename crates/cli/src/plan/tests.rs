@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use linerate_core::plan::{
-    Closer, ExchangeTest, Extent, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Traffic,
+    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
+    StreamTest, Traffic,
 };
 use linerate_core::units::{BitRate, ByteCount, Dscp, Span};
 
@@ -18,9 +19,9 @@ fn planned(line: &str) -> Result<Plan, String> {
     let words = std::iter::once("linerate").chain(line.split_whitespace());
     let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
     let plan = match &cli.command {
-        Command::Stream(args) => stream(args, FRESH),
-        Command::Rr(args) => rr(args, FRESH),
-        Command::Crr(args) => crr(args, FRESH),
+        Command::Stream(args) => plan(Workload::Stream, &args.test, &args.run.repeats, FRESH),
+        Command::Rr(args) => plan(Workload::Rr, &args.test, &args.run.repeats, FRESH),
+        Command::Crr(args) => plan(Workload::Crr, &args.test, &args.run.repeats, FRESH),
         other => panic!("{other:?} has no plan"),
     };
     plan.map_err(|error| format!("{error:#}"))
@@ -291,19 +292,16 @@ fn a_contradiction_names_both_options() {
             "stream pit --no-offload",
             ["--no-offload", "--protocol tcp"],
         ),
-        (
-            "stream pit -u --write-rate 1M",
-            ["--write-rate", "--protocol udp"],
-        ),
-        ("stream pit -u -Z", ["--zerocopy", "--protocol udp"]),
-        ("stream pit -u --discard", ["--discard", "--protocol udp"]),
-        ("stream pit -u --whole", ["--whole", "--protocol udp"]),
-        ("stream pit -u -M 536", ["--mss", "--protocol udp"]),
-        ("stream pit -u -C bbr", ["--congestion", "--protocol udp"]),
-        ("rr pit -u -N", ["--nodelay", "--protocol udp"]),
-        ("rr pit -u --pacing 1M", ["--pacing", "--protocol udp"]),
+        ("stream pit -u --write-rate 1M", ["--write-rate", "-u"]),
+        ("stream pit -u -Z", ["--zerocopy", "-u"]),
+        ("stream pit -u --discard", ["--discard", "-u"]),
+        ("stream pit -u --whole", ["--whole", "-u"]),
+        ("stream pit -u -M 536", ["--mss", "-u"]),
+        ("stream pit -u -C bbr", ["--congestion", "-u"]),
+        ("rr pit -u -N", ["--nodelay", "-u"]),
+        ("rr pit -u --pacing 1M", ["--pacing", "-u"]),
         ("rr pit --depth 2 --rate 5", ["--depth", "--rate"]),
-        ("crr pit -u", ["crr", "--protocol udp"]),
+        ("crr pit -u", ["crr", "-u"]),
     ] {
         let message = planned(line).expect_err(line);
         for option in options {

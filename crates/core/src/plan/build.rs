@@ -15,9 +15,21 @@ use crate::value::Value;
 #[derive(Debug, Clone)]
 pub struct Draft {
     workload: Workload,
-    given: Vec<(&'static TestOption, Value)>,
-    /// Keys of options that were typed otherwise.
-    typed: Vec<(&'static str, &'static str)>,
+    given: Vec<Given>,
+}
+
+#[derive(Debug, Clone)]
+struct Given {
+    option: &'static TestOption,
+    value: Value,
+    /// As it was typed, where that is not two dashes and the key.
+    typed: Option<&'static str>,
+}
+
+impl Given {
+    fn name(&self) -> &'static str {
+        self.typed.unwrap_or(self.option.key)
+    }
 }
 
 impl Test {
@@ -53,7 +65,6 @@ impl Draft {
         Self {
             workload,
             given: Vec::new(),
-            typed: Vec::new(),
         }
     }
 
@@ -62,18 +73,39 @@ impl Draft {
     /// # Errors
     /// The workload has no such option, or the text is none of its values.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), PlanError> {
+        self.set_as(key, text, None)
+    }
+
+    /// The same, where it was typed as a shorthand, `--no-offload` for one: errors name it so.
+    ///
+    /// # Errors
+    /// As [`Self::set`].
+    pub fn set_as(
+        &mut self,
+        key: &str,
+        text: &str,
+        typed: Option<&'static str>,
+    ) -> Result<(), PlanError> {
         let Some(option) = option_of(self.workload, key) else {
-            let workload = self.workload.word();
-            return Err(PlanError::new(
-                "",
-                format!("{workload} has no option `{key}`"),
-            ));
+            let mut options = options().iter();
+            let of_another = options.find(|it| it.key == key && !it.treatment_only);
+            return Err(match of_another {
+                Some(option) => self.is_of_another(option, typed.unwrap_or(option.key)),
+                None => {
+                    let workload = self.workload.word();
+                    PlanError::new("", format!("{workload} has no option `{key}`"))
+                }
+            });
         };
         let value = option.kind.read(text).map_err(|why| {
             let text: String = text.chars().take(60).collect();
             PlanError::new(option.key, format!("cannot be {text}: {why}"))
         })?;
-        self.given.push((option, value));
+        self.given.push(Given {
+            option,
+            value,
+            typed,
+        });
         Ok(())
     }
 
@@ -85,24 +117,21 @@ impl Draft {
         }
     }
 
-    /// The option given last was typed so, `--no-offload` for one: errors name it as it was typed.
-    pub fn typed(mut self, words: &'static str) -> Self {
-        let last = self.given.last();
-        self.typed
-            .extend(last.map(|(option, _)| (option.key, words)));
-        self
-    }
-
     /// Whether the option of that key was given.
     pub fn has(&self, key: &str) -> bool {
-        self.given.iter().any(|(option, _)| option.key == key)
+        self.given.iter().any(|given| given.option.key == key)
     }
 
     pub(super) fn with(mut self, name: &'static str, value: Value) -> Self {
         let mut options = options().iter();
         // A setter that the workload has not is found by its name, and refused by `resolve`.
         if let Some(option) = options.find(|option| option.name == name) {
-            self.given.push((option, value));
+            let typed = None;
+            self.given.push(Given {
+                option,
+                value,
+                typed,
+            });
         }
         self
     }
@@ -113,18 +142,29 @@ impl Draft {
     /// An option that the workload or the transport has not, that is given twice or with one that
     /// excludes it; a value out of range; a combination that has no meaning.
     pub fn resolve(self, seed: u64) -> Result<Test, PlanError> {
-        self.test(seed).map_err(|error| {
-            let typed = self.typed.iter().find(|(key, _)| *key == error.key);
-            let typed = typed.map(|(_, words)| *words);
-            PlanError { typed, ..error }
-        })
+        self.test(seed).map_err(|error| self.as_typed(error))
+    }
+
+    /// The error with each option as it was typed.
+    fn as_typed(&self, error: PlanError) -> PlanError {
+        let mut message = error.message;
+        for (at, given) in self.given.iter().enumerate() {
+            let is_first = self.given[..at].iter().all(|it| it.option != given.option);
+            if let (true, Some(typed)) = (is_first, given.typed) {
+                let key = format!("`{}`", given.option.key);
+                let whole = format!("{key} {}", given.option.kind.written(&given.value));
+                let typed = format!("`{typed}`");
+                message = message.replace(&whole, &typed).replace(&key, &typed);
+            }
+        }
+        PlanError { message, ..error }
     }
 
     fn test(&self, seed: u64) -> Result<Test, PlanError> {
         let mut test = empty(self.workload, seed);
-        for (at, (option, value)) in self.given.iter().enumerate() {
-            self.check_alone(option, &self.given[..at])?;
-            option.check_value(value)?;
+        for (at, given) in self.given.iter().enumerate() {
+            self.check_alone(given, &self.given[..at])?;
+            given.option.check_value(&given.value)?;
         }
         // Rules last: they look at the rest of the test.
         for by_rule in [false, true] {
@@ -132,43 +172,40 @@ impl Draft {
                 .iter()
                 .filter(|option| option.is_rule() == by_rule)
             {
-                match self
-                    .given
-                    .iter()
-                    .find(|(given, _)| given.name == option.name)
-                {
-                    Some((_, value)) => option.put(&mut test, value),
+                match self.given.iter().find(|given| given.option == option) {
+                    Some(given) => option.put(&mut test, &given.value),
                     None => option.fill_in(&mut test),
                 }
             }
         }
-        for (option, _) in &self.given {
-            option.check_transport(test.protocol)?;
+        for given in &self.given {
+            given.option.check_transport(test.protocol)?;
         }
         test.check()?;
         Ok(test)
     }
 
-    fn check_alone(
-        &self,
-        option: &TestOption,
-        before: &[(&'static TestOption, Value)],
-    ) -> Result<(), PlanError> {
+    fn is_of_another(&self, option: &TestOption, name: &'static str) -> PlanError {
+        let of: Vec<_> = option.workloads.iter().map(|of| of.word()).collect();
+        let (workload, of) = (self.workload.word(), of.join(" or "));
+        let what = format!("is no option of {workload}: it is one of {of}");
+        PlanError::new(name, what)
+    }
+
+    fn check_alone(&self, given: &Given, before: &[Given]) -> Result<(), PlanError> {
+        let option = given.option;
         if !option.workloads.contains(&self.workload) {
-            let workload = self.workload.word();
-            let of: Vec<_> = option.workloads.iter().map(|of| of.word()).collect();
-            let of = of.join(" or ");
-            let what = format!("is no option of {workload}: it is one of {of}");
-            return Err(PlanError::new(option.key, what));
+            return Err(self.is_of_another(option, given.name()));
         }
-        for (other, _) in before {
-            if other.key == option.key {
-                return Err(PlanError::new(option.key, "is given twice"));
+        for other in before {
+            if other.name() == given.name() {
+                return Err(PlanError::new(given.name(), "is given twice"));
             }
             let excludes = |one: &TestOption, two: &TestOption| one.excludes.contains(&two.key);
-            if excludes(option, other) || excludes(other, option) {
-                let what = format!("cannot be used with `{}`", other.key);
-                return Err(PlanError::new(option.key, what));
+            let is_same = other.option.key == option.key;
+            if is_same || excludes(option, other.option) || excludes(other.option, option) {
+                let what = format!("cannot be used with `{}`", other.name());
+                return Err(PlanError::new(given.name(), what));
             }
         }
         Ok(())

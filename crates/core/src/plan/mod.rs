@@ -290,8 +290,6 @@ pub const MAX_DEPTH: u32 = 1024;
 #[error("{message}")]
 pub struct PlanError {
     key: &'static str,
-    /// As it was typed, where that is not two dashes and the key.
-    typed: Option<&'static str>,
     message: String,
 }
 
@@ -301,12 +299,7 @@ impl PlanError {
             "" => what.to_string(),
             key => format!("`{key}` {what}"),
         };
-        let typed = None;
-        Self {
-            key,
-            typed,
-            message,
-        }
+        Self { key, message }
     }
 
     /// The key of the option that it is about; empty if there is no such option.
@@ -315,13 +308,12 @@ impl PlanError {
     }
 
     /// The message with the options as the command line has them: `--mss`, or as it was typed
-    /// ([`Draft::typed`]).
+    /// ([`Draft::set_as`]).
     pub fn on_command_line(&self) -> String {
         let parts = self.message.split('`').enumerate();
-        let parts = parts.map(|(at, part)| match (at % 2, self.typed) {
-            (1, Some(typed)) if part == self.key => typed.to_owned(),
-            (1, _) => format!("--{part}"),
-            _ => part.to_owned(),
+        let parts = parts.map(|(at, part)| match part {
+            key if at % 2 == 1 && !key.starts_with('-') => format!("--{key}"),
+            part => part.to_owned(),
         });
         parts.collect()
     }

@@ -83,10 +83,8 @@ pub enum Default {
 /// An option of the command line that stands for a value of another one.
 #[derive(Debug, Clone, Copy)]
 pub struct Shorthand {
-    /// Its long name, if it has one.
-    pub long: Option<&'static str>,
-    /// Its letter, if it has one.
-    pub short: Option<char>,
+    /// As it is typed: `-R` or `--bidir`.
+    pub typed: &'static str,
     /// What it stands for.
     pub value: &'static str,
     /// What it is, in a line.
@@ -142,13 +140,7 @@ impl TestOption {
         let written = self.kind.written(value);
         let shorthand = self.shorthands.iter().find(|short| short.value == written);
         match (shorthand, value) {
-            (Some(Shorthand { short: Some(c), .. }), _) => format!("-{c}"),
-            (
-                Some(Shorthand {
-                    long: Some(long), ..
-                }),
-                _,
-            ) => format!("--{long}"),
+            (Some(shorthand), _) => shorthand.typed.to_owned(),
             (_, Value::Switch(true)) if self.is_flag() => format!("--{}", self.key),
             _ => format!("--{} {written}", self.key),
         }
@@ -589,7 +581,7 @@ options! {
     protocol "protocol": Protocol = test.protocol, ValueKind::Word(Protocol::WORDS), TestOption {
         value_name: "PROTOCOL",
         default: Default::Always("tcp"),
-        shorthands: &[Shorthand { long: None, short: Some('u'), value: "udp", help: "The same as --protocol udp" }],
+        shorthands: &[Shorthand { typed: "-u", value: "udp", help: "The same as --protocol udp" }],
         ..TRANSPORT
     };
     /// Flows in each direction
@@ -654,8 +646,8 @@ options! {
         value_name: "DIRECTION",
         default: Default::Always("up"),
         shorthands: &[
-            Shorthand { long: None, short: Some('R'), value: "down", help: "The same as --direction down" },
-            Shorthand { long: Some("bidir"), short: None, value: "both", help: "The same as --direction both" },
+            Shorthand { typed: "-R", value: "down", help: "The same as --direction down" },
+            Shorthand { typed: "--bidir", value: "both", help: "The same as --direction both" },
         ],
         ..STREAM
     };
@@ -671,7 +663,7 @@ options! {
         over: OF_UDP,
         default: Default::Rule("", default_offload),
         shorthands: &[
-            Shorthand { long: Some("no-offload"), short: None, value: "off", help: "UDP: each datagram passes the kernel by itself" },
+            Shorthand { typed: "--no-offload", value: "off", help: "UDP: each datagram passes the kernel by itself" },
         ],
         ..STREAM
     };
@@ -708,6 +700,7 @@ options! {
     };
     /// Open loop: requests/s over all flows, without it closed
     requests_per_s "rate": f64 = exchange.rate_per_s, ValueKind::Frequency { least: 0.01, most: 1e8 }, TestOption {
+        short: Some('b'),
         value_name: "N/s",
         ..EXCHANGE
     };

@@ -324,8 +324,9 @@ impl fmt::Display for ValueKind {
                     short(most)
                 )
             }
-            Self::Bytes { least, most } => {
-                write!(f, "{least} to {most} bytes, written as 1460 or 64KiB")
+            Self::Bytes { .. } => {
+                let range = self.range().expect("bytes have a range");
+                write!(f, "{range}, written as 1460 or 64KiB")
             }
             Self::Rate { least, most } => {
                 let (least, most) = (BitRate(least), BitRate(most));
