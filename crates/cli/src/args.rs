@@ -118,7 +118,7 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Exit with 1 if either direction is slower than RATE, such as 90mbit
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = parsers::rate_with_unit)]
     pub(crate) fail_below: Option<BitRate>,
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N")]

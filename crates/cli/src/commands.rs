@@ -320,10 +320,6 @@ fn limits(options: &LimitOptions) -> anyhow::Result<Limits> {
         "--max-duration is {seconds} s: it must be 0.01 s to {MAX_SECONDS} s"
     );
     let rate_bps = options.max_rate.map(|rate| rate.0);
-    ensure!(
-        rate_bps != Some(0),
-        "--max-rate is 0: it must be at least 1 bit/s"
-    );
     let connections = options.max_connections.unwrap_or(DEFAULT_CONNECTIONS).0;
     ensure!(
         connections <= MAX_HELD,
@@ -416,7 +412,6 @@ mod tests {
             ("--max-clients 0", ["--max-clients", "1 to 10000"]),
             ("--max-streams 257", ["--max-streams", "1 to 256"]),
             ("--max-duration 0", ["--max-duration", "0.01"]),
-            ("--max-rate 0", ["--max-rate", "at least 1 bit/s"]),
             (
                 "--max-connections 11M",
                 ["--max-connections", "0 to 10000000"],

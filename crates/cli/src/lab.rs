@@ -114,7 +114,7 @@ fn exec(args: LabExecArgs) -> Result<(), Failure> {
 
 fn status(args: &LabStatusArgs) -> Result<(), Failure> {
     let (directory, labs) = look()?;
-    let labs = match &args.name {
+    let labs = match args.name() {
         Some(name) => vec![directory.find(&labs, Some(name)).map_err(failure)?],
         None => labs,
     };
@@ -126,11 +126,7 @@ fn down(args: &LabDownArgs) -> Result<(), Failure> {
     let labs = if args.all {
         labs
     } else {
-        vec![
-            directory
-                .find(&labs, args.name.as_deref())
-                .map_err(failure)?,
-        ]
+        vec![directory.find(&labs, args.name()).map_err(failure)?]
     };
     for lab in labs {
         let running = lab.inhabitants();

@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::trace::{
     AsTable, PathEnd, ProbeKind, ReverseDocument, TraceConfig, TraceDocument,
 };
-use linerate_core::units::{Family, Nanos};
+use linerate_core::units::{EndpointName, Family, Nanos};
 use linerate_engine::{
     Client, MeasureError, Stop, Target, TraceError, TraceOptions, WatchPace, join_reverse,
     may_send_echo, stop_on_signal, trace, watch,
@@ -201,6 +201,13 @@ fn target(args: &TraceArgs, site: Option<&Site>) -> Result<(String, IpAddr), Fai
 }
 
 fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
+    if let Ok(EndpointName {
+        host,
+        port: Some(port),
+    }) = host.parse()
+    {
+        bail!("a trace goes to a host: {host}; the port of TCP or UDP probes is --port {port}");
+    }
     let named = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'));

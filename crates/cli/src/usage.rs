@@ -69,6 +69,7 @@ fn line(error: &clap::Error, words: &[OsString]) -> String {
             let why = std::error::Error::source(error).map(ToString::to_string);
             why_not(name, &value, &plain(&why.unwrap_or_default()))
         }
+        ErrorKind::TooManyValues => format!("{name} takes no value"),
         ErrorKind::NoEquals => format!("{name} takes its value after =, as in {name}=VALUE"),
         _ => {
             let text = error.to_string();
@@ -89,8 +90,15 @@ fn why_not(name: &str, value: &str, why: &str) -> String {
 
 /// `--time` of `--time <TIME>`, and `HOST` of `[HOST]`.
 fn name(argument: &str) -> &str {
-    let first = argument.split([' ', '=']).next().unwrap_or_default();
-    first.trim_matches(['<', '>', '[', ']', '.'])
+    if argument.starts_with('-') {
+        return argument.split([' ', '=']).next().unwrap_or_default();
+    }
+    let argument = argument.trim_end_matches('.');
+    let pairs = [('<', '>'), ('[', ']')];
+    let mut inner = pairs
+        .iter()
+        .map(|(open, close)| argument.strip_prefix(*open)?.strip_suffix(*close));
+    inner.find_map(|inner| inner).unwrap_or(argument)
 }
 
 fn strings(value: &ContextValue) -> Vec<String> {
@@ -271,6 +279,11 @@ mod tests {
                 "stream has no option --tiem; did you mean --time?",
             ),
             ("stream pit pot", "\"pot\" is one word too many"),
+            ("stream pit --json=1", "--json takes no value"),
+            (
+                "stream pit --fail-below 90",
+                "--fail-below \"90\": a rate needs its unit: 90mbit?",
+            ),
             (
                 "stream pit --json --csv",
                 "--json cannot be used with --csv",

@@ -58,8 +58,11 @@ pub(crate) struct LabExecArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LabStatusArgs {
     /// Name of the lab (default: all)
-    #[arg(long)]
-    pub(crate) name: Option<String>,
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The same as --name NAME
+    #[arg(value_name = "NAME", conflicts_with = "name")]
+    lab: Option<String>,
     /// Print the labs as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -68,11 +71,28 @@ pub(crate) struct LabStatusArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LabDownArgs {
     /// Name of the lab (default: the one that is up)
-    #[arg(long, conflicts_with = "all")]
-    pub(crate) name: Option<String>,
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    name: Option<String>,
+    /// The same as --name NAME
+    #[arg(value_name = "NAME", conflicts_with_all = ["name", "all"])]
+    lab: Option<String>,
     /// All labs of this user
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+impl LabStatusArgs {
+    /// The lab that is asked for, if one is.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref().or(self.lab.as_deref())
+    }
+}
+
+impl LabDownArgs {
+    /// The lab that is named, if one is.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref().or(self.lab.as_deref())
+    }
 }
 
 #[derive(Debug, Args)]

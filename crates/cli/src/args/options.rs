@@ -69,6 +69,9 @@ impl<C: Choice> TestOptions<C> {
         };
         let sizes = swept.text.parse::<Sizes>();
         let sizes = sizes.with_context(|| format!("--{} {}", swept.key, swept.text))?;
+        if sizes.as_slice().len() == 1 {
+            return Ok(vec![swept.put(draft)?]);
+        }
         let each = |size: &u64| {
             let text = size.to_string();
             Typed {
@@ -155,7 +158,7 @@ fn chosen<C: Choice>() -> Vec<&'static TestOption> {
         }
     }
     let place = |heading| HEADINGS.iter().position(|other| *other == heading);
-    chosen.sort_by_key(|option| place(option.heading));
+    chosen.sort_by_key(|option| place(option.heading).unwrap_or(HEADINGS.len()));
     chosen
 }
 
@@ -175,9 +178,10 @@ fn argument<C: Choice>(option: &'static TestOption) -> Arg {
     if option.is_flag() {
         return argument.action(ArgAction::SetTrue);
     }
+    let is_swept = C::SWEPT.is_some_and(|(key, _)| key == option.key);
     argument
         .action(ArgAction::Set)
-        .value_name(option.value_name)
+        .value_name(if is_swept { "SIZES" } else { option.value_name })
         // The table knows which numbers are too small.
         .allow_negative_numbers(true)
 }
@@ -215,7 +219,18 @@ fn help<C: Choice>(option: &TestOption) -> String {
         .filter(is_of)
         .map(|of| of.word())
         .collect();
-    format!("{}: {}", of.join(", "), option.help())
+    format!("{}: {}", of.join(", "), uncapitalised(&option.help()))
+}
+
+/// The text with a small first letter, unless it begins with an abbreviation.
+fn uncapitalised(text: &str) -> String {
+    let mut rest = text.chars();
+    match rest.next() {
+        Some(first) if rest.clone().next().is_some_and(char::is_lowercase) => {
+            first.to_lowercase().chain(rest).collect()
+        }
+        _ => text.to_owned(),
+    }
 }
 
 /// Of `stream`.

@@ -5,7 +5,9 @@ use std::str::FromStr;
 use anyhow::{anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use linerate_core::foreign::Tool;
+use linerate_core::link::PathSpec;
 use linerate_core::plan::Workload;
+use linerate_core::units::BitRate;
 use linerate_core::value::{Value, ValueKind};
 
 /// One of these words.
@@ -28,6 +30,29 @@ pub(super) fn tool() -> impl TypedValueParser<Value = Tool> {
 /// `stream`, `rr` or `crr`.
 pub(super) fn workload() -> impl TypedValueParser<Value = Workload> {
     word(Workload::WORDS, Workload::from_word)
+}
+
+/// A rate above 0 with its unit: a bare number would be taken as bit/s, and gate nothing.
+pub(super) fn rate_with_unit(text: &str) -> anyhow::Result<BitRate> {
+    let rate: BitRate = text.parse()?;
+    if text
+        .trim()
+        .ends_with(|last: char| last.is_ascii_digit() || last == '.')
+    {
+        bail!("a rate needs its unit: {text}mbit?");
+    }
+    if rate.0 == 0 {
+        bail!("a rate is above 0, such as 90mbit");
+    }
+    Ok(rate)
+}
+
+/// An emulated path, with something said of it.
+pub(super) fn lab(text: &str) -> anyhow::Result<PathSpec> {
+    if text.trim().is_empty() {
+        bail!("say what the path is like: rate=100mbit,rtt=29ms, or mtu=1500 for a plain link");
+    }
+    Ok(text.parse()?)
 }
 
 /// Requests per second: `1000`, `2.5k`, `1M`, each with or without `/s`.
@@ -115,6 +140,15 @@ mod tests {
             "18446744073709551615k",
         ] {
             assert!(text.parse::<Count>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_gates_has_its_unit() {
+        assert_eq!(rate_with_unit("90mbit").unwrap(), BitRate(90_000_000));
+        assert_eq!(rate_with_unit("1.5g").unwrap(), BitRate(1_500_000_000));
+        for text in ["90", "1.", "0mbit", "", "fast"] {
+            assert!(rate_with_unit(text).is_err(), "{text}");
         }
     }
 

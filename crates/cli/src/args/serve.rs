@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use linerate_core::units::{BitRate, Family, Span};
 
-use super::parsers::Count;
+use super::parsers::{self, Count};
 use super::shared;
 
 #[derive(Debug, Args)]
@@ -85,7 +85,7 @@ pub(crate) struct LimitOptions {
     #[arg(long, value_name = "TIME")]
     pub(crate) max_duration: Option<Span>,
     /// Rate of a test over all its flows (default: no limit)
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = parsers::rate_with_unit)]
     pub(crate) max_rate: Option<BitRate>,
     /// TCP connections and UDP sockets that `capacity` may hold, 0 to 10M (default 100k)
     #[arg(long, value_name = "N")]

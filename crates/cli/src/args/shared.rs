@@ -49,7 +49,7 @@ pub(crate) struct RepeatOptions {
 #[command(next_help_heading = "Path")]
 pub(crate) struct PathOptions {
     /// Emulate the path, both ends here: rate=100mbit,rtt=29ms,loss=0.1%
-    #[arg(long, value_name = "SPEC", conflicts_with = "host")]
+    #[arg(long, value_name = "SPEC", conflicts_with = "host", value_parser = parsers::lab)]
     pub(crate) lab: Option<PathSpec>,
     /// Port of the endpoint, 1 to 65535 (default 5201)
     #[arg(long, short, requires = "host", conflicts_with = "lab", value_parser = clap::value_parser!(u16).range(1..))]

@@ -9,8 +9,8 @@ use linerate_core::link::PathSpec;
 use linerate_core::trace::ProbeKind;
 use linerate_core::units::{Dscp, Family, Span};
 
-use super::DocumentOptions;
 use super::shared::family;
+use super::{DocumentOptions, parsers};
 
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
@@ -117,7 +117,7 @@ pub(crate) struct RoundOptions {
 #[command(next_help_heading = "Path")]
 pub(crate) struct WayOptions {
     /// Emulate the path, both ends here: hops=5,rtt=29ms
-    #[arg(long, value_name = "SPEC", conflicts_with = "host")]
+    #[arg(long, value_name = "SPEC", conflicts_with = "host", value_parser = parsers::lab)]
     pub(crate) lab: Option<PathSpec>,
     /// Only IPv4
     #[arg(short = '4', conflicts_with = "ipv6")]
