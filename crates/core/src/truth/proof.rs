@@ -1,12 +1,11 @@
 //! What remedies brought, against what the verdicts had predicted.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::score::{Tally, count};
+use super::score::Tally;
 use crate::ceilings::{Cause, Verdict};
 use crate::remedy::Remedy;
 
@@ -95,38 +94,31 @@ impl Proof {
     /// failed; `None` where nothing was predicted, or there is no remedy.
     pub fn of(number: u32, verdict: &Verdict, measured: Result<f64, String>) -> Option<Self> {
         let predicted_bps = verdict.predicted_bps?;
-        let tolerance = if is_exact(verdict.cause) {
-            EXACT
-        } else {
-            MODELLED
-        };
         let (measured_bps, failure) = match measured {
             Ok(bps) => (Some(bps), None),
             Err(reason) => (None, Some(reason)),
         };
-        Some(Self {
+        let mut proof = Self {
             number,
             cause: verdict.cause,
             remedy: verdict.remedy.clone()?,
             predicted_bps,
             next_cause: verdict.next_cause,
-            held: measured_bps
-                .is_some_and(|measured| (measured / predicted_bps - 1.0).abs() <= tolerance),
+            held: false,
             measured_bps,
             failure,
-        })
+        };
+        let tolerance = if proof.is_exact() { EXACT } else { MODELLED };
+        let within = |measured: f64| (measured / predicted_bps - 1.0).abs() <= tolerance;
+        proof.held = measured_bps.is_some_and(within);
+        Some(proof)
     }
 
-    fn line(&self) -> String {
-        let (number, cause, mbps) = (self.number, self.cause.name(), self.predicted_bps / 1e6);
-        let came = match (self.measured_bps, &self.failure) {
-            (Some(measured), _) => format!("{:.2} of", measured / self.predicted_bps),
-            (None, Some(reason)) => format!("failed ({reason}), not"),
-            (None, None) => "nothing of".to_owned(),
-        };
-        format!(
-            "{number:>5} {cause:<19} {came} the {mbps:.3} Mbit/s predicted: {}",
-            self.remedy.command
+    /// Of a cause whose ceiling follows from a figure that somebody set or the kernel tells.
+    pub fn is_exact(&self) -> bool {
+        matches!(
+            self.cause,
+            Cause::ReceiveWindow | Cause::SendBuffer | Cause::Pacing
         )
     }
 }
@@ -144,23 +136,11 @@ impl Untried {
     }
 }
 
-impl UntriedReason {
-    fn words(self) -> &'static str {
-        match self {
-            Self::NoVerdict => "have no verdict",
-            Self::NothingPredicted => "predict nothing",
-            Self::NotInALab => "cannot be done in a lab",
-        }
-    }
-}
-
 impl RemedyScore {
     /// Counts; `None` where no remedy was looked at.
     pub(super) fn of(proofs: &[Proof], untried: &[Untried]) -> Option<Self> {
         let held = |of_exact: bool| {
-            let own = proofs
-                .iter()
-                .filter(|proof| is_exact(proof.cause) == of_exact);
+            let own = proofs.iter().filter(|proof| proof.is_exact() == of_exact);
             tally(&own.collect::<Vec<_>>())
         };
         let mut reasons = BTreeMap::new();
@@ -179,39 +159,6 @@ impl RemedyScore {
             untried: reasons,
         })
     }
-
-    /// Every scenario is in one of these counts.
-    fn counts(&self) -> String {
-        let run = self.exact.trials + self.modelled.trials;
-        let untried = self.untried.iter();
-        let untried = untried.map(|(why, count)| format!("{count} {}", why.words()));
-        let mut parts = vec![format!("{run} were run")];
-        if self.failed > 0 {
-            parts.push(format!(
-                "{} of them failed and count as not as said",
-                self.failed
-            ));
-        }
-        parts.extend(untried);
-        format!("remedies: {}", parts.join(", "))
-    }
-
-    fn goal(&self, tally: &Tally) -> String {
-        let goal = self.goal_percent;
-        match tally.share {
-            None => String::new(),
-            Some(share) if 100.0 * share.share >= goal => format!("  goal {goal} %: met"),
-            Some(_) => format!("  goal {goal} %: missed"),
-        }
-    }
-}
-
-/// Causes whose ceilings follow from a figure that somebody set or the kernel tells.
-fn is_exact(cause: Cause) -> bool {
-    matches!(
-        cause,
-        Cause::ReceiveWindow | Cause::SendBuffer | Cause::Pacing
-    )
 }
 
 fn tally(proofs: &[&Proof]) -> Tally {
@@ -224,54 +171,6 @@ const EXACT: f64 = 0.15;
 const MODELLED: f64 = 0.30;
 /// Percent of the remedies that are to bring what was predicted.
 const GOAL: f64 = 90.0;
-
-/// Remedies by cause, as a table with an interval, each that did not bring what it was to, and each
-/// that a lab cannot do.
-pub(super) fn remedies_text(score: &RemedyScore, proofs: &[Proof], untried: &[Untried]) -> String {
-    let mut causes: BTreeMap<Cause, Vec<&Proof>> = BTreeMap::new();
-    for proof in proofs {
-        causes.entry(proof.cause).or_default().push(proof);
-    }
-    let mut text = format!("{}\n", score.counts());
-    // Writing to a String cannot fail.
-    if !proofs.is_empty() {
-        let _ = writeln!(
-            text,
-            "{:<20} {:>9}  {:>7}  95 % interval",
-            "remedy of", "as said", ""
-        );
-    }
-    for (is_exact_kind, all, kind) in [
-        (true, "exact, within 15 %", &score.exact),
-        (false, "model, within 30 %", &score.modelled),
-    ] {
-        for (cause, proofs) in causes
-            .iter()
-            .filter(|(cause, _)| is_exact(**cause) == is_exact_kind)
-        {
-            let _ = writeln!(text, "{}", count(cause.name(), &tally(proofs)));
-        }
-        if kind.trials > 0 {
-            let _ = writeln!(text, "{}{}", count(all, kind), score.goal(kind));
-        }
-    }
-    for proof in proofs.iter().filter(|proof| !proof.held) {
-        let _ = writeln!(text, "{}", proof.line());
-    }
-    let elsewhere = untried
-        .iter()
-        .filter(|one| one.why == UntriedReason::NotInALab);
-    for one in elsewhere {
-        let cause = one.cause.map_or("", Cause::name);
-        let command = one.remedy.as_ref().map_or("", |remedy| &remedy.command);
-        let _ = writeln!(
-            text,
-            "{:>5} {cause:<19} not in a lab: {command}",
-            one.number
-        );
-    }
-    text
-}
 
 #[cfg(test)]
 mod tests {
@@ -296,11 +195,6 @@ mod tests {
         Proof::of(7, &verdict(cause), Ok(measured_bps)).expect("something was predicted")
     }
 
-    fn text_of(proofs: &[Proof], untried: &[Untried]) -> String {
-        let score = RemedyScore::of(proofs, untried).expect("there are some");
-        remedies_text(&score, proofs, untried)
-    }
-
     #[test]
     fn an_exact_cause_has_the_narrower_tolerance() {
         assert!(proof(Cause::ReceiveWindow, 86e6).held);
@@ -310,32 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_come_true_is_listed_and_counted() {
-        let text = text_of(
-            &[proof(Cause::Pacing, 99e6), proof(Cause::Pacing, 50e6)],
-            &[],
-        );
-        assert!(text.contains("1/2"), "{text}");
-        assert!(
-            text.contains("0.50 of the 100.000 Mbit/s predicted"),
-            "{text}"
-        );
-        assert!(text.contains("goal 90 %: missed"), "{text}");
-    }
-
-    #[test]
     fn a_run_that_failed_is_not_as_predicted_and_says_why() {
         let failed = Proof::of(8, &verdict(Cause::Pacing), Err("peer lost".to_owned()));
         let proofs = [proof(Cause::Pacing, 99e6), failed.expect("a prediction")];
         let score = RemedyScore::of(&proofs, &[]).unwrap();
         assert_eq!((score.exact.right, score.exact.trials), (1, 2));
         assert_eq!(score.failed, 1);
-        let text = text_of(&proofs, &[]);
-        assert!(text.contains("1 of them failed"), "{text}");
-        assert!(
-            text.contains("failed (peer lost), not the 100.000"),
-            "{text}"
-        );
     }
 
     #[test]
@@ -347,14 +221,6 @@ mod tests {
         let score = RemedyScore::of(&proofs, &[]).unwrap();
         assert_eq!((score.exact.right, score.exact.trials), (1, 1));
         assert_eq!((score.modelled.right, score.modelled.trials), (0, 1));
-        let text = text_of(&proofs, &[]);
-        let line = |name: &str| {
-            text.lines()
-                .find(|line| line.starts_with(name))
-                .unwrap_or("")
-        };
-        assert!(line("exact").ends_with("goal 90 %: met"), "{text}");
-        assert!(line("model").ends_with("goal 90 %: missed"), "{text}");
     }
 
     #[test]
@@ -369,10 +235,9 @@ mod tests {
             Untried::of(3, Some(&verdict(Cause::CpuSend)), UntriedReason::NotInALab),
             Untried::of(4, Some(&verdict(Cause::CpuSend)), UntriedReason::NotInALab),
         ];
-        let text = text_of(&[], &all);
-        let counts = "0 were run, 1 have no verdict, 1 predict nothing, 2 cannot be done in a lab";
-        assert!(text.contains(counts), "{text}");
-        assert_eq!(text.matches("not in a lab: linerate stream pit").count(), 2);
+        let score = RemedyScore::of(&[], &all).expect("there are some");
+        let counted: Vec<u64> = score.untried.into_values().collect();
+        assert_eq!(counted, [1, 1, 2]);
         assert_eq!(RemedyScore::of(&[], &[]), None);
     }
 }

@@ -1,12 +1,11 @@
 //! How often the verdict named the cause.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::proof::{Proof, Remedied, RemedyScore, Untried, remedies_text};
+use super::proof::{Proof, Remedied, RemedyScore, Untried};
 use super::scenario::Scenario;
 use crate::ceilings::Cause;
 use crate::stats::{Proportion, wilson};
@@ -146,7 +145,8 @@ impl Tally {
         Self::of_counts(right, all)
     }
 
-    pub(super) fn of_counts(right: u64, trials: u64) -> Self {
+    /// So many right ones of so many.
+    pub fn of_counts(right: u64, trials: u64) -> Self {
         Self {
             right,
             trials,
@@ -199,79 +199,4 @@ impl Score {
             untried_remedies: untried,
         }
     }
-
-    /// The table, the confusion matrix, each scenario that was not right, and what remedies
-    /// brought.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{:<20} {:>9}  {:>7}  95 % interval",
-            "cause", "right", ""
-        );
-        for (cause, tally) in &self.causes {
-            let _ = writeln!(text, "{}", count(cause.name(), tally));
-        }
-        let _ = writeln!(text, "{}", count("all", &self.all));
-        if self.borders.trials > 0 {
-            let _ = writeln!(text, "{}", count("borders among them", &self.borders));
-        }
-        if self.failed > 0 {
-            let _ = writeln!(
-                text,
-                "{} could not be run and count as not right",
-                self.failed
-            );
-        }
-        let _ = writeln!(text, "\ncause → verdicts");
-        for (cause, verdicts) in &self.matrix {
-            let verdicts: Vec<_> = verdicts
-                .iter()
-                .map(|(verdict, n)| format!("{} {n}", verdict.name()))
-                .collect();
-            let _ = writeln!(text, "{:<20} {}", cause.name(), verdicts.join(", "));
-        }
-        self.not_right(&mut text);
-        if let Some(score) = &self.remedies {
-            let remedies = remedies_text(score, &self.proofs, &self.untried_remedies);
-            let _ = write!(text, "\n{remedies}");
-        }
-        text
-    }
-
-    fn not_right(&self, text: &mut String) {
-        let wrong = |trial: &&Trial| trial.judgement != Judgement::Right;
-        if self.trials.iter().any(|trial| wrong(&trial)) {
-            let _ = writeln!(text, "\nnot right");
-        }
-        for trial in self.trials.iter().filter(wrong) {
-            let answer = match &trial.answer {
-                Answer::Verdict { cause, .. } => cause.name(),
-                Answer::Failed { reason } => reason,
-            };
-            let cause = trial.cause.name();
-            let _ = writeln!(
-                text,
-                "{:>5} {cause} → {answer}: {}",
-                trial.number, trial.describe
-            );
-        }
-    }
-}
-
-/// One line of a table.
-pub(super) fn count(name: &str, tally: &Tally) -> String {
-    let count = format!("{}/{}", tally.right, tally.trials);
-    let share = tally.share.map_or_else(String::new, |p| {
-        format!(
-            "{:>5.1} %  {:.1} to {:.1} %",
-            p.share * 100.0,
-            p.low * 100.0,
-            p.high * 100.0
-        )
-    });
-    format!("{name:<20} {count:>9}  {share}")
-        .trim_end()
-        .to_owned()
 }

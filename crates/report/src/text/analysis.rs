@@ -1,16 +1,17 @@
 //! What figures that were measured elsewhere can say.
 
 use linerate_core::analyze::{
-    Analysis, ClaimVerdict, Contrast, Format, Group, Level, Overall, Setting, Source,
+    Analysis, ClaimVerdict, Contrast, Format, Group, Level, Overall, RowCeilings, Setting, Source,
 };
 use linerate_core::ceilings::Cause;
 use linerate_core::stats::Figure;
 
 use super::Style;
 use super::ceilings::cause_name;
-use super::number::{NBSP, count, digits, rate};
+use super::figure;
+use super::number::{NBSP, count, digits, plural, rate};
 use super::page::{Emphasis, Page};
-use super::table::{Align, Table};
+use super::table::Table;
 use crate::document::Document;
 
 impl Document for Analysis {
@@ -30,13 +31,13 @@ impl Document for Analysis {
             page.gap();
         }
         for doubt in &self.doubts {
-            page.paragraph(Emphasis::Warning, "  !", 4, &doubt.message);
+            page.doubt(&doubt.message);
         }
         if !self.notes.is_empty() {
             page.gap();
         }
         for note in &self.notes {
-            page.paragraph(Emphasis::None, "  -", 4, note);
+            page.point(note);
         }
         page.finish()
     }
@@ -55,10 +56,7 @@ fn of_source(source: &Source) -> String {
     } else {
         format!(" ({})", source.label)
     };
-    let rows = match source.rows {
-        1 => "1 row".to_owned(),
-        rows => format!("{} rows", count(rows as u64)),
-    };
+    let rows = plural(source.rows as u64, "row");
     format!("{}{label}: {format}, {rows}", source.file)
 }
 
@@ -82,7 +80,7 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
                 .count();
             if lone > 0 {
                 let words = format!("{lone} groups have no level to compare with the first one");
-                page.paragraph(Emphasis::None, "  -", 4, &words);
+                page.point(&words);
             }
         }
     }
@@ -91,11 +89,11 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
         .iter()
         .filter(|overall| overall.metric == name)
     {
-        page.paragraph(Emphasis::None, "  -", 4, &over_groups(overall));
+        page.point(&over_groups(overall));
     }
     if groups.len() > shown.len() {
         let words = format!("{} groups more, with --json", groups.len() - shown.len());
-        page.paragraph(Emphasis::None, "  -", 4, &words);
+        page.point(&words);
     }
 }
 
@@ -123,112 +121,83 @@ fn heading(analysis: &Analysis, name: &str) -> String {
 }
 
 /// Without a factor: the figure of each group.
-fn figures(groups: &[&Group]) -> Table {
-    let mut table = Table::new(&[
-        ("group", Align::Left),
-        ("runs", Align::Right),
-        ("median", Align::Right),
-        ("interval", Align::Right),
-        ("at %", Align::Right),
-        ("mean", Align::Right),
-    ]);
-    for group in groups {
-        for level in &group.levels {
-            let write = writer(&group.metric);
-            let median = level.median.filter(|median| median.n > 1);
-            table.row([
-                group_name(&group.settings),
-                Some(count(level.runs as u64)),
-                middle(level, write),
-                median.map(|median| format!("{} to {}", write(median.low), write(median.high))),
-                median.map(|median| format!("{:.0}", 100.0 * median.coverage)),
-                // A mean between modes is as little a figure as a median.
-                level.median.map(|_| write(level.mean)),
-            ]);
-        }
-    }
-    table
+fn figures<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Level)> {
+    let rows = groups
+        .iter()
+        .flat_map(|group| group.levels.iter().map(move |level| (*group, level)));
+    let median = |level: &Level| level.median.filter(|median| median.n > 1);
+    let interval = |(group, level): &(&Group, &Level)| {
+        let [low, high] =
+            median(level).map(|median| [median.low, median.high].map(writer(&group.metric)))?;
+        Some(format!("{low} to {high}"))
+    };
+    Table::of(rows)
+        .left("group", |(group, _)| group_name(&group.settings))
+        .right("runs", |(_, level)| count(level.runs as u64))
+        .right("median", |(group, level)| {
+            middle(level, writer(&group.metric))
+        })
+        .right("interval", interval)
+        .right("at %", |(_, level)| {
+            Some(format!("{:.0}", 100.0 * median(level)?.coverage))
+        })
+        // A mean between modes is as little a figure as a median.
+        .right("mean", |(group, level)| {
+            level.median.map(|_| writer(&group.metric)(level.mean))
+        })
 }
 
 /// The median, or what stands in its place where there is no one figure.
 fn middle(level: &Level, write: fn(f64) -> String) -> Option<String> {
-    match (&level.median, &level.not_one_figure) {
-        (Some(median), _) => Some(write(median.median)),
-        (None, Some(Figure::Modes { modes })) => {
-            let modes: Vec<String> = modes.iter().map(|mode| write(mode.median)).collect();
-            Some(modes.join(&format!("{NBSP}/{NBSP}")))
-        }
-        (None, Some(Figure::Drift { from, to, .. })) => {
-            Some(format!("{}{NBSP}→{NBSP}{}", write(*from), write(*to)))
-        }
-        (None, Some(Figure::One(_)) | None) => None,
-    }
+    let one = level.median.map(Figure::One);
+    let figure = one.as_ref().or(level.not_one_figure.as_ref())?;
+    Some(figure::middle(figure, write))
 }
 
-fn contrasts(groups: &[&Group]) -> Table {
-    let mut table = Table::new(&[
-        ("group", Align::Left),
-        ("a", Align::Left),
-        ("b", Align::Left),
-        ("runs\na", Align::Right),
-        ("\nb", Align::Right),
-        ("median\na", Align::Right),
-        ("\nb", Align::Right),
-        ("\nb − a", Align::Right),
-        ("\nb ÷ a", Align::Right),
-        ("clock\nallows", Align::Right),
-        ("effect\n%", Align::Right),
-        ("interval\n%", Align::Right),
-        ("\nat %", Align::Right),
-        ("runs\nneeded", Align::Right),
-    ]);
-    let all = || groups.iter().flat_map(|group| &group.comparisons);
-    let is_pair = all().all(|c| Some((&c.a, &c.b)) == all().next().map(|c| (&c.a, &c.b)));
-    for group in groups {
-        for contrast in &group.comparisons {
-            let medians = [&contrast.a, &contrast.b].map(|name| {
-                let level = group
-                    .levels
-                    .iter()
-                    .find(|level| level.level.as_ref() == Some(name));
-                level.and_then(|level| middle(level, writer(&group.metric)))
-            });
-            table.row(contrast_cells(group, contrast, medians, !is_pair));
-        }
-    }
-    table
-}
-
-fn contrast_cells(
-    group: &Group,
-    contrast: &Contrast,
-    medians: [Option<String>; 2],
-    is_named: bool,
-) -> [Option<String>; 14] {
-    let [median_a, median_b] = medians;
+fn contrasts<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Contrast)> {
+    let rows = groups
+        .iter()
+        .flat_map(|group| group.comparisons.iter().map(move |one| (*group, one)));
+    let rows: Vec<_> = rows.collect();
+    let is_named = rows
+        .iter()
+        .any(|(_, one)| (&one.a, &one.b) != (&rows[0].1.a, &rows[0].1.b));
+    let median = |group: &Group, name: &String| {
+        let mut levels = group.levels.iter();
+        let level = levels.find(|level| level.level.as_ref() == Some(name))?;
+        middle(level, writer(&group.metric))
+    };
     let range = |[low, high]: [f64; 2], write: fn(f64) -> String| {
         format!("{} to {}", write(low), write(high))
     };
-    [
-        group_name(&group.settings),
-        is_named.then(|| contrast.a.clone()),
-        is_named.then(|| contrast.b.clone()),
-        Some(count(contrast.n_a as u64)),
-        Some(count(contrast.n_b as u64)),
-        median_a,
-        median_b,
-        Some(signed(contrast.difference, writer(&group.metric))),
-        contrast.ratio.map(digits),
-        contrast.ratio_by_clock.map(|ends| range(ends, digits)),
-        contrast.effect_percent.map(signed_percent),
-        contrast
-            .interval_percent
-            .map(|ends| range(ends, signed_percent)),
-        contrast
-            .confidence_percent
-            .map(|percent| format!("{percent:.0}")),
-        contrast.runs_needed.map(|runs| count(runs as u64)),
-    ]
+    Table::of(rows)
+        .left("group", |(group, _)| group_name(&group.settings))
+        .left("a", |(_, one)| is_named.then(|| one.a.clone()))
+        .left("b", |(_, one)| is_named.then(|| one.b.clone()))
+        .right("runs\na", |(_, one)| count(one.n_a as u64))
+        .right("\nb", |(_, one)| count(one.n_b as u64))
+        .right("median\na", |(group, one)| median(group, &one.a))
+        .right("\nb", |(group, one)| median(group, &one.b))
+        .right("\nb − a", |(group, one)| {
+            signed(one.difference, writer(&group.metric))
+        })
+        .right("\nb ÷ a", |(_, one)| one.ratio.map(digits))
+        .right("clock\nallows", |(_, one)| {
+            one.ratio_by_clock.map(|ends| range(ends, digits))
+        })
+        .right("effect\n%", |(_, one)| {
+            one.effect_percent.map(signed_percent)
+        })
+        .right("interval\n%", |(_, one)| {
+            one.interval_percent.map(|ends| range(ends, signed_percent))
+        })
+        .right("\nat %", |(_, one)| {
+            one.confidence_percent
+                .map(|percent| format!("{percent:.0}"))
+        })
+        .right("runs\nneeded", |(_, one)| {
+            one.runs_needed.map(|runs| count(runs as u64))
+        })
 }
 
 /// What so many runs show: each sentence once, with the groups that it is about.
@@ -263,7 +232,7 @@ fn says(page: &mut Page, groups: &[&Group]) {
             few if few <= MAX_NAMED => format!("{}: ", about.join("; ")),
             many => format!("{many} of {contrasts}: "),
         };
-        page.paragraph(Emphasis::None, "  -", 4, &format!("{of}{sentence}"));
+        page.point(&format!("{of}{sentence}"));
     }
 }
 
@@ -291,36 +260,24 @@ fn ceilings(page: &mut Page, analysis: &Analysis) {
     page.gap();
     let heading = "What the columns of each row would let through, Mbit/s; the lowest explains a row that agrees with it";
     page.paragraph(Emphasis::Strong, "", 2, heading);
-    let mut table = Table::new(&[
-        ("row", Align::Left),
-        ("receive\nwindow", Align::Right),
-        ("congestion", Align::Right),
-        ("pacing", Align::Right),
-        ("path\nrate", Align::Right),
-        ("measured", Align::Right),
-        ("explained by", Align::Left),
-    ]);
     let mbits = |bps: f64| digits(bps / 1e6);
-    for row in analysis.ceilings.iter().take(MAX_GROUPS) {
-        let limit = |cause| {
-            let found = row.ceilings.iter().find(|ceiling| ceiling.cause == cause);
-            found.map(|ceiling| mbits(ceiling.limit_bps))
-        };
-        table.row([
-            Some(row.row.clone()),
-            limit(Cause::ReceiveWindow),
-            limit(Cause::Congestion),
-            limit(Cause::Pacing),
-            limit(Cause::PathRate),
-            Some(mbits(row.throughput_bps)),
-            Some(cause_name(row.explained_by).to_owned()),
-        ]);
-    }
+    let limit = |row: &RowCeilings, cause| {
+        let found = row.ceilings.iter().find(|ceiling| ceiling.cause == cause)?;
+        Some(mbits(found.limit_bps))
+    };
+    let table = Table::of(analysis.ceilings.iter().take(MAX_GROUPS))
+        .left("row", |row| row.row.clone())
+        .right("receive\nwindow", |row| limit(row, Cause::ReceiveWindow))
+        .right("congestion", |row| limit(row, Cause::Congestion))
+        .right("pacing", |row| limit(row, Cause::Pacing))
+        .right("path\nrate", |row| limit(row, Cause::PathRate))
+        .right("measured", |row| mbits(row.throughput_bps))
+        .left("explained by", |row| cause_name(row.explained_by));
     page.table(&table);
     let rows = analysis.ceilings.len();
     if rows > MAX_GROUPS {
         let words = format!("{} rows more, with --json", rows - MAX_GROUPS);
-        page.paragraph(Emphasis::None, "  -", 4, &words);
+        page.point(&words);
     }
 }
 

@@ -12,16 +12,16 @@ use linerate_core::units::Family;
 use super::Style;
 use super::ceilings::caveats;
 use super::number::{bytes, chosen_bytes, count, digits, percent, seconds, with_unit};
-use super::page::{Emphasis, Page};
+use super::page::Page;
 use super::record::{emulated, latencies};
-use super::table::{Align, Table};
+use super::table::Table;
 use crate::document::{Document, Ending, Surroundings};
 
 impl Document for CapacityDocument {
     /// A run of `capacity` as a page: what was held, what it cost, the limits.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
-        page.paragraph(Emphasis::Strong, "", 0, &headline(self));
+        page.heading(&headline(self));
         page.facts("run", &run(self));
         emulated(&mut page, &self.environment);
         pools(&mut page, self);
@@ -126,46 +126,28 @@ fn named_pools(document: &CapacityDocument) -> impl Iterator<Item = (&'static st
     tcp.into_iter().chain(udp)
 }
 
-const POOL_COLUMNS: [(&str, Align); 11] = [
-    ("", Align::Left),
-    ("asked", Align::Right),
-    ("opened", Align::Right),
-    ("alive", Align::Right),
-    ("lost", Align::Right),
-    ("opened\nin", Align::Right),
-    ("each\nsecond", Align::Right),
-    ("SYN\nretrans.", Align::Right),
-    ("kernel\neach", Align::Right),
-    ("here\neach", Align::Right),
-    ("there\neach", Align::Right),
-];
-
 fn pools(page: &mut Page, document: &CapacityDocument) {
-    let mut table = Table::new(&POOL_COLUMNS);
     let each = |memory: Option<f64>| memory.map(|memory| bytes(memory.max(0.0).round() as u64));
-    for (name, pool) in named_pools(document) {
-        table.row([
-            Some(name.to_owned()),
-            Some(count(pool.asked)),
-            Some(count(pool.opened)),
-            Some(count(pool.alive)),
-            Some(count(pool.lost)),
-            pool.connect_seconds.map(seconds),
-            pool.connect_per_s.map(digits),
-            Some(count(pool.syn_retransmissions)),
-            each(pool.kernel_bytes_each),
-            each(pool.user_bytes_each),
-            each(pool.server_user_bytes_each),
-        ]);
-    }
+    let table = Table::of(named_pools(document))
+        .left("", |(name, _)| *name)
+        .right("asked", |(_, pool)| count(pool.asked))
+        .right("opened", |(_, pool)| count(pool.opened))
+        .right("alive", |(_, pool)| count(pool.alive))
+        .right("lost", |(_, pool)| count(pool.lost))
+        .right("opened\nin", |(_, pool)| pool.connect_seconds.map(seconds))
+        .spare(3, 1)
+        .right("each\nsecond", |(_, pool)| pool.connect_per_s.map(digits))
+        .right("SYN\nretrans.", |(_, pool)| count(pool.syn_retransmissions))
+        .spare(2, 1)
+        .right("kernel\neach", |(_, pool)| each(pool.kernel_bytes_each))
+        .right("here\neach", |(_, pool)| each(pool.user_bytes_each))
+        .right("there\neach", |(_, pool)| each(pool.server_user_bytes_each))
+        .spare(1, 2);
     page.gap();
     page.table(&table);
     let has_kernel = named_pools(document).any(|(_, pool)| pool.kernel_bytes_each.is_some());
     if has_kernel && document.environment.shared_kernel {
-        page.line(
-            Emphasis::None,
-            "  kernel memory is that of both ends: they run on one kernel",
-        );
+        page.plain("  kernel memory is that of both ends: they run on one kernel");
     }
 }
 
@@ -176,7 +158,7 @@ fn trouble(page: &mut Page, name: &str, pool: &PoolResult) {
         let causes: Vec<String> = list.iter().map(failure).collect();
         if !causes.is_empty() {
             let words = format!("{name} {what}: {}", causes.join("; "));
-            page.paragraph(Emphasis::Warning, "  !", 4, &words);
+            page.doubt(&words);
         }
     }
 }

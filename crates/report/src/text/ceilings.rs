@@ -6,7 +6,7 @@ use linerate_core::record::Caveat;
 
 use super::number::{percent, rate};
 use super::page::{Emphasis, Page};
-use super::table::{Align, Table};
+use super::table::Table;
 
 /// The lowest `most` ceilings with the measured rate as a share of each.
 pub(super) fn ceilings(
@@ -18,25 +18,17 @@ pub(super) fn ceilings(
     if ceilings.is_empty() {
         return;
     }
-    let mut table = Table::new(&[
-        ("", Align::Left),
-        ("ceiling", Align::Left),
-        ("limit", Align::Right),
-        ("reached", Align::Right),
-        ("formula", Align::Left),
-    ]);
     let shown = &ceilings[..ceilings.len().min(most)];
-    for ceiling in shown {
-        let mark = if ceiling.independent { " " } else { "*" };
-        let reached = measured_bps.filter(|_| ceiling.limit_bps > 0.0);
-        table.row([
-            Some(mark.to_owned()),
-            Some(cause_name(ceiling.cause).to_owned()),
-            Some(rate(ceiling.limit_bps)),
-            reached.map(|measured| percent(100.0 * measured / ceiling.limit_bps)),
-            Some(ceiling.formula.clone()),
-        ]);
-    }
+    let reached = |ceiling: &&Ceiling| {
+        let measured = measured_bps.filter(|_| ceiling.limit_bps > 0.0)?;
+        Some(percent(100.0 * measured / ceiling.limit_bps))
+    };
+    let table = Table::of(shown)
+        .left("", |ceiling| if ceiling.independent { " " } else { "*" })
+        .left("ceiling", |ceiling| cause_name(ceiling.cause))
+        .right("limit", |ceiling| rate(ceiling.limit_bps))
+        .right("reached", reached)
+        .left("formula", |ceiling| ceiling.formula.clone());
     page.table(&table);
     let mut notes = Vec::new();
     if shown.iter().any(|ceiling| !ceiling.independent) {
@@ -72,7 +64,7 @@ pub(super) fn verdict(
         page.paragraph(Emphasis::None, "    -", 6, evidence);
     }
     if let Some(remedy) = &verdict.remedy {
-        page.line(Emphasis::None, &format!("  {}", remedy_promise(verdict)));
+        page.plain(&format!("  {}", remedy_promise(verdict)));
         page.command(&remedy.command);
     }
 }
@@ -121,7 +113,7 @@ pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a
             page.gap();
         }
         seen.push(caveat);
-        page.paragraph(Emphasis::Warning, "  !", 4, &caveat.message);
+        page.doubt(&caveat.message);
         page.command(&caveat.remedy);
     }
 }

@@ -1,7 +1,9 @@
 //! The main job on one screen.
 
 use linerate_core::plan::Direction;
-use linerate_core::record::{Check, HiddenFault, HostFacts, Leg, PathFacts, Record, Status};
+use linerate_core::record::{
+    Check, EndReport, HiddenFault, HostFacts, Leg, PathFacts, Record, Status,
+};
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::trace::HopDocument;
 
@@ -12,7 +14,7 @@ use super::figure::figure;
 use super::number::{count, digits, exact_bytes, micros, percent, rate};
 use super::page::{Emphasis, Page};
 use super::record::{direction_name, emulated, latencies};
-use super::table::{Align, Table};
+use super::table::Table;
 use crate::document::{Document, Ending, Rate, Surroundings};
 
 impl Document for Check {
@@ -20,7 +22,7 @@ impl Document for Check {
     /// back, and how to mend and prove it.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
-        page.line(Emphasis::Strong, &headline(self));
+        page.title(&headline(self));
         path(&mut page, self);
         route(&mut page, self);
         hosts(&mut page, self);
@@ -77,14 +79,11 @@ impl Document for Check {
 fn hidden_fault(page: &mut Page, fault: &HiddenFault) {
     let verdict = if fault.found { "found" } else { "NOT FOUND" };
     page.gap();
-    page.line(
-        Emphasis::Strong,
-        &format!(
-            "hidden fault, {}: {verdict}",
-            direction_name(fault.direction)
-        ),
-    );
-    page.line(Emphasis::None, &format!("  {}", fault.description));
+    page.title(&format!(
+        "hidden fault, {}: {verdict}",
+        direction_name(fault.direction)
+    ));
+    page.plain(&format!("  {}", fault.description));
 }
 
 /// A direction, its median run and the figure of all its runs.
@@ -216,67 +215,66 @@ fn host_facts(host: &HostFacts) -> Vec<String> {
 }
 
 fn throughputs(page: &mut Page, directions: &[Measured<'_>]) {
-    let mut table = Table::new(&THROUGHPUT_COLUMNS);
-    let mut doubt = None;
-    let mut any = false;
-    let mut over_runs = Vec::new();
-    for (direction, record, runs) in directions {
-        let Some(record) = record else { continue };
-        any = true;
-        let Some(leg) = record.leg() else { continue };
-        doubt = doubt.or(service_demand_doubt(record, leg));
-        table.row(throughput_cells(record, leg));
-        let name = direction_name(*direction);
-        over_runs.extend(runs.as_ref().map(|runs| (name, figure(runs, rate))));
-    }
-    if !any {
+    let measured = directions.iter().filter_map(|(direction, record, runs)| {
+        let record = record.as_ref()?;
+        Some((*direction, record, record.leg()?, *runs))
+    });
+    let measured: Vec<_> = measured.collect();
+    if measured.is_empty() {
         return;
     }
     page.gap();
-    page.table(&table);
-    for (name, figure) in over_runs {
-        page.facts(&format!("{name} runs"), &[figure]);
+    let legs = measured.iter().map(|(_, record, leg, _)| (*record, *leg));
+    page.table(&throughput_table(legs.clone().collect()));
+    for (direction, _, _, runs) in &measured {
+        let name = format!("{} runs", direction_name(*direction));
+        page.facts(
+            &name,
+            &runs
+                .iter()
+                .map(|runs| figure(runs, rate))
+                .collect::<Vec<_>>(),
+        );
     }
+    let doubt = legs
+        .into_iter()
+        .find_map(|(record, leg)| service_demand_doubt(record, leg));
     if let Some(doubt) = doubt {
-        page.line(Emphasis::None, &format!("  host's service demand {doubt}"));
+        page.plain(&format!("  host's service demand {doubt}"));
     }
 }
 
-const THROUGHPUT_COLUMNS: [(&str, Align); 11] = [
-    ("", Align::Left),
-    ("median run", Align::Right),
-    ("RTT\nmin", Align::Right),
-    ("\nmean", Align::Right),
-    ("sent\nagain", Align::Right),
-    ("\nshare", Align::Right),
-    ("time-\nouts", Align::Right),
-    ("core %\nsend", Align::Right),
-    ("\nrecv", Align::Right),
-    ("µs/KiB\nsend", Align::Right),
-    ("\nrecv", Align::Right),
-];
-
-fn throughput_cells(record: &Record, leg: &Leg) -> [Option<String>; 11] {
-    let tcp = leg.tcp.as_ref();
-    let ends = [&leg.sender, &leg.receiver].map(Option::as_ref);
-    let [core_send, core_receive] = ends.map(|end| end?.busiest_core_percent.map(digits));
-    let doubtful = service_demand_doubt(record, leg).is_some();
-    let demand = ends.map(|end| end?.service_demand_us_per_kib.filter(|_| !doubtful));
-    let [demand_send, demand_receive] = demand.map(|figure| figure.map(digits));
-    [
-        Some(direction_name(leg.direction).to_owned()),
-        leg.throughput_bps.map(rate),
-        tcp.and_then(|tcp| tcp.rtt_min_us)
-            .map(|us| micros(us.into())),
-        tcp.map(|tcp| micros(tcp.rtt_mean_us.into())),
-        tcp.map(|tcp| count(tcp.retransmitted_segments)),
-        tcp.and_then(retransmitted_percent).map(percent),
-        tcp.and_then(|tcp| tcp.timeouts).map(count),
-        core_send,
-        core_receive,
-        demand_send,
-        demand_receive,
-    ]
+fn throughput_table<'a>(legs: Vec<(&'a Record, &'a Leg)>) -> Table<(&'a Record, &'a Leg)> {
+    let demand = |record: &Record, leg: &Leg, end: &Option<EndReport>| {
+        let demand = end.as_ref()?.service_demand_us_per_kib;
+        let demand = demand.filter(|_| service_demand_doubt(record, leg).is_none());
+        demand.map(digits)
+    };
+    let core = |end: &Option<EndReport>| end.as_ref()?.busiest_core_percent.map(digits);
+    Table::of(legs)
+        .left("", |(_, leg)| direction_name(leg.direction))
+        .right("median run", |(_, leg)| leg.throughput_bps.map(rate))
+        .right("RTT\nmin", |(_, leg)| {
+            Some(micros(leg.tcp.as_ref()?.rtt_min_us?.into()))
+        })
+        .right("\nmean", |(_, leg)| {
+            Some(micros(leg.tcp.as_ref()?.rtt_mean_us.into()))
+        })
+        .right("sent\nagain", |(_, leg)| {
+            Some(count(leg.tcp.as_ref()?.retransmitted_segments))
+        })
+        .right("\nshare", |(_, leg)| {
+            retransmitted_percent(leg.tcp.as_ref()?).map(percent)
+        })
+        .right("time-\nouts", |(_, leg)| {
+            leg.tcp.as_ref()?.timeouts.map(count)
+        })
+        .right("core %\nsend", |(_, leg)| core(&leg.sender))
+        .right("\nrecv", |(_, leg)| core(&leg.receiver))
+        .right("µs/KiB\nsend", |(record, leg)| {
+            demand(record, leg, &leg.sender)
+        })
+        .right("\nrecv", |(record, leg)| demand(record, leg, &leg.receiver))
 }
 
 fn latency(page: &mut Page, check: &Check) {
@@ -327,7 +325,7 @@ fn explanation(page: &mut Page, direction: Direction, record: &Record, check: &C
     let Some(leg) = record.leg() else { return };
     if !leg.ceilings.is_empty() {
         page.gap();
-        page.line(Emphasis::Strong, direction_name(direction));
+        page.title(direction_name(direction));
         ceilings(page, &leg.ceilings, leg.throughput_bps, LOWEST);
     }
     let Some(found) = &leg.verdict else { return };
@@ -348,10 +346,7 @@ fn target(check: &Check) -> String {
 
 /// The same transfer before and after, as often as an interval of the median needs.
 fn proof(page: &mut Page, direction: &str, target: &str) {
-    page.line(
-        Emphasis::None,
-        "  To prove it, run the first of these, apply the remedy, run the second:",
-    );
+    page.plain("  To prove it, run the first of these, apply the remedy, run the second:");
     for when in ["before", "after"] {
         page.command(&format!(
             "linerate stream {target} --direction {direction} --repeat {RUNS} --output {direction}-{when}.json"

@@ -10,10 +10,10 @@ use linerate_core::stats::Figure;
 use super::Style;
 use super::ceilings::caveats;
 use super::figure::figure;
-use super::number::{NBSP, bytes, digits, micros, percent, rate, seconds, with_unit};
+use super::number::{NBSP, bytes, digits, micros, percent, plural, rate, seconds, span, with_unit};
 use super::page::{Emphasis, Page, clean};
 use super::record::{emulated, protocol_name, towards, workload_name};
-use super::table::{Align, Table};
+use super::table::Table;
 use crate::document::{Document, Ending, Surroundings};
 
 impl Document for Comparison {
@@ -21,7 +21,7 @@ impl Document for Comparison {
     /// keep in mind.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
-        page.paragraph(Emphasis::Strong, "", 0, &headline(self));
+        page.heading(&headline(self));
         page.gap();
         page.facts("A", &treatment(&self.a.to_string(), &self.read_back.a));
         page.facts("B", &treatment(&self.b.to_string(), &self.read_back.b));
@@ -32,20 +32,17 @@ impl Document for Comparison {
         if !self.metrics.is_empty() {
             page.gap();
             page.table(&metric_table(&self.metrics));
-            page.line(
-                Emphasis::None,
-                "  below each figure its interval; of A and B that of the median",
-            );
+            page.plain("  below each figure its interval; of A and B that of the median");
         }
         for metric in self.metrics.iter().skip(1) {
             let words = answer(metric, self.margin_percent);
             page.gap();
-            page.paragraph(Emphasis::None, "", 0, &words);
+            page.words(&words);
         }
         several_figures(&mut page, &self.metrics);
         for fault in &self.one_sided_faults {
             page.gap();
-            page.paragraph(Emphasis::Strong, "", 0, &fault.message);
+            page.heading(&fault.message);
         }
         excluded(&mut page, &self.runs);
         for note in &self.notes {
@@ -174,10 +171,7 @@ fn interval(found: &MetricConclusion) -> String {
 }
 
 fn counted(pairs: u32) -> String {
-    match pairs {
-        1 => "1 pair".to_owned(),
-        n => format!("{n} pairs"),
-    }
+    plural(pairs.into(), "pair")
 }
 
 fn treatment(text: &str, read_back: &[String]) -> Vec<String> {
@@ -244,31 +238,25 @@ fn idle_facts(idle: &IdleLoad) -> Vec<String> {
 }
 
 /// Two rows for each metric: the medians and the effect, and below them their intervals.
-fn metric_table(metrics: &[ComparedMetric]) -> Table {
-    let mut table = Table::new(&[
-        ("metric", Align::Left),
-        ("A", Align::Right),
-        ("B", Align::Right),
-        ("B against A", Align::Right),
-        ("pairs", Align::Right),
-    ]);
-    for metric in metrics {
+fn metric_table(metrics: &[ComparedMetric]) -> Table<[String; 5]> {
+    let rows = metrics.iter().flat_map(|metric| {
         let write = writer(metric.metric.as_str());
         let [a, b] = [&metric.a, &metric.b].map(|side| median_and_spread(side, write));
         let found = &metric.conclusion;
-        let [low, high] = found.interval_percent;
-        let blank = || Some(String::new());
-        table.row([
-            Some(metric.metric.to_string()),
-            Some(a.0),
-            Some(b.0),
-            Some(signed(found.effect_percent)),
-            Some(found.pairs.to_string()),
-        ]);
-        let effect = span(signed(low), signed(high), "to");
-        table.row([blank(), Some(a.1), Some(b.1), Some(effect), blank()]);
-    }
-    table
+        let [low, high] = found.interval_percent.map(signed);
+        let (name, effect) = (metric.metric.to_string(), signed(found.effect_percent));
+        let blank = String::new;
+        [
+            [name, a.0, b.0, effect, found.pairs.to_string()],
+            [blank(), a.1, b.1, span(&low, &high, "to"), blank()],
+        ]
+    });
+    Table::of(rows)
+        .left("metric", |row| row[0].clone())
+        .right("A", |row| row[1].clone())
+        .right("B", |row| row[2].clone())
+        .right("B against A", |row| row[3].clone())
+        .right("pairs", |row| row[4].clone())
 }
 
 /// Of one figure; where there are several, they are told below the table.
@@ -276,20 +264,11 @@ fn median_and_spread(figure: &Figure, write: fn(f64) -> String) -> (String, Stri
     match figure {
         Figure::One(one) => (
             write(one.median),
-            span(write(one.low), write(one.high), "–"),
+            span(&write(one.low), &write(one.high), "–"),
         ),
         Figure::Modes { .. } | Figure::Drift { .. } => {
             ("not one figure,".to_owned(), "see below".to_owned())
         }
-    }
-}
-
-/// `3.10 – 20.0 Mbit/s`: a unit that both ends have is written once.
-fn span(low: String, high: String, to: &str) -> String {
-    let unit = |text: &str| text.split_once(NBSP).map(|(_, unit)| unit.to_owned());
-    match (low.split_once(NBSP), unit(&high)) {
-        (Some((number, same)), Some(unit)) if same == unit => format!("{number} {to} {high}"),
-        _ => format!("{low} {to} {high}"),
     }
 }
 
@@ -300,7 +279,7 @@ fn several_figures(page: &mut Page, metrics: &[ComparedMetric]) {
             if !matches!(side, Figure::One(_)) {
                 page.gap();
                 let words = format!("{} under {name}: {}", metric.metric, figure(side, write));
-                page.paragraph(Emphasis::None, "", 0, &words);
+                page.words(&words);
             }
         }
     }
@@ -392,14 +371,6 @@ mod tests {
             let written = writer(path)(value).replace('\u{a0}', " ");
             assert_eq!(written, text, "{path}");
         }
-    }
-
-    #[test]
-    fn a_unit_that_both_ends_have_is_written_once() {
-        let plain = |low: f64, high: f64| span(rate(low), rate(high), "–").replace(NBSP, " ");
-        assert_eq!(plain(3.1e6, 20e6), "3.10 – 20.0 Mbit/s");
-        assert_eq!(plain(3.1e5, 20e6), "310 kbit/s – 20.0 Mbit/s");
-        assert_eq!(span(digits(3.0), digits(9.0), "to"), "3.00 to 9.00");
     }
 
     #[test]

@@ -1,36 +1,36 @@
 //! An experiment in the report's own shape: its table with the report's figures beside ours, and
 //! its findings.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use linerate_core::experiment::{
-    CellFigure, DocumentColumn, DocumentFinding, DocumentTable, ExperimentDocument,
+    CellFigure, DocumentColumn, DocumentFinding, DocumentRow, DocumentTable, ExperimentDocument,
 };
 use linerate_core::plan::Repeats;
 use linerate_core::record::{Record, Status};
-use linerate_core::stats::{Agreement, CONFIDENCE, Figure, MedianInterval};
+use linerate_core::stats::{Agreement, Figure, MedianInterval};
 
 use super::Style;
 use super::ceilings::caveats;
+use super::figure::{DRIFT, MODES, figure as repeats, middle};
 use super::number::{NBSP, digits};
-use super::page::{Emphasis, Page};
-use super::table::{Align, Table};
+use super::page::{Emphasis, MARGIN, Page};
+use super::table::Table;
 use crate::document::{Document, Ending, Surroundings};
 
 impl Document for ExperimentDocument {
     /// Title, table, findings, notes, doubts.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
-        page.paragraph(Emphasis::Strong, "", 0, &self.title);
+        page.heading(&self.title);
         if let Some(report) = &self.report {
-            page.paragraph(Emphasis::None, "  report", 13, report);
+            page.entry("report", report);
         }
-        page.paragraph(Emphasis::None, "  runs", 13, &runs(self));
+        page.entry("runs", &runs(self));
         if let Some(about) = &self.about {
             page.gap();
             for paragraph in about.split("\n\n") {
-                page.paragraph(Emphasis::None, "", 0, &paragraph.replace('\n', " "));
+                page.words(&paragraph.replace('\n', " "));
             }
         }
         page.gap();
@@ -42,7 +42,7 @@ impl Document for ExperimentDocument {
         findings(&mut page, self);
         for note in &self.notes {
             page.gap();
-            page.paragraph(Emphasis::None, "  note", 13, note);
+            page.entry("note", note);
         }
         caveats(&mut page, &self.caveats);
         page.finish()
@@ -98,40 +98,24 @@ fn runs(document: &ExperimentDocument) -> String {
 }
 
 /// The levels of the rows, then for each column ours, and the report's where it has any.
-fn table(table: &DocumentTable) -> Table {
-    let has_report: Vec<bool> = (0..table.columns.len())
-        .map(|column| {
-            table
-                .rows
-                .iter()
-                .any(|row| row.figures[column].report.is_some())
-        })
-        .collect();
-    let mut heads: Vec<(Cow<'static, str>, Align)> = (table.row_factors.iter().enumerate())
-        .map(|(factor, name)| {
-            let is_number = |level: &str| level.parse::<f64>().is_ok();
-            let numbers = table.rows.iter().all(|row| is_number(&row.levels[factor]));
-            let align = if numbers { Align::Right } else { Align::Left };
-            (name.clone().into(), align)
-        })
-        .collect();
-    for (column, has_report) in table.columns.iter().zip(&has_report) {
-        heads.push((head(column).into(), Align::Right));
-        if *has_report {
-            heads.push(("report".into(), Align::Right));
-        }
+fn table(table: &DocumentTable) -> Table<&DocumentRow> {
+    let rows = || table.rows.iter();
+    let mut shown = Table::of(rows());
+    for (factor, name) in table.row_factors.iter().enumerate() {
+        let is_number = |row: &DocumentRow| row.levels[factor].parse::<f64>().is_ok();
+        let level = |row: &&DocumentRow| row.levels[factor].clone();
+        shown = if rows().all(is_number) {
+            shown.right(name.clone(), level)
+        } else {
+            shown.left(name.clone(), level)
+        };
     }
-    let mut shown = Table::with_heads(heads);
-    for row in &table.rows {
-        let mut cells: Vec<Option<String>> = row.levels.iter().cloned().map(Some).collect();
-        let figures = row.figures.iter().zip(&table.columns).zip(&has_report);
-        for ((figure, column), has_report) in figures {
-            cells.push(ours(figure, column));
-            if *has_report {
-                cells.push(figure.report.map(|value| scaled(value, column)));
-            }
+    for (number, column) in table.columns.iter().enumerate() {
+        shown = shown.right(head(column), |row| ours(&row.figures[number], column));
+        if rows().any(|row| row.figures[number].report.is_some()) {
+            let report = |row: &&DocumentRow| row.figures[number].report;
+            shown = shown.right("report", |row| Some(scaled(report(row)?, column)));
         }
-        shown.row(cells);
     }
     shown
 }
@@ -152,17 +136,16 @@ fn head(column: &DocumentColumn) -> String {
 
 fn ours(figure: &CellFigure, column: &DocumentColumn) -> Option<String> {
     let write = |value: f64| scaled(value, column);
-    Some(match &figure.ours {
-        None => return figure.not_run.as_ref().map(|_| "not run".to_owned()),
-        Some(Figure::One(one)) => match half_width_percent(one) {
-            Some(percent) => format!("{}{NBSP}±{percent}%", write(one.median)),
-            None => write(one.median),
+    let Some(ours) = &figure.ours else {
+        return figure.not_run.as_ref().map(|_| "not run".to_owned());
+    };
+    let middle = middle(ours, write);
+    Some(match ours {
+        Figure::One(one) => match half_width_percent(one) {
+            Some(percent) => format!("{middle}{NBSP}±{percent}%"),
+            None => middle,
         },
-        Some(Figure::Modes { modes }) => {
-            let modes: Vec<String> = modes.iter().map(|mode| write(mode.median)).collect();
-            modes.join(MODES)
-        }
-        Some(Figure::Drift { from, to, .. }) => format!("{}{DRIFT}{}", write(*from), write(*to)),
+        Figure::Modes { .. } | Figure::Drift { .. } => middle,
     })
 }
 
@@ -243,10 +226,7 @@ fn findings(page: &mut Page, document: &ExperimentDocument) {
         return;
     }
     page.gap();
-    page.line(
-        Emphasis::Strong,
-        "findings of the report, held against these runs",
-    );
+    page.title("findings of the report, held against these runs");
     for finding in &document.findings {
         let (word, emphasis) = match finding.agreement {
             Agreement::Agrees => ("  agrees", Emphasis::None),
@@ -254,8 +234,13 @@ fn findings(page: &mut Page, document: &ExperimentDocument) {
             Agreement::Undecided => ("  undecided", Emphasis::None),
             Agreement::NotKnown => ("  not known", Emphasis::None),
         };
-        page.paragraph(emphasis, word, 13, &finding.text);
-        page.paragraph(Emphasis::None, "", 13, &evidence(finding, &document.table));
+        page.paragraph(emphasis, word, MARGIN, &finding.text);
+        page.paragraph(
+            Emphasis::None,
+            "",
+            MARGIN,
+            &evidence(finding, &document.table),
+        );
     }
     if document.report.is_some() {
         page.paragraph(Emphasis::None, "", 2, OTHER_MACHINES);
@@ -267,7 +252,7 @@ fn findings(page: &mut Page, document: &ExperimentDocument) {
 fn evidence(finding: &DocumentFinding, table: &DocumentTable) -> String {
     let write = |value: f64| in_unit(value, finding, table);
     let ours = match (&finding.ours, &finding.why) {
-        (Some(ours), _) => amount(ours, &write),
+        (Some(ours), _) => repeats(ours, write),
         (None, why) => why.clone().unwrap_or_default(),
     };
     let expected = match (finding.least, finding.most) {
@@ -293,42 +278,6 @@ fn evidence(finding: &DocumentFinding, table: &DocumentTable) -> String {
     )
 }
 
-/// What the repeats amount to, with the confidence at which that is said.
-fn amount(ours: &Figure, write: &dyn Fn(f64) -> String) -> String {
-    match ours {
-        Figure::One(one) if one.n == 1 => {
-            format!("{} in one run, its spread is not known", write(one.median))
-        }
-        Figure::One(one) => {
-            let few = if one.reaches_confidence() {
-                String::new()
-            } else {
-                format!(", too few for {:.0}{NBSP}%", CONFIDENCE * 100.0)
-            };
-            format!(
-                "{} [{} – {}] at {:.1}{NBSP}% over {} repeats{few}",
-                write(one.median),
-                write(one.low),
-                write(one.high),
-                one.coverage * 100.0,
-                one.n
-            )
-        }
-        Figure::Modes { modes } => {
-            let modes: Vec<String> = modes
-                .iter()
-                .map(|mode| format!("{} in {}", write(mode.median), mode.n))
-                .collect();
-            format!("not one figure: modes at {} repeats", modes.join(" and "))
-        }
-        Figure::Drift { from, to, .. } => format!(
-            "not one figure: drifts from {} to {}",
-            write(*from),
-            write(*to)
-        ),
-    }
-}
-
 /// A ratio as it is; a figure as the table's column of it has it.
 fn in_unit(value: f64, finding: &DocumentFinding, table: &DocumentTable) -> String {
     let mut columns = table
@@ -344,10 +293,6 @@ fn in_unit(value: f64, finding: &DocumentFinding, table: &DocumentTable) -> Stri
         },
     }
 }
-
-/// Between modes, and between the ends of a drift.
-const MODES: &str = "\u{a0}/\u{a0}";
-const DRIFT: &str = "\u{a0}→\u{a0}";
 
 const OTHER_MACHINES: &str = "Other machines, kernels and paths than the report's: what can agree is the kind, \
                               not the figure.";

@@ -1,32 +1,59 @@
-//! What repeated runs amount to, on one line.
+//! What repeated runs amount to: on one line, or in a cell.
 
-use linerate_core::stats::Figure;
+use linerate_core::stats::{CONFIDENCE, Figure};
 
-/// The figure with `value` as the way to write one of its values: the median with its interval, or,
+use super::number::{NBSP, span};
+
+/// The figure with `write` as the way to write one of its values: the median with its interval, or,
 /// where one figure would mislead, the modes or the drift.
-pub(super) fn figure(figure: &Figure, value: fn(f64) -> String) -> String {
+pub(super) fn figure(figure: &Figure, write: impl Fn(f64) -> String) -> String {
     match figure {
+        Figure::One(one) if one.n == 1 => {
+            format!("{} in one run, its spread is not known", write(one.median))
+        }
         Figure::One(one) => {
-            let level = one.coverage * 100.0;
+            let few = if one.reaches_confidence() {
+                String::new()
+            } else {
+                format!(", too few for {:.0}{NBSP}%", CONFIDENCE * 100.0)
+            };
             format!(
-                "{} [{} – {}], {level:.1} % of {} runs",
-                value(one.median),
-                value(one.low),
-                value(one.high),
+                "{} [{}] at {:.1}{NBSP}% over {} runs{few}",
+                write(one.median),
+                span(&write(one.low), &write(one.high), "–"),
+                one.coverage * 100.0,
                 one.n
             )
         }
         Figure::Modes { modes } => {
-            let modes: Vec<String> = modes
-                .iter()
-                .map(|mode| format!("{} ({} runs)", value(mode.median), mode.n))
-                .collect();
+            let modes = modes.iter();
+            let modes = modes.map(|mode| format!("{} ({} runs)", write(mode.median), mode.n));
+            let modes: Vec<String> = modes.collect();
             format!("not one figure: modes at {}", modes.join(" and "))
         }
-        Figure::Drift { from, to, .. } => format!(
-            "not one figure: drifts from {} to {}",
-            value(*from),
-            value(*to)
-        ),
+        Figure::Drift { from, to, .. } => {
+            format!(
+                "not one figure: drifts from {} to {}",
+                write(*from),
+                write(*to)
+            )
+        }
     }
 }
+
+/// The median, or what stands in its place where there is no one figure: `modes / modes`,
+/// `from → to`.
+pub(super) fn middle(figure: &Figure, write: impl Fn(f64) -> String) -> String {
+    match figure {
+        Figure::One(one) => write(one.median),
+        Figure::Modes { modes } => {
+            let modes: Vec<String> = modes.iter().map(|mode| write(mode.median)).collect();
+            modes.join(MODES)
+        }
+        Figure::Drift { from, to, .. } => format!("{}{DRIFT}{}", write(*from), write(*to)),
+    }
+}
+
+/// Between modes, and between the ends of a drift.
+pub(super) const MODES: &str = "\u{a0}/\u{a0}";
+pub(super) const DRIFT: &str = "\u{a0}→\u{a0}";

@@ -7,9 +7,9 @@ use linerate_core::remedy::host_set;
 use linerate_core::units::{BitRate, ByteCount};
 
 use super::Style;
-use super::number::count;
-use super::page::{Emphasis, Page};
-use super::table::{Align, Table};
+use super::number::{count, plural};
+use super::page::{Emphasis, MARGIN, Page};
+use super::table::Table;
 use crate::document::Document;
 
 impl Document for HostDocument {
@@ -27,10 +27,10 @@ impl Document for HostDocument {
         }
         if let Some(file) = &self.file {
             page.gap();
-            page.line(Emphasis::None, &format!("{file} was changed"));
+            page.plain(&format!("{file} was changed"));
         }
         for note in &self.notes {
-            page.paragraph(Emphasis::Warning, "  !", 4, note);
+            page.doubt(note);
         }
         page.finish()
     }
@@ -40,10 +40,7 @@ fn head(page: &mut Page, document: &HostDocument) {
     let about = &document.host;
     let mut facts = vec![
         format!("Linux {}", about.kernel),
-        match about.cpus {
-            1 => "1 CPU".to_owned(),
-            cpus => format!("{cpus} CPUs"),
-        },
+        plural(about.cpus.into(), "CPU"),
     ];
     facts.extend(
         about
@@ -76,10 +73,7 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
     let wrong: Vec<&SettingReport> = of(SettingState::Change).collect();
     for setting in &wrong {
         page.gap();
-        page.line(
-            Emphasis::Strong,
-            &format!("{}: {}", setting.key, setting.means),
-        );
+        page.title(&format!("{}: {}", setting.key, setting.means));
         detail(page, setting);
     }
     let changes: Vec<(&str, &str)> = wrong
@@ -93,7 +87,7 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
     }
     if wrong.is_empty() && !document.settings.is_empty() {
         page.gap();
-        page.line(Emphasis::Strong, "nothing is to be changed");
+        page.title("nothing is to be changed");
     }
     kept(page, document);
     page.gap();
@@ -112,9 +106,9 @@ fn detail(page: &mut Page, setting: &SettingReport) {
         .unwrap_or_default();
     let now = setting.now.as_deref().unwrap_or("-");
     let right = setting.right.as_deref().unwrap_or(now);
-    page.paragraph(Emphasis::None, "  now", MARGIN, &format!("{now}{unit}"));
-    page.paragraph(Emphasis::None, "  right", MARGIN, &format!("{right}{unit}"));
-    page.paragraph(Emphasis::None, "  why", MARGIN, &setting.why);
+    page.entry("now", &format!("{now}{unit}"));
+    page.entry("right", &format!("{right}{unit}"));
+    page.entry("why", &setting.why);
     if let Some(formula) = &setting.formula {
         let inputs = setting
             .inputs
@@ -126,10 +120,10 @@ fn detail(page: &mut Page, setting: &SettingReport) {
         } else {
             format!("{formula}; {}", inputs.join(", "))
         };
-        page.paragraph(Emphasis::None, "  formula", MARGIN, &words);
+        page.entry("formula", &words);
     }
-    page.paragraph(Emphasis::None, "  limits", MARGIN, &setting.limits);
-    page.paragraph(Emphasis::None, "  source", MARGIN, &setting.source);
+    page.entry("limits", &setting.limits);
+    page.entry("source", &setting.source);
     if let Some(obstacle) = &setting.obstacle {
         page.paragraph(Emphasis::Warning, "  but", MARGIN, obstacle);
     }
@@ -145,58 +139,40 @@ fn plain(value: f64) -> String {
 }
 
 fn kept(page: &mut Page, document: &HostDocument) {
-    let mut table = Table::new(&[
-        ("set by linerate host", Align::Left),
-        ("before", Align::Left),
-        ("now", Align::Left),
-        ("", Align::Left),
-    ]);
-    let mut is_any = false;
-    for setting in &document.settings {
-        if let Some(was) = &setting.kept_from {
-            is_any = true;
-            let after = if setting.persisted {
-                "over a reboot"
-            } else {
-                "until a reboot"
-            };
-            table.row([
-                Some(setting.key.clone()),
-                Some(was.clone()),
-                setting.now.clone(),
-                Some(after.to_owned()),
-            ]);
-        }
-    }
-    if is_any {
+    let kept = document.settings.iter();
+    let kept: Vec<_> = kept
+        .filter_map(|setting| Some((setting, setting.kept_from.as_ref()?)))
+        .collect();
+    if !kept.is_empty() {
         page.gap();
-        page.table(&table);
     }
+    let after = |persisted| {
+        if persisted {
+            "over a reboot"
+        } else {
+            "until a reboot"
+        }
+    };
+    let table = Table::of(kept)
+        .left("set by linerate host", |(setting, _)| setting.key.clone())
+        .left("before", |(_, was)| was.as_str())
+        .left("now", |(setting, _)| setting.now.clone())
+        .left("", |(setting, _)| after(setting.persisted));
+    page.table(&table);
 }
 
 fn others(page: &mut Page, document: &HostDocument) {
-    let mut table = Table::new(&[
-        ("setting", Align::Left),
-        ("now", Align::Left),
-        ("", Align::Left),
-        ("why", Align::Left),
-    ]);
-    for setting in document
-        .settings
-        .iter()
-        .filter(|setting| setting.state != SettingState::Change)
-    {
-        let why = match &setting.obstacle {
-            Some(obstacle) => format!("{}; cannot be changed: {obstacle}", setting.why),
-            None => setting.why.clone(),
-        };
-        table.row([
-            Some(setting.key.clone()),
-            setting.now.clone(),
-            Some(word(setting.state).to_owned()),
-            Some(why),
-        ]);
-    }
+    let settings = document.settings.iter();
+    let others = settings.filter(|setting| setting.state != SettingState::Change);
+    let why = |setting: &&SettingReport| match &setting.obstacle {
+        Some(obstacle) => format!("{}; cannot be changed: {obstacle}", setting.why),
+        None => setting.why.clone(),
+    };
+    let table = Table::of(others)
+        .left("setting", |setting| setting.key.clone())
+        .left("now", |setting| setting.now.clone())
+        .left("", |setting| word(setting.state))
+        .left("why", why);
     page.table(&table);
 }
 
@@ -218,12 +194,7 @@ fn summary(page: &mut Page, document: &HostDocument) {
     });
     let words: Vec<String> = words.collect();
     if !words.is_empty() {
-        page.paragraph(
-            Emphasis::None,
-            "",
-            0,
-            &format!("{}; --all shows them", words.join(", ")),
-        );
+        page.words(&format!("{}; --all shows them", words.join(", ")));
     }
 }
 
@@ -267,7 +238,7 @@ fn changes(page: &mut Page, document: &HostDocument) {
         } else {
             "nothing was changed: --apply does it"
         };
-        page.line(Emphasis::Strong, words);
+        page.title(words);
     }
 }
 
@@ -280,9 +251,6 @@ fn difference(page: &mut Page, change: &SettingChange) {
         _ => change.now.iter().map(|now| (" ", now)).collect(),
     };
     for (sign, value) in lines {
-        page.line(Emphasis::None, &format!("  {sign} {value}"));
+        page.plain(&format!("  {sign} {value}"));
     }
 }
-
-/// Columns of the labels.
-const MARGIN: usize = 13;

@@ -4,7 +4,7 @@ use linerate_core::lab::{Inhabitant, LabShown, LabsDocument, LinkStatus};
 use linerate_core::record::LabDirection;
 
 use super::Style;
-use super::page::{Emphasis, Page};
+use super::page::Page;
 use crate::document::Document;
 
 impl Document for LabsDocument {
@@ -17,25 +17,19 @@ impl Document for LabsDocument {
 }
 
 fn shown(page: &mut Page, lab: &LabShown) {
-    page.line(
-        Emphasis::Strong,
-        &format!("lab {}, process {}", lab.name, lab.pid),
-    );
+    page.title(&format!("lab {}, process {}", lab.name, lab.pid));
     let width = widest(lab.hosts.iter().map(|host| &host.name));
     for host in &lab.hosts {
         let kind = if host.is_router { "router" } else { "host  " };
         let addresses: Vec<_> = host.addresses.iter().map(ToString::to_string).collect();
         let line = format!("  {kind} {:width$}  {}", host.name, addresses.join("  "));
-        page.line(Emphasis::None, &line);
+        page.plain(&line);
     }
     let links = lab.links.as_deref().unwrap_or_default();
     let width = widest(links.iter().map(|link| &link.name));
     links.iter().for_each(|one| link(page, one, width));
     for process in &lab.running {
-        page.line(
-            Emphasis::None,
-            &format!("  running {}", inhabitant(process)),
-        );
+        page.plain(&format!("  running {}", inhabitant(process)));
     }
 }
 
@@ -52,11 +46,11 @@ fn link(page: &mut Page, link: &LinkStatus, width: usize) {
         "  link   {:width$}  {spec}, interfaces of {} bytes",
         link.name, link.mtu_bytes
     );
-    page.line(Emphasis::None, &line);
+    page.plain(&line);
     for (name, direction) in [("up", &link.up), ("down", &link.down)] {
         if let Some(direction) = direction {
             let line = format!("         {name:4} {}", counters(direction));
-            page.line(Emphasis::None, &line);
+            page.plain(&line);
         }
     }
 }

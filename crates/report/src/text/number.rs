@@ -45,6 +45,22 @@ pub(super) fn count(value: u64) -> String {
     grouped
 }
 
+/// `1 pair`, `12,437 pairs`.
+pub(super) fn plural(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{} {what}s", count(number)),
+    }
+}
+
+/// `3.10 – 20.0 Mbit/s`: a unit that both ends have is written once.
+pub(super) fn span(low: &str, high: &str, to: &str) -> String {
+    match (low.split_once(NBSP), high.split_once(NBSP)) {
+        (Some((number, unit)), Some((_, same))) if same == unit => format!("{number} {to} {high}"),
+        _ => format!("{low} {to} {high}"),
+    }
+}
+
 /// Bits per second.
 pub(super) fn rate(bps: f64) -> String {
     const UNITS: [(f64, &str); 5] = [
@@ -170,6 +186,14 @@ mod tests {
         ] {
             assert_eq!(rate(bps).replace(NBSP, " "), text);
         }
+    }
+
+    #[test]
+    fn a_unit_that_both_ends_have_is_written_once() {
+        let plain = |low: f64, high: f64| span(&rate(low), &rate(high), "–").replace(NBSP, " ");
+        assert_eq!(plain(3.1e6, 20e6), "3.10 – 20.0 Mbit/s");
+        assert_eq!(plain(3.1e5, 20e6), "310 kbit/s – 20.0 Mbit/s");
+        assert_eq!(span("3.00", "9.00", "to"), "3.00 to 9.00");
     }
 
     #[test]

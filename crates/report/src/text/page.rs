@@ -1,7 +1,7 @@
 //! A page of text: what it writes has no control characters but its own.
 
 use super::Style;
-use super::number::NBSP;
+use super::number::{NBSP, plural};
 use super::table::Table;
 
 /// How a line stands out where colours are allowed.
@@ -68,11 +68,45 @@ impl Page {
         }
     }
 
+    /// A line that stands out, however long.
+    pub(super) fn title(&mut self, line: &str) {
+        self.line(Emphasis::Strong, line);
+    }
+
+    /// A line of figures, however long.
+    pub(super) fn plain(&mut self, line: &str) {
+        self.line(Emphasis::None, line);
+    }
+
+    /// A sentence that stands out.
+    pub(super) fn heading(&mut self, words: &str) {
+        self.paragraph(Emphasis::Strong, "", 0, words);
+    }
+
+    /// Sentences.
+    pub(super) fn words(&mut self, words: &str) {
+        self.paragraph(Emphasis::None, "", 0, words);
+    }
+
+    /// An entry of a list.
+    pub(super) fn point(&mut self, words: &str) {
+        self.paragraph(Emphasis::None, "  -", 4, words);
+    }
+
+    /// What is to be kept in mind.
+    pub(super) fn doubt(&mut self, words: &str) {
+        self.paragraph(Emphasis::Warning, "  !", 4, words);
+    }
+
+    /// A label in the left margin and words beside it.
+    pub(super) fn entry(&mut self, label: &str, words: &str) {
+        self.paragraph(Emphasis::None, &format!("  {label}"), MARGIN, words);
+    }
+
     /// A label in the left margin and facts beside it; without facts nothing is written.
     pub(super) fn facts(&mut self, label: &str, facts: &[String]) {
         if !facts.is_empty() {
-            let label = format!("  {label}");
-            self.paragraph(Emphasis::None, &label, MARGIN, &facts.join(", "));
+            self.entry(label, &facts.join(", "));
         }
     }
 
@@ -83,14 +117,16 @@ impl Page {
         }
     }
 
-    pub(super) fn table(&mut self, table: &Table) {
-        for (index, line) in table.lines(self.style.columns()).iter().enumerate() {
-            let emphasis = if index < table.head_lines() {
-                Emphasis::Strong
-            } else {
-                Emphasis::None
-            };
-            self.line(emphasis, line);
+    /// A table; how many columns a narrow terminal leaves out is said below it.
+    pub(super) fn table<R>(&mut self, table: &Table<R>) {
+        let layout = table.layout(self.style.columns());
+        layout.heads().iter().for_each(|line| self.title(line));
+        layout.rows().iter().for_each(|line| self.plain(line));
+        if layout.left_out > 0 {
+            let columns = plural(layout.left_out as u64, "column");
+            self.plain(&format!(
+                "  {columns} more in a wider terminal, or with --json"
+            ));
         }
     }
 
@@ -99,8 +135,8 @@ impl Page {
     }
 }
 
-/// Columns of the labels of [`Page::facts`].
-const MARGIN: usize = 13;
+/// Columns of the labels of [`Page::entry`].
+pub(super) const MARGIN: usize = 13;
 
 /// Fewer columns than this are not filled but overrun.
 const MIN_ROOM: usize = 20;

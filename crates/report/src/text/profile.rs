@@ -11,10 +11,10 @@ use linerate_core::record::Record;
 use super::Style;
 use super::ceilings::caveats;
 use super::number::{count, digits, percent, rate, seconds, with_unit};
-use super::page::{Emphasis, Page, clean};
+use super::page::{Page, clean};
 use super::projection;
 use super::record::{emulated, traffic_and_peer};
-use super::table::{Align, Table};
+use super::table::Table;
 use crate::document::{Document, Rate};
 
 impl Document for ProfileDocument {
@@ -24,7 +24,7 @@ impl Document for ProfileDocument {
         let reached = self.record.throughput_bps().map(rate);
         let reached = reached.unwrap_or_else(|| "no figure".to_owned());
         let headline = format!("{reached}, {}", traffic_and_peer(&self.record));
-        page.paragraph(Emphasis::Strong, "", 0, &headline);
+        page.heading(&headline);
         emulated(&mut page, &self.record.environment);
         for (label, end) in ends(self) {
             page.facts(label, &[how(end), samples(end)].concat());
@@ -42,7 +42,7 @@ impl Document for ProfileDocument {
         page.table(&layers(self));
         let is_sampled = |end: &EndLayers| end.profile.how.tells_layers() && end.samples > 0;
         if ends(self).any(|(_, end)| is_sampled(end)) {
-            page.paragraph(Emphasis::None, "", 0, FOOT);
+            page.words(FOOT);
         }
         account::write(&mut page, self);
         if style.details {
@@ -191,43 +191,80 @@ const NAMED_PERCENT: f64 = 1.0;
 
 /// A line for each layer that either end has, most of both first; then their sum, and what was
 /// idle.
-fn layers(document: &ProfileDocument) -> Table {
+fn layers(document: &ProfileDocument) -> Table<Row> {
     let ends = [document.sender.as_ref(), document.receiver.as_ref()];
-    let mut table = Table::new(&[
-        ("\nlayer", Align::Left),
-        ("sender\n%", Align::Right),
-        ("\n±", Align::Right),
-        ("ns per\npacket", Align::Right),
-        ("\nbyte", Align::Right),
-        ("in soft\nint. %", Align::Right),
-        ("receiver\n%", Align::Right),
-        ("\n±", Align::Right),
-        ("ns per\npacket", Align::Right),
-        ("\nbyte", Align::Right),
-        ("in soft\nint. %", Align::Right),
-    ]);
-    let mut shown: Vec<Layer> = Layer::ALL
+    let mut rows: Vec<Row> = Layer::ALL
         .into_iter()
         .filter(|&layer| layer != Layer::Idle && weight(&ends, layer) > 0.0)
+        .map(Row::Layer)
         .collect();
-    shown.sort_by(|&a, &b| weight(&ends, b).total_cmp(&weight(&ends, a)));
-    for layer in shown {
-        let cells = ends
-            .iter()
-            .flat_map(|end| cells(end.and_then(|end| of(end, layer))));
-        table.row(std::iter::once(Some(layer_name(layer).to_owned())).chain(cells));
-    }
-    let sums = ends.iter().flat_map(|end| sum(*end));
-    table.row(std::iter::once(Some("all of it".to_owned())).chain(sums));
+    let weight_of = |row: &Row| match row {
+        Row::Layer(layer) => weight(&ends, *layer),
+        Row::Sum => 0.0,
+    };
+    rows.sort_by(|a, b| weight_of(b).total_cmp(&weight_of(a)));
+    rows.push(Row::Sum);
     if weight(&ends, Layer::Idle) > 0.0 {
-        let idle = ends.iter().flat_map(|end| {
-            let share = end.and_then(|end| of(end, Layer::Idle));
-            let share = share.map(|cost| digits(cost.share_percent));
-            [share, None, None, None, None]
-        });
-        table.row(std::iter::once(Some(layer_name(Layer::Idle).to_owned())).chain(idle));
+        rows.push(Row::Layer(Layer::Idle));
+    }
+    let name = |row: &Row| match row {
+        Row::Layer(layer) => layer_name(*layer),
+        Row::Sum => "all of it",
+    };
+    let mut table = Table::of(rows).left("\nlayer", name);
+    for (end, share) in ends.into_iter().zip(["sender\n%", "receiver\n%"]) {
+        let cost = |row: &Row| match row {
+            Row::Layer(Layer::Idle) | Row::Sum => None,
+            Row::Layer(layer) => of(end?, *layer),
+        };
+        table = table
+            .right(share, |row| share_of(end?, row))
+            .right("\n±", |row| half_width(cost(row)?))
+            .spare(2, 1)
+            .right("ns per\npacket", |row| match row {
+                Row::Sum => per(end?, end?.packets?),
+                Row::Layer(_) => cost(row)?.ns_per_packet.map(digits),
+            })
+            .right("\nbyte", |row| match row {
+                Row::Sum => per(end?, end?.bytes),
+                Row::Layer(_) => cost(row)?.ns_per_byte.map(digits),
+            })
+            .spare(1, 1)
+            .right("in soft\nint. %", |row| soft_interrupts(cost(row)?))
+            .spare(3, 1);
     }
     table
+}
+
+/// A line of the table of layers.
+enum Row {
+    Layer(Layer),
+    /// All of them but the idle time.
+    Sum,
+}
+
+fn share_of(end: &EndLayers, row: &Row) -> Option<String> {
+    Some(match row {
+        Row::Sum => "100".to_owned(),
+        Row::Layer(Layer::Idle) => digits(of(end, Layer::Idle)?.share_percent),
+        Row::Layer(layer) => format!("{:.1}", of(end, *layer)?.share_percent),
+    })
+}
+
+fn half_width(cost: &LayerCost) -> Option<String> {
+    let [low, high] = cost.share_interval_percent;
+    let half_width = (high - low) / 2.0;
+    (half_width > 0.0).then(|| format!("{half_width:.1}"))
+}
+
+fn soft_interrupts(cost: &LayerCost) -> Option<String> {
+    let is_known = cost.samples > 0 || cost.softirq_percent > 0.0;
+    is_known.then(|| format!("{:.0}", cost.softirq_percent))
+}
+
+/// CPU time for each of `number`, nanoseconds.
+fn per(end: &EndLayers, number: u64) -> Option<String> {
+    (number > 0).then(|| digits(end.cpu_seconds * 1e9 / number as f64))
 }
 
 fn of(end: &EndLayers, layer: Layer) -> Option<&LayerCost> {
@@ -240,62 +277,20 @@ fn weight(ends: &[Option<&EndLayers>], layer: Layer) -> f64 {
     costs.map(|cost| cost.share_percent).sum()
 }
 
-fn cells(cost: Option<&LayerCost>) -> [Option<String>; 5] {
-    let Some(cost) = cost else {
-        return Default::default();
-    };
-    let [low, high] = cost.share_interval_percent;
-    let half_width = (high - low) / 2.0;
-    [
-        Some(format!("{:.1}", cost.share_percent)),
-        (half_width > 0.0).then(|| format!("{half_width:.1}")),
-        cost.ns_per_packet.map(digits),
-        cost.ns_per_byte.map(digits),
-        (cost.samples > 0 || cost.softirq_percent > 0.0)
-            .then(|| format!("{:.0}", cost.softirq_percent)),
-    ]
-}
-
-fn sum(end: Option<&EndLayers>) -> [Option<String>; 5] {
-    let Some(end) = end else {
-        return Default::default();
-    };
-    let per = |number: u64| (number > 0).then(|| digits(end.cpu_seconds * 1e9 / number as f64));
-    [
-        Some("100".to_owned()),
-        None,
-        end.packets.and_then(per),
-        per(end.bytes),
-        None,
-    ]
-}
-
 fn functions(page: &mut Page, label: &str, end: &EndLayers) {
     if end.functions.is_empty() {
         return;
     }
     page.gap();
-    page.line(
-        Emphasis::Strong,
-        &format!("Functions of the {label}, without what they call"),
-    );
+    page.title(&format!("Functions of the {label}, without what they call"));
     if !end.profile.how.tells_layers() {
-        page.paragraph(Emphasis::None, "", 0, NO_KERNEL);
+        page.words(NO_KERNEL);
     }
-    let mut table = Table::new(&[
-        ("%", Align::Right),
-        ("samples", Align::Right),
-        ("mostly", Align::Left),
-        ("function", Align::Left),
-    ]);
-    for cost in &end.functions {
-        table.row([
-            Some(format!("{:.1}", cost.share_percent)),
-            Some(count(cost.samples)),
-            Some(layer_name(cost.layer).to_owned()),
-            Some(cost.function.clone()),
-        ]);
-    }
+    let table = Table::of(&end.functions)
+        .right("%", |cost| format!("{:.1}", cost.share_percent))
+        .right("samples", |cost| count(cost.samples))
+        .left("mostly", |cost| layer_name(cost.layer))
+        .left("function", |cost| cost.function.clone());
     page.table(&table);
 }
 

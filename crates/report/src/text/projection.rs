@@ -1,17 +1,15 @@
 //! What CPU time costs, and what changes would bring.
 
-use std::borrow::Cow;
-
 use linerate_core::plan::Protocol;
 use linerate_core::profile::projection::{
-    Basis, CostModel, End, EndModel, Projection, Proof, Term, TermCost, Unprojected,
+    Basis, CostModel, End, EndModel, ProjectedEnd, Projection, Proof, Proved, Term, Unprojected,
     median_cpu_error_percent, median_error_percent,
 };
 
 use super::Style;
-use super::number::{NBSP, digits, percent, rate, with_unit};
+use super::number::{NBSP, digits, percent, rate, span, with_unit};
 use super::page::{Emphasis, Page};
-use super::table::{Align, Table};
+use super::table::Table;
 
 /// The costs of each model, what changes would bring, those that were proved beside their
 /// measurement, the doubts, and changes of which nothing is said.
@@ -38,21 +36,18 @@ pub(super) fn write(
     }
     if !projections.is_empty() {
         page.gap();
-        page.line(Emphasis::Strong, "What a change would bring: throughput");
+        page.title("What a change would bring: throughput");
         page.table(&throughput(projections));
         page.gap();
-        page.line(
-            Emphasis::Strong,
-            "What a change would bring: CPU time for each KiB that arrives, µs",
-        );
+        page.title("What a change would bring: CPU time for each KiB that arrives, µs");
         page.table(&cpu(projections));
-        page.paragraph(Emphasis::None, "", 0, FOOT);
+        page.words(FOOT);
         proofs(page, projections);
         doubts(page, projections);
     }
     if !others.is_empty() {
         page.gap();
-        page.line(Emphasis::Strong, "Not projected");
+        page.title("Not projected");
     }
     for other in others {
         let words = format!("{}: {}", other.what_if, other.why);
@@ -70,28 +65,19 @@ fn costs(page: &mut Page, model: &CostModel) {
         Protocol::Udp => "UDP in single datagrams at MTU 1500",
         Protocol::Tcp | Protocol::Mptcp => "TCP",
     };
-    page.line(
-        Emphasis::Strong,
-        &format!("What CPU time costs, {transport}"),
-    );
-    let heads = model.ends.iter().flat_map(|end| {
-        let name = end.end.name();
-        [
-            format!("{name}\nns"),
-            "\n95 %".to_owned(),
-            "\nshare".to_owned(),
-        ]
-    });
-    let heads = heads.map(|head| (Cow::from(head), Align::Right));
-    let mut table =
-        Table::with_heads(std::iter::once((Cow::from("\nper"), Align::Left)).chain(heads));
+    page.title(&format!("What CPU time costs, {transport}"));
     let of = |end: &EndModel, term| end.terms.iter().find(|cost| cost.term == term).copied();
-    for term in Term::ALL {
-        let ends: Vec<Option<TermCost>> = model.ends.iter().map(|end| of(end, term)).collect();
-        if ends.iter().any(Option::is_some) {
-            let cells = ends.into_iter().flat_map(cost_cells);
-            table.row(std::iter::once(Some(term.per().to_owned())).chain(cells));
-        }
+    let has_cost = |term: &Term| model.ends.iter().any(|end| of(end, *term).is_some());
+    let terms = Term::ALL.into_iter().filter(has_cost);
+    let mut table = Table::of(terms).left("\nper", |term| term.per());
+    for end in &model.ends {
+        let cost = |term: &Term| of(end, *term);
+        table = table
+            .right(format!("{}\nns", end.end.name()), |term| {
+                Some(digits(cost(term)?.ns))
+            })
+            .right("\n95 %", |term| Some(interval(cost(term)?.interval_ns)))
+            .right("\nshare", |term| Some(percent(cost(term)?.share_percent)));
     }
     page.table(&table);
     for end in &model.ends {
@@ -108,70 +94,34 @@ fn costs(page: &mut Page, model: &CostModel) {
     }
 }
 
-fn cost_cells(cost: Option<TermCost>) -> [Option<String>; 3] {
-    let Some(cost) = cost else {
-        return [None, None, None];
+fn throughput(projections: &[Projection]) -> Table<&Projection> {
+    let interval = |one: &&Projection| {
+        let [low, high] = one.throughput_interval_bps.map(rate);
+        span(&low, &high, "–")
     };
-    [
-        Some(digits(cost.ns)),
-        Some(interval(cost.interval_ns)),
-        Some(percent(cost.share_percent)),
-    ]
+    Table::of(projections)
+        .left("change", |one| one.what_if.clone())
+        .right("now", |one| rate(one.throughput_now_bps))
+        .right("then", |one| rate(one.throughput_bps))
+        .right("95 %", interval)
+        .left("ceiling then", |one| one.ceiling.name())
+        .left("basis", |one| basis(one.basis))
 }
 
-fn throughput(projections: &[Projection]) -> Table {
-    let mut table = Table::new(&[
-        ("change", Align::Left),
-        ("now", Align::Right),
-        ("then", Align::Right),
-        ("95 %", Align::Right),
-        ("ceiling then", Align::Left),
-        ("basis", Align::Left),
-    ]);
-    for one in projections {
-        table.row([
-            Some(one.what_if.clone()),
-            Some(rate(one.throughput_now_bps)),
-            Some(rate(one.throughput_bps)),
-            Some(rates(one.throughput_interval_bps)),
-            Some(one.ceiling.name().to_owned()),
-            Some(basis(one.basis).to_owned()),
-        ]);
-    }
-    table
-}
-
-/// The unit once, where both have the same.
-fn rates(interval: [f64; 2]) -> String {
-    let [low, high] = interval.map(rate);
-    match (low.split_once(NBSP), high.split_once(NBSP)) {
-        (Some((figure, unit)), Some((_, other))) if unit == other => format!("{figure} – {high}"),
-        _ => format!("{low} – {high}"),
-    }
-}
-
-fn cpu(projections: &[Projection]) -> Table {
-    let mut table = Table::new(&[
-        ("change", Align::Left),
-        ("of", Align::Left),
-        ("now", Align::Right),
-        ("then", Align::Right),
-        ("95 %", Align::Right),
-        ("what the change is", Align::Left),
-    ]);
-    for one in projections {
-        for (number, end) in one.ends.iter().enumerate() {
-            table.row([
-                Some(of_first(number, &one.what_if)),
-                Some(end.end.name().to_owned()),
-                Some(digits(end.now_us_per_kib)),
-                Some(digits(end.then_us_per_kib)),
-                Some(interval(end.interval_us_per_kib)),
-                Some(of_first(number, &one.says)),
-            ]);
-        }
-    }
-    table
+fn cpu(projections: &[Projection]) -> Table<(usize, &Projection, &ProjectedEnd)> {
+    let rows = projections.iter().flat_map(|one| {
+        let ends = one.ends.iter().enumerate();
+        ends.map(move |(number, end)| (number, one, end))
+    });
+    Table::of(rows)
+        .left("change", |(number, one, _)| of_first(*number, &one.what_if))
+        .left("of", |(_, _, end)| end.end.name())
+        .right("now", |(_, _, end)| digits(end.now_us_per_kib))
+        .right("then", |(_, _, end)| digits(end.then_us_per_kib))
+        .right("95 %", |(_, _, end)| interval(end.interval_us_per_kib))
+        .left("what the change is", |(number, one, _)| {
+            of_first(*number, &one.says)
+        })
 }
 
 /// In the first of several rows.
@@ -205,10 +155,7 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
         return;
     }
     page.gap();
-    page.line(
-        Emphasis::Strong,
-        "Projected and then done: with the change over without it",
-    );
+    page.title("Projected and then done: with the change over without it");
     page.table(&proved_table(&proved));
     let medians = [
         ("throughput", median_error_percent(projections)),
@@ -224,40 +171,34 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
             proved.len(),
             medians.join(", ")
         );
-        page.paragraph(Emphasis::None, "", 0, &words);
+        page.words(&words);
     }
 }
 
-fn proved_table(proofs: &[(&Projection, &Proof)]) -> Table {
-    let mut table = Table::new(&[
-        ("change", Align::Left),
-        ("of", Align::Left),
-        ("projected", Align::Right),
-        ("measured", Align::Right),
-        ("interval", Align::Right),
-        ("error", Align::Right),
-        ("pairs", Align::Right),
-    ]);
-    for (one, proof) in proofs {
+fn proved_table<'a>(proofs: &[(&'a Projection, &'a Proof)]) -> Table<([String; 3], &'a Proved)> {
+    let rows = proofs.iter().flat_map(|(one, proof)| {
         let ends = one.ends.iter().map(|end| match end.end {
             End::Both => "CPU".to_owned(),
             end => format!("CPU, {}", end.name()),
         });
         let cpu = ends.zip(&proof.cpu);
         let rows = std::iter::once(("throughput".to_owned(), &proof.throughput)).chain(cpu);
-        for (number, (of, proved)) in rows.enumerate() {
-            table.row([
-                Some(of_first(number, &one.what_if)),
-                Some(of),
-                Some(digits(proved.projected_ratio)),
-                Some(digits(proved.measured_ratio)),
-                proved.measured_interval.map(interval),
-                Some(signed(proved.error_percent)),
-                Some(of_first(number, &proof.pairs.to_string())),
-            ]);
-        }
-    }
-    table
+        let pairs = proof.pairs.to_string();
+        rows.enumerate().map(move |(number, (of, proved))| {
+            let names = [of_first(number, &one.what_if), of, of_first(number, &pairs)];
+            (names, proved)
+        })
+    });
+    Table::of(rows)
+        .left("change", |(names, _)| names[0].clone())
+        .left("of", |(names, _)| names[1].clone())
+        .right("projected", |(_, proved)| digits(proved.projected_ratio))
+        .right("measured", |(_, proved)| digits(proved.measured_ratio))
+        .right("interval", |(_, proved)| {
+            proved.measured_interval.map(interval)
+        })
+        .right("error", |(_, proved)| signed(proved.error_percent))
+        .right("pairs", |(names, _)| names[2].clone())
 }
 
 fn signed(percent: f64) -> String {

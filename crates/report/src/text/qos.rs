@@ -2,14 +2,14 @@
 
 use linerate_core::units::Dscp;
 use linerate_qos::document::{
-    AdapterReport, ClassReport, CounterReport, ExplanationReport, FileReport, FilterReport,
-    PolicyReport, QosDocument, QosState,
+    AdapterReport, CounterReport, ExplanationReport, FileReport, FilterReport, PolicyReport,
+    QosDocument, QosState,
 };
 
 use super::Style;
-use super::number::{bytes, chosen_bytes, count, rate};
+use super::number::{bytes, chosen_bytes, count, plural, rate};
 use super::page::{Emphasis, Page};
-use super::table::{Align, Table};
+use super::table::Table;
 use crate::document::Document;
 
 impl Document for QosDocument {
@@ -26,7 +26,7 @@ impl Document for QosDocument {
         }
         if self.adapters.is_empty() {
             let notes = self.notes.iter();
-            notes.for_each(|note| page.line(Emphasis::None, note));
+            notes.for_each(|note| page.plain(note));
         }
         page.finish()
     }
@@ -37,22 +37,7 @@ fn status(page: &mut Page, document: &QosDocument) {
     for adapter in &document.adapters {
         page.gap();
         head(page, adapter);
-        let mut table = Table::new(&[
-            ("policy", Align::Left),
-            ("DSCP", Align::Left),
-            ("reserve", Align::Right),
-            ("limit", Align::Right),
-            ("filter", Align::Left),
-            ("protocol", Align::Left),
-            ("priority", Align::Right),
-            ("takes", Align::Left),
-        ]);
-        for policy in &adapter.policies {
-            for (position, filter) in policy.filters.iter().enumerate() {
-                table.row(status_row(policy, filter, position == 0));
-            }
-        }
-        page.table(&table);
+        page.table(&policies(adapter));
         for policy in &adapter.policies {
             page.facts(&policy.name, &further(policy));
         }
@@ -72,7 +57,7 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
     };
     page.line(emphasis, &format!("{}: {state}", adapter.name));
     if let Some(fault) = &adapter.fault {
-        page.paragraph(Emphasis::Warning, "  !", 4, fault);
+        page.doubt(fault);
     }
     let mut facts = adapter.addresses.clone();
     facts.push(match adapter.kind.as_str() {
@@ -101,27 +86,44 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
     page.facts("adapter", &facts);
 }
 
-fn status_row(policy: &PolicyReport, filter: &FilterReport, is_first: bool) -> Vec<Option<String>> {
-    let of_policy = |value: Option<String>| if is_first { value } else { Some(String::new()) };
-    let protocols = if filter.protocols.is_empty() {
-        "any".to_owned()
-    } else {
-        filter.protocols.join(", ")
+/// A row for each filter; what is of its policy stands in the first of them.
+fn policies(adapter: &AdapterReport) -> Table<(Option<&PolicyReport>, &FilterReport)> {
+    let rows = adapter.policies.iter().flat_map(|policy| {
+        let filters = policy.filters.iter().enumerate();
+        filters.map(move |(position, filter)| ((position == 0).then_some(policy), filter))
+    });
+    let of_policy = |(policy, _): &(Option<&PolicyReport>, &FilterReport),
+                     cell: fn(&PolicyReport) -> Option<String>| {
+        policy.map_or(Some(String::new()), cell)
     };
-    vec![
-        of_policy(Some(policy.name.clone())),
-        of_policy(policy.dscp.and_then(Dscp::new).map(|dscp| dscp.to_string())),
-        of_policy(policy.reserve_bps.map(|bps| rate(bps as f64))),
-        of_policy(policy.limit_bps.map(|bps| rate(bps as f64))),
-        Some(filter.name.clone()),
-        Some(protocols),
-        Some(filter.priority.to_string()),
-        Some(if filter.conditions.is_empty() {
-            "everything of it".to_owned()
+    let or = |words: String, none: &str| {
+        if words.is_empty() {
+            none.to_owned()
         } else {
-            filter.conditions.join("; ")
-        }),
-    ]
+            words
+        }
+    };
+    Table::of(rows)
+        .left("policy", |row| {
+            of_policy(row, |policy| Some(policy.name.clone()))
+        })
+        .left("DSCP", |row| {
+            of_policy(row, |policy| Some(Dscp::new(policy.dscp?)?.to_string()))
+        })
+        .right("reserve", |row| {
+            of_policy(row, |policy| Some(rate(policy.reserve_bps? as f64)))
+        })
+        .right("limit", |row| {
+            of_policy(row, |policy| Some(rate(policy.limit_bps? as f64)))
+        })
+        .left("filter", |(_, filter)| filter.name.clone())
+        .left("protocol", |(_, filter)| {
+            or(filter.protocols.join(", "), "any")
+        })
+        .right("priority", |(_, filter)| filter.priority.to_string())
+        .left("takes", |(_, filter)| {
+            or(filter.conditions.join("; "), "everything of it")
+        })
 }
 
 /// What few policies have.
@@ -146,69 +148,63 @@ pub fn qos_stats(document: &QosDocument, style: Style) -> String {
     let mut page = Page::new(style);
     for adapter in &document.adapters {
         page.gap();
-        page.line(Emphasis::Strong, &adapter.name);
+        page.title(&adapter.name);
         if let Some(fault) = &adapter.fault {
-            page.paragraph(Emphasis::Warning, "  !", 4, fault);
+            page.doubt(fault);
         }
-        let mut table = Table::new(&[
-            ("policy", Align::Left),
-            ("filter", Align::Left),
-            ("packets", Align::Right),
-            ("bytes", Align::Right),
-            ("dropped\npackets", Align::Right),
-            ("dropped\nbytes", Align::Right),
-            ("green", Align::Right),
-            ("yellow", Align::Right),
-            ("red", Align::Right),
-        ]);
-        for policy in &adapter.policies {
-            let both = [("", Some(&policy.egress)), (" in", policy.ingress.as_ref())];
-            for (side, counters) in both {
-                if let Some(counters) = counters {
-                    let name = format!("{}{side}", policy.name);
-                    table.row(stats_row(
-                        name,
-                        String::new(),
-                        counters,
-                        policy.meter.is_some(),
-                    ));
-                }
-            }
-            for filter in &policy.filters {
-                let both = [("", Some(&filter.egress)), (" in", filter.ingress.as_ref())];
-                for (side, counters) in both {
-                    if let Some(counters) = counters {
-                        let name = format!("{}{side}", filter.name);
-                        table.row(stats_row(String::new(), name, counters, false));
-                    }
-                }
-            }
-        }
-        page.table(&table);
+        page.table(&counters(adapter));
         classes(&mut page, adapter);
     }
     page.finish()
 }
 
-fn stats_row(
-    policy: String,
-    filter: String,
-    counters: &CounterReport,
-    has_meter: bool,
-) -> Vec<Option<String>> {
-    let colour = |packets| has_meter.then(|| count(packets));
-    let drop = |number| (counters.dropped_packets > 0).then(|| count(number));
-    vec![
-        Some(policy),
-        Some(filter),
-        Some(count(counters.packets)),
-        Some(count(counters.bytes)),
-        drop(counters.dropped_packets),
-        drop(counters.dropped_bytes),
-        colour(counters.green),
-        colour(counters.yellow),
-        colour(counters.red),
-    ]
+/// What is counted: its policy, its filter, whether the policy has a meter.
+type Counted<'a> = (String, String, bool, &'a CounterReport);
+
+/// A row for each policy and each of its filters, on the way out and in.
+fn counters(adapter: &AdapterReport) -> Table<Counted<'_>> {
+    let mut rows: Vec<Counted> = Vec::new();
+    for policy in &adapter.policies {
+        for (side, counters) in sides(&policy.egress, &policy.ingress) {
+            let name = format!("{}{side}", policy.name);
+            rows.push((name, String::new(), policy.meter.is_some(), counters));
+        }
+        for filter in &policy.filters {
+            for (side, counters) in sides(&filter.egress, &filter.ingress) {
+                rows.push((
+                    String::new(),
+                    format!("{}{side}", filter.name),
+                    false,
+                    counters,
+                ));
+            }
+        }
+    }
+    let of_drops = |all: &CounterReport, number| (all.dropped_packets > 0).then(|| count(number));
+    let colour = |has_meter: bool, packets| has_meter.then(|| count(packets));
+    Table::of(rows)
+        .left("policy", |(policy, ..)| policy.clone())
+        .left("filter", |(_, filter, ..)| filter.clone())
+        .right("packets", |(.., all)| count(all.packets))
+        .right("bytes", |(.., all)| count(all.bytes))
+        .right("dropped\npackets", |(.., all)| {
+            of_drops(all, all.dropped_packets)
+        })
+        .right("dropped\nbytes", |(.., all)| {
+            of_drops(all, all.dropped_bytes)
+        })
+        .spare(2, 1)
+        .right("green", |(.., meter, all)| colour(*meter, all.green))
+        .right("yellow", |(.., meter, all)| colour(*meter, all.yellow))
+        .right("red", |(.., meter, all)| colour(*meter, all.red))
+}
+
+fn sides<'a>(
+    egress: &'a CounterReport,
+    ingress: &'a Option<CounterReport>,
+) -> impl Iterator<Item = (&'static str, &'a CounterReport)> {
+    let ingress = ingress.iter().map(|counters| (" in", counters));
+    std::iter::once(("", egress)).chain(ingress)
 }
 
 fn classes(page: &mut Page, adapter: &AdapterReport) {
@@ -216,96 +212,62 @@ fn classes(page: &mut Page, adapter: &AdapterReport) {
         return;
     };
     page.gap();
-    let mut table = Table::new(&[
-        ("class", Align::Left),
-        ("id", Align::Left),
-        ("rate", Align::Right),
-        ("ceiling", Align::Right),
-        ("priority", Align::Right),
-        ("packets", Align::Right),
-        ("bytes", Align::Right),
-        ("drops", Align::Right),
-        ("borrowed", Align::Right),
-        ("waits", Align::Right),
-    ]);
     let of_policies = adapter.policies.iter();
     let of_policies =
         of_policies.filter_map(|policy| Some((policy.name.as_str(), policy.class.as_ref()?)));
-    for (name, class) in of_policies.chain([("(other packets)", default)]) {
-        table.row(class_row(name, class));
-    }
+    let table = Table::of(of_policies.chain([("(other packets)", default)]))
+        .left("class", |(name, _)| *name)
+        .left("id", |(_, class)| class.id.clone())
+        .spare(4, 1)
+        .right("rate", |(_, class)| rate(class.rate_bps as f64))
+        .right("ceiling", |(_, class)| rate(class.ceil_bps as f64))
+        .right("priority", |(_, class)| class.priority.to_string())
+        .spare(3, 1)
+        .right("packets", |(_, class)| count(class.packets))
+        .right("bytes", |(_, class)| count(class.bytes))
+        .right("drops", |(_, class)| count(class.drops))
+        .right("borrowed", |(_, class)| count(class.borrows))
+        .spare(2, 1)
+        .right("waits", |(_, class)| bytes(class.backlog_bytes))
+        .spare(1, 1);
     page.table(&table);
-}
-
-fn class_row(name: &str, class: &ClassReport) -> Vec<Option<String>> {
-    vec![
-        Some(name.to_owned()),
-        Some(class.id.clone()),
-        Some(rate(class.rate_bps as f64)),
-        Some(rate(class.ceil_bps as f64)),
-        Some(class.priority.to_string()),
-        Some(count(class.packets)),
-        Some(count(class.bytes)),
-        Some(count(class.drops)),
-        Some(count(class.borrows)),
-        Some(bytes(class.backlog_bytes)),
-    ]
 }
 
 /// What each policy and filter counted between two documents, for a second.
 pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: Style) -> String {
     let mut page = Page::new(style);
     let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-3);
-    let mut table = Table::new(&[
-        ("adapter", Align::Left),
-        ("policy", Align::Left),
-        ("filter", Align::Left),
-        ("packets/s", Align::Right),
-        ("rate", Align::Right),
-        ("dropped/s", Align::Right),
-    ]);
+    let mut rows = Vec::new();
     for adapter in &now.adapters {
-        let earlier = before
-            .adapters
-            .iter()
-            .find(|earlier| earlier.name == adapter.name);
+        let mut earlier = before.adapters.iter();
+        let earlier = earlier.find(|earlier| earlier.name == adapter.name);
         for policy in &adapter.policies {
-            let earlier = earlier.and_then(|adapter| {
-                adapter
-                    .policies
-                    .iter()
-                    .find(|earlier| earlier.name == policy.name)
-            });
-            let mut row = |filter: &str, now: &CounterReport, before: Option<&CounterReport>| {
-                let before = before.copied().unwrap_or_default();
-                let name = |name: &str| (filter.is_empty()).then(|| name.to_owned());
-                table.row([
-                    Some(name(&adapter.name).unwrap_or_default()),
-                    Some(name(&policy.name).unwrap_or_default()),
-                    Some(filter.to_owned()),
-                    Some(count(per_second(now.packets, before.packets).round() as u64)),
-                    Some(rate(8.0 * per_second(now.bytes, before.bytes))),
-                    Some(count(
-                        per_second(now.dropped_packets, before.dropped_packets).round() as u64,
-                    )),
-                ]);
-            };
-            row("", &policy.egress, earlier.map(|policy| &policy.egress));
+            let mut earlier = earlier.iter().flat_map(|adapter| &adapter.policies);
+            let earlier = earlier.find(|earlier| earlier.name == policy.name);
+            let before = earlier.map(|policy| policy.egress).unwrap_or_default();
+            let names = [&adapter.name, &policy.name, ""].map(str::to_owned);
+            rows.push((names, policy.egress, before));
             for filter in &policy.filters {
-                let earlier = earlier.and_then(|policy| {
-                    policy
-                        .filters
-                        .iter()
-                        .find(|earlier| earlier.name == filter.name)
-                });
-                row(
-                    &filter.name,
-                    &filter.egress,
-                    earlier.map(|filter| &filter.egress),
-                );
+                let mut earlier = earlier.iter().flat_map(|policy| &policy.filters);
+                let earlier = earlier.find(|earlier| earlier.name == filter.name);
+                let before = earlier.map(|filter| filter.egress).unwrap_or_default();
+                let names = ["", "", &filter.name].map(str::to_owned);
+                rows.push((names, filter.egress, before));
             }
         }
     }
+    let whole = |now: u64, before: u64| count(per_second(now, before).round() as u64);
+    let table = Table::of(rows)
+        .left("adapter", |(names, ..)| names[0].clone())
+        .left("policy", |(names, ..)| names[1].clone())
+        .left("filter", |(names, ..)| names[2].clone())
+        .right("packets/s", |(_, now, was)| whole(now.packets, was.packets))
+        .right("rate", |(_, now, was)| {
+            rate(8.0 * per_second(now.bytes, was.bytes))
+        })
+        .right("dropped/s", |(_, now, was)| {
+            whole(now.dropped_packets, was.dropped_packets)
+        });
     page.table(&table);
     page.gap();
     page.finish()
@@ -316,13 +278,17 @@ fn file(page: &mut Page, file: &FileReport) {
     let name = file.name.as_deref().unwrap_or("the policy file");
     let words = format!(
         "{name}: {} and {}",
-        number(file.filters, "filter"),
-        many(file.policies)
+        plural(file.filters as u64, "filter"),
+        if file.policies == 1 {
+            "1 policy".to_owned()
+        } else {
+            format!("{} policies", file.policies)
+        }
     );
-    page.line(Emphasis::Strong, &words);
+    page.title(&words);
     for adapter in &file.adapters {
         let facts = [
-            format!("{} for IPv4", number(adapter.v4_rules, "rule")),
+            format!("{} for IPv4", plural(adapter.v4_rules as u64, "rule")),
             format!("{} for IPv6", adapter.v6_rules),
             format!("{} for other packets", adapter.other_rules),
         ];
@@ -330,63 +296,37 @@ fn file(page: &mut Page, file: &FileReport) {
     }
     for warning in &file.warnings {
         let words = format!("line {}: {}", warning.line, warning.text);
-        page.paragraph(Emphasis::Warning, "  !", 4, &words);
-    }
-}
-
-fn number(number: usize, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        _ => format!("{} {what}s", count(number as u64)),
-    }
-}
-
-fn many(policies: usize) -> String {
-    match policies {
-        1 => "1 policy".to_owned(),
-        _ => format!("{policies} policies"),
+        page.doubt(&words);
     }
 }
 
 /// Which filter takes a packet, and why not those asked before it.
 fn explanation(page: &mut Page, explanation: &ExplanationReport) {
-    page.line(
-        Emphasis::None,
-        &format!("{} on {}", explanation.packet, explanation.adapter),
-    );
+    page.plain(&format!(
+        "{} on {}",
+        explanation.packet, explanation.adapter
+    ));
     match (&explanation.taken, &explanation.policy) {
         (Some(taken), Some(policy)) => {
             let words = format!(
                 "filter {} (line {}) takes it: policy {policy}",
                 taken.filter, taken.line
             );
-            page.line(Emphasis::Strong, &words);
+            page.title(&words);
         }
-        _ => page.line(
-            Emphasis::Strong,
-            "no filter takes it: it leaves as it came, in the default class",
-        ),
+        _ => page.title("no filter takes it: it leaves as it came, in the default class"),
     }
     for effect in &explanation.effects {
-        page.paragraph(Emphasis::None, "  -", 4, effect);
+        page.point(effect);
     }
     if !explanation.refused.is_empty() {
         page.gap();
-        page.line(Emphasis::None, "asked before, and why not:");
+        page.plain("asked before, and why not:");
     }
-    let mut table = Table::new(&[
-        ("priority", Align::Right),
-        ("filter", Align::Left),
-        ("line", Align::Right),
-        ("why not", Align::Left),
-    ]);
-    for refusal in &explanation.refused {
-        table.row([
-            Some(refusal.asked.priority.to_string()),
-            Some(refusal.asked.filter.clone()),
-            Some(refusal.asked.line.to_string()),
-            Some(refusal.why.clone()),
-        ]);
-    }
+    let table = Table::of(&explanation.refused)
+        .right("priority", |refusal| refusal.asked.priority.to_string())
+        .left("filter", |refusal| refusal.asked.filter.clone())
+        .right("line", |refusal| refusal.asked.line.to_string())
+        .left("why not", |refusal| refusal.why.clone());
     page.table(&table);
 }

@@ -11,9 +11,9 @@ use linerate_qos::cost::{
 
 use super::Style;
 use super::ceilings::caveats;
-use super::number::{NBSP, chosen_bytes, count, digits, rate, seconds, with_unit};
-use super::page::{Emphasis, Page};
-use super::table::{Align, Table};
+use super::number::{NBSP, chosen_bytes, count, digits, plural, rate, seconds, with_unit};
+use super::page::Page;
+use super::table::Table;
 use crate::document::{Document, Ending};
 
 impl Document for QosCost {
@@ -21,12 +21,12 @@ impl Document for QosCost {
     /// programs by themselves.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
-        page.paragraph(Emphasis::Strong, "", 0, &headline(self));
+        page.heading(&headline(self));
         page.gap();
         for policy in &self.policies {
             let tests: Vec<&str> = policy.tests.iter().map(|test| test.name()).collect();
             let named = policy.file.as_deref().unwrap_or("the test's own");
-            let filters = plural(policy.filters, "filter");
+            let filters = plural(policy.filters as u64, "filter");
             page.facts(
                 "policy",
                 &[format!("{}: {named}, {filters}", tests.join(", "))],
@@ -37,14 +37,14 @@ impl Document for QosCost {
         }
         for group in groups(&self.rows) {
             page.gap();
-            page.line(Emphasis::Strong, &title(&group[0]));
+            page.title(&title(&group[0]));
             page.table(&figures(group));
             page.table(&effects(group));
         }
         direct(&mut page, self);
         if !self.rows.is_empty() {
             page.gap();
-            page.paragraph(Emphasis::None, "", 0, FOOT);
+            page.words(FOOT);
         }
         caveats(&mut page, &self.caveats);
         page.finish()
@@ -67,7 +67,7 @@ fn headline(document: &QosCost) -> String {
     };
     format!(
         "What a policy costs: without, pass-through and policy in turn, {} of {} each, sockets of {}, seed {}{end}",
-        plural(document.blocks as usize, "block"),
+        plural(document.blocks.into(), "block"),
         seconds(document.time_s),
         chosen_bytes(paper::SOCKET_BYTES),
         document.seed
@@ -159,22 +159,15 @@ const TREATMENTS: [Treatment; 3] = [
     Treatment::Policy,
 ];
 
-fn figures(rows: &[CostRow]) -> Table {
-    let heads = COLUMNS
-        .iter()
-        .flat_map(|(_, heads, _)| heads.map(|head| (head, Align::Right)));
-    let heads: Vec<_> = std::iter::once(("\nsize", Align::Right))
-        .chain(heads)
-        .collect();
-    let mut table = Table::new(&heads);
-    for row in rows {
-        let cells = COLUMNS.iter().flat_map(|(metric, _, scale)| {
-            TREATMENTS.map(|treatment| {
+fn figures(rows: &[CostRow]) -> Table<&CostRow> {
+    let mut table = Table::of(rows).right("\nsize", |row| chosen_bytes(row.message_bytes));
+    for (metric, heads, scale) in COLUMNS {
+        for (treatment, head) in TREATMENTS.into_iter().zip(heads) {
+            table = table.right(head, |row| {
                 let figure = figure(row, metric, treatment).filter(|_| is_told(row, metric))?;
                 Some(digits(figure.median / scale))
-            })
-        });
-        table.row(std::iter::once(Some(chosen_bytes(row.message_bytes))).chain(cells));
+            });
+        }
     }
     table
 }
@@ -199,37 +192,35 @@ fn is_told(row: &CostRow, metric: &str) -> bool {
 }
 
 /// For each size a line for each treatment: its effect on the rate, and on the cost of a packet.
-fn effects(rows: &[CostRow]) -> Table {
-    let mut table = Table::new(&[
-        ("\nsize", Align::Right),
-        ("\nagainst without", Align::Left),
-        ("rate\neffect", Align::Right),
-        ("\ninterval", Align::Left),
-        ("\nverdict", Align::Left),
-        ("demand\neffect", Align::Right),
-        ("\ninterval", Align::Left),
-        ("packet\nµs", Align::Right),
-        ("\ninterval", Align::Left),
-    ]);
-    for row in rows {
-        for treatment in [Treatment::Passthrough, Treatment::Policy] {
-            let rate = compared(row, rate_of(row), treatment);
-            let demand = compared(row, "sender.service_demand_us_per_kib", treatment);
-            let packet = row.packet.iter().find(|cost| cost.treatment == treatment);
-            table.row([
-                Some(chosen_bytes(row.message_bytes)),
-                Some(treatment.name().to_owned()),
-                rate.map(|found| effect(found.effect_percent)),
-                rate.map(interval),
-                rate.map(verdict),
-                demand.map(|found| effect(found.effect_percent)),
-                demand.map(interval),
-                packet.map(|cost| signed(cost.paper_us)),
-                packet.map(packet_interval),
-            ]);
-        }
-    }
-    table
+fn effects(rows: &[CostRow]) -> Table<(&CostRow, Treatment)> {
+    let treatments = [Treatment::Passthrough, Treatment::Policy];
+    let rows = rows
+        .iter()
+        .flat_map(|row| treatments.map(|treatment| (row, treatment)));
+    let rate = |row, treatment| compared(row, rate_of(row), treatment);
+    let demand = |row, treatment| compared(row, "sender.service_demand_us_per_kib", treatment);
+    let packet = |row: &CostRow, treatment| {
+        let cost = row.packet.iter().find(|cost| cost.treatment == treatment);
+        cost.cloned()
+    };
+    Table::of(rows)
+        .right("\nsize", |(row, _)| chosen_bytes(row.message_bytes))
+        .left("\nagainst without", |(_, treatment)| treatment.name())
+        .right("rate\neffect", |&(row, t)| {
+            Some(effect(rate(row, t)?.effect_percent))
+        })
+        .left("\ninterval", |&(row, t)| rate(row, t).map(interval))
+        .left("\nverdict", |&(row, t)| rate(row, t).map(verdict))
+        .right("demand\neffect", |&(row, t)| {
+            Some(effect(demand(row, t)?.effect_percent))
+        })
+        .left("\ninterval", |&(row, t)| demand(row, t).map(interval))
+        .right("packet\nµs", |&(row, t)| {
+            Some(signed(packet(row, t)?.paper_us))
+        })
+        .left("\ninterval", |&(row, t)| {
+            Some(packet_interval(&packet(row, t)?))
+        })
 }
 
 fn compared<'a>(
@@ -281,30 +272,21 @@ fn direct(page: &mut Page, document: &QosCost) {
         return;
     }
     page.gap();
-    page.line(
-        Emphasis::Strong,
-        "The programs by themselves (BPF_PROG_TEST_RUN, the same packet again and again), ns per packet",
+    page.title("The programs by themselves (BPF_PROG_TEST_RUN, the same packet again and again), ns per packet",
     );
     let fastest = document.links.iter().map(|link| link.smallest_frames_per_s);
     let fastest = fastest.fold(0.0, f64::max);
-    let mut table = Table::new(&[
-        ("policy of", Align::Left),
-        ("packets", Align::Left),
-        ("pass-through", Align::Right),
-        ("policy", Align::Right),
-        ("instructions", Align::Right),
-        ("of the time of a smallest frame", Align::Left),
-    ]);
-    for cost in &document.direct {
-        table.row([
-            Some(cost.test.name().to_owned()),
-            Some(format!("{} over {}", protocol(cost.protocol), cost.family)),
-            Some(nanoseconds(&cost.passthrough_ns)),
-            Some(nanoseconds(&cost.policy_ns)),
-            Some(count(cost.instructions as u64)),
-            share(cost, fastest, document),
-        ]);
-    }
+    let table = Table::of(&document.direct)
+        .left("policy of", |cost| cost.test.name())
+        .left("packets", |cost| {
+            format!("{} over {}", protocol(cost.protocol), cost.family)
+        })
+        .right("pass-through", |cost| nanoseconds(&cost.passthrough_ns))
+        .right("policy", |cost| nanoseconds(&cost.policy_ns))
+        .right("instructions", |cost| count(cost.instructions as u64))
+        .left("of the time of a smallest frame", |cost| {
+            share(cost, fastest, document)
+        });
     page.table(&table);
 }
 
@@ -328,11 +310,4 @@ fn share(cost: &DirectCost, frames_per_s: f64, document: &QosCost) -> Option<Str
         let percent = cost.policy_ns.median * frames_per_s / 1e9 * 100.0;
         format!("{} at {}", with_unit(percent, "%"), rate(link))
     })
-}
-
-fn plural(number: usize, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        _ => format!("{number} {what}s"),
-    }
 }

@@ -1,15 +1,15 @@
 //! One run on one screen.
 
 use linerate_core::plan::{Direction, Extent, Protocol, Traffic, Workload};
-use linerate_core::record::{Environment, FlowRecord, Leg, Record, Status};
+use linerate_core::record::{EndReport, Environment, FlowRecord, Leg, Record, Status};
 use linerate_core::stats::LatencySummary;
 
 use super::Style;
 use super::ceilings::{caveats, ceilings, verdict};
 use super::evidence::{self, service_demand_doubt};
 use super::number::{bytes, chosen_bytes, count, digits, micros, rate, seconds, with_unit};
-use super::page::{Emphasis, Page};
-use super::table::{Align, Table};
+use super::page::Page;
+use super::table::Table;
 use crate::document::{Document, Rate};
 
 impl Document for Record {
@@ -18,7 +18,7 @@ impl Document for Record {
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         let legs = &self.legs;
-        page.paragraph(Emphasis::Strong, "", 0, &headline(self));
+        page.heading(&headline(self));
         page.facts("run", &run_facts(self));
         emulated(&mut page, &self.environment);
         for leg in legs {
@@ -26,7 +26,7 @@ impl Document for Record {
                 page.gap();
                 let reached = leg.throughput_bps.map(rate).unwrap_or_default();
                 let title = format!("{} {reached}", direction_name(leg.direction));
-                page.line(Emphasis::Strong, &title);
+                page.title(&title);
             }
             direction(&mut page, self, leg);
         }
@@ -285,45 +285,36 @@ fn flows(page: &mut Page, flows: &[&FlowRecord]) {
         ranked.sort_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps));
         ranked.drain(MAX_FLOWS..MAX_FLOWS + left_out);
     }
-    let mut table = Table::new(&FLOW_COLUMNS);
-    for flow in ranked {
-        table.row(flow_cells(flow));
-    }
     page.gap();
-    page.table(&table);
+    page.table(&flow_table(ranked));
     if left_out > 0 {
-        let note =
-            format!("  the slowest and the fastest; {left_out} flows between them in the JSON");
-        page.line(Emphasis::None, &note);
+        page.plain(&format!(
+            "  the slowest and the fastest; {left_out} flows between them in the JSON"
+        ));
     }
 }
 
-const FLOW_COLUMNS: [(&str, Align); 9] = [
-    ("flow", Align::Right),
-    ("throughput", Align::Right),
-    ("mean RTT", Align::Right),
-    ("retransmitted", Align::Right),
-    ("congestion\nwindow", Align::Right),
-    ("receive\nwindow", Align::Right),
-    ("lost", Align::Right),
-    ("jitter", Align::Right),
-    ("from and to", Align::Left),
-];
-
-fn flow_cells(flow: &FlowRecord) -> [Option<String>; 9] {
-    let tcp = flow.tcp.as_ref();
-    let udp = flow.udp.as_ref();
-    [
-        Some(flow.id.to_string()),
-        Some(rate(flow.throughput_bps)),
-        tcp.map(|tcp| micros(tcp.rtt_mean_us.into())),
-        tcp.map(|tcp| count(tcp.retransmitted_segments)),
-        tcp.map(|tcp| bytes(tcp.cwnd_bytes)),
-        tcp.and_then(|tcp| tcp.send_window_bytes).map(bytes),
-        udp.map(|udp| count(udp.lost)),
-        udp.map(|udp| micros(udp.jitter_us)),
-        Some(format!("{} {}", flow.local, flow.remote)),
-    ]
+fn flow_table(flows: Vec<&FlowRecord>) -> Table<&FlowRecord> {
+    Table::of(flows)
+        .right("flow", |flow| flow.id.to_string())
+        .right("throughput", |flow| rate(flow.throughput_bps))
+        .right("mean RTT", |flow| {
+            Some(micros(flow.tcp.as_ref()?.rtt_mean_us.into()))
+        })
+        .right("retransmitted", |flow| {
+            Some(count(flow.tcp.as_ref()?.retransmitted_segments))
+        })
+        .right("congestion\nwindow", |flow| {
+            Some(bytes(flow.tcp.as_ref()?.cwnd_bytes))
+        })
+        .right("receive\nwindow", |flow| {
+            flow.tcp.as_ref()?.send_window_bytes.map(bytes)
+        })
+        .right("lost", |flow| Some(count(flow.udp.as_ref()?.lost)))
+        .right("jitter", |flow| Some(micros(flow.udp.as_ref()?.jitter_us)))
+        .left("from and to", |flow| {
+            format!("{} {}", flow.local, flow.remote)
+        })
 }
 
 /// Of more than twice as many flows, this many of the slowest and of the fastest are shown.
@@ -336,91 +327,64 @@ fn ends(page: &mut Page, record: &Record, leg: &Leg) {
         Workload::Rr | Workload::Crr => ["client", "endpoint"],
     };
     let ends = [(first, &leg.sender), (second, &leg.receiver)];
-    if ends.iter().all(|(_, end)| end.is_none()) {
+    let ends: Vec<_> = ends
+        .into_iter()
+        .filter_map(|(name, end)| Some((name, end.as_ref()?)))
+        .collect();
+    if ends.is_empty() {
         return;
     }
     let doubt = service_demand_doubt(record, leg);
-    let mut table = Table::new(&END_COLUMNS);
-    for (name, end) in ends {
-        let Some(end) = end else { continue };
-        let host_demand = end.service_demand_us_per_kib.filter(|_| doubt.is_none());
-        table.row([
-            Some(name.to_owned()),
-            end.host_cpu_percent.map(digits),
-            end.busiest_core_percent.map(digits),
-            end.busiest_thread_percent.map(digits),
-            end.steal_percent.map(digits),
-            Some(digits(end.cpu_seconds.user)),
-            Some(digits(end.cpu_seconds.system)),
-            end.softirq_seconds.map(digits),
-            host_demand.map(digits),
-            end.service_demand_threads_us_per_kib.map(digits),
-            end.method.clone(),
-        ]);
-    }
+    let host_demand = |end: &EndReport| end.service_demand_us_per_kib.filter(|_| doubt.is_none());
+    let table = Table::of(ends)
+        .left("CPU", |(name, _)| *name)
+        .right("host\n%", |(_, end)| end.host_cpu_percent.map(digits))
+        .right("max\ncore\n%", |(_, end)| {
+            end.busiest_core_percent.map(digits)
+        })
+        .right("max\nthread\n%", |(_, end)| {
+            end.busiest_thread_percent.map(digits)
+        })
+        .right("steal\n%", |(_, end)| end.steal_percent.map(digits))
+        .right("user\ns", |(_, end)| digits(end.cpu_seconds.user))
+        .right("system\ns", |(_, end)| digits(end.cpu_seconds.system))
+        .right("soft\nirq s", |(_, end)| end.softirq_seconds.map(digits))
+        .right("host\nµs/KiB", |(_, end)| host_demand(end).map(digits))
+        .right("thread\nµs/KiB", |(_, end)| {
+            end.service_demand_threads_us_per_kib.map(digits)
+        })
+        .left("by", |(_, end)| end.method.clone());
     page.gap();
     page.table(&table);
     if let Some(doubt) = doubt {
-        page.line(Emphasis::None, &format!("  host's service demand {doubt}"));
+        page.plain(&format!("  host's service demand {doubt}"));
     }
 }
-
-const END_COLUMNS: [(&str, Align); 11] = [
-    ("CPU", Align::Left),
-    ("host\n%", Align::Right),
-    ("max\ncore\n%", Align::Right),
-    ("max\nthread\n%", Align::Right),
-    ("steal\n%", Align::Right),
-    ("user\ns", Align::Right),
-    ("system\ns", Align::Right),
-    ("soft\nirq s", Align::Right),
-    ("host\nµs/KiB", Align::Right),
-    ("thread\nµs/KiB", Align::Right),
-    ("by", Align::Left),
-];
 
 /// A row for each summary that there is.
 pub(super) fn latencies<'a>(
     page: &mut Page,
     rows: impl IntoIterator<Item = (&'a str, Option<&'a LatencySummary>)>,
 ) {
-    let mut table = Table::new(&LATENCY_COLUMNS);
-    let mut any = false;
-    for (name, latency) in rows {
-        let Some(latency) = latency else { continue };
-        any = true;
-        table.row(latency_cells(name, latency));
+    let rows = rows.into_iter();
+    let rows: Vec<_> = rows
+        .filter_map(|(name, latency)| Some((name, latency?)))
+        .collect();
+    if rows.is_empty() {
+        return;
     }
-    if any {
-        page.gap();
-        page.table(&table);
-    }
-}
-
-const LATENCY_COLUMNS: [(&str, Align); 9] = [
-    ("", Align::Left),
-    ("min", Align::Right),
-    ("mean", Align::Right),
-    ("p50", Align::Right),
-    ("p90", Align::Right),
-    ("p99", Align::Right),
-    ("p99.9", Align::Right),
-    ("max", Align::Right),
-    ("count", Align::Right),
-];
-
-fn latency_cells(name: &str, latency: &LatencySummary) -> [Option<String>; 9] {
     // With fewer samples beyond it than one, a quantile is the maximum by another name.
-    let quantile = |us: f64, one_in: u64| (latency.count >= one_in).then(|| micros(us));
-    [
-        Some(name.to_owned()),
-        Some(micros(latency.min)),
-        Some(micros(latency.mean)),
-        Some(micros(latency.p50)),
-        quantile(latency.p90, 10),
-        quantile(latency.p99, 100),
-        quantile(latency.p999, 1000),
-        Some(micros(latency.max)),
-        Some(count(latency.count)),
-    ]
+    let known = |us: f64, count: u64, one_in: u64| (count >= one_in).then(|| micros(us));
+    page.gap();
+    let table = Table::of(rows)
+        .left("", |(name, _)| *name)
+        .right("min", |(_, all)| micros(all.min))
+        .right("mean", |(_, all)| micros(all.mean))
+        .right("p50", |(_, all)| micros(all.p50))
+        .right("p90", |(_, all)| known(all.p90, all.count, 10))
+        .right("p99", |(_, all)| known(all.p99, all.count, 100))
+        .right("p99.9", |(_, all)| known(all.p999, all.count, 1000))
+        .right("max", |(_, all)| micros(all.max))
+        .right("count", |(_, all)| count(all.count));
+    page.table(&table);
 }

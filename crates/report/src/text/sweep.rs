@@ -3,14 +3,16 @@
 use linerate_core::plan::{Direction, Traffic, Workload};
 use linerate_core::record::{Caveat, EndReport, Record, SizeFigure, Status, Sweep};
 
+use linerate_core::stats::LatencySummary;
+
 use super::Style;
 use super::ceilings::{cause_name, caveats};
 use super::evidence::service_demand_doubt;
 use super::figure::figure;
-use super::number::{count, digits, rate, with_unit};
-use super::page::{Emphasis, Page};
+use super::number::{count, digits, plural, rate, with_unit};
+use super::page::Page;
 use super::record::{emulated, traffic_and_peer};
-use super::table::{Align, Table};
+use super::table::Table;
 use crate::document::{Document, Rate};
 
 impl Document for Sweep {
@@ -20,26 +22,20 @@ impl Document for Sweep {
         let mut page = Page::new(style);
         let rows = median_runs(&self.rows);
         let Some(first) = rows.first() else {
-            page.line(Emphasis::Strong, "sweep without a run");
+            page.title("sweep without a run");
             caveats(&mut page, &self.caveats);
             return page.finish();
         };
-        page.paragraph(Emphasis::Strong, "", 0, &traffic_and_peer(first));
-        page.line(Emphasis::None, &format!("  {}", extent(self, rows.len())));
+        page.heading(&traffic_and_peer(first));
+        page.plain(&format!("  {}", extent(self, rows.len())));
         emulated(&mut page, &first.environment);
         page.gap();
         page.table(&match first.workload {
-            Workload::Stream => streams(&rows),
-            Workload::Rr | Workload::Crr => exchanges(&rows),
+            Workload::Stream => streams(rows.clone()),
+            Workload::Rr | Workload::Crr => exchanges(rows.clone()),
         });
-        let doubt = rows
-            .iter()
-            .find_map(|row| service_demand_doubt(row, row.legs.first()?));
-        if let Some(doubt) = doubt {
-            page.line(
-                Emphasis::None,
-                &format!("  host's CPU and service demand {doubt}"),
-            );
+        if let Some(doubt) = rows.iter().find_map(|row| doubt_of(row)) {
+            page.plain(&format!("  host's CPU and service demand {doubt}"));
         }
         figures(&mut page, &self.figures);
         caveats(
@@ -74,17 +70,10 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
         partial => format!(", {partial} of them STOPPED EARLY"),
     };
     if runs == sizes {
-        format!("{runs} runs{stopped}")
-    } else {
-        {
-            let sizes = if sizes == 1 {
-                "1 size".to_owned()
-            } else {
-                format!("{sizes} sizes")
-            };
-            format!("{sizes}, {runs} runs{stopped}; of each size its median run")
-        }
+        return format!("{runs} runs{stopped}");
     }
+    let sizes = plural(sizes as u64, "size");
+    format!("{sizes}, {runs} runs{stopped}; of each size its median run")
 }
 
 /// Of each size the run in the middle, the lower one of two; sizes in the order in which they came
@@ -133,151 +122,111 @@ fn row_caveats(rows: &[Record]) -> Vec<Caveat> {
     firsts
 }
 
-fn streams(rows: &[&Record]) -> Table {
-    let mut table = Table::new(&STREAM_COLUMNS);
-    for row in rows {
-        table.row(stream_cells(row));
-    }
-    table
-}
-
-const STREAM_COLUMNS: [(&str, Align); 17] = [
-    ("size\nB", Align::Right),
-    ("messages", Align::Right),
-    ("time\ns", Align::Right),
-    ("µs per\nmessage", Align::Right),
-    ("rate\nMbit/s", Align::Right),
-    ("\nKB/s", Align::Right),
-    ("up\nMbit/s", Align::Right),
-    ("down\nMbit/s", Align::Right),
-    ("CPU %\nsend", Align::Right),
-    ("\nrecv", Align::Right),
-    ("µs/KiB\nsend", Align::Right),
-    ("\nrecv", Align::Right),
-    ("thread\nµs/KiB\nsend", Align::Right),
-    ("\n\nrecv", Align::Right),
-    ("segment\nB", Align::Right),
-    ("lost", Align::Right),
-    ("bottleneck", Align::Left),
-];
-
-fn stream_cells(row: &Record) -> [Option<String>; 17] {
-    let message_us = row
-        .messages
-        .filter(|&messages| messages > 0)
-        .map(|messages| row.seconds * 1e6 / messages as f64);
+fn streams(rows: Vec<&Record>) -> Table<&Record> {
     let mbits = |bps: f64| digits(bps / 1e6);
-    let [up, down] = [Direction::Up, Direction::Down].map(|direction| {
+    let message_us = |row: &&Record| {
+        let messages = row.messages.filter(|&messages| messages > 0)?;
+        Some(digits(row.seconds * 1e6 / messages as f64))
+    };
+    let of_two = |row: &Record, direction| {
         let leg = row.leg_to(direction).filter(|_| row.legs.len() > 1)?;
         leg.throughput_bps.map(mbits)
-    });
-    let udp = row.legs.iter().filter_map(|leg| leg.udp.as_ref());
-    let lost = udp.map(|udp| udp.lost).reduce(u64::saturating_add);
-    let segment = row
-        .legs
-        .first()
-        .and_then(|leg| leg.tcp.as_ref()?.effective_segment_bytes);
-    let [cpu_send, cpu_receive] = cpu_cells(row);
-    let [demand_send, demand_receive, threads_send, threads_receive] = demand_cells(row);
-    [
-        Some(size_of(row).to_string()),
-        row.messages.map(count),
-        Some(digits(row.seconds)),
-        message_us.map(digits),
-        row.throughput_bps().map(mbits),
+    };
+    let lost = |row: &&Record| {
+        let udp = row.legs.iter().filter_map(|leg| leg.udp.as_ref());
+        udp.map(|udp| udp.lost)
+            .reduce(u64::saturating_add)
+            .map(count)
+    };
+    let segment = |row: &&Record| {
+        let tcp = row.legs.first()?.tcp.as_ref()?;
+        tcp.effective_segment_bytes.map(digits)
+    };
+    Table::of(rows)
+        .right("size\nB", |row| size_of(row).to_string())
+        .right("messages", |row| row.messages.map(count))
+        .spare(5, 1)
+        .right("time\ns", |row| digits(row.seconds))
+        .spare(4, 1)
+        .right("µs per\nmessage", message_us)
+        .spare(3, 1)
+        .right("rate\nMbit/s", |row| row.throughput_bps().map(mbits))
         // Thousands of bytes: `KB` is 1000 in all of linerate, `KiB` 1024.
-        row.throughput_bps().map(|bps| digits(bps / 8e3)),
-        up,
-        down,
-        cpu_send,
-        cpu_receive,
-        demand_send,
-        demand_receive,
-        threads_send,
-        threads_receive,
-        segment.map(digits),
-        lost.map(count),
-        row.verdict()
-            .map(|verdict| cause_name(verdict.cause).to_owned()),
-    ]
+        .right("\nKB/s", |row| {
+            row.throughput_bps().map(|bps| digits(bps / 8e3))
+        })
+        .spare(6, 1)
+        .right("up\nMbit/s", |row| of_two(row, Direction::Up))
+        .right("down\nMbit/s", |row| of_two(row, Direction::Down))
+        .right("CPU %\nsend", |row| cpu(row, 0))
+        .right("\nrecv", |row| cpu(row, 1))
+        .spare(1, 2)
+        .right("µs/KiB\nsend", |row| demand(row, 0))
+        .right("\nrecv", |row| demand(row, 1))
+        .spare(2, 2)
+        .right("thread\nµs/KiB\nsend", |row| thread_demand(row, 0))
+        .spare(2, 1)
+        .right("\n\nrecv", |row| thread_demand(row, 1))
+        .spare(2, 1)
+        .right("segment\nB", segment)
+        .spare(3, 1)
+        .right("lost", lost)
+        .left("bottleneck", |row| {
+            Some(cause_name(row.verdict()?.cause).to_owned())
+        })
 }
 
-fn exchanges(rows: &[&Record]) -> Table {
-    let mut table = Table::new(&EXCHANGE_COLUMNS);
-    for row in rows {
-        table.row(exchange_cells(row));
-    }
-    table
-}
-
-const EXCHANGE_COLUMNS: [(&str, Align); 14] = [
-    ("request\nB", Align::Right),
-    ("response\nB", Align::Right),
-    ("trans-\nactions", Align::Right),
-    ("time\ns", Align::Right),
-    ("trans/s", Align::Right),
-    ("conn/s", Align::Right),
-    ("µs\np50", Align::Right),
-    ("\np90", Align::Right),
-    ("\np99", Align::Right),
-    ("\nmax", Align::Right),
-    ("failed", Align::Right),
-    ("not\nsent", Align::Right),
-    ("CPU %\nclient", Align::Right),
-    ("\nendpoint", Align::Right),
-];
-
-fn exchange_cells(row: &Record) -> [Option<String>; 14] {
-    let latency = row.latency_us.as_ref();
-    let response = match &row.plan.traffic {
+fn exchanges(rows: Vec<&Record>) -> Table<&Record> {
+    let response = |row: &&Record| match &row.plan.traffic {
         Traffic::Stream(_) => None,
         Traffic::Rr(exchange) | Traffic::Crr(exchange) => Some(exchange.response_bytes.to_string()),
     };
-    let [cpu_client, cpu_endpoint] = cpu_cells(row);
-    [
-        Some(size_of(row).to_string()),
-        response,
-        row.transactions.map(count),
-        Some(digits(row.seconds)),
-        row.transactions_per_s.map(digits),
-        row.connections_per_s.map(digits),
-        latency.map(|l| digits(l.p50)),
-        latency.filter(|l| l.count >= 10).map(|l| digits(l.p90)),
-        latency.filter(|l| l.count >= 100).map(|l| digits(l.p99)),
-        latency.map(|l| digits(l.max)),
-        row.failed.filter(|&n| n > 0).map(count),
-        row.requests_not_sent.filter(|&n| n > 0).map(count),
-        cpu_client,
-        cpu_endpoint,
-    ]
+    let latency = |row: &Record, at_least: u64, us: fn(&LatencySummary) -> f64| {
+        let latency = row.latency_us.as_ref()?;
+        (latency.count >= at_least).then(|| digits(us(latency)))
+    };
+    let some = |number: Option<u64>| number.filter(|&n| n > 0).map(count);
+    Table::of(rows)
+        .right("request\nB", |row| size_of(row).to_string())
+        .right("response\nB", response)
+        .right("trans-\nactions", |row| row.transactions.map(count))
+        .spare(4, 1)
+        .right("time\ns", |row| digits(row.seconds))
+        .spare(3, 1)
+        .right("trans/s", |row| row.transactions_per_s.map(digits))
+        .right("conn/s", |row| row.connections_per_s.map(digits))
+        .right("µs\np50", |row| latency(row, 0, |all| all.p50))
+        .right("\np90", |row| latency(row, 10, |all| all.p90))
+        .spare(2, 1)
+        .right("\np99", |row| latency(row, 100, |all| all.p99))
+        .right("\nmax", |row| latency(row, 0, |all| all.max))
+        .right("failed", |row| some(row.failed))
+        .right("not\nsent", |row| some(row.requests_not_sent))
+        .right("CPU %\nclient", |row| cpu(row, 0))
+        .right("\nendpoint", |row| cpu(row, 1))
+        .spare(1, 2)
 }
 
-/// Share of all CPUs at the sender and at the receiver, where each has a kernel of its own.
-fn cpu_cells(row: &Record) -> [Option<String>; 2] {
-    let shared = row.environment.shared_kernel;
-    ends(row).map(|end| {
-        let busy = end?.host_cpu_percent?;
-        (!shared).then(|| digits(busy))
-    })
+/// Share of all CPUs at the sender or the receiver, where each has a kernel of its own.
+fn cpu(row: &Record, end: usize) -> Option<String> {
+    let busy = ends(row)[end]?.host_cpu_percent?;
+    (!row.environment.shared_kernel).then(|| digits(busy))
 }
 
-/// Service demand of both hosts, and of the test's threads where that of the hosts means nothing.
-fn demand_cells(row: &Record) -> [Option<String>; 4] {
-    let doubt = row
-        .legs
-        .first()
-        .and_then(|leg| service_demand_doubt(row, leg));
-    let meaningful = doubt.is_none();
-    let ends = ends(row);
-    let [send, receive] = ends.map(|end| {
-        let host = end?.service_demand_us_per_kib?;
-        meaningful.then(|| digits(host))
-    });
-    let [threads_send, threads_receive] = ends.map(|end| {
-        let threads = end?.service_demand_threads_us_per_kib?;
-        (!meaningful).then(|| digits(threads))
-    });
-    [send, receive, threads_send, threads_receive]
+/// Service demand of an end's host.
+fn demand(row: &Record, end: usize) -> Option<String> {
+    let host = ends(row)[end]?.service_demand_us_per_kib?;
+    doubt_of(row).is_none().then(|| digits(host))
+}
+
+/// Service demand of the test's threads, where that of the hosts means nothing.
+fn thread_demand(row: &Record, end: usize) -> Option<String> {
+    let threads = ends(row)[end]?.service_demand_threads_us_per_kib?;
+    doubt_of(row).map(|_| digits(threads))
+}
+
+fn doubt_of(row: &Record) -> Option<&'static str> {
+    service_demand_doubt(row, row.legs.first()?)
 }
 
 /// The ends' columns are the client's and the endpoint's where both send: up comes first.
@@ -301,18 +250,16 @@ fn figures(page: &mut Page, figures: &[SizeFigure]) {
     if figures.is_empty() {
         return;
     }
-    let mut table = Table::new(&[("size\nB", Align::Right), ("over its runs", Align::Left)]);
-    for of_size in figures {
-        let write: fn(f64) -> String = match of_size.metric.as_str() {
-            "throughput_bps" => rate,
-            "transactions_per_s" => |n| with_unit(n, "trans/s"),
-            _ => digits,
-        };
-        table.row([
-            Some(of_size.message_bytes.to_string()),
-            Some(figure(&of_size.figure, write)),
-        ]);
-    }
+    let write = |of_size: &SizeFigure| match of_size.metric.as_str() {
+        "throughput_bps" => rate,
+        "transactions_per_s" => |n| with_unit(n, "trans/s"),
+        _ => digits,
+    };
     page.gap();
+    let table = Table::of(figures)
+        .right("size\nB", |of_size| of_size.message_bytes.to_string())
+        .left("over its runs", |of_size| {
+            figure(&of_size.figure, write(of_size))
+        });
     page.table(&table);
 }

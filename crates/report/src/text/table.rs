@@ -7,148 +7,200 @@ use super::page::{clean, wrap};
 
 /// Which side of its column a cell stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Align {
+enum Align {
     /// Words. In the last column they are wrapped.
     Left,
     /// Figures.
     Right,
 }
 
-/// A table whose columns are as wide as their cells; columns without any figure are left out.
+/// What a column says of a row; an absent cell is a dash.
+pub(super) trait Cell {
+    fn text(self) -> Option<String>;
+}
+
+impl Cell for Option<String> {
+    fn text(self) -> Option<String> {
+        self
+    }
+}
+
+impl Cell for String {
+    fn text(self) -> Option<String> {
+        Some(self)
+    }
+}
+
+impl Cell for &str {
+    fn text(self) -> Option<String> {
+        Some(self.to_owned())
+    }
+}
+
+/// Rows, and columns that are as wide as their cells. Columns without any figure are left out, and
+/// where a terminal is too narrow, those that can be [spared](Table::spare).
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct Table<R> {
+    rows: Vec<R>,
     columns: Vec<Column>,
-    rows: Vec<Vec<String>>,
 }
 
 #[derive(Debug)]
 struct Column {
+    /// May have several lines.
     head: Cow<'static, str>,
     align: Align,
+    /// The higher, the sooner it is left out; 0 is never.
+    spare: u8,
+    cells: Vec<String>,
 }
 
-impl Table {
-    /// Heads may have several lines.
-    pub(super) fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self::with_heads(columns.iter().map(|&(head, align)| (head.into(), align)))
-    }
-
-    /// As [`Table::new`], with heads that a document gives.
-    pub(super) fn with_heads(
-        columns: impl IntoIterator<Item = (Cow<'static, str>, Align)>,
-    ) -> Self {
-        let columns = columns.into_iter();
+impl<R> Table<R> {
+    pub(super) fn of(rows: impl IntoIterator<Item = R>) -> Self {
         Self {
-            columns: columns
-                .map(|(head, align)| Column { head, align })
-                .collect(),
-            rows: Vec::new(),
+            rows: rows.into_iter().collect(),
+            columns: Vec::new(),
         }
     }
 
-    /// Adds a row; an absent cell is a dash.
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = Option<String>>) {
-        let cells: Vec<String> = cells
-            .into_iter()
-            .map(|cell| clean(cell.as_deref().unwrap_or(UNKNOWN)))
-            .collect();
-        assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
-        self.rows.push(cells);
+    /// Adds a column of words. The head may have several lines.
+    pub(super) fn left<C: Cell>(
+        self,
+        head: impl Into<Cow<'static, str>>,
+        cell: impl Fn(&R) -> C,
+    ) -> Self {
+        self.column(head.into(), Align::Left, cell)
     }
 
-    /// Lines that the heads take.
-    pub(super) fn head_lines(&self) -> usize {
-        self.shown()
-            .iter()
-            .map(|&column| self.columns[column].head.split('\n').count())
-            .max()
-            .unwrap_or(0)
+    /// Adds a column of figures.
+    pub(super) fn right<C: Cell>(
+        self,
+        head: impl Into<Cow<'static, str>>,
+        cell: impl Fn(&R) -> C,
+    ) -> Self {
+        self.column(head.into(), Align::Right, cell)
     }
 
-    /// The columns with a figure in any row.
-    fn shown(&self) -> Vec<usize> {
-        let known = |column: usize| self.rows.iter().any(|row| row[column] != UNKNOWN);
-        (0..self.columns.len()).filter(|&c| known(c)).collect()
+    fn column<C: Cell>(
+        mut self,
+        head: Cow<'static, str>,
+        align: Align,
+        cell: impl Fn(&R) -> C,
+    ) -> Self {
+        let cells = self.rows.iter().map(|row| {
+            let text = cell(row).text();
+            clean(text.as_deref().unwrap_or(UNKNOWN))
+        });
+        self.columns.push(Column {
+            head,
+            align,
+            spare: 0,
+            cells: cells.collect(),
+        });
+        self
     }
 
-    /// Heads and rows, indented by two; two spaces between columns, one where `width` asks for it.
-    pub(super) fn lines(&self, width: usize) -> Vec<String> {
-        let shown = self.shown();
-        let widths: Vec<usize> = shown.iter().map(|&column| self.width_of(column)).collect();
-        let gap = if self.least_width(&shown, &widths) > width {
-            1
-        } else {
-            2
-        };
-        let layout = Layout {
-            table: self,
-            shown: &shown,
-            widths: &widths,
-            gap,
-            width,
-        };
-        let heads = (0..self.head_lines()).flat_map(|line| layout.row(&self.head(line)));
-        let rows = self.rows.iter().flat_map(|row| layout.row(row));
-        heads.chain(rows).collect()
+    /// The last `columns` added are left out together where the terminal is too narrow, those of
+    /// the highest rank first.
+    pub(super) fn spare(mut self, rank: u8, columns: usize) -> Self {
+        let from = self.columns.len() - columns;
+        for column in &mut self.columns[from..] {
+            column.spare = rank;
+        }
+        self
     }
 
-    /// What the table takes with two spaces between columns and its last column wrapped.
-    fn least_width(&self, shown: &[usize], widths: &[usize]) -> usize {
-        let natural = INDENT + widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
-        match (shown.last(), widths.last()) {
-            (Some(&last), Some(&width)) if self.columns[last].align == Align::Left => {
-                natural - width.saturating_sub(MIN_LAST)
+    /// The table for so many columns of a terminal.
+    pub(super) fn layout(&self, width: usize) -> Layout<'_> {
+        let known = |column: &&Column| column.cells.iter().any(|cell| cell != UNKNOWN);
+        let mut shown: Vec<&Column> = self.columns.iter().filter(known).collect();
+        let all = shown.len();
+        while least_width(&shown, 1) > width {
+            let Some(rank) = shown.iter().map(|column| column.spare).max() else {
+                break;
+            };
+            if rank == 0 {
+                break;
             }
-            _ => natural,
+            shown.retain(|column| column.spare < rank);
         }
-    }
-
-    fn width_of(&self, column: usize) -> usize {
-        let heads = self.columns[column].head.split('\n');
-        let cells = self.rows.iter().map(|row| row[column].as_str());
-        heads
-            .chain(cells)
-            .map(|cell| cell.chars().count())
-            .max()
-            .unwrap_or(0)
-    }
-
-    /// One line of the heads, which stand on the ground: the shorter ones have blanks above them.
-    fn head(&self, line: usize) -> Vec<String> {
-        let lines = self.head_lines();
-        self.columns
-            .iter()
-            .map(|column| {
-                let parts = column.head.split('\n').count();
-                let part = (line + parts)
-                    .checked_sub(lines)
-                    .and_then(|part| column.head.split('\n').nth(part));
-                part.unwrap_or_default().to_owned()
-            })
-            .collect()
+        Layout {
+            gap: if least_width(&shown, 2) > width { 1 } else { 2 },
+            left_out: all - shown.len(),
+            rows: self.rows.len(),
+            shown,
+            width,
+        }
     }
 }
 
-/// What all lines of a table have in common.
-struct Layout<'a> {
-    table: &'a Table,
-    shown: &'a [usize],
-    widths: &'a [usize],
+/// What columns take with `gap` blanks between them and the last one wrapped.
+fn least_width(columns: &[&Column], gap: usize) -> usize {
+    let widths = columns.iter().map(|column| column.width());
+    let natural = INDENT + widths.sum::<usize>() + gap * columns.len().saturating_sub(1);
+    match columns.last() {
+        Some(last) if last.align == Align::Left => natural - last.width().saturating_sub(MIN_LAST),
+        _ => natural,
+    }
+}
+
+impl Column {
+    fn width(&self) -> usize {
+        let heads = self.head.split('\n');
+        let cells = self.cells.iter().map(String::as_str);
+        let widths = heads.chain(cells).map(|cell| cell.chars().count());
+        widths.max().unwrap_or(0)
+    }
+
+    fn head_lines(&self) -> usize {
+        self.head.split('\n').count()
+    }
+
+    /// One line of `lines` of the head, which stands on the ground: a shorter one has blanks above.
+    fn head(&self, line: usize, lines: usize) -> &str {
+        let part = (line + self.head_lines()).checked_sub(lines);
+        part.and_then(|part| self.head.split('\n').nth(part))
+            .unwrap_or_default()
+    }
+}
+
+/// A table as it is written.
+pub(super) struct Layout<'a> {
+    shown: Vec<&'a Column>,
+    rows: usize,
     gap: usize,
     width: usize,
+    /// Columns that did not fit.
+    pub(super) left_out: usize,
 }
 
 impl Layout<'_> {
-    fn row(&self, cells: &[String]) -> Vec<String> {
+    /// Lines of the heads.
+    pub(super) fn heads(&self) -> Vec<String> {
+        let lines = self.shown.iter().map(|column| column.head_lines());
+        let lines = lines.max().unwrap_or(0);
+        (0..lines)
+            .flat_map(|line| self.row(|column| column.head(line, lines)))
+            .collect()
+    }
+
+    /// Lines of the rows, indented by two; two spaces between columns, one where it is narrow.
+    pub(super) fn rows(&self) -> Vec<String> {
+        let rows = if self.shown.is_empty() { 0 } else { self.rows };
+        (0..rows)
+            .flat_map(|row| self.row(|column| &column.cells[row]))
+            .collect()
+    }
+
+    fn row<'b>(&'b self, cell: impl Fn(&'b Column) -> &'b str) -> Vec<String> {
         let mut line = " ".repeat(INDENT);
-        let last = self.shown.len().saturating_sub(1);
-        for (position, (&column, &width)) in self.shown.iter().zip(self.widths).enumerate() {
+        for (position, column) in self.shown.iter().enumerate() {
             if position > 0 {
                 line.push_str(&" ".repeat(self.gap));
             }
-            let cell = &cells[column];
-            match self.table.columns[column].align {
-                Align::Left if position == last => return self.hang(line, cell),
+            let (cell, width) = (cell(column), column.width());
+            match column.align {
+                Align::Left if position + 1 == self.shown.len() => return self.hang(line, cell),
                 Align::Left => line.push_str(&format!("{cell:<width$}")),
                 Align::Right => line.push_str(&format!("{cell:>width$}")),
             }
@@ -178,28 +230,24 @@ const MIN_LAST: usize = 24;
 mod tests {
     use super::*;
 
-    fn sample() -> Table {
-        let mut table = Table::new(&[
-            ("cause", Align::Left),
-            ("limit", Align::Right),
-            ("not\nknown", Align::Right),
-            ("formula", Align::Left),
-        ]);
-        table.row([Some("window".into()), Some("9".into()), None, None]);
-        let formula = "window ÷ round-trip time of the path";
-        table.row([
-            Some("path".into()),
-            Some("1000".into()),
-            None,
-            Some(formula.into()),
-        ]);
-        table
+    fn sample() -> Table<(&'static str, u32, Option<String>)> {
+        let formula = "window ÷ round-trip time of the path".to_owned();
+        Table::of([("window", 9, None), ("path", 1000, Some(formula))])
+            .left("cause", |row| row.0)
+            .right("limit", |row| row.1.to_string())
+            .right("not\nknown", |_| None)
+            .left("formula", |row| row.2.clone())
+    }
+
+    fn lines<R>(table: &Table<R>, width: usize) -> Vec<String> {
+        let layout = table.layout(width);
+        [layout.heads(), layout.rows()].concat()
     }
 
     #[test]
     fn figures_are_right_aligned_and_empty_columns_left_out() {
         assert_eq!(
-            sample().lines(80),
+            lines(&sample(), 80),
             [
                 "  cause   limit  formula",
                 "  window      9  -",
@@ -210,15 +258,32 @@ mod tests {
 
     #[test]
     fn the_last_column_wraps_under_itself() {
-        let lines = sample().lines(44);
+        let lines = lines(&sample(), 44);
         assert_eq!(lines[2], "  path     1000  window ÷ round-trip time of");
         assert_eq!(lines[3], "                 the path");
     }
 
     #[test]
     fn cells_cannot_break_out_of_their_line() {
-        let mut table = Table::new(&[("name", Align::Left)]);
-        table.row([Some("a\n\x1b[2Jb".into())]);
-        assert_eq!(table.lines(80)[1], "  a\\u{a}\\u{1b}[2Jb");
+        let table = Table::of(["a\n\x1b[2Jb"]).left("name", |name| *name);
+        assert_eq!(lines(&table, 80)[1], "  a\\u{a}\\u{1b}[2Jb");
+    }
+
+    #[test]
+    fn what_can_be_spared_makes_room_the_least_needed_first() {
+        let wide = |rank: u8| move |_: &()| format!("{rank}").repeat(10);
+        let table = Table::of([()])
+            .right("a", wide(0))
+            .right("b", wide(1))
+            .spare(1, 1)
+            .right("c", wide(2))
+            .right("d", wide(2))
+            .spare(2, 2);
+        for (width, expected) in [(80, "abcd"), (45, "abcd"), (44, "ab"), (22, "a"), (5, "a")] {
+            let layout = table.layout(width);
+            let heads = layout.heads().concat().replace(' ', "");
+            assert_eq!(heads, expected, "{width}");
+            assert_eq!(layout.left_out, 4 - expected.len());
+        }
     }
 }

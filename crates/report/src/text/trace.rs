@@ -10,7 +10,7 @@ use linerate_core::trace::{ProbeKind, TraceDocument};
 use super::Style;
 use super::ceilings::caveats;
 use super::number::{exact_bytes, seconds};
-use super::page::{Emphasis, Page};
+use super::page::Page;
 use crate::document::Document;
 use findings::{all_paths, fits, rates};
 use hops::hops;
@@ -21,7 +21,7 @@ impl Document for TraceDocument {
     /// A trace as a page: the hops, the end, the delay, what changes packets.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
-        page.line(Emphasis::Strong, &headline(self));
+        page.title(&headline(self));
         match &self.watch {
             Some(watch) => figures(&mut page, watch),
             None => hops(&mut page, self),
@@ -31,15 +31,15 @@ impl Document for TraceDocument {
         if self.hops.iter().any(|hop| hop.address == Some(self.target)) {
             end = end.replacen(&self.target.to_string(), &self.host, 1);
         }
-        page.paragraph(Emphasis::None, "", 0, &format!("{end}."));
+        page.words(&format!("{end}."));
         for sentence in self.delay.words.iter().filter(|_| self.watch.is_none()) {
-            page.paragraph(Emphasis::None, "", 0, sentence);
+            page.words(sentence);
         }
         for sentence in changed(self) {
-            page.paragraph(Emphasis::None, "", 0, &sentence);
+            page.words(&sentence);
         }
         if let Some(mtu) = &self.mtu {
-            page.paragraph(Emphasis::None, "", 0, &fits(mtu));
+            page.words(&fits(mtu));
         }
         if !self.link_rates.is_empty() {
             rates(&mut page, &self.link_rates);
@@ -58,7 +58,7 @@ impl Document for TraceDocument {
 /// A watch as a screen: the figures of each hop with a sparkline, and the last changes of the path.
 pub fn watch(trace: &TraceDocument, style: Style) -> String {
     let mut page = Page::new(style);
-    page.line(Emphasis::Strong, &headline(trace));
+    page.title(&headline(trace));
     if let Some(watch) = &trace.watch {
         screen(&mut page, watch);
         changes(&mut page, watch);

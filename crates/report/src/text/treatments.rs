@@ -11,21 +11,15 @@ pub fn treatments(style: Style) -> String {
     let mut page = Page::new(style);
     for scope in [Scope::Socket, Scope::Device, Scope::Route, Scope::Host] {
         page.gap();
-        page.line(
-            Emphasis::Strong,
-            &format!("treatments of a {}", scope.name()),
-        );
+        page.title(&format!("treatments of a {}", scope.name()));
         page.paragraph(Emphasis::None, "", 2, scope.ends());
         let own = table().iter().filter(|entry| entry.scope == scope);
         own.for_each(|entry| one(&mut page, entry));
     }
     page.gap();
-    page.line(Emphasis::Strong, "keys of sysctl:");
+    page.title("keys of sysctl:");
     for sysctl in sysctls() {
-        page.line(
-            Emphasis::None,
-            &format!("  {}={}", sysctl.key, sysctl.value),
-        );
+        page.plain(&format!("  {}={}", sysctl.key, sysctl.value));
         detail(&mut page, "", sysctl.means);
         sysctl
             .changes_also
@@ -33,9 +27,9 @@ pub fn treatments(style: Style) -> String {
             .for_each(|also| detail(&mut page, "changes also", also));
     }
     page.gap();
-    page.line(Emphasis::Strong, "refused");
+    page.title("refused");
     for (name, why) in refused() {
-        page.line(Emphasis::None, &format!("  {name}"));
+        page.plain(&format!("  {name}"));
         detail(&mut page, "", why);
     }
     page.finish()

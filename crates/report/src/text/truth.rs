@@ -1,12 +1,170 @@
 //! How often verdicts were right, and what remedies brought.
 
-use linerate_core::truth::Score;
+use std::collections::BTreeMap;
+
+use linerate_core::ceilings::Cause;
+use linerate_core::truth::{
+    Answer, Judgement, Proof, RemedyScore, Score, Tally, Trial, Untried, UntriedReason,
+};
 
 use super::Style;
+use super::number::{NBSP, percent, rate};
+use super::page::Page;
+use super::table::Table;
 use crate::document::Document;
 
 impl Document for Score {
-    fn text(&self, _: Style) -> String {
-        Score::text(self)
+    /// Verdicts by cause, each scenario that was not right, and what remedies brought.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        let named = |(cause, tally): (&Cause, &Tally)| (cause.name(), *tally);
+        let all = [("all", self.all), ("borders among them", self.borders)];
+        let all = all.into_iter().filter(|(_, tally)| tally.trials > 0);
+        let rows = self.causes.iter().map(named).chain(all);
+        page.table(&tallies("cause", "right", rows));
+        if self.failed > 0 {
+            page.plain(&format!(
+                "  {} could not be run and count as not right",
+                self.failed
+            ));
+        }
+        page.gap();
+        let verdicts = |(_, verdicts): &(&Cause, &BTreeMap<Cause, u64>)| {
+            let verdicts = verdicts.iter();
+            let named = verdicts.map(|(verdict, n)| format!("{}{NBSP}{n}", verdict.name()));
+            named.collect::<Vec<_>>().join(", ")
+        };
+        let matrix = Table::of(&self.matrix)
+            .left("cause", |(cause, _)| cause.name())
+            .left("verdicts", verdicts);
+        page.table(&matrix);
+        not_right(&mut page, &self.trials);
+        if let Some(score) = &self.remedies {
+            remedies(&mut page, score, &self.proofs, &self.untried_remedies);
+        }
+        page.finish()
     }
+}
+
+fn tallies(
+    of: &'static str,
+    right: &'static str,
+    rows: impl IntoIterator<Item = (&'static str, Tally)>,
+) -> Table<(&'static str, Tally)> {
+    let share = |tally: &Tally| Some(tally.share?.share);
+    let interval = |tally: &Tally| {
+        let share = tally.share?;
+        Some(format!(
+            "{:.1} to {:.1}{NBSP}%",
+            100.0 * share.low,
+            100.0 * share.high
+        ))
+    };
+    Table::of(rows)
+        .left(of, |(name, _)| *name)
+        .right(right, |(_, tally)| {
+            format!("{}/{}", tally.right, tally.trials)
+        })
+        .right("", |(_, tally)| {
+            Some(format!("{:.1}{NBSP}%", 100.0 * share(tally)?))
+        })
+        .right("95 % interval", |(_, tally)| interval(tally))
+}
+
+fn not_right(page: &mut Page, trials: &[Trial]) {
+    let mut wrong = trials
+        .iter()
+        .filter(|trial| trial.judgement != Judgement::Right)
+        .peekable();
+    if wrong.peek().is_some() {
+        page.gap();
+        page.title("not right");
+    }
+    for trial in wrong {
+        let answer = match &trial.answer {
+            Answer::Verdict { cause, .. } => cause.name(),
+            Answer::Failed { reason } => reason,
+        };
+        let (number, cause) = (trial.number, trial.cause.name());
+        page.plain(&format!(
+            "{number:>5} {cause} → {answer}: {}",
+            trial.describe
+        ));
+    }
+}
+
+/// Remedies by cause, each that did not bring what it was to, and each that a lab cannot do.
+fn remedies(page: &mut Page, score: &RemedyScore, proofs: &[Proof], untried: &[Untried]) {
+    page.gap();
+    page.words(&counts(score));
+    for (of_exact, all, tally) in [
+        (true, "exact, within 15 %", score.exact),
+        (false, "model, within 30 %", score.modelled),
+    ] {
+        let mut causes: BTreeMap<Cause, Vec<&Proof>> = BTreeMap::new();
+        for proof in proofs.iter().filter(|proof| proof.is_exact() == of_exact) {
+            causes.entry(proof.cause).or_default().push(proof);
+        }
+        let rows = causes.into_iter().map(|(cause, proofs)| {
+            let held = proofs.iter().filter(|proof| proof.held).count();
+            (
+                cause.name(),
+                Tally::of_counts(held as u64, proofs.len() as u64),
+            )
+        });
+        let rows = rows.chain((tally.trials > 0).then_some((all, tally)));
+        page.table(&tallies("remedy of", "as said", rows));
+        if let Some(share) = tally.share {
+            let met = 100.0 * share.share >= score.goal_percent;
+            let met = if met { "met" } else { "missed" };
+            page.plain(&format!("  goal {}: {met}", percent(score.goal_percent)));
+        }
+    }
+    let missed = proofs.iter().filter(|proof| !proof.held);
+    missed.for_each(|proof| page.plain(&line(proof)));
+    let elsewhere = untried.iter();
+    for one in elsewhere.filter(|one| one.why == UntriedReason::NotInALab) {
+        let cause = one.cause.map_or("", Cause::name);
+        let command = one.remedy.as_ref().map_or("", |remedy| &remedy.command);
+        page.plain(&format!(
+            "{:>5} {cause:<19} not in a lab: {command}",
+            one.number
+        ));
+    }
+}
+
+/// Every scenario is in one of these counts.
+fn counts(score: &RemedyScore) -> String {
+    let run = score.exact.trials + score.modelled.trials;
+    let mut parts = vec![format!("{run} were run")];
+    if score.failed > 0 {
+        parts.push(format!(
+            "{} of them failed and count as not as said",
+            score.failed
+        ));
+    }
+    parts.extend(score.untried.iter().map(|(why, count)| {
+        let words = match why {
+            UntriedReason::NoVerdict => "have no verdict",
+            UntriedReason::NothingPredicted => "predict nothing",
+            UntriedReason::NotInALab => "cannot be done in a lab",
+        };
+        format!("{count} {words}")
+    }));
+    format!("remedies: {}", parts.join(", "))
+}
+
+fn line(proof: &Proof) -> String {
+    let came = match (proof.measured_bps, &proof.failure) {
+        (Some(measured), _) => format!("{:.2} of", measured / proof.predicted_bps),
+        (None, Some(reason)) => format!("failed ({reason}), not"),
+        (None, None) => "nothing of".to_owned(),
+    };
+    format!(
+        "{:>5} {:<19} {came} the {} predicted: {}",
+        proof.number,
+        proof.cause.name(),
+        rate(proof.predicted_bps),
+        proof.remedy.command
+    )
 }

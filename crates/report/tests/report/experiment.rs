@@ -168,7 +168,7 @@ fn modes_and_a_drift_stand_in_the_table_and_in_the_evidence() {
         "4.02 / 9.02",
         "a / b: the runs are not one figure but have modes there; a → b: they drift",
         "undecided  at large sizes the fixed window carries about twice as much",
-        "not one figure: modes at 1.00 in 10 and 2.24 in 10 repeats",
+        "not one figure: modes at 1.00 (10 runs) and 2.24 (10 runs)",
         "of the findings are not one figure",
     ] {
         assert!(shown.contains(part), "{part}:\n{shown}");

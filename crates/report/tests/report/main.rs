@@ -14,3 +14,4 @@ mod samples;
 mod schemas;
 mod text;
 mod trace;
+mod truth;

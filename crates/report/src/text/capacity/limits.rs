@@ -7,7 +7,7 @@ use linerate_core::remedy::Remedy;
 
 use super::super::number::{bytes, count};
 use super::super::page::{Emphasis, Page};
-use super::super::table::{Align, Table};
+use super::super::table::Table;
 
 /// What ended it, or what would come first.
 pub(super) fn verdict(page: &mut Page, document: &CapacityDocument) {
@@ -65,7 +65,7 @@ fn coming(page: &mut Page, next: &LimitRow, noun: &str) {
 
 fn remedy(page: &mut Page, remedy: Option<&Remedy>) {
     if let Some(remedy) = remedy {
-        page.line(Emphasis::None, "  Remedy:");
+        page.plain("  Remedy:");
         page.command(&remedy.command);
     }
 }
@@ -81,35 +81,24 @@ pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
     if bounds().next().is_none() {
         return;
     }
-    let mut table = Table::new(&[
-        ("limit", Align::Left),
-        ("of", Align::Left),
-        ("value", Align::Right),
-        ("in use", Align::Right),
-        ("would\nstop at", Align::Right),
-        ("formula", Align::Left),
-    ]);
-    for row in bounds().take(MAX_ROWS) {
-        let amount = |value: u64| match row.unit.as_str() {
-            "bytes" => bytes(value),
-            _ => count(value),
-        };
-        table.row([
-            Some(name(row.limit).to_owned()),
-            Some(short(row.end).to_owned()),
-            Some(amount(row.value)),
-            row.used.map(amount),
-            row.would_stop_at.map(count),
-            Some(row.formula.clone()),
-        ]);
-    }
+    let amount = |row: &LimitRow, value: u64| match row.unit.as_str() {
+        "bytes" => bytes(value),
+        _ => count(value),
+    };
+    let table = Table::of(bounds().take(MAX_ROWS))
+        .left("limit", |row| name(row.limit))
+        .left("of", |row| short(row.end))
+        .right("value", |row| amount(row, row.value))
+        .right("in use", |row| row.used.map(|used| amount(row, used)))
+        .right("would\nstop at", |row| row.would_stop_at.map(count))
+        .left("formula", |row| row.formula.clone());
     page.gap();
     page.table(&table);
     let others = document.limits.len() - bounds().take(MAX_ROWS).count();
     if others > 0 {
         let note =
             format!("{others} more in the JSON document: further away, or not of the number held");
-        page.line(Emphasis::None, &format!("  {note}"));
+        page.plain(&format!("  {note}"));
     }
 }
 

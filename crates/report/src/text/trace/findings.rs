@@ -4,8 +4,8 @@ use linerate_core::trace::delay::LinkRate;
 use linerate_core::trace::{MtuOutcome, Narrowing, PathsDocument, RoutedPath};
 
 use super::super::number::{exact_bytes, percent, rate, seconds};
-use super::super::page::{Emphasis, Page};
-use super::super::table::{Align, Table};
+use super::super::page::Page;
+use super::super::table::Table;
 
 pub(super) fn fits(mtu: &MtuOutcome) -> String {
     let whole = match mtu.mtu_bytes {
@@ -37,24 +37,15 @@ fn narrowing(narrowing: &Narrowing) -> String {
 
 pub(super) fn rates(page: &mut Page, rates: &[LinkRate]) {
     page.gap();
-    let columns = [
-        ("link", Align::Left),
-        ("rate", Align::Right),
-        ("at least", Align::Right),
-        ("at most", Align::Right),
-    ];
-    let mut table = Table::new(&columns);
-    for link in rates {
-        let from = link
-            .after_ttl
-            .map_or_else(|| "here".into(), |ttl| ttl.to_string());
-        table.row([
-            Some(format!("{from} to {}", link.to_ttl)),
-            link.rate_bps.map(rate),
-            link.at_least_bps.map(rate),
-            link.at_most_bps.map(rate),
-        ]);
-    }
+    let from = |link: &LinkRate| {
+        link.after_ttl
+            .map_or("here".to_owned(), |ttl| ttl.to_string())
+    };
+    let table = Table::of(rates)
+        .left("link", |link| format!("{} to {}", from(link), link.to_ttl))
+        .right("rate", |link| link.rate_bps.map(rate))
+        .right("at least", |link| link.at_least_bps.map(rate))
+        .right("at most", |link| link.at_most_bps.map(rate));
     page.table(&table);
 }
 
@@ -67,19 +58,16 @@ pub(super) fn all_paths(page: &mut Page, paths: &PathsDocument) {
         "; some answers stayed out, so that there may be more"
     };
     let number = paths.paths.len();
-    page.line(
-        Emphasis::Strong,
-        &format!(
-            "{number} {}, none missed at a router with {sure}{complete}; {} probes in {}",
-            if number == 1 {
-                "path"
-            } else {
-                "equal-cost paths"
-            },
-            paths.probes_sent,
-            seconds(paths.seconds)
-        ),
-    );
+    page.title(&format!(
+        "{number} {}, none missed at a router with {sure}{complete}; {} probes in {}",
+        if number == 1 {
+            "path"
+        } else {
+            "equal-cost paths"
+        },
+        paths.probes_sent,
+        seconds(paths.seconds)
+    ));
     for (number, path) in (1..).zip(&paths.paths) {
         one_path(page, number, path, paths);
     }
@@ -93,10 +81,7 @@ fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocu
     } else {
         ", not to the target"
     };
-    page.line(
-        Emphasis::None,
-        &format!("path {number}: {flows} of the flows{end}"),
-    );
+    page.plain(&format!("path {number}: {flows} of the flows{end}"));
     let first = paths
         .levels
         .first()
@@ -110,9 +95,6 @@ fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocu
         let least = rtts.iter().copied().min_by(f64::total_cmp);
         let least = least.map_or_else(String::new, |us| format!("  {:.2} ms", us / 1e3));
         let address = address.map_or_else(|| "*".to_owned(), |address| address.to_string());
-        page.line(
-            Emphasis::None,
-            &format!("  {:>3}  {address}{least}", first + place),
-        );
+        page.plain(&format!("  {:>3}  {address}{least}", first + place));
     }
 }

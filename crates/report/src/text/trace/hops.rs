@@ -8,7 +8,7 @@ use linerate_core::trace::{
 use linerate_core::units::Family;
 
 use super::super::page::Page;
-use super::super::table::{Align, Table};
+use super::super::table::Table;
 
 /// Further addresses of a hop that are named; others are counted.
 const MAX_OTHERS: usize = 3;
@@ -17,25 +17,15 @@ const MAX_OF_NAME: usize = 20;
 
 pub(super) fn hops(page: &mut Page, trace: &TraceDocument) {
     let columns = usize::from(trace.probes_per_hop.min(MAX_COLUMNS));
-    let heads = (0..columns).map(|place| match place {
-        0 => ("ms".into(), Align::Right),
-        _ => ("".into(), Align::Right),
-    });
-    let fixed = [
-        ("hop".into(), Align::Right),
-        ("router".into(), Align::Left),
-        ("AS".into(), Align::Left),
-    ];
-    let marks = [(" ".into(), Align::Left)];
-    let mut table = Table::with_heads(fixed.into_iter().chain(heads).chain(marks));
-    for hop in &trace.hops {
-        let network = hop.origin.as_ref().map(network);
-        let mut cells = vec![Some(hop.ttl.to_string()), Some(router(hop)), network];
-        cells.extend((0..columns).map(|place| Some(time(hop, place))));
-        cells.push(Some(marks_of(hop, trace)));
-        table.row(cells);
+    let mut table = Table::of(&trace.hops)
+        .right("hop", |hop| hop.ttl.to_string())
+        .left("router", |hop| router(hop))
+        .left("AS", |hop| hop.origin.as_ref().map(network));
+    for place in 0..columns {
+        let head = if place == 0 { "ms" } else { "" };
+        table = table.right(head, |hop| time(hop, place));
     }
-    page.table(&table);
+    page.table(&table.left(" ", |hop| marks_of(hop, trace)));
 }
 
 /// RTTs of more probes than this are in the JSON document alone.

@@ -3,7 +3,7 @@
 use linerate_core::trace::{PathChange, WatchDocument, WatchRow};
 
 use super::super::page::{Emphasis, Page};
-use super::super::table::{Align, Table};
+use super::super::table::Table;
 use super::hops::{named, network};
 
 /// Changes of the path that are shown, the newest.
@@ -11,63 +11,40 @@ const MAX_CHANGES: usize = 8;
 
 /// The columns of mtr's report.
 pub(super) fn figures(page: &mut Page, watch: &WatchDocument) {
-    let heads = [
-        "Loss%", "Snt", "Last", "Avg", "Best", "Wrst", "StDev", "p50", "p99",
-    ];
-    let mut table = table_of(&heads, None);
-    for row in &watch.rows {
-        table.row(figures_of(row));
-    }
-    page.table(&table);
+    page.table(&table(watch));
     changes(page, watch);
 }
 
 pub(super) fn screen(page: &mut Page, watch: &WatchDocument) {
-    let heads = [
-        "Loss%", "Snt", "Last", "Avg", "Best", "Wrst", "StDev", "p50", "p99", "Jttr",
-    ];
-    let mut table = table_of(&heads, Some("recent"));
-    for row in &watch.rows {
-        let mut cells = figures_of(row);
-        cells.push(row.rtt_us.map(|rtt| ms(rtt.jitter)));
-        cells.push(Some(sparkline(&row.recent_us)));
-        table.row(cells);
-    }
+    let table = table(watch)
+        .right("Jttr", |row| Some(ms(row.rtt_us?.jitter)))
+        .spare(3, 1)
+        .left("recent", |row| sparkline(&row.recent_us));
     page.table(&table);
 }
 
-fn table_of(figures: &[&'static str], last: Option<&'static str>) -> Table {
-    let fixed = [
-        ("hop", Align::Right),
-        ("router, times in ms", Align::Left),
-        ("AS", Align::Left),
-    ];
-    let figures = figures.iter().map(|head| (*head, Align::Right));
-    let last = last.map(|head| (head, Align::Left));
-    let columns: Vec<_> = fixed.into_iter().chain(figures).chain(last).collect();
-    Table::new(&columns)
-}
-
-fn figures_of(row: &WatchRow) -> Vec<Option<String>> {
-    let router = row.address.map_or_else(
-        || "*".to_owned(),
-        |address| named(address, row.name.as_deref()),
-    );
-    let rtt = row.rtt_us;
-    vec![
-        Some(row.ttl.to_string()),
-        Some(router),
-        row.origin.as_ref().map(network),
-        Some(format!("{:.1}", row.loss_percent)),
-        Some(row.sent.to_string()),
-        rtt.map(|rtt| ms(rtt.last)),
-        rtt.map(|rtt| ms(rtt.mean)),
-        rtt.map(|rtt| ms(rtt.best)),
-        rtt.map(|rtt| ms(rtt.worst)),
-        rtt.map(|rtt| ms(rtt.deviation)),
-        rtt.map(|rtt| ms(rtt.p50)),
-        rtt.map(|rtt| ms(rtt.p99)),
-    ]
+fn table(watch: &WatchDocument) -> Table<&WatchRow> {
+    let router = |row: &&WatchRow| {
+        let address = row.address;
+        address.map_or("*".to_owned(), |address| {
+            named(address, row.name.as_deref())
+        })
+    };
+    Table::of(&watch.rows)
+        .right("hop", |row| row.ttl.to_string())
+        .left("router, times in ms", router)
+        .left("AS", |row| row.origin.as_ref().map(network))
+        .spare(1, 1)
+        .right("Loss%", |row| format!("{:.1}", row.loss_percent))
+        .right("Snt", |row| row.sent.to_string())
+        .right("Last", |row| Some(ms(row.rtt_us?.last)))
+        .right("Avg", |row| Some(ms(row.rtt_us?.mean)))
+        .right("Best", |row| Some(ms(row.rtt_us?.best)))
+        .right("Wrst", |row| Some(ms(row.rtt_us?.worst)))
+        .right("StDev", |row| Some(ms(row.rtt_us?.deviation)))
+        .right("p50", |row| Some(ms(row.rtt_us?.p50)))
+        .right("p99", |row| Some(ms(row.rtt_us?.p99)))
+        .spare(2, 2)
 }
 
 fn ms(us: f64) -> String {
@@ -97,10 +74,7 @@ pub(super) fn changes(page: &mut Page, watch: &WatchDocument) {
         page.gap();
     }
     if hidden > 0 {
-        page.line(
-            Emphasis::None,
-            &format!("{hidden} earlier changes of the path"),
-        );
+        page.plain(&format!("{hidden} earlier changes of the path"));
     }
     let shown = watch.changes.len().saturating_sub(MAX_CHANGES);
     for change in &watch.changes[shown..] {

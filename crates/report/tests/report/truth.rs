@@ -1,0 +1,67 @@
+//! What verdicts and remedies came to.
+
+use linerate_core::ceilings::{Cause, Verdict};
+use linerate_core::remedy::{Remedy, RunOption};
+use linerate_core::truth::{Proof, Remedied, Score, Untried, UntriedReason};
+use linerate_report::Document;
+use linerate_report::text::Style;
+
+fn verdict(cause: Cause) -> Verdict {
+    Verdict {
+        cause,
+        share_of_ceiling: Some(1.0),
+        evidence: Vec::new(),
+        remedy: Some(Remedy {
+            command: "linerate stream pit".to_owned(),
+            ..Remedy::without(RunOption::Pacing)
+        }),
+        predicted_bps: Some(100e6),
+        next_cause: Some(Cause::PathRate),
+    }
+}
+
+fn tried(cause: Cause, measured: Result<f64, String>) -> Remedied {
+    Remedied::Tried(Proof::of(7, &verdict(cause), measured).expect("something was predicted"))
+}
+
+fn untried(cause: Option<Cause>, why: UntriedReason) -> Remedied {
+    Remedied::Untried(Untried::of(1, cause.map(verdict).as_ref(), why))
+}
+
+fn text(remedied: Vec<Remedied>) -> String {
+    Score::of(3, Vec::new(), remedied).text(Style::default())
+}
+
+#[test]
+fn what_did_not_come_true_is_listed_and_counted_apart_by_kind() {
+    let text = text(vec![
+        tried(Cause::Pacing, Ok(99e6)),
+        tried(Cause::Pacing, Ok(50e6)),
+        tried(Cause::Pacing, Err("peer lost".to_owned())),
+        tried(Cause::Congestion, Ok(99e6)),
+    ]);
+    for words in [
+        "4 were run, 1 of them failed",
+        "exact, within 15 %      1/3",
+        "goal 90.0 %: missed",
+        "model, within 30 %      1/1",
+        "goal 90.0 %: met",
+        "0.50 of the 100 Mbit/s predicted",
+        "failed (peer lost), not the 100 Mbit/s predicted",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn what_was_not_run_is_counted_by_its_reason() {
+    let text = text(vec![
+        untried(None, UntriedReason::NoVerdict),
+        untried(Some(Cause::Policer), UntriedReason::NothingPredicted),
+        untried(Some(Cause::CpuSend), UntriedReason::NotInALab),
+        untried(Some(Cause::CpuSend), UntriedReason::NotInALab),
+    ]);
+    let counts = "0 were run, 1 have no verdict, 1 predict nothing, 2 cannot be done in a lab";
+    assert!(text.contains(counts), "{text}");
+    assert_eq!(text.matches("not in a lab: linerate stream pit").count(), 2);
+}
