@@ -131,6 +131,16 @@ impl LatencyHistogram {
     }
 }
 
+impl TryFrom<&LatencyBuckets> for LatencyHistogram {
+    type Error = StatsError;
+
+    fn try_from(buckets: &LatencyBuckets) -> Result<Self, StatsError> {
+        let mut histogram = Self::new();
+        histogram.merge_buckets(buckets)?;
+        Ok(histogram)
+    }
+}
+
 impl Default for LatencyHistogram {
     fn default() -> Self {
         Self::new()

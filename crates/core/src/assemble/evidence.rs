@@ -3,7 +3,7 @@
 use crate::plan::{Test, Traffic};
 use crate::record::{GapSummary, TcpEvidence, UdpEvidence};
 use crate::session::message::{FlowHalf, Train};
-use crate::stats::LatencyBuckets;
+use crate::stats::{LatencyBuckets, LatencyHistogram};
 use crate::units::BitRate;
 
 /// The sender's evidence with what only the receiver knows.
@@ -85,9 +85,7 @@ fn path_loss(udp: &UdpEvidence) -> f64 {
 }
 
 fn gap_summary(buckets: &LatencyBuckets) -> Option<GapSummary> {
-    let mut histogram = crate::stats::LatencyHistogram::new();
-    histogram.merge_buckets(buckets).ok()?;
-    let summary = histogram.summary()?;
+    let summary = LatencyHistogram::try_from(buckets).ok()?.summary()?;
     Some(GapSummary {
         p50: summary.p50,
         p90: summary.p90,

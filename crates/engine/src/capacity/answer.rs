@@ -7,16 +7,14 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, UdpSocket};
-use std::time::Duration;
 
 use linerate_core::capacity::wire::{DATAGRAM_BYTES, Datagram};
 use linerate_core::wire::Token;
 use linerate_sys::poll::{Poller, Ready};
 use linerate_sys::socket::{set_receive_buffer, udp_socket};
 
-use super::message::{Channel, Listen, Order, Report, Status, Word};
-use super::worker::send_report;
-use crate::clock::now_ns;
+use super::message::{Listen, Report, Status};
+use super::serve::Service;
 use crate::words;
 
 /// All of a worker's sockets.
@@ -30,8 +28,6 @@ pub(super) struct Answerer {
     /// Which sockets of the client have brought their cookie, one bit for each.
     seen: Vec<u64>,
     opened: u64,
-    orders: u64,
-    told: Status,
 }
 
 impl Answerer {
@@ -65,53 +61,8 @@ impl Answerer {
             secret: RandomState::new(),
             seen: vec![0; clients.div_ceil(64) as usize],
             opened: 0,
-            orders: 1,
-            told: Status::default(),
         };
         Ok((answerer, ports))
-    }
-
-    /// Runs until the other end of the channel is gone.
-    ///
-    /// # Errors
-    /// The channel or epoll fails.
-    pub(super) fn run(mut self, mut channel: Channel) -> io::Result<()> {
-        self.poller.add(&channel, CHANNEL)?;
-        let mut found: Vec<Ready> = Vec::new();
-        let mut next_look = 0;
-        loop {
-            self.poller.wait_into(TICK, &mut found)?;
-            for ready in &found {
-                match ready.number {
-                    CHANNEL => self.take_orders(&mut channel)?,
-                    number => self.answer(number as usize),
-                }
-            }
-            let now = now_ns();
-            if now >= next_look {
-                next_look = now + TICK.as_nanos() as u64;
-                let status = self.status();
-                if status != self.told {
-                    channel.send(&Word::Status(status.clone()))?;
-                    self.told = status;
-                }
-            }
-        }
-    }
-
-    fn take_orders(&mut self, channel: &mut Channel) -> io::Result<()> {
-        while let Some(order) = channel.receive::<Order>()? {
-            self.orders += 1;
-            if order == Order::Report {
-                let report = Report {
-                    status: self.status(),
-                    most: self.opened,
-                    ..Report::default()
-                };
-                send_report(channel, report)?;
-            }
-        }
-        Ok(())
     }
 
     fn answer(&mut self, index: usize) {
@@ -148,20 +99,35 @@ impl Answerer {
         self.opened += u64::from(*word & bit == 0);
         *word |= bit;
     }
+}
 
-    fn status(&self) -> Status {
-        Status {
-            open: self.opened,
-            opened: self.opened,
-            orders: self.orders,
-            ..Status::default()
+impl Service for Answerer {
+    fn poller(&mut self) -> &mut Poller {
+        &mut self.poller
+    }
+
+    fn on_ready(&mut self, ready: &Ready) {
+        self.answer(ready.number as usize);
+    }
+
+    fn look(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn report(&self) -> Report {
+        Report {
+            status: Status {
+                open: self.opened,
+                opened: self.opened,
+                ..Status::default()
+            },
+            most: self.opened,
+            ..Report::default()
         }
     }
 }
 
-const CHANNEL: u64 = u64::MAX;
 const BATCH: usize = 64;
-const TICK: Duration = Duration::from_millis(50);
 /// For the questions of several workers at once, bytes.
 const RECEIVE_BUFFER: u32 = 4 << 20;
 /// The number of the socket stands above that of its message.

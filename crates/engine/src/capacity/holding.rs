@@ -2,25 +2,22 @@
 //! do, and its account.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
 use linerate_core::capacity::{
-    CapacityHalf, CapacityRequest, DESCRIPTOR_RESERVE, HeldCounts, HoldPort, HoldPorts,
-    HoldProgress, MemoryCourse, MemoryReading,
+    CapacityHalf, CapacityRequest, DESCRIPTOR_RESERVE, HoldPort, HoldPorts, HoldProgress,
+    MemoryCourse, MemoryReading,
 };
-use linerate_core::record::CpuSeconds;
 use linerate_core::wire::Token;
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
 
+use super::accept::PATIENCE_S;
 use super::allowance::Share;
-use super::crew::Crew;
-use super::message::{Listen, Order, Terms};
-use super::serve::PATIENCE_S;
-use super::tally::Tally;
+use super::message::{Listen, Order, Role, Terms};
+use super::workers::Workers;
 use super::{CLOSING, MAX_WORKERS, readings, share};
 use crate::clock::now;
 use crate::{host, words};
@@ -57,10 +54,10 @@ pub(crate) struct Holding {
 }
 
 enum Stage {
-    Starting(Crew),
-    Holding(Crew),
+    Starting(Workers),
+    Holding(Workers),
     /// Asked for their reports, until then.
-    Reporting(Crew, Duration),
+    Reporting(Workers, Duration),
     Closing(Receiver<Box<CapacityHalf>>),
     Over,
 }
@@ -101,13 +98,14 @@ impl Holding {
         };
         let before = readings::memory();
         let counters = ProtocolCounters::read().ok();
-        let tcp = shares.iter().map(|share| Order::Listen(listen(*share)));
-        let udp = udp_shares.iter().map(|share| Order::Answer(listen(*share)));
-        let orders: Vec<Order> = tcp.chain(udp).collect();
-        let crew = Crew::start(&orders)
+        let tcp = shares.iter().map(|share| Role::AcceptTcp(listen(*share)));
+        let udp = udp_shares
+            .iter()
+            .map(|share| Role::AnswerUdp(listen(*share)));
+        let workers = Workers::start(tcp.collect(), udp.collect())
             .map_err(|error| format!("the endpoint cannot start its workers: {error}"))?;
         Ok(Self {
-            stage: Stage::Starting(crew),
+            stage: Stage::Starting(workers),
             share: Some(share),
             client,
             shares,
@@ -123,23 +121,23 @@ impl Holding {
 
     /// What there is to tell by now.
     pub(crate) fn look(&mut self) -> Option<HoldingNews> {
-        if let Stage::Starting(crew) | Stage::Holding(crew) | Stage::Reporting(crew, _) =
+        if let Stage::Starting(workers) | Stage::Holding(workers) | Stage::Reporting(workers, _) =
             &mut self.stage
         {
             // A failed wait is made up for by the next.
-            let _ = crew.listen(Duration::ZERO);
+            let _ = workers.listen(Duration::ZERO);
         }
         let now = now();
         match &self.stage {
-            Stage::Starting(crew) => {
-                let ports = crew.ports();
+            Stage::Starting(workers) => {
+                let ports = workers.ports();
                 self.look_at_ports(ports)
             }
             Stage::Holding(_) if now >= self.next_progress => {
                 self.next_progress = now + PROGRESS_EVERY;
                 Some(HoldingNews::Progress(self.progress(now)))
             }
-            Stage::Reporting(crew, until) if crew.has_reported() || now >= *until => {
+            Stage::Reporting(workers, until) if workers.has_reported() || now >= *until => {
                 self.close();
                 None
             }
@@ -158,8 +156,8 @@ impl Holding {
         match ports {
             Ok(None) => None,
             Ok(Some(ports)) => {
-                if let Stage::Starting(crew) = self.take_stage() {
-                    self.stage = Stage::Holding(crew);
+                if let Stage::Starting(workers) = self.take_stage() {
+                    self.stage = Stage::Holding(workers);
                 }
                 Some(HoldingNews::Ready(self.hold_ports(&ports)))
             }
@@ -188,9 +186,9 @@ impl Holding {
 
     /// The client has had enough: the account comes next.
     pub(crate) fn release(&mut self) {
-        if let Stage::Starting(mut crew) | Stage::Holding(mut crew) = self.take_stage() {
-            crew.tell_all(&Order::Report);
-            self.stage = Stage::Reporting(crew, now() + REPORTING);
+        if let Stage::Starting(mut workers) | Stage::Holding(mut workers) = self.take_stage() {
+            workers.tell_all(&Order::Report);
+            self.stage = Stage::Reporting(workers, now() + REPORTING);
         }
     }
 
@@ -198,58 +196,43 @@ impl Holding {
         std::mem::replace(&mut self.stage, Stage::Over)
     }
 
-    fn tcp(&self) -> Range<usize> {
-        0..self.shares.len()
-    }
-
-    fn udp(&self) -> Range<usize> {
-        self.shares.len()..self.shares.len() + self.udp_shares.len()
-    }
-
     fn hold_ports(&self, ports: &[Vec<u16>]) -> HoldPorts {
-        let of = |which: Range<usize>, shares: &[u64]| {
-            let workers = ports[which].iter().zip(shares);
-            workers
-                .flat_map(|(ports, share)| {
-                    let counts = share::ports(*share);
-                    let pairs: Vec<_> = ports.iter().copied().zip(counts).collect();
-                    pairs
-                })
-                .map(|(port, count)| HoldPort { port, count })
-                .collect()
+        let (tcp, udp) = ports.split_at(self.shares.len());
+        let of = |workers: &[Vec<u16>], shares: &[u64]| {
+            let mut all = Vec::new();
+            for (ports, share) in workers.iter().zip(shares) {
+                let counted = ports.iter().zip(share::ports(*share));
+                all.extend(counted.map(|(&port, count)| HoldPort { port, count }));
+            }
+            all
         };
         HoldPorts {
-            tcp: of(self.tcp(), &self.shares),
-            udp: of(self.udp(), &self.udp_shares),
+            tcp: of(tcp, &self.shares),
+            udp: of(udp, &self.udp_shares),
             backlog: self.backlog,
             patience_s: PATIENCE_S,
         }
     }
 
     fn progress(&self, now: Duration) -> HoldProgress {
-        let Stage::Holding(crew) = &self.stage else {
+        let Stage::Holding(workers) = &self.stage else {
             return HoldProgress::default();
         };
-        let (tcp, udp) = (crew.totals(self.tcp()), crew.totals(self.udp()));
-        let mut failures = Tally::default();
-        for pool in [&tcp, &udp] {
-            failures.add_all(&pool.failures.list());
-        }
         HoldProgress {
             at_s: (now - self.began).as_secs_f64(),
-            tcp: tcp.open,
-            udp: udp.open,
-            failures: failures.list(),
+            tcp: workers.status(workers.tcp()).open,
+            udp: workers.status(workers.udp()).open,
+            failures: workers.status(workers.all()).failures.list(),
         }
     }
 
     /// Ends the workers in a thread of its own, so that the session stays awake: a million takes
     /// some seconds.
     fn close(&mut self) {
-        let Stage::Reporting(crew, _) = self.take_stage() else {
+        let Stage::Reporting(workers, _) = self.take_stage() else {
             return;
         };
-        let mut half = half(&crew, self.tcp(), self.udp());
+        let mut half = workers.account();
         half.memory = MemoryCourse {
             before: self.before.clone(),
             height: readings::memory(),
@@ -263,7 +246,7 @@ impl Holding {
         let closing = thread::Builder::new()
             .name("closing".into())
             .spawn(move || {
-                crew.end(CLOSING);
+                workers.end(CLOSING);
                 // Not with the session, which may be gone before.
                 drop(share);
                 half.memory.after = readings::memory_when_closed(&half.memory.before, false);
@@ -272,7 +255,7 @@ impl Holding {
                 // Whoever is gone needs no account.
                 let _ = sender.send(Box::new(half));
             });
-        // Without a thread the crew is gone, and so is the receiver's other end: that is noticed.
+        // Without a thread the workers are gone, and so is the receiver's other end: that is noticed.
         drop(closing);
         self.stage = Stage::Closing(receiver);
     }
@@ -283,38 +266,6 @@ impl Holding {
 fn send_buffer(request: &CapacityRequest) -> Option<u32> {
     let is_small = request.response_bytes <= u64::from(SEND_BUFFER);
     (request.connections > FEW && is_small).then_some(SEND_BUFFER)
-}
-
-/// What the workers of either end have counted.
-pub(super) fn half(crew: &Crew, tcp: Range<usize>, udp: Range<usize>) -> CapacityHalf {
-    let all = || crew.reports(0..crew.len());
-    let cpu = all().fold(CpuSeconds::default(), |sum, report| CpuSeconds {
-        user: sum.user + report.cpu.user,
-        system: sum.system + report.cpu.system,
-    });
-    CapacityHalf {
-        tcp: counts(crew, tcp),
-        udp: counts(crew, udp),
-        workers: crew.len() as u32,
-        cpu_seconds: cpu,
-        user_bytes: all().map(|report| report.memory).sum(),
-        user_bytes_before: crew.memory_before(0..crew.len()),
-        ..CapacityHalf::default()
-    }
-}
-
-fn counts(crew: &Crew, which: Range<usize>) -> HeldCounts {
-    let totals = crew.totals(which.clone());
-    let replaced = crew
-        .reports(which.clone())
-        .map(|report| report.churn_opened);
-    HeldCounts {
-        opened: totals.opened + replaced.sum::<u64>(),
-        most: crew.reports(which).map(|report| report.most).sum(),
-        alive: totals.open,
-        failures: totals.failures.list(),
-        lost: totals.lost.list(),
-    }
 }
 
 /// Connections with as much room to send as the kernel gives them.

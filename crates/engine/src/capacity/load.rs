@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::random::Random;
+use linerate_core::units::SplitMix64;
 
 /// A load in progress.
 #[derive(Debug)]
@@ -38,10 +38,10 @@ impl Load {
         connections: u64,
         (began, seconds): (u64, f64),
         per_s: Option<f64>,
-        random: &mut Random,
+        random: &mut SplitMix64,
     ) -> Self {
         let count = usize::try_from(connections).unwrap_or(usize::MAX);
-        random.draw(&mut slots, count);
+        draw(&mut slots, count, random);
         slots.truncate(count);
         Self {
             idle: slots.into(),
@@ -100,6 +100,14 @@ impl Load {
     }
 }
 
+/// Brings `count` of the entries, drawn without replacement, to the front.
+fn draw<T>(entries: &mut [T], count: usize, random: &mut SplitMix64) {
+    for at in 0..count.min(entries.len()) {
+        let left = (entries.len() - at) as u64;
+        entries.swap(at, at + random.below(left) as usize);
+    }
+}
+
 /// Answers come by events; this is for the last ones, ns.
 const LOOK_AGAIN: u64 = 10_000_000;
 
@@ -110,7 +118,13 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn load(per_s: Option<f64>) -> Load {
-        Load::new((0..10).collect(), 2, (0, 1.0), per_s, &mut Random::new(1))
+        Load::new(
+            (0..10).collect(),
+            2,
+            (0, 1.0),
+            per_s,
+            &mut SplitMix64::new(1),
+        )
     }
 
     #[test]
@@ -152,5 +166,21 @@ mod tests {
             }
         );
         assert_eq!(load.late, 1);
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_and_nothing_twice() {
+        let drawn = |seed| {
+            let mut entries: Vec<u32> = (0..100).collect();
+            draw(&mut entries, 30, &mut SplitMix64::new(seed));
+            entries.truncate(30);
+            entries
+        };
+        let mut first = drawn(7);
+        assert_eq!(first, drawn(7));
+        assert_ne!(first, drawn(8));
+        first.sort_unstable();
+        first.dedup();
+        assert_eq!(first.len(), 30);
     }
 }

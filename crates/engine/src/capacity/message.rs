@@ -6,12 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use linerate_core::capacity::{Failure, FailureCause, HoldPort};
+use linerate_core::capacity::{FailureCause, HeldCounts, HoldPort};
 use linerate_core::record::CpuSeconds;
-use linerate_core::stats::LatencyBuckets;
+use linerate_core::stats::{LatencyBuckets, LatencyHistogram};
 use linerate_sys::poll::{Interest, wait_ready};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use super::tally::Tally;
 
 /// What both kinds of worker have to know first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,23 +61,38 @@ pub(super) struct Connect {
     /// How long the endpoint waits until a connection has named the session, s; 0: each is to do so
     /// at once.
     pub(super) patience_s: u32,
-    /// Number of the first UDP socket in the session.
+    /// Number of its first connection, or UDP socket, in the session.
     pub(super) first_number: u64,
     pub(super) seed: u64,
+}
+
+/// What a worker is: the first that it is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Role {
+    /// Of the endpoint: takes TCP connections.
+    AcceptTcp(Listen),
+    /// Of the endpoint: answers datagrams.
+    AnswerUdp(Listen),
+    /// Of the client: opens connections.
+    OpenTcp(Connect),
+    /// Of the client: opens UDP sockets.
+    OpenUdp(Connect),
+}
+
+impl Role {
+    pub(super) fn terms(&self) -> &Terms {
+        match self {
+            Self::AcceptTcp(listen) | Self::AnswerUdp(listen) => &listen.terms,
+            Self::OpenTcp(connect) | Self::OpenUdp(connect) => &connect.terms,
+        }
+    }
 }
 
 /// What a worker is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(super) enum Order {
-    /// First, of the endpoint: take TCP connections.
-    Listen(Listen),
-    /// First, of the endpoint: answer datagrams.
-    Answer(Listen),
-    /// First, of the client: connections.
-    Connect(Connect),
-    /// First, of the client: UDP sockets.
-    Knock(Connect),
     /// Begin so many in all.
     Ramp { to: u64, rate_per_s: Option<f64> },
     /// Each proves itself alive once in so many seconds; so many are replaced each second.
@@ -92,7 +109,7 @@ pub(super) enum Order {
     /// For so many seconds nothing is said that can wait: something else is measured.
     Hush { seconds: f64 },
     /// Nothing more of all that.
-    Rest,
+    Stop,
     /// Say what has become of it.
     Report,
 }
@@ -101,13 +118,9 @@ pub(super) enum Order {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub(super) enum Word {
-    /// To its first order: of the endpoint with its ports. With the memory of the process by then,
-    /// bytes.
-    Ready {
-        ports: Vec<u16>,
-        memory: Option<u64>,
-    },
-    /// It cannot do its first order.
+    /// It is what it is to be: of the endpoint with its ports.
+    Ready { ports: Vec<u16> },
+    /// It cannot be that.
     Failed { message: String },
     /// How it stands, several times a second.
     Status(Status),
@@ -126,12 +139,24 @@ pub(super) struct Status {
     pub(super) last_open_ns: u64,
     /// Something with an end is in progress: opening, a sweep, a load.
     pub(super) busy: bool,
-    /// Orders that it has taken.
+    /// Orders that it has taken, its role included.
     pub(super) orders: u64,
     /// Why it can open no more.
     pub(super) stopped: Option<FailureCause>,
-    pub(super) failures: Vec<Failure>,
-    pub(super) lost: Vec<Failure>,
+    pub(super) failures: Tally,
+    pub(super) lost: Tally,
+}
+
+impl Status {
+    /// Counts another worker's in.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.last_open_ns = self.last_open_ns.max(other.last_open_ns);
+        self.open += other.open;
+        self.opened += other.opened;
+        self.stopped = self.stopped.or(other.stopped);
+        self.failures.add_all(&other.failures);
+        self.lost.add_all(&other.lost);
+    }
 }
 
 /// What has become of all that a worker did.
@@ -156,8 +181,83 @@ pub(super) struct Report {
     pub(super) beat: LatencyBuckets,
     pub(super) load: LatencyBuckets,
     pub(super) cpu: CpuSeconds,
-    /// Memory of the process, bytes.
+    /// Memory of the process, bytes: before anything was opened, and now.
+    pub(super) memory_before: Option<u64>,
     pub(super) memory: Option<u64>,
+}
+
+impl Report {
+    /// All of them in one, the status of those that have ended included.
+    pub(super) fn sum<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        let mut sum = Self {
+            memory_before: Some(0),
+            memory: Some(0),
+            ..Self::default()
+        };
+        for one in all {
+            sum.add(one);
+        }
+        sum
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (sum, one) in [
+            (&mut self.most, other.most),
+            (&mut self.churn_closed, other.churn_closed),
+            (&mut self.churn_opened, other.churn_opened),
+            (&mut self.asked_again, other.asked_again),
+            (&mut self.beats_sent, other.beats_sent),
+            (&mut self.beats_answered, other.beats_answered),
+            (&mut self.transactions, other.transactions),
+            (&mut self.late, other.late),
+            (&mut self.load_connections, other.load_connections),
+        ] {
+            *sum += one;
+        }
+        self.status.add(&other.status);
+        // They run beside each other: the longest counts.
+        self.load_ns = self.load_ns.max(other.load_ns);
+        for (sum, one) in [
+            (&mut self.connect_first, &other.connect_first),
+            (&mut self.connect_again, &other.connect_again),
+            (&mut self.beat, &other.beat),
+            (&mut self.load, &other.load),
+        ] {
+            *sum = merged(sum, one).buckets();
+        }
+        self.cpu.user += other.cpu.user;
+        self.cpu.system += other.cpu.system;
+        for (sum, one) in [
+            (&mut self.memory_before, other.memory_before),
+            (&mut self.memory, other.memory),
+        ] {
+            *sum = sum.zip(one).map(|(sum, one)| sum + one);
+        }
+    }
+
+    pub(super) fn counts(&self) -> HeldCounts {
+        HeldCounts {
+            opened: self.status.opened + self.churn_opened,
+            most: self.most,
+            alive: self.status.open,
+            failures: self.status.failures.list(),
+            lost: self.status.lost.list(),
+        }
+    }
+
+    /// What the processes have grown by, bytes.
+    pub(super) fn grown(&self) -> Option<u64> {
+        let (before, after) = self.memory_before.zip(self.memory)?;
+        Some(after.saturating_sub(before))
+    }
+}
+
+/// The latencies of both. Our own workers' are within a histogram's range.
+pub(super) fn merged(a: &LatencyBuckets, b: &LatencyBuckets) -> LatencyHistogram {
+    let mut sum = LatencyHistogram::try_from(a).unwrap_or_default();
+    // What is out of its range is left out.
+    let _ = sum.merge_buckets(b);
+    sum
 }
 
 /// One end of the pair: whole messages, none longer than [`LONGEST`].
@@ -185,10 +285,10 @@ impl Channel {
         let length = u32::try_from(body.len()).map_err(io::Error::other)?;
         let mut bytes = length.to_be_bytes().to_vec();
         bytes.extend_from_slice(&body);
-        let mut rest = &bytes[..];
-        while !rest.is_empty() {
-            match self.stream.write(rest) {
-                Ok(n) => rest = &rest[n..],
+        let mut left = &bytes[..];
+        while !left.is_empty() {
+            match self.stream.write(left) {
+                Ok(n) => left = &left[n..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !wait_ready(&self.stream, Interest::Writable, STUCK)? {

@@ -12,40 +12,41 @@
 //! | `outcome` | the document of them |
 //! | `allowance` | what all clients of an endpoint may hold together |
 //! | `holding` | the endpoint's part of it, for its session |
-//! | `crew`, `message`, `share`, `orders` | the workers: started and ended, what they are told, how much each has |
-//! | `driver` | the loop of a client's worker: what is due when |
-//! | `connect`, `connection`, `lane`, `load` | its connections, their local ports, requests on them |
-//! | `knock` | its UDP sockets |
-//! | `serve`, `held` | the endpoint's connections |
-//! | `answer` | the endpoint's side of UDP |
+//! | `workers`, `share`, `roles` | the workers: started and ended, how much each has, what it is |
+//! | `worker`, `message` | what one of them does; what it is told and tells |
+//! | `driver`, `pool` | of the client: what is due when; its connections and UDP sockets |
+//! | `tcp`, `udp` | what differs between them |
+//! | `destination`, `load` | their local ports; requests on them |
+//! | `serve`, `accept`, `held` | of the endpoint: its loop; the connections that it holds |
+//! | `answer` | its side of UDP |
 //! | `probe` | the latency of one active connection |
 //! | `readings`, `tally` | what the kernel says of sockets, memory and limits; failures by cause |
 
+mod accept;
 mod allowance;
 mod answer;
-mod connect;
-mod connection;
-mod crew;
+mod destination;
 mod driver;
 mod held;
 mod holding;
-mod knock;
-mod lane;
 mod load;
 mod message;
 mod opening;
-mod orders;
 mod outcome;
 mod outgoing;
+mod pool;
 mod probe;
-mod random;
 mod readings;
+mod roles;
 mod round;
 mod run;
 mod serve;
 mod share;
 mod tally;
+mod tcp;
+mod udp;
 mod worker;
+mod workers;
 
 use std::time::Duration;
 

@@ -29,7 +29,7 @@ impl Round<'_> {
         for part in steps {
             self.phase = CapacityPhase::Opening;
             let goes_on = self.ramp(true, total / part)?;
-            let open = self.crew.totals(self.tcp()).open;
+            let open = self.workers.status(self.workers.tcp()).open;
             if total > 0 {
                 self.measure_latency(open)?;
             }
@@ -51,12 +51,16 @@ impl Round<'_> {
         if to == 0 {
             return Ok(true);
         }
-        let which = if is_tcp { self.tcp() } else { self.udp() };
+        let which = if is_tcp {
+            self.workers.tcp()
+        } else {
+            self.workers.udp()
+        };
         let before = self.opening(is_tcp).seconds;
         let began = now_ns();
         self.tell_ramp(is_tcp, which.clone(), to);
         let goes_on = self.watch_ramp(is_tcp, which.clone(), (before, began))?;
-        let totals = self.crew.totals(which);
+        let totals = self.workers.status(which);
         let opening = self.opening(is_tcp);
         opening.seconds = before + since(began, totals.last_open_ns);
         opening.step(RampStep {
@@ -73,7 +77,7 @@ impl Round<'_> {
             (&self.udp_shares, self.test.udp_sockets)
         };
         let rate = self.test.rate_per_s;
-        self.crew.tell_each(which, |index| {
+        self.workers.tell_each(which, |index| {
             let part = shares[index] as f64 / total as f64;
             Order::Ramp {
                 to: if to == total {
@@ -95,9 +99,9 @@ impl Round<'_> {
     ) -> Result<bool, MeasureError> {
         let mut next_step = 0;
         let mut moved = (0, now());
-        while !self.crew.is_idle() {
+        while !self.workers.is_idle() {
             self.turn()?;
-            let totals = self.crew.totals(which.clone());
+            let totals = self.workers.status(which.clone());
             if now_ns() >= next_step {
                 next_step = now_ns() + STEP_EVERY;
                 self.opening(is_tcp).step(RampStep {
@@ -111,7 +115,7 @@ impl Round<'_> {
             }
             let is_stuck = self.test.rate_per_s.is_none() && now() - moved.1 > STUCK;
             if self.remote_is_full() || is_stuck {
-                self.crew.tell_all(&Order::Rest);
+                self.workers.tell_all(&Order::Stop);
                 return Ok(false);
             }
         }
@@ -139,7 +143,7 @@ impl Round<'_> {
         }
         self.phase = CapacityPhase::Measuring;
         // Connections that say at last whose they are would not be idle.
-        self.crew.tell_all(&Order::Hush {
+        self.workers.tell_all(&Order::Hush {
             seconds: (QUIET + MEASURING).as_secs_f64(),
         });
         // What was opened last is still being taken off the queues.

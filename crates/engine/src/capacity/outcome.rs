@@ -1,6 +1,5 @@
 //! What a run has gathered, and the document of it.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use linerate_core::capacity::{
@@ -8,12 +7,11 @@ use linerate_core::capacity::{
     ConnectLatency, HeldCounts, LatencyAt, LoadResult, MemoryReading, PoolResult, RampStep,
 };
 use linerate_core::record::{Caveat, CaveatKind, Environment, Status};
-use linerate_core::stats::{LatencyBuckets, LatencyHistogram};
+use linerate_core::stats::{LatencyBuckets, LatencyHistogram, LatencySummary};
 use linerate_core::units::Family;
 use linerate_sys::proc::counters::ProtocolCounters;
 
-use super::crew::Crew;
-use super::message::Report;
+use super::message::{Report, merged};
 use crate::client::Client;
 use crate::host;
 
@@ -55,16 +53,9 @@ pub(super) struct Run {
     pub(super) close_seconds: Option<f64>,
     pub(super) seconds: f64,
     pub(super) caveats: Vec<Caveat>,
-    tcp_sums: Sums,
-    udp_sums: Sums,
-}
-
-/// The reports of a pool's workers in one.
-#[derive(Debug, Default)]
-struct Sums {
-    report: Report,
-    opened: u64,
-    user_bytes: Option<u64>,
+    /// The reports of all workers for TCP in one, and for UDP.
+    pub(super) tcp_sums: Report,
+    pub(super) udp_sums: Report,
 }
 
 impl Run {
@@ -87,15 +78,9 @@ impl Run {
             close_seconds: None,
             seconds: 0.0,
             caveats: Vec::new(),
-            tcp_sums: Sums::default(),
-            udp_sums: Sums::default(),
+            tcp_sums: Report::default(),
+            udp_sums: Report::default(),
         }
-    }
-
-    /// Takes the workers' reports.
-    pub(super) fn collect(&mut self, crew: &Crew, tcp: Range<usize>, udp: Range<usize>) {
-        self.tcp_sums = Sums::of(crew, tcp);
-        self.udp_sums = Sums::of(crew, udp);
     }
 
     /// All of it in one, with what it says of limits.
@@ -175,15 +160,14 @@ impl Run {
     }
 
     fn pool(&self, counts: &HeldCounts, asked: u64, is_tcp: bool) -> PoolResult {
-        let (opening, sums, from, to) = if is_tcp {
+        let (opening, report, from, to) = if is_tcp {
             (&self.tcp, &self.tcp_sums, &self.before, &self.after_tcp)
         } else {
             (&self.udp, &self.udp_sums, &self.after_tcp, &self.height)
         };
-        let opened = sums.opened;
+        let opened = report.status.opened;
         let each = |bytes: u64| (opened > 0).then(|| bytes as f64 / opened as f64);
         let slab = from.slab_bytes.zip(to.slab_bytes);
-        let report = &sums.report;
         PoolResult {
             asked,
             opened,
@@ -198,15 +182,15 @@ impl Run {
             syn_retransmissions: report.asked_again,
             heartbeats_sent: report.beats_sent,
             heartbeats_answered: report.beats_answered,
-            heartbeat_latency_us: histogram(&report.beat).summary(),
+            heartbeat_latency_us: summary(&report.beat),
             kernel_bytes_each: slab.and_then(|(from, to)| each(to.saturating_sub(from))),
-            user_bytes_each: sums.user_bytes.and_then(each),
+            user_bytes_each: report.grown().and_then(each),
             server_user_bytes_each: None,
         }
     }
 
     fn churn(&self, test: &CapacityTest) -> Option<ChurnResult> {
-        let report = &self.tcp_sums.report;
+        let report = &self.tcp_sums;
         (test.churn_per_s > 0).then(|| ChurnResult {
             asked_per_s: test.churn_per_s,
             closed: report.churn_closed,
@@ -220,8 +204,7 @@ impl Run {
     }
 
     fn load(&self, test: &CapacityTest) -> Option<LoadResult> {
-        let report = &self.tcp_sums.report;
-        let latency = histogram(&report.load);
+        let report = &self.tcp_sums;
         test.load.as_ref().map(|_| LoadResult {
             connections: report.load_connections,
             transactions: report.transactions,
@@ -230,8 +213,8 @@ impl Run {
                 ns => report.transactions as f64 * 1e9 / ns as f64,
             },
             late: report.late,
-            latency_us: latency.summary(),
-            histogram: Some(latency.buckets()),
+            latency_us: summary(&report.load),
+            histogram: Some(report.load.clone()),
         })
     }
 }
@@ -250,62 +233,17 @@ fn environment(client: &Client, server: Option<&mut CapacityHalf>) -> Environmen
     }
 }
 
-impl Sums {
-    fn of(crew: &Crew, which: Range<usize>) -> Self {
-        let mut sum = Report::default();
-        let mut memory = Some(0);
-        for report in crew.reports(which.clone()) {
-            sum.churn_closed += report.churn_closed;
-            sum.churn_opened += report.churn_opened;
-            sum.asked_again += report.asked_again;
-            sum.beats_sent += report.beats_sent;
-            sum.beats_answered += report.beats_answered;
-            sum.transactions += report.transactions;
-            sum.late += report.late;
-            sum.load_connections += report.load_connections;
-            // They run beside each other: the longest counts.
-            sum.load_ns = sum.load_ns.max(report.load_ns);
-            for (all, one) in [
-                (&mut sum.connect_first, &report.connect_first),
-                (&mut sum.connect_again, &report.connect_again),
-                (&mut sum.beat, &report.beat),
-                (&mut sum.load, &report.load),
-            ] {
-                *all = merged(all, one).buckets();
-            }
-            memory = memory.zip(report.memory).map(|(all, one)| all + one);
-        }
-        let before = crew.memory_before(which.clone());
-        Self {
-            report: sum,
-            opened: crew.totals(which).opened,
-            user_bytes: memory
-                .zip(before)
-                .map(|(after, before)| after.saturating_sub(before)),
-        }
-    }
+fn summary(buckets: &LatencyBuckets) -> Option<LatencySummary> {
+    LatencyHistogram::try_from(buckets).ok()?.summary()
 }
 
 fn connect_latency(report: &Report) -> Option<ConnectLatency> {
     let all = merged(&report.connect_first, &report.connect_again);
     all.summary().map(|_| ConnectLatency {
-        first_try: histogram(&report.connect_first).summary(),
-        retransmitted: histogram(&report.connect_again).summary(),
+        first_try: summary(&report.connect_first),
+        retransmitted: summary(&report.connect_again),
         histogram: all.buckets(),
     })
-}
-
-fn histogram(buckets: &LatencyBuckets) -> LatencyHistogram {
-    merged(buckets, &LatencyBuckets::default())
-}
-
-fn merged(a: &LatencyBuckets, b: &LatencyBuckets) -> LatencyHistogram {
-    let mut histogram = LatencyHistogram::new();
-    for buckets in [a, b] {
-        // Our own workers' are within a histogram's range; others' would be left out.
-        let _ = histogram.merge_buckets(buckets);
-    }
-    histogram
 }
 
 /// The growth of the endpoint's processes, whatever pool it was for.

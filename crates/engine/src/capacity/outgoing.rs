@@ -47,7 +47,7 @@ impl Outgoing {
     /// # Errors
     /// The connection has failed.
     pub(super) fn push_after(&mut self, first: &[u8], mut stream: &TcpStream) -> io::Result<bool> {
-        let (header, filler) = self.rest();
+        let (header, filler) = self.remaining();
         let parts = [
             IoSlice::new(first),
             IoSlice::new(header),
@@ -65,7 +65,7 @@ impl Outgoing {
     }
 
     /// What is left of the header, and of the filler as much as goes out at once.
-    fn rest(&self) -> (&[u8], &'static [u8]) {
+    fn remaining(&self) -> (&[u8], &'static [u8]) {
         if self.is_sent() {
             return (&[], &[]);
         }
@@ -81,7 +81,7 @@ impl Outgoing {
     /// The connection has failed.
     pub(super) fn push(&mut self, mut stream: &TcpStream) -> io::Result<()> {
         while self.left > 0 {
-            let (header, filler) = self.rest();
+            let (header, filler) = self.remaining();
             let result = match filler.len() {
                 0 => stream.write(header),
                 _ => stream.write_vectored(&[IoSlice::new(header), IoSlice::new(filler)]),

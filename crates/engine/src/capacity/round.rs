@@ -1,7 +1,6 @@
 //! One time of opening, holding, loading, proving and closing.
 
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::capacity::{
@@ -14,13 +13,12 @@ use linerate_sys::clock::format_rfc3339;
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
 
-use super::crew::{Crew, Totals};
-use super::holding::half;
 use super::message::Order;
-use super::orders::first_orders;
 use super::outcome::Run;
 use super::probe::Probe;
+use super::roles::roles;
 use super::run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase, Observe};
+use super::workers::Workers;
 use super::{CLOSING, MAX_WORKERS, readings, share};
 use crate::client::Client;
 use crate::clock::now;
@@ -31,7 +29,7 @@ pub(super) struct Round<'a> {
     pub(super) client: &'a mut Client,
     pub(super) test: CapacityTest,
     observe: Observe<'a>,
-    pub(super) crew: Crew,
+    pub(super) workers: Workers,
     pub(super) tcp_shares: Vec<u64>,
     pub(super) udp_shares: Vec<u64>,
     pub(super) ports: HoldPorts,
@@ -60,32 +58,22 @@ impl<'a> Round<'a> {
         );
         let ports = client.ask(test.request())?;
         let source = client.local_address()?;
-        let each = descriptor_limit().map_or(1024, |limit| limit.hard);
-        let each = options.descriptors.map_or(each, |few| few.min(each));
-        let most = options.workers.unwrap_or(MAX_WORKERS);
-        let limits = LimitReadings {
-            descriptors_each: Some(each),
-            ..readings::limits(most)
-        };
+        let limits = limits(options);
+        let each = limits.descriptors_each.unwrap_or(0);
         let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
+        let most = limits.workers_most.unwrap_or(MAX_WORKERS);
         let tcp_shares = share::workers(test.connections, each, most);
         let udp_shares = share::workers(test.udp_sockets, each, most);
-        let orders = first_orders(
-            client,
-            test,
-            options,
-            &ports,
-            source,
-            [&tcp_shares, &udp_shares],
-        );
-        let crew = Crew::start(&orders).map_err(MeasureError::host(
+        let shares = [&tcp_shares[..], &udp_shares];
+        let [tcp, udp] = roles(client, test, options, &ports, source, shares);
+        let workers = Workers::start(tcp, udp).map_err(MeasureError::host(
             "cannot start the processes that hold connections",
         ))?;
         let mut round = Self {
             client,
             test: test.clone(),
             observe,
-            crew,
+            workers,
             tcp_shares,
             udp_shares,
             ports,
@@ -97,10 +85,15 @@ impl<'a> Round<'a> {
             remote: HoldProgress::default(),
             run,
         };
+        round.await_workers()?;
+        Ok(round)
+    }
+
+    fn await_workers(&mut self) -> Result<(), MeasureError> {
         loop {
-            match round.crew.ports() {
-                Ok(Some(_)) => return Ok(round),
-                Ok(None) => round.turn()?,
+            match self.workers.ports() {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => self.turn()?,
                 Err(message) => {
                     let what = format!("cannot hold connections: {message}");
                     return Err(MeasureError::host(what)(std::io::ErrorKind::Other.into()));
@@ -126,21 +119,9 @@ impl<'a> Round<'a> {
         self.prove()
     }
 
-    pub(super) fn tcp(&self) -> Range<usize> {
-        0..self.tcp_shares.len()
-    }
-
-    pub(super) fn udp(&self) -> Range<usize> {
-        self.tcp_shares.len()..self.tcp_shares.len() + self.udp_shares.len()
-    }
-
-    fn totals(&self) -> Totals {
-        self.crew.totals(0..self.crew.len())
-    }
-
     /// A moment of waiting: for the workers, for the endpoint, for the user's patience to end.
     pub(super) fn turn(&mut self) -> Result<(), MeasureError> {
-        self.crew
+        self.workers
             .listen(TURN)
             .map_err(MeasureError::host("cannot wait for the workers"))?;
         let events = self.client.control_events();
@@ -151,7 +132,7 @@ impl<'a> Round<'a> {
                 _ => {}
             }
         }
-        let totals = self.totals();
+        let totals = self.workers.status(self.workers.all());
         let live = CapacityLive {
             at_s: (now() - self.began).as_secs_f64(),
             phase: self.phase,
@@ -178,9 +159,9 @@ impl<'a> Round<'a> {
     /// stop.
     pub(super) fn finish_orders(&mut self, patience: Duration) -> Result<(), MeasureError> {
         let until = now() + patience;
-        while !self.crew.is_idle() {
+        while !self.workers.is_idle() {
             if now() >= until {
-                self.crew.tell_all(&Order::Rest);
+                self.workers.tell_all(&Order::Stop);
                 return Ok(());
             }
             self.turn()?;
@@ -193,7 +174,7 @@ impl<'a> Round<'a> {
         let heartbeat_s = self.test.heartbeat.as_secs_f64();
         let (tcp, churn) = (self.tcp_shares.clone(), self.test.churn_per_s as f64);
         let connections = self.test.connections.max(1) as f64;
-        self.crew.tell_each(0..self.crew.len(), |index| {
+        self.workers.tell_each(self.workers.all(), |index| {
             let share = tcp.get(index).copied().unwrap_or(0) as f64;
             Order::Hold {
                 heartbeat_s,
@@ -203,7 +184,7 @@ impl<'a> Round<'a> {
         let began = now();
         let held = self.turns(self.test.hold.0);
         self.run.hold_seconds = (now() - began).as_secs_f64();
-        self.crew.tell_all(&Order::Rest);
+        self.workers.tell_all(&Order::Stop);
         held
     }
 
@@ -221,7 +202,7 @@ impl<'a> Round<'a> {
         } else {
             shares
         };
-        self.crew.tell_each(self.tcp(), |index| {
+        self.workers.tell_each(self.workers.tcp(), |index| {
             let share = shares[index];
             let per_s = match load.pace {
                 LoadPace::Closed => None,
@@ -230,7 +211,7 @@ impl<'a> Round<'a> {
                 }
             };
             match share {
-                0 => Order::Rest,
+                0 => Order::Stop,
                 connections => Order::Load {
                     connections,
                     seconds,
@@ -244,7 +225,7 @@ impl<'a> Round<'a> {
     /// Each of them answers once more; who does not is lost.
     fn prove(&mut self) -> Result<(), MeasureError> {
         self.phase = CapacityPhase::Proving;
-        self.crew.tell_all(&Order::Sweep);
+        self.workers.tell_all(&Order::Sweep);
         let all = self.test.connections + self.test.udp_sockets;
         let patience = PROVING + Duration::from_secs(all / SLOWEST_PROOF);
         self.finish_orders(patience)
@@ -254,10 +235,10 @@ impl<'a> Round<'a> {
     fn conclude(&mut self, complete: bool) -> Result<CapacityHalf, MeasureError> {
         self.phase = CapacityPhase::Closing;
         self.probe = None;
-        self.crew.tell_all(&Order::Report);
+        self.workers.tell_all(&Order::Report);
         let patience = if complete { REPORTING } else { LAST_REPORTS };
         let until = now() + patience;
-        while !self.crew.has_reported() && now() < until {
+        while !self.workers.has_reported() && now() < until {
             // The accounts are taken also of an interrupted run.
             let _ = self.turn();
         }
@@ -275,19 +256,19 @@ impl<'a> Round<'a> {
         server: Result<CapacityHalf, MeasureError>,
         outcome: Result<(), MeasureError>,
     ) -> CapacityOutcome {
-        let (tcp, udp) = (self.tcp(), self.udp());
         let Self {
             client,
             test,
-            crew,
+            workers,
             mut run,
             began,
             limits,
             ..
         } = self;
-        let mut own = half(&crew, tcp.clone(), udp.clone());
-        run.collect(&crew, tcp, udp);
-        crew.end(CLOSING);
+        let mut own = workers.account();
+        run.tcp_sums = workers.report(workers.tcp());
+        run.udp_sums = workers.report(workers.udp());
+        workers.end(CLOSING);
         own.memory.after = readings::memory_when_closed(&run.before, true);
         own.counters = readings::counters_since(run.counters.as_ref());
         own.limits = limits;
@@ -300,6 +281,15 @@ impl<'a> Round<'a> {
         };
         let document = run.document(client, test, own, server, error.is_some());
         CapacityOutcome { document, error }
+    }
+}
+
+/// Of this end, and of what it was told to do with less.
+fn limits(options: &CapacityOptions) -> LimitReadings {
+    let each = descriptor_limit().map_or(1024, |limit| limit.hard);
+    LimitReadings {
+        descriptors_each: Some(options.descriptors.map_or(each, |few| few.min(each))),
+        ..readings::limits(options.workers.unwrap_or(MAX_WORKERS))
     }
 }
 

@@ -1,469 +1,59 @@
-//! The endpoint's connections: taken from the client's address alone, kept if they name the session
-//! in time, answered.
+//! The loop of an endpoint's worker: it serves whoever comes until it is told to end.
 
-use std::io::{self, ErrorKind, Read};
-use std::net::{IpAddr, TcpListener};
+use std::io;
 use std::time::Duration;
 
-use linerate_core::capacity::FailureCause;
-use linerate_core::wire::Token;
-use linerate_sys::poll::{Interest, Poller, Ready};
-use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close, set_send_buffer};
+use linerate_sys::poll::{Poller, Ready};
 
-use super::held::{Fed, Held, Sizes};
-use super::message::{Channel, Listen, Order, Report, Status, Word};
-use super::tally::{Tally, cause_of};
-use super::worker::send_report;
+use super::message::{Order, Report};
+use super::worker::{CHANNEL, Parent};
 use crate::clock::now_ns;
-use crate::words;
 
-struct Listener {
-    socket: TcpListener,
-    /// Not watched until then: the process has no descriptors left, or all the connections that it
-    /// is to have.
-    rests_until: Option<u64>,
-}
-
-/// All of a worker's connections.
-pub(super) struct Holder {
-    poller: Poller,
-    client: IpAddr,
-    sizes: Sizes,
-    listeners: Vec<Listener>,
-    held: Vec<Option<Held>>,
-    free: Vec<u32>,
-    buffer: Box<[u8]>,
-    /// Most at once.
-    room: u64,
-    open: u64,
-    /// Of these, have not named the session yet.
-    unnamed: u64,
-    opened: u64,
-    most: u64,
-    failures: Tally,
-    lost: Tally,
-    orders: u64,
-    began: u64,
-    next_patience: u64,
-    next_status: u64,
-    told: Status,
-}
-
-impl Holder {
-    /// Listens, and answers the ports.
-    pub(super) fn new(order: &Listen) -> Result<(Self, Vec<u16>), String> {
-        let token = words::token(&order.terms.token).ok_or("a bad token")?;
-        let poller = Poller::new().map_err(|error| format!("cannot wait: {error}"))?;
-        let mut listeners = Vec::new();
-        let mut ports = Vec::new();
-        for index in 0..order.counts.len() {
-            let (socket, port) = listen_at(order, &poller, index)
-                .map_err(|error| format!("cannot listen: {error}"))?;
-            ports.push(port);
-            listeners.push(Listener {
-                socket,
-                rests_until: None,
-            });
-        }
-        let room = order.counts.iter().sum::<u64>() + SPARE;
-        let holder = Self {
-            poller,
-            client: order.client,
-            sizes: Sizes {
-                token: Token(token),
-                request_bytes: order.terms.request_bytes,
-                response_bytes: order.terms.response_bytes,
-            },
-            listeners,
-            held: Vec::with_capacity(room as usize),
-            free: Vec::new(),
-            buffer: vec![0; BUFFER].into(),
-            room,
-            open: 0,
-            unnamed: 0,
-            opened: 0,
-            most: 0,
-            failures: Tally::default(),
-            lost: Tally::default(),
-            orders: 1,
-            began: now_ns(),
-            next_patience: 0,
-            next_status: 0,
-            told: Status::default(),
-        };
-        Ok((holder, ports))
-    }
-
-    /// Runs until the other end of the channel is gone, which is the order to close everything.
+/// What such a worker does: it takes connections, or answers datagrams.
+pub(super) trait Service {
+    /// Where all sockets are watched.
+    fn poller(&mut self) -> &mut Poller;
+    /// A socket has something.
+    fn on_ready(&mut self, ready: &Ready);
+    /// What is to be done now and then.
     ///
     /// # Errors
-    /// The channel or epoll fails.
-    pub(super) fn run(mut self, mut channel: Channel) -> io::Result<()> {
-        self.poller.add(&channel, CHANNEL)?;
-        let mut found = Vec::new();
-        let mut next_look = 0;
-        loop {
-            self.poller.wait_into(TICK, &mut found)?;
-            for ready in &found {
-                match ready.number {
-                    CHANNEL => self.take_orders(&mut channel)?,
-                    number if number >= LISTENERS => self.take((number - LISTENERS) as usize),
-                    number => self.on_ready(number as usize, ready),
-                }
-            }
-            let now = now_ns();
-            if now >= next_look {
-                next_look = now + TICK.as_nanos() as u64;
-                self.look(now, &mut channel)?;
-            }
-        }
-    }
+    /// Epoll fails.
+    fn look(&mut self, now: u64) -> io::Result<()>;
+    /// How it stands; what the process has spent is not in it.
+    fn report(&self) -> Report;
+}
 
-    fn take_orders(&mut self, channel: &mut Channel) -> io::Result<()> {
-        while let Some(order) = channel.receive::<Order>()? {
-            self.orders += 1;
-            if order == Order::Report {
-                let report = Report {
-                    status: self.status(),
-                    most: self.most,
-                    ..Report::default()
-                };
-                send_report(channel, report)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes connections that wait at a listener.
-    fn take(&mut self, index: usize) {
-        for _ in 0..BATCH {
-            // Those that churn has closed are counted when their resets are read: the queue can
-            // wait for that.
-            if self.open >= self.room {
-                return self.rest(index);
-            }
-            let listener = &mut self.listeners[index];
-            match accept(&listener.socket) {
-                Ok((stream, from)) => {
-                    if from.to_canonical() != self.client {
-                        self.failures.count(FailureCause::Stranger);
-                    } else {
-                        self.hold(stream);
+/// Serves until the other end of the channel is gone, which is the order to close everything.
+///
+/// # Errors
+/// The channel or epoll fails.
+pub(super) fn serve(mut service: impl Service, mut parent: Parent) -> io::Result<()> {
+    service.poller().add(&parent, CHANNEL)?;
+    let mut found = Vec::new();
+    let mut next_look = 0;
+    loop {
+        service.poller().wait_into(TICK, &mut found)?;
+        for ready in &found {
+            if ready.number == CHANNEL {
+                while let Some(order) = parent.receive()? {
+                    if order == Order::Report {
+                        parent.report(service.report())?;
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if is_passing(&error) => {}
-                Err(error) => {
-                    self.failures.count(cause_of(&error));
-                    return self.rest(index);
-                }
+            } else {
+                service.on_ready(ready);
             }
         }
-    }
-
-    /// It stays readable: looking again at once would help nobody.
-    fn rest(&mut self, index: usize) {
-        let listener = &mut self.listeners[index];
-        if self.poller.remove(&listener.socket).is_ok() {
-            listener.rests_until = Some(now_ns() + REST);
-        }
-    }
-
-    fn hold(&mut self, stream: std::net::TcpStream) {
-        let since_s = ((now_ns() - self.began) / NS_PER_S) as u32;
-        let slot = match self.free.pop() {
-            Some(slot) => slot as usize,
-            None => {
-                self.held.push(None);
-                self.held.len() - 1
+        let now = now_ns();
+        if now >= next_look {
+            next_look = now + TICK.as_nanos() as u64;
+            service.look(now)?;
+            if parent.is_due(now, false) {
+                parent.tell(now, service.report().status)?;
             }
-        };
-        // What it has said by now is told, too.
-        let watched = self
-            .poller
-            .add_edge(&stream, slot as u64, Interest::Readable);
-        if let Err(error) = watched {
-            self.failures.count(cause_of(&error));
-            self.free.push(slot as u32);
-            return;
-        }
-        self.held[slot] = Some(Held::new(stream, since_s));
-        self.unnamed += 1;
-        self.opened += 1;
-        self.open += 1;
-        self.most = self.most.max(self.open);
-    }
-
-    fn on_ready(&mut self, slot: usize, ready: &Ready) {
-        let Some(held) = self.held.get_mut(slot).and_then(Option::as_mut) else {
-            return;
-        };
-        if ready.writable
-            && !held.out.is_sent()
-            && let Err(error) = held.out.push(&held.stream)
-        {
-            return self.end(slot, cause_of(&error));
-        }
-        if ready.readable {
-            self.read(slot, ready.ended);
-        }
-    }
-
-    fn read(&mut self, slot: usize, ended: bool) {
-        loop {
-            let Some(held) = self.held[slot].as_mut() else {
-                return;
-            };
-            let n = match (&held.stream).read(&mut self.buffer) {
-                Ok(0) => return self.end(slot, FailureCause::Closed),
-                Ok(n) => n,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return self.end(slot, cause_of(&error)),
-            };
-            let was_ours = held.is_ours;
-            let fed = held.feed(&self.buffer[..n], &self.sizes);
-            if held.is_ours && !was_ours {
-                self.unnamed -= 1;
-            }
-            if fed == Fed::Stranger {
-                return self.end(slot, FailureCause::Garbled);
-            }
-            if !held.out.is_sent()
-                && let Err(error) = push(held, &self.poller, slot)
-            {
-                return self.end(slot, cause_of(&error));
-            }
-            if n < self.buffer.len() && !ended {
-                return;
-            }
-        }
-    }
-
-    /// One that is gone, or turns out to be somebody else's. The client closes by reset alone, so
-    /// that what is reset may be one of its own that had nothing to say yet.
-    fn end(&mut self, slot: usize, cause: FailureCause) {
-        let Some(held) = self.held[slot].take() else {
-            return;
-        };
-        self.free.push(slot as u32);
-        self.open -= 1;
-        self.unnamed -= u64::from(!held.is_ours);
-        if held.is_ours || cause == FailureCause::Reset {
-            self.lost.count(cause);
-        } else {
-            self.opened -= 1;
-            self.failures.count(FailureCause::Stranger);
-        }
-    }
-
-    /// Who does not say who it is, listeners that rest, and how it stands.
-    fn look(&mut self, now: u64, channel: &mut Channel) -> io::Result<()> {
-        for (index, listener) in self.listeners.iter_mut().enumerate() {
-            if listener.rests_until.is_some_and(|until| now >= until) {
-                listener.rests_until = None;
-                self.poller
-                    .add(&listener.socket, LISTENERS + index as u64)?;
-            }
-        }
-        // To look at all of them takes a while.
-        if self.unnamed > 0 && now >= self.next_patience {
-            self.next_patience = now + LOOK_FOR_STRANGERS;
-            let now_s = ((now - self.began) / NS_PER_S) as u32;
-            for slot in 0..self.held.len() {
-                let waits = |held: &Held| !held.is_ours && now_s > held.since_s + PATIENCE_S;
-                if self.held[slot].as_ref().is_some_and(waits) {
-                    self.end(slot, FailureCause::Stranger);
-                }
-            }
-        }
-        if now >= self.next_status {
-            self.next_status = now + STATUS_EVERY;
-            let status = self.status();
-            if status != self.told {
-                channel.send(&Word::Status(status.clone()))?;
-                self.told = status;
-            }
-        }
-        Ok(())
-    }
-
-    fn status(&self) -> Status {
-        Status {
-            open: self.open,
-            opened: self.opened,
-            orders: self.orders,
-            failures: self.failures.list(),
-            lost: self.lost.list(),
-            ..Status::default()
         }
     }
 }
 
-/// Sends what there is to send; what the kernel does not take goes out when there is room.
-fn push(held: &mut Held, poller: &Poller, slot: usize) -> io::Result<()> {
-    held.out.push(&held.stream)?;
-    if !held.out.is_sent() {
-        poller.remove(&held.stream)?;
-        poller.add_edge(&held.stream, slot as u64, Interest::Either)?;
-    }
-    Ok(())
-}
-
-fn listen_at(order: &Listen, poller: &Poller, index: usize) -> io::Result<(TcpListener, u16)> {
-    let options = ListenOptions {
-        backlog: order.backlog,
-        mptcp: Mptcp::Off,
-    };
-    let socket = listen(order.address, options)?;
-    // What is taken here inherits it: whatever ends this process, nothing of it stays.
-    reset_on_close(&socket).map_err(io::Error::other)?;
-    // So is this, and no choice of the client's: one that does not read has no more than that lie
-    // here for each.
-    if let Some(bytes) = order.send_buffer {
-        set_send_buffer(&socket, bytes).map_err(io::Error::other)?;
-    }
-    socket.set_nonblocking(true)?;
-    poller.add(&socket, LISTENERS + index as u64)?;
-    let port = socket.local_addr()?.port();
-    Ok((socket, port))
-}
-
-/// Of a connection that ended while it waited (accept(2)).
-fn is_passing(error: &io::Error) -> bool {
-    let kind = error.kind();
-    kind == ErrorKind::Interrupted
-        || kind == ErrorKind::ConnectionAborted
-        || error.raw_os_error() == Some(linerate_sys::errno::EPROTO)
-}
-
-const CHANNEL: u64 = u64::MAX;
-/// Numbers of listeners begin here, beyond all slots.
-const LISTENERS: u64 = 1 << 40;
-/// Connections taken at a listener before the others have their turn.
-const BATCH: usize = 64;
-const BUFFER: usize = 16 << 10;
-/// Beyond the count: churn's reset may come after the connection in its place; a probe.
-const SPARE: u64 = 64;
 const TICK: Duration = Duration::from_millis(50);
-const STATUS_EVERY: u64 = 100_000_000;
-const REST: u64 = 20_000_000;
-/// How long a connection may take to say whose it is, s: the client has many, and other things to
-/// do.
-pub(super) const PATIENCE_S: u32 = 180;
-const LOOK_FOR_STRANGERS: u64 = 5_000_000_000;
-const NS_PER_S: u64 = 1_000_000_000;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::capacity::message::Terms;
-    use linerate_core::capacity::wire::{Header, Kind, opening};
-    use linerate_sys::poll::wait_readable;
-    use linerate_sys::socket::{begin_connect, send_buffer};
-    use std::io::Write;
-    use std::net::{SocketAddr, TcpStream};
-    use std::os::unix::net::UnixStream;
-
-    const TOKEN: Token = Token([7; 16]);
-    const SECOND: u64 = NS_PER_S;
-
-    fn order(send_buffer: Option<u32>) -> Listen {
-        Listen {
-            terms: Terms {
-                token: words::hexadecimal(&TOKEN.0),
-                request_bytes: 8,
-                response_bytes: 8,
-                descriptors: None,
-            },
-            address: "127.0.0.1:0".parse().expect("an address"),
-            client: "127.0.0.1".parse().expect("an address"),
-            counts: vec![10],
-            backlog: 16,
-            send_buffer,
-        }
-    }
-
-    /// With one connection taken; the other end of it.
-    fn holder_of_one() -> (Holder, TcpStream) {
-        let (mut holder, ports) = Holder::new(&order(None)).expect("loopback is there");
-        let peer = SocketAddr::from(([127, 0, 0, 1], ports[0]));
-        let stream = begin_connect(peer, None).expect("it listens").stream;
-        while holder.open == 0 {
-            wait_readable(&holder.listeners[0].socket, TICK).expect("a listener");
-            holder.take(0);
-        }
-        (holder, stream)
-    }
-
-    fn wait_and_read(holder: &mut Holder) {
-        let held = holder.held[0].as_ref().expect("the first that was taken");
-        wait_readable(&held.stream, Duration::from_secs(60)).expect("a socket");
-        holder.read(0, false);
-    }
-
-    fn counts(holder: &Holder) -> (u64, u64, u64, u64, u64) {
-        let (failures, lost) = (holder.failures.total(), holder.lost.total());
-        (holder.open, holder.opened, holder.unnamed, failures, lost)
-    }
-
-    #[test]
-    fn it_is_counted_from_its_address_and_proven_by_its_name() {
-        let (mut holder, mut stream) = holder_of_one();
-        assert_eq!(counts(&holder), (1, 1, 1, 0, 0));
-        let header = Header {
-            kind: Kind::Open,
-            number: 0,
-        };
-        stream.write_all(&opening(TOKEN, header)).unwrap();
-        wait_and_read(&mut holder);
-        assert_eq!(counts(&holder), (1, 1, 0, 0, 0));
-        let (channel, _other) = UnixStream::pair().unwrap();
-        let mut channel = Channel::new(channel).unwrap();
-        holder.look(now_ns() + 1000 * SECOND, &mut channel).unwrap();
-        assert_eq!(counts(&holder), (1, 1, 0, 0, 0), "for as long as it likes");
-    }
-
-    #[test]
-    fn one_that_never_says_who_it_is_was_none() {
-        let (mut holder, _stream) = holder_of_one();
-        let (channel, _other) = UnixStream::pair().unwrap();
-        let mut channel = Channel::new(channel).unwrap();
-        let patience = u64::from(PATIENCE_S) * SECOND;
-        holder.look(holder.began + patience, &mut channel).unwrap();
-        assert_eq!(counts(&holder), (1, 1, 1, 0, 0));
-        let later = now_ns() + patience + 2 * LOOK_FOR_STRANGERS;
-        holder.look(later, &mut channel).unwrap();
-        assert_eq!(counts(&holder), (0, 0, 0, 1, 0));
-    }
-
-    #[test]
-    fn one_that_says_something_else_was_none_and_one_that_is_reset_is_lost() {
-        let (mut holder, mut stream) = holder_of_one();
-        stream.write_all(&[b'x'; 24]).unwrap();
-        wait_and_read(&mut holder);
-        assert_eq!(counts(&holder), (0, 0, 0, 1, 0));
-        let (mut holder, stream) = holder_of_one();
-        drop(stream);
-        wait_and_read(&mut holder);
-        assert_eq!(counts(&holder), (0, 1, 0, 0, 1));
-        let (mut holder, stream) = holder_of_one();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
-        wait_and_read(&mut holder);
-        assert_eq!(counts(&holder), (0, 0, 0, 1, 0), "the client only resets");
-    }
-
-    #[test]
-    fn what_a_peer_does_not_read_is_kept_within_the_small_buffer() {
-        let poller = Poller::new().unwrap();
-        let (listener, port) = listen_at(&order(Some(4096)), &poller, 0).unwrap();
-        let _stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        wait_readable(&listener, Duration::from_secs(60)).unwrap();
-        let (taken, _) = accept(&listener).unwrap();
-        assert_eq!(
-            send_buffer(&taken).unwrap(),
-            8192,
-            "the kernel doubles what it is given"
-        );
-    }
-}

@@ -1,7 +1,7 @@
-//! A worker process: what it does from its first order to the end of its channel.
+//! A worker process: what it does from the first word on its channel to the channel's end.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -12,12 +12,14 @@ use linerate_sys::proc::memory::ProcessMemory;
 use linerate_sys::process::die_first_without_memory;
 use linerate_sys::thread::CpuUsage;
 
+use super::accept::Acceptor;
 use super::answer::Answerer;
-use super::connect::Connections;
-use super::driver::{Driver, Pool};
-use super::knock::Sockets;
-use super::message::{Channel, Connect, Order, Report, Terms, Word};
-use super::serve::Holder;
+use super::driver::Driver;
+use super::message::{Channel, Connect, Order, Report, Role, Status, Terms, Word};
+use super::pool::{Pool, Transport};
+use super::serve::serve;
+use super::tcp::Tcp;
+use super::udp::Udp;
 
 /// Name of the hidden command that [`run_capacity_worker`] is to be called by: workers are this
 /// program, started again.
@@ -34,7 +36,7 @@ pub fn run_capacity_worker() -> io::Result<()> {
     let _ = die_first_without_memory();
     let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut channel = Channel::new(stream)?;
-    let ended = first_order(&mut channel).and_then(|order| run(order, channel));
+    let ended = role(&mut channel).and_then(|role| work(role, channel));
     match ended {
         // The order to close everything, which the end of the process does.
         Err(error) if is_end(&error) => Ok(()),
@@ -48,60 +50,49 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | BrokenPipe | ConnectionReset)
 }
 
-fn first_order(channel: &mut Channel) -> io::Result<Order> {
+fn role(channel: &mut Channel) -> io::Result<Role> {
     loop {
         match channel.receive()? {
             None => _ = wait_readable(channel, LOOK_EVERY)?,
-            Some(order) => return Ok(order),
+            Some(role) => return Ok(role),
         }
     }
 }
 
-fn run(order: Order, mut channel: Channel) -> io::Result<()> {
-    let made = match &order {
-        Order::Listen(listen) | Order::Answer(listen) => limit(&listen.terms),
-        Order::Connect(connect) | Order::Knock(connect) => limit(&connect.terms),
-        _ => Err("the first order is none".to_owned()),
-    };
-    if let Err(message) = made {
-        return channel.send(&Word::Failed { message });
-    }
-    match order {
-        Order::Listen(listen) => match Holder::new(&listen) {
-            Ok((holder, ports)) => {
-                ready(&mut channel, ports)?;
-                holder.run(channel)
-            }
-            Err(message) => channel.send(&Word::Failed { message }),
-        },
-        Order::Answer(listen) => match Answerer::new(&listen) {
-            Ok((answerer, ports)) => {
-                ready(&mut channel, ports)?;
-                answerer.run(channel)
-            }
-            Err(message) => channel.send(&Word::Failed { message }),
-        },
-        Order::Connect(connect) => drive(Connections::new(&connect), &connect, channel),
-        Order::Knock(connect) => drive(Sockets::new(&connect), &connect, channel),
-        _ => Ok(()),
-    }
-}
-
-fn drive(pool: Result<impl Pool, String>, order: &Connect, mut channel: Channel) -> io::Result<()> {
-    match pool {
-        Ok(pool) => {
-            ready(&mut channel, Vec::new())?;
-            Driver::new(pool, channel, order.seed)?.run()
+fn work(role: Role, mut channel: Channel) -> io::Result<()> {
+    match limit(role.terms()).and_then(|()| prepare(role)) {
+        Ok((work, ports)) => {
+            channel.send(&Word::Ready { ports })?;
+            work(Parent::new(channel))
         }
         Err(message) => channel.send(&Word::Failed { message }),
     }
 }
 
-fn ready(channel: &mut Channel, ports: Vec<u16>) -> io::Result<()> {
-    channel.send(&Word::Ready {
-        ports,
-        memory: own_memory(),
+/// What a worker does until its channel ends.
+type Work = Box<dyn FnOnce(Parent) -> io::Result<()>>;
+
+/// The work of that role, and the ports at which it is done.
+fn prepare(role: Role) -> Result<(Work, Vec<u16>), String> {
+    Ok(match role {
+        Role::AcceptTcp(order) => {
+            let (acceptor, ports) = Acceptor::new(&order)?;
+            (Box::new(|parent| serve(acceptor, parent)), ports)
+        }
+        Role::AnswerUdp(order) => {
+            let (answerer, ports) = Answerer::new(&order)?;
+            (Box::new(|parent| serve(answerer, parent)), ports)
+        }
+        Role::OpenTcp(order) => (drive::<Tcp>(&order)?, Vec::new()),
+        Role::OpenUdp(order) => (drive::<Udp>(&order)?, Vec::new()),
     })
+}
+
+fn drive<T: Transport + 'static>(order: &Connect) -> Result<Work, String> {
+    let (pool, seed) = (Pool::<T>::new(order)?, order.seed);
+    Ok(Box::new(move |parent| {
+        Driver::new(pool, parent, seed)?.run()
+    }))
 }
 
 /// As many descriptors as the host allows, or as few as it was told.
@@ -113,15 +104,86 @@ fn limit(terms: &Terms) -> Result<(), String> {
     limit.map(drop).map_err(|error| crate::words::chain(&error))
 }
 
-/// What this process has spent, and the memory that it has, for its report.
-pub(super) fn send_report(channel: &mut Channel, mut report: Report) -> io::Result<()> {
-    let usage = CpuUsage::of_process();
-    report.cpu = CpuSeconds {
-        user: usage.user.as_secs_f64(),
-        system: usage.system.as_secs_f64(),
-    };
-    report.memory = own_memory();
-    channel.send(&Word::Report(Box::new(report)))
+/// The process that has started this one: its orders, and what it is told.
+pub(super) struct Parent {
+    channel: Channel,
+    /// Of this process, before anything was opened, bytes.
+    memory_before: Option<u64>,
+    orders: u64,
+    told: Status,
+    next_status: u64,
+}
+
+/// Under which it is watched.
+pub(super) const CHANNEL: u64 = u64::MAX;
+
+impl Parent {
+    fn new(channel: Channel) -> Self {
+        Self {
+            channel,
+            memory_before: own_memory(),
+            orders: 1,
+            told: Status::default(),
+            next_status: 0,
+        }
+    }
+
+    /// The next order that is there.
+    ///
+    /// # Errors
+    /// The other end is gone.
+    pub(super) fn receive(&mut self) -> io::Result<Option<Order>> {
+        let order = self.channel.receive()?;
+        if order.is_some() {
+            self.orders += 1;
+            self.next_status = 0;
+        }
+        Ok(order)
+    }
+
+    /// Whether it is to be told how things stand: several times a second, and at once when what had
+    /// an end is over.
+    pub(super) fn is_due(&self, now: u64, busy: bool) -> bool {
+        now >= self.next_status || (self.told.busy && !busy)
+    }
+
+    /// Tells how things stand, unless nothing has changed.
+    ///
+    /// # Errors
+    /// The other end is gone.
+    pub(super) fn tell(&mut self, now: u64, status: Status) -> io::Result<()> {
+        self.next_status = now + STATUS_EVERY;
+        let status = Status {
+            orders: self.orders,
+            ..status
+        };
+        if status != self.told {
+            self.channel.send(&Word::Status(status.clone()))?;
+            self.told = status;
+        }
+        Ok(())
+    }
+
+    /// Tells all, with what this process has spent and the memory that it has.
+    ///
+    /// # Errors
+    /// The other end is gone.
+    pub(super) fn report(&mut self, mut report: Report) -> io::Result<()> {
+        let usage = CpuUsage::of_process();
+        report.cpu = CpuSeconds {
+            user: usage.user.as_secs_f64(),
+            system: usage.system.as_secs_f64(),
+        };
+        (report.memory_before, report.memory) = (self.memory_before, own_memory());
+        report.status.orders = self.orders;
+        self.channel.send(&Word::Report(Box::new(report)))
+    }
+}
+
+impl AsFd for Parent {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
 }
 
 fn own_memory() -> Option<u64> {
@@ -130,3 +192,4 @@ fn own_memory() -> Option<u64> {
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const STATUS_EVERY: u64 = 100_000_000;

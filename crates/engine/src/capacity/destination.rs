@@ -1,12 +1,12 @@
-//! From one address of this host to one port of the endpoint: which local port is next, and how
-//! many connections may be in progress.
+//! One port of the endpoint, from one address of this host: which local port is next, and how many
+//! connections may be in progress.
 
 use std::net::SocketAddr;
 
-/// Connections between one source address and one listener. Two of them never have the same local
+/// A listener as one source address reaches it. Two connections to it never have the same local
 /// port.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct Destination {
     pub(super) peer: SocketAddr,
     source: SocketAddr,
     /// How many more it may hold.
@@ -16,18 +16,17 @@ pub(super) struct Lane {
     /// in their order.
     begun: u64,
     taken: u64,
-    /// Most that may be begun and not taken.
-    window: u64,
+    /// Most that may be begun and not taken; `None`: it does not say what it takes.
+    window: Option<u64>,
 }
 
-impl Lane {
-    /// `backlog` is the listener's; all lanes to it, `shares` of them, divide it.
+impl Destination {
     pub(super) fn new(
         (source, peer): (SocketAddr, SocketAddr),
         room: u64,
         range: (u16, u16),
         start: u64,
-        window: u64,
+        window: Option<u64>,
     ) -> Self {
         Self {
             peer,
@@ -36,7 +35,7 @@ impl Lane {
             ports: Ports::new(range, start),
             begun: 0,
             taken: 0,
-            window: window.max(1),
+            window: window.map(|window| window.max(1)),
         }
     }
 
@@ -45,7 +44,8 @@ impl Lane {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.begun - self.taken < self.window
+        self.window
+            .is_none_or(|window| self.begun - self.taken < window)
     }
 
     /// The next local address, if there is one.
@@ -61,13 +61,15 @@ impl Lane {
         self.ports.give(port);
     }
 
-    /// One more is in progress: its number, and whether it is to be answered when it is taken.
-    pub(super) fn begin(&mut self, last: bool) -> (u64, bool) {
+    /// One more is in progress: its number if it is to be answered when it is taken, else 0.
+    pub(super) fn begin(&mut self, last: bool) -> u64 {
         self.begun += 1;
         self.room -= 1;
-        let every = (self.window / 4).clamp(1, ASK_EVERY);
-        let ask = last || self.begun.is_multiple_of(every);
-        (self.begun, ask)
+        let asks = self.window.is_some_and(|window| {
+            let every = (window / 4).clamp(1, ASK_EVERY);
+            last || self.begun.is_multiple_of(every)
+        });
+        if asks { self.begun } else { 0 }
     }
 
     /// It, and all before it, have been taken, or have failed for good.
@@ -143,22 +145,25 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_stops_at_its_window_and_has_asked_by_then() {
+    fn a_destination_stops_at_its_window_and_has_asked_by_then() {
         let ends = (
             "198.18.0.1:0".parse().unwrap(),
             "198.18.0.2:7".parse().unwrap(),
         );
         for window in [1, 3, 100, 1000] {
-            let mut lane = Lane::new(ends, 1_000_000, (1024, 65_535), 0, window);
+            let mut destination =
+                Destination::new(ends, 1_000_000, (1024, 65_535), 0, Some(window));
             let mut asked = 0;
             for _ in 0..100 {
-                while lane.is_open() {
-                    let (number, asks) = lane.begin(false);
-                    asked = if asks { number } else { asked };
+                while destination.is_open() {
+                    asked = asked.max(destination.begin(false));
                 }
-                let before = lane.taken;
-                lane.take(asked);
-                assert!(lane.taken > before, "nothing would ever open it again");
+                let before = destination.taken;
+                destination.take(asked);
+                assert!(
+                    destination.taken > before,
+                    "nothing would ever open it again"
+                );
             }
         }
     }

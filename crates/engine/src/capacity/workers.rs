@@ -8,61 +8,51 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use linerate_core::capacity::FailureCause;
+use linerate_core::capacity::{CapacityHalf, FailureCause};
 use linerate_sys::poll::Poller;
 
-use super::message::{Channel, Order, Report, Status, Word};
-use super::tally::Tally;
+use super::message::{Channel, Order, Report, Role, Status, Word};
 use super::worker::CAPACITY_WORKER;
 use crate::clock::now;
 
-struct Member {
+struct Worker {
     child: Child,
     /// Closing it is the order to end.
     channel: Option<Channel>,
     ports: Option<Vec<u16>>,
-    /// Before anything was opened, bytes.
-    memory: Option<u64>,
-    status: Status,
-    report: Option<Report>,
+    /// Its status is the last that was told.
+    report: Report,
+    has_reported: bool,
     orders: u64,
 }
 
 /// Processes that hold connections. Dropping it ends them, and with them all that they hold.
-pub(super) struct Crew {
-    members: Vec<Member>,
+pub(super) struct Workers {
+    all: Vec<Worker>,
+    /// So many of them are for TCP, the others for UDP.
+    tcp: usize,
     poller: Poller,
     /// What a worker could not do.
     failure: Option<String>,
 }
 
-/// What all of them hold.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Totals {
-    pub(super) open: u64,
-    pub(super) opened: u64,
-    pub(super) last_open_ns: u64,
-    pub(super) stopped: Option<FailureCause>,
-    pub(super) failures: Tally,
-    pub(super) lost: Tally,
-}
-
-impl Crew {
-    /// Starts a process for each order.
+impl Workers {
+    /// Starts a process for each role.
     ///
     /// # Errors
     /// A process cannot be started.
-    pub(super) fn start(orders: &[Order]) -> io::Result<Self> {
-        let mut crew = Self {
-            members: Vec::with_capacity(orders.len()),
+    pub(super) fn start(tcp: Vec<Role>, udp: Vec<Role>) -> io::Result<Self> {
+        let mut workers = Self {
+            all: Vec::with_capacity(tcp.len() + udp.len()),
+            tcp: tcp.len(),
             poller: Poller::new()?,
             failure: None,
         };
-        for order in orders {
+        for role in tcp.into_iter().chain(udp) {
             let (ours, theirs) = UnixStream::pair()?;
             // What can fail comes before the process, which somebody must wait for.
             let mut channel = Channel::new(ours)?;
-            crew.poller.add(&channel, crew.members.len() as u64)?;
+            workers.poller.add(&channel, workers.all.len() as u64)?;
             let child = Command::new("/proc/self/exe")
                 .arg(CAPACITY_WORKER)
                 .stdin(OwnedFd::from(theirs))
@@ -73,31 +63,38 @@ impl Crew {
                 .process_group(0)
                 .spawn()?;
             // One that has ended at once is noticed when it is listened to.
-            let _ = channel.send(order);
-            crew.members.push(Member {
+            let _ = channel.send(&role);
+            workers.all.push(Worker {
                 child,
                 channel: Some(channel),
                 ports: None,
-                memory: None,
-                status: Status::default(),
-                report: None,
+                report: Report::default(),
+                has_reported: false,
                 orders: 1,
             });
         }
-        Ok(crew)
+        Ok(workers)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.members.len()
+    pub(super) fn all(&self) -> Range<usize> {
+        0..self.all.len()
+    }
+
+    pub(super) fn tcp(&self) -> Range<usize> {
+        0..self.tcp
+    }
+
+    pub(super) fn udp(&self) -> Range<usize> {
+        self.tcp..self.all.len()
     }
 
     /// Tells one of them; those that have ended are told nothing.
     pub(super) fn tell(&mut self, index: usize, order: &Order) {
-        let Some(member) = self.members.get_mut(index) else {
+        let Some(worker) = self.all.get_mut(index) else {
             return;
         };
-        member.orders += 1;
-        let Some(channel) = &mut member.channel else {
+        worker.orders += 1;
+        let Some(channel) = &mut worker.channel else {
             return;
         };
         if channel.send(order).is_err() {
@@ -106,7 +103,7 @@ impl Crew {
     }
 
     pub(super) fn tell_all(&mut self, order: &Order) {
-        for index in 0..self.members.len() {
+        for index in 0..self.all.len() {
             self.tell(index, order);
         }
     }
@@ -132,19 +129,16 @@ impl Crew {
 
     fn hear(&mut self, index: usize) {
         loop {
-            let member = &mut self.members[index];
-            let Some(channel) = &mut member.channel else {
+            let worker = &mut self.all[index];
+            let Some(channel) = &mut worker.channel else {
                 return;
             };
             match channel.receive::<Word>() {
                 Ok(None) => return,
-                Ok(Some(Word::Ready { ports, memory })) => {
-                    (member.ports, member.memory) = (Some(ports), memory);
-                }
-                Ok(Some(Word::Status(status))) => member.status = status,
+                Ok(Some(Word::Ready { ports })) => worker.ports = Some(ports),
+                Ok(Some(Word::Status(status))) => worker.report.status = status,
                 Ok(Some(Word::Report(report))) => {
-                    member.status = report.status.clone();
-                    member.report = Some(*report);
+                    (worker.report, worker.has_reported) = (*report, true);
                 }
                 Ok(Some(Word::Failed { message })) => {
                     self.failure.get_or_insert(message);
@@ -157,16 +151,13 @@ impl Crew {
 
     /// It has ended; all that it held is gone.
     fn lose(&mut self, index: usize) {
-        let member = &mut self.members[index];
-        member.channel = None;
-        let mut lost = Tally::default();
-        lost.add_all(&member.status.lost);
-        lost.add(FailureCause::WorkerLost, member.status.open);
-        member.status.lost = lost.list();
-        member.status.open = 0;
-        member.status.busy = false;
-        member.status.stopped = Some(FailureCause::WorkerLost);
-        if member.ports.is_none() {
+        let worker = &mut self.all[index];
+        worker.channel = None;
+        let status = &mut worker.report.status;
+        status.lost.add(FailureCause::WorkerLost, status.open);
+        (status.open, status.busy) = (0, false);
+        status.stopped = Some(FailureCause::WorkerLost);
+        if worker.ports.is_none() {
             let ended = "a worker process ended before it had begun".to_owned();
             self.failure.get_or_insert(ended);
         }
@@ -179,74 +170,76 @@ impl Crew {
     pub(super) fn ports(&self) -> Result<Option<Vec<Vec<u16>>>, String> {
         match &self.failure {
             Some(message) => Err(message.clone()),
-            None => Ok(self.members.iter().map(|m| m.ports.clone()).collect()),
+            None => Ok(self.all.iter().map(|m| m.ports.clone()).collect()),
         }
     }
 
     /// Whether all that are left have done what they were told last.
     pub(super) fn is_idle(&self) -> bool {
-        self.members.iter().all(|member| {
-            member.channel.is_none()
-                || (member.status.orders >= member.orders && !member.status.busy)
+        self.all.iter().all(|worker| {
+            let status = &worker.report.status;
+            worker.channel.is_none() || (status.orders >= worker.orders && !status.busy)
         })
     }
 
     /// Whether the reports of those that are left are there.
     pub(super) fn has_reported(&self) -> bool {
-        let mut left = self.members.iter().filter(|m| m.channel.is_some());
-        left.all(|member| member.report.is_some())
+        let mut left = self.all.iter().filter(|worker| worker.channel.is_some());
+        left.all(|worker| worker.has_reported)
     }
 
-    /// The reports of some of them.
-    pub(super) fn reports(&self, which: Range<usize>) -> impl Iterator<Item = &Report> {
-        let members = self.members[which].iter();
-        members.filter_map(|member| member.report.as_ref())
+    /// The reports of some of them in one.
+    pub(super) fn report(&self, which: Range<usize>) -> Report {
+        Report::sum(self.all[which].iter().map(|worker| &worker.report))
     }
 
     /// What some of them hold.
-    pub(super) fn totals(&self, which: Range<usize>) -> Totals {
-        let mut totals = Totals::default();
-        for Member { status, .. } in &self.members[which] {
-            totals.last_open_ns = totals.last_open_ns.max(status.last_open_ns);
-            totals.open += status.open;
-            totals.opened += status.opened;
-            totals.stopped = totals.stopped.or(status.stopped);
-            totals.failures.add_all(&status.failures);
-            totals.lost.add_all(&status.lost);
+    pub(super) fn status(&self, which: Range<usize>) -> Status {
+        let mut sum = Status::default();
+        for worker in &self.all[which] {
+            sum.add(&worker.report.status);
         }
-        totals
+        sum
     }
 
-    /// Memory of some of them before anything was opened, bytes.
-    pub(super) fn memory_before(&self, which: Range<usize>) -> Option<u64> {
-        let members = self.members[which].iter();
-        members.map(|member| member.memory).sum()
+    /// One end's account of what they have counted.
+    pub(super) fn account(&self) -> CapacityHalf {
+        let all = self.report(self.all());
+        CapacityHalf {
+            tcp: self.report(self.tcp()).counts(),
+            udp: self.report(self.udp()).counts(),
+            workers: self.all.len() as u32,
+            cpu_seconds: all.cpu,
+            user_bytes: all.memory,
+            user_bytes_before: all.memory_before,
+            ..CapacityHalf::default()
+        }
     }
 
     /// Ends them: each closes all that it holds. Waits for their end, and kills those that take
     /// longer than `patience`.
     pub(super) fn end(mut self, patience: Duration) {
-        for member in &mut self.members {
-            member.channel = None;
+        for worker in &mut self.all {
+            worker.channel = None;
         }
         let until = now() + patience;
-        for member in &mut self.members {
-            while now() < until && matches!(member.child.try_wait(), Ok(None)) {
+        for worker in &mut self.all {
+            while now() < until && matches!(worker.child.try_wait(), Ok(None)) {
                 std::thread::sleep(LOOK_EVERY);
             }
         }
     }
 }
 
-impl Drop for Crew {
+impl Drop for Workers {
     fn drop(&mut self) {
-        for member in &mut self.members {
+        for worker in &mut self.all {
             // One that has ended already, and was waited for, is not hit: its number is kept with
             // it.
-            let _ = member.child.kill();
+            let _ = worker.child.kill();
         }
-        for member in &mut self.members {
-            let _ = member.child.wait();
+        for worker in &mut self.all {
+            let _ = worker.child.wait();
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use linerate_core::capacity::{CapacityTest, HoldPorts};
+use linerate_core::capacity::{CapacityTest, HoldPort, HoldPorts};
 
-use super::message::{Connect, Order, Terms};
+use super::message::{Connect, Role, Terms};
 use super::run::CapacityOptions;
 use super::{readings, share};
 use crate::client::Client;
@@ -12,14 +12,14 @@ use crate::words;
 
 /// For workers with so many TCP connections, and for workers with so many UDP sockets. `source` is
 /// the address that the control connection comes from.
-pub(super) fn first_orders(
+pub(super) fn roles(
     client: &Client,
     test: &CapacityTest,
     options: &CapacityOptions,
     ports: &HoldPorts,
     source: SocketAddr,
     [tcp, udp]: [&[u64]; 2],
-) -> Vec<Order> {
+) -> [Vec<Role>; 2] {
     let request = test.request();
     let sources = if test.sources.is_empty() {
         vec![source]
@@ -44,27 +44,26 @@ pub(super) fn first_orders(
         first_number: 0,
         seed: test.seed,
     };
-    let dealt = share::deal(&ports.tcp, tcp);
-    let connects = dealt.into_iter().enumerate().map(|(index, ports)| {
-        Order::Connect(Connect {
-            ports,
-            seed: test.seed.wrapping_add(index as u64),
-            ..plain.clone()
-        })
-    });
-    let mut first_number = 0;
-    let dealt = share::deal(&ports.udp, udp);
-    let knocks = dealt.into_iter().zip(udp).map(|(ports, share)| {
-        let order = Connect {
-            ports,
-            first_number,
-            seed: test.seed.wrapping_sub(1 + first_number),
-            ..plain.clone()
-        };
-        first_number += share;
-        Order::Knock(order)
-    });
-    connects.chain(knocks).collect()
+    let of = |ports: &[HoldPort], shares: &[u64], role: fn(Connect) -> Role| {
+        let mut first_number = 0;
+        let dealt = share::deal(ports, shares).into_iter().zip(shares);
+        dealt
+            .map(|(ports, share)| {
+                let connect = Connect {
+                    ports,
+                    first_number,
+                    seed: test.seed.wrapping_add(first_number),
+                    ..plain.clone()
+                };
+                first_number += share;
+                role(connect)
+            })
+            .collect()
+    };
+    [
+        of(&ports.tcp, tcp, Role::OpenTcp),
+        of(&ports.udp, udp, Role::OpenUdp),
+    ]
 }
 
 /// Linux's own default range.

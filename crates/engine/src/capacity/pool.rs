@@ -1,0 +1,797 @@
+//! The connections, or the UDP sockets, of one of the client's workers: opened, kept alive, loaded,
+//! replaced. What differs between TCP and UDP is their [`Transport`].
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use linerate_core::capacity::wire::{HEADER_BYTES, Header, Kind};
+use linerate_core::capacity::{FailureCause, MAX_AT_PORT};
+use linerate_core::stats::LatencyHistogram;
+use linerate_core::units::SplitMix64;
+use linerate_core::wire::Token;
+use linerate_sys::poll::{Interest, Poller, Ready};
+
+use super::destination::Destination;
+use super::load::{Load, Turn};
+use super::message::{Connect, Report};
+use super::tally::{Tally, cause_of};
+use crate::clock::now_ns;
+use crate::words;
+
+/// A socket of the client and what is kept for it: TCP's or UDP's.
+pub(super) trait Transport: AsFd + Sized {
+    /// Between two looks for what has waited too long, ns. To look at all of them takes a while.
+    const EXPIRE_EVERY: u64;
+    /// Most that are being opened at once.
+    const MAX_OPENING: u64;
+    /// Most heartbeats that are in progress at once: more would be a storm.
+    const MAX_BEATS: u64;
+
+    /// How many may be begun to a listener before it has taken the first of them, of whose backlog so
+    /// much is theirs; `None`: any number, and it is never asked.
+    fn window(backlog: u64) -> Option<u64>;
+    /// A socket on its way from an address; `None` if another program has the port.
+    fn open(source: SocketAddr, peer: SocketAddr) -> Result<Option<Self>, FailureCause>;
+    /// Goes on with opening it: whether it is open by now.
+    fn establish(&mut self, opening: &Opening) -> Result<bool, FailureCause>;
+    /// How often the peer was asked again by one that took so long to open.
+    fn retransmissions(&self, latency_ns: u64) -> u64;
+    /// Sends a message, or as much of it as the kernel takes now.
+    fn send(&mut self, message: &Message) -> Result<(), FailureCause>;
+    /// Reads what has come, and if it has `ended` all of it: whether the last message is answered.
+    fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        token: Token,
+        ended: bool,
+    ) -> Result<bool, FailureCause>;
+    /// Has waited for an answer since then: asks again, or gives up.
+    fn wait(&mut self, token: Token, since: u64, now: u64) -> Result<(), FailureCause>;
+
+    /// Whether it goes on only when the kernel has room: the rest of a message, a handshake.
+    fn wants_room(&self) -> bool {
+        false
+    }
+    /// Sends on what [`Transport::send`] has left.
+    fn flush(&mut self, _token: Token) -> Result<(), FailureCause> {
+        Ok(())
+    }
+    /// Whether the peer knows whose it is.
+    fn is_named(&self) -> bool {
+        true
+    }
+    /// Long requests follow.
+    fn expect_load(&self) {}
+}
+
+/// How a socket begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Opening {
+    pub(super) token: Token,
+    pub(super) peer: SocketAddr,
+    /// Of its first message.
+    pub(super) number: u64,
+    /// Says at once whose it is.
+    pub(super) names: bool,
+    /// Wants to know when it is taken: its number at its destination; else 0.
+    pub(super) asks: u64,
+}
+
+/// A message with an answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Message {
+    pub(super) token: Token,
+    pub(super) header: Header,
+    /// Bytes of it and of its answer, the header included.
+    pub(super) length: u32,
+    pub(super) answer: u32,
+}
+
+/// Where a socket stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Closed.
+    Empty,
+    Connecting,
+    /// Open, and to be answered when the endpoint has taken it.
+    Opening,
+    Idle,
+    Beat,
+    Request,
+}
+
+/// With TCP's socket some sixty bytes.
+struct Slot<T> {
+    socket: Option<T>,
+    stage: Stage,
+    /// One that churn has closed.
+    replaces: bool,
+    destination: u16,
+    port: u16,
+    /// Of its last message, below 2²⁴.
+    message: u32,
+    /// When it was begun, or its message was sent or due.
+    since: u64,
+    /// At its destination, until it is known to be taken, if it asks; else 0.
+    asks: u64,
+}
+
+/// All of a worker's sockets; each has a slot.
+pub(super) struct Pool<T> {
+    pub(super) poller: Poller,
+    token: Token,
+    /// Number of the first in the session.
+    first_number: u64,
+    /// A connection has to say whose it is after so long, ns; 0: at once.
+    name_after: u64,
+    /// The first slot that may not have said so.
+    next_name: usize,
+    request_bytes: u32,
+    response_bytes: u32,
+    destinations: Vec<Destination>,
+    next_destination: usize,
+    all: Vec<Slot<T>>,
+    buffer: Box<[u8]>,
+    /// Begun, and neither open nor failed.
+    pub(super) opening: u64,
+    /// Messages that wait for their answer.
+    pub(super) unanswered: u64,
+    pub(super) open: u64,
+    /// Since the beginning, without those that replaced others.
+    pub(super) opened: u64,
+    pub(super) last_open_ns: u64,
+    pub(super) failures: Tally,
+    pub(super) lost: Tally,
+    load: Option<Load>,
+    connect_first: LatencyHistogram,
+    connect_again: LatencyHistogram,
+    beat: LatencyHistogram,
+    load_latency: LatencyHistogram,
+    report: Report,
+}
+
+impl<T: Transport> Pool<T> {
+    pub(super) fn new(order: &Connect) -> Result<Self, String> {
+        let token = words::token(&order.terms.token).ok_or("a bad token")?;
+        let poller = Poller::new().map_err(|error| format!("cannot wait: {error}"))?;
+        let room = order.ports.iter().map(|port| port.count).sum::<u64>();
+        Ok(Self {
+            poller,
+            token: Token(token),
+            first_number: order.first_number,
+            name_after: u64::from(order.patience_s) * NS_PER_S / PATIENCES,
+            next_name: 0,
+            request_bytes: order.terms.request_bytes,
+            response_bytes: order.terms.response_bytes,
+            destinations: destinations::<T>(order),
+            next_destination: 0,
+            all: Vec::with_capacity(room as usize),
+            buffer: vec![0; BUFFER].into(),
+            opening: 0,
+            unanswered: 0,
+            open: 0,
+            opened: 0,
+            last_open_ns: 0,
+            failures: Tally::default(),
+            lost: Tally::default(),
+            load: None,
+            connect_first: LatencyHistogram::new(),
+            connect_again: LatencyHistogram::new(),
+            beat: LatencyHistogram::new(),
+            load_latency: LatencyHistogram::new(),
+            report: Report::default(),
+        })
+    }
+
+    /// Slots that are or were in use.
+    pub(super) fn slots(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether the peer can be expected to take one more at present. Full destinations count as
+    /// room: what is begun then fails for want of it, and that is said.
+    pub(super) fn has_room(&self) -> bool {
+        let mut free = self.destinations.iter().filter(|one| one.has_room());
+        let first = free.next();
+        self.opening < T::MAX_OPENING
+            && first.is_none_or(|first| first.is_open() || free.any(Destination::is_open))
+    }
+
+    /// Begins one more; `last` if none is to follow soon.
+    ///
+    /// # Errors
+    /// Why it could not even be begun; it is counted already.
+    pub(super) fn begin(&mut self, last: bool) -> Result<(), FailureCause> {
+        self.begin_in(None, last)
+    }
+
+    /// Closes the one in the slot, if it is open and idle, and begins another.
+    ///
+    /// # Errors
+    /// As for [`Pool::begin`].
+    pub(super) fn replace(&mut self, slot: usize) -> Result<(), FailureCause> {
+        if self.all[slot].stage != Stage::Idle {
+            return Ok(());
+        }
+        self.close(slot);
+        self.report.churn_closed += 1;
+        self.begin_in(Some(slot), false)
+    }
+
+    /// Begins one in the slot, or in a new one.
+    fn begin_in(&mut self, slot: Option<usize>, last: bool) -> Result<(), FailureCause> {
+        let begun = self.open_slot(slot.is_some(), last);
+        let begun = begun.inspect_err(|cause| self.failures.count(*cause))?;
+        let slot = match slot {
+            Some(slot) => {
+                self.all[slot] = begun;
+                slot
+            }
+            None => {
+                self.all.push(begun);
+                self.all.len() - 1
+            }
+        };
+        self.opening += 1;
+        let Some(socket) = &self.all[slot].socket else {
+            return Ok(());
+        };
+        let waits = socket.wants_room();
+        let interest = if waits {
+            Interest::Either
+        } else {
+            Interest::Readable
+        };
+        if let Err(error) = self.poller.add_edge(socket, slot as u64, interest) {
+            let cause = cause_of(error);
+            self.end(slot, cause);
+            return Err(cause);
+        }
+        if !waits {
+            self.establish(slot);
+            self.watch_for_room(slot);
+        }
+        Ok(())
+    }
+
+    /// A socket on its way from a port that nobody else has.
+    fn open_slot(&mut self, replaces: bool, last: bool) -> Result<Slot<T>, FailureCause> {
+        let count = self.destinations.len();
+        let index = (0..count)
+            .map(|step| (self.next_destination + step) % count)
+            .find(|index| {
+                self.destinations[*index].is_open() && self.destinations[*index].has_room()
+            })
+            .ok_or(FailureCause::Crowded)?;
+        self.next_destination = index + 1;
+        let destination = &mut self.destinations[index];
+        let (socket, port, since) = loop {
+            let source = destination.next_source().ok_or(FailureCause::Ports)?;
+            let since = now_ns();
+            match T::open(source, destination.peer) {
+                Ok(Some(socket)) => break (socket, source.port(), since),
+                // It stays marked as used.
+                Ok(None) => {}
+                Err(cause) => {
+                    destination.leave(source.port());
+                    return Err(cause);
+                }
+            }
+        };
+        Ok(Slot {
+            socket: Some(socket),
+            stage: Stage::Connecting,
+            replaces,
+            // There are as many as ports of the endpoint and sources: both are bounded.
+            destination: index as u16,
+            port,
+            message: 0,
+            since,
+            asks: destination.begin(last),
+        })
+    }
+
+    /// If what is in the slot goes on only with room to send, it is told of that, too.
+    fn watch_for_room(&mut self, slot: usize) {
+        let Some(socket) = self.all[slot]
+            .socket
+            .as_ref()
+            .filter(|socket| socket.wants_room())
+        else {
+            return;
+        };
+        let watched = self
+            .poller
+            .remove(socket)
+            .and_then(|()| self.poller.add_edge(socket, slot as u64, Interest::Either));
+        if let Err(error) = watched {
+            self.end(slot, cause_of(error));
+        }
+    }
+
+    /// Goes on with opening.
+    fn establish(&mut self, slot: usize) {
+        let now = now_ns();
+        let number = self.number(slot);
+        let one = &mut self.all[slot];
+        let opening = Opening {
+            token: self.token,
+            peer: self.destinations[usize::from(one.destination)].peer,
+            number,
+            // One that replaces another is told from it at once.
+            names: one.replaces || self.name_after == 0,
+            asks: one.asks,
+        };
+        let Some(socket) = &mut one.socket else {
+            return;
+        };
+        match socket.establish(&opening) {
+            Ok(true) => self.count_open(slot, now),
+            Ok(false) => {}
+            Err(cause) => self.end(slot, cause),
+        }
+    }
+
+    fn count_open(&mut self, slot: usize, now: u64) {
+        let one = &mut self.all[slot];
+        let latency = now - one.since;
+        let socket = one.socket.as_ref();
+        let again = socket.map_or(0, |socket| socket.retransmissions(latency));
+        match again {
+            0 => self.connect_first.record_ns(latency),
+            _ => self.connect_again.record_ns(latency),
+        }
+        self.report.asked_again += again;
+        self.open += 1;
+        self.report.most = self.report.most.max(self.open);
+        if one.replaces {
+            self.report.churn_opened += 1;
+        } else {
+            self.opened += 1;
+            self.last_open_ns = now;
+        }
+        one.since = now;
+        if one.asks > 0 {
+            one.stage = Stage::Opening;
+        } else {
+            one.stage = Stage::Idle;
+            self.opening -= 1;
+        }
+    }
+
+    /// Of the socket's present message: it says which socket in the session it is, too.
+    fn number(&self, slot: usize) -> u64 {
+        ((self.first_number + slot as u64) << 24) | u64::from(self.all[slot].message)
+    }
+
+    /// Asks whether the one in the slot is alive, if it is open and nothing else is in progress
+    /// there.
+    pub(super) fn beat(&mut self, slot: usize) {
+        if self.all[slot].stage == Stage::Idle {
+            self.report.beats_sent += 1;
+            self.send(slot, Stage::Beat, now_ns());
+        }
+    }
+
+    /// Sends a message on an idle socket; its latency counts from `since`.
+    fn send(&mut self, slot: usize, stage: Stage, since: u64) {
+        let (kind, length, answer) = match stage {
+            Stage::Request => (Kind::Request, self.request_bytes, self.response_bytes),
+            _ => (Kind::Heartbeat, HEADER_BYTES as u32, HEADER_BYTES as u32),
+        };
+        let one = &mut self.all[slot];
+        one.message = (one.message + 1) % (1 << 24);
+        (one.stage, one.since) = (stage, since);
+        self.unanswered += 1;
+        let number = self.number(slot);
+        let message = Message {
+            token: self.token,
+            header: Header { kind, number },
+            length,
+            answer,
+        };
+        let Some(socket) = &mut self.all[slot].socket else {
+            return;
+        };
+        match socket.send(&message) {
+            Ok(()) => self.watch_for_room(slot),
+            Err(cause) => self.end(slot, cause),
+        }
+    }
+
+    /// Something has come, or there is room again.
+    pub(super) fn on_ready(&mut self, ready: &Ready) {
+        let slot = ready.number as usize;
+        let Some(one) = self.all.get_mut(slot) else {
+            return;
+        };
+        if one.stage == Stage::Connecting {
+            return self.establish(slot);
+        }
+        if ready.writable
+            && let Some(socket) = one.socket.as_mut().filter(|socket| socket.wants_room())
+            && let Err(cause) = socket.flush(self.token)
+        {
+            return self.end(slot, cause);
+        }
+        while ready.readable
+            && let Some(socket) = &mut self.all[slot].socket
+        {
+            match socket.receive(&mut self.buffer, self.token, ready.ended) {
+                Ok(true) => self.complete(slot),
+                Ok(false) => return,
+                Err(cause) => return self.end(slot, cause),
+            }
+            if !ready.ended {
+                return;
+            }
+        }
+    }
+
+    /// Its message is answered.
+    fn complete(&mut self, slot: usize) {
+        let one = &mut self.all[slot];
+        let latency = now_ns().saturating_sub(one.since);
+        match std::mem::replace(&mut one.stage, Stage::Idle) {
+            Stage::Opening => {
+                self.opening -= 1;
+                self.destinations[usize::from(one.destination)].take(one.asks);
+                one.asks = 0;
+            }
+            Stage::Beat => {
+                self.unanswered -= 1;
+                self.report.beats_answered += 1;
+                self.beat.record_ns(latency);
+            }
+            Stage::Request => {
+                self.unanswered -= 1;
+                self.report.transactions += 1;
+                self.load_latency.record_ns(latency);
+                if let Some(load) = &mut self.load {
+                    load.answered(slot as u32);
+                }
+            }
+            Stage::Empty | Stage::Connecting | Stage::Idle => {}
+        }
+    }
+
+    /// One that failed, or that was open and is gone.
+    fn end(&mut self, slot: usize, cause: FailureCause) {
+        match self.all[slot].stage {
+            Stage::Empty => return,
+            Stage::Connecting => self.failures.count(cause),
+            _ => self.lost.count(cause),
+        }
+        self.close(slot);
+    }
+
+    fn close(&mut self, slot: usize) {
+        let one = &mut self.all[slot];
+        let stage = std::mem::replace(&mut one.stage, Stage::Empty);
+        let begins = matches!(stage, Stage::Connecting | Stage::Opening);
+        self.opening -= u64::from(begins);
+        self.open -= u64::from(stage != Stage::Connecting);
+        self.unanswered -= u64::from(matches!(stage, Stage::Beat | Stage::Request));
+        if let (Stage::Request, Some(load)) = (stage, &mut self.load) {
+            load.lost();
+        }
+        one.socket = None;
+        let destination = &mut self.destinations[usize::from(one.destination)];
+        destination.give_back(one.port);
+        destination.take(one.asks);
+    }
+
+    /// Names the session on some of those that have not said anything for long; answers when the
+    /// next are due. They are in the order in which they were begun, so that the first that has not
+    /// said anything is due first. One that is still connecting holds the others up, but for less
+    /// long than the endpoint waits.
+    pub(super) fn name(&mut self, now: u64) -> Option<u64> {
+        for _ in 0..BATCH {
+            let slot = self.next_name;
+            let one = self.all.get_mut(slot)?;
+            if one.stage == Stage::Connecting {
+                return None;
+            }
+            let due = one.since + self.name_after;
+            let silent = |socket: &&mut T| !socket.is_named() && !socket.wants_room();
+            if let Some(socket) = one.socket.as_mut().filter(silent) {
+                if now < due {
+                    return Some(due);
+                }
+                if let Err(cause) = socket.flush(self.token) {
+                    self.end(slot, cause);
+                } else if !socket.is_named() {
+                    return Some(now + NAME_AGAIN);
+                }
+            }
+            self.next_name += 1;
+        }
+        Some(now)
+    }
+
+    /// Asks again, or gives up, where an answer has not come for too long.
+    pub(super) fn expire(&mut self, now: u64) {
+        for slot in 0..self.all.len() {
+            let one = &mut self.all[slot];
+            if let (Some(socket), true) = (&mut one.socket, one.stage != Stage::Idle)
+                && let Err(cause) = socket.wait(self.token, one.since, now)
+            {
+                self.end(slot, cause);
+            }
+        }
+    }
+
+    /// Begins a load on so many of those that are open.
+    pub(super) fn start_load(
+        &mut self,
+        connections: u64,
+        seconds: f64,
+        per_s: Option<f64>,
+        random: &mut SplitMix64,
+    ) {
+        let open = (0..self.all.len() as u32)
+            .filter(|slot| self.all[*slot as usize].stage == Stage::Idle)
+            .collect();
+        let load = Load::new(open, connections, (now_ns(), seconds), per_s, random);
+        self.report.load_connections = 0;
+        for slot in load.members() {
+            self.report.load_connections += 1;
+            let socket = self.all[slot as usize].socket.as_ref();
+            socket.into_iter().for_each(T::expect_load);
+        }
+        self.load = Some(load);
+    }
+
+    /// Does what is due of it; answers when the next is.
+    pub(super) fn drive_load(&mut self, now: u64) -> Option<u64> {
+        for _ in 0..BATCH {
+            let load = self.load.as_mut()?;
+            match load.next(now) {
+                Turn::Send { slot, due } => match self.all[slot as usize].stage {
+                    Stage::Idle => self.send(slot as usize, Stage::Request, due),
+                    // Gone since, or about to be replaced.
+                    _ => load.lost(),
+                },
+                Turn::Wait(until) => return Some(until),
+                Turn::Over(ns) => {
+                    self.report.load_ns += ns;
+                    self.report.late += load.late;
+                    self.load = None;
+                }
+            }
+        }
+        Some(now)
+    }
+
+    /// Ends it; what is in flight is still answered.
+    pub(super) fn stop_load(&mut self) {
+        if let Some(load) = &mut self.load {
+            load.stop(now_ns());
+        }
+    }
+
+    /// Whether something of it is still to come.
+    pub(super) fn is_loading(&self) -> bool {
+        self.load.is_some()
+    }
+
+    /// Everything, apart from the status.
+    pub(super) fn report(&self) -> Report {
+        Report {
+            connect_first: self.connect_first.buckets(),
+            connect_again: self.connect_again.buckets(),
+            beat: self.beat.buckets(),
+            load: self.load_latency.buckets(),
+            ..self.report.clone()
+        }
+    }
+}
+
+/// Each port of the endpoint from each address of this host. Two workers may share a port of the
+/// endpoint, and UDP lets both have the same local port for it, though only one is answered: so each
+/// begins where the one before it in the session's count has ended.
+fn destinations<T: Transport>(order: &Connect) -> Vec<Destination> {
+    let shares = order.sources.len().max(1) as u64;
+    let window = T::window(u64::from(order.backlog) / shares);
+    let mut first = order.first_number;
+    let mut all = Vec::new();
+    for port in &order.ports {
+        let start = start_of(first, order.port_range);
+        first += port.count;
+        let mut peer = order.peer;
+        peer.set_port(port.port);
+        let room = port.count.div_ceil(shares);
+        let sources = order.sources.iter();
+        all.extend(sources.map(|source| {
+            Destination::new((*source, peer), room, order.port_range, start, window)
+        }));
+    }
+    all
+}
+
+/// Where in the range of local ports the sockets from this number on begin. A port of the endpoint
+/// takes 20,000 of them: where the range is larger, the rest is spread between workers, for ports
+/// that other programs have.
+fn start_of(first: u64, (low, high): (u16, u16)) -> u64 {
+    let size = u64::from(high.saturating_sub(low)) + 1;
+    if size * 5 >= MAX_AT_PORT * 7 {
+        first % MAX_AT_PORT * 7 / 5
+    } else {
+        first
+    }
+}
+
+pub(super) const NS_PER_S: u64 = 1_000_000_000;
+/// A connection has said who it is by this part of the time that it has.
+const PATIENCES: u64 = 3;
+/// When the kernel took nothing, ns.
+const NAME_AGAIN: u64 = 10_000_000;
+/// Bytes that are read at once.
+const BUFFER: usize = 16 << 10;
+/// Requests begun before events have their turn.
+const BATCH: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::message::Terms;
+    use crate::capacity::tcp::{PLAIN, Tcp};
+    use crate::capacity::udp::Udp;
+    use linerate_core::capacity::HoldPort;
+    use linerate_core::capacity::wire::{DATAGRAM_BYTES, Datagram, opening};
+    use linerate_sys::poll::wait_readable;
+    use linerate_sys::socket::{ListenOptions, Mptcp, listen};
+    use std::io::{ErrorKind, Read};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::time::Duration;
+
+    const TOKEN: Token = Token([7; 16]);
+
+    /// To a listener, with room for four.
+    fn pool(patience_s: u32) -> (Pool<Tcp>, TcpListener) {
+        let options = ListenOptions {
+            backlog: 64,
+            mptcp: Mptcp::Off,
+        };
+        let listener = listen("127.0.0.1:0".parse().expect("an address"), options);
+        let listener = listener.expect("loopback is there");
+        let peer = listener.local_addr().expect("it has one");
+        let pool = Pool::new(&order(peer, patience_s)).expect("nothing is lacking");
+        (pool, listener)
+    }
+
+    fn order(peer: SocketAddr, patience_s: u32) -> Connect {
+        Connect {
+            terms: Terms {
+                token: words::hexadecimal(&TOKEN.0),
+                request_bytes: 8,
+                response_bytes: 8,
+                descriptors: None,
+            },
+            peer,
+            ports: vec![HoldPort {
+                port: peer.port(),
+                count: 4,
+            }],
+            sources: vec!["127.0.0.1:0".parse().expect("an address")],
+            port_range: (20_000, 65_000),
+            backlog: 1024,
+            patience_s,
+            first_number: 0,
+            seed: 7,
+        }
+    }
+
+    /// One more, established, and its other end.
+    fn open_one(pool: &mut Pool<Tcp>, listener: &TcpListener, last: bool) -> TcpStream {
+        let open = pool.open + 1;
+        pool.begin(last).expect("there is room");
+        let (stream, _) = listener.accept().expect("it is on its way");
+        wait_for(pool, open);
+        stream
+    }
+
+    fn wait_for(pool: &mut Pool<Tcp>, open: u64) {
+        while pool.open < open {
+            turn(pool);
+        }
+    }
+
+    fn turn<T: Transport>(pool: &mut Pool<T>) {
+        let mut found = Vec::new();
+        let patience = Duration::from_millis(10);
+        pool.poller.wait_into(patience, &mut found).expect("epoll");
+        found.iter().for_each(|ready| pool.on_ready(ready));
+    }
+
+    /// All that has been sent so far: what is sent later comes later.
+    fn sent(mut stream: &TcpStream, length: usize) -> Vec<u8> {
+        let patience = Some(Duration::from_secs(60));
+        stream.set_read_timeout(patience).expect("a socket");
+        let mut bytes = vec![0; length];
+        stream.read_exact(&mut bytes).expect("so much was sent");
+        stream.set_nonblocking(true).expect("a socket");
+        let more = stream.read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(more, Err(ErrorKind::WouldBlock));
+        stream.set_nonblocking(false).expect("a socket");
+        bytes
+    }
+
+    #[test]
+    fn it_says_who_it_is_when_its_time_has_come_and_once() {
+        let (mut pool, listener) = pool(90);
+        let first = open_one(&mut pool, &listener, false);
+        let second = open_one(&mut pool, &listener, false);
+        assert_eq!(sent(&first, 0), b"");
+        let due = pool.name(now_ns()).expect("later");
+        assert_eq!(due, pool.all[0].since + 30 * NS_PER_S);
+        assert_eq!(pool.name(due), Some(pool.all[1].since + 30 * NS_PER_S));
+        assert_eq!(sent(&first, 24), opening(TOKEN, PLAIN));
+        assert_eq!(sent(&second, 0), b"");
+        assert_eq!(pool.name(due + NS_PER_S), None, "that was the last");
+        pool.beat(0);
+        assert_eq!(sent(&first, 8)[0], Kind::Heartbeat as u8);
+    }
+
+    #[test]
+    fn its_first_message_comes_with_its_name() {
+        let (mut pool, listener) = pool(90);
+        let stream = open_one(&mut pool, &listener, false);
+        pool.beat(0);
+        let bytes = sent(&stream, 32);
+        assert_eq!(bytes[..24], opening(TOKEN, PLAIN));
+        assert_eq!(bytes[24], Kind::Heartbeat as u8);
+        assert_eq!(pool.name(now_ns() + 100 * NS_PER_S), None);
+        assert_eq!(sent(&stream, 0), b"");
+    }
+
+    #[test]
+    fn one_that_asks_one_that_replaces_and_all_of_an_endpoint_in_a_hurry_say_it_at_once() {
+        let (mut hurried, listener) = pool(0);
+        let stream = open_one(&mut hurried, &listener, false);
+        assert_eq!(sent(&stream, 24), opening(TOKEN, PLAIN));
+        let (mut pool, listener) = pool(90);
+        let asks = open_one(&mut pool, &listener, true);
+        assert_eq!(sent(&asks, 24)[16], Kind::OpenAnswered as u8);
+        let _idle = open_one(&mut pool, &listener, false);
+        pool.replace(1).unwrap();
+        let (replaces, _) = listener.accept().unwrap();
+        wait_for(&mut pool, 2);
+        assert_eq!(sent(&replaces, 24), opening(TOKEN, PLAIN));
+    }
+
+    #[test]
+    fn what_is_lost_over_udp_is_asked_again_and_was_not_the_first_try() {
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let mut pool: Pool<Udp> = Pool::new(&order(peer.local_addr().unwrap(), 90)).unwrap();
+        pool.begin(true).unwrap();
+        let asked = || {
+            let mut bytes = [0; DATAGRAM_BYTES];
+            let (n, from) = peer.recv_from(&mut bytes).unwrap();
+            (Datagram::decode(&bytes[..n]).unwrap(), from)
+        };
+        let (first, _) = asked();
+        pool.expire(now_ns() + NS_PER_S);
+        let (again, from) = asked();
+        assert_eq!((first, again.cookie), (again, 0));
+        let answer = |datagram: Datagram| peer.send_to(&datagram.encode(), from).unwrap();
+        // The answers to both questions come.
+        answer(Datagram { cookie: 9, ..again });
+        answer(Datagram { cookie: 9, ..first });
+        while !wait_readable(&peer, Duration::ZERO).unwrap() {
+            turn(&mut pool);
+        }
+        let (proof, _) = asked();
+        assert_eq!((proof.cookie, pool.open, pool.opening), (9, 0, 1));
+        answer(proof);
+        while pool.open == 0 {
+            turn(&mut pool);
+        }
+        let report = pool.report();
+        assert_eq!((report.asked_again, pool.opening), (1, 0));
+        assert_eq!(report.connect_first.0, []);
+        assert_eq!(report.connect_again.0.len(), 1);
+    }
+}

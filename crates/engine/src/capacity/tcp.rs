@@ -1,0 +1,248 @@
+//! One TCP connection of the client: its handshake, what it says first, and the answer that it waits
+//! for. Closing it resets it, so that no TIME_WAIT is left.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use linerate_core::capacity::FailureCause;
+use linerate_core::capacity::wire::{HEADER_BYTES, Header, Kind, opening};
+use linerate_core::wire::Token;
+use linerate_sys::socket::{BeginError, begin_connect, is_established, set_nodelay};
+use linerate_sys::tcp_info::TcpInfo;
+
+use super::outgoing::Outgoing;
+use super::pool::{Message, NS_PER_S, Opening, Transport};
+use super::tally::cause_of;
+
+#[derive(Debug)]
+pub(super) struct Tcp {
+    stream: TcpStream,
+    is_connected: bool,
+    /// It has named the session.
+    is_named: bool,
+    /// Of the answer's header, so many bytes are there.
+    have: u8,
+    echo: [u8; HEADER_BYTES],
+    /// Bytes of the answer to come.
+    waits_for: u32,
+    out: Outgoing,
+}
+
+/// What came of some bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// There is more to come.
+    Partial,
+    /// It is there.
+    Whole,
+    /// It is none, or nobody has asked.
+    None,
+}
+
+impl Tcp {
+    /// A message goes out, and is to be answered by so many bytes, its header first.
+    fn expect(&mut self, out: Outgoing, answer: u32) {
+        self.out = out;
+        (self.have, self.waits_for) = (0, answer.max(HEADER_BYTES as u32));
+    }
+
+    /// Takes what has come as a part of the answer that is waited for.
+    fn take(&mut self, bytes: &[u8]) -> Answer {
+        if bytes.len() > self.waits_for as usize {
+            return Answer::None;
+        }
+        let have = usize::from(self.have);
+        let head = bytes.len().min(HEADER_BYTES - have);
+        self.echo[have..have + head].copy_from_slice(&bytes[..head]);
+        self.have += head as u8;
+        self.waits_for -= bytes.len() as u32;
+        match self.waits_for {
+            0 if self.echo == self.out.header() => Answer::Whole,
+            0 => Answer::None,
+            _ => Answer::Partial,
+        }
+    }
+}
+
+impl Transport for Tcp {
+    const EXPIRE_EVERY: u64 = NS_PER_S;
+    const MAX_OPENING: u64 = u64::MAX;
+    const MAX_BEATS: u64 = 512;
+
+    fn window(backlog: u64) -> Option<u64> {
+        Some((backlog / 2).min(WINDOW))
+    }
+
+    fn open(source: SocketAddr, peer: SocketAddr) -> Result<Option<Self>, FailureCause> {
+        let begun = match begin_connect(peer, Some(source)) {
+            Ok(begun) => begun,
+            Err(error) if is_port_taken(&error) => return Ok(None),
+            // The address, not the port.
+            Err(error) if error.call == "bind" && error.source.kind() == NO_ADDRESS => {
+                return Err(FailureCause::Other);
+            }
+            Err(error) => return Err(cause_of(error.source)),
+        };
+        Ok(Some(Self {
+            stream: begun.stream,
+            is_connected: begun.connected,
+            is_named: false,
+            have: 0,
+            echo: [0; HEADER_BYTES],
+            waits_for: 0,
+            out: Outgoing::default(),
+        }))
+    }
+
+    /// When the handshake is over, says what is to be said at once. Where there is no room even for
+    /// that, it is left as it is.
+    fn establish(&mut self, first: &Opening) -> Result<bool, FailureCause> {
+        if !self.is_connected {
+            self.is_connected = is_established(&self.stream, first.peer).map_err(cause_of)?;
+        }
+        let asked = (first.asks > 0).then_some(Header {
+            kind: Kind::OpenAnswered,
+            number: first.asks,
+        });
+        if !self.is_connected || !(first.names || asked.is_some()) {
+            return Ok(self.is_connected);
+        }
+        let bytes = opening(first.token, asked.unwrap_or(PLAIN));
+        match self.stream.write(&bytes) {
+            Ok(n) if n == bytes.len() => self.is_named = true,
+            // A new connection has room for more than that.
+            Ok(_) => return Err(FailureCause::Other),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_connected = false,
+            Err(error) => return Err(cause_of(error)),
+        }
+        if let Some(header) = asked {
+            self.expect(Outgoing::sent(header), HEADER_BYTES as u32);
+        }
+        Ok(self.is_connected)
+    }
+
+    fn retransmissions(&self, latency_ns: u64) -> u64 {
+        if latency_ns <= SYN_AGAIN {
+            return 0;
+        }
+        TcpInfo::read(&self.stream).map_or(0, |info| u64::from(info.total_retrans))
+    }
+
+    fn send(&mut self, message: &Message) -> Result<(), FailureCause> {
+        let out = Outgoing::new(message.header, message.length);
+        self.expect(out, message.answer);
+        self.flush(message.token)
+    }
+
+    /// After the session's name if that is still to be said.
+    fn flush(&mut self, token: Token) -> Result<(), FailureCause> {
+        if !self.is_named {
+            let name = opening(token, PLAIN);
+            self.is_named = self.out.push_after(&name, &self.stream).map_err(cause_of)?;
+        }
+        if self.is_named {
+            self.out.push(&self.stream).map_err(cause_of)?;
+        }
+        Ok(())
+    }
+
+    fn wants_room(&self) -> bool {
+        !self.is_connected || !self.out.is_sent()
+    }
+
+    fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    fn receive(&mut self, buffer: &mut [u8], _: Token, ended: bool) -> Result<bool, FailureCause> {
+        loop {
+            match self.stream.read(buffer) {
+                Ok(0) => return Err(FailureCause::Closed),
+                Ok(n) => match self.take(&buffer[..n]) {
+                    Answer::Whole => return Ok(true),
+                    Answer::None => return Err(FailureCause::Garbled),
+                    Answer::Partial if n < buffer.len() && !ended => return Ok(false),
+                    Answer::Partial => {}
+                },
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(cause_of(error)),
+            }
+        }
+    }
+
+    fn wait(&mut self, _: Token, since: u64, now: u64) -> Result<(), FailureCause> {
+        if now.saturating_sub(since) > PATIENCE {
+            return Err(FailureCause::TimedOut);
+        }
+        Ok(())
+    }
+
+    fn expect_load(&self) {
+        // Without it long requests may wait for an acknowledgement, which the latency shows.
+        let _ = set_nodelay(&self.stream, true);
+    }
+}
+
+impl AsFd for Tcp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// By another program.
+fn is_port_taken(error: &BeginError) -> bool {
+    match error.call {
+        "bind" => error.source.kind() == ErrorKind::AddrInUse,
+        "connect" => error.source.kind() == NO_ADDRESS,
+        _ => false,
+    }
+}
+
+const NO_ADDRESS: ErrorKind = ErrorKind::AddrNotAvailable;
+/// What names the session and asks for nothing.
+pub(super) const PLAIN: Header = Header {
+    kind: Kind::Open,
+    number: 0,
+};
+/// Most connections begun and not taken at a listener, if its backlog is twice as long.
+const WINDOW: u64 = 1024;
+/// A SYN is retransmitted after 1 s (RFC 6298, 2.1): what took less than half of it was the first.
+const SYN_AGAIN: u64 = 500_000_000;
+/// For a handshake (three SYNs: 1 s, 3 s, 7 s) and for an answer, ns.
+const PATIENCE: u64 = 10 * NS_PER_S;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn an_answer_is_whole_in_whatever_pieces_and_nothing_else_is_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = listener.local_addr().unwrap();
+        let opened = (40_000..60_000).find_map(|port| {
+            let source = SocketAddr::from(([127, 0, 0, 1], port));
+            Tcp::open(source, peer).unwrap()
+        });
+        let mut connection = opened.unwrap();
+        assert_eq!(connection.take(b"x"), Answer::None, "nobody has asked");
+        let header = Header {
+            kind: Kind::Request,
+            number: 9,
+        };
+        let mut answer = header.encode().to_vec();
+        answer.resize(100, 0);
+        for piece in 1..=100 {
+            connection.expect(Outgoing::sent(header), 100);
+            let parts: Vec<Answer> = answer.chunks(piece).map(|p| connection.take(p)).collect();
+            let (last, others) = parts.split_last().unwrap();
+            assert_eq!(*last, Answer::Whole);
+            assert!(others.iter().all(|part| *part == Answer::Partial));
+            assert_eq!(connection.take(b"x"), Answer::None);
+        }
+        connection.expect(Outgoing::sent(header), 8);
+        assert_eq!(connection.take(&[0; 8]), Answer::None, "another header");
+    }
+}
