@@ -3,11 +3,40 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_sys::file::open_no_follow;
+use linerate_sys::proc::privilege::in_user_namespace;
+use linerate_sys::process::{effective_user, user_outside};
+
+/// `/run/linerate`, which is for root of the host: of a user namespace it is another's.
+pub(crate) fn run() -> Option<PathBuf> {
+    let is_root = effective_user() == 0 && in_user_namespace().value() != Some(&true);
+    is_root.then(|| PathBuf::from("/run/linerate"))
+}
+
+/// In `$XDG_RUNTIME_DIR`, where that is this user's: after `sudo -E` it is that of another user, who
+/// could put other files in the place of root's.
+pub(crate) fn runtime() -> Option<PathBuf> {
+    let path = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?);
+    let is_own = path.is_absolute() && is_unshared(&path, effective_user());
+    is_own.then(|| path.join("linerate"))
+}
+
+/// For users who have no other.
+pub(crate) fn temporary() -> PathBuf {
+    let outer = user_outside().unwrap_or_else(|_| effective_user());
+    PathBuf::from(format!("/tmp/linerate-{outer}"))
+}
+
+/// Whether only this user can change what is in the directory.
+pub(crate) fn is_unshared(path: &Path, user: u32) -> bool {
+    // Not through a link: in /tmp anybody may have put one there.
+    let found = fs::symlink_metadata(path);
+    found.is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0)
+}
 
 /// Makes the directory if need be, and makes sure that it is this user's and closed to others.
 ///

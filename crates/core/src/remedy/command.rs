@@ -46,15 +46,20 @@ impl Remedy {
 
 /// Sets a kernel setting of the host on which it is typed, for `linerate host undo` to put back.
 pub fn host_set<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let quoted = settings.into_iter().map(|(key, value)| {
-        if value.contains(' ') {
-            format!("{key}='{value}'")
-        } else {
-            format!("{key}={value}")
-        }
-    });
+    let quoted = settings
+        .into_iter()
+        .map(|(key, value)| format!("{}={}", shell_word(key), shell_word(value)));
     let words: Vec<String> = quoted.collect();
     format!("linerate host set {}", words.join(" "))
+}
+
+/// A word as a POSIX shell takes it, quoted only where it must be: a device may be called `$(reboot)`.
+pub fn shell_word(word: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || ".:_-%,/+@".contains(c);
+    if !word.is_empty() && word.chars().all(safe) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Whether a text can stand between single quotes and says nothing else there.
@@ -364,3 +369,34 @@ pub fn rate_word(BitRate(bps): BitRate) -> String {
 /// Bytes of a write and of a datagram's payload that `linerate stream` takes of itself.
 const USUAL_MESSAGE: u64 = 128 << 10;
 const USUAL_DATAGRAM: u64 = 1448;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_only_where_a_shell_would_take_them_apart() {
+        for (word, quoted) in [
+            ("pit.example:5201", "pit.example:5201"),
+            ("fe80::1%eth0", "fe80::1%eth0"),
+            ("[2001:2::1]:5201", "'[2001:2::1]:5201'"),
+            ("a;reboot", "'a;reboot'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(word), quoted);
+        }
+    }
+
+    #[test]
+    fn a_devices_name_is_quoted_in_the_command_that_sets_its_setting() {
+        let command = host_set([
+            ("device.$(reboot).tso", "on"),
+            ("net.ipv4.tcp_rmem", "1 2 3"),
+        ]);
+        assert_eq!(
+            command,
+            "linerate host set 'device.$(reboot).tso'=on net.ipv4.tcp_rmem='1 2 3'"
+        );
+    }
+}

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::End;
 use crate::units::BitRate;
 
-pub use command::{Run, Target, host_set, rate_word, shell_safe};
+pub use command::{Run, Target, host_set, rate_word, shell_safe, shell_word};
 pub use option::RunOption;
 
 /// What lifts a limit, or shows where it is.

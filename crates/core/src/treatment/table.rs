@@ -273,7 +273,10 @@ static HOSTS: &[Entry] = &[
             "mtu",
             DeviceSetting::Mtu,
             "the largest IP packet of the device; not of loopback",
-            Some("below 1280 a device loses its IPv6 addresses: refused where it has any"),
+            Some(
+                "of devices stacked on it, and MTUs of IPv6 alone: put back, too; below 1280 a device loses its IPv6 \
+                 addresses and settings: refused where it has IPv6",
+            ),
         )
     },
     Entry {

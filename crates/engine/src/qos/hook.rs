@@ -1,17 +1,20 @@
 //! Where the program stands: TCX, or clsact on kernels before 6.6.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use linerate_sys::bpf::{self, Attach, Map, Program, ProgramKind, TcxLink};
 use linerate_sys::errno::ENOENT;
 use linerate_sys::netlink::{Direction, Netlink};
+use linerate_sys::process::effective_user;
 
 use super::error::QosError;
 use super::port::Port;
 use super::state::{State, fault};
+use crate::own_directory::is_unshared;
 
 /// How programs are attached on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,12 +63,22 @@ impl Hooks {
     }
 
     /// The keys that have pins in this bpffs.
+    ///
+    /// # Errors
+    /// Others could put programs in the place of ours.
     pub(super) fn keys(bpffs: &Path) -> Result<Vec<String>, QosError> {
-        names(&bpffs.join("linerate"))
+        let directory = bpffs.join("linerate");
+        check_own(&directory)?;
+        names(&directory)
     }
 
+    /// # Errors
+    /// As of [`Hooks::keys`].
     pub(super) fn make_directory(&self) -> Result<(), QosError> {
-        fs::create_dir_all(&self.directory).map_err(fault("make", &self.directory))
+        let mut builder = DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(&self.directory);
+        made.map_err(fault("make", &self.directory))?;
+        self.directory.parent().map_or(Ok(()), check_own)
     }
 
     /// Gives the program the name by which [`Hooks::put`] finds it.
@@ -248,6 +261,17 @@ pub(super) fn prefix(direction: Direction) -> &'static str {
     }
 }
 
+/// In a bpffs that others mounted anybody may have made a directory of that name.
+fn check_own(directory: &Path) -> Result<(), QosError> {
+    let is_there = fs::symlink_metadata(directory).is_ok();
+    if !is_there || is_unshared(directory, effective_user()) {
+        return Ok(());
+    }
+    let why = "others than this user can change what is pinned there; remove it";
+    let words = format!("{}: {why}", directory.display());
+    Err(QosError::NoDirectory(words))
+}
+
 /// What is in a directory; nothing if there is none.
 fn names(directory: &Path) -> Result<Vec<String>, QosError> {
     match fs::read_dir(directory) {
@@ -270,3 +294,33 @@ fn attach(direction: Direction) -> Attach {
 const NAME: &str = "linerate_qos";
 const PRIORITY: u16 = 0x4c51;
 const HANDLE: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn pins_are_not_put_where_others_can_change_them() {
+        let bpffs = tempfile::tempdir().unwrap();
+        let own = bpffs.path().join("linerate");
+        assert!(Hooks::keys(bpffs.path()).unwrap().is_empty());
+        let hooks = Hooks::new(bpffs.path(), "1-2", Via::Tcx);
+        hooks.make_directory().unwrap();
+        assert_eq!(fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(Hooks::keys(bpffs.path()).unwrap(), ["1-2"]);
+        fs::set_permissions(&own, PermissionsExt::from_mode(0o1777)).unwrap();
+        let refused = |result: Result<(), QosError>| {
+            assert!(
+                matches!(result, Err(QosError::NoDirectory(_))),
+                "{result:?}"
+            );
+        };
+        refused(Hooks::keys(bpffs.path()).map(drop));
+        refused(hooks.make_directory());
+        fs::rename(&own, bpffs.path().join("other")).unwrap();
+        symlink(bpffs.path().join("other"), &own).unwrap();
+        refused(hooks.make_directory());
+    }
+}

@@ -167,7 +167,7 @@ impl Directory {
     /// Waits for its turn.
     pub(super) fn open() -> Result<Self, QosError> {
         let user = effective_user();
-        let (above, path) = place(user);
+        let (above, path) = place();
         own_directory::make(&above, user)
             .and_then(|()| own_directory::make(&path, user))
             .map_err(QosError::NoDirectory)?;
@@ -181,7 +181,7 @@ impl Directory {
 
     /// Whether there is a state of this key.
     pub(super) fn has(key: &str) -> bool {
-        let (_, path) = place(effective_user());
+        let (_, path) = place();
         [STATE, NEXT]
             .iter()
             .any(|end| path.join(format!("{key}{end}")).exists())
@@ -302,11 +302,8 @@ static WAITING: OnceLock<fn()> = OnceLock::new();
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// The directory of the states, and the one that it is in.
-fn place(user: u32) -> (PathBuf, PathBuf) {
-    let above = match user {
-        0 => PathBuf::from("/run/linerate"),
-        _ => PathBuf::from(format!("/tmp/linerate-{user}")),
-    };
+fn place() -> (PathBuf, PathBuf) {
+    let above = own_directory::run().unwrap_or_else(own_directory::temporary);
     let path = above.join("qos");
     (above, path)
 }

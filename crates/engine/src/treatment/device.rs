@@ -1,11 +1,11 @@
-//! Offloads and the MTU of the device that leads to the peer.
+//! Offloads of the device that leads to the peer.
 
 use std::net::IpAddr;
 
 use linerate_core::treatment::DeviceSetting;
-use linerate_sys::errno::{EINVAL, ENODEV};
+use linerate_sys::errno::ENODEV;
 use linerate_sys::ethtool::{Ethtool, EthtoolError, Feature, Offload};
-use linerate_sys::netlink::{Link, LinkChange, Netlink, NetlinkError};
+use linerate_sys::netlink::{Link, Netlink, NetlinkError};
 use serde::{Deserialize, Serialize};
 
 use super::error::TreatError;
@@ -171,94 +171,6 @@ impl OffloadStep {
     }
 }
 
-/// The MTU of a device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct MtuStep {
-    pub(super) index: u32,
-    device: String,
-    was: u32,
-    set: u32,
-}
-
-/// Below it a device has no IPv6 (RFC 8200), and Linux takes its addresses away for good.
-const MIN_FOR_IPV6: u32 = 1280;
-
-impl MtuStep {
-    pub(super) fn prepare(bytes: u32, peer: IpAddr) -> Result<Self, TreatError> {
-        let mut netlink = open_netlink()?;
-        let device = towards(&mut netlink, peer)?;
-        let what = format!("mtu of {}", device.name);
-        if device.loopback {
-            let why = format!("{peer} is this host itself, and loopback serves all its programs");
-            return Err(TreatError::unfit(what, why));
-        }
-        let addresses = netlink
-            .addresses()
-            .map_err(|error| TreatError::kernel(format!("read the addresses of {what}"), error))?;
-        let has_ipv6 = addresses
-            .iter()
-            .any(|address| address.link == device.index && address.prefix.address.is_ipv6());
-        if bytes < MIN_FOR_IPV6 && has_ipv6 {
-            let why = "below 1280 Linux would take away the device's IPv6 addresses, for good";
-            return Err(TreatError::unfit(what, why));
-        }
-        Ok(Self {
-            index: device.index,
-            device: device.name,
-            was: device.mtu,
-            set: bytes,
-        })
-    }
-
-    pub(super) fn changes(&self) -> bool {
-        self.was != self.set
-    }
-
-    pub(super) fn set(&self) -> Result<(), TreatError> {
-        self.put(&mut open_netlink()?, &self.device, self.set)
-    }
-
-    fn put(&self, netlink: &mut Netlink, device: &str, bytes: u32) -> Result<(), TreatError> {
-        netlink
-            .change_link(device, &LinkChange::Mtu(bytes))
-            .map_err(|error| match error.errno() {
-                Some(EINVAL) => {
-                    TreatError::unfit(self.what(), format!("it does not take {bytes} bytes"))
-                }
-                _ => TreatError::set(self.what(), error),
-            })
-    }
-
-    pub(super) fn check(&self) -> Result<String, TreatError> {
-        let link = by_index(&mut open_netlink()?, self.index)?;
-        let found = link.map(|link| link.mtu);
-        if found != Some(self.set) {
-            return Err(TreatError::NotTaken {
-                what: format!("mtu={}", self.set),
-                found: found.map_or("gone".to_owned(), |mtu| mtu.to_string()),
-                why: "somebody else sets it",
-            });
-        }
-        Ok(format!("{}: mtu {}", self.device, self.set))
-    }
-
-    pub(super) fn undo(&self) -> Result<Undone, TreatError> {
-        let mut netlink = open_netlink()?;
-        match by_index(&mut netlink, self.index)? {
-            None => Ok(Undone::Gone),
-            Some(link) if link.mtu != self.set => Ok(Undone::NotOurs),
-            Some(link) => {
-                self.put(&mut netlink, &link.name, self.was)?;
-                Ok(Undone::Restored)
-            }
-        }
-    }
-
-    pub(super) fn what(&self) -> String {
-        format!("mtu of {}", self.device)
-    }
-}
-
 /// `on` or `off`, with `(fixed)` where the device cannot switch it.
 pub(crate) fn offload_state(device: &str, setting: DeviceSetting) -> Result<String, TreatError> {
     let ethtool = open(device)?;
@@ -273,6 +185,22 @@ pub(crate) fn offload_state(device: &str, setting: DeviceSetting) -> Result<Stri
     } else {
         format!("{state} (fixed)")
     })
+}
+
+/// Whether a device is asked to merge received segments by itself (LRO).
+pub(super) fn merges(device: &str) -> Result<bool, TreatError> {
+    let features = read(&open(device)?, device, Offload::LargeReceive)?;
+    Ok(features.iter().any(|lro| !lro.fixed && lro.requested))
+}
+
+/// Asks it to, whether it can just now or not.
+pub(super) fn merge(device: &str) -> Result<(), TreatError> {
+    let names = Offload::LargeReceive.features().iter();
+    let changes: Vec<_> = names.map(|name| (*name, true)).collect();
+    open(device)?
+        .set_features(&changes)
+        .map(drop)
+        .map_err(|error| TreatError::set(format!("lro of {device}"), error))
 }
 
 fn open(device: &str) -> Result<Ethtool, TreatError> {

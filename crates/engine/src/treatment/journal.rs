@@ -10,8 +10,7 @@ use std::process;
 use std::time::Duration;
 
 use linerate_sys::file::open_no_follow;
-use linerate_sys::proc::privilege::in_user_namespace;
-use linerate_sys::process::{effective_user, start_time, user_outside};
+use linerate_sys::process::{effective_user, start_time};
 use serde::{Deserialize, Serialize};
 
 use super::error::TreatError;
@@ -158,24 +157,14 @@ fn state_candidates() -> Vec<PathBuf> {
     if let Some(path) = std::env::var_os("LINERATE_STATE_DIRECTORY") {
         return vec![PathBuf::from(path)];
     }
-    let library = is_root_of_the_host().then(|| PathBuf::from("/var/lib/linerate"));
+    let library = own_directory::run().map(|_| PathBuf::from("/var/lib/linerate"));
     library.into_iter().chain(candidates()).collect()
 }
 
-/// Root of a user namespace is not root of the host.
-fn is_root_of_the_host() -> bool {
-    effective_user() == 0 && in_user_namespace().value() != Some(&true)
-}
-
 fn candidates() -> Vec<PathBuf> {
-    let outer = user_outside().unwrap_or_else(|_| effective_user());
-    let run = is_root_of_the_host().then(|| PathBuf::from("/run/linerate"));
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let runtime = runtime
-        .filter(|path| path.is_absolute())
-        .map(|path| path.join("linerate"));
-    let temporary = PathBuf::from(format!("/tmp/linerate-{outer}"));
-    run.into_iter().chain(runtime).chain([temporary]).collect()
+    let own = [own_directory::run(), own_directory::runtime()];
+    let own = own.into_iter().flatten();
+    own.chain([own_directory::temporary()]).collect()
 }
 
 impl Held<'_> {

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `applied` | [`Applied`] |
 //! | `step` | one thing that is set: planned, set, checked, undone |
-//! | `device`, `route`, `sysctl`, `qos` | the four kinds of things |
+//! | `device`, `mtu`, `route`, `sysctl`, `qos` | the kinds of things |
 //! | `driver`, `files` | two more, which only the owner of a host sets |
 //! | `kept` | settings that stay until `linerate host undo`, and their journal |
 //! | `sysctl_directory` | our file in sysctl.d |
@@ -29,6 +29,7 @@ mod journal;
 mod kept;
 mod leftovers;
 mod memory;
+mod mtu;
 mod place;
 mod qos;
 mod route;

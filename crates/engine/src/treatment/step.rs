@@ -8,10 +8,11 @@ use linerate_core::treatment::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::device::{MtuStep, OffloadStep, open_netlink, towards};
+use super::device::{OffloadStep, open_netlink, towards};
 use super::driver::{DriverFigure, DriverStep, figure_words};
 use super::error::TreatError;
 use super::files::FilesStep;
+use super::mtu::MtuStep;
 use super::qos::QosStep;
 use super::route::RouteStep;
 use super::sysctl::SysctlStep;
@@ -221,7 +222,7 @@ impl Step {
     pub(super) fn meets(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Offload(a), Self::Offload(b)) => a.meets(b),
-            (Self::Mtu(a), Self::Mtu(b)) => a.index == b.index,
+            (Self::Mtu(a), Self::Mtu(b)) => a.meets(b),
             (Self::Route(a), Self::Route(b)) => a.peer == b.peer,
             (Self::Sysctl(a), Self::Sysctl(b)) => a.meets(b),
             (Self::Qos(a), Self::Qos(b)) => a.index == b.index,
@@ -301,10 +302,7 @@ impl Step {
     /// Takes a later change of the same thing into this one, if they follow on each other.
     pub(super) fn join(&mut self, later: &Self) -> bool {
         match (self, later) {
-            (Self::Sysctl(own), Self::Sysctl(later)) if own.set == later.was => {
-                own.set.clone_from(&later.set);
-                true
-            }
+            (Self::Sysctl(own), Self::Sysctl(later)) => own.join(later),
             (Self::Driver(own), Self::Driver(later))
                 if own.meets(later) && own.set == later.was =>
             {

@@ -1,10 +1,11 @@
 //! Kernel settings.
 
 use linerate_core::treatment::sysctls;
+use linerate_sys::netlink::Link;
 use linerate_sys::proc::sysctl::{self, SysctlError};
 use serde::{Deserialize, Serialize};
 
-use super::device::open_netlink;
+use super::device::{by_index, merge, merges, open_netlink};
 use super::error::TreatError;
 use super::step::Undone;
 
@@ -14,6 +15,21 @@ pub(super) struct SysctlStep {
     pub(super) key: String,
     pub(super) was: String,
     pub(super) set: String,
+    #[serde(default)]
+    beside: Beside,
+}
+
+/// What the kernel changes with a setting, and does not change back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Beside {
+    /// `accept_redirects` of all devices, which `ip_forward` sets to its contrary
+    /// (`inet_forward_change`, net/ipv4/devinet.c).
+    redirects: Option<String>,
+    /// Indices of the devices that were asked for LRO, which forwarding takes from them.
+    lro: Vec<u32>,
+    /// Algorithms that the whole host did not allow everybody, which the default one joins
+    /// (`tcp_set_default_congestion_control`, net/ipv4/tcp_cong.c).
+    allowed: Vec<String>,
 }
 
 impl SysctlStep {
@@ -21,6 +37,7 @@ impl SysctlStep {
         let was = read(key)?;
         let step = Self {
             key: key.to_owned(),
+            beside: Beside::new(key, [&was, value])?,
             was,
             set: value.to_owned(),
         };
@@ -37,10 +54,8 @@ impl SysctlStep {
     /// Writing it sets the forwarding of every device (`inet_forward_change`, net/ipv4/devinet.c),
     /// and writing it back would too.
     fn check_devices(&self) -> Result<(), TreatError> {
-        let links = open_netlink()?
-            .links()
-            .map_err(|error| TreatError::kernel("list the devices", error))?;
         // In a key a slash stands for the dot of a name.
+        let links = links()?;
         let names = links.iter().map(|link| link.name.replace('.', "/"));
         for name in names.chain(["default".to_owned()]) {
             let key = format!("net.ipv4.conf.{name}.forwarding");
@@ -85,10 +100,29 @@ impl SysctlStep {
             Err(error) => Err(access(&self.key, error)),
             Ok(found) if found != self.set => Ok(Undone::NotOurs),
             Ok(_) => {
+                let redirects = self.beside.redirects.as_ref();
+                let made = if self.set == "0" { "1" } else { "0" };
+                let is_ours = redirects.is_some() && read(REDIRECTS)? == made;
                 write(&self.key, &self.was)?;
+                if let Some(was) = redirects.filter(|_| is_ours) {
+                    write(REDIRECTS, was)?;
+                }
+                self.beside.put_back()?;
                 Ok(Undone::Restored)
             }
         }
+    }
+
+    /// Takes a later change of the same setting into this one, if they follow on each other.
+    pub(super) fn join(&mut self, later: &Self) -> bool {
+        let follows = self.key == later.key && self.set == later.was;
+        if follows {
+            self.set.clone_from(&later.set);
+            let (own, later) = (&mut self.beside, &later.beside);
+            own.lro.extend(&later.lro);
+            own.allowed.extend_from_slice(&later.allowed);
+        }
+        follows
     }
 
     /// None where there is no such setting.
@@ -108,8 +142,62 @@ impl SysctlStep {
     }
 }
 
+impl Beside {
+    /// `values`: what it is and what it is to be.
+    fn new(key: &str, values: [&str; 2]) -> Result<Self, TreatError> {
+        let mut beside = Self::default();
+        if key == FORWARD {
+            beside.redirects = Some(read(REDIRECTS)?);
+        }
+        if key == FORWARD || (key.starts_with(OF_DEVICES) && key.ends_with(".forwarding")) {
+            for link in links()? {
+                beside.lro.extend(merges(&link.name)?.then_some(link.index));
+            }
+        }
+        if key == DEFAULT {
+            let allowed = read(ALLOWED)?;
+            let is_new = |name: &&str| !allowed.split(' ').any(|known| known == *name);
+            beside.allowed = values
+                .into_iter()
+                .filter(is_new)
+                .map(str::to_owned)
+                .collect();
+        }
+        Ok(beside)
+    }
+
+    fn put_back(&self) -> Result<(), TreatError> {
+        for index in &self.lro {
+            if let Some(link) = by_index(&mut open_netlink()?, *index)?
+                && !merges(&link.name)?
+            {
+                merge(&link.name)?;
+            }
+        }
+        if !self.allowed.is_empty() {
+            let now = read(ALLOWED)?;
+            let others = now
+                .split(' ')
+                .filter(|name| !self.allowed.iter().any(|own| own == name));
+            let others = others.collect::<Vec<_>>().join(" ");
+            if others != now {
+                write(ALLOWED, &others)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 const FORWARD: &str = "net.ipv4.ip_forward";
 const OF_DEVICES: &str = "net.ipv4.conf.";
+const REDIRECTS: &str = "net.ipv4.conf.all.accept_redirects";
+const DEFAULT: &str = "net.ipv4.tcp_congestion_control";
+const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
+
+fn links() -> Result<Vec<Link>, TreatError> {
+    let links = open_netlink()?.links();
+    links.map_err(|error| TreatError::kernel("list the devices", error))
+}
 
 fn read(key: &str) -> Result<String, TreatError> {
     sysctl::read(key).map_err(|error| access(key, error))

@@ -1,6 +1,7 @@
 //! On the kernel: in network namespaces of the test's own.
 
 mod qos;
+mod whole;
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;

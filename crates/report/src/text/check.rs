@@ -4,6 +4,7 @@ use linerate_core::plan::Direction;
 use linerate_core::record::{
     Check, EndReport, HiddenFault, HostFacts, Leg, PathFacts, Record, Status,
 };
+use linerate_core::remedy::shell_word;
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::trace::HopDocument;
 
@@ -364,36 +365,8 @@ fn one_sided(page: &mut Page, host: &str) {
     page.command("linerate serve");
 }
 
-/// A word as a POSIX shell takes it, quoted only where it must be.
-fn shell_word(word: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || ".:_-%".contains(c);
-    if !word.is_empty() && word.chars().all(safe) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 /// Ceilings shown for each direction.
 const LOWEST: usize = 3;
 
 /// The fewest runs whose range covers the median with 95 %: 1 − 2·½⁶ = 97 %.
 const RUNS: u32 = 6;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_quoted_only_where_a_shell_would_take_them_apart() {
-        for (word, quoted) in [
-            ("pit.example:5201", "pit.example:5201"),
-            ("fe80::1%eth0", "fe80::1%eth0"),
-            ("[2001:2::1]:5201", "'[2001:2::1]:5201'"),
-            ("a;reboot", "'a;reboot'"),
-            ("it's", r"'it'\''s'"),
-            ("", "''"),
-        ] {
-            assert_eq!(shell_word(word), quoted);
-        }
-    }
-}

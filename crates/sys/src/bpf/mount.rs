@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::ptr;
 
 use super::BpfError;
 
@@ -40,14 +39,17 @@ pub(super) fn mount_at(directory: &Path) -> Result<(), BpfError> {
         Err(source) => return Err(error(source.into())),
     };
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    // SAFETY: all strings end with NUL; the type takes no data but the mode.
+    // Without a mode it is 1777 (`bpf_init_fs_context`, kernel/bpf/inode.c): anybody could make the
+    // directory into which root then pins.
+    let data = c"mode=0700";
+    // SAFETY: all strings end with NUL; the type takes its data as one.
     let result = unsafe {
         libc::mount(
             c"bpf".as_ptr(),
             target.as_ptr(),
             c"bpf".as_ptr(),
             flags,
-            ptr::null(),
+            data.as_ptr().cast(),
         )
     };
     if result == -1 {
@@ -75,7 +77,31 @@ const MOUNTS: &str = "/proc/thread-self/mounts";
 
 #[cfg(test)]
 mod tests {
+    use linerate_testkit::{Need, made_or_skip};
+
     use super::*;
+    use crate::netns::private_mounts;
+
+    #[test]
+    fn what_is_mounted_is_closed_to_others() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let directory = std::env::temp_dir().join(format!("linerate-bpffs-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        // In mounts of this thread's own, which end with it.
+        let mounted = std::thread::scope(|scope| {
+            let mount = || {
+                private_mounts().map_err(|error| error.to_string())?;
+                mount_at(&directory).map_err(|error| error.to_string())?;
+                Ok::<_, String>(fs::metadata(&directory).unwrap().permissions().mode())
+            };
+            scope.spawn(mount).join().unwrap()
+        });
+        fs::remove_dir(&directory).unwrap();
+        if let Some(mode) = made_or_skip(Need::Bpf, mounted) {
+            assert_eq!(mode & 0o777, 0o700);
+        }
+    }
 
     #[test]
     fn the_usual_place_goes_before_others() {

@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use linerate_sys::file::open_no_follow;
 use linerate_sys::process::effective_user;
 
 use super::error::DaemonError;
@@ -31,20 +32,15 @@ pub(super) struct Claim {
 }
 
 impl LabDirectory {
-    /// `$XDG_RUNTIME_DIR/linerate`, or else `/run/linerate` for root and `/tmp/linerate-UID` for
-    /// others. It is made if need be, for this user alone.
+    /// `$XDG_RUNTIME_DIR/linerate` where that is this user's, or else `/run/linerate` for root and
+    /// `/tmp/linerate-UID` for others. It is made if need be, for this user alone.
     ///
     /// # Errors
     /// [`DaemonError::Directory`] if it cannot be made, or is another's or open to others.
     pub fn open() -> Result<Self, DaemonError> {
         let user = effective_user();
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let path = match runtime.filter(|path| path.is_absolute()) {
-            Some(runtime) => runtime.join("linerate"),
-            None if user == 0 => PathBuf::from("/run/linerate"),
-            None => PathBuf::from(format!("/tmp/linerate-{user}")),
-        };
-        Self::at(path, user)
+        let own = own_directory::runtime().or_else(own_directory::run);
+        Self::at(own.unwrap_or_else(own_directory::temporary), user)
     }
 
     fn at(path: PathBuf, user: u32) -> Result<Self, DaemonError> {
@@ -101,14 +97,9 @@ impl LabDirectory {
         let path = self.state(name);
         let fault = self.fault("make", &path);
         for _ in 0..CLAIM_TRIES {
-            let state = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&path)
-                .map_err(&fault)?;
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).mode(0o600);
+            let state = open_no_follow(&path, &mut options).map_err(&fault)?;
             match own_directory::lock(&state, CLAIM_PATIENCE) {
                 // Who looks whether it is up removes a file that is not: the locked one may be
                 // that.
@@ -131,7 +122,7 @@ impl LabDirectory {
 
     fn look_at(&self, name: &str) -> Result<Found, DaemonError> {
         let path = self.state(name);
-        let file = match File::open(&path) {
+        let file = match open_no_follow(&path, OpenOptions::new().read(true)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
             Err(error) => return Err(self.fault("read", &path)(error)),
@@ -187,7 +178,9 @@ impl Claim {
     /// Says what the lab is, from which moment on others find it.
     pub(super) fn publish(&mut self, state: &LabState, hosts: &str) -> Result<(), DaemonError> {
         let path = self.directory.hosts(&self.name);
-        fs::write(&path, hosts).map_err(self.directory.fault("write", &path))?;
+        // Programs in the lab read it, whoever they are.
+        let written = own_directory::replace_file(&path, hosts.as_bytes(), 0o644);
+        written.map_err(self.directory.fault("write", &path))?;
         let path = self.directory.state(&self.name);
         let fault = self.directory.fault("write", &path);
         let text = serde_json::to_vec(state).map_err(|error| fault(error.into()))?;
@@ -307,5 +300,23 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(LabDirectory::at(path.clone(), effective_user()).is_err());
         fs::remove_dir(path).unwrap();
+    }
+
+    #[test]
+    fn what_is_a_link_is_not_a_labs_file() {
+        let directory = temporary("link");
+        let other = directory.path.join("other");
+        fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, directory.state("a")).unwrap();
+        let refused = directory.claim("a").map(drop).unwrap_err();
+        assert!(matches!(refused, DaemonError::File { .. }), "{refused}");
+        assert!(directory.labs().is_err());
+        fs::remove_file(directory.state("a")).unwrap();
+        std::os::unix::fs::symlink(&other, directory.hosts("a")).unwrap();
+        let mut claim = directory.claim("a").unwrap();
+        claim.publish(&state("a"), "198.18.0.1 a").unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+        drop(claim);
+        fs::remove_dir_all(&directory.path).unwrap();
     }
 }
