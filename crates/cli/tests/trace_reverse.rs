@@ -116,12 +116,12 @@ fn older_endpoint(listener: TcpListener) -> JoinHandle<()> {
             },
             facts: Box::new(HostFacts::default()),
         };
-        let mut server = Server::new(Duration::ZERO, welcome, None, false);
-        answer(&mut server, &mut stream);
+        let mut server = Server::new(Duration::ZERO, None, false);
+        answer(&mut server, &welcome, &mut stream);
     })
 }
 
-fn answer(server: &mut Server, stream: &mut TcpStream) {
+fn answer(server: &mut Server, welcome: &Welcome, stream: &mut TcpStream) {
     let mut bytes = [0; 4096];
     while !server.is_closed() {
         let n = stream.read(&mut bytes).unwrap();
@@ -129,6 +129,9 @@ fn answer(server: &mut Server, stream: &mut TcpStream) {
             return;
         }
         server.handle_input(Duration::ZERO, &bytes[..n]);
+        if server.is_introduced() {
+            server.welcome(Duration::ZERO, welcome.clone());
+        }
         while let Some(bytes) = server.poll_transmit() {
             stream.write_all(&bytes).unwrap();
         }

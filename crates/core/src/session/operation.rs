@@ -64,6 +64,8 @@ pub enum Stage {
     Greeting,
     /// The client says who it is.
     Introducing,
+    /// It has; the endpoint has yet to let it in.
+    Introduced,
     /// Between operations.
     Idle,
     /// A test's data connections come.

@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::admission::Owner;
 use super::channel::{Channel, Incoming};
 use super::message::{
-    ClientMessage, Limits, MAX_CLIENT_FRAME, Progress, Refusal, RefusalReason, ServerMessage,
-    Welcome,
+    ClientMessage, MAX_CLIENT_FRAME, Progress, Refusal, RefusalReason, ServerMessage, Welcome,
 };
 use super::operation::{Reply, Request, Stage};
 use super::{
@@ -38,11 +37,12 @@ pub struct Server {
     stage: Stage,
     /// What the driver is to answer.
     asked: Option<Request>,
+    /// What the client was told of the endpoint.
     welcome: Option<Box<Welcome>>,
-    limits: Limits,
-    operations: Vec<String>,
     events: VecDeque<ServerEvent>,
     deadline: Duration,
+    /// Until when the next operation must have been asked for. What is refused does not put it off.
+    idle_until: Duration,
     /// Latest end of the running test.
     run_until: Option<Duration>,
     planned: Option<Duration>,
@@ -50,16 +50,15 @@ pub struct Server {
 
 impl Server {
     /// A session whose client's hello was read; `sealed` is what the hello said.
-    pub fn new(now: Duration, welcome: Welcome, key: Option<&Key>, sealed: bool) -> Self {
+    pub fn new(now: Duration, key: Option<&Key>, sealed: bool) -> Self {
         let mut server = Self {
             channel: Channel::new(MAX_GREETING_FRAME, None),
             stage: Stage::Introducing,
             asked: None,
-            limits: welcome.limits,
-            operations: welcome.operations.clone(),
-            welcome: Some(Box::new(welcome)),
+            welcome: None,
             events: VecDeque::new(),
             deadline: now + GREETING_TIMEOUT,
+            idle_until: now,
             run_until: None,
             planned: None,
         };
@@ -124,11 +123,8 @@ impl Server {
         match (message, self.stage) {
             (ClientMessage::Introduce { .. }, Stage::Introducing) => {
                 self.channel.set_limit(MAX_CLIENT_FRAME);
-                self.enter(now, Stage::Idle);
-                match self.welcome.take() {
-                    Some(welcome) => self.channel.send(&ServerMessage::Welcome(welcome)),
-                    None => Err(SessionError::OutOfTurn("a second introduction")),
-                }
+                self.stage = Stage::Introduced;
+                Ok(())
             }
             (ClientMessage::Bye, _) => {
                 self.close(None);
@@ -155,21 +151,37 @@ impl Server {
         if !rules.stages.contains(&self.stage) {
             return Err(SessionError::OutOfTurn("from the client"));
         }
+        let Some(welcome) = &self.welcome else {
+            return Err(SessionError::OutOfTurn("from the client"));
+        };
         let owner = Owner {
-            limits: &self.limits,
-            operations: &self.operations,
+            limits: &welcome.limits,
+            operations: &welcome.operations,
         };
         if let Err(refusal) = request.admit(&owner) {
             // Said without asking the driver; the session goes on.
-            self.enter(now, self.stage);
             return self.channel.send(&ServerMessage::Refuse(refusal));
         }
-        self.planned = request.seconds(&self.limits).map(Duration::from_secs_f64);
+        let seconds = request.seconds(&welcome.limits);
+        self.planned = seconds.map(Duration::from_secs_f64);
         self.run_until = None;
         self.deadline = now + rules.timeout;
         self.asked = Some(request.clone());
         self.events.push_back(ServerEvent::Request(request));
         Ok(())
+    }
+
+    /// Whether the client has proved what it must, and waits to be welcomed.
+    pub fn is_introduced(&self) -> bool {
+        self.stage == Stage::Introduced
+    }
+
+    /// Lets the client in.
+    pub fn welcome(&mut self, now: Duration, welcome: Welcome) {
+        let welcome = self.welcome.insert(Box::new(welcome)).clone();
+        if self.tell(Stage::Introduced, &ServerMessage::Welcome(welcome)) {
+            self.enter(now, Stage::Idle);
+        }
     }
 
     /// Answers what was asked for. An answer to anything else comes too late and is dropped.
@@ -182,10 +194,10 @@ impl Server {
     }
 
     /// What was asked for cannot be done here; the session goes on.
-    pub fn refuse(&mut self, now: Duration, reason: RefusalReason, message: String) {
+    pub fn refuse(&mut self, reason: RefusalReason, message: String) {
         let asked = self.asked.take_if(|asked| asked.rules().is_refusable);
         if asked.is_some() {
-            self.enter(now, self.stage);
+            self.deadline = self.idle_until;
             self.send(&ServerMessage::Refuse(Refusal { reason, message }));
         }
     }
@@ -242,11 +254,14 @@ impl Server {
         self.stage = stage;
         self.deadline = now
             + match stage {
-                Stage::Greeting | Stage::Introducing => GREETING_TIMEOUT,
+                Stage::Greeting | Stage::Introducing | Stage::Introduced => GREETING_TIMEOUT,
                 Stage::Binding | Stage::Ready => OPENING_TIMEOUT,
                 Stage::Running | Stage::Holding => SILENCE_TIMEOUT,
                 Stage::Idle | Stage::Closed => IDLE_TIMEOUT,
             };
+        if stage == Stage::Idle {
+            self.idle_until = self.deadline;
+        }
         let runs = matches!(stage, Stage::Running | Stage::Holding);
         self.run_until = self
             .planned
@@ -278,7 +293,9 @@ impl Server {
         }
         let waited_for = match (&self.asked, self.stage) {
             (Some(_), _) => "the endpoint was too slow",
-            (None, Stage::Greeting | Stage::Introducing) => "the client did not greet in time",
+            (None, Stage::Greeting | Stage::Introducing | Stage::Introduced) => {
+                "the client did not greet in time"
+            }
             (None, Stage::Idle) => "the client asked for nothing in time",
             (None, Stage::Binding) => "the client's data connections did not come in time",
             (None, Stage::Ready) => "the client did not begin in time",

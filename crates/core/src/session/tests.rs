@@ -84,6 +84,7 @@ struct Pair {
     now: Duration,
     client: Client,
     server: Server,
+    welcome: Welcome,
     piece: usize,
 }
 
@@ -105,11 +106,12 @@ impl Pair {
         let HelloKind::Control { sealed } = hello.kind else {
             panic!("a control connection");
         };
-        let server = Server::new(now, welcome, server_key, sealed);
+        let server = Server::new(now, server_key, sealed);
         let mut pair = Self {
             now,
             client,
             server,
+            welcome,
             piece,
         };
         pair.exchange();
@@ -123,6 +125,9 @@ impl Pair {
                 idle = false;
                 for piece in bytes.chunks(self.piece) {
                     self.server.handle_input(self.now, piece);
+                }
+                if self.server.is_introduced() {
+                    self.server.welcome(self.now, self.welcome.clone());
                 }
             }
             while let Some(bytes) = self.server.poll_transmit() {
@@ -298,6 +303,20 @@ fn silence_ends_each_stage_on_both_sides() {
     pair.server.handle_timeout(pair.now + IDLE_TIMEOUT);
     assert!(pair.server.is_closed());
 
+    // Whoever asks for what is refused keeps its place no longer.
+    let mut pair = Pair::new(None, None, 100);
+    pair.client_event();
+    for seconds in [1, 10_000] {
+        pair.advance(IDLE_TIMEOUT / 3);
+        pair.client.ask(pair.now, open(&test_of(seconds, 1)));
+        pair.exchange();
+        pair.server.refuse(RefusalReason::Busy, "no".into());
+        pair.exchange();
+        assert!(!pair.server.is_closed());
+    }
+    pair.advance(IDLE_TIMEOUT / 3);
+    assert!(pair.server.is_closed());
+
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
     pair.client.ask(pair.now, open(&test_of(10, 1)));
@@ -428,7 +447,7 @@ proptest! {
                 Step::Untreated => pair.server.reply(pair.now, Reply::Untreat(())),
                 Step::Trace => pair.client.ask(pair.now, trace::request()),
                 Step::Traced => pair.server.reply(pair.now, Reply::Trace(Box::new(trace::document()))),
-                Step::Refuse => pair.server.refuse(pair.now, RefusalReason::Test, "no".into()),
+                Step::Refuse => pair.server.refuse(RefusalReason::Test, "no".into()),
                 Step::Wait(seconds) => pair.advance(Duration::from_secs(u64::from(seconds) / 16)),
                 Step::CloseClient => pair.client.close(),
                 Step::CloseServer => pair.server.hang_up(RefusalReason::Stopping, "stop"),

@@ -236,7 +236,7 @@ pub(crate) fn session(bytes: &[u8]) {
     let mut client = Client::new(now, "fuzz", key);
     // The endpoint's door takes the hello.
     let _hello = client.poll_transmit();
-    let mut server = Server::new(now, welcome(), key, key.is_some());
+    let mut server = Server::new(now, key, key.is_some());
     let open = Open {
         test: Box::new(test_of(Direction::Both)),
         profile: None,
@@ -258,7 +258,7 @@ pub(crate) fn session(bytes: &[u8]) {
             4 => server.reply(now, Reply::Open(())),
             5 => server.ready(now),
             6 => server.reply(now, Reply::End(Box::default())),
-            7 => server.refuse(now, RefusalReason::Test, "no".into()),
+            7 => server.refuse(RefusalReason::Test, "no".into()),
             8 => server.progress(Progress::default()),
             9 => server.finished(),
             10 => server.hang_up(RefusalReason::Stopping, "stop"),
@@ -274,7 +274,7 @@ pub(crate) fn session(bytes: &[u8]) {
             17 => server.reply(now, Reply::Treat(vec!["so".into()])),
             18 => server.reply(now, Reply::Untreat(())),
             19 => client.ask(now, way_back()),
-            20 => server.refuse(now, RefusalReason::Busy, "no".into()),
+            20 => server.refuse(RefusalReason::Busy, "no".into()),
             21 => client.ask(now, hold_request()),
             22 => server.reply(now, Reply::Hold(hold_ports())),
             23 => server.held(HoldProgress::default()),
@@ -350,6 +350,9 @@ fn segments(bytes: &[u8], offload: Offload, bit: u32) {
 fn exchange(now: Duration, client: &mut Client, server: &mut Server) {
     while let Some(bytes) = client.poll_transmit() {
         server.handle_input(now, &bytes);
+    }
+    if server.is_introduced() {
+        server.welcome(now, welcome());
     }
     while let Some(bytes) = server.poll_transmit() {
         client.handle_input(now, &bytes);

@@ -15,6 +15,7 @@ use linerate_core::session::{GREETING_TIMEOUT, refusal_frame};
 use linerate_core::wire::{HELLO_BYTES, Hello, HelloError, HelloKind, is_hello_start};
 use linerate_sys::poll::Poller;
 
+use super::clients::Clients;
 use super::foreign::iperf3::{self, Caller, Calls};
 use super::foreign::{Guest, Ports};
 use super::knock::Knocks;
@@ -100,7 +101,7 @@ impl Door {
                 key: endpoint.options.key,
                 iperf3: endpoint.options.iperf3,
                 shares: Shares::default(),
-                active: AtomicU32::new(0),
+                clients: Clients::new(endpoint.options.limits.clients),
                 served: AtomicU32::new(0),
                 log,
                 stop: stop.clone(),
@@ -128,14 +129,14 @@ impl Door {
     fn is_over(&self) -> bool {
         self.one_off
             && self.context.served.load(Ordering::Acquire) > 0
-            && self.context.active.load(Ordering::Acquire) == 0
+            && self.context.clients.is_empty()
     }
 
     /// Sessions see the stop flag themselves; this only gives them the time.
     fn finish(self) {
         self.stop.request();
         let deadline = Instant::now() + STOPPING;
-        while self.context.active.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+        while !self.context.clients.is_empty() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -261,7 +262,9 @@ impl Door {
             }
             Caller::New(stream) => stream,
         };
-        let Ok(guest) = Guest::admit(&self.context, Tool::Iperf3, peer) else {
+        let proves = self.context.iperf3.is_some() || self.context.key.is_some();
+        let newcomer = proves.then_some(&stream);
+        let Ok(guest) = Guest::admit(&self.context, Tool::Iperf3, peer, newcomer) else {
             return self.say_last(number, stream, peer, &[ACCESS_DENIED]);
         };
         let started = thread::Builder::new()
@@ -276,22 +279,23 @@ impl Door {
     }
 
     fn start_session(&mut self, number: u64, pending: Pending, sealed: bool) {
-        let limit = self.context.limits.clients;
-        let room = |active| (active < limit).then_some(active + 1);
-        let active = &self.context.active;
-        if let Err(active) = active.fetch_update(Ordering::AcqRel, Ordering::Acquire, room) {
-            let message =
-                format!("the endpoint is busy: {active} of at most {limit} clients are there");
-            self.refuse(number, pending, RefusalReason::Busy, message);
-            return;
-        }
-        let context = Arc::clone(&self.context);
         let peer = pending.peer;
+        let clients = &self.context.clients;
+        let admitted = match self.context.key {
+            Some(_) => clients
+                .meet(peer.ip(), &pending.stream)
+                .map_err(|error| format!("the endpoint has no room: {error}")),
+            None => clients.admit(peer.ip()),
+        };
+        let presence = match admitted {
+            Ok(presence) => presence,
+            Err(message) => return self.refuse(number, pending, RefusalReason::Busy, message),
+        };
+        let context = Arc::clone(&self.context);
         let started = thread::Builder::new()
             .name("session".into())
-            .spawn(move || session::run(&context, pending.stream, peer, sealed));
+            .spawn(move || session::run(&context, presence, pending.stream, peer, sealed));
         if let Err(error) = started {
-            self.context.active.fetch_sub(1, Ordering::AcqRel);
             (self.context.log)(ServeEvent::Refused {
                 peer,
                 reason: format!("no thread for it: {error}"),

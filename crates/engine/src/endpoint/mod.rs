@@ -3,7 +3,7 @@
 //! The door ([`door`]) takes every connection and datagram, reads no more of it than the hello, and
 //! hands it on: a control connection to a thread of its own ([`session`]), a data connection or UDP
 //! flow to the session whose token it carries ([`registry`]). Nobody waits for anybody without a
-//! deadline.
+//! deadline. How many may be there, and who of them has proved something, is in [`clients`].
 //!
 //! Clients of other tools are told by their first bytes, or have a port of their own ([`foreign`]).
 //!
@@ -12,6 +12,7 @@
 //! What a client with the key may change on this host is on loan to its session ([`lease`]), and
 //! while it is, no other client measures or changes anything ([`occupancy`]).
 
+mod clients;
 mod door;
 mod foreign;
 mod knock;

@@ -18,6 +18,7 @@ use linerate_core::trace::{TraceDocument, TraceRequest};
 use linerate_core::treatment::HostChange;
 use linerate_core::wire::{Key, Token};
 
+use super::clients::{Clients, Presence};
 use super::foreign::iperf3::Calls;
 use super::lease::{Lease, LeaseError};
 use super::occupancy::Occupancy;
@@ -50,7 +51,7 @@ pub(super) struct Context {
     pub(super) shares: Shares,
     /// Clients may have this host profiled while their tests run.
     pub(super) allow_profiles: bool,
-    pub(super) active: AtomicU32,
+    pub(super) clients: Clients,
     /// Clients that were admitted and asked for something.
     pub(super) served: AtomicU32,
     pub(super) log: Box<dyn Fn(ServeEvent) + Send + Sync>,
@@ -66,38 +67,28 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Between two looks at the workers that hold connections.
 const HOLDING_TICK: Duration = Duration::from_millis(10);
 
-/// Counts a session for as long as it is there, however it ends.
-struct Active<'a>(&'a AtomicU32);
-
-impl Drop for Active<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 /// Serves a client to its end.
-pub(super) fn run(context: &Arc<Context>, stream: TcpStream, peer: SocketAddr, sealed: bool) {
-    let _active = Active(&context.active);
+pub(super) fn run(
+    context: &Arc<Context>,
+    presence: Presence,
+    stream: TcpStream,
+    peer: SocketAddr,
+    sealed: bool,
+) {
     let Some(token) = random_token() else {
         return;
     };
     let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
         return;
     };
-    let welcome = Welcome {
-        software: env!("CARGO_PKG_VERSION").to_owned(),
-        token: words::hexadecimal(&token.0),
-        operations: operations(context),
-        limits: context.limits,
-        facts: Box::new(host::facts(Some(peer.ip()))),
-    };
     let session = Session {
         token,
         registration: context.registry.register(token, peer.ip()),
         lease: Lease::new(context.occupancy.place(token)),
-        server: Server::new(now(), welcome, context.key.as_ref(), sealed),
+        server: Server::new(now(), context.key.as_ref(), sealed),
         stage: Stage::Idle,
         context,
+        presence,
         peer,
         local,
         told: false,
@@ -155,6 +146,7 @@ enum Stage {
 
 struct Session<'a> {
     context: &'a Context,
+    presence: Presence,
     peer: SocketAddr,
     /// Which address of this host the client has connected to.
     local: SocketAddr,
@@ -178,6 +170,9 @@ impl Session<'_> {
     fn drive(mut self, mut socket: ControlSocket) {
         let mut reason = None;
         loop {
+            if self.server.is_introduced() {
+                self.welcome();
+            }
             while let Some(bytes) = self.server.poll_transmit() {
                 if socket.send(&bytes).is_err() {
                     self.server.handle_close();
@@ -207,6 +202,22 @@ impl Session<'_> {
             }
         }
         self.leave(socket, reason);
+    }
+
+    /// Lets the client in, if there is a place. Nobody who has proved nothing makes this host look
+    /// at itself.
+    fn welcome(&mut self) {
+        if let Err(message) = self.presence.enter() {
+            return self.server.hang_up(RefusalReason::Busy, &message);
+        }
+        let welcome = Welcome {
+            software: env!("CARGO_PKG_VERSION").to_owned(),
+            token: words::hexadecimal(&self.token.0),
+            operations: operations(self.context),
+            limits: self.context.limits,
+            facts: Box::new(host::facts(Some(self.peer.ip()))),
+        };
+        self.server.welcome(now(), welcome);
     }
 
     /// Does what the client asks for: each operation has its handler here. The log knows of this
@@ -278,16 +289,16 @@ impl Session<'_> {
         let test = match within_rate(open.test, self.context.limits.rate_bps) {
             Ok(test) => test,
             Err(message) => {
-                self.server.refuse(now(), RefusalReason::Limit, message);
+                self.server.refuse(RefusalReason::Limit, message);
                 return;
             }
         };
         if let Err(message) = can_do(&test, self.context.key.is_some()) {
-            self.server.refuse(now(), RefusalReason::Test, message);
+            self.server.refuse(RefusalReason::Test, message);
             return;
         }
         if let Err(message) = self.lease.place().begin_test() {
-            self.server.refuse(now(), RefusalReason::Busy, message);
+            self.server.refuse(RefusalReason::Busy, message);
             return;
         }
         self.forget_earlier(&test);
@@ -378,7 +389,7 @@ impl Session<'_> {
     fn trace(&mut self, request: &TraceRequest) {
         // A host that another client has changed is not the client's to look at.
         if let Err(message) = self.lease.place().begin_test() {
-            self.server.refuse(now(), RefusalReason::Busy, message);
+            self.server.refuse(RefusalReason::Busy, message);
             return;
         }
         let way = (self.local.ip(), self.peer.ip());
@@ -399,7 +410,7 @@ impl Session<'_> {
                 });
                 self.server.reply(now(), Reply::Trace(Box::new(document)));
             }
-            Err((reason, message)) => self.server.refuse(now(), reason, message),
+            Err((reason, message)) => self.server.refuse(reason, message),
         }
     }
 
@@ -478,7 +489,7 @@ impl Session<'_> {
 
     fn cannot_treat(&mut self, error: &LeaseError) {
         match error.reason() {
-            Some(reason) => self.server.refuse(now(), reason, error.to_string()),
+            Some(reason) => self.server.refuse(reason, error.to_string()),
             None => self
                 .server
                 .hang_up(RefusalReason::Failed, &error.to_string()),

@@ -32,6 +32,7 @@ pub(crate) struct Fake {
     flows: Vec<TcpStream>,
     listener: TcpListener,
     session: Server,
+    welcome: Welcome,
     began: Instant,
 }
 
@@ -49,7 +50,8 @@ pub(crate) fn endpoint(
             control,
             flows: Vec::new(),
             listener,
-            session: Server::new(Duration::ZERO, welcome, None, false),
+            session: Server::new(Duration::ZERO, None, false),
+            welcome,
             began: Instant::now(),
         };
         fake.advance(stage);
@@ -128,6 +130,9 @@ impl Fake {
         let n = self.control.read(&mut bytes).unwrap();
         assert_ne!(n, 0, "the client hung up");
         self.session.handle_input(self.began.elapsed(), &bytes[..n]);
+        if self.session.is_introduced() {
+            (self.session).welcome(self.began.elapsed(), self.welcome.clone());
+        }
         self.flush();
     }
 

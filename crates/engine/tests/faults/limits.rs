@@ -1,9 +1,12 @@
 //! What the owner of an endpoint allows, and who has the key.
 
+use std::io::Write;
+use std::net::TcpStream;
+
 use linerate_core::plan::{Protocol, Traffic};
 use linerate_core::session::message::Limits;
 use linerate_core::units::BitRate;
-use linerate_core::wire::Key;
+use linerate_core::wire::{Hello, HelloKind, Key};
 
 use super::bench::{Bench, SOON, limits, stream};
 
@@ -100,4 +103,33 @@ fn only_the_right_key_gets_in_and_each_wrong_one_is_told() {
         words(&bench, Some(key("a"))).contains("the endpoint has no key: leave --key-file out")
     );
     bench.assert_clean_within(SOON, "no key");
+}
+
+/// Each of them has five seconds to prove the key: thirteen a second would take all places.
+#[test]
+fn connections_that_prove_nothing_take_no_place_of_a_client_with_the_key() {
+    let bench = Bench::with(limits(), Some(key("a")));
+    let hello = Hello::new(HelloKind::Control { sealed: true }).encode();
+    let iperf3 = [b'a'; 36].iter().chain(&[0]).copied().collect::<Vec<u8>>();
+    let strangers: Vec<TcpStream> = (0..3 * limits().clients)
+        .map(|number| {
+            let mut stream = TcpStream::connect(bench.address).unwrap();
+            let cookie = [
+                &number.to_be_bytes().map(|byte| b'a' + byte % 26),
+                &iperf3[4..],
+            ]
+            .concat();
+            let words = if number % 2 == 0 { &hello[..] } else { &cookie };
+            stream.write_all(words).unwrap();
+            stream
+        })
+        .collect();
+    let mut clients: Vec<_> = (0..limits().clients)
+        .map(|_| bench.connect(Some(key("a"))).unwrap())
+        .collect();
+    assert!(bench.connect(Some(key("a"))).unwrap_err().is_busy());
+    let outcome = clients[0].run(&stream(100), &mut |_| true).unwrap();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    drop((clients, strangers));
+    bench.assert_clean_within(SOON, "strangers");
 }

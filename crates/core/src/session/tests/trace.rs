@@ -108,7 +108,7 @@ fn what_the_driver_refuses_leaves_the_session() {
     ] {
         pair.client.ask(pair.now, request());
         pair.server_event();
-        pair.server.refuse(pair.now, reason, "no".into());
+        pair.server.refuse(reason, "no".into());
         assert_eq!(refusal(&mut pair).reason, reason);
     }
     pair.run_one_test();

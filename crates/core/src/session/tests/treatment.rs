@@ -83,12 +83,12 @@ fn what_the_driver_refuses_leaves_the_session() {
     for reason in [Treatment, Busy] {
         pair.client.ask(pair.now, treat(&changes()));
         pair.exchange();
-        pair.server.refuse(pair.now, reason, "no".into());
+        pair.server.refuse(reason, "no".into());
         assert_eq!(treatment_refused(&mut pair).reason, reason);
     }
     pair.client.ask(pair.now, open(&test_of(5, 1)));
     pair.exchange();
-    pair.server.refuse(pair.now, Busy, "no".into());
+    pair.server.refuse(Busy, "no".into());
     assert!(matches!(pair.client_event(), Some(ClientEvent::Refused(_))));
 }
 

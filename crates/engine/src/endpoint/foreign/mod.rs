@@ -10,7 +10,7 @@ mod netperf;
 mod ports;
 mod ttcp;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,6 +18,7 @@ use linerate_core::foreign::{Encounter, Tool};
 use linerate_core::wire::Token;
 
 use super::ServeEvent;
+use super::clients::Presence;
 use super::occupancy::Place;
 use super::session::Context;
 use crate::words;
@@ -27,6 +28,7 @@ pub(super) use self::ports::Ports;
 /// One client of another tool; dropped, its place is free.
 pub(super) struct Guest {
     context: Arc<Context>,
+    presence: Presence,
     tool: Tool,
     peer: SocketAddr,
     place: Place,
@@ -35,7 +37,8 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Lets a client in, if there is room for one more.
+    /// Lets a client in, if there is room for one more. One that has yet to prove something is a
+    /// newcomer with this control connection until it [enters](Self::enter).
     ///
     /// # Errors
     /// Why not, in words; the log has been told.
@@ -43,8 +46,8 @@ impl Guest {
         context: &Arc<Context>,
         tool: Tool,
         peer: SocketAddr,
+        newcomer: Option<&TcpStream>,
     ) -> Result<Self, String> {
-        let limit = context.limits.clients;
         let refuse = |reason: String| {
             (context.log)(ServeEvent::Refused {
                 peer,
@@ -52,23 +55,23 @@ impl Guest {
             });
             Err(reason)
         };
-        let admitted = context
-            .active
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |active| {
-                (active < limit).then_some(active + 1)
-            });
-        if admitted.is_err() {
-            return refuse(format!(
-                "the endpoint is busy: {limit} of at most {limit} clients are there"
-            ));
-        }
+        let admitted = match newcomer {
+            Some(stream) => (context.clients)
+                .meet(peer.ip(), stream)
+                .map_err(|error| format!("the endpoint has no room: {error}")),
+            None => context.clients.admit(peer.ip()),
+        };
+        let presence = match admitted {
+            Ok(presence) => presence,
+            Err(reason) => return refuse(reason),
+        };
         let mut bytes = [0; 16];
         if let Err(error) = getrandom::fill(&mut bytes) {
-            context.active.fetch_sub(1, Ordering::AcqRel);
             return refuse(format!("no random numbers: {error}"));
         }
         Ok(Self {
             context: Arc::clone(context),
+            presence,
             tool,
             peer,
             place: context.occupancy.place(Token(bytes)),
@@ -84,6 +87,14 @@ impl Guest {
     /// Its address.
     pub(super) fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// It has proved what it must.
+    ///
+    /// # Errors
+    /// There is no room, in words.
+    pub(super) fn enter(&self) -> Result<(), String> {
+        self.presence.enter()
     }
 
     /// It has asked for something that makes sense: from now on it counts as served.
@@ -136,11 +147,5 @@ impl Guest {
             (reason, _) => ServeEvent::Disconnected { peer, reason },
         };
         (self.context.log)(event);
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        self.context.active.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -71,7 +71,7 @@ fn streams(
         return;
     };
     lobby.run(&stop, |stream, peer| {
-        let Ok(guest) = Guest::admit(context, Tool::Ttcp, peer) else {
+        let Ok(guest) = Guest::admit(context, Tool::Ttcp, peer, None) else {
             return;
         };
         let started = thread::Builder::new()
@@ -314,7 +314,7 @@ impl Tally {
         if context.limits.rate_bps.is_some() {
             return None;
         }
-        let mut guest = Guest::admit(context, Tool::Ttcp, peer).ok()?;
+        let mut guest = Guest::admit(context, Tool::Ttcp, peer, None).ok()?;
         guest.begin_test().ok()?;
         guest.tell();
         let now = now_ns();

@@ -17,7 +17,7 @@ impl Session<'_> {
         let share = match free.and_then(|share| place.begin_test().map(|()| share)) {
             Ok(share) => share,
             Err(message) => {
-                self.server.refuse(now(), RefusalReason::Busy, message);
+                self.server.refuse(RefusalReason::Busy, message);
                 return;
             }
         };
@@ -26,7 +26,7 @@ impl Session<'_> {
             Ok(holding) => self.stage = Stage::Holding(Box::new(holding)),
             Err(message) => {
                 self.lease.place().end_test();
-                self.server.refuse(now(), RefusalReason::Test, message);
+                self.server.refuse(RefusalReason::Test, message);
             }
         }
     }
@@ -52,7 +52,7 @@ impl Session<'_> {
             }
             HoldingNews::Refused(message) => {
                 self.end_holding();
-                self.server.refuse(now(), RefusalReason::Test, message);
+                self.server.refuse(RefusalReason::Test, message);
             }
             HoldingNews::Failed(message) => {
                 self.end_holding();

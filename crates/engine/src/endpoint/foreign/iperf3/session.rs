@@ -251,9 +251,8 @@ impl Session {
             Some(_) => (ErrorCode::CONGESTION, why),
             None => (ErrorCode::STREAM, why),
         })?;
-        self.guest
-            .begin_test()
-            .map_err(|why| (ErrorCode::BUSY, why))?;
+        let free = self.guest.enter().and_then(|()| self.guest.begin_test());
+        free.map_err(|why| (ErrorCode::BUSY, why))?;
         Ok(Asked {
             params,
             test,

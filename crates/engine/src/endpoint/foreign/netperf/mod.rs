@@ -42,7 +42,8 @@ pub(in crate::endpoint) fn serve(
         return;
     };
     lobby.run(&stop, |stream, peer| {
-        let Ok(guest) = Guest::admit(context, Tool::Netperf, peer) else {
+        let newcomer = options.passphrase.is_some().then_some(&stream);
+        let Ok(guest) = Guest::admit(context, Tool::Netperf, peer, newcomer) else {
             return;
         };
         let passphrase = options.passphrase.clone();
@@ -167,7 +168,8 @@ impl Session {
 
     fn open(&mut self, test: DataTest) {
         self.guest.tell();
-        if let Err(reason) = self.guest.begin_test() {
+        let free = self.guest.enter().and_then(|()| self.guest.begin_test());
+        if let Err(reason) = free {
             self.refuse(Refusal::new(errno::EBUSY, reason));
             return;
         }
