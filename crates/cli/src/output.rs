@@ -51,19 +51,21 @@ impl Output {
         Ok(Self { format, file })
     }
 
-    /// Prints the document and writes the file.
+    /// Writes the file and prints the document: each even where the other fails, for a run is not
+    /// to be had again.
     ///
     /// # Errors
     /// A write failed, or the document has no rows for `--csv`; that nobody reads stdout any more is
     /// none.
     pub(crate) fn write(self, document: &dyn Document) -> Result<(), Failure> {
         // The file first: it is the copy that the user keeps.
-        if let Some(file) = self.file {
-            file.write(&document.json())?;
-        }
-        match print(&rendered(document, self.format)?) {
-            Err(failure) if failure.is_reader_gone() => Ok(()),
-            other => other,
+        let kept = self
+            .file
+            .map_or(Ok(()), |file| file.write(&document.json()));
+        let printed = rendered(document, self.format).and_then(|text| print(&text));
+        match printed {
+            Err(failure) if failure.is_reader_gone() => kept,
+            printed => kept.and(printed),
         }
     }
 }

@@ -29,6 +29,11 @@ use crate::{plan, run, watch};
 /// The command line is wrong, nothing was measured, or the run ended before its time.
 pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     let asked = Asked::resolve(args).map_err(Failure::usage)?;
+    if let Some(directory) = &asked.disk {
+        // A file there, taken away at once: better told now than after the run.
+        let probe = directory.join(format!(".linerate-{}", std::process::id()));
+        OutputFile::open(&probe).map_err(|error| error.context("--disk"))?;
+    }
     let format = asked.format;
     let mut progress = Progress::new(format, asked.document.quiet);
     if asked.what_ifs.is_some() {
@@ -49,21 +54,23 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
         .how_long()
         .iter()
         .for_each(|words| shown.0.line(words));
-    let (mut document, mut error) =
+    let (mut document, error) =
         profile(&mut client, &asked.test, asked.request, &mut shown).map_err(run::failure)?;
+    let mut error = error.map(run::failure);
     if let Some(directory) = asked.disk.as_deref().filter(|_| error.is_none()) {
         shown.phase("writing and reading a file");
-        beside_the_disk(&mut document, directory, &stop)?;
+        error = beside_the_disk(&mut document, directory, &stop).err();
     }
     if let Some(options) = asked.what_ifs.as_ref().filter(|_| error.is_none()) {
-        error = what_ifs(&mut client, options, &mut document, &mut shown).err();
+        let done = what_ifs(&mut client, options, &mut document, &mut shown);
+        error = done.err().map(run::failure);
     }
     // The endpoint is told, and undoes what it still holds, before the lab goes.
     drop(client);
     drop(shown);
     files.write(&document)?;
     site.iter().for_each(|site| site.describe(&mut document));
-    conclude(&document, error.map(run::failure), output, None)
+    conclude(&document, error, output, None)
 }
 
 /// A disk that cannot be written to does not spoil the profile.

@@ -75,8 +75,9 @@ fn a_full_disk_behind_stdout_is_an_error() {
 }
 
 #[test]
-fn a_full_disk_behind_the_output_file_is_an_error_that_names_it() {
+fn a_full_disk_behind_the_output_file_is_an_error_that_names_it_and_the_page_is_printed() {
     let output = run(&["explain", "--json", RECORD, "--output", "/dev/full"]);
+    assert_eq!(output.stdout, run(&["explain", "--json", RECORD]).stdout);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         stderr(&output),
