@@ -295,6 +295,8 @@ pub struct FlowHalf {
 pub struct UdpSent {
     /// Datagrams handed to the kernel in the measured time.
     pub sent: u64,
+    /// Those before it, where they are numbered on (iperf3).
+    pub omitted: u64,
     /// Sends refused for want of buffers.
     pub refused: u64,
     /// Gaps between departures, ns.
@@ -319,9 +321,12 @@ pub struct UdpReceived {
     pub malformed: u64,
     /// A packet train as it arrived.
     pub train: Option<Train>,
-    /// Datagrams that must have been sent by the last one seen, where the sender is another tool.
+    /// Datagrams that must have been sent by the last one seen, where the receiver alone tells the
+    /// phases apart (iperf3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<u64>,
+    /// Those numbered before the measured time, where they are numbered on (iperf3).
+    pub omitted: u64,
 }
 
 /// A packet train from its first datagram to arrive to its last, by the clock of the receiver's

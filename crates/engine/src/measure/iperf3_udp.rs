@@ -75,6 +75,8 @@ struct Receiver {
     tracker: SequenceTracker,
     jitter: Jitter,
     highest: u64,
+    /// The highest of the warm-up.
+    omitted: u64,
     /// Over both phases, for whoever looks on.
     bytes: u64,
     datagrams: u64,
@@ -88,6 +90,7 @@ impl Receiver {
             tracker: SequenceTracker::new(1),
             jitter: Jitter::default(),
             highest: 0,
+            omitted: 0,
             bytes: 0,
             datagrams: 0,
             malformed: 0,
@@ -96,6 +99,7 @@ impl Receiver {
 
     /// The warm-up is over.
     fn begin(&mut self) {
+        self.omitted = self.highest;
         self.tracker.reset_from(self.highest + 1);
         self.jitter = Jitter::default();
         self.malformed = 0;
@@ -136,6 +140,7 @@ impl Receiver {
             malformed: self.malformed,
             train: None,
             expected: Some(counts.received + counts.lost),
+            omitted: self.omitted,
         }
     }
 }

@@ -240,6 +240,10 @@ impl Sender<'_> {
             method,
             udp_sent: Some(UdpSent {
                 sent: measured,
+                omitted: match self.shared.marks {
+                    Marks::Iperf3(_) => self.sequence - measured,
+                    Marks::Own | Marks::None => 0,
+                },
                 refused: self.refused,
                 gaps: self.gaps.summary().map(|_| self.gaps.buckets()),
             }),
@@ -419,7 +423,7 @@ impl Receiver {
                 datagrams,
                 nanoseconds: nanos(last.saturating_sub(first)),
             }),
-            expected: None,
+            ..UdpReceived::default()
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The account of a half in iperf3's words, and back.
 
-use crate::plan::{Protocol, Test};
+use crate::plan::{Direction, Protocol, Test};
 use crate::record::{CpuSeconds, EndReport};
 use crate::session::message::{FlowHalf, HalfReport, UdpReceived, UdpSent};
 
@@ -74,12 +74,16 @@ impl StreamResult {
         if flow.sends {
             result.retransmits = flow.tcp.as_ref().map(|tcp| tcp.retransmitted_segments);
         }
+        // iperf3 3.12 takes its own warm-up from the packets, and nothing from the errors.
         if let Some(sent) = &flow.udp_sent {
-            result.packets = sent.sent;
+            result.packets = sent.omitted + sent.sent;
+            result.omitted = Some(sent.omitted);
         }
         if let Some(received) = &flow.udp_received {
-            result.packets = received.expected.unwrap_or(received.received);
-            result.errors = result.packets.saturating_sub(received.received);
+            let expected = received.expected.unwrap_or(received.received);
+            result.packets = received.omitted + expected;
+            result.omitted = Some(received.omitted);
+            result.errors = expected.saturating_sub(received.received);
             result.jitter_s = received.jitter_ns / 1e9;
         }
         result
@@ -88,7 +92,13 @@ impl StreamResult {
     /// The other end's half of `flow`.
     fn to_flow(self, flow: &FlowHalf) -> FlowHalf {
         let sends = !flow.sends;
-        let udp = flow.udp_sent.is_some() || flow.udp_received.is_some();
+        let udp_sent = flow.udp_received.as_ref().map(|received| UdpSent {
+            sent: self.sent_to(received, flow.direction),
+            ..UdpSent::default()
+        });
+        let udp_received = flow.udp_sent.as_ref().map(|sent| self.received_of(sent));
+        let counted = udp_sent.as_ref().map(|sent| sent.sent);
+        let counted = counted.or(udp_received.as_ref().map(|received| received.received));
         // A time that cannot be of this test makes no rate.
         let plausible = flow.seconds / 2.0..=flow.seconds * 2.0;
         let mut tcp = flow.tcp.clone().filter(|_| sends);
@@ -102,7 +112,7 @@ impl StreamResult {
             local: flow.remote.clone(),
             remote: flow.local.clone(),
             bytes: self.bytes,
-            messages: if udp { self.packets - self.lost() } else { 0 },
+            messages: counted.unwrap_or(0),
             seconds: self
                 .seconds
                 .filter(|seconds| plausible.contains(seconds))
@@ -110,24 +120,43 @@ impl StreamResult {
             steps: Vec::new(),
             tcp,
             samples: Vec::new(),
-            udp_sent: (udp && sends).then(|| UdpSent {
-                sent: self.packets,
-                ..UdpSent::default()
-            }),
-            udp_received: (udp && !sends).then(|| UdpReceived {
-                received: self.packets - self.lost(),
-                jitter_ns: self.jitter_s * 1e9,
-                expected: Some(self.packets),
-                ..UdpReceived::default()
-            }),
+            udp_sent,
+            udp_received,
             corrupted_bytes: None,
             thread_percent: 0.0,
             method: None,
         }
     }
 
-    fn lost(&self) -> u64 {
-        self.errors.min(self.packets)
+    /// What the other end has sent in the measured time of this one. The two do not begin and end at
+    /// the same moment, but they number the datagrams alike.
+    fn sent_to(&self, received: &UdpReceived, direction: Direction) -> u64 {
+        let expected = received.expected.unwrap_or(received.received);
+        let omitted = received.omitted.max(self.omitted.unwrap_or(0));
+        match direction {
+            // A server sends on until it hears of the end.
+            Direction::Down if expected > 0 => expected,
+            _ => expected.max(self.packets.saturating_sub(omitted)),
+        }
+    }
+
+    /// What the other end has received of what this one has sent in its measured time.
+    fn received_of(&self, sent: &UdpSent) -> UdpReceived {
+        let all = sent.omitted + sent.sent;
+        let lost = match self.omitted {
+            // Of both phases alike.
+            None if sent.omitted > 0 => {
+                (self.errors as f64 * sent.sent as f64 / all as f64).round() as u64
+            }
+            _ => self.errors,
+        };
+        // Behind the last that came.
+        let unseen = all.saturating_sub(self.packets);
+        UdpReceived {
+            received: sent.sent.saturating_sub(lost.saturating_add(unseen)),
+            jitter_ns: self.jitter_s * 1e9,
+            ..UdpReceived::default()
+        }
     }
 }
 

@@ -23,10 +23,12 @@ pub struct StreamResult {
     pub retransmits: Option<u64>,
     /// Of arriving datagrams, seconds.
     pub jitter_s: f64,
-    /// Datagrams lost, warm-up left out.
+    /// Datagrams lost; without those of the warm-up if `omitted` is told.
     pub errors: u64,
-    /// Datagrams sent, warm-up left out: at a receiver the highest number.
+    /// Datagrams sent, those of the warm-up included: at a receiver the highest number.
     pub packets: u64,
+    /// Those of the warm-up, which iperf3 3.12 does not tell.
+    pub omitted: Option<u64>,
     /// Length, seconds, where it is told.
     pub seconds: Option<f64>,
 }
@@ -164,7 +166,8 @@ impl RawStream {
             retransmits: count_if_known(&self.retransmits).filter(|count| *count < 1 << 55),
             jitter_s: measure(&self.jitter, MAX_SECONDS).unwrap_or(0.0),
             errors: known(&self.errors).saturating_sub(known(&self.omitted_errors)),
-            packets: known(&self.packets).saturating_sub(known(&self.omitted_packets)),
+            packets: known(&self.packets),
+            omitted: count_if_known(&self.omitted_packets).filter(is_sane),
             seconds: measure(&self.end_time, MAX_SECONDS).filter(|seconds| *seconds >= 1e-6),
         })
     }
@@ -173,18 +176,22 @@ impl RawStream {
 impl StreamResult {
     fn as_json(&self) -> Value {
         let retransmits = self.retransmits.map_or(json!(-1), |count| json!(count));
-        json!({
+        let mut json = json!({
             "id": self.id,
             "bytes": self.bytes,
             "retransmits": retransmits,
             "jitter": self.jitter_s,
             "errors": self.errors,
-            "omitted_errors": 0,
             "packets": self.packets,
-            "omitted_packets": 0,
             "start_time": 0,
             "end_time": self.seconds.unwrap_or(0.0),
-        })
+        });
+        // Both or neither.
+        if let Some(omitted) = self.omitted {
+            json["omitted_packets"] = json!(omitted);
+            json["omitted_errors"] = json!(0);
+        }
+        json
     }
 }
 

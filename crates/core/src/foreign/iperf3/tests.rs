@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::{Direction, Extent};
+use crate::session::message::{FlowHalf, HalfReport, UdpReceived, UdpSent};
 
 /// What iperf3 3.12 sends for `-u -P 2 -b 2M -R --get-server-output`, and for `-n 100M -w 64K -C
 /// reno`.
@@ -268,8 +269,123 @@ fn omitted_datagrams_are_taken_off() {
     let results = Results::parse(json, 1).unwrap();
     assert_eq!(
         (results.streams[0].packets, results.streams[0].errors),
-        (6, 2)
+        (10, 2)
     );
+    assert_eq!(results.streams[0].omitted, Some(4));
+}
+
+/// One end's account of one UDP flow of the second half of a test.
+fn half(direction: Direction, counts: Result<UdpSent, UdpReceived>) -> HalfReport {
+    let (udp_sent, udp_received) = match counts {
+        Ok(sent) => (Some(sent), None),
+        Err(received) => (None, Some(received)),
+    };
+    let flow = FlowHalf {
+        id: 0,
+        direction,
+        sends: udp_sent.is_some(),
+        local: String::new(),
+        remote: String::new(),
+        bytes: 0,
+        messages: 0,
+        seconds: 2.0,
+        steps: Vec::new(),
+        tcp: None,
+        samples: Vec::new(),
+        udp_sent,
+        udp_received,
+        corrupted_bytes: None,
+        thread_percent: 0.0,
+        method: None,
+    };
+    HalfReport {
+        flows: vec![flow],
+        ..HalfReport::default()
+    }
+}
+
+fn told(packets: u64, errors: u64, omitted: Option<u64>) -> Results {
+    Results {
+        streams: vec![StreamResult {
+            id: 1,
+            packets,
+            errors,
+            omitted,
+            ..StreamResult::default()
+        }],
+        ..Results::default()
+    }
+}
+
+/// `stream -u -R -b 20mbit -t 2s` with a second of warm-up, no loss: 3.12 tells of 5189 packets and
+/// of no omitted ones, 3.21 of 1727 omitted ones.
+#[test]
+fn a_warm_up_that_the_sender_counts_is_not_lost() {
+    let received = UdpReceived {
+        received: 3462,
+        expected: Some(3462),
+        omitted: 1727,
+        ..UdpReceived::default()
+    };
+    let here = half(Direction::Down, Err(received));
+    for omitted in [None, Some(1727), Some(1700)] {
+        let there = told(5189, 0, omitted).to_half(&here, false);
+        assert_eq!(there.flows[0].udp_sent.as_ref().unwrap().sent, 3462);
+    }
+    // A server of which nothing has come has sent all the same.
+    let nothing = UdpReceived {
+        expected: Some(0),
+        ..UdpReceived::default()
+    };
+    let there = told(5189, 0, None).to_half(&half(Direction::Down, Err(nothing)), false);
+    assert_eq!(there.flows[0].udp_sent.as_ref().unwrap().sent, 5189);
+}
+
+#[test]
+fn a_warm_up_that_the_receiver_counts_is_taken_off() {
+    let sent = UdpSent {
+        sent: 2000,
+        omitted: 1000,
+        ..UdpSent::default()
+    };
+    let here = half(Direction::Up, Ok(sent));
+    let received = |results: Results| {
+        let there = results.to_half(&here, false);
+        there.flows[0].udp_received.as_ref().unwrap().received
+    };
+    assert_eq!(received(told(3000, 0, None)), 2000);
+    // A tenth lost, in both phases or, where that is told, in the measured one.
+    assert_eq!(received(told(3000, 300, None)), 1800);
+    assert_eq!(received(told(3000, 100, Some(1000))), 1900);
+    // The last ten never came.
+    assert_eq!(received(told(2990, 0, None)), 1990);
+    assert_eq!(received(told(0, 0, None)), 0);
+}
+
+/// 3.12 prints the server's errors over its own packets without its own omitted ones; 3.21 takes
+/// off what the server says.
+#[test]
+fn clients_of_every_version_print_the_loss_of_the_measured_time() {
+    let received = UdpReceived {
+        received: 900,
+        expected: Some(1000),
+        omitted: 3456,
+        ..UdpReceived::default()
+    };
+    let report = half(Direction::Up, Err(received));
+    let test = Params::parse(UDP.as_bytes()).unwrap().to_test(0);
+    let json = Results::of_half(&report, &test).to_json();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let figure = |key: &str| json["streams"][0][key].as_u64().unwrap();
+    assert_eq!((figure("packets"), figure("omitted_packets")), (4456, 3456));
+    assert_eq!((figure("errors"), figure("omitted_errors")), (100, 0));
+    let sent = UdpSent {
+        sent: 1000,
+        omitted: 3277,
+        ..UdpSent::default()
+    };
+    let results = Results::of_half(&half(Direction::Down, Ok(sent)), &test);
+    assert_eq!(results.streams[0].packets, 4277);
 }
 
 #[test]
