@@ -3,52 +3,61 @@
 use crate::units::BitRate;
 
 /// Spreads units of any size evenly at a rate. Due times follow from the total sent, so that
-/// rounding never accumulates; a sender that falls behind by more than `max_lag` forgets the rest
-/// instead of making it up in a burst.
+/// rounding never accumulates. A sender that has fallen behind by up to [`MAX_LAG_NS`] catches up at
+/// twice its rate; the rest of a longer stall it forgets.
 #[derive(Debug, Clone)]
 pub struct Pacer {
     rate_bps: u64,
     epoch_ns: u64,
     sent_bits: u128,
-    max_lag_ns: u64,
+    /// However far behind: not before half of the last unit's time is over.
+    earliest_ns: u64,
 }
 
-/// Behind by more than this, a sender has stalled: a burst to catch up would be another workload.
-pub const DEFAULT_MAX_LAG_NS: u64 = 2_000_000;
+/// What a sender makes up for, and more than a busy host keeps a thread off its CPUs: a longer stall
+/// made up would be another workload.
+pub const MAX_LAG_NS: u64 = 50_000_000;
 
 impl Pacer {
     /// The first unit is due at `start_ns`. A rate of zero counts as 1 bit/s.
     pub fn new(rate: BitRate, start_ns: u64) -> Self {
-        Self::with_max_lag(rate, start_ns, DEFAULT_MAX_LAG_NS)
-    }
-
-    /// As [`Pacer::new`] with another patience; `u64::MAX` makes up for every stall, as an open
-    /// loop must.
-    pub fn with_max_lag(rate: BitRate, start_ns: u64, max_lag_ns: u64) -> Self {
         Self {
             rate_bps: rate.0.max(1),
             epoch_ns: start_ns,
             sent_bits: 0,
-            max_lag_ns,
+            earliest_ns: start_ns,
         }
     }
 
     /// When the next unit is due, ns.
     #[inline]
     pub fn due_ns(&self) -> u64 {
-        let since = self.sent_bits * 1_000_000_000 / u128::from(self.rate_bps);
-        self.epoch_ns
-            .saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+        self.planned_ns().max(self.earliest_ns)
+    }
+
+    /// Whether the next unit is late by the plan, and waits for no more than its distance from the
+    /// last one.
+    #[inline]
+    pub fn is_behind(&self) -> bool {
+        self.earliest_ns > self.planned_ns()
     }
 
     /// A unit of `bytes` was sent at `now_ns`, at or after it was due.
     #[inline]
     pub fn sent(&mut self, bytes: u64, now_ns: u64) {
-        let lag = now_ns.saturating_sub(self.due_ns());
-        if lag > self.max_lag_ns {
-            self.epoch_ns += lag - self.max_lag_ns;
-        }
-        self.sent_bits += u128::from(bytes) * 8;
+        let lag = now_ns.saturating_sub(self.planned_ns());
+        self.epoch_ns += lag.saturating_sub(MAX_LAG_NS);
+        let bits = u128::from(bytes) * 8;
+        self.sent_bits += bits;
+        self.earliest_ns = now_ns.saturating_add(self.time_ns(bits) / 2);
+    }
+
+    fn planned_ns(&self) -> u64 {
+        self.epoch_ns.saturating_add(self.time_ns(self.sent_bits))
+    }
+
+    fn time_ns(&self, bits: u128) -> u64 {
+        u64::try_from(bits * 1_000_000_000 / u128::from(self.rate_bps)).unwrap_or(u64::MAX)
     }
 }
 
@@ -73,7 +82,7 @@ mod tests {
             for (i, first) in departures.iter().enumerate() {
                 for (sent, last) in departures[i..].iter().enumerate() {
                     let bits = sent as u128 * u128::from(bytes) * 8;
-                    let time = u128::from(last - first + DEFAULT_MAX_LAG_NS + 1);
+                    let time = u128::from(last - first + MAX_LAG_NS + 1);
                     prop_assert!(bits * 1_000_000_000 <= (time + 1) * u128::from(rate) + u128::from(bytes) * 8 * 1_000_000_000);
                 }
             }
@@ -92,10 +101,30 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_not_made_up_by_a_burst() {
+    fn a_short_stall_is_made_up_at_twice_the_rate() {
+        // A unit of 1000 bytes a millisecond; the eleventh is 9 ms late.
+        let mut pacer = Pacer::new(BitRate(8_000_000), 0);
+        let mut departures = Vec::new();
+        for unit in 0..30 {
+            let now = pacer.due_ns() + if unit == 10 { 9_000_000 } else { 0 };
+            departures.push(now);
+            pacer.sent(1000, now);
+            assert_eq!(pacer.is_behind(), (10..27).contains(&unit), "{unit}");
+        }
+        assert_eq!(departures[29], 29_000_000);
+        let gaps = departures.windows(2).map(|pair| pair[1] - pair[0]);
+        assert_eq!(gaps.min(), Some(500_000));
+    }
+
+    #[test]
+    fn of_a_long_stall_the_bound_is_made_up() {
         let mut pacer = Pacer::new(BitRate(8_000_000), 0);
         pacer.sent(1000, 0);
-        pacer.sent(1000, 1_000_000_000);
-        assert!(pacer.due_ns() >= 999_000_000);
+        let mut now = 1_000_000_000;
+        for _ in 0..100 {
+            pacer.sent(1000, now);
+            now = pacer.due_ns();
+        }
+        assert_eq!(now, 1_000_000_000 + 100_000_000 - MAX_LAG_NS);
     }
 }

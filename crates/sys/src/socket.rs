@@ -1,9 +1,11 @@
 //! Sockets: making them, their options with read-back, their memory and queues.
 
+mod destination;
 mod many;
 mod open;
 mod option;
 
+pub use destination::{note_destinations, receive_from, send_from};
 pub use many::{BeginError, Begun, accept, begin_connect, is_established};
 pub use open::{
     Connecting, ListenOptions, Mptcp, connect, listen, mptcp_supported, tcp_socket, udp_socket,

@@ -22,6 +22,10 @@ pub(super) struct Knocks {
 
 impl Knocks {
     pub(super) fn new(sockets: Vec<UdpSocket>, registry: Registry, calls: Calls) -> Self {
+        for socket in &sockets {
+            // Without it the route chooses the address of an answer.
+            let _ = socket::note_destinations(socket);
+        }
         Self {
             sockets,
             registry,
@@ -41,18 +45,22 @@ impl Knocks {
         let mut bytes = [0; KNOCK_BYTES + 1];
         // A flood is not answered without end before the TCP side has its turn.
         for _ in 0..64 {
-            let Ok((n, peer)) = socket.recv_from(&mut bytes) else {
+            let Ok((n, peer, asked)) = socket::receive_from(socket, &mut bytes) else {
+                return;
+            };
+            // The peer takes answers from the address alone that it has asked.
+            let Some(local) = asked.or_else(|| socket.local_addr().ok()) else {
                 return;
             };
             if let Some(knock) = Knock::decode(&bytes[..n]) {
-                self.answer_one(socket, peer, knock);
+                self.answer_one(socket, local, peer, knock);
             } else if let Some(greeting) = Greeting::decode(&bytes[..n]) {
-                self.answer_greeting(socket, peer, greeting);
+                self.answer_greeting(local, peer, greeting);
             }
         }
     }
 
-    fn answer_one(&self, socket: &UdpSocket, peer: SocketAddr, knock: Knock) {
+    fn answer_one(&self, socket: &UdpSocket, local: SocketAddr, peer: SocketAddr, knock: Knock) {
         // Who does not know the token of a session from this very address gets no answer at all.
         if !self.registry.expects(knock.token, knock.flow, peer.ip()) {
             return;
@@ -66,20 +74,20 @@ impl Knocks {
                     ..knock
                 };
                 // Lost like any datagram: the client asks again.
-                let _ = socket.send_to(&challenge.encode(), peer);
+                let _ = socket::send_from(socket, &challenge.encode(), peer, local);
             }
-            KnockKind::Answer if knock.cookie == cookie => self.bind(socket, peer, knock),
+            KnockKind::Answer if knock.cookie == cookie => self.bind(local, peer, knock),
             KnockKind::Answer | KnockKind::Challenge | KnockKind::Welcome => {}
         }
     }
 
     /// Of a client of iperf3's, which has a test open from this very address: nobody else gets an
     /// answer.
-    fn answer_greeting(&self, socket: &UdpSocket, peer: SocketAddr, greeting: Greeting) {
+    fn answer_greeting(&self, local: SocketAddr, peer: SocketAddr, greeting: Greeting) {
         if !self.calls.expects(peer) {
             return;
         }
-        if let Some(flow) = own_socket(socket, peer) {
+        if let Some(flow) = own_socket(local, peer) {
             let _ = flow.send(&greeting.answer());
             self.calls.deliver_datagrams(peer, flow);
         }
@@ -89,8 +97,8 @@ impl Knocks {
         self.secret.hash_one((peer, token, flow))
     }
 
-    fn bind(&self, socket: &UdpSocket, peer: SocketAddr, knock: Knock) {
-        let Some(flow) = own_socket(socket, peer) else {
+    fn bind(&self, local: SocketAddr, peer: SocketAddr, knock: Knock) {
+        let Some(flow) = own_socket(local, peer) else {
             return;
         };
         let welcome = Knock {
@@ -111,7 +119,6 @@ impl Knocks {
 
 /// A socket of a flow's own on the same port, connected to the peer; from then on the kernel sorts
 /// the peer's datagrams.
-fn own_socket(socket: &UdpSocket, peer: SocketAddr) -> Option<UdpSocket> {
-    let local = socket.local_addr().ok()?;
+fn own_socket(local: SocketAddr, peer: SocketAddr) -> Option<UdpSocket> {
     socket::udp_socket(local, Some(peer), true).ok()
 }

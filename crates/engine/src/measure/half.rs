@@ -17,7 +17,7 @@ use super::flow::{Flow, FlowSocket, Side};
 use super::outcome::ExchangeOutcome;
 use super::qos::QosMeter;
 use super::sampler::{self, Course};
-use super::shared::{FlowState, Marks, Shared, WorkerEnd};
+use super::shared::{FlowState, Marks, Quota, Shared, WorkerEnd};
 use super::source::FlowSource;
 use super::{crr, exchange, iperf3_udp, plain, stream, udp, whole};
 use crate::clock::now_ns;
@@ -57,10 +57,13 @@ impl Half {
         source: FlowSource,
         profile: Option<ProfileRequest>,
     ) -> io::Result<Self> {
-        Self::start_marked(side, test, Marks::Own, flows, source, profile)
+        // Before the first byte: looking for the device takes a moment.
+        let qos = QosMeter::towards_peer_of(&flows);
+        let shared = Shared::new(side, test, Marks::Own, None, flows, source);
+        Self::run(shared, qos, profile)
     }
 
-    /// The same with datagrams of another tool's.
+    /// The same with datagrams of another tool's, and with a `quota` for all TCP senders together.
     ///
     /// # Errors
     /// As [`Half::start`].
@@ -68,14 +71,23 @@ impl Half {
         side: Side,
         test: &Test,
         marks: Marks,
+        quota: Option<u64>,
         flows: Vec<Flow>,
         source: FlowSource,
+    ) -> io::Result<Self> {
+        let qos = QosMeter::towards_peer_of(&flows);
+        let quota = quota.map(Quota::new);
+        let shared = Shared::new(side, test, marks, quota, flows, source);
+        Self::run(shared, qos, None)
+    }
+
+    fn run(
+        shared: Shared,
+        qos: Option<QosMeter>,
         profile: Option<ProfileRequest>,
     ) -> io::Result<Self> {
         let profiler = profile.map(Profiler::start).transpose()?;
-        // Before the first byte: looking for the device takes a moment.
-        let qos = QosMeter::towards_peer_of(&flows);
-        let shared = Arc::new(Shared::new(side, test, marks, flows, source));
+        let shared = Arc::new(shared);
         let sampler = {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
@@ -258,6 +270,7 @@ fn work(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
                 stream: test,
                 counters: &flow.counters,
                 stop: &shared.stop,
+                quota: shared.quota.as_ref(),
             };
             let method = if flow.sends {
                 stream::send(&job, socket)?

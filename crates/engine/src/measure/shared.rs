@@ -35,11 +35,30 @@ pub(crate) enum Marks {
     None,
 }
 
+/// What the senders of a half may send together, bytes; the last message is sent whole.
+pub(crate) struct Quota(AtomicU64);
+
+impl Quota {
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self(AtomicU64::new(bytes))
+    }
+
+    /// Takes a message's bytes; false if nothing is left.
+    pub(crate) fn take(&self, bytes: u64) -> bool {
+        let left = |left: u64| (left > 0).then(|| left.saturating_sub(bytes));
+        self.0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, left)
+            .is_ok()
+    }
+}
+
 /// What workers, sampler and controller of a half share.
 pub(crate) struct Shared {
     pub(crate) side: Side,
     pub(crate) test: Test,
     pub(crate) marks: Marks,
+    /// Of a half that the peer alone ends.
+    pub(crate) quota: Option<Quota>,
     pub(crate) flows: Vec<FlowState>,
     pub(crate) source: FlowSource,
     pub(crate) stop: Stop,
@@ -54,6 +73,7 @@ impl Shared {
         side: Side,
         test: &Test,
         marks: Marks,
+        quota: Option<Quota>,
         flows: Vec<Flow>,
         source: FlowSource,
     ) -> Self {
@@ -61,6 +81,7 @@ impl Shared {
         Self {
             side,
             marks,
+            quota,
             test: test.clone(),
             working: AtomicU64::new(flows.len() as u64),
             flows,
@@ -134,6 +155,6 @@ fn flow_states(side: Side, test: &Test, flows: Vec<Flow>) -> Vec<FlowState> {
 impl Shared {
     /// A half without threads, for a test that calls the worker of its one flow itself.
     pub(crate) fn alone(side: Side, test: &Test, source: FlowSource) -> Self {
-        Self::new(side, test, Marks::Own, Vec::new(), source)
+        Self::new(side, test, Marks::Own, None, Vec::new(), source)
     }
 }

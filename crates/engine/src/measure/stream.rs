@@ -17,6 +17,7 @@ use linerate_sys::thread::wake_sharply;
 use super::flow::Counters;
 use super::quickack::QuickAck;
 use super::rest::{Rest, receive_buffer};
+use super::shared::Quota;
 use crate::clock::now_ns;
 use crate::stop::Stop;
 
@@ -32,6 +33,8 @@ const READ_OF_LARGE_SEGMENTS: usize = 24 << 10;
 const LARGE_SEGMENT: u32 = 16 << 10;
 /// Most that a reader of a set rate takes between two sleeps.
 const PACED_READ: usize = 128 << 10;
+/// How soon a sender that has no more to send sees that it is asked to stop.
+const QUOTA_TICK_NS: u64 = 2_000_000;
 /// Bytes that come in a rest (32 KiB in 50 µs are 5.2 Gbit/s): fewer do not make up for it.
 const WORTH_A_REST: u64 = 32 << 10;
 
@@ -41,6 +44,14 @@ pub(crate) struct Job<'a> {
     pub(crate) stream: &'a StreamTest,
     pub(crate) counters: &'a Counters,
     pub(crate) stop: &'a Stop,
+    /// Of the bytes that all flows may send.
+    pub(crate) quota: Option<&'a Quota>,
+}
+
+impl Job<'_> {
+    fn may_send(&self, bytes: u64) -> bool {
+        self.quota.is_none_or(|quota| quota.take(bytes))
+    }
 }
 
 /// How the bytes of a message reach the kernel.
@@ -172,6 +183,10 @@ pub(crate) fn send(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str
             }
         },
     };
+    if job.quota.is_some() && result.is_ok() {
+        // Its peer ends the test and not the stream: to iperf3 3.12 an end is many empty blocks.
+        while wait_until(now_ns() + QUOTA_TICK_NS, job) {}
+    }
     // The receiver reads to the end of the stream; a socket that is gone has none.
     let _ = socket.shutdown(Shutdown::Write);
     result.map(|()| method)
@@ -191,7 +206,7 @@ fn send_unpaced<S: Source>(job: &Job<'_>, socket: &TcpStream, source: &mut S) ->
     let message = job.stream.message_bytes;
     let amount = amount(job.test, message).unwrap_or(u64::MAX);
     let (mut bytes, mut messages) = (0, 0);
-    while bytes < amount && !job.stop.is_requested() {
+    while bytes < amount && !job.stop.is_requested() && job.may_send(message) {
         let whole = message.min(amount - bytes);
         bytes += send_message(job.stop, socket, source, bytes, whole as usize)?;
         messages += 1;
@@ -210,7 +225,7 @@ fn send_paced<S: Source>(
     let amount = amount(job.test, message).unwrap_or(u64::MAX);
     let mut pacer = Pacer::new(rate, now_ns());
     let (mut bytes, mut messages) = (0, 0);
-    while bytes < amount && wait_until(pacer.due_ns(), job) {
+    while bytes < amount && wait_until(pacer.due_ns(), job) && job.may_send(message) {
         let whole = message.min(amount - bytes);
         pacer.sent(whole, now_ns());
         bytes += send_message(job.stop, socket, source, bytes, whole as usize)?;

@@ -27,8 +27,10 @@ const BATCH: usize = 128;
 const PLAIN_BATCH: usize = 64;
 /// Paced calls are at least so far apart; faster ones would not be even any more.
 const MIN_CALL_GAP_NS: u64 = 16_000;
-/// A sleeping CPU wakes up late: the rest of a wait is spun away.
+/// A sleeping CPU wakes up late: where calls are closer than `SHORT_GAP_NS`, and while a sender
+/// catches up, the rest of a wait is spun away. Elsewhere that would take a CPU for little.
 const SPIN: Duration = Duration::from_micros(120);
+const SHORT_GAP_NS: u64 = 25_000;
 /// Longest wait without looking at the stop flag.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(50);
 /// A receive buffer for the time that a receiver is off its CPU, bytes, as far as the host allows.
@@ -54,13 +56,18 @@ pub(crate) fn send(
     socket: &UdpSocket,
 ) -> io::Result<WorkerEnd> {
     linerate_sys::thread::wake_sharply();
-    let per_call = datagrams_per_call(test);
+    let gap_ns = test.rate_bps.map(|rate| gap_ns(test, rate));
+    let per_call = datagrams_per_call(test, gap_ns);
     let mut sender = Sender {
         shared,
         flow,
         socket,
         batch: BatchSender::new(test.message_bytes as usize, per_call, offload(test)),
         per_call,
+        spin: match gap_ns {
+            Some(SHORT_GAP_NS..) => Duration::ZERO,
+            _ => SPIN,
+        },
         pattern: test.verify.then(|| Pattern::new(shared.test.seed)),
         message: test.message_bytes,
         sequence: 0,
@@ -76,13 +83,17 @@ pub(crate) fn send(
     result.map(|()| sender.end())
 }
 
+/// From one datagram to the next.
+fn gap_ns(test: &StreamTest, BitRate(bps): BitRate) -> u64 {
+    test.message_bytes * 8 * 1_000_000_000 / bps.max(1)
+}
+
 /// One where single datagrams are far enough apart.
-fn datagrams_per_call(test: &StreamTest) -> usize {
-    match test.rate_bps {
+fn datagrams_per_call(test: &StreamTest, gap_ns: Option<u64>) -> usize {
+    match gap_ns {
         None if test.offload => BATCH,
         None => PLAIN_BATCH,
-        Some(BitRate(bps)) => {
-            let gap_ns = test.message_bytes * 8 * 1_000_000_000 / bps.max(1);
+        Some(gap_ns) => {
             let datagrams = MIN_CALL_GAP_NS.div_ceil(gap_ns.max(1));
             datagrams.clamp(1, PLAIN_BATCH as u64) as usize
         }
@@ -95,6 +106,7 @@ struct Sender<'a> {
     socket: &'a UdpSocket,
     batch: BatchSender,
     per_call: usize,
+    spin: Duration,
     pattern: Option<Pattern>,
     message: u64,
     /// Of the next datagram: in this phase, or of the flow where its marks know no phases.
@@ -121,10 +133,11 @@ impl Sender<'_> {
         };
         let mut pacer = rate.map(|rate| Pacer::new(rate, now_ns()));
         loop {
-            if let Some(pacer) = &pacer
-                && !self.wait_until(pacer.due_ns().min(end_ns))
-            {
-                return Ok(());
+            if let Some(pacer) = &pacer {
+                let spin = if pacer.is_behind() { SPIN } else { self.spin };
+                if !self.wait_until(pacer.due_ns().min(end_ns), spin) {
+                    return Ok(());
+                }
             }
             let now = now_ns();
             if self.phase == Phase::WarmUp && now >= measured_ns {
@@ -209,7 +222,7 @@ impl Sender<'_> {
     }
 
     /// False if asked to stop on the way.
-    fn wait_until(&self, due_ns: u64) -> bool {
+    fn wait_until(&self, due_ns: u64, spin: Duration) -> bool {
         let slice = nanos(TIMEOUT);
         while now_ns() + slice < due_ns {
             if self.shared.stop.is_requested() {
@@ -220,7 +233,7 @@ impl Sender<'_> {
         }
         let now = now_ns();
         if now < due_ns {
-            sleep_until(due_ns, SPIN);
+            sleep_until(due_ns, spin);
             self.flow.counters.add_paced_ns(now_ns() - now);
         }
         !self.shared.stop.is_requested()

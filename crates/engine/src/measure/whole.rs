@@ -34,6 +34,7 @@ pub(crate) fn run(shared: &Shared, flow: &FlowState, test: &StreamTest) -> io::R
         stream: test,
         counters: &flow.counters,
         stop: &shared.stop,
+        quota: None,
     };
     let mut probe = TcpProbe::of(&socket, flow.sends);
     if let Some(probe) = &mut probe {

@@ -1,11 +1,12 @@
 //! UDP streams.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use linerate_core::plan::*;
 use linerate_core::units::Span;
 
-use super::support::{datagrams, run};
+use super::support::{LIMITS, Served, datagrams, run};
 
 #[test]
 fn paced_datagrams_arrive_and_are_counted() {
@@ -35,6 +36,16 @@ fn unpaced_datagrams_are_counted_in_every_direction() {
             assert_eq!(udp.sent, udp.received + udp.lost);
             assert!(udp.socket_drops <= udp.lost);
         }
+    }
+}
+
+#[test]
+fn datagrams_go_to_any_address_of_the_endpoints_host() {
+    let mut served = Served::with(Ipv4Addr::UNSPECIFIED.into(), LIMITS, None);
+    served.address.set_ip(Ipv4Addr::new(127, 0, 0, 9).into());
+    for direction in [Direction::Up, Direction::Down] {
+        let record = served.run(&counted(direction, 100));
+        assert!(record.udp().is_some_and(|udp| udp.received > 0));
     }
 }
 

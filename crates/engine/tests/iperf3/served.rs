@@ -1,6 +1,6 @@
 //! The real iperf3 as a client.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use linerate_core::foreign::Tool;
 use linerate_core::plan::{Direction, Protocol};
@@ -65,6 +65,9 @@ fn a_client_may_receive_or_do_both() {
     let received = figure(&json, "/end/sum_received/bytes");
     assert_within_1_percent(record.bytes() as f64, received, "-R");
     assert!(record.tcp().is_some_and(|tcp| tcp.cwnd_bytes > 0));
+    // As much as was asked for, in whole blocks: a client that has enough says so late.
+    let sent = figure(&json, "/end/sum_sent/bytes");
+    assert!((20e6..21.3e6).contains(&sent), "{sent}");
 
     let json = bench.client("-n 20M -P 2 --bidir");
     assert_no_error(&json, "--bidir");
@@ -72,6 +75,9 @@ fn a_client_may_receive_or_do_both() {
     let up = figure(&json, "/end/sum_received/bytes");
     assert_eq!(record.leg_to(Direction::Up).unwrap().bytes as f64, up);
     assert!(record.leg_to(Direction::Down).unwrap().verdict.is_some());
+    assert!(figure(&json, "/end/sum_sent_bidir_reverse/bytes") < 21.3e6);
+    let json = bench.client("-k 50 -l 64K -R");
+    assert_eq!(figure(&json, "/end/sum_sent/bytes"), 50.0 * 65_536.0);
 }
 
 #[test]
@@ -80,13 +86,32 @@ fn a_warm_up_is_left_out_at_both_ends() {
         return;
     }
     let bench = Bench::start();
-    let json = bench.client("-t 1 -O 1 -b 40M");
-    assert_no_error(&json, "-O");
-    let received = figure(&json, "/end/sum_received/bytes");
-    // Of two seconds one counts; the machine may be busy.
-    assert!((2e6..8e6).contains(&received), "{received}");
-    let record = bench.records(1).pop().unwrap();
-    assert_eq!(record.plan.warm_up.as_secs_f64(), 1.0);
+    let cases = [
+        "-t 1 -O 1 -b 40M",
+        "-u -t 1 -O 1 -b 20M",
+        "-u -R -t 1 -O 1 -b 20M",
+    ];
+    let clients = cases.map(|arguments| spawn_client(bench.address, arguments));
+    for (client, arguments) in clients.into_iter().zip(cases) {
+        let json = finished(client, arguments);
+        assert_no_error(&json, arguments);
+        if arguments.starts_with("-u") {
+            // 3.12 takes its own warm-up off what the server tells.
+            let packets = figure(&json, "/end/sum/packets");
+            let lost = figure(&json, "/end/sum/lost_packets");
+            assert!(packets > 0.0, "{arguments}: {packets}");
+            assert!((0.0..packets / 10.0).contains(&lost), "{arguments}: {lost}");
+        } else {
+            let received = figure(&json, "/end/sum_received/bytes");
+            // Of two seconds one counts; the machine may be busy.
+            assert!((2e6..8e6).contains(&received), "{received}");
+        }
+    }
+    let records = bench.records(cases.len());
+    let warm_ups = records
+        .iter()
+        .map(|record| record.plan.warm_up.as_secs_f64());
+    assert!(warm_ups.eq([1.0; 3]));
 }
 
 #[test]
@@ -130,6 +155,19 @@ fn datagrams_are_served_with_counters_of_32_and_64_bits() {
                 assert!(udp.received * 2 > udp.sent, "{arguments}: {udp:?}");
             }
         }
+    }
+}
+
+/// By its route the endpoint would answer from another address, which a client takes for nobody's.
+#[test]
+fn datagrams_are_answered_from_the_address_that_the_client_knows() {
+    if !is_installed() {
+        return;
+    }
+    let mut bench = Bench::with(Ipv4Addr::UNSPECIFIED.into(), LIMITS);
+    bench.address.set_ip(Ipv4Addr::new(127, 0, 0, 9).into());
+    for arguments in ["-u -n 100K -b 10M", "-u -n 100K -b 10M -R"] {
+        assert_no_error(&bench.client(arguments), arguments);
     }
 }
 

@@ -166,10 +166,15 @@ fn datagrams_go_to_and_come_from_an_iperf3_server() {
     assert_eq!(sent.sent, 1000);
     assert_eq!(sent.received + sent.lost, 1000, "{sent:?}");
     assert!(sent.received > 500, "{sent:?}");
-    let down = server.run(&udp(Direction::Down, SECOND));
-    let udp = down.udp().unwrap();
-    // Those in flight at the end are the server's alone.
-    assert!(udp.received > 0 && udp.lost * 2 < udp.sent, "{udp:?}");
+    // iperf3 3.12 counts the warm-up's datagrams too, at either end.
+    for direction in [Direction::Up, Direction::Down] {
+        let record = server.run(&Test {
+            warm_up: Span(Duration::from_secs(1)),
+            ..udp(direction, SECOND)
+        });
+        let udp = record.udp().unwrap();
+        assert!(udp.received > 0 && udp.lost * 10 < udp.sent, "{udp:?}");
+    }
 }
 
 #[test]

@@ -122,7 +122,7 @@ impl Iperf3 {
             Transport::Udp(layout) => Marks::Iperf3(layout),
         };
         let test = run.adapted.test.clone();
-        let half = Half::start_marked(Side::Client, &test, marks, flows, FlowSource::Bound, None)
+        let half = Half::start_marked(Side::Client, &test, marks, None, flows, FlowSource::Bound)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = run.watch(&half, observe);
         let ended = run.conclude(half, watched);

@@ -87,7 +87,7 @@ impl Netperf {
             Protocol::Udp => Marks::None,
             Protocol::Tcp | Protocol::Mptcp => Marks::Own,
         };
-        let half = Half::start_marked(Side::Client, &adapted.test, marks, flows, source, None)
+        let half = Half::start_marked(Side::Client, &adapted.test, marks, None, flows, source)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = self.watch(&adapted.test, &half, observe);
         Ok(self.outcome(adapted, started_at, half, connections, watched))

@@ -117,6 +117,24 @@ struct Asked {
     driven: Test,
 }
 
+impl Asked {
+    /// What a counted test takes, over all flows of a direction, bytes; 0 for one of a time.
+    fn amount(&self) -> u64 {
+        let params = &self.params;
+        match params.bytes {
+            0 => params.blocks.saturating_mul(params.block_bytes),
+            bytes => bytes,
+        }
+    }
+
+    /// What this end sends at most: its client sees late that it has enough. Not where the client
+    /// leaves a part out: a warm-up, or datagrams that are lost.
+    fn quota(&self) -> Option<u64> {
+        let whole = self.params.transport == Transport::Tcp && self.params.omit_s == 0;
+        Some(self.amount()).filter(|amount| whole && *amount > 0)
+    }
+}
+
 struct Session {
     guest: Guest,
     /// Where the client has reached the endpoint.
@@ -332,7 +350,14 @@ impl Session {
         };
         self.started_at = format_rfc3339(SystemTime::now());
         let source = FlowSource::Bound;
-        match Half::start_marked(Side::Server, &asked.driven, marks, flows, source, None) {
+        match Half::start_marked(
+            Side::Server,
+            &asked.driven,
+            marks,
+            asked.quota(),
+            flows,
+            source,
+        ) {
             Ok(half) => {
                 let heard = Heard::new();
                 self.stage = Stage::Running { half, heard };
@@ -378,12 +403,8 @@ impl Session {
     /// Whether all that a counted test of one direction sends is here.
     fn has_all(&self, half: &Half) -> bool {
         self.asked.as_ref().is_some_and(|asked| {
-            let params = &asked.params;
-            let all = match params.bytes {
-                0 => params.blocks.saturating_mul(params.block_bytes),
-                bytes => bytes,
-            };
-            params.direction == Direction::Up && half.progress().received_bytes >= all
+            let received = half.progress().received_bytes;
+            asked.params.direction == Direction::Up && received >= asked.amount()
         })
     }
 

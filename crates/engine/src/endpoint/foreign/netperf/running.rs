@@ -50,7 +50,7 @@ impl Running {
             Arrival::Flow(flow) => (vec![flow], FlowSource::Bound),
             Arrival::Connections(source) => (Vec::new(), source),
         };
-        let half = Half::start_marked(Side::Server, &data.test, Marks::None, flows, source, None)
+        let half = Half::start_marked(Side::Server, &data.test, Marks::None, None, flows, source)
             .map_err(|error| {
             Refusal::new(errno::EINVAL, format!("cannot start the test: {error}"))
         })?;

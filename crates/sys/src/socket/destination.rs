@@ -1,0 +1,230 @@
+//! Datagrams with the address of this host that they were sent to: a socket that is bound to no
+//! address answers from another one, by the route, where a host has several.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use socket2::{SockAddr, SockAddrStorage};
+
+/// Room for one control message with an address.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Has [`receive_from`] tell the address that datagrams were sent to.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn note_destinations(socket: &UdpSocket) -> io::Result<()> {
+    let (level, name) = match socket.local_addr()? {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    };
+    let on: libc::c_int = 1;
+    // SAFETY: the kernel reads one `int`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Receives a datagram: its length, who sent it, and to which address and port of this host, where
+/// the kernel says it.
+///
+/// # Errors
+/// Those of recvmsg(2).
+pub fn receive_from(
+    socket: &UdpSocket,
+    bytes: &mut [u8],
+) -> io::Result<(usize, SocketAddr, Option<SocketAddr>)> {
+    let mut control = Control([0; 64]);
+    let mut name = SockAddrStorage::zeroed();
+    let mut vector = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: a msghdr of zeros is a valid one.
+    let mut header: libc::msghdr = unsafe { zeroed() };
+    header.msg_name = (&raw mut name).cast();
+    header.msg_namelen = name.size_of();
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = control.0.len();
+    // SAFETY: name, vector and control buffer live and have the lengths that the header says.
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
+    let length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel has written a socket address of that length.
+    let name = unsafe { SockAddr::new(name, header.msg_namelen) };
+    let from = name
+        .as_socket()
+        .ok_or_else(|| io::Error::other("a datagram without a sender's address"))?;
+    let port = socket.local_addr()?.port();
+    Ok((length, from, destination(&header, port)))
+}
+
+/// Sends a datagram from an address of this host's.
+///
+/// # Errors
+/// Those of sendmsg(2), among them an address that is not this host's.
+pub fn send_from(
+    socket: &UdpSocket,
+    bytes: &[u8],
+    to: SocketAddr,
+    from: SocketAddr,
+) -> io::Result<()> {
+    let to = SockAddr::from(to);
+    let mut control = Control([0; 64]);
+    let mut vector = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: a msghdr of zeros is a valid one.
+    let mut header: libc::msghdr = unsafe { zeroed() };
+    header.msg_name = to.as_ptr().cast_mut().cast();
+    header.msg_namelen = to.len();
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = control.0.len();
+    header.msg_controllen = put_source(&header, from);
+    // SAFETY: name, vector and control message live and have the lengths that the header says; the
+    // kernel only reads.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, 0) };
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Writes the control message that names the source, and says how long it is.
+fn put_source(header: &libc::msghdr, from: SocketAddr) -> usize {
+    match from {
+        SocketAddr::V4(from) => {
+            let info = libc::in_pktinfo {
+                ipi_ifindex: 0,
+                ipi_spec_dst: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(from.ip().octets()),
+                },
+                ipi_addr: libc::in_addr { s_addr: 0 },
+            };
+            put(header, libc::IPPROTO_IP, libc::IP_PKTINFO, info)
+        }
+        SocketAddr::V6(from) => {
+            let info = libc::in6_pktinfo {
+                ipi6_addr: libc::in6_addr {
+                    s6_addr: from.ip().octets(),
+                },
+                ipi6_ifindex: from.scope_id() as _,
+            };
+            put(header, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info)
+        }
+    }
+}
+
+fn put<T>(header: &libc::msghdr, level: libc::c_int, kind: libc::c_int, info: T) -> usize {
+    let bytes = size_of::<T>() as u32;
+    // SAFETY: the control buffer is zeroed, aligned and longer than one message with either of the
+    // two structures.
+    unsafe {
+        let message = libc::CMSG_FIRSTHDR(header);
+        (*message).cmsg_level = level;
+        (*message).cmsg_type = kind;
+        (*message).cmsg_len = libc::CMSG_LEN(bytes) as _;
+        ptr::write_unaligned(libc::CMSG_DATA(message).cast(), info);
+        libc::CMSG_SPACE(bytes) as usize
+    }
+}
+
+/// The address that a datagram was sent to; of a broadcast or multicast the one to answer from.
+fn destination(header: &libc::msghdr, port: u16) -> Option<SocketAddr> {
+    // SAFETY: the kernel has filled the control buffer, whose length the header says. Each
+    // structure is read where the kernel has written it whole.
+    unsafe {
+        let message = libc::CMSG_FIRSTHDR(header);
+        if message.is_null() {
+            return None;
+        }
+        let data = libc::CMSG_DATA(message);
+        match ((*message).cmsg_level, (*message).cmsg_type) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                let info: libc::in_pktinfo = ptr::read_unaligned(data.cast());
+                let octets = info.ipi_spec_dst.s_addr.to_ne_bytes();
+                Some((Ipv4Addr::from(octets), port).into())
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                let info: libc::in6_pktinfo = ptr::read_unaligned(data.cast());
+                let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+                // Only there an address is of one interface.
+                let scope = if address.is_unicast_link_local() {
+                    info.ipi6_ifindex as u32
+                } else {
+                    0
+                };
+                Some(SocketAddrV6::new(address, port, 0, scope).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::udp_socket;
+    use std::time::Duration;
+
+    #[test]
+    fn a_datagram_is_answered_from_the_address_that_it_was_sent_to() {
+        let server = udp_socket("0.0.0.0:0".parse().unwrap(), None, true).unwrap();
+        note_destinations(&server).unwrap();
+        let port = server.local_addr().unwrap().port();
+        for address in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 9)] {
+            let asked = SocketAddr::from((address, port));
+            let client = udp_socket("127.0.0.1:0".parse().unwrap(), Some(asked), false).unwrap();
+            client
+                .set_read_timeout(Some(Duration::from_secs(30)))
+                .unwrap();
+            client.send(b"?").unwrap();
+            let mut bytes = [0; 8];
+            let (length, from, to) = receive_from(&server, &mut bytes).unwrap();
+            assert_eq!((length, to), (1, Some(asked)));
+            assert_eq!(Some(from), client.local_addr().ok());
+            send_from(&server, b"!", from, asked).unwrap();
+            // A connected socket takes nothing from another address.
+            assert_eq!(client.recv(&mut bytes).unwrap(), 1);
+        }
+    }
+
+    #[test]
+    fn ipv6_tells_and_takes_the_address_too() {
+        let Ok(server) = udp_socket("[::]:0".parse().unwrap(), None, true) else {
+            linerate_testkit::skip(linerate_testkit::Need::Ipv6, "needs IPv6");
+            return;
+        };
+        note_destinations(&server).unwrap();
+        let asked = SocketAddr::from((Ipv6Addr::LOCALHOST, server.local_addr().unwrap().port()));
+        let client = UdpSocket::bind("[::1]:0").unwrap();
+        client.send_to(b"?", asked).unwrap();
+        let (_, from, to) = receive_from(&server, &mut [0; 8]).unwrap();
+        assert_eq!(to, Some(asked));
+        send_from(&server, b"!", from, asked).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        assert_eq!(client.recv_from(&mut [0; 8]).unwrap().1, asked);
+    }
+}
