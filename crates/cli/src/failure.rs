@@ -1,8 +1,9 @@
 //! What went wrong, and the exit status that says so to scripts.
 
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+
+use linerate_core::units::printable;
 
 /// An error that ends the command, with its kind.
 #[derive(Debug)]
@@ -114,20 +115,6 @@ impl Failure {
     }
 }
 
-/// The text without control characters: part of it may come from a peer or a file, and a terminal
-/// would obey them.
-pub(crate) fn printable(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            write!(clean, "{}", c.escape_default()).expect("writing to a String cannot fail");
-        } else {
-            clean.push(c);
-        }
-    }
-    clean
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,10 +142,5 @@ mod tests {
             Failure::of_status(11).status(),
         ];
         assert_eq!(statuses, [1, 2, 3, 1, 0, 11]);
-    }
-
-    #[test]
-    fn a_peers_control_characters_do_not_reach_the_terminal() {
-        assert_eq!(printable("no\x1b[2J\nway µ"), "no\\u{1b}[2J\\nway µ");
     }
 }

@@ -4,11 +4,12 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::anyhow;
+use linerate_core::units::printable;
 use linerate_report::text::Style;
 use linerate_report::{Document, csv};
 
 use crate::args::{DocumentOptions, TableOptions};
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::files::OutputFile;
 
 /// How a document is printed.

@@ -3,10 +3,11 @@
 use std::io::{self, IsTerminal, Write};
 
 use linerate_core::record::Interval;
+use linerate_core::units::printable;
 use linerate_report::json;
 use linerate_report::text::{self, Style};
 
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::output::{self, Format};
 
 /// The progress of a run. A live line is erased when it is dropped.

@@ -10,7 +10,7 @@ use linerate_core::foreign::Tool;
 use linerate_core::plan::Plan;
 use linerate_core::record::{Check, Interval, SWEEP_SCHEMA, Sweep};
 use linerate_core::session::message::Limits;
-use linerate_core::units::Family;
+use linerate_core::units::{Family, printable};
 use linerate_core::wire::Key;
 use linerate_engine::{
     Campaign, Category, CheckOptions, Endpoint, Iperf3Access, MeasureError, NetperfOptions,
@@ -20,7 +20,7 @@ use serde_json::json;
 
 use linerate_report::Document;
 
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 use crate::target::Target;

@@ -13,12 +13,12 @@ use linerate_core::truth::{
     Answer, Judgement, Proof, Remedied, Scenario, Score, Trial, Untried, UntriedReason, draw,
     treated,
 };
-use linerate_core::units::BitRate;
+use linerate_core::units::{BitRate, printable};
 use linerate_engine::{Stop, prepare_for_lab, run_treated_scenario, stop_on_signal, try_scenario};
 use linerate_report::json;
 
 use crate::args::TruthArgs;
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::run;
 

@@ -75,13 +75,13 @@ pub trait Document: Json + Debug {
     }
 
     /// Why it ended before its time, if it did.
-    fn why_partial(&self) -> Option<&str> {
+    fn why_partial(&self) -> Option<String> {
         let endings = self.endings().into_iter();
         let mut partial = endings.filter(|(status, _)| *status != Status::Complete);
         let (_, caveats) = partial.next()?;
         let is_reason = |caveat: &&Caveat| caveat.kind == CaveatKind::Partial;
         let reason = caveats.iter().find(is_reason);
-        Some(reason.map_or("the reason is not known", |caveat| &caveat.message))
+        Some(reason.map_or_else(|| "the reason is not known".to_owned(), Caveat::says))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Documents as JSON text.
 
+use linerate_core::units::is_hidden;
 use serde::Serialize;
 
 /// What can be written as JSON, whatever its type.
@@ -38,14 +39,46 @@ pub fn line(document: &impl Serialize) -> String {
 
 fn ended(text: serde_json::Result<String>) -> String {
     // Not a number and infinity become null, so string keys are the only condition.
-    let mut text = text.expect("the documents of linerate have string keys");
+    let mut text = escaped(text.expect("the documents of linerate have string keys"));
     text.push('\n');
     text
+}
+
+/// Of strings, which alone can have them: characters that a terminal obeys or that hide what
+/// follows.
+fn escaped(text: String) -> String {
+    let is_odd = |c: char| c != '\n' && is_hidden(c);
+    if !text.contains(is_odd) {
+        return text;
+    }
+    let mut written = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_odd(c) {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                written.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            written.push(c);
+        }
+    }
+    written
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_hidden_is_in_the_text_and_all_of_it_in_the_value() {
+        let value = serde_json::json!({"a\u{202e}": "\u{9b}31m\u{200b}\u{e0041}\u{7f}µ\n"});
+        let text = line(&value);
+        assert!(!text.trim_end().contains(is_hidden), "{text}");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&text).unwrap(),
+            value
+        );
+    }
 
     #[test]
     fn a_line_has_one_newline_and_a_document_the_same_content() {

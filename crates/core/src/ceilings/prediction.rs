@@ -51,6 +51,21 @@ impl Next {
     }
 }
 
+/// Rate that a remedy has to let through, where it is known, bits/s: the path's, or what was asked of
+/// the applications. Other limits can be lifted as well, the next one after this.
+pub(super) fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) -> Option<f64> {
+    let is_link = |ceiling: &&Ceiling| ceiling.cause == Cause::PathRate && ceiling.independent;
+    let links = all.iter().filter(is_link);
+    let links = links.map(|ceiling| (ceiling.cause, limit_then(view, current.cause, ceiling)));
+    let known = links.chain(asked_rates(view));
+    known
+        .filter(|(cause, limit)| {
+            *cause != current.cause && *limit >= MIN_NEXT * view.throughput_bps
+        })
+        .map(|(_, limit)| limit)
+        .min_by(f64::total_cmp)
+}
+
 /// The lowest limit besides `current` that lasts. One that seems clearly lower than what came
 /// through is not known well enough.
 pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> Option<Next> {
@@ -79,7 +94,7 @@ fn lasts(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> bool {
     match ceiling.cause {
         // The rate of a queue is what other causes let through.
         Cause::PathRate | Cause::ApplicationSend => ceiling.independent,
-        Cause::Pacing => true,
+        Cause::Pacing | Cause::AsAsked => true,
         Cause::ReceiveWindow => {
             !in_slow_start || view.tcp.iter().all(|flow| flow.tcp.receive_buffer_locked)
         }

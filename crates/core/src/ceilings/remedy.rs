@@ -3,7 +3,7 @@
 use crate::link::PathSpec;
 use crate::plan::{End, Role, Test};
 use crate::record::HostFacts;
-use crate::remedy::{Change, Name, Remedy, RouteMetric, Run, RunOption, Target, shell_safe};
+use crate::remedy::{self, Change, Name, Remedy, RouteMetric, Run, RunOption, Target, shell_safe};
 use crate::units::{BitRate, DEFAULT_PORT, EndpointName};
 
 use super::signals::{is_bbr, positive, rtt_s};
@@ -18,7 +18,7 @@ pub(super) fn run<'a>(view: &View<'a>) -> Run<'a> {
         ..view.plan.clone()
     };
     let settings = |host: Option<&'a HostFacts>| host.map(|host| &host.sysctls);
-    let roles = [End::Client, End::Server].map(|end| end.role(view.direction));
+    let roles = [End::Client, End::Server].map(|end| Role::at(end, view.direction));
     Run {
         target: target(view),
         family: view.family,
@@ -43,34 +43,14 @@ fn target(view: &View<'_>) -> Target {
     Target::Endpoint(Name::new(view.host), port)
 }
 
-/// Window that each flow needs for a share of `target_bps`, bytes: twice the product of rate and
-/// delay, since a queue wants room; a power of two.
-pub(super) fn window_for(view: &View<'_>, target_bps: f64) -> u64 {
-    products(view, target_bps, 2.0)
-}
-
-/// Buffer that each flow needs for a share of `target_bps`, bytes: as much as [`window_for`], which
-/// is right where half of it is payload; more where of the run's own buffers less was. A share that
-/// is smaller than segments explain is of something else that holds the window.
+/// Buffer that each flow needs for a share of `target_bps`, bytes. A share of payload in it that is
+/// smaller than segments explain is of something else that holds the window.
 pub(super) fn buffer_for(view: &View<'_>, target_bps: f64, payload_share: Option<f64>) -> u64 {
     let share = payload_share.and_then(positive);
     let share = share.filter(|share| *share >= MIN_SHARE);
-    let times = share.map_or(2.0, |share| ROOM / share);
-    products(view, target_bps, times.max(2.0))
-}
-
-/// So many times the product of rate and delay, the next power of two.
-fn products(view: &View<'_>, target_bps: f64, times: f64) -> u64 {
-    let rtt = view
-        .mean(rtt_s)
-        .filter(|rtt| rtt.is_finite())
-        .unwrap_or(0.0);
-    let needed = target_bps / view.flow_count() as f64 * rtt / 8.0 * times;
-    // The cast saturates; the largest buffer that the kernel takes is 2³¹ − 1.
-    (needed.ceil() as u64)
-        .clamp(MIN_BUFFER, MAX_BUFFER)
-        .next_power_of_two()
-        .min(MAX_BUFFER)
+    let rtt = view.mean(rtt_s).and_then(positive).unwrap_or(0.0);
+    let product = target_bps / view.flow_count() as f64 * rtt / 8.0;
+    remedy::buffer_for(product, share)
 }
 
 /// A socket buffer of `bytes`, and before it what the host must allow for that: the kernel cuts
@@ -187,13 +167,6 @@ pub(super) fn rate(bps: f64) -> BitRate {
 
 /// The kernel's defaults of `tcp_rmem` (net/ipv4/tcp.c), where the host's are not known.
 const KERNEL_DEFAULTS: [u64; 3] = [4096, 131_072, 6_291_456];
-/// What is in flight over the product of rate and delay: acknowledgements come in batches, and what
-/// they free is not filled at once.
-const ROOM: f64 = 1.25;
 /// Payload over memory of the smallest segments that anybody sends on purpose: 64 bytes in a
 /// kilobyte.
 const MIN_SHARE: f64 = 1.0 / 16.0;
-/// Smallest buffer worth asking for, bytes.
-const MIN_BUFFER: u64 = 65_536;
-/// Largest power of two that the kernel takes for a buffer, bytes.
-const MAX_BUFFER: u64 = 1 << 30;

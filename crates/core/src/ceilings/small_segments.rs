@@ -3,7 +3,7 @@
 use crate::plan::Role;
 use crate::record::{Caveat, CaveatKind, DeviceFacts, TcpEvidence};
 use crate::remedy::{Change, Name, Remedy, RouteMetric, RunOption, Sight};
-use crate::units::Family;
+use crate::units::{CaveatRemedy, Family};
 
 use super::formulas::{TCP_HEADER_BYTES, ip_header_bytes};
 use super::remedy;
@@ -26,6 +26,7 @@ pub(super) struct SmallSegments {
 pub fn small_segments_caveat(view: &View<'_>) -> Option<Caveat> {
     let SmallSegments { message, remedy } = small_segments(view)?;
     let command = remedy.typed(Some(&remedy::run(view))).command;
+    let command = CaveatRemedy::Command(command);
     Some(Caveat::new(CaveatKind::SmallSegments, message, command))
 }
 

@@ -98,9 +98,10 @@ fn verdict(
 ) -> Verdict {
     let measured = view.throughput_bps;
     let next = prediction::next(view, ceiling, ceilings);
-    let target = next
-        .as_ref()
-        .map_or(UNKNOWN_NEXT * measured, |next| next.target_bps(measured));
+    let target = prediction::known_rate(view, ceiling, ceilings).unwrap_or_else(|| {
+        let next = next.as_ref().map(|next| next.target_bps(measured));
+        next.unwrap_or(UNKNOWN_NEXT * measured)
+    });
     let mut evidence = candidate
         .signs
         .as_ref()

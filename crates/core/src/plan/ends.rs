@@ -1,23 +1,10 @@
-//! The two ends of a path, and what they do in a transfer.
-
-use std::fmt;
+//! What the two ends of a path do in a transfer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Direction;
-
-/// One of the two ends.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum End {
-    /// The host where `linerate` is started.
-    Client,
-    /// The endpoint's host.
-    Server,
-}
+use crate::units::End;
 
 /// What an end does in one direction.
 #[derive(
@@ -40,24 +27,13 @@ impl Role {
             End::Server
         }
     }
-}
 
-impl End {
-    /// What it does in a direction; of both, in the one up.
-    pub fn role(self, direction: Direction) -> Role {
-        if Role::Sender.end(direction) == self {
-            Role::Sender
+    /// What an end does in a direction; of both, in the one up.
+    pub fn at(end: End, direction: Direction) -> Self {
+        if Self::Sender.end(direction) == end {
+            Self::Sender
         } else {
-            Role::Receiver
+            Self::Receiver
         }
-    }
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Client => "client",
-            Self::Server => "server",
-        })
     }
 }

@@ -18,8 +18,9 @@ use thiserror::Error;
 
 use crate::units::{BitRate, ByteCount, Dscp, Percent, Span};
 
+pub use crate::units::End;
 pub use build::Draft;
-pub use ends::{End, Role};
+pub use ends::Role;
 pub use options::{Default, Over, Shorthand, SocketTreatment, TestOption, option_of, options};
 
 /// The kind of traffic.

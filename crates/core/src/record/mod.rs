@@ -12,7 +12,7 @@ mod qos;
 mod tool;
 mod verdict;
 
-pub use crate::units::{Caveat, CaveatKind};
+pub use crate::units::{Caveat, CaveatKind, CaveatRemedy};
 pub use document::{
     CHECK_SCHEMA, Check, FlowRecord, HiddenFault, Interval, PathFacts, PathTrain, RECORD_SCHEMA,
     Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,

@@ -40,6 +40,8 @@ pub enum Cause {
     QosClass,
     /// The transfer ended before slow start did.
     Startup,
+    /// Nothing: the sender of datagrams kept to the rate asked of it.
+    AsAsked,
     /// None of them fits.
     Unexplained,
 }
@@ -101,6 +103,7 @@ impl Cause {
             Self::CpuReceive => "cpu_receive",
             Self::QosClass => "qos_class",
             Self::Startup => "startup",
+            Self::AsAsked => "as_asked",
             Self::Unexplained => "unexplained",
         }
     }

@@ -4,17 +4,20 @@
 //! program that applies a remedy looks at the data. A record may be a stranger's and commands are
 //! pasted into a shell, so that names from it get into a remedy only as [`Name`]s.
 
+mod buffer;
 mod command;
 mod option;
 
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::plan::End;
 use crate::units::BitRate;
 
+pub use buffer::{MAX_BUFFER, buffer_for, power_of_two};
 pub use command::{Run, Target, host_set, rate_word, shell_safe, shell_word};
 pub use option::RunOption;
 
@@ -30,11 +33,18 @@ pub struct Remedy {
     /// What else is to be known of it, in words; empty where nothing is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// As it is typed into a shell, with a comment that says where.
+    /// As it is typed into a shell, with a comment that says where. It is not read back: a
+    /// stranger's is not to be pasted.
+    #[serde(deserialize_with = "unread")]
+    #[schemars(with = "String")]
     pub command: String,
     /// What has to be done before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Box<Remedy>>,
+}
+
+fn unread<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|_| String::new())
 }
 
 /// What a remedy changes.
@@ -267,7 +277,9 @@ mod tests {
                         # on the endpoint's host",
         });
         assert_eq!(json, expected);
-        assert_eq!(serde_json::from_value::<Remedy>(json).unwrap(), remedy);
+        let read: Remedy = serde_json::from_value(json).unwrap();
+        assert_eq!(read.command, "");
+        assert_eq!(read.typed(None), remedy);
     }
 
     #[test]

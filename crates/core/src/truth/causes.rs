@@ -24,7 +24,7 @@ pub(super) fn conditions(cause: Cause, random: &mut Random) -> Option<Conditions
         Cause::CpuSend => Some(cpu_send(random)),
         Cause::CpuReceive => Some(cpu_receive(random)),
         Cause::Startup => Some(startup(random)),
-        Cause::QosClass | Cause::Unexplained => None,
+        Cause::QosClass | Cause::AsAsked | Cause::Unexplained => None,
     }
 }
 

@@ -8,7 +8,7 @@ use linerate_core::capacity::{
 };
 use linerate_core::record::{Caveat, CaveatKind, Environment, Status};
 use linerate_core::stats::{LatencyBuckets, LatencyHistogram, LatencySummary};
-use linerate_core::units::Family;
+use linerate_core::units::{End, Family};
 use linerate_sys::proc::counters::ProtocolCounters;
 
 use super::message::{Report, merged};
@@ -98,7 +98,7 @@ impl Run {
         let told = server
             .iter_mut()
             .map(|half| std::mem::take(&mut half.caveats));
-        caveats.extend(told.flatten());
+        caveats.extend(told.flatten().map(|caveat| caveat.told_by(End::Server)));
         let environment = environment(client, server.as_mut());
         caveats.extend(environment.shared_kernel.then(shared_kernel_doubt));
         let (tcp, udp) = self.pools(&test, &own, server.as_ref());

@@ -117,7 +117,11 @@ impl Client {
 }
 
 fn doubt(what: &str, why: &str) -> Caveat {
-    Caveat::new(CaveatKind::NotReadable, format!("{what}: {why}"), "")
+    Caveat::new(
+        CaveatKind::NotReadable,
+        format!("{what}: the endpoint refuses: {why}"),
+        "",
+    )
 }
 
 fn numbered(direction: Direction, rate: BitRate, dscp: Dscp, seed: u64) -> Test {

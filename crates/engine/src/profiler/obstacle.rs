@@ -1,6 +1,6 @@
 //! What could not be sampled here, in words: what is missing, and how to get it.
 
-use linerate_core::record::{Caveat, CaveatKind};
+use linerate_core::record::{Caveat, CaveatKind, CaveatRemedy};
 use linerate_sys::perf::{Obstacle, PerfError, paranoid};
 
 pub(super) fn too_many(most: u32) -> Caveat {
@@ -59,7 +59,7 @@ pub(super) fn many_threads(sampled: usize, threads: usize) -> Caveat {
     )
 }
 
-fn not_readable(message: String, remedy: impl Into<String>) -> Caveat {
+fn not_readable(message: String, remedy: impl Into<CaveatRemedy>) -> Caveat {
     Caveat::new(CaveatKind::NotReadable, message, remedy)
 }
 
@@ -120,7 +120,7 @@ mod tests {
             (user_mode_only(&forbidden), "paranoid to 1"),
             (not_even_threads(&forbidden), "paranoid to 2"),
         ] {
-            assert!(caveat.remedy.contains(value), "{caveat:?}");
+            assert!(caveat.remedy.to_string().contains(value), "{caveat:?}");
         }
         let others = [
             (
@@ -161,7 +161,7 @@ mod tests {
         ];
         for (error, word) in others {
             let caveat = not_even_threads(&error);
-            assert!(caveat.remedy.contains(word), "{caveat:?}");
+            assert!(caveat.remedy.to_string().contains(word), "{caveat:?}");
             assert!(!format!("{caveat:?}").contains("paranoid"), "{caveat:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::plan::Direction;
-use linerate_core::record::Caveat;
+use linerate_core::record::{Caveat, CaveatRemedy};
 
 use super::number::{percent, rate};
 use super::page::{Emphasis, Page};
@@ -75,6 +75,9 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, ceilings: &[Ceiling]) -> S
             "{subject}: unexplained. No cause has both the kernel's evidence and a ceiling that agrees."
         );
     }
+    if verdict.cause == Cause::AsAsked {
+        return format!("{subject}: none. The sender kept to the rate that was asked for.");
+    }
     let cause = cause_name(verdict.cause);
     let limit = ceilings
         .iter()
@@ -91,6 +94,9 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, ceilings: &[Ceiling]) -> S
 
 fn remedy_promise(verdict: &Verdict) -> String {
     match (verdict.predicted_bps, verdict.next_cause) {
+        (Some(bps), Some(Cause::AsAsked)) => {
+            format!("Remedy, should bring the {} asked for:", rate(bps))
+        }
         (Some(bps), Some(next)) => format!(
             "Remedy, should bring {} (next bottleneck: {}):",
             rate(bps),
@@ -113,8 +119,12 @@ pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a
             page.gap();
         }
         seen.push(caveat);
-        page.doubt(&caveat.message);
-        page.command(&caveat.remedy);
+        page.doubt(&caveat.says());
+        match &caveat.remedy {
+            CaveatRemedy::Command(command) => page.command(command),
+            CaveatRemedy::Words(words) if words.is_empty() => {}
+            CaveatRemedy::Words(words) => page.paragraph(Emphasis::None, "", 4, words),
+        }
     }
 }
 
@@ -134,6 +144,7 @@ pub(super) fn cause_name(cause: Cause) -> &'static str {
         Cause::CpuReceive => "receiver's CPU",
         Cause::QosClass => "QoS class",
         Cause::Startup => "slow start",
+        Cause::AsAsked => "as asked",
         Cause::Unexplained => "unexplained",
     }
 }

@@ -4,7 +4,7 @@ use linerate_core::plan::Direction;
 use linerate_core::record::{
     Check, EndReport, HiddenFault, HostFacts, Leg, PathFacts, Record, Status,
 };
-use linerate_core::remedy::shell_word;
+use linerate_core::remedy::{Name, shell_word};
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::trace::HopDocument;
 
@@ -341,7 +341,7 @@ fn explanation(page: &mut Page, direction: Direction, record: &Record, check: &C
 fn target(check: &Check) -> String {
     match &check.environment.lab {
         Some(lab) => format!("--lab {}", shell_word(&lab.spec)),
-        None => shell_word(&check.host),
+        None => shell_word(Name::new(&check.host).map_or("HOST", |_| &check.host)),
     }
 }
 

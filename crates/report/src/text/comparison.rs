@@ -6,12 +6,13 @@ use linerate_core::compare::{
 use linerate_core::plan::{Extent, Test};
 use linerate_core::record::Status;
 use linerate_core::stats::Figure;
+use linerate_core::units::printable;
 
 use super::Style;
 use super::ceilings::caveats;
 use super::figure::figure;
 use super::number::{NBSP, bytes, digits, micros, percent, plural, rate, seconds, span, with_unit};
-use super::page::{Emphasis, Page, clean};
+use super::page::{Emphasis, Page};
 use super::record::{emulated, protocol_name, towards, workload_name};
 use super::table::Table;
 use crate::document::{Document, Ending, Surroundings};
@@ -93,7 +94,7 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
         pair.pair,
         outlook(standing)
     );
-    clean(&line).replace(NBSP, " ")
+    printable(&line).replace(NBSP, " ")
 }
 
 fn outlook(standing: &Standing<'_>) -> String {

@@ -3,10 +3,10 @@
 
 use linerate_core::plan::Direction;
 use linerate_core::record::Interval;
+use linerate_core::units::printable;
 
 use super::Style;
 use super::number::{NBSP, bytes, count, micros, rate, seconds};
-use super::page::clean;
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +72,7 @@ fn figures(interval: &Interval) -> String {
 
 /// One column less than the terminal: some wrap when the last one is filled.
 fn fitted(line: &str, style: Style) -> String {
-    let line = clean(line).replace(NBSP, " ");
+    let line = printable(line).replace(NBSP, " ");
     line.chars().take(style.columns() - 1).collect()
 }
 

@@ -1,5 +1,7 @@
 //! A page of text: what it writes has no control characters but its own.
 
+use linerate_core::units::printable;
+
 use super::Style;
 use super::number::{NBSP, plural};
 use super::table::Table;
@@ -34,7 +36,7 @@ impl Page {
 
     /// One line, however long.
     pub(super) fn line(&mut self, emphasis: Emphasis, line: &str) {
-        let line = clean(line).replace(NBSP, " ");
+        let line = printable(line).replace(NBSP, " ");
         let (on, off) = match (self.style.colour, emphasis) {
             (false, _) | (true, Emphasis::None) => ("", ""),
             (true, Emphasis::Strong) => ("\x1b[1m", "\x1b[0m"),
@@ -57,7 +59,7 @@ impl Page {
     /// Words that fill the lines; all but the first line are indented by `hang` columns.
     pub(super) fn paragraph(&mut self, emphasis: Emphasis, first: &str, hang: usize, words: &str) {
         let room = self.style.columns().saturating_sub(hang).max(MIN_ROOM);
-        let words = clean(words);
+        let words = printable(words);
         let mut lines = wrap(&words, room).into_iter();
         self.line(
             emphasis,
@@ -156,30 +158,6 @@ pub(super) fn wrap(words: &str, room: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// Writes control characters, and those that hide or reverse what follows, as `\u{1b}`.
-///
-/// A host name, an error message or a stored record comes from someone else: it must not move the
-/// cursor, set the title or show a command other than the one that would be copied.
-pub(super) fn clean(text: &str) -> String {
-    let mut cleaned = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() || is_invisible(c) {
-            cleaned.extend(c.escape_unicode());
-        } else {
-            cleaned.push(c);
-        }
-    }
-    cleaned
-}
-
-/// Zero-width and bidirectional formatting characters (Unicode general category Cf) and line
-/// separators.
-fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

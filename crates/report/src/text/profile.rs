@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use linerate_core::profile::attribution::{Role, path_from_root};
 use linerate_core::profile::{EndLayers, How, Layer, LayerCost, ProfileDocument, SampleClock};
 use linerate_core::record::Record;
+use linerate_core::units::printable;
 
 use super::Style;
 use super::ceilings::caveats;
 use super::number::{count, digits, percent, rate, seconds, with_unit};
-use super::page::{Page, clean};
+use super::page::Page;
 use super::projection;
 use super::record::{emulated, traffic_and_peer};
 use super::table::Table;
@@ -82,7 +83,7 @@ pub fn folded(document: &ProfileDocument) -> String {
     for (end, role) in [("sender", Role::Sender), ("receiver", Role::Receiver)] {
         for (stack, _) in document.stacks(role) {
             // What separates frames cannot stand in one.
-            let names = path_from_root(stack).map(|name| clean(name).replace(';', ","));
+            let names = path_from_root(stack).map(|name| printable(name).replace(';', ","));
             let line = names.fold(end.to_owned(), |line, name| format!("{line};{name}"));
             *lines.entry(line).or_default() += stack.count;
         }

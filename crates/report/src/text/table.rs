@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use linerate_core::units::printable;
+
 use super::number::UNKNOWN;
-use super::page::{clean, wrap};
+use super::page::wrap;
 
 /// Which side of its column a cell stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +91,7 @@ impl<R> Table<R> {
     ) -> Self {
         let cells = self.rows.iter().map(|row| {
             let text = cell(row).text();
-            clean(text.as_deref().unwrap_or(UNKNOWN))
+            printable(text.as_deref().unwrap_or(UNKNOWN))
         });
         self.columns.push(Column {
             head,

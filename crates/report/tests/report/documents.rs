@@ -48,7 +48,17 @@ fn documents() -> Vec<Box<dyn Document>> {
 fn every_document_reads_back_as_it_was_written() {
     for document in documents() {
         let text = document.json();
-        assert_eq!(read(text.as_bytes()).unwrap().json(), text);
+        let mut read = read(text.as_bytes()).unwrap().json().into_bytes();
+        // No command is taken from a file.
+        let words = text
+            .lines()
+            .map(|line| match line.split_once("\"command\": ") {
+                Some((before, _)) => format!("{before}\"command\": \"\""),
+                None => line.to_owned(),
+            });
+        let words: Vec<String> = words.collect();
+        assert_eq!(read.pop(), Some(b'\n'));
+        assert_eq!(String::from_utf8(read).unwrap(), words.join("\n"));
     }
 }
 
@@ -88,7 +98,7 @@ fn the_reason_of_a_partial_run_is_found_in_its_caveats() {
         rows: vec![samples::stream(), cut],
         ..samples::stream_sweep(1)
     };
-    assert_eq!(document.why_partial(), Some("interrupted"));
+    assert_eq!(document.why_partial().as_deref(), Some("interrupted"));
     for whole in documents() {
         assert_eq!(whole.why_partial(), None);
     }

@@ -54,13 +54,11 @@ pub fn admit(document: TraceDocument, request: &TraceRequest) -> Result<TraceDoc
 
 fn check_figures(document: &TraceDocument) -> Result<(), String> {
     let texts = [&document.started_at, &document.method];
-    let caveats = document
-        .caveats
-        .iter()
-        .flat_map(|c| [&c.message, &c.remedy]);
-    let is_long = |text: &&String| text.chars().count() > MAX_TEXT;
-    if document.caveats.len() > MAX_CAVEATS || texts.into_iter().chain(caveats).any(|t| is_long(&t))
-    {
+    let caveats = document.caveats.iter();
+    let texts = texts.into_iter().cloned();
+    let mut texts = texts.chain(caveats.flat_map(|c| [c.message.clone(), c.remedy.to_string()]));
+    let is_long = |text: String| text.chars().count() > MAX_TEXT;
+    if document.caveats.len() > MAX_CAVEATS || texts.any(is_long) {
         return Err("it talks too much".into());
     }
     let last = document.hops.last().map_or(0, |hop| hop.ttl);

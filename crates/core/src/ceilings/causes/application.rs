@@ -1,16 +1,15 @@
 //! Applications that write or read no faster.
 
-use super::super::remedy::rate;
 use super::super::signals::{ThreadTime, positive};
-use super::super::text::{bps, percent};
+use super::super::text::percent;
 use super::super::thresholds::{
-    BACKLOG, EXACT_TOLERANCE, MIN_UTILISATION, MODEL_TOLERANCE, NOTHING_UNSENT, READER_WAITS,
-    SOCKET_DROPS, USUAL_STATE, WRITER_WAITS,
+    BACKLOG, MIN_UTILISATION, MODEL_TOLERANCE, NOTHING_UNSENT, READER_WAITS, SOCKET_DROPS,
+    USUAL_STATE, WRITER_WAITS,
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::{StreamTest, Traffic};
-use crate::remedy::{Remedy, RunOption, rate_word};
+use crate::remedy::{Remedy, RunOption};
 use crate::units::BitRate;
 
 /// The writer.
@@ -31,14 +30,10 @@ pub(super) const RECEIVE: Rule = Rule {
     remedy: receive_remedy,
 };
 
-/// A UDP sender's asked rate is a figure of its own; a TCP writer's rate is what it reached in the
-/// time that it did not wait for the network.
+/// A writer's rate is what it reached in the time that it did not wait for the network.
 fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    if let Some(asked) = view.asked_bps() {
-        return Some(
-            Ceiling::new(Cause::ApplicationSend, asked, "Σ rate asked of the sender")
-                .input("asked_bps", Some(asked)),
-        );
+    if view.asked_bps().is_some() {
+        return None;
     }
     unblocked(Cause::ApplicationSend, view, view.writer()?, "send")
 }
@@ -60,16 +55,8 @@ fn unblocked(cause: Cause, view: &View<'_>, thread: ThreadTime, call: &str) -> O
 }
 
 fn send_signs(view: &View<'_>) -> Option<Signs> {
-    if let Some(asked) = view.asked_bps() {
-        let sent = view.asked_share()?;
-        let arrived = view.throughput_bps / asked;
-        let says = format!(
-            "{} of the asked {} was sent, {} arrived",
-            percent(sent),
-            bps(asked),
-            percent(arrived)
-        );
-        return Signs::new(agrees(sent) && agrees(arrived), [says]);
+    if view.asked_bps().is_some() {
+        return None;
     }
     let writer = view.writer()?;
     let app_limited = view.mean(|tcp| tcp.app_limited_share);
@@ -108,10 +95,6 @@ fn nothing_waits(view: &View<'_>) -> bool {
         positive(tcp.send_buffer_bytes as f64).and_then(|b| Some(tcp.notsent_bytes? as f64 / b))
     });
     unsent.is_some_and(|share| share <= NOTHING_UNSENT)
-}
-
-fn agrees(share: f64) -> bool {
-    (share - 1.0).abs() <= EXACT_TOLERANCE
 }
 
 /// The reader never waits for data, and data waits for it.
@@ -155,12 +138,8 @@ fn socket_drops(view: &View<'_>) -> Option<f64> {
     positive(sent).map(|sent| drops / sent)
 }
 
-/// A rate that linerate itself was asked to keep to is left out or raised.
-fn send_remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
-    if view.asked_bps().is_some() {
-        let each = target_bps / view.flow_count() as f64;
-        return Some(Remedy::option(RunOption::Rate, rate_word(rate(each))));
-    }
+/// A rate that linerate itself was asked to keep to is left out.
+fn send_remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     without_limit(view, RunOption::WriteRate, |stream| stream.write_rate_bps)
 }
 

@@ -1,6 +1,7 @@
 //! One file for each cause (application and CPU: one for both ends), and the table of them.
 
 mod application;
+mod as_asked;
 mod congestion;
 mod cpu;
 mod pacing;
@@ -48,7 +49,7 @@ pub(super) struct Signs {
 /// seen through it. What an application set (pacing, buffers, windows) leaves the congestion window
 /// unused, and so comes before the network's own causes; of these a queue is surer than the pattern
 /// of losses.
-pub(super) const RULES: [Rule; 16] = [
+pub(super) const RULES: [Rule; 17] = [
     startup::RULE,
     segment_size::RULE,
     cpu::RECEIVE,
@@ -56,6 +57,7 @@ pub(super) const RULES: [Rule; 16] = [
     cpu::SEND,
     qos_class::METER,
     application::SEND,
+    as_asked::RULE,
     qos_class::CLASS,
     pacing::RULE,
     send_buffer::RULE,

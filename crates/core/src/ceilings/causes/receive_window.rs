@@ -1,9 +1,7 @@
 //! The window that the receiver offers.
 
 use super::super::formulas::window_bps;
-use super::super::remedy::{
-    buffer, buffer_for, host, setting, setting_of, sysctl_maximum, tuning, window_for,
-};
+use super::super::remedy::{buffer, buffer_for, host, setting, setting_of, sysctl_maximum, tuning};
 use super::super::signals::{positive, rtt_s};
 use super::super::text::percent;
 use super::super::thresholds::{
@@ -92,7 +90,7 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
         return Some(scaling(view));
     }
     if view.tcp.iter().any(|flow| flow.tcp.receive_buffer_locked) {
-        let (limit, bytes) = ("net.core.rmem_max", window_for(view, target_bps));
+        let (limit, bytes) = ("net.core.rmem_max", buffer_for(view, target_bps, None));
         let option = RunOption::ReceiveWindow;
         return Some(buffer(view, option, bytes, Role::Receiver, limit));
     }

@@ -4,7 +4,10 @@
 use super::causes::{bottleneck, paced, random_loss, slow_reader, small_buffer, small_window};
 use super::scene::{MSS, Scene, end, limit, tcp};
 use crate::ceilings::{Cause, Verdict, explain};
+use crate::host::Need;
+use crate::plan::End;
 use crate::record::PathTrain;
+use crate::remedy::{Remedy, buffer_for};
 use crate::units::{BitRate, ByteCount};
 
 /// The verdict where a packet train found a link of so many bits/s.
@@ -84,6 +87,33 @@ fn no_further_than_hosts_are_known() {
     at_most(&behind_link(&busy, 120e6), "path_rate");
     // A train that left no faster than it arrived is the sender's own.
     at_most(&behind_link(&small_window(), 9e9), "send_buffer");
+}
+
+/// 1 Gbit/s over 40 ms with a `tcp_rmem` of 256 KiB: the send buffer comes next, and is no reason
+/// for a window of less than the path holds.
+#[test]
+fn a_window_is_sized_for_the_path_as_the_hosts_settings_are() {
+    let mut scene = small_window();
+    let rmem = "net.ipv4.tcp_rmem";
+    let hosts = [&mut scene.receiver_host, &mut scene.sender_host];
+    let values = [
+        (rmem, "4096 131072 262144"),
+        ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+    ];
+    for (host, (key, value)) in hosts.into_iter().zip(values) {
+        host.sysctls.insert(key.to_owned(), value.to_owned());
+    }
+    scene.throughput_bps *= 20.3 / 40.3;
+    let flow = scene.flow();
+    (flow.rtt_min_us, flow.rtt_mean_us) = (Some(40_000), 40_300);
+    flow.receive_buffer_locked = false;
+    let remedy = behind_link(&scene, 1e9).remedy.expect("a remedy");
+    let figures = [4096, 131_072, 16_777_216];
+    let advised = Remedy::host_setting(Some(End::Server), rmem, &figures);
+    assert_eq!((remedy.change, remedy.end), (advised.change, advised.end));
+    let path = Need::of_path(BitRate(1_000_000_000), "40ms".parse().unwrap());
+    let product = path.path.unwrap().product_bytes();
+    assert_eq!(buffer_for(product, None), figures[2]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::ceilings::{small_segments_caveat, views};
 fn message(scene: &Scene) -> Option<String> {
     let record = scene.record();
     let caveat = small_segments_caveat(&views(&record)[0])?;
-    assert!(!caveat.remedy.is_empty());
+    assert!(!caveat.remedy.to_string().is_empty());
     Some(caveat.message)
 }
 
@@ -14,7 +14,11 @@ fn message(scene: &Scene) -> Option<String> {
 fn mends(scene: &Scene, command: &str) {
     let record = scene.record();
     let caveat = small_segments_caveat(&views(&record)[0]).expect("the segments are small");
-    assert!(caveat.remedy.contains(command), "{}", caveat.remedy);
+    assert!(
+        caveat.remedy.to_string().contains(command),
+        "{}",
+        caveat.remedy
+    );
 }
 
 /// As Linux 6.18 tells it: all sizes without the 12 bytes of timestamps. A path of jumbo frames on

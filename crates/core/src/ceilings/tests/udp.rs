@@ -4,17 +4,18 @@ use super::scene::{end, udp};
 use crate::ceilings::Cause;
 
 #[test]
-fn an_asked_rate_that_was_reached_is_the_applications() {
+fn an_asked_rate_that_was_reached_is_no_bottleneck() {
     let mut scene = udp(10e6, 0.99);
     scene.udp[0].asked_bps = Some(10_000_000);
     // Spinning between departures takes a CPU and is no lack of one.
     scene.sender = end(0.0, 0.99);
-    let verdict = scene.is(Cause::ApplicationSend).verdict;
+    let verdict = scene.is(Cause::AsAsked).verdict;
     assert!(verdict.share_of_ceiling.is_some_and(|share| share > 0.98));
     assert_eq!(
-        verdict.command(),
-        "linerate stream mauchly -u --rate 19.8mbit"
+        verdict.evidence[0],
+        "1.0 % of the datagrams were lost on the path"
     );
+    assert_eq!(verdict.remedy, None);
 }
 
 #[test]

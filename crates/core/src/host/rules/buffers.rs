@@ -2,12 +2,10 @@
 
 use super::super::advice::{Advice, Question};
 use super::super::need::NeededPath;
-use super::{
-    LARGEST_BUFFER, PATH, at_least, change, fine, numbers, open, power_of_two, unreadable,
-};
+use super::{PATH, at_least, change, fine, numbers, open, unreadable};
+use crate::remedy::{MAX_BUFFER, buffer_for, power_of_two};
 
-/// `tcp_rmem`: the kernel offers about half of the buffer as the window (`tcp_win_from_space`,
-/// include/net/tcp.h).
+/// `tcp_rmem`: the kernel offers about half of the buffer as the window.
 pub(in super::super) fn receive_buffer(q: &Question<'_>) -> Advice {
     last_of_three(q, "the receive window cannot grow to what fills the path")
 }
@@ -22,7 +20,7 @@ fn last_of_three(q: &Question<'_>, low: &str) -> Advice {
     let Some(path) = &q.need.path else {
         return open(PATH);
     };
-    let needed = buffer_for(2.0 * path.product_bytes());
+    let needed = buffer_for(path.product_bytes(), None);
     let inputs = vec![
         ("rate_bps", path.rate_bps),
         ("rtt_us", path.rtt_us),
@@ -32,7 +30,7 @@ fn last_of_three(q: &Question<'_>, low: &str) -> Advice {
     let [least, first, most] = numbers[..] else {
         return unreadable();
     };
-    if most as f64 >= (2.0 * path.product_bytes()).min(LARGEST_BUFFER as f64) {
+    if most as f64 >= (2.0 * path.product_bytes()).min(MAX_BUFFER as f64) {
         return fine(format!("{most} bytes are enough for {}", words(path))).with(inputs);
     }
     change(
@@ -58,7 +56,7 @@ pub(in super::super) fn asked_buffer(q: &Question<'_>) -> Advice {
         "an application that sets its buffer itself cannot fill {}",
         words(path)
     );
-    at_least(q, needed, buffer_for(needed), low).with(inputs)
+    at_least(q, needed, power_of_two(needed), low).with(inputs)
 }
 
 /// `tcp_mem`, in pages: the connections' buffers together, at most half of the memory.
@@ -112,9 +110,4 @@ fn words(path: &NeededPath) -> String {
         crate::units::BitRate(path.rate_bps as u64),
         path.rtt_us / 1e3
     )
-}
-
-/// A power of two, which buffers of large transfers are given by custom.
-fn buffer_for(bytes: f64) -> u64 {
-    power_of_two(bytes).clamp(65_536, LARGEST_BUFFER)
 }

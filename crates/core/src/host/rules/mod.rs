@@ -110,13 +110,9 @@ pub(super) fn numbers(text: &str) -> Vec<u64> {
 }
 
 pub(super) fn power_of_two(number: f64) -> u64 {
-    // The cast saturates; nothing here needs more than 2³⁰.
-    (number.ceil() as u64)
-        .clamp(1, LARGEST_BUFFER)
-        .next_power_of_two()
+    // The cast saturates; nothing here needs more.
+    (number.ceil() as u64).clamp(1, 1 << 30).next_power_of_two()
 }
 
 pub(super) const PATH: &str = "--rate and --rtt, or --for HOST";
 pub(super) const CONNECTIONS: &str = "--connections";
-/// Largest power of two that the kernel takes for a buffer, bytes.
-pub(super) const LARGEST_BUFFER: u64 = 1 << 30;

@@ -600,5 +600,5 @@ fn what_was_left_out_is_said_once_for_each_reason() {
             "left out of the projections' design (held_back_64k): the driver does not have it",
         ]
     );
-    assert_eq!(caveats[0].remedy, "as root");
+    assert_eq!(caveats[0].remedy.to_string(), "as root");
 }

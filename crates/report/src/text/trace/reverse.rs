@@ -1,6 +1,7 @@
 //! The way back beside the way there.
 
 use linerate_core::trace::ReverseDocument;
+use linerate_core::units::End;
 
 use super::super::ceilings::caveats;
 use super::super::page::Page;
@@ -29,6 +30,7 @@ pub(super) fn way_back(page: &mut Page, reverse: &ReverseDocument) {
         page.words(sentence);
     }
     let doubts = reverse.trace.iter().flat_map(|back| &back.caveats);
-    let doubts: Vec<_> = doubts.chain(&reverse.caveats).cloned().collect();
+    let doubts = doubts.map(|caveat| caveat.clone().told_by(End::Server));
+    let doubts: Vec<_> = doubts.chain(reverse.caveats.iter().cloned()).collect();
     caveats(page, &doubts);
 }

@@ -1,0 +1,34 @@
+//! A sender of datagrams that kept to the rate asked of it: nothing holds it back.
+
+use super::super::text::{bps, percent};
+use super::super::thresholds::{DATAGRAMS_LOST, EXACT_TOLERANCE, MODEL_TOLERANCE};
+use super::super::view::View;
+use super::{Cause, Ceiling, Rule, Signs};
+
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::AsAsked,
+    // What was lost on the path is missing from the rate.
+    tolerance: MODEL_TOLERANCE,
+    ceiling,
+    signs,
+    remedy: |_, _| None,
+};
+
+fn ceiling(view: &View<'_>) -> Option<Ceiling> {
+    let asked = view.asked_bps()?;
+    let formula = "Σ rate asked of the sender";
+    Some(Ceiling::new(Cause::AsAsked, asked, formula).input("asked_bps", Some(asked)))
+}
+
+/// What was lost is what such a run finds out. Where it is much, the path carries less than asked.
+fn signs(view: &View<'_>) -> Option<Signs> {
+    let asked = view.asked_bps()?;
+    let sent = view.asked_share()?;
+    let lost = view.datagrams_lost()?;
+    let say = [
+        format!("{} of the datagrams were lost on the path", percent(lost)),
+        format!("{} of the asked {} was sent", percent(sent), bps(asked)),
+    ];
+    let kept = (sent - 1.0).abs() <= EXACT_TOLERANCE;
+    Signs::new(kept && lost < DATAGRAMS_LOST, say)
+}
