@@ -1,11 +1,13 @@
 //! What clap refuses, said as everything else is: one line with the option as it is written, the
 //! range in the user's units, and a hint that is right.
 
+mod elsewhere;
+
 use std::ffi::OsString;
 
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
 use crate::failure::Failure;
@@ -17,12 +19,26 @@ use crate::failure::Failure;
 /// process.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
     let words = help_as_an_option(words.into_iter().collect());
-    Cli::try_parse_from(&words).map_err(|error| match error.kind() {
+    read(&words).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
         _ => Failure::usage(anyhow!(line(&error, &words))),
     })
+}
+
+fn read(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let matches: ArgMatches = with_negatives(Cli::command()).try_get_matches_from(words)?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// `--repeat -1` is a value out of range, and not an option called `-1`.
+fn with_negatives(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        let takes_one = argument.get_action().takes_values() && !argument.is_positional();
+        argument.allow_negative_numbers(takes_one)
+    });
+    command.mut_subcommands(with_negatives)
 }
 
 /// `help stream` is `stream --help`, as with git and cargo.
@@ -91,7 +107,7 @@ fn why_not(name: &str, value: &str, why: &str) -> String {
 /// `--time` of `--time <TIME>`, and `HOST` of `[HOST]`.
 fn name(argument: &str) -> &str {
     if argument.starts_with('-') {
-        return argument.split([' ', '=']).next().unwrap_or_default();
+        return argument.split([' ', '=', '[']).next().unwrap_or_default();
     }
     let argument = argument.trim_end_matches('.');
     let pairs = [('<', '>'), ('[', ']')];
@@ -114,6 +130,10 @@ fn strings(value: &ContextValue) -> Vec<String> {
 fn plain(why: &str) -> String {
     let range = why.split_once(" is not in ").map(|(_, range)| range);
     match (range.and_then(|range| range.split_once("..=")), why) {
+        // The whole range of a type says nothing to a user.
+        (Some((_, "4294967295" | "18446744073709551615")), _) => {
+            "it must be a whole number".to_owned()
+        }
         (Some((least, most)), _) => format!("it must be {least} to {most}"),
         (_, "invalid digit found in string" | "cannot parse integer from empty string") => {
             "it must be a whole number".to_owned()
@@ -126,39 +146,57 @@ fn plain(why: &str) -> String {
 
 fn missing(arguments: &[String], words: &[OsString]) -> String {
     let names: Vec<_> = arguments.iter().map(|argument| name(argument)).collect();
-    let names = names.join(" and ");
-    let command = command_of(words);
-    let takes_a_lab = command.as_ref().is_some_and(|command| {
-        let mut arguments = command.get_arguments();
-        arguments.any(|argument| argument.get_id() == "lab")
-    });
-    match command {
-        Some(command) if names == "HOST" && takes_a_lab => {
-            let command = command.get_name();
-            format!(
-                "HOST is missing: linerate {command} HOST, where `linerate serve` runs; or --lab SPEC"
-            )
-        }
-        Some(command) => {
-            let command = command.get_name();
-            format!("{names} is missing; `linerate {command} -h` shows how it is used")
-        }
-        None => format!("{names} is missing"),
+    let is = if names.len() == 1 { "is" } else { "are" };
+    let (command, path) = command_of(words);
+    let names = listed(&names);
+    if names == "HOST" && elsewhere::is_traffic(&path) && has(&command, "--lab") {
+        return format!(
+            "HOST is missing: linerate {path} HOST, where `linerate serve` runs; or --lab SPEC"
+        );
+    }
+    format!("{names} {is} missing; `linerate {path} -h` shows how it is used")
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [name] => (*name).to_owned(),
+        [names @ .., last] => format!("{} and {last}", names.join(", ")),
     }
 }
 
 fn unknown_option(option: &str, words: &[OsString], error: &clap::Error) -> String {
-    let hint = match elsewhere(option) {
-        Some(hint) => format!(": {hint}"),
-        None => suggestion(error, ContextKind::SuggestedArg, option),
-    };
     if !option.starts_with('-') {
-        return format!("{option:?} is one word too many{hint}");
+        return format!("{option:?} is one word too many");
     }
-    match command_of(words) {
-        Some(command) => format!("{} has no option {option}{hint}", command.get_name()),
-        None => format!("there is no option {option}{hint}"),
+    let (_, path) = command_of(words);
+    let hint = elsewhere::hint(&path, option).map_or_else(
+        || whose(option).unwrap_or_else(|| suggestion(error, ContextKind::SuggestedArg, option)),
+        |hint| format!(": {hint}"),
+    );
+    match &path[..] {
+        "" => format!("there is no option {option}{hint}"),
+        path => format!("{path} has no option {option}{hint}"),
     }
+}
+
+/// The commands that have a long option; its letter alone may mean something else there.
+fn whose(option: &str) -> Option<String> {
+    let cli = Cli::command();
+    let commands = cli
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
+    let with: Vec<_> = commands.filter(|command| has(command, option)).collect();
+    let names: Vec<_> = with.iter().map(|command| command.get_name()).collect();
+    let is_long = option.starts_with("--") && !names.is_empty();
+    is_long.then(|| format!("; it is one of {}", listed(&names)))
+}
+
+fn has(command: &clap::Command, option: &str) -> bool {
+    let long = option.strip_prefix("--");
+    let mut arguments = command.get_arguments();
+    long.is_some() && arguments.any(|argument| argument.get_long() == long)
 }
 
 /// What clap takes for a slip of the fingers.
@@ -179,140 +217,23 @@ fn suggestion(error: &clap::Error, kind: ContextKind, typed: &str) -> String {
     }
 }
 
-/// The command that was named, down to `qos check`.
-fn command_of(words: &[OsString]) -> Option<clap::Command> {
+/// The command that was named and its whole name, such as `qos check`.
+fn command_of(words: &[OsString]) -> (clap::Command, String) {
     let mut command = Cli::command();
-    command.build();
-    let mut found = None;
+    let mut path = Vec::new();
     for word in words.iter().skip(1).map_while(|word| word.to_str()) {
         let Some(next) = command.find_subcommand(word).cloned() else {
             break;
         };
-        command = next.clone();
-        found = Some(next);
+        path.push(word);
+        command = next;
     }
-    found
+    (command, path.join(" "))
 }
-
-/// What other tools' options are here.
-fn elsewhere(option: &str) -> Option<&'static str> {
-    let (_, hint) = ELSEWHERE
-        .iter()
-        .find(|(names, _)| names.contains(&option))?;
-    Some(hint)
-}
-
-/// Options of iperf3, netperf, mtr and traceroute that are written otherwise here.
-const ELSEWHERE: &[(&[&str], &str)] = &[
-    (&["--udp"], "UDP is -u"),
-    (
-        &["--client", "-c"],
-        "the host stands by itself, as in linerate stream HOST",
-    ),
-    (
-        &["-H", "--host"],
-        "the host stands by itself, as in linerate stream HOST",
-    ),
-    (&["--server", "-s"], "the server is linerate serve"),
-    (&["--parallel"], "parallel flows are -P, or --streams"),
-    (
-        &["--bitrate", "--bandwidth"],
-        "the rate of UDP is -b; a TCP flow has --pacing",
-    ),
-    (
-        &["--reverse"],
-        "the reverse direction is -R, or --direction down",
-    ),
-    (
-        &["--length", "--len"],
-        "the size of a message is -l, or --size",
-    ),
-    (&["--set-mss"], "the maximum segment size is -M, or --mss"),
-    (&["--no-delay"], "TCP_NODELAY is -N, or --nodelay"),
-    (&["--blockcount", "-k"], "a number of messages is --count"),
-    (
-        &["--tos", "-S"],
-        "the code point is --dscp, a quarter of the TOS byte",
-    ),
-    (
-        &["--linux-congestion"],
-        "the congestion control is -C, or --congestion",
-    ),
-    (&["--version4"], "only IPv4 is -4"),
-    (&["--version6"], "only IPv6 is -6"),
-    (&["--bind"], "the local address is --source"),
-    (&["--bind-dev", "--interface"], "the interface is --device"),
-    (&["-J"], "JSON is --json"),
-    (&["--logfile"], "the document goes to a file by --output"),
-    (
-        &["--report", "-r", "--report-wide"],
-        "a report is what trace prints without --watch",
-    ),
-    (&["--tcp", "-T"], "over TCP is --protocol tcp"),
-    (&["--max-hops"], "the last hop that is tried is --hops"),
-];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn refused(line: &str) -> String {
-        let words = std::iter::once("linerate").chain(line.split_whitespace());
-        parse(words.map(OsString::from)).unwrap_err().chain()
-    }
-
-    #[test]
-    fn each_refusal_is_one_line_that_names_the_option_as_it_is_written() {
-        for (line, said) in [
-            (
-                "strem pit",
-                "there is no command \"strem\"; did you mean stream?",
-            ),
-            ("watch-treatment", "there is no command \"watch-treatment\""),
-            (
-                "stream",
-                "HOST is missing: linerate stream HOST, where `linerate serve` runs; or --lab SPEC",
-            ),
-            ("stream pit --udp", "stream has no option --udp: UDP is -u"),
-            (
-                "stream pit --tiem 5",
-                "stream has no option --tiem; did you mean --time?",
-            ),
-            ("stream pit pot", "\"pot\" is one word too many"),
-            ("stream pit --json=1", "--json takes no value"),
-            (
-                "stream pit --fail-below 90",
-                "--fail-below \"90\": a rate needs its unit: 90mbit?",
-            ),
-            (
-                "stream pit --json --csv",
-                "--json cannot be used with --csv",
-            ),
-            ("stream pit --time", "--time needs a value"),
-            ("stream pit --json --json", "--json is given twice"),
-            (
-                "stream pit --via ftp",
-                "--via \"ftp\": it is one of iperf3, netperf",
-            ),
-            ("stream pit -p 0", "--port \"0\": it must be 1 to 65535"),
-            ("stream pit -p x", "--port \"x\": it must be a whole number"),
-            ("stream pit --repeat -1", "stream has no option -1"),
-            (
-                "stream pit --source x",
-                "--source \"x\": it must be an IPv4 or IPv6 address",
-            ),
-            (
-                "stream pit:0",
-                "HOST: `pit:0` is not an endpoint (host, host:port, [v6]:port): a port is 1 to 65535",
-            ),
-            (
-                "qos chekc a",
-                "there is no command \"chekc\"; did you mean check?",
-            ),
-        ] {
-            assert_eq!(refused(line), said, "{line}");
-        }
-    }
 
     #[test]
     fn help_before_a_command_is_its_help() {
@@ -324,27 +245,5 @@ mod tests {
             turned,
             ["linerate", "lab", "up", "--help"].map(OsString::from)
         );
-    }
-
-    #[test]
-    fn hints_about_other_tools_name_options_that_exist() {
-        let cli = Cli::command();
-        let exists = |word: &str| {
-            cli.get_subcommands().any(|command| {
-                command.get_arguments().any(|argument| {
-                    let long = argument.get_long().map(|long| format!("--{long}"));
-                    let short = argument.get_short().map(|short| format!("-{short}"));
-                    long.as_deref() == Some(word) || short.as_deref() == Some(word)
-                })
-            })
-        };
-        for (_, hint) in ELSEWHERE {
-            let words = hint
-                .split([' ', ',', ';'])
-                .filter(|word| word.starts_with('-'));
-            for word in words {
-                assert!(exists(word), "{hint}");
-            }
-        }
     }
 }

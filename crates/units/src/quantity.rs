@@ -146,8 +146,7 @@ impl FromStr for ByteCount {
     type Err = UnitError;
 
     /// `KiB`, `MiB`, `GiB`, `TiB` and iperf3's bare `K`, `M`, `G`, `T` are powers of 1024; `KB`,
-    /// `MB`, `GB`,
-    /// `TB` are powers of 1000.
+    /// `MB`, `GB`, `TB` are powers of 1000.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const WANTED: &str = "a size such as 64KiB";
         let (number, unit) = number_and_unit(text, WANTED)?;
@@ -165,11 +164,16 @@ impl FromStr for ByteCount {
                 return Err(UnitError::new(
                     text,
                     WANTED,
-                    "its unit is B, KiB, MiB, GiB, KB, MB or GB",
+                    "its unit is B, KiB, MiB, GiB, TiB, KB, MB, GB or TB",
                 ));
             }
         };
-        whole(text, WANTED, number * scale).map(Self)
+        let bytes = number * scale;
+        // 1.5KiB is a whole number of bytes, 0.1KiB is rounded to one, and 1.5 is a slip.
+        if scale == 1.0 && bytes.fract() != 0.0 {
+            return Err(UnitError::new(text, WANTED, "a byte is not divided"));
+        }
+        whole(text, WANTED, bytes).map(Self)
     }
 }
 
@@ -329,7 +333,7 @@ mod tests {
         assert!("inf".parse::<Span>().is_err());
         assert_eq!(
             "64kibble".parse::<ByteCount>().unwrap_err().to_string(),
-            "`64kibble` is not a size such as 64KiB: its unit is B, KiB, MiB, GiB, KB, MB or GB"
+            "`64kibble` is not a size such as 64KiB: its unit is B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"
         );
     }
 

@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_contradicts_itself_or_is_out_of_range_is_refused() {
         for (line, words) in [
-            ("-c 0", "connections and UDP sockets is 0"),
+            ("-c 0", "--connections and --udp-sockets together is 0"),
             (
                 "-c 11M",
                 "connections is 11000000: it must be 0 to 10000000",
@@ -220,11 +220,8 @@ mod tests {
                 "--load 0 --requests 3",
                 "--requests cannot be used with --load 0",
             ),
-            (
-                "--active 1001",
-                "connections of the load is 1001: it must be 1 to 1000",
-            ),
-            ("--request 2MiB", "request size is 2097152"),
+            ("--active 1001", "--active is 1001: it must be 1 to 1000"),
+            ("--request 2MiB", "--request is 2097152"),
             ("--find-limit --churn 5", "cannot be used with"),
             ("--find-limit --load 5s", "cannot be used with"),
             ("--find-limit -c 5 -u 5", "searches for one number"),

@@ -211,7 +211,7 @@ fn a_short_option_means_what_it_means_to_iperf3() {
     assert_eq!(both, [Some(ByteCount(65_536)); 2]);
     for (line, options) in [
         ("stream pit -n 1MB -t 1", ["--total", "--time"]),
-        ("stream pit -n 0", ["--total", "up to 1024TiB"]),
+        ("stream pit -n 0", ["--total", "1 to 1024TiB"]),
         ("stream pit -n 1MB --bytes 1MB", ["--total", "--bytes"]),
         (
             "stream pit -w 1MB --send-buffer 1MB",

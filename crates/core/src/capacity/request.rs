@@ -39,14 +39,19 @@ impl CapacityRequest {
     /// # Errors
     /// The first field that is out of its range.
     pub fn check(&self) -> Result<(), CapacityError> {
-        within("connections", self.connections, 0, MAX_HELD)?;
-        within("UDP sockets", self.udp_sockets, 0, MAX_HELD)?;
+        within("--connections", self.connections, 0, MAX_HELD)?;
+        within("--udp-sockets", self.udp_sockets, 0, MAX_HELD)?;
         let all = self.connections + self.udp_sockets;
-        within("connections and UDP sockets", all, 1, 2 * MAX_HELD)?;
+        within(
+            "--connections and --udp-sockets together",
+            all,
+            1,
+            2 * MAX_HELD,
+        )?;
         within("time", self.seconds, 0.01, crate::plan::MAX_SECONDS)?;
         let messages = [
-            ("request size", self.request_bytes),
-            ("response size", self.response_bytes),
+            ("--request", self.request_bytes),
+            ("--response", self.response_bytes),
         ];
         messages
             .into_iter()

@@ -94,24 +94,24 @@ impl CapacityTest {
     /// # Errors
     /// The first field that is out of its range.
     pub fn check(&self) -> Result<(), CapacityError> {
-        within("connections", self.connections, 0, MAX_HELD)?;
-        within("UDP sockets", self.udp_sockets, 0, MAX_HELD)?;
+        within("--connections", self.connections, 0, MAX_HELD)?;
+        within("--udp-sockets", self.udp_sockets, 0, MAX_HELD)?;
         within(
-            "connections and UDP sockets",
+            "--connections and --udp-sockets together",
             self.connections + self.udp_sockets,
             1,
             2 * MAX_HELD,
         )?;
         if let Some(rate) = self.rate_per_s {
-            within("rate", rate, 1, MAX_PER_S)?;
+            within("--rate", rate, 1, MAX_PER_S)?;
         }
         let longest = crate::plan::MAX_SECONDS;
-        within("hold", self.hold.as_secs_f64(), 0.0, longest)?;
-        within("heartbeat", self.heartbeat.as_secs_f64(), 0.1, longest)?;
+        within("--hold", self.hold.as_secs_f64(), 0.0, longest)?;
+        within("--heartbeat", self.heartbeat.as_secs_f64(), 0.1, longest)?;
         let most_churn = if self.connections == 0 { 0 } else { MAX_PER_S };
-        within("churn", self.churn_per_s, 0, most_churn)?;
+        within("--churn", self.churn_per_s, 0, most_churn)?;
         within(
-            "number of source addresses",
+            "the number of --sources",
             self.sources.len(),
             0,
             MAX_SOURCES,
@@ -149,10 +149,10 @@ impl CapacityTest {
 impl Load {
     fn check(&self, connections: u64) -> Result<(), CapacityError> {
         let longest = crate::plan::MAX_SECONDS;
-        within("connections of the load", self.connections, 1, connections)?;
-        within("time of the load", self.time.as_secs_f64(), 0.01, longest)?;
+        within("--active", self.connections, 1, connections)?;
+        within("--load", self.time.as_secs_f64(), 0.01, longest)?;
         if let LoadPace::PerSecond(rate) = self.pace {
-            within("requests per second", rate, 1, MAX_PER_S)?;
+            within("--requests", rate, 1, MAX_PER_S)?;
         }
         Ok(())
     }

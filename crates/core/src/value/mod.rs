@@ -324,9 +324,10 @@ impl fmt::Display for ValueKind {
                     short(most)
                 )
             }
-            Self::Bytes { .. } => {
-                let range = self.range().expect("bytes have a range");
-                write!(f, "{range}, written as 1460 or 64KiB")
+            Self::Bytes { least, most } => {
+                let (least, most) = (short_bytes(least), short_bytes(most));
+                let unit = if most.ends_with('B') { "" } else { " bytes" };
+                write!(f, "{least} to {most}{unit}, written as 1460 or 64KiB")
             }
             Self::Rate { least, most } => {
                 let (least, most) = (BitRate(least), BitRate(most));
