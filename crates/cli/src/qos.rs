@@ -66,12 +66,12 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
         }
         return output::print(&file.to_toml());
     }
-    let mut report = FileReport::of(&file, &qos::speeds(&file))
+    let mut report = FileReport::new(&file, &qos::speeds(&file))
         .with_context(place)
         .map_err(Failure::usage)?;
     let is_refused = report.warnings.iter().any(|warning| warning.refused);
     report.name = Some(place());
-    show(&QosDocument::of_file(report), args.json)?;
+    show(&QosDocument::from(report), args.json)?;
     if is_refused {
         Err(Failure::of_status(2))
     } else {
@@ -85,6 +85,7 @@ fn apply(args: QosApplyArgs) -> Result<(), Failure> {
         adapter: args.adapter,
         force: args.force,
         ingress: args.ingress,
+        file: args.file.display().to_string(),
     };
     let applied = qos::apply(&text, &options).map_err(|error| match error {
         error @ (QosError::Policy(_) | QosError::Classes(_) | QosError::Rules(_)) => {
@@ -180,7 +181,7 @@ fn explain_packet(args: &QosExplainArgs) -> Result<(), Failure> {
         .with_context(place)
         .map_err(Failure::usage)?;
     let report = ExplanationReport::new(&file, adapter, &packet, &explanation);
-    show(&QosDocument::of_explanation(report), args.json)
+    show(&QosDocument::from(report), args.json)
 }
 
 /// The adapter that is meant: the one of that name or `*`, or the only one.

@@ -74,7 +74,7 @@ fn resolve(args: &QosCostArgs) -> Result<CostOptions, Failure> {
         None => None,
     };
     Ok(CostOptions {
-        plan: Plan::of(&choice).map_err(Failure::usage)?,
+        plan: Plan::new(&choice).map_err(Failure::usage)?,
         policy,
         margin_percent,
     })

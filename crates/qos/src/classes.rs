@@ -1,9 +1,10 @@
 //! Reservations, limits and priorities as classes of HTB.
 //!
 //! The root's class has the rate of the link. Below it each policy that reserves, limits or has a
-//! priority has a class, and what no policy takes has the default class with what is left. What
-//! nobody uses of its reservation is lent to the others, those of the lowest number of priority
-//! first, up to their limits. Reservations never add up to more than the link: HTB would send more
+//! priority has a class, and what no policy takes has the default class. What nobody reserves is
+//! shared alike by the default class and those of policies without a reservation: with next to
+//! nothing for sure such a class would starve beside a greedy one. What nobody uses is lent to the
+//! others, those of the lowest number of priority first, up to their limits. Reservations never add up to more than the link: HTB would send more
 //! than it carries, and the queue would move to where no policy orders it.
 
 use linerate_core::units::BitRate;
@@ -37,6 +38,8 @@ pub struct Class {
     pub ceil: BitRate,
     /// 0 (offered first) to 7.
     pub priority: u8,
+    /// Whether its rate is what its policy reserves.
+    pub reserves: bool,
 }
 
 /// Why there are no classes.
@@ -148,7 +151,7 @@ impl ClassPlan {
     ///
     /// # Errors
     /// [`ClassError`].
-    pub fn of(
+    pub fn new(
         file: &PolicyFile,
         adapter: &Adapter,
         slots: &[Slot],
@@ -167,6 +170,7 @@ impl ClassPlan {
             rate,
             ceil: rate,
             priority: 0,
+            reserves: false,
         }];
         let mut of_policy = vec![None; file.policies.len()];
         for index in &adapter.policies {
@@ -177,26 +181,22 @@ impl ClassPlan {
                 classes.push(class);
             }
         }
-        let reserved = classes[1..]
-            .iter()
-            .fold(0_u64, |sum, class| sum.saturating_add(class.rate.0));
         let default = least_default(rate);
-        let left = rate
-            .0
-            .checked_sub(reserved)
-            .filter(|left| *left >= default.0);
-        let left = left.ok_or_else(|| ClassError::Overbooked {
-            adapter: adapter.name.clone(),
-            rate,
-            reserved: BitRate(reserved),
-            default,
+        let left = share_out(&mut classes[1..], rate, default).map_err(|reserved| {
+            ClassError::Overbooked {
+                adapter: adapter.name.clone(),
+                rate,
+                reserved,
+                default,
+            }
         })?;
         classes.push(Class {
             id: id(DEFAULT),
             parent: Some(id(ROOT)),
-            rate: BitRate(left),
+            rate: left,
             ceil: rate,
             priority: LAST,
+            reserves: false,
         });
         Ok(Some(Self {
             rate,
@@ -204,6 +204,35 @@ impl ClassPlan {
             of_policy,
             default: id(DEFAULT),
         }))
+    }
+}
+
+/// Gives classes that reserve nothing, which have [`MIN_RATE`] yet, their parts of what is left; the
+/// default class has the rest. What is reserved in all, if that is too much.
+fn share_out(classes: &mut [Class], rate: BitRate, default: BitRate) -> Result<BitRate, BitRate> {
+    let reserved = (classes.iter()).fold(0_u64, |sum, class| sum.saturating_add(class.rate.0));
+    let spare = rate.0.checked_sub(reserved.saturating_add(default.0));
+    let mut spare = spare.ok_or(BitRate(reserved))?;
+    let without = classes.iter().filter(|class| !class.reserves).count() as u64;
+    let even = (spare + default.0 + without * MIN_RATE.0) / (without + 1);
+    let part = even.min(MIN_RATE.0 + spare / without.max(1));
+    for class in classes.iter_mut().filter(|class| !class.reserves) {
+        let more = part.min(class.ceil.0).saturating_sub(class.rate.0);
+        class.rate.0 += more;
+        spare -= more;
+    }
+    Ok(BitRate(spare + default.0))
+}
+
+impl ClassPlan {
+    /// Gives the class of a policy another number.
+    pub fn renumber(&mut self, policy: usize, id: u32) {
+        let old = self.of_policy[policy].replace(id);
+        for class in &mut self.classes {
+            if Some(class.id) == old {
+                class.id = id;
+            }
+        }
     }
 }
 
@@ -235,6 +264,7 @@ fn class_of(
     if let Some(share) = slowest.filter(|share| **share < MIN_RATE) {
         return Err(too_slow(share));
     }
+    let reserves = reserve.is_some();
     let reserve = reserve.unwrap_or(MIN_RATE);
     let limit = limit.map_or(rate, |limit| limit.min(rate.max(reserve)));
     if limit < reserve {
@@ -249,7 +279,8 @@ fn class_of(
     }
     let number = u16::try_from(slot.0)
         .ok()
-        .and_then(|slot| slot.checked_add(FIRST));
+        .and_then(|slot| slot.checked_add(FIRST))
+        .filter(|number| number & OTHER_NUMBER == 0);
     let number = number.ok_or_else(|| ClassError::NoNumber {
         policy: policy.name.clone(),
     })?;
@@ -259,12 +290,17 @@ fn class_of(
         rate: reserve,
         ceil: limit,
         priority: policy.priority.unwrap_or(LAST),
+        reserves,
     })
 }
 
 fn id(minor: u16) -> u32 {
     u32::from(MAJOR) << 16 | u32::from(minor)
 }
+
+/// Each class has two numbers, this bit apart: where one must be made anew it gets the other, and
+/// packets go to it from one step to the next.
+pub const OTHER_NUMBER: u16 = 0x8000;
 
 const ROOT: u16 = 1;
 const DEFAULT: u16 = 2;

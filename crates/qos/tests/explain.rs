@@ -337,7 +337,7 @@ proptest! {
     fn a_packet_has_the_fields_that_are_written(packet in packet()) {
         let What::Ip { flow, tag } = &packet.what else { return Ok(()) };
         let metadata = packet.metadata(&Bindings::default());
-        let fields = Fields::of(&packet.frame(), packet.link(), &metadata);
+        let fields = Fields::new(&packet.frame(), packet.link(), &metadata);
         let (ports, flags, icmp) = match flow.upper {
             Upper::Tcp { ports, flags } => (Some(ports), Some(flags), None),
             Upper::Ports(source, destination) => (Some((source, destination)), None, None),

@@ -18,7 +18,7 @@ fn read(text: &str) -> PolicyFile {
 
 fn rules(text: &str) -> RuleSet {
     let file = read(text);
-    RuleSet::of(&file, &file.adapters[0], &Bindings::stand_in(&file)).unwrap()
+    RuleSet::new(&file, &file.adapters[0], &Bindings::stand_in(&file)).unwrap()
 }
 
 /// One filter with these conditions, on a policy with these keys.
@@ -98,13 +98,13 @@ fn only_filters_of_the_adapters_policies_make_rules() {
         default_class: Some(0x1_0002),
         ..Bindings::default()
     };
-    let eth0 = RuleSet::of(&file, &file.adapters[0], &bindings).unwrap();
+    let eth0 = RuleSet::new(&file, &file.adapters[0], &bindings).unwrap();
     assert_eq!(eth0.filters, [("b".to_owned(), Slot(9))]);
     assert_eq!(
         (eth0.actions[0].slot, eth0.actions[0].class),
         (Slot(4), Some(0x1_0010))
     );
-    let eth1 = RuleSet::of(&file, &file.adapters[1], &bindings).unwrap();
+    let eth1 = RuleSet::new(&file, &file.adapters[1], &bindings).unwrap();
     assert_eq!(
         eth1.actions[0].class,
         Some(0x1_0002),
@@ -116,7 +116,7 @@ fn only_filters_of_the_adapters_policies_make_rules() {
 #[test]
 fn names_must_be_bound_and_rules_are_bounded() {
     let file = read(&one("cgroup = \"/a\"\nincoming = \"eth1\"", "dscp = 1"));
-    let of = |bindings: &Bindings| RuleSet::of(&file, &file.adapters[0], bindings);
+    let of = |bindings: &Bindings| RuleSet::new(&file, &file.adapters[0], bindings);
     let mut bindings = Bindings::stand_in(&file);
     bindings.interfaces.clear();
     let error = of(&bindings).unwrap_err().to_string();
@@ -137,7 +137,7 @@ fn names_must_be_bound_and_rules_are_bounded() {
     }
     text.push_str("[policy.p]\ndscp = 1\n[adapter.eth0]\npolicies = [\"p\"]\n");
     let file = read(&text);
-    let error = RuleSet::of(&file, &file.adapters[0], &Bindings::stand_in(&file)).unwrap_err();
+    let error = RuleSet::new(&file, &file.adapters[0], &Bindings::stand_in(&file)).unwrap_err();
     assert_eq!(
         error,
         RuleError::TooMany {
@@ -171,7 +171,7 @@ fn decisions(text: &str, packets: &[&str]) -> Vec<Decision> {
     let decide = |(packet, now): (&&str, u64)| {
         let packet: Packet = packet.parse().unwrap();
         let metadata = packet.metadata(&Bindings::default());
-        let fields = Fields::of(&packet.frame(), packet.link(), &metadata);
+        let fields = Fields::new(&packet.frame(), packet.link(), &metadata);
         interpret(&rules, &fields, &metadata, now * 1_000_000, &mut state)
     };
     packets.iter().zip(1..).map(decide).collect()

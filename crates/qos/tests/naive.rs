@@ -211,7 +211,7 @@ fn interpreter_takes_what_the_written_conditions_take() {
         let filters = [1, 2, 3, 5, 8, 13, 21, 34, 60][round % 9];
         let file = common::file(&mut dice, &Wishes { filters, ..wishes });
         let bindings = Bindings::stand_in(&file);
-        let rules = RuleSet::of(&file, &file.adapters[0], &bindings).unwrap();
+        let rules = RuleSet::new(&file, &file.adapters[0], &bindings).unwrap();
         let mut hit = vec![false; filters];
         for _ in 0..100 {
             let recipe = common::packet(&mut dice, &file, &wishes);
@@ -220,7 +220,7 @@ fn interpreter_takes_what_the_written_conditions_take() {
                 ..recipe
             };
             let facts = Facts::of(&recipe, &bindings);
-            let fields = Fields::of(&recipe.frame(), recipe.link, &facts.metadata);
+            let fields = Fields::new(&recipe.frame(), recipe.link, &facts.metadata);
             let decision = interpret(&rules, &fields, &facts.metadata, 1, &mut State::default());
             let filter = decision
                 .rule
@@ -254,12 +254,12 @@ fn what_is_written_changes_the_code_point_and_the_checksum_and_nothing_else() {
     for _ in 0..300 {
         let file = common::file(&mut dice, &wishes);
         let bindings = Bindings::stand_in(&file);
-        let rules = RuleSet::of(&file, &file.adapters[0], &bindings).unwrap();
+        let rules = RuleSet::new(&file, &file.adapters[0], &bindings).unwrap();
         let mut state = State::default();
         for now in 1..40 {
             let recipe = common::packet(&mut dice, &file, &wishes);
             let (frame, metadata) = (recipe.frame(), recipe.metadata());
-            let before = Fields::of(&frame, recipe.link, &metadata);
+            let before = Fields::new(&frame, recipe.link, &metadata);
             let decision = interpret(&rules, &before, &metadata, now * 100_000, &mut state);
             let Some(left) = rewritten(&frame, recipe.link, &metadata, &decision) else {
                 assert!(decision.dropped);

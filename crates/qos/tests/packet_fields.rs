@@ -25,7 +25,7 @@ fn hex(text: &str) -> Vec<u8> {
 
 fn ethernet(text: &str) -> Fields {
     let frame = hex(&format!("{ADDRESSES}{text}"));
-    Fields::of(&frame, LinkType::Ethernet, &Metadata::default())
+    Fields::new(&frame, LinkType::Ethernet, &Metadata::default())
 }
 
 fn check(fields: &Fields, family: Family, has: &[(Field, u128)], lacks: &[Field]) {
@@ -352,7 +352,7 @@ fn vlan_tags() {
         vlan_tci: Some(0x2007),
         ..Metadata::default()
     };
-    let beside = Fields::of(&frame, LinkType::Ethernet, &metadata);
+    let beside = Fields::new(&frame, LinkType::Ethernet, &metadata);
     check(
         &beside,
         Family::V4,
@@ -370,7 +370,7 @@ fn raw_ip_has_its_family_from_the_kernel() {
             vlan_tci: Some(5),
             ..Metadata::default()
         };
-        Fields::of(&packet, LinkType::RawIp, &metadata)
+        Fields::new(&packet, LinkType::RawIp, &metadata)
     };
     check(
         &with(0x0800),
@@ -418,7 +418,7 @@ fn an_offloaded_packet_has_the_length_of_its_segments() {
             gso_segments: 10,
             ..Metadata::default()
         };
-        Fields::of(&frame, LinkType::Ethernet, &metadata).value(Length)
+        Fields::new(&frame, LinkType::Ethernet, &metadata).value(Length)
     };
     assert_eq!(length(V4_SYN, 1448), Some(20 + 24 + 1448));
     assert_eq!(length(&v6("11", UDP_53), 1200), Some(40 + 8 + 1200));
@@ -435,7 +435,7 @@ fn owners_groups_and_interfaces_come_from_the_kernel() {
         incoming: 3,
         ..Metadata::default()
     };
-    let fields = Fields::of(&[], LinkType::Ethernet, &metadata);
+    let fields = Fields::new(&[], LinkType::Ethernet, &metadata);
     let has = [(Uid, 1000), (Cgroup(1), 77), (Incoming, 3)];
     check(&fields, Family::Other, &has, &[EtherType, Cgroup(2)]);
     let nobody = Metadata {
@@ -443,7 +443,7 @@ fn owners_groups_and_interfaces_come_from_the_kernel() {
         ..Metadata::default()
     };
     assert_eq!(
-        Fields::of(&[], LinkType::Ethernet, &nobody).value(Uid),
+        Fields::new(&[], LinkType::Ethernet, &nobody).value(Uid),
         None
     );
 }
@@ -461,14 +461,14 @@ fn a_cut_frame_has_what_its_bytes_say_and_no_more() {
         format!("{options}{UDP_53}"),
     ] {
         let frame = hex(&format!("{ADDRESSES}{text}"));
-        let whole = Fields::of(&frame, LinkType::Ethernet, &Metadata::default());
+        let whole = Fields::new(&frame, LinkType::Ethernet, &Metadata::default());
         let fields: Vec<_> = ALL
             .iter()
             .filter(|field| whole.value(**field).is_some())
             .collect();
         let mut before = 0;
         for cut in 0..=frame.len() {
-            let part = Fields::of(&frame[..cut], LinkType::Ethernet, &Metadata::default());
+            let part = Fields::new(&frame[..cut], LinkType::Ethernet, &Metadata::default());
             for field in &fields {
                 let value = part.value(**field);
                 assert!(
@@ -487,7 +487,7 @@ fn a_cut_frame_has_what_its_bytes_say_and_no_more() {
     }
     let at = |cut: usize| {
         let frame = hex(&format!("{ADDRESSES}{V4_SYN}"));
-        Fields::of(&frame[..cut], LinkType::Ethernet, &Metadata::default())
+        Fields::new(&frame[..cut], LinkType::Ethernet, &Metadata::default())
     };
     check(&at(13), Family::Other, &[], &[EtherType]);
     check(&at(33), Family::V4, &[], &[Source, Protocol, Length]);
@@ -507,7 +507,7 @@ fn a_cut_frame_has_what_its_bytes_say_and_no_more() {
     check(&at(47), Family::V4, &[], &[TcpFlags]);
     check(&at(48), Family::V4, &[(TcpFlags, 2)], &[]);
     let tag = hex(&format!("{ADDRESSES}8100a0"));
-    let cut_tag = Fields::of(&tag, LinkType::Ethernet, &Metadata::default());
+    let cut_tag = Fields::new(&tag, LinkType::Ethernet, &Metadata::default());
     check(&cut_tag, Family::Other, &[(EtherType, 0x8100)], &[Vlan]);
 }
 
@@ -621,11 +621,11 @@ proptest! {
         }
         let link = if raw { LinkType::RawIp } else { LinkType::Ethernet };
         let metadata = Metadata { protocol: 0x86dd, gso_size, vlan_tci: tci, ..Metadata::default() };
-        let fields = Fields::of(&frame, link, &metadata);
+        let fields = Fields::new(&frame, link, &metadata);
         let written = decision(fields.value(Field::Dscp).map(|_| dscp), Some(1));
         let left = rewritten(&frame, link, &metadata, &written).unwrap();
         let after = Metadata { vlan_tci: left.vlan_tci, ..metadata };
-        let seen = Fields::of(&left.bytes, link, &after);
+        let seen = Fields::new(&left.bytes, link, &after);
         for field in ALL {
             let expected = match field {
                 Field::Dscp if fields.value(field).is_some() => Some(u128::from(dscp)),

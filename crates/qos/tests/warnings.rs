@@ -202,18 +202,6 @@ fn a_share_of_an_unknown_rate_is_said() {
 }
 
 #[test]
-fn a_priority_without_a_reservation_is_said() {
-    let rate = "rate = \"10mbit\"";
-    let said = policy("priority = 0", rate);
-    assert!(
-        said.len() == 1 && said[0].contains("`p` has a priority and no reserve"),
-        "{said:?}"
-    );
-    let reserved = "priority = 0\nreserve = \"1mbit\"";
-    assert_eq!(policy(reserved, rate), [""; 0]);
-}
-
-#[test]
 fn a_meter_that_drops_every_full_frame_is_said() {
     let single = |bursts: &str, red: &str| {
         let rates = "kind = \"srtcm\", committed = \"1mbit\"";
@@ -262,11 +250,11 @@ fn what_is_said_to_be_hidden_is_never_taken() {
             })
             .collect();
         said += never.len();
-        let rules = RuleSet::of(&file, &file.adapters[0], &Bindings::stand_in(&file)).unwrap();
+        let rules = RuleSet::new(&file, &file.adapters[0], &Bindings::stand_in(&file)).unwrap();
         for _ in 0..100 {
             let recipe = common::packet(&mut dice, &file, &wishes);
             let metadata = recipe.metadata();
-            let fields = Fields::of(&recipe.frame(), recipe.link, &metadata);
+            let fields = Fields::new(&recipe.frame(), recipe.link, &metadata);
             let decision = interpret(&rules, &fields, &metadata, 1, &mut State::default());
             if let Some(rule) = decision.rule {
                 let taking = rules.family(fields.family())[rule].filter;

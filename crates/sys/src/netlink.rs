@@ -21,7 +21,7 @@ pub use filter::{BpfFilter, Direction};
 pub use htb::{HtbClass, HtbStatistics};
 pub use link::{Link, LinkChange, LinkStatistics, OperState, VethEnd};
 pub use neighbour::{Neighbour, NeighbourState};
-pub use qdisc::Qdisc;
+pub use qdisc::{Qdisc, TrafficClass};
 pub use route::{Metric, NextHop, Route, RouteMetrics};
 pub use tcp_metrics::{TcpMetrics, TcpMetricsEntry};
 

@@ -123,6 +123,9 @@ fn an_htb_of_the_same_number_is_somebody_elses() {
     let forced = run(bench.a(), &["apply", "--force"], Some(&file));
     assert_eq!(forced.status.code(), Some(0), "{forced:?}");
     assert_eq!(json(bench.a(), &["status"], None).0, 0);
-    assert_eq!(run(bench.a(), &["remove"], None).status.code(), Some(0));
-    assert!(!has_htb(&bench));
+    let removed = run(bench.a(), &["remove"], None);
+    let stdout = String::from_utf8_lossy(&removed.stdout).into_owned();
+    assert_eq!(removed.status.code(), Some(0), "{removed:?}");
+    assert!(stdout.contains("htb 4c51: is there again"), "{stdout}");
+    assert!(has_htb(&bench));
 }

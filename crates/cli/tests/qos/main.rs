@@ -10,6 +10,7 @@
     reason = "a test says what it expects by panicking"
 )]
 
+mod drift;
 mod kill;
 mod lifecycle;
 mod lost;

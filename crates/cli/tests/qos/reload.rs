@@ -163,3 +163,28 @@ fn a_new_filter_does_not_inherit_the_counts_of_one_that_is_gone() {
         assert_eq!(bench.counted(name).0, 1, "{name}");
     }
 }
+
+#[test]
+fn counts_of_packets_that_come_in_stay_with_their_filter() {
+    let Some(bench) = bench() else { return };
+    let apply = |name: &str, ingress: bool| {
+        bench.apply(&format!(
+            "[filter.{name}]\nprotocol = \"udp\"\ndestination_port = 9000\npolicy = \"one\"\n\
+             [policy.one]\n[adapter.veth0]\npolicies = [\"one\"]\ningress = {ingress}\n"
+        ))
+    };
+    let counted = |document: &linerate_qos::document::QosDocument| {
+        let filter = &document.adapters[0].policies[0].filters[0];
+        filter.ingress.map(|counters| counters.packets)
+    };
+    apply("a", true);
+    let socket = udp(bench.b(), bench.b().ipv4.into());
+    for _ in 0..3 {
+        socket.send_to(&[1; 50], (bench.a().ipv4, 9000)).unwrap();
+    }
+    crate::support::eventually("they have come in", || counted(&bench.status()) == Some(3));
+    apply("b", false);
+    // Gets the place in which the first counted.
+    assert_eq!(counted(&apply("c", false)).unwrap_or(0), 0);
+    assert_eq!(counted(&apply("c", true)), Some(0));
+}

@@ -142,6 +142,8 @@ fn lost(site: &mut Site, port: &Port, why: String) -> Result<State, QosError> {
         default_class: None,
         class_of: BTreeMap::new(),
         offload: None,
+        bound: BTreeMap::new(),
+        replaced: Vec::new(),
         lost: Some(why),
     })
 }
@@ -199,7 +201,8 @@ fn enforce(
     }
     // An HTB of our number that nobody here knows is somebody else's.
     if [wanted, other].into_iter().flatten().any(State::has_root) {
-        queue::trim(netlink, port, wanted)
+        let replaced = other.map_or(&[][..], |other| &other.replaced);
+        queue::trim(netlink, port, wanted, replaced)
     } else {
         Ok(())
     }
@@ -244,7 +247,7 @@ fn take_over(
         hooked.base.clear();
         return Ok(());
     };
-    let readings = Readings::of(retired);
+    let readings = Readings::new(retired);
     for (name, slot) in names {
         if old.is_some_and(|old| old.slots.get(&name) == Some(&slot)) {
             let counted = readings.slot(slot)?;

@@ -13,7 +13,7 @@ pub(super) struct Readings {
 }
 
 impl Readings {
-    pub(super) fn of(map: Map) -> Self {
+    pub(super) fn new(map: Map) -> Self {
         Self { map }
     }
 

@@ -67,7 +67,7 @@ pub(crate) fn counting(interface: &str) -> Result<Option<Counting>, QosError> {
         });
         Ok(Some(Counting {
             policies: policies.collect(),
-            readings: Readings::of(map),
+            readings: Readings::new(map),
         }))
     })
 }

@@ -119,13 +119,15 @@ impl Hooks {
             return Ok(());
         }
         let program = Program::from_pin(&self.program(direction, id))?;
+        let is_first = self.ahead(netlink, port, direction)?.is_none();
         match (self.via, self.link(direction)?) {
-            (Via::Tcx, Some((link, old))) => {
+            (Via::Tcx, Some((link, old))) if is_first => {
                 // Only if nobody else put another there in the meantime.
                 let old = Program::from_pin(&self.program(direction, old)).ok();
                 link.replace(&program, old.as_ref())?;
             }
-            (Via::Tcx, None) => {
+            // The old one, if there is one, ends with its pin: no packet meets neither.
+            (Via::Tcx, _old) => {
                 let link = TcxLink::attach(&program, port.index(), attach(direction))?;
                 let pin = self.link_pin(direction);
                 bpf::unpin(&pin)?;
@@ -189,6 +191,26 @@ impl Hooks {
             others.map(|filter| format!("eBPF filter {} at its clsact {side}", filter.name)),
         );
         Ok((!found.is_empty()).then(|| found.join(" and ")))
+    }
+
+    /// The program that packets meet before ours, and maybe not ours then.
+    pub(super) fn ahead(
+        &self,
+        netlink: &mut Netlink,
+        port: &Port,
+        direction: Direction,
+    ) -> Result<Option<String>, QosError> {
+        let own = self.in_force(netlink, port, direction)?;
+        if self.via == Via::Tcx {
+            let attached = bpf::query(port.index(), attach(direction))?;
+            let first = attached.programs.first().filter(|id| Some(**id) != own);
+            return Ok(first.map(|id| format!("eBPF program {id}")));
+        }
+        let filters = netlink.bpf_filters(port.index(), direction)?;
+        let mut before = filters.iter().filter(|filter| filter.priority < PRIORITY);
+        Ok(before
+            .next()
+            .map(|filter| format!("eBPF filter {}", filter.name)))
     }
 
     /// Takes away the pins that are not the state's: of programs and maps that it does not use any

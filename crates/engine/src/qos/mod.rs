@@ -34,7 +34,7 @@ mod status;
 
 use std::collections::BTreeMap;
 
-use linerate_qos::document::QosDocument;
+use linerate_qos::document::{AdapterReport, QosDocument};
 use linerate_qos::policy::{Adapter, PolicyFile};
 use linerate_qos::warnings::warnings;
 use linerate_sys::netlink::{Direction, Link};
@@ -66,6 +66,8 @@ pub struct QosOptions {
     pub force: bool,
     /// Also packets that come in, whatever the file says.
     pub ingress: bool,
+    /// The file's name, for what is said of it.
+    pub file: String,
 }
 
 /// What is in force on an interface, as far as it takes to put it back.
@@ -87,7 +89,14 @@ pub fn apply(text: &str, options: &QosOptions) -> Result<QosDocument, QosError> 
     let chosen = choose(&file, options.adapter.as_deref())?;
     let doubts = warnings(&file, &BTreeMap::new())?;
     on_site(|site| {
-        let mut notes: Vec<_> = doubts.iter().map(ToString::to_string).collect();
+        let doubts = doubts.iter().map(|doubt| match &*options.file {
+            "" => doubt.to_string(),
+            file => format!("{file}:{doubt}"),
+        });
+        let mut notes: Vec<_> = doubts.collect();
+        if options.adapter.is_none() {
+            notes.extend(left_out(site, &chosen)?);
+        }
         let mut changes = Vec::new();
         for (adapter, interface) in &chosen {
             let port = Port::find(&mut site.netlink, interface)?;
@@ -97,12 +106,26 @@ pub fn apply(text: &str, options: &QosOptions) -> Result<QosDocument, QosError> 
                 forced: options.force,
                 with_ingress: options.ingress,
             };
-            let change = prepare(site, port, old, wanted)?;
-            refuse_foreign(site, &change, &mut notes)?;
+            let mut change = prepare(site, port, old, wanted)?;
+            refuse_foreign(site, &mut change, &mut notes)?;
             changes.push(change);
         }
         conclude(site, changes, notes)
     })
+}
+
+/// What is said of interfaces with a policy that the file does not name.
+fn left_out(site: &mut Site, chosen: &[(&Adapter, String)]) -> Result<Vec<String>, QosError> {
+    let (ports, _) = site.ports()?;
+    let is_chosen = |port: &Port| chosen.iter().any(|(_, name)| name == port.name());
+    let left = ports.iter().filter(|port| !is_chosen(port)).map(Port::name);
+    let said = left.map(|name| {
+        format!(
+            "{name} is not in this file and keeps the policy that it has: `linerate qos remove \
+             {name}` takes it away"
+        )
+    });
+    Ok(said.collect())
 }
 
 /// The policies of one interface, or of all that have one.
@@ -143,7 +166,7 @@ pub fn reset(interface: Option<&str>) -> Result<QosDocument, QosError> {
                     continue;
                 };
                 let Some(map) = hooks.map(pin)? else { continue };
-                let readings = Readings::of(map);
+                let readings = Readings::new(map);
                 for (name, slot) in slots {
                     let counted = readings.slot(slot)?;
                     hooked.base.insert(name, counted);
@@ -186,8 +209,8 @@ pub fn enable(interface: Option<&str>) -> Result<QosDocument, QosError> {
                 forced: state.forced,
                 with_ingress: state.with_ingress,
             };
-            let change = prepare(site, port.clone(), old, wanted)?;
-            refuse_foreign(site, &change, &mut notes)?;
+            let mut change = prepare(site, port.clone(), old, wanted)?;
+            refuse_foreign(site, &mut change, &mut notes)?;
             changes.push(change);
         }
         conclude(site, changes, notes)
@@ -216,8 +239,8 @@ pub fn passthrough(interface: Option<&str>) -> Result<QosDocument, QosError> {
                 forced: old.as_ref().is_some_and(|old| old.forced),
                 with_ingress: old.as_ref().is_some_and(|old| old.with_ingress),
             };
-            let change = prepare(site, port, old, wanted)?;
-            refuse_foreign(site, &change, &mut notes)?;
+            let mut change = prepare(site, port, old, wanted)?;
+            refuse_foreign(site, &mut change, &mut notes)?;
             changes.push(change);
         }
         conclude(site, changes, notes)
@@ -260,7 +283,7 @@ pub fn standing(interface: &str) -> Result<Option<Standing>, QosError> {
 /// Whether a policy may be known of a link of the calling thread's network namespace: a look for
 /// one file, which needs no privilege and waits for nobody.
 pub(crate) fn is_known(link: &Link) -> bool {
-    Port::of(link.clone()).is_ok_and(|port| state::Directory::has(&port.key))
+    Port::new(link.clone()).is_ok_and(|port| state::Directory::has(&port.key))
 }
 
 /// Puts back what was in force.
@@ -281,6 +304,7 @@ pub fn put_back(interface: &str, was: Option<&Standing>) -> Result<(), QosError>
                 adapter,
                 force,
                 ingress,
+                ..QosOptions::default()
             },
         )?;
     }
@@ -401,6 +425,7 @@ fn end(interface: Option<&str>, mode: Mode) -> Result<QosDocument, QosError> {
             (next.egress.program, next.ingress.program) = (None, None);
             (next.classes, next.default_class, next.offload) = (Vec::new(), None, None);
             next.class_of.clear();
+            next.replaced.clear();
             let name = port.name();
             let removed = (mode == Mode::Removed).then(|| format!("{name}: removed"));
             let cap = port.link.gso_max_size.filter(|_| old.lost.is_some());
@@ -429,8 +454,23 @@ fn conclude(
     let ports: Vec<_> = changes.iter().map(|change| change.port.clone()).collect();
     notes.extend(changes.iter().flat_map(|change| change.notes.clone()));
     let runs = changes.iter().any(|change| !change.loaded.is_empty());
+    let given_back: Vec<_> = (changes.iter())
+        .filter(|change| change.next.replaced.is_empty())
+        .filter_map(|change| Some((change.port.clone(), change.old.as_ref()?.replaced.clone())))
+        .filter(|(_, replaced)| !replaced.is_empty())
+        .collect();
     commit(site, changes)?;
-    let mut adapters = Vec::new();
+    let mut adapters: Vec<AdapterReport> = Vec::new();
+    for (port, replaced) in given_back {
+        let is_whole = queue::has(&mut site.netlink, &port, &replaced)?;
+        let (name, root) = (port.name(), &replaced[0]);
+        let what = format!("the queueing discipline {} {:x}:", root.kind, root.id >> 16);
+        notes.push(if is_whole {
+            format!("{name}: {what} is there again")
+        } else {
+            format!("{name}: {what} could not be given back as it was: look at `tc qdisc show`")
+        });
+    }
     for port in &ports {
         if runs && site.hooks(port).via() == Via::Clsact {
             let name = port.name();
@@ -442,13 +482,21 @@ fn conclude(
             adapters.push(status::report(site, port, &state)?);
         }
     }
+    let mut classes = adapters.iter().filter_map(|one| one.default_class.as_ref());
+    if classes.any(|class| class.queue.as_deref() == Some(queue::FIFO)) {
+        notes.push(
+            "this kernel has no fq_codel (CONFIG_NET_SCH_FQ_CODEL): packets of a class wait in one \
+             queue, first in, first out"
+                .to_owned(),
+        );
+    }
     Ok(QosDocument::new(adapters, notes))
 }
 
 /// Somebody else's things are neither replaced nor joined unasked.
 fn refuse_foreign(
     site: &mut Site,
-    change: &Change,
+    change: &mut Change,
     notes: &mut Vec<String>,
 ) -> Result<(), QosError> {
     let (port, next) = (&change.port, &change.next);
@@ -479,13 +527,14 @@ fn refuse_foreign(
     if !next.classes.is_empty()
         && let Some(what) = queue::foreign_root(&mut site.netlink, port, change.has_root())?
     {
-        let remedy = "--force replaces it, and it is not put back by `remove`";
+        let remedy = "--force replaces it, until `remove` gives it back";
         refuse(
             what,
             remedy,
-            "is replaced; `remove` gives the kernel's default",
+            "is replaced until `remove` gives it back",
             notes,
         )?;
+        change.next.replaced = queue::tree(&mut site.netlink, &change.port)?;
     }
     Ok(())
 }

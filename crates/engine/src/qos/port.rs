@@ -26,7 +26,7 @@ impl Port {
     /// By its name.
     pub(super) fn find(netlink: &mut Netlink, name: &str) -> Result<Self, QosError> {
         match netlink.link(name) {
-            Ok(link) => Self::of(link),
+            Ok(link) => Self::new(link),
             Err(error) if error.errno() == Some(ENODEV) => Err(QosError::Unknown {
                 what: format!("interface {name}"),
                 why: others(netlink),
@@ -35,7 +35,7 @@ impl Port {
         }
     }
 
-    pub(super) fn of(link: Link) -> Result<Self, QosError> {
+    pub(super) fn new(link: Link) -> Result<Self, QosError> {
         let key = format!("{}-{}", namespace()?, link.index);
         Ok(Self { link, key })
     }

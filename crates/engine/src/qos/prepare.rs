@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_core::units::BitRate;
-use linerate_qos::classes::ClassPlan;
+use linerate_qos::classes::{ClassPlan, OTHER_NUMBER};
 use linerate_qos::document::describe;
 use linerate_qos::packet::LinkType;
 use linerate_qos::policy::{Adapter, PolicyFile};
@@ -48,6 +48,7 @@ pub(super) fn prepare(
     let mut bindings = Bindings::default();
     if let Some((_, file, adapter)) = wanted.policy {
         bindings = bind(&mut site.netlink, file, &next.slots)?;
+        next.bound = bound(&bindings);
         plan(&port, file, adapter, &mut bindings, &mut next, old.as_ref())?;
     }
     let mut change = Change {
@@ -68,14 +69,14 @@ pub(super) fn prepare(
             || wanted.policy.is_some_and(|(_, _, adapter)| adapter.ingress);
         let rules = match wanted.policy {
             Some((_, file, adapter)) => {
-                RuleSet::of(file, adapter, &of_direction(&bindings, direction))?
+                RuleSet::new(file, adapter, &of_direction(&bindings, direction))?
             }
             None => RuleSet::pass_through(),
         };
         if is_wanted {
             attach(site, &mut change, direction, &rules, &fresh)?;
         } else {
-            change.next.hooked_mut(direction).program = None;
+            detach(site, &mut change, direction, &fresh)?;
         }
     }
     Ok(change)
@@ -107,6 +108,8 @@ fn begin(port: &Port, old: Option<&State>, wanted: Wanted<'_>) -> State {
         default_class: None,
         class_of: BTreeMap::new(),
         offload: None,
+        bound: BTreeMap::new(),
+        replaced: Vec::new(),
         lost: None,
     };
     if let Some(old) = old {
@@ -197,6 +200,18 @@ fn bind(
     Ok(bindings)
 }
 
+/// The same by name, to be compared with later.
+fn bound(bindings: &Bindings) -> BTreeMap<String, u64> {
+    let cgroups = bindings.cgroups.iter();
+    let cgroups = cgroups.map(|(path, group)| (format!("{CGROUP} {}", path.0), group.id));
+    let interfaces = bindings.interfaces.iter();
+    let interfaces =
+        interfaces.map(|(name, index)| (format!("interface {}", name.0), (*index).into()));
+    cgroups.chain(interfaces).collect()
+}
+
+pub(super) const CGROUP: &str = "control group";
+
 /// Classes, the cap on offloaded frames, and the policies in words.
 fn plan(
     port: &Port,
@@ -206,12 +221,18 @@ fn plan(
     next: &mut State,
     old: Option<&State>,
 ) -> Result<(), QosError> {
-    let plan = ClassPlan::of(file, adapter, &bindings.policy_slots, port.speed())?;
+    let plan = ClassPlan::new(file, adapter, &bindings.policy_slots, port.speed())?;
     let rate = plan.as_ref().map(|plan| plan.rate);
     next.rate_bps = rate.map(|BitRate(rate)| rate);
     next.policies = describe(file, adapter, rate);
     next.class_of = BTreeMap::new();
-    let Some(plan) = plan else { return Ok(()) };
+    let Some(mut plan) = plan else { return Ok(()) };
+    if let Some(old) = old {
+        next.replaced = old.replaced.clone();
+        for (policy, named) in file.policies.iter().enumerate() {
+            number(&mut plan, policy, &named.name, old);
+        }
+    }
     next.classes = queue::classes(&plan, port);
     next.offload = queue::offload(&plan, port, old.and_then(|old| old.offload));
     next.default_class = Some(plan.default);
@@ -222,6 +243,24 @@ fn plan(
     bindings.classes = plan.of_policy;
     bindings.default_class = Some(plan.default);
     Ok(())
+}
+
+/// A class keeps its number, and with it what it has used of its rate. One that gets much more than
+/// it had gets its other number: HTB would hold it to a debt of the old rate for seconds.
+fn number(plan: &mut ClassPlan, policy: usize, name: &str, old: &State) {
+    let (Some(id), Some(was)) = (plan.of_policy[policy], old.class_of.get(name)) else {
+        return;
+    };
+    let rate = plan.classes.iter().find(|class| class.id == id);
+    let rate = rate.map_or(0, |class| class.rate.bytes_per_second());
+    let old_rate = old.classes.iter().find(|class| class.id == *was);
+    let is_much_more = old_rate.is_some_and(|class| rate / 2 > class.rate);
+    let other = if is_much_more {
+        u32::from(OTHER_NUMBER)
+    } else {
+        0
+    };
+    plan.renumber(policy, was ^ other);
 }
 
 /// Packets that come in have no class.
@@ -257,7 +296,7 @@ fn attach(
         let pin = old.maps.get(name)?;
         Map::from_pin(&hooks.pin(pin)).ok()
     };
-    let counters = map(COUNTERS).map(Readings::of);
+    let counters = map(COUNTERS).map(Readings::new);
     let needed = change.next.slots.values().max().map_or(1, |slot| slot + 1);
     let slots = counters.as_ref().map_or(MIN_SLOTS, Readings::slots);
     let slots = slots.max(needed.next_power_of_two());
@@ -265,21 +304,46 @@ fn attach(
     let loaded = load(&compiled, hooks.kind(direction), |spec| map(spec.name));
     let loaded = loaded.map_err(|error| refused(site, &change.port, error))?;
     let mut hooked = hooked(&old, direction, &loaded.program, &loaded.maps)?;
-    hooked
-        .base
-        .retain(|name, _| change.next.slots.contains_key(name));
-    // What a slot counted under a name that is gone is not the new name's.
     let stays = counters.filter(|counters| counters.slots() == slots);
-    for name in fresh {
-        let base = stays
-            .as_ref()
-            .map(|counters| counters.slot(change.next.slots[name]));
-        hooked
-            .base
-            .insert(name.clone(), base.transpose()?.unwrap_or_default());
-    }
+    rebase(&mut hooked, stays.as_ref(), &change.next.slots, fresh)?;
     *change.next.hooked_mut(direction) = hooked;
     change.loaded.push((direction, loaded));
+    Ok(())
+}
+
+/// A direction without a program keeps its counts.
+fn detach(
+    site: &Site,
+    change: &mut Change,
+    direction: Direction,
+    fresh: &BTreeSet<String>,
+) -> Result<(), QosError> {
+    let mut hooked = change.next.hooked(direction).clone();
+    hooked.program = None;
+    let pin = hooked.maps.get(COUNTERS);
+    let map = pin
+        .map(|pin| site.hooks(&change.port).map(pin))
+        .transpose()?;
+    let counters = map.flatten().map(Readings::new);
+    rebase(&mut hooked, counters.as_ref(), &change.next.slots, fresh)?;
+    *change.next.hooked_mut(direction) = hooked;
+    Ok(())
+}
+
+/// New names begin at zero: what their slots counted, in `counters` that stay, was of names that are
+/// gone.
+fn rebase(
+    hooked: &mut Hooked,
+    counters: Option<&Readings>,
+    slots: &BTreeMap<String, u32>,
+    fresh: &BTreeSet<String>,
+) -> Result<(), QosError> {
+    hooked.base.retain(|name, _| slots.contains_key(name));
+    for name in fresh {
+        let base = counters.map(|counters| counters.slot(slots[name]));
+        let base = base.transpose()?.unwrap_or_default();
+        hooked.base.insert(name.clone(), base);
+    }
     Ok(())
 }
 

@@ -1,12 +1,15 @@
-//! The classes of an interface, and the cap on its offloaded frames.
+//! The classes of an interface with their queues, the cap on its offloaded frames, and somebody
+//! else's discipline that is replaced and given back.
+
+use std::collections::BTreeMap;
 
 use linerate_qos::classes::{ClassPlan, MAJOR, largest_offload};
 use linerate_sys::errno::ENOENT;
-use linerate_sys::netlink::{HtbClass, LinkChange, Netlink};
+use linerate_sys::netlink::{HtbClass, LinkChange, Netlink, TrafficClass};
 
 use super::error::QosError;
 use super::port::Port;
-use super::state::{Offload, State, StoredClass};
+use super::state::{Offload, Replaced, State, StoredClass};
 
 /// The classes of a plan, as HTB wants them.
 pub(super) fn classes(plan: &ClassPlan, port: &Port) -> Vec<StoredClass> {
@@ -89,6 +92,172 @@ pub(super) fn add(netlink: &mut Netlink, port: &Port, state: &State) -> Result<(
         let class = HtbClass::from(*class);
         netlink.put_htb_class(port.index(), &class, !is_there(class.id))?;
     }
+    let mut is_fair = true;
+    for class in state.leaves() {
+        is_fair = is_fair && put_fair_queue(netlink, port, class.id)?;
+        if !is_fair {
+            let limit = fifo_bytes(class).to_ne_bytes();
+            netlink.put_qdisc(port.index(), Some(class.id), (FIFO, 0, &limit))?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives a class the queue that keeps its delay short; `false` if the kernel has none.
+fn put_fair_queue(netlink: &mut Netlink, port: &Port, class: u32) -> Result<bool, QosError> {
+    match netlink.put_qdisc(port.index(), Some(class), (FAIR, 0, &[])) {
+        Ok(()) => Ok(true),
+        Err(error) if error.errno() == Some(ENOENT) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a class's first-in-first-out queue holds: a tenth of a second of its rate or of a quarter of
+/// its ceiling, and never less than some frames. The kernel's own holds 1,000 packets, which is
+/// longer than a second at 10 Mbit/s.
+fn fifo_bytes(class: &StoredClass) -> u32 {
+    let bytes = class.rate.max(class.ceil / 4) / 10;
+    u32::try_from(bytes)
+        .unwrap_or(u32::MAX)
+        .clamp(2 * class.quantum, MAX_FIFO)
+}
+
+/// The kinds of the queues of classes, by the classes' ids.
+pub(super) fn leaves(
+    netlink: &mut Netlink,
+    port: &Port,
+) -> Result<BTreeMap<u32, String>, QosError> {
+    let qdiscs = netlink.qdiscs(port.name())?.into_iter();
+    let below = qdiscs.filter(|qdisc| qdisc.parent >> 16 == u32::from(MAJOR));
+    Ok(below.map(|qdisc| (qdisc.parent, qdisc.kind)).collect())
+}
+
+/// What of the classes is not as it was made, in words.
+pub(super) fn fault(
+    netlink: &mut Netlink,
+    port: &Port,
+    state: &State,
+) -> Result<Option<String>, QosError> {
+    if state.classes.is_empty() {
+        return Ok(None);
+    }
+    let there = netlink.htb_classes(port.index(), MAJOR)?;
+    let queues = leaves(netlink, port)?;
+    for class in &state.classes {
+        let Some((found, _)) = there.iter().find(|(found, _)| found.id == class.id) else {
+            let fault = "its classes are not there any more: somebody took them away";
+            return Ok(Some(fault.to_owned()));
+        };
+        let id = written(class.id);
+        let is_leaf = state.leaves().any(|leaf| leaf.id == class.id);
+        if !class.is_like(found, is_leaf) {
+            return Ok(Some(format!("somebody changed its class {id}")));
+        }
+        let queue = queues.get(&class.id).map(String::as_str);
+        if is_leaf && !matches!(queue, Some(FAIR | FIFO)) {
+            return Ok(Some(format!(
+                "somebody changed the queue of its class {id}"
+            )));
+        }
+    }
+    let now = netlink.link_by_index(port.index())?.gso_max_size;
+    let set = state.offload.map(|cap| cap.set);
+    Ok(set
+        .zip(now)
+        .filter(|(set, now)| now > set)
+        .map(|(set, now)| format!("somebody raised its gso_max_size from {set} to {now}")))
+}
+
+/// As `tc` writes it.
+pub(super) fn written(id: u32) -> String {
+    format!("{:x}:{:x}", id >> 16, id & 0xffff)
+}
+
+/// The disciplines and classes of the interface, each behind what it is below of.
+pub(super) fn tree(netlink: &mut Netlink, port: &Port) -> Result<Vec<Replaced>, QosError> {
+    let qdiscs = netlink.qdiscs(port.name())?.into_iter();
+    let ours = qdiscs.filter(|qdisc| qdisc.handle.0 != 0 && qdisc.parent != INGRESS);
+    let mut rest: Vec<_> = ours
+        .map(|qdisc| Replaced {
+            kind: qdisc.kind,
+            is_class: false,
+            id: u32::from(qdisc.handle.0) << 16,
+            parent: qdisc.parent,
+            options: qdisc.options,
+        })
+        .collect();
+    // Those without options the kernel makes with their discipline.
+    let classes = netlink.traffic_classes(port.index())?.into_iter();
+    rest.extend(
+        (classes.filter(|class| !class.options.is_empty())).map(|class| Replaced {
+            kind: class.kind,
+            is_class: true,
+            id: class.id,
+            parent: class.parent,
+            options: class.options,
+        }),
+    );
+    let mut tree: Vec<Replaced> = Vec::new();
+    loop {
+        let is_next = |one: &Replaced| {
+            let above = if one.is_class && one.parent == ROOT {
+                one.id & 0xffff_0000
+            } else {
+                one.parent
+            };
+            (above == ROOT) || tree.iter().any(|known| known.id == above)
+        };
+        let (next, later): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_next);
+        if next.is_empty() {
+            return Ok(tree);
+        }
+        tree.extend(next);
+        rest = later;
+    }
+}
+
+/// Whether the interface has these disciplines and classes, whatever they count.
+pub(super) fn has(
+    netlink: &mut Netlink,
+    port: &Port,
+    replaced: &[Replaced],
+) -> Result<bool, QosError> {
+    let there = tree(netlink, port)?;
+    let is_there = |one: &Replaced| {
+        let key = |one: &Replaced| (one.kind.clone(), one.id, one.parent);
+        there.iter().any(|other| key(other) == key(one))
+    };
+    Ok(replaced.iter().all(is_there))
+}
+
+/// Puts somebody's disciplines in the place of ours. What the kernel does not take back is missing
+/// then, which [`tree`] shows.
+fn give_back(netlink: &mut Netlink, port: &Port, replaced: &[Replaced]) -> Result<(), QosError> {
+    let put = |netlink: &mut Netlink, one: &Replaced| {
+        if one.is_class {
+            let class = TrafficClass {
+                kind: one.kind.clone(),
+                id: one.id,
+                parent: one.parent,
+                options: one.options.clone(),
+            };
+            return netlink.put_traffic_class(port.index(), &class);
+        }
+        let above = (one.parent != ROOT).then_some(one.parent);
+        let discipline = (one.kind.as_str(), (one.id >> 16) as u16, &*one.options);
+        netlink.put_qdisc(port.index(), above, discipline)
+    };
+    let Some((root, below)) = replaced.split_first() else {
+        return Ok(netlink.delete_root(port.index(), MAJOR)?);
+    };
+    // In one step where the kernel takes it; ours may have its number.
+    if put(netlink, root).is_err() || has_ours(netlink, port)? {
+        netlink.delete_root(port.index(), MAJOR)?;
+        let _ = put(netlink, root);
+    }
+    for one in below {
+        let _ = put(netlink, one);
+    }
     Ok(())
 }
 
@@ -107,18 +276,20 @@ pub(super) fn found(netlink: &mut Netlink, port: &Port) -> Result<Vec<StoredClas
     Ok(classes.iter().map(|(class, _)| class.into()).collect())
 }
 
-/// Deletes the classes that the state does not have, and all of it if it has none.
+/// Deletes the classes that the state does not have. If it has none, all of it goes, and what it
+/// had replaced is put back.
 pub(super) fn trim(
     netlink: &mut Netlink,
     port: &Port,
     state: Option<&State>,
+    replaced: &[Replaced],
 ) -> Result<(), QosError> {
     if !has_ours(netlink, port)? {
         return Ok(());
     }
     let wanted = state.map_or(&[][..], |state| &state.classes);
     if wanted.is_empty() {
-        return Ok(netlink.delete_root(port.index(), MAJOR)?);
+        return give_back(netlink, port, replaced);
     }
     for (class, _) in netlink.htb_classes(port.index(), MAJOR)? {
         if wanted.iter().all(|wanted| wanted.id != class.id) {
@@ -165,6 +336,14 @@ fn is_ours(kind: &str, major: u16) -> bool {
     kind == "htb" && major == MAJOR
 }
 
+/// The queue of a class, and where the kernel has none such.
+const FAIR: &str = "fq_codel";
+pub(super) const FIFO: &str = "bfifo";
+/// Bytes of the latter.
+const MAX_FIFO: u32 = 16 << 20;
+/// `TC_H_ROOT`, and `TC_H_INGRESS`, which is clsact's, too.
+const ROOT: u32 = u32::MAX;
+const INGRESS: u32 = 0xffff_fff1;
 /// Ethernet and a VLAN tag.
 const FRAME_HEADERS: u32 = 18;
 /// Of offloaded ones.

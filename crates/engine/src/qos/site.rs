@@ -71,7 +71,7 @@ impl Site {
             let link = (key.strip_prefix(&own))
                 .map(|index| links.iter().find(|link| link.index.to_string() == index));
             match link {
-                Some(Some(link)) => ports.push(Port::of(link.clone())?),
+                Some(Some(link)) => ports.push(Port::new(link.clone())?),
                 // Its namespace may be gone as well, so that nobody there can see to it.
                 None if self.hooks_of(&key).is_dead()? => drop(self.forget(&key)?),
                 None => {}

@@ -62,6 +62,13 @@ pub(super) struct State {
     /// Of each policy that has one.
     pub(super) class_of: BTreeMap<String, u32>,
     pub(super) offload: Option<Offload>,
+    /// The kernel's numbers of what the filters name, `cgroup PATH` and `interface NAME`: one that
+    /// is made anew has another.
+    #[serde(default)]
+    pub(super) bound: BTreeMap<String, u64>,
+    /// Somebody else's disciplines that ours stand in the place of, the root first.
+    #[serde(default)]
+    pub(super) replaced: Vec<Replaced>,
     /// Why no more is known than what the kernel shows.
     #[serde(skip)]
     pub(super) lost: Option<String>,
@@ -94,6 +101,17 @@ pub(super) struct StoredClass {
     pub(super) priority: u8,
 }
 
+/// A discipline or a class of one, as the kernel showed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Replaced {
+    pub(super) kind: String,
+    pub(super) is_class: bool,
+    /// `major << 16 | minor`.
+    pub(super) id: u32,
+    pub(super) parent: u32,
+    pub(super) options: Vec<u8>,
+}
+
 /// The cap on offloaded frames, and what it was before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Offload {
@@ -104,6 +122,12 @@ pub(super) struct Offload {
 }
 
 impl State {
+    /// The classes that packets wait in.
+    pub(super) fn leaves(&self) -> impl Iterator<Item = &StoredClass> {
+        let is_leaf = |one: &&StoredClass| self.classes.iter().all(|of| of.parent != Some(one.id));
+        self.classes.iter().filter(is_leaf)
+    }
+
     /// Whether the HTB at the root is the one of this state.
     pub(super) fn has_root(&self) -> bool {
         self.lost.is_some() || !self.classes.is_empty()
@@ -119,6 +143,20 @@ impl State {
         };
         is_of(&self.egress, prefix(Direction::Egress))
             || is_of(&self.ingress, prefix(Direction::Ingress))
+    }
+}
+
+impl StoredClass {
+    /// Whether the class is as it was made. Bursts come back rounded, and only a leaf keeps a
+    /// quantum and a priority.
+    pub(super) fn is_like(&self, class: &HtbClass, is_leaf: bool) -> bool {
+        let near = |one: u32, other: u32| one.abs_diff(other) <= 64 + other / 8;
+        let found = Self::from(class);
+        let is_turn = (found.quantum, found.priority) == (self.quantum, self.priority);
+        (found.parent, found.rate, found.ceil) == (self.parent, self.rate, self.ceil)
+            && near(found.burst, self.burst)
+            && near(found.ceil_burst, self.ceil_burst)
+            && (is_turn || !is_leaf)
     }
 }
 

@@ -3,14 +3,16 @@
 use linerate_core::units::BitRate;
 use linerate_qos::document::{AdapterReport, ClassReport, CounterReport, QosState};
 use linerate_qos::packet::LinkType;
-use linerate_sys::netlink::{Direction, HtbClass, HtbStatistics};
+use linerate_sys::netlink::{Direction, HtbClass, HtbStatistics, Netlink};
+use linerate_sys::proc::cgroup::group_id;
 
 use super::change::{COUNTERS, DIRECTIONS};
 use super::counters::Readings;
 use super::error::QosError;
 use super::hook::Via;
 use super::port::Port;
-use super::prepare::{filter_name, policy_name};
+use super::prepare::{CGROUP, filter_name, policy_name};
+use super::queue;
 use super::site::Site;
 use super::state::{Mode, State};
 
@@ -58,30 +60,8 @@ fn condition(
     port: &Port,
     state: &State,
 ) -> Result<(QosState, Option<String>), QosError> {
-    if let Some(why) = &state.lost {
-        let fault =
-            format!("{why}: what is in force is not known any more; apply it again, or remove it");
+    if let Some(fault) = fault(site, port, state)? {
         return Ok((QosState::Failed, Some(fault)));
-    }
-    let hooks = site.hooks(port);
-    for direction in DIRECTIONS {
-        let wanted = state.hooked(direction).program;
-        let running = hooks.in_force(&mut site.netlink, port, direction)?;
-        if wanted != running {
-            let fault = match running {
-                None => "its program is not there any more: somebody took it away; apply it again",
-                Some(_) => "another program stands in its place; apply it again",
-            };
-            return Ok((QosState::Failed, Some(fault.to_owned())));
-        }
-    }
-    let there = site
-        .netlink
-        .htb_classes(port.index(), linerate_qos::classes::MAJOR)?;
-    let is_there = |id: u32| there.iter().any(|(class, _)| class.id == id);
-    if !state.classes.iter().all(|class| is_there(class.id)) {
-        let fault = "its classes are not there any more: somebody took them away; apply it again";
-        return Ok((QosState::Failed, Some(fault.to_owned())));
     }
     let condition = match state.mode {
         Mode::Enabled => QosState::Filtering,
@@ -89,6 +69,68 @@ fn condition(
         Mode::Disabled | Mode::Removed => QosState::Disabled,
     };
     Ok((condition, None))
+}
+
+/// What is not as it was applied, in words.
+pub(super) fn fault(
+    site: &mut Site,
+    port: &Port,
+    state: &State,
+) -> Result<Option<String>, QosError> {
+    if let Some(why) = &state.lost {
+        return Ok(Some(format!(
+            "{why}: what is in force is not known any more; apply it again, or remove it"
+        )));
+    }
+    let mut fault = queue::fault(&mut site.netlink, port, state)?;
+    if state.mode == Mode::Enabled {
+        fault = made_anew(&mut site.netlink, state).or(fault);
+    }
+    for direction in DIRECTIONS {
+        fault = program_fault(site, port, state, direction)?.or(fault);
+    }
+    Ok(fault.map(|fault| format!("{fault}; apply it again")))
+}
+
+fn program_fault(
+    site: &mut Site,
+    port: &Port,
+    state: &State,
+    direction: Direction,
+) -> Result<Option<String>, QosError> {
+    let hooks = site.hooks(port);
+    let wanted = state.hooked(direction).program;
+    let running = hooks.in_force(&mut site.netlink, port, direction)?;
+    if wanted != running {
+        let fault = match running {
+            None => "its program is not there any more: somebody took it away",
+            Some(_) => "another program stands in its place",
+        };
+        return Ok(Some(fault.to_owned()));
+    }
+    let Some(_) = wanted else { return Ok(None) };
+    let ahead = hooks.ahead(&mut site.netlink, port, direction)?;
+    Ok(
+        ahead
+            .map(|ahead| format!("{ahead} stands before its program and may hide packets from it")),
+    )
+}
+
+/// A control group or an interface that has gone and come back is not the one that the program
+/// compares with. Of one that is gone there are no packets.
+fn made_anew(netlink: &mut Netlink, state: &State) -> Option<String> {
+    let mut bound = state.bound.iter();
+    let (name, _) = bound.find(|(name, number)| {
+        let now = match name.split_once(' ') {
+            Some((CGROUP, path)) => group_id(path).ok(),
+            Some((_, name)) => netlink.link(name).ok().map(|link| link.index.into()),
+            None => None,
+        };
+        now.is_some_and(|now| now != **number)
+    })?;
+    Some(format!(
+        "{name} was made anew, and its filters do not know the new one"
+    ))
 }
 
 fn add_counters(
@@ -110,7 +152,7 @@ fn add_counters(
             report.fault.get_or_insert_with(|| fault.to_owned());
             continue;
         };
-        let readings = Readings::of(map);
+        let readings = Readings::new(map);
         let counted = |name: String| -> Result<CounterReport, QosError> {
             let slot = state.slots.get(&name).copied();
             Ok(readings.named(hooked, &name, slot)?.into())
@@ -145,9 +187,13 @@ fn add_classes(
     let there = site
         .netlink
         .htb_classes(port.index(), linerate_qos::classes::MAJOR)?;
+    let queues = queue::leaves(&mut site.netlink, port)?;
     let class = |id: u32| {
         let found = there.iter().find(|(class, _)| class.id == id);
-        found.map(|(class, statistics)| class_report(class, statistics))
+        found.map(|(class, statistics)| ClassReport {
+            queue: queues.get(&id).cloned(),
+            ..class_report(class, statistics)
+        })
     };
     for policy in &mut report.policies {
         policy.class = state.class_of.get(&policy.name).copied().and_then(class);
@@ -158,7 +204,8 @@ fn add_classes(
 
 fn class_report(class: &HtbClass, statistics: &HtbStatistics) -> ClassReport {
     ClassReport {
-        id: format!("{:x}:{:x}", class.id >> 16, class.id & 0xffff),
+        id: queue::written(class.id),
+        queue: None,
         rate_bps: class.rate.saturating_mul(8),
         ceil_bps: class.ceil.saturating_mul(8),
         priority: class.priority,

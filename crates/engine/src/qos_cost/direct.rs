@@ -76,7 +76,7 @@ fn rules_of(file: &PolicyFile) -> Result<RuleSet, QosError> {
     let adapter = file.adapters.first().ok_or_else(|| QosError::Which {
         why: "the policy's file has no adapter".to_owned(),
     })?;
-    Ok(RuleSet::of(file, adapter, &Bindings::stand_in(file))?)
+    Ok(RuleSet::new(file, adapter, &Bindings::stand_in(file))?)
 }
 
 /// The program as the kernel has taken it, and how many instructions it has.

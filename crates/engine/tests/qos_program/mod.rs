@@ -52,7 +52,7 @@ impl Trial {
         let Some(seen) = self.kernel.run(frame, metadata, now_ns) else {
             return false;
         };
-        let fields = Fields::of(frame, self.link, metadata);
+        let fields = Fields::new(frame, self.link, metadata);
         let decision = interpret(&self.rules, &fields, metadata, now_ns, &mut self.state);
         let should = expected(frame, self.link, metadata, &decision);
         assert!(
@@ -169,7 +169,7 @@ fn compare(seed: u64, sets: usize, filters: (usize, usize), packets: usize) -> u
             }
         }
         let bindings = bindings(&file, &mut dice);
-        let rules = RuleSet::of(&file, &file.adapters[0], &bindings).unwrap();
+        let rules = RuleSet::new(&file, &file.adapters[0], &bindings).unwrap();
         let slots = file.filters.len() + file.policies.len();
         let mut trial = Trial::new(rules, slots, link);
         for _ in 0..packets {
@@ -238,7 +238,7 @@ fn a_frame_that_is_cut_anywhere_is_no_accident() {
     let mut compared = 0;
     for _ in 0..12 {
         let file = common::file(&mut dice, &wishes);
-        let rules = RuleSet::of(&file, &file.adapters[0], &bindings(&file, &mut dice)).unwrap();
+        let rules = RuleSet::new(&file, &file.adapters[0], &bindings(&file, &mut dice)).unwrap();
         let slots = file.filters.len() + file.policies.len();
         let mut trial = Trial::new(rules, slots, LinkType::Ethernet);
         for _ in 0..12 {
@@ -273,7 +273,7 @@ fn a_policy_without_rules_passes_all_packets_with_the_default_class() {
     };
     let mut trial = Trial::new(rules, 1, LinkType::Ethernet);
     let frame = [[0xff; 12].as_slice(), &[0x88, 0xb5], &[0; 50]].concat();
-    let fields = Fields::of(&frame, LinkType::Ethernet, &Metadata::default());
+    let fields = Fields::new(&frame, LinkType::Ethernet, &Metadata::default());
     assert_eq!(fields.family(), Family::Other);
     let metadata = in_test_run(Metadata {
         wire_length: 64,

@@ -43,7 +43,7 @@ fn plan(file: &PolicyFile, speed: Option<BitRate>) -> Result<Option<ClassPlan>, 
     let slots: Vec<_> = (0..file.policies.len())
         .map(|slot| Slot(slot as u32 + 40))
         .collect();
-    ClassPlan::of(file, &file.adapters[0], &slots, speed)
+    ClassPlan::new(file, &file.adapters[0], &slots, speed)
 }
 
 const MBIT: u64 = 1_000_000;
@@ -67,6 +67,21 @@ fn what_is_not_reserved_is_the_default_class() {
     );
     assert_eq!(plan.of_policy, [Some(0x4c51_0038), None, Some(0x4c51_003a)]);
     assert_eq!(plan.default, plan.classes[3].id);
+}
+
+#[test]
+fn who_reserves_nothing_has_a_part_of_what_is_left() {
+    let voice = policy("voice", mbit(40), None, None);
+    let capped = policy("capped", None, mbit(10), None);
+    let first = policy("first", None, None, Some(0));
+    let file = file(vec![voice, capped, first], Some(BitRate(100 * MBIT)));
+    let plan = plan(&file, None).unwrap().unwrap();
+    let rates: Vec<_> = plan.classes.iter().map(|class| class.rate.0).collect();
+    let [_, voice, capped, first, default] = rates[..] else {
+        panic!("{rates:?}")
+    };
+    assert_eq!((voice, capped, first), (40 * MBIT, 10 * MBIT, 20 * MBIT));
+    assert_eq!(default, 30 * MBIT);
 }
 
 #[test]
@@ -179,8 +194,18 @@ proptest! {
                 for (policy, id) in file.policies.iter().zip(&plan.of_policy) {
                     prop_assert_eq!(id.is_some(), policy.has_class());
                     let class = leaves.iter().find(|class| Some(class.id) == *id);
-                    if let (Some(class), Some(share)) = (class, policy.reserve) {
-                        prop_assert_eq!(class.rate, share.of(rate));
+                    match (class, policy.reserve) {
+                        (Some(class), Some(share)) => prop_assert_eq!(class.rate, share.of(rate)),
+                        // Nobody starves beside the default class.
+                        (Some(class), None) => {
+                            let without = leaves.iter().filter(|class| !class.reserves);
+                            let (left, count) = without
+                                .fold((0, 0), |(sum, count), class| (sum + class.rate.0, count + 1));
+                            let even = (left / count).min(class.ceil.0);
+                            let floor = least_default(rate).0;
+                            prop_assert!(class.rate.0 + floor >= even, "{:?}", plan);
+                        }
+                        (None, _) => {}
                     }
                     if let (Some(class), Some(priority)) = (class, policy.priority) {
                         prop_assert_eq!(class.priority, priority);
@@ -205,14 +230,14 @@ proptest! {
     fn a_policy_keeps_its_class_whatever_comes_before_it(others in policies()) {
         let limit = Some(Share::Percent(50.0));
         let alone = file(vec![policy("a", None, limit, None)], Some(BitRate(MBIT)));
-        let class = ClassPlan::of(&alone, &alone.adapters[0], &[Slot(3)], None).unwrap().unwrap().of_policy[0];
+        let class = ClassPlan::new(&alone, &alone.adapters[0], &[Slot(3)], None).unwrap().unwrap().of_policy[0];
         let mut all = others;
         all.iter_mut().for_each(|policy| (policy.reserve, policy.limit) = (None, limit));
         let mut slots: Vec<_> = (10..).map(Slot).take(all.len()).collect();
         all.push(policy("a", None, limit, None));
         slots.push(Slot(3));
         let file = file(all, Some(BitRate(10 * MBIT)));
-        let plan = ClassPlan::of(&file, &file.adapters[0], &slots, None).unwrap().unwrap();
+        let plan = ClassPlan::new(&file, &file.adapters[0], &slots, None).unwrap().unwrap();
         prop_assert_eq!(plan.of_policy.last().copied().flatten(), class);
     }
 }

@@ -245,7 +245,7 @@ mod tests {
     }
 
     fn plan(pairs: u32) -> Plan {
-        Plan::of(&Choice {
+        Plan::new(&Choice {
             tests: vec![Test::Sizes],
             links: vec![BitRate(100_000_000)],
             families: vec![Family::Ipv4],

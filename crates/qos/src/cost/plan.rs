@@ -136,7 +136,7 @@ impl Plan {
     ///
     /// # Errors
     /// Figures out of range, or tests that need another link or family.
-    pub fn of(choice: &Choice) -> Result<Self, PlanFault> {
+    pub fn new(choice: &Choice) -> Result<Self, PlanFault> {
         let pairs = choice.pairs.unwrap_or(if choice.quick { 3 } else { 8 });
         let usual = Duration::from_millis(if choice.quick { 300 } else { 2000 });
         let time = choice.time.unwrap_or(Span(usual));
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn the_papers_own_experiment_is_two_links_and_seven_sizes() {
-        let plan = Plan::of(&Choice {
+        let plan = Plan::new(&Choice {
             tests: vec![Test::Sizes],
             families: vec![Family::Ipv4],
             ..choice()
@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn large_packets_are_for_the_fastest_link_alone() {
-        let plan = Plan::of(&choice()).unwrap();
+        let plan = Plan::new(&choice()).unwrap();
         let large: Vec<_> = plan
             .cells
             .iter()
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn the_quick_form_of_the_default_is_run_in_less_than_a_minute() {
-        let plan = Plan::of(&Choice {
+        let plan = Plan::new(&Choice {
             tests: vec![Test::Sizes, Test::Udp, Test::Rr],
             quick: true,
             ..choice()
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn each_block_has_each_treatment_once_and_every_order_comes_up_as_often() {
-        let plan = Plan::of(&choice()).unwrap();
+        let plan = Plan::new(&choice()).unwrap();
         let experiment = plan.experiment(0, &plan.cells[0].policy()).unwrap();
         let mut orders: BTreeMap<Vec<usize>, u32> = BTreeMap::new();
         for block in 1..=6000 {
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn datagrams_leave_room_on_the_link() {
-        for cell in Plan::of(&choice()).unwrap().cells {
+        for cell in Plan::new(&choice()).unwrap().cells {
             if cell.protocol == Protocol::Udp && cell.test != Test::Rr {
                 let rate = cell.datagram_rate();
                 assert!(
@@ -514,7 +514,7 @@ mod tests {
                 "it must be",
             ),
         ] {
-            let message = Plan::of(&choice).unwrap_err().to_string();
+            let message = Plan::new(&choice).unwrap_err().to_string();
             assert!(message.contains(words), "{message}");
         }
     }

@@ -125,7 +125,7 @@ mod tests {
             for family in [Family::Ipv4, Family::Ipv6] {
                 let file = read(&long(protocol, family));
                 assert_eq!(file.filters.len(), LONG + 1);
-                let rules = RuleSet::of(&file, &file.adapters[0], &Bindings::stand_in(&file));
+                let rules = RuleSet::new(&file, &file.adapters[0], &Bindings::stand_in(&file));
                 let rules = rules.expect("they are few enough");
                 let own = match family {
                     Family::Ipv4 => rules.v4.len(),

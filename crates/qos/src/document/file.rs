@@ -72,10 +72,10 @@ impl FileReport {
     ///
     /// # Errors
     /// [`RuleError`], if its filters make too many rules.
-    pub fn of(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) -> Result<Self, RuleError> {
+    pub fn new(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) -> Result<Self, RuleError> {
         let bindings = Bindings::stand_in(file);
         let adapters = file.adapters.iter().map(|adapter| {
-            let rules = RuleSet::of(file, adapter, &bindings)?;
+            let rules = RuleSet::new(file, adapter, &bindings)?;
             Ok(AdapterRules {
                 name: adapter.name.clone(),
                 v4_rules: rules.v4.len(),

@@ -49,17 +49,19 @@ impl QosDocument {
             notes,
         }
     }
+}
 
-    /// What was found in a file.
-    pub fn of_file(file: FileReport) -> Self {
+impl From<FileReport> for QosDocument {
+    fn from(file: FileReport) -> Self {
         Self {
             file: Some(file),
             ..Self::new(Vec::new(), Vec::new())
         }
     }
+}
 
-    /// Which filter takes a packet.
-    pub fn of_explanation(explanation: ExplanationReport) -> Self {
+impl From<ExplanationReport> for QosDocument {
+    fn from(explanation: ExplanationReport) -> Self {
         Self {
             explanation: Some(explanation),
             ..Self::new(Vec::new(), Vec::new())
@@ -185,6 +187,9 @@ pub struct FilterReport {
 pub struct ClassReport {
     /// As `tc` writes it: `4c51:10`.
     pub id: String,
+    /// How packets wait in it: `fq_codel`, or `bfifo` where the kernel has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
     /// What it has for sure, bits per second.
     pub rate_bps: u64,
     /// What it never exceeds, bits per second.

@@ -67,21 +67,21 @@ pub fn explain(
     packet: &Packet,
 ) -> Result<Explanation, RuleError> {
     let bindings = Bindings::stand_in(file);
-    let rules = RuleSet::of(file, adapter, &bindings)?;
+    let rules = RuleSet::new(file, adapter, &bindings)?;
     let (frame, metadata) = (packet.frame(), packet.metadata(&bindings));
-    let fields = Fields::of(&frame, packet.link(), &metadata);
+    let fields = Fields::new(&frame, packet.link(), &metadata);
     let decision = interpret(&rules, &fields, &metadata, 1, &mut State::default());
     let of_family = rules.family(fields.family());
     let rule = decision.rule.map(|rule| &of_family[rule]);
 
-    let order = Order::of(file, &rules);
+    let order = Order::new(file, &rules);
     let taken = rule.map(|rule| order.positions[rule.filter]);
     let before = &order.asked[..taken.unwrap_or(order.asked.len())];
     let mut of_filter: HashMap<usize, Vec<&Rule>> = HashMap::new();
     for rule in of_family {
         of_filter.entry(rule.filter).or_default().push(rule);
     }
-    let words = words::Words::of(&fields, packet, &bindings);
+    let words = words::Words::new(&fields, packet, &bindings);
     let why = |(index, asked): &(usize, Asked)| Refusal {
         asked: asked.clone(),
         why: match of_filter.get(index) {
@@ -111,7 +111,7 @@ struct Order {
 }
 
 impl Order {
-    fn of(file: &PolicyFile, rules: &RuleSet) -> Self {
+    fn new(file: &PolicyFile, rules: &RuleSet) -> Self {
         let numbers: HashMap<&str, usize> = (file.filters.iter().enumerate())
             .map(|(number, filter)| (filter.name.as_str(), number))
             .collect();

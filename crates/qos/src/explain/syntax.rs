@@ -35,7 +35,7 @@ impl FromStr for Packet {
     type Err = PacketError;
 
     fn from_str(text: &str) -> Result<Self> {
-        let mut words = Reader::of(text)?;
+        let mut words = Reader::new(text)?;
         let first = words.next("a packet", EXAMPLE)?;
         let what = if let Some(digits) = first.text.strip_prefix("hex:") {
             What::Frame(hex(first, digits)?)
@@ -100,7 +100,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn of(text: &'a str) -> Result<Self> {
+    fn new(text: &'a str) -> Result<Self> {
         let mut reader = Self {
             words: Vec::new().into_iter(),
             keys: Vec::new(),

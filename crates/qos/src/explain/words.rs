@@ -22,7 +22,7 @@ pub(super) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    pub(super) fn of(fields: &'a Fields, packet: &'a Packet, bindings: &'a Bindings) -> Self {
+    pub(super) fn new(fields: &'a Fields, packet: &'a Packet, bindings: &'a Bindings) -> Self {
         Self {
             fields,
             packet,

@@ -67,8 +67,8 @@ impl Fields {
     ///
     /// A frame that is cut has the fields whose bytes are there. Ports come together, and so do
     /// ICMP type and code.
-    pub fn of(frame: &[u8], link: LinkType, metadata: &Metadata) -> Self {
-        let layer = LinkLayer::of(frame, link, metadata);
+    pub fn new(frame: &[u8], link: LinkType, metadata: &Metadata) -> Self {
+        let layer = LinkLayer::new(frame, link, metadata);
         let mut fields = Self {
             family: layer.family(),
             values: Vec::with_capacity(16),
@@ -78,7 +78,7 @@ impl Fields {
         fields.put(Field::Vlan, layer.tci.map(|tci| tci & 0x0fff));
         fields.put(Field::EtherType, layer.ethertype);
         fields.put_metadata(metadata);
-        if let Some(network) = NetworkLayer::of(frame, layer.network, fields.family) {
+        if let Some(network) = NetworkLayer::new(frame, layer.network, fields.family) {
             fields.fragment = network.fragment;
             fields.put_network(&network);
             fields.put_transport(frame, &network);

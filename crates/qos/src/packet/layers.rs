@@ -37,7 +37,7 @@ pub(super) struct NetworkLayer {
 }
 
 impl LinkLayer {
-    pub(super) fn of(frame: &[u8], link: LinkType, metadata: &Metadata) -> Self {
+    pub(super) fn new(frame: &[u8], link: LinkType, metadata: &Metadata) -> Self {
         match link {
             LinkType::RawIp => Self {
                 tci: None,
@@ -87,7 +87,7 @@ impl LinkLayer {
 impl NetworkLayer {
     /// `None` for other families, for another version than the EtherType's, and where the fixed
     /// header is cut.
-    pub(super) fn of(frame: &[u8], at: usize, family: Family) -> Option<Self> {
+    pub(super) fn new(frame: &[u8], at: usize, family: Family) -> Option<Self> {
         match family {
             Family::V4 => Self::v4(frame, at),
             Family::V6 => Self::v6(frame, at),
@@ -128,7 +128,7 @@ impl NetworkLayer {
         if first >> 28 != 6 {
             return None;
         }
-        let above = Walk::of(frame, at + 40, header[6]);
+        let above = Walk::new(frame, at + 40, header[6]);
         Some(Self {
             source: number(&header[8..24]),
             destination: number(&header[24..40]),
@@ -152,7 +152,7 @@ struct Walk {
 impl Walk {
     /// RFC 8200, 4; from the header of number `next` at `at` on. A header counts if its first eight
     /// bytes are there.
-    fn of(frame: &[u8], mut at: usize, mut next: u8) -> Self {
+    fn new(frame: &[u8], mut at: usize, mut next: u8) -> Self {
         let mut fragment = None;
         for _ in 0..MAX_EXTENSIONS {
             if !EXTENSIONS.contains(&next) {

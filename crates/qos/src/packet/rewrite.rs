@@ -29,10 +29,10 @@ pub fn rewritten(
     if decision.dropped {
         return None;
     }
-    let layer = LinkLayer::of(frame, link, metadata);
+    let layer = LinkLayer::new(frame, link, metadata);
     let mut bytes = frame.to_vec();
     if let Some(dscp) = decision.dscp
-        && NetworkLayer::of(frame, layer.network, layer.family()).is_some()
+        && NetworkLayer::new(frame, layer.network, layer.family()).is_some()
     {
         let header = &mut bytes[layer.network..];
         match layer.family() {

@@ -149,7 +149,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn of(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str) -> Self {
         let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
         Self {
             text,

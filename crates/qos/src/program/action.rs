@@ -52,7 +52,7 @@ pub(super) const NO_CLASS: u32 = u32::MAX;
 
 impl Effect {
     /// What an action does.
-    pub(super) fn of(action: &Action) -> Self {
+    pub(super) fn new(action: &Action) -> Self {
         let known = |number: Option<u64>| match number {
             Some(number) => Asked::Always(Value::Known(number)),
             None => Asked::Never,
@@ -65,7 +65,9 @@ impl Effect {
             class: known(action.class.map(u64::from)),
             drop: when(action.drop),
             drop_red: when(action.meter.is_some_and(|meter| meter.drop_red)),
-            meter: action.meter.map(|meter| super::meter::Metering::of(&meter)),
+            meter: action
+                .meter
+                .map(|meter| super::meter::Metering::new(&meter)),
         }
     }
 }
@@ -81,7 +83,7 @@ impl Generator<'_> {
     pub(super) fn code_of_actions(&mut self) {
         for ((layer, action), label) in self.asked_actions() {
             self.code.bind(label);
-            let effect = Effect::of(&self.rules.actions[action]);
+            let effect = Effect::new(&self.rules.actions[action]);
             self.act(layer, &effect);
         }
     }

@@ -31,7 +31,7 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    fn of(rules: &[Rule], track: bool) -> Self {
+    fn new(rules: &[Rule], track: bool) -> Self {
         let fields = rules.iter().flat_map(|rule| &rule.conditions);
         Self {
             fields: fields.map(|(field, _)| *field).collect(),
@@ -156,7 +156,7 @@ impl<'a> Generator<'a> {
     pub(super) fn needs(&self, family: Family) -> Needs {
         let rules = self.rules.family(family);
         let track = self.rules.fragments == Fragments::Track && family != Family::Other;
-        Needs::of(rules, track && !rules.is_empty())
+        Needs::new(rules, track && !rules.is_empty())
     }
 
     /// Whether the outermost VLAN tag matters.

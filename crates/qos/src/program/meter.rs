@@ -29,7 +29,7 @@ pub(super) struct Metering {
 }
 
 impl Metering {
-    pub(super) fn of(meter: &Meter) -> Self {
+    pub(super) fn new(meter: &Meter) -> Self {
         let numbers = numbers(meter).map(Value::Known);
         Self::with(numbers)
     }

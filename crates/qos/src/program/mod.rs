@@ -62,6 +62,6 @@ fn generate(rules: &RuleSet, target: &Target, observed: bool) -> Result<Program,
         let policy = action.policy.clone();
         return Err(CompileError::NoVlan { policy });
     }
-    let tables = Tables::of(rules)?;
+    let tables = Tables::new(rules)?;
     Ok(Generator::new(rules, target, tables, observed).program())
 }

@@ -63,7 +63,7 @@ impl Meter {
             } => {
                 let excess_depth = depth(excess_burst);
                 Buckets::SingleRate {
-                    committed: Bucket::of(committed, committed_burst, excess_depth),
+                    committed: Bucket::new(committed, committed_burst, excess_depth),
                     excess_depth,
                 }
             }
@@ -73,8 +73,8 @@ impl Meter {
                 peak,
                 peak_burst,
             } => Buckets::TwoRate {
-                committed: Bucket::of(committed, committed_burst, 0),
-                peak: Bucket::of(peak, peak_burst, 0),
+                committed: Bucket::new(committed, committed_burst, 0),
+                peak: Bucket::new(peak, peak_burst, 0),
             },
         }
     }
@@ -82,7 +82,7 @@ impl Meter {
 
 impl Bucket {
     /// A bucket that is surely full, and `further` tokens beside it, after `full_ns`.
-    fn of(rate: BitRate, burst: ByteCount, further: u64) -> Self {
+    fn new(rate: BitRate, burst: ByteCount, further: u64) -> Self {
         let rate = rate.0.min(MAX_RATE);
         let depth = depth(burst);
         let full_ns = (depth + further).checked_div(rate).map_or(0, |ns| ns + 1);

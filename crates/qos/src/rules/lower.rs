@@ -70,7 +70,7 @@ impl RuleSet {
     ///
     /// # Errors
     /// [`RuleError`].
-    pub fn of(
+    pub fn new(
         file: &PolicyFile,
         adapter: &Adapter,
         bindings: &Bindings,

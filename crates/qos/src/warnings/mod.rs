@@ -12,7 +12,7 @@ use std::fmt;
 
 use linerate_core::units::{BitRate, ByteCount};
 
-use crate::classes::{ClassError, MIN_RATE};
+use crate::classes::ClassError;
 use crate::policy::{Adapter, Place, PolicyFile};
 use crate::rules::{Bindings, RuleError, RuleSet};
 
@@ -66,12 +66,6 @@ pub enum Doubt {
         /// The adapter.
         adapter: String,
     },
-    /// A class that is offered first what others leave has next to nothing for sure, and packets of
-    /// no policy the rest.
-    PriorityAlone {
-        /// The policy.
-        policy: String,
-    },
     /// A meter drops every frame of full size, whatever the rate.
     SmallBurst {
         /// The policy.
@@ -123,7 +117,7 @@ fn of_filters(
     warnings: &mut Vec<Warning>,
 ) -> Result<(), RuleError> {
     let bindings = Bindings::stand_in(file);
-    let rules = RuleSet::of(file, adapter, &bindings)?;
+    let rules = RuleSet::new(file, adapter, &bindings)?;
     // Stand-in slots of filters are their numbers in the file.
     let filter = |index: usize| &file.filters[rules.filters[index].1.0 as usize];
     let name = |index: usize| filter(index).name.clone();
@@ -218,11 +212,6 @@ impl fmt::Display for Doubt {
                 f,
                 "adapter `{adapter}` has no `rate`, and no driver of this host tells its speed: it cannot be applied \
                  here, for its policies reserve, limit or have a priority"
-            ),
-            Self::PriorityAlone { policy } => write!(
-                f,
-                "policy `{policy}` has a priority and no reserve: only {MIN_RATE} are its own, and packets that no \
-                 policy takes have all that nobody reserves"
             ),
             Self::SmallBurst { policy, longest } => write!(
                 f,

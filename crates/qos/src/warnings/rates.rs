@@ -17,7 +17,7 @@ pub(super) fn warnings(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) ->
     for adapter in &file.adapters {
         let doubt = match rate(adapter) {
             None => more_than_all(file, adapter).or_else(|| no_rate(file, adapter)),
-            Some(rate) => match ClassPlan::of(file, adapter, &slots, Some(rate)) {
+            Some(rate) => match ClassPlan::new(file, adapter, &slots, Some(rate)) {
                 Err(error) if error_is_of_file(&error) => Some(Doubt::Classes(error)),
                 _ => None,
             },
@@ -45,8 +45,7 @@ pub(super) fn warnings(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) ->
             .filter_map(|adapter| Some((adapter.name.clone(), rate(adapter)?)))
             .collect();
         warnings.extend(differs(policy, adapters));
-        let doubts = [priority_alone(policy), small_burst(policy)];
-        warnings.extend(doubts.into_iter().flatten().map(|doubt| Warning {
+        warnings.extend(small_burst(policy).map(|doubt| Warning {
             place: policy.place,
             doubt,
         }));
@@ -81,12 +80,6 @@ fn has_classes(file: &PolicyFile, adapter: &Adapter) -> bool {
 fn no_rate(file: &PolicyFile, adapter: &Adapter) -> Option<Doubt> {
     (adapter.name != "*" && has_classes(file, adapter)).then(|| Doubt::NoRate {
         adapter: adapter.name.clone(),
-    })
-}
-
-fn priority_alone(policy: &Policy) -> Option<Doubt> {
-    (policy.priority.is_some() && policy.reserve.is_none()).then(|| Doubt::PriorityAlone {
-        policy: policy.name.clone(),
     })
 }
 

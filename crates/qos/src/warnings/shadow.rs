@@ -41,7 +41,7 @@ pub(super) fn search(rules: &RuleSet, priorities: &[u32]) -> Found {
     let mut work = MAX_WORK;
     for family in [Family::V4, Family::V6, Family::Other] {
         let boxes: Vec<_> = (rules.family(family).iter())
-            .map(|rule| Asked::of(rule, family))
+            .map(|rule| Asked::new(rule, family))
             .collect();
         for (number, asked) in boxes.iter().enumerate() {
             let before = &boxes[..number];
@@ -91,7 +91,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn of(rule: &'a Rule, family: Family) -> Self {
+    fn new(rule: &'a Rule, family: Family) -> Self {
         let has = implied(rule, family);
         let bits = |conditions: &[(Field, Ranges)]| {
             conditions

@@ -89,9 +89,9 @@ fn rates_are_of_the_time_between() {
 #[test]
 fn a_file_is_told_with_its_doubts_and_a_packet_with_its_filter() {
     let file = PolicyFile::from_toml(FILE, &mut NoNames).unwrap();
-    let mut report = FileReport::of(&file, &BTreeMap::new()).unwrap();
+    let mut report = FileReport::new(&file, &BTreeMap::new()).unwrap();
     report.name = Some("office.toml".to_owned());
-    let mut text = QosDocument::of_file(report).text(Style::default());
+    let mut text = QosDocument::from(report).text(Style::default());
     for packet in [
         "udp 198.18.0.1:9 > 198.18.0.2:20000",
         "tcp 198.18.0.1:9 > 198.18.0.2:80",
@@ -105,7 +105,7 @@ fn a_file_is_told_with_its_doubts_and_a_packet_with_its_filter() {
             &explanation,
         );
         text += "\n";
-        text += &QosDocument::of_explanation(report).text(Style::default());
+        text += &QosDocument::from(report).text(Style::default());
     }
     insta::assert_snapshot!(text);
 }

@@ -17,7 +17,7 @@ use linerate_report::text::Style;
 use crate::samples;
 
 fn plan(tests: &[Test], pairs: u32) -> Plan {
-    Plan::of(&Choice {
+    Plan::new(&Choice {
         tests: tests.to_vec(),
         links: vec![BitRate(100_000_000)],
         families: vec![Family::Ipv4],

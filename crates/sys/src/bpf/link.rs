@@ -37,7 +37,8 @@ pub struct Attached {
 
 impl TcxLink {
     /// Runs `program` on packets of the interface with that index in the caller's network
-    /// namespace, behind the programs that are there. It must have been loaded for this place.
+    /// namespace, before the programs that are there: one that ends the chain would hide it. It must
+    /// have been loaded for this place.
     ///
     /// # Errors
     /// `ENODEV` if there is no such interface, `EINVAL` if the kernel has no TCX or the program is
@@ -47,7 +48,8 @@ impl TcxLink {
         let mut attributes = Attributes::new()
             .u32(0, program.as_fd().as_raw_fd() as u32)
             .u32(4, interface)
-            .u32(8, place as u32);
+            .u32(8, place as u32)
+            .u32(12, BEFORE);
         let object = format!("program {} to interface {interface}", program.name());
         // SAFETY: there are no buffers in it.
         let fd = unsafe { open(Command::LinkCreate, &mut attributes) }
@@ -159,6 +161,8 @@ fn numbers(bytes: &[u8], count: usize) -> Vec<u32> {
         .collect()
 }
 
+/// `BPF_F_BEFORE`; of no other program: of all.
+const BEFORE: u32 = 8;
 /// `BPF_F_REPLACE`.
 const REPLACE: u32 = 4;
 /// `BPF_MPROG_MAX`.

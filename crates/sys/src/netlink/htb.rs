@@ -3,10 +3,11 @@
 //!
 //! Layouts are those of include/uapi/linux/pkt_sched.h.
 
-use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Nla, NlasIterator};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NlasIterator};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption, TcStats2, TcXstats};
 
+use super::qdisc::raw;
 use super::{Netlink, NetlinkError};
 
 /// A class of an HTB.
@@ -279,8 +280,7 @@ fn parse(message: &TcMessage) -> Option<(HtbClass, HtbStatistics)> {
     for attribute in &message.attributes {
         match attribute {
             TcAttribute::Options(options) => {
-                let bytes = options.first().map(value_of)?;
-                class = HtbClass::parse(message.header.handle.into(), parent, &bytes);
+                class = HtbClass::parse(message.header.handle.into(), parent, &raw(options));
             }
             TcAttribute::Stats2(parts) => parts.iter().for_each(|part| statistics.absorb(part)),
             TcAttribute::Xstats(TcXstats::Other(bytes)) => statistics.absorb_own(bytes),
@@ -288,12 +288,6 @@ fn parse(message: &TcMessage) -> Option<(HtbClass, HtbStatistics)> {
         }
     }
     class.map(|class| (class, statistics))
-}
-
-fn value_of(option: &TcOption) -> Vec<u8> {
-    let mut bytes = vec![0; option.value_len()];
-    option.emit_value(&mut bytes);
-    bytes
 }
 
 impl HtbStatistics {

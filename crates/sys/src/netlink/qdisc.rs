@@ -1,7 +1,8 @@
 //! Queueing disciplines of a link.
 
+use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_REPLACE, Nla};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 
 use super::{Netlink, NetlinkError};
 
@@ -15,6 +16,23 @@ pub struct Qdisc {
     pub handle: (u16, u16),
     /// It is the link's root, and not the child of another or an ingress hook.
     pub root: bool,
+    /// Of what it is a child, `major << 16 | minor`.
+    pub parent: u32,
+    /// Its `TCA_OPTIONS`, as the kernel shows and takes them.
+    pub options: Vec<u8>,
+}
+
+/// A class of any discipline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrafficClass {
+    /// The discipline's kind.
+    pub kind: String,
+    /// `major << 16 | minor`.
+    pub id: u32,
+    /// Of what it is a child.
+    pub parent: u32,
+    /// Its `TCA_OPTIONS`.
+    pub options: Vec<u8>,
 }
 
 impl Netlink {
@@ -36,6 +54,101 @@ impl Netlink {
         qdiscs.sort_by_key(|qdisc| !qdisc.root);
         Ok(qdiscs)
     }
+
+    /// Puts a discipline below `parent`, `major << 16 | minor`, or makes it the root of the link
+    /// with this index. One of the same kind there is changed in place, another one goes with what
+    /// waits in it. The handle can be 0: the kernel chooses one.
+    ///
+    /// # Errors
+    /// Refused with `ENOENT` if the kernel has no such discipline or there is no such class,
+    /// `EINVAL` if it does not take the options, `EPERM` without `CAP_NET_ADMIN`.
+    pub fn put_qdisc(
+        &mut self,
+        index: u32,
+        parent: Option<u32>,
+        (kind, handle, options): (&str, u16, &[u8]),
+    ) -> Result<(), NetlinkError> {
+        let parent = parent.map_or(TcHandle::ROOT, TcHandle::from);
+        let handle = TcHandle {
+            major: handle,
+            minor: 0,
+        };
+        self.request(
+            &format!("put the queueing discipline {kind} on link {index}"),
+            RouteNetlinkMessage::NewQueueDiscipline(message(index, handle, parent, kind, options)),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+        .map(drop)
+    }
+
+    /// The classes of all disciplines of the link with this index.
+    ///
+    /// # Errors
+    /// [`NetlinkError`] if the table cannot be read.
+    pub fn traffic_classes(&mut self, index: u32) -> Result<Vec<TrafficClass>, NetlinkError> {
+        let mut query = TcMessage::default();
+        query.header.index = index.cast_signed();
+        let answer = self.dump(
+            &format!("list the classes of link {index}"),
+            RouteNetlinkMessage::GetTrafficClass(query),
+        )?;
+        let classes = answer.into_iter().filter_map(|message| {
+            let RouteNetlinkMessage::NewTrafficClass(message) = message else {
+                return None;
+            };
+            let (kind, options) = kind_and_options(&message)?;
+            Some(TrafficClass {
+                kind,
+                id: message.header.handle.into(),
+                parent: message.header.parent.into(),
+                options,
+            })
+        });
+        Ok(classes.collect())
+    }
+
+    /// Makes a class as [`Netlink::traffic_classes`] shows it.
+    ///
+    /// # Errors
+    /// Refused with `EINVAL` without its discipline, or if the options cannot be given back so.
+    pub fn put_traffic_class(
+        &mut self,
+        index: u32,
+        class: &TrafficClass,
+    ) -> Result<(), NetlinkError> {
+        let (id, parent) = (TcHandle::from(class.id), TcHandle::from(class.parent));
+        self.request(
+            &format!("add class {:x}:{:x} of link {index}", id.major, id.minor),
+            RouteNetlinkMessage::NewTrafficClass(message(
+                index,
+                id,
+                parent,
+                &class.kind,
+                &class.options,
+            )),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+        .map(drop)
+    }
+}
+
+fn message(
+    index: u32,
+    handle: TcHandle,
+    parent: TcHandle,
+    kind: &str,
+    options: &[u8],
+) -> TcMessage {
+    let mut message = TcMessage::default();
+    message.header.index = index.cast_signed();
+    message.header.handle = handle;
+    message.header.parent = parent;
+    message.attributes = vec![TcAttribute::Kind(kind.to_owned())];
+    if !options.is_empty() {
+        let options = DefaultNla::new(TCA_OPTIONS, options.to_vec());
+        message.attributes.push(TcAttribute::Other(options));
+    }
+    message
 }
 
 /// The kernel lists those of all links, whatever is asked.
@@ -46,17 +159,48 @@ fn parse(message: RouteNetlinkMessage, index: u32) -> Option<Qdisc> {
     if u32::try_from(message.header.index) != Ok(index) {
         return None;
     }
-    let kind = message
-        .attributes
-        .into_iter()
-        .find_map(|attribute| match attribute {
-            TcAttribute::Kind(kind) => Some(kind),
-            _ => None,
-        })?;
+    let (kind, options) = kind_and_options(&message)?;
     let TcHandle { major, minor } = message.header.handle;
     Some(Qdisc {
         kind,
         handle: (major, minor),
         root: message.header.parent == TcHandle::ROOT,
+        parent: message.header.parent.into(),
+        options,
     })
 }
+
+fn kind_and_options(message: &TcMessage) -> Option<(String, Vec<u8>)> {
+    let (mut kind, mut bytes) = (None, Vec::new());
+    for attribute in &message.attributes {
+        match attribute {
+            TcAttribute::Kind(name) => kind = Some(name.clone()),
+            TcAttribute::Options(options) => bytes = raw(options),
+            _ => {}
+        }
+    }
+    let kind = kind?;
+    // The kernel shows HTB's version with its revision (`HTB_VER`) and takes it without.
+    if let ("htb", Some(version)) = (kind.as_str(), bytes.get_mut(4..8))
+        && let Ok(shown) = (&*version).try_into().map(u32::from_ne_bytes)
+        && shown >> 16 != 0
+        && message.header.handle.minor == 0
+    {
+        version.copy_from_slice(&(shown >> 16).to_ne_bytes());
+    }
+    Some((kind, bytes))
+}
+
+/// The value of `TCA_OPTIONS`: of kinds that the library does not know it is all of one option.
+pub(super) fn raw(options: &[TcOption]) -> Vec<u8> {
+    if let [TcOption::Other(all)] = options {
+        let mut bytes = vec![0; all.value_len()];
+        all.emit_value(&mut bytes);
+        return bytes;
+    }
+    let mut bytes = vec![0; options.buffer_len()];
+    options.emit(&mut bytes);
+    bytes
+}
+
+const TCA_OPTIONS: u16 = 2;

@@ -29,7 +29,7 @@ impl PolicyFile {
     ///
     /// The first thing that is wrong, or that has no counterpart here, with its line and column.
     pub fn from_hpux(text: &str, names: &mut dyn Names) -> std::result::Result<Self, PolicyError> {
-        let lines = Lines::of(text);
+        let lines = Lines::new(text);
         read(text, &lines, names).map_err(|fault| fault.located(&lines))
     }
 }

@@ -44,7 +44,7 @@ impl PolicyFile {
     ///
     /// The first thing that is wrong, with its line and column.
     pub fn from_toml(text: &str, names: &mut dyn Names) -> Result<Self, PolicyError> {
-        let lines = Lines::of(text);
+        let lines = Lines::new(text);
         read(text, &lines, names).map_err(|fault| fault.located(&lines))
     }
 }

@@ -93,7 +93,7 @@ enum Key {
 
 impl Tables {
     /// The tables of the families that need any.
-    pub(super) fn of(rules: &RuleSet) -> Result<Self, CompileError> {
+    pub(super) fn new(rules: &RuleSet) -> Result<Self, CompileError> {
         let families = [Family::V4, Family::V6, Family::Other];
         let many: Vec<_> = families
             .into_iter()

@@ -31,7 +31,7 @@ pub(super) fn dimensions(
     fields.sort_unstable();
     fields.dedup();
     let dimension = |field| {
-        let rows = Rows::of(content, rules, field, family)?;
+        let rows = Rows::new(content, rules, field, family)?;
         let absent = rows.absent.at;
         let lookup = match (field, family) {
             (Field::Source | Field::Destination, Family::V4) => levels(content, &rows.steps),
@@ -63,7 +63,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn of(
+    fn new(
         content: &mut Content,
         rules: &[Rule],
         field: Field,
