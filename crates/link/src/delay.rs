@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::dice::{Dice, Purpose};
+use super::Purpose;
 use super::spec::{Distribution, Jitter, Reorder};
-use linerate_units::Nanos;
+use linerate_units::{Dice, Nanos};
 
 /// A packet on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,8 +42,8 @@ impl DelayLine {
             delay,
             jitter,
             reorder,
-            jitter_dice: Dice::new(seed, Purpose::Jitter),
-            reorder_dice: Dice::new(seed, Purpose::Reorder),
+            jitter_dice: Purpose::Jitter.dice(seed),
+            reorder_dice: Purpose::Reorder.dice(seed),
             last_due: Nanos::ZERO,
             travelling: BinaryHeap::new(),
         }
@@ -58,7 +58,7 @@ impl DelayLine {
         self.last_due = self.last_due.max(due);
         packet.due = self.last_due;
         if let Some(reorder) = self.reorder
-            && self.reorder_dice.chance(reorder.percent)
+            && self.reorder_dice.chance(reorder.percent / 100.0)
         {
             packet.due = packet.due + reorder.hold_back;
         }

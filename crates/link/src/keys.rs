@@ -37,172 +37,61 @@ pub(super) struct WholePath {
     pub(super) hops: u32,
 }
 
-/// All keys.
-pub(super) const KEYS: &[Key] = &[
-    Key {
-        name: "rate",
-        set: Setter::Link(|link, text| {
-            link.rate_bps = Some(rate(text)?);
-            Ok(())
-        }),
-        example: "a rate such as 100mbit",
-        range: "1kbit to 1tbit",
-    },
-    Key {
-        name: "trace",
-        set: Setter::Link(|link, text| {
-            link.trace = Some(file(text)?);
-            Ok(())
-        }),
-        example: "a file without commas and parentheses in its name, such as cell.txt",
-        range: "up to 4096 bytes",
-    },
-    Key {
-        name: "rtt",
-        set: Setter::Path(|path, text| {
-            path.rtt = time(text, MAX_RTT)?;
-            Ok(())
-        }),
-        example: "a time with its unit, such as 29ms",
-        range: "0s to 100s",
-    },
-    Key {
-        name: "delay",
-        set: Setter::Link(|link, text| {
-            link.delay = time(text, MAX_RTT)?;
-            Ok(())
-        }),
-        example: "a time with its unit, such as 14.5ms",
-        range: "0s to 100s",
-    },
-    Key {
-        name: "queue",
-        set: Setter::Link(|link, text| {
-            link.queue = queue(text)?;
-            Ok(())
-        }),
-        example: "packets or bytes, such as 100p or 64KiB",
-        range: "up to 2^30 packets or 1024 GiB",
-    },
-    Key {
-        name: "aqm",
-        set: Setter::Link(|link, text| {
-            link.aqm = aqm(text)?;
-            Ok(())
-        }),
-        example: "fifo, codel or codel:ecn",
-        range: "fifo, codel or codel:ecn",
-    },
-    Key {
-        name: "loss",
-        set: Setter::Link(|link, text| {
-            link.loss = Some(loss(text)?);
-            Ok(())
-        }),
-        example: "0.1%, ge(1%,25%) or every(100)",
-        range: "0% to 100%, r of ge(p,r) above 0%, every(1) or more",
-    },
-    Key {
-        name: "jitter",
-        set: Setter::Link(|link, text| {
-            link.jitter = Some(jitter(text)?);
-            Ok(())
-        }),
-        example: "2ms or normal(2ms)",
-        range: "0s to 100s",
-    },
-    Key {
-        name: "reorder",
-        set: Setter::Link(|link, text| {
-            link.reorder = Some(reorder(text)?);
-            Ok(())
-        }),
-        example: "a share and how long it is held back, such as 1% or 1%:5ms",
-        range: "0% to 100%, held back for 1ns to 100s",
-    },
-    Key {
-        name: "duplicate",
-        set: Setter::Link(|link, text| {
-            link.duplicate_percent = percent(text)?;
-            Ok(())
-        }),
-        example: "a percentage such as 0.1%",
-        range: "0% to 100%",
-    },
-    Key {
-        name: "corrupt",
-        set: Setter::Link(|link, text| {
-            link.corrupt = Some(corrupt(text)?);
-            Ok(())
-        }),
-        example: "a percentage such as 0.1%, 0.1%:payload or 0.1%:host",
-        range: "0% to 100%",
-    },
-    Key {
-        name: "verified",
-        set: Setter::Link(|link, text| {
-            link.is_verified = yes_or_no(text)?;
-            Ok(())
-        }),
-        example: "yes or no",
-        range: "yes or no",
-    },
-    Key {
-        name: "mtu",
-        set: Setter::Link(|link, text| {
-            link.mtu = Some(mtu(text)?);
-            Ok(())
-        }),
-        example: "bytes, such as 1500 or 1400:blackhole",
-        range: "68 to 65535",
-    },
-    Key {
-        name: "policer",
-        set: Setter::Link(|link, text| {
-            link.policer_bps = Some(rate(text)?);
-            Ok(())
-        }),
-        example: "a rate such as 50mbit",
-        range: "1kbit to 1tbit",
-    },
-    Key {
-        name: "burst",
-        set: Setter::Link(|link, text| {
-            let bytes = within(read(parse_size(text))?, 1, 1 << 40)?;
-            link.burst_bytes = Some(bytes);
-            Ok(())
-        }),
-        example: "a size such as 64KiB",
-        range: "1 to 1024 GiB",
-    },
-    Key {
-        name: "framing",
-        set: Setter::Link(|link, text| {
-            link.framing = framing(text)?;
-            Ok(())
-        }),
-        example: "ethernet or aal5",
-        range: "ethernet or aal5",
-    },
-    Key {
-        name: "overhead",
-        set: Setter::Link(|link, text| {
-            link.overhead_bytes = number(text, 0, 256)?;
-            Ok(())
-        }),
-        example: "bytes, such as 24",
-        range: "0 to 256",
-    },
-    Key {
-        name: "hops",
-        set: Setter::Path(|path, text| {
-            path.hops = number(text, 0, 60)?;
-            Ok(())
-        }),
-        example: "a number of routers, such as 3",
-        range: "0 to 60",
-    },
-];
+macro_rules! keys {
+    ($($name:literal: $kind:ident.$field:ident = $value:expr, $example:literal, $range:literal;)*) => {
+        &[$(Key {
+            name: $name,
+            set: Setter::$kind(|whole, text| {
+                let read: fn(&str) -> Result<_, Refusal> = $value;
+                whole.$field = read(text)?;
+                Ok(())
+            }),
+            example: $example,
+            range: $range,
+        }),*]
+    };
+}
+
+/// All keys: what each sets, how its values are written, which may be given.
+pub(super) const KEYS: &[Key] = keys! {
+    "rate": Link.rate_bps = |text| rate(text).map(Some),
+        "a rate such as 100mbit", "1kbit to 1tbit";
+    "trace": Link.trace = |text| file(text).map(Some),
+        "a file without commas and parentheses in its name, such as cell.txt", "up to 4096 bytes";
+    "rtt": Path.rtt = |text| time(text, MAX_RTT),
+        "a time with its unit, such as 29ms", "0s to 100s";
+    "delay": Link.delay = |text| time(text, MAX_RTT),
+        "a time with its unit, such as 14.5ms", "0s to 100s";
+    "queue": Link.queue = queue,
+        "packets or bytes, such as 100p or 64KiB", "up to 2^30 packets or 1024 GiB";
+    "aqm": Link.aqm = aqm,
+        "fifo, codel or codel:ecn", "fifo, codel or codel:ecn";
+    "loss": Link.loss = |text| loss(text).map(Some),
+        "0.1%, ge(1%,25%) or every(100)", "0% to 100%, r of ge(p,r) above 0%, every(1) or more";
+    "jitter": Link.jitter = |text| jitter(text).map(Some),
+        "2ms or normal(2ms)", "0s to 100s";
+    "reorder": Link.reorder = |text| reorder(text).map(Some),
+        "a share and how long it is held back, such as 1% or 1%:5ms",
+        "0% to 100%, held back for 1ns to 100s";
+    "duplicate": Link.duplicate_percent = percent,
+        "a percentage such as 0.1%", "0% to 100%";
+    "corrupt": Link.corrupt = |text| corrupt(text).map(Some),
+        "a percentage such as 0.1%, 0.1%:payload or 0.1%:host", "0% to 100%";
+    "verified": Link.is_verified = yes_or_no,
+        "yes or no", "yes or no";
+    "mtu": Link.mtu = |text| mtu(text).map(Some),
+        "bytes, such as 1500 or 1400:blackhole", "68 to 65535";
+    "policer": Link.policer_bps = |text| rate(text).map(Some),
+        "a rate such as 50mbit", "1kbit to 1tbit";
+    "burst": Link.burst_bytes = |text| within(read(parse_size(text))?, 1, 1 << 40).map(Some),
+        "a size such as 64KiB", "1 to 1024 GiB";
+    "framing": Link.framing = framing,
+        "ethernet or aal5", "ethernet or aal5";
+    "overhead": Link.overhead_bytes = |text| number(text, 0, 256),
+        "bytes, such as 24", "0 to 256";
+    "hops": Path.hops = |text| number(text, 0, 60),
+        "a number of routers, such as 3", "0 to 60";
+};
 
 /// A key, when its setting makes no sense, and why.
 pub(super) type Contradiction = (&'static str, fn(&LinkSpec) -> bool, &'static str);

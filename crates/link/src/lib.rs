@@ -48,7 +48,6 @@
 
 mod aqm;
 mod delay;
-mod dice;
 pub mod frame;
 mod keys;
 mod loss;
@@ -75,12 +74,28 @@ use std::collections::VecDeque;
 
 use aqm::CoDel;
 use delay::{DelayLine, Travelling};
-use dice::{Dice, Purpose};
 use loss::LossProcess;
 use queue::{Accepted, Queue};
 use rate::TokenBucket;
 
-use linerate_units::Nanos;
+use linerate_units::{Dice, Nanos};
+
+/// What random numbers are for: each purpose has a stream of its own from the same seed, so that one
+/// setting does not change the draws of another.
+#[derive(Debug, Clone, Copy)]
+enum Purpose {
+    Loss,
+    Jitter,
+    Reorder,
+    Duplicate,
+    Corrupt,
+}
+
+impl Purpose {
+    fn dice(self, seed: u64) -> Dice {
+        Dice::new(seed, self as u64)
+    }
+}
 
 /// One direction of an emulated link. See the [module](self).
 ///
@@ -139,8 +154,8 @@ impl Link {
             codel,
             line: rate.map(|rate| TokenBucket::new(rate, spec.shaper_burst_bytes())),
             delay: DelayLine::new(spec.delay, spec.jitter, spec.reorder, seed),
-            duplicate_dice: Dice::new(seed, Purpose::Duplicate),
-            corrupt_dice: Dice::new(seed, Purpose::Corrupt),
+            duplicate_dice: Purpose::Duplicate.dice(seed),
+            corrupt_dice: Purpose::Corrupt.dice(seed),
             copy: None,
             late_drops: VecDeque::new(),
             accepted: 0,
@@ -199,7 +214,10 @@ impl Link {
         } else {
             self.next_expected = packet.order + 1;
         }
-        if self.duplicate_dice.chance(self.spec.duplicate_percent) {
+        if self
+            .duplicate_dice
+            .chance(self.spec.duplicate_percent / 100.0)
+        {
             self.copy = Some(packet);
         }
         Some(self.deliver(packet, false, self.copy.is_none()))
@@ -306,9 +324,9 @@ impl Link {
         let corruption = self
             .spec
             .corrupt
-            .filter(|corrupt| self.corrupt_dice.chance(corrupt.percent))
+            .filter(|corrupt| self.corrupt_dice.chance(corrupt.percent / 100.0))
             .map(|corrupt| Corruption {
-                bit: self.corrupt_dice.below(packet.ip_bytes.saturating_mul(8)),
+                bit: self.corrupt_dice.below(packet.ip_bytes as usize * 8) as u32,
                 place: corrupt.place,
             });
         self.counters.corrupted += u64::from(corruption.is_some());

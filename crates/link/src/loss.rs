@@ -1,7 +1,8 @@
 //! Which packets are lost.
 
-use super::dice::{Dice, Purpose};
+use super::Purpose;
 use super::spec::Loss;
+use linerate_units::Dice;
 
 /// A loss model at work.
 #[derive(Debug, Clone)]
@@ -19,7 +20,7 @@ impl LossProcess {
     pub(super) fn new(model: Option<Loss>, seed: u64) -> Self {
         Self {
             model,
-            dice: Dice::new(seed, Purpose::Loss),
+            dice: Purpose::Loss.dice(seed),
             is_bad: false,
             since_loss: 0,
         }
@@ -29,7 +30,7 @@ impl LossProcess {
     pub(super) fn is_lost(&mut self) -> bool {
         match self.model {
             None => false,
-            Some(Loss::Random { percent }) => self.dice.chance(percent),
+            Some(Loss::Random { percent }) => self.dice.chance(percent / 100.0),
             Some(Loss::Every { nth }) => {
                 self.since_loss += 1;
                 let is_lost = self.since_loss >= nth;
@@ -49,10 +50,10 @@ impl LossProcess {
                 } else {
                     (good_loss_percent, enter_percent)
                 };
-                let is_lost = self.dice.chance(loss);
+                let is_lost = self.dice.chance(loss / 100.0);
                 // The state changes after the packet, so that a bad state lasts 1/r packets in the
                 // mean.
-                self.is_bad ^= self.dice.chance(change);
+                self.is_bad ^= self.dice.chance(change / 100.0);
                 is_lost
             }
         }

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::keys::{CONTRADICTIONS, KEYS, Key, Refusal, Setter, WholePath};
 use super::spec::{LinkSpec, PathSpec};
-use linerate_units::{Nanos, edit_distance, shortened};
+use linerate_units::{Nanos, shortened, suggestion};
 
 /// A text that is no path, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -256,10 +256,13 @@ fn entry(text: &str, column: usize) -> Result<Entry<'_>, SpecError> {
         _ => (Scope::Both, left),
     };
     let name = name.trim();
+    let names = || KEYS.iter().map(|key| key.name);
     let Some(key) = KEYS.iter().find(|key| key.name == name) else {
         let problem = SpecProblem::UnknownKey {
             key: shortened(name),
-            hint: suggestion(name),
+            hint: suggestion(name, names()).unwrap_or_else(|| {
+                format!("the keys are {}", names().collect::<Vec<_>>().join(", "))
+            }),
         };
         return Err(SpecError { column, problem });
     };
@@ -276,18 +279,4 @@ fn entry(text: &str, column: usize) -> Result<Entry<'_>, SpecError> {
 fn contradiction(column: usize, key: &'static str, hint: &'static str) -> SpecError {
     let problem = SpecProblem::Contradiction { key, hint };
     SpecError { column, problem }
-}
-
-fn suggestion(name: &str) -> String {
-    let nearest = KEYS
-        .iter()
-        .map(|key| (edit_distance(&shortened(name), key.name), key.name))
-        .min();
-    match nearest {
-        Some((1..=2, key)) => format!("did you mean `{key}`?"),
-        _ => {
-            let names: Vec<_> = KEYS.iter().map(|key| key.name).collect();
-            format!("the keys are {}", names.join(", "))
-        }
-    }
 }

@@ -12,8 +12,8 @@
 //! | [`EndpointName`] | `host`, `host:5201`, `[2001:2::1]:5201`, `2001:2::1` | — |
 //!
 //! Below them what every other module needs: [`Nanos`] of state machines, an IP header's [`Family`]
-//! and [`Ecn`], the [`edit_distance`] of a name to one that is known, a [`Caveat`] of figures
-//! with the [`End`] that has it, what is [`printable`] of a stranger's text, [`SplitMix64`] for
+//! and [`Ecn`], a [`suggestion`] of what a name is meant to be, a [`Caveat`] of figures with the
+//! [`End`] that has it, what is [`printable`] of a stranger's text, [`Dice`] and [`SplitMix64`] for
 //! numbers from a seed.
 //!
 //! ```
@@ -47,9 +47,9 @@ pub use endpoint::{DEFAULT_PORT, EndpointName};
 pub use ip::{Ecn, Family};
 pub use nanos::Nanos;
 pub use quantity::{BitRate, ByteCount, Percent, Span};
-pub use random::SplitMix64;
+pub use random::{Dice, SplitMix64};
 pub use sizes::Sizes;
-pub use text::{edit_distance, is_hidden, printable, shortened};
+pub use text::{is_hidden, printable, shortened, suggestion};
 
 use thiserror::Error;
 

@@ -34,8 +34,42 @@ pub fn shortened(text: &str) -> String {
     text.chars().take(64).map(visible).collect()
 }
 
+/// "did you mean", with the words that look like `text`; none if none does. Of words with dots, those
+/// that end with `text` are meant, and their last part is enough to look alike.
+pub fn suggestion<W: AsRef<str>>(text: &str, words: impl IntoIterator<Item = W>) -> Option<String> {
+    let text = shortened(text).to_lowercase();
+    let ending = format!(".{text}");
+    let sorted = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let distance = |word: &str| {
+        let short = shortened(word).to_lowercase();
+        let last = short.rsplit('.').next().filter(|_| !text.contains('.'));
+        let near = |part: &str| {
+            let distance = edit_distance(&text, part);
+            // Letters in the wrong order are likelier than wrong letters.
+            (distance, distance == 2 && sorted(part) != sorted(&text))
+        };
+        near(&short).min(last.map_or((usize::MAX, false), near))
+    };
+    let words: Vec<String> = words
+        .into_iter()
+        .map(|word| word.as_ref().to_owned())
+        .collect();
+    let mut ends: Vec<&str> = words.iter().map(String::as_str).collect();
+    ends.retain(|word| word.to_lowercase().ends_with(&ending));
+    if ends.is_empty() {
+        let (distance, nearest) = words.iter().map(|word| (distance(word), word)).min()?;
+        let most = if text.len() < 8 { 2 } else { 3 };
+        ends.extend((distance.0 <= most).then_some(nearest.as_str()));
+    }
+    (!ends.is_empty()).then(|| format!("did you mean `{}`?", ends.join("` or `")))
+}
+
 /// Characters to insert, delete or replace (Levenshtein).
-pub fn edit_distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.chars().enumerate() {
@@ -60,5 +94,31 @@ mod tests {
         assert!(!printable(hidden).contains(is_hidden));
         assert!(!shortened(hidden).contains(is_hidden));
         assert_eq!(printable("a\u{202e}µ 東"), "a\\u{202e}µ 東");
+    }
+
+    #[test]
+    fn the_word_that_looks_like_what_was_typed_is_proposed() {
+        let words = [
+            "rate",
+            "rtt",
+            "net.ipv4.tcp_sack",
+            "latency_us.p99",
+            "udp.gaps_us.p99",
+        ];
+        for (text, meant) in [
+            ("raet", Some("did you mean `rate`?")),
+            ("Rate", Some("did you mean `rate`?")),
+            ("tcp_sack", Some("did you mean `net.ipv4.tcp_sack`?")),
+            ("tcp_sak", Some("did you mean `net.ipv4.tcp_sack`?")),
+            ("net.ipv4.tcpsac", Some("did you mean `net.ipv4.tcp_sack`?")),
+            (
+                "p99",
+                Some("did you mean `latency_us.p99` or `udp.gaps_us.p99`?"),
+            ),
+            ("bandwidth", None),
+        ] {
+            assert_eq!(suggestion(text, words).as_deref(), meant, "{text}");
+        }
+        assert_eq!(suggestion("rate", [""; 0]), None);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::{AnalyzeError, hint};
 use super::table::{Column, Table};
+use crate::units::suggestion;
 
 /// A quantity that ceilings, or the doubts about a table, are computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,18 +94,14 @@ impl Columns {
 
 /// Any known name that looks like it, or one of each quantity.
 fn quantity_hint(name: &str) -> String {
-    let near = hint(name, KNOWN.iter().map(|known| known.name));
     let mut firsts: Vec<&Known> = Vec::new();
     for known in &KNOWN {
         if firsts.iter().all(|first| first.quantity != known.quantity) {
             firsts.push(known);
         }
     }
-    if near.starts_with("did you mean") {
-        near
-    } else {
-        hint(name, firsts.iter().map(|known| known.name))
-    }
+    suggestion(name, KNOWN.iter().map(|known| known.name))
+        .unwrap_or_else(|| hint(name, firsts.iter().map(|known| known.name)))
 }
 
 const fn known(quantity: Quantity, name: &'static str, scale: f64) -> Known {

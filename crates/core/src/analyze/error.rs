@@ -4,6 +4,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::units::suggestion;
+
 /// A place in a text, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -280,25 +282,18 @@ pub enum ClaimsProblem {
 /// The name that looks like `name`, or the names that there are.
 pub(super) fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     const MAX_LISTED: usize = 40;
-    let name: String = name.chars().take(64).collect();
     let known: Vec<&str> = known.into_iter().collect();
-    let distance = |word: &&&str| {
-        let short: String = word.chars().take(64).collect();
-        crate::units::edit_distance(&name.to_lowercase(), &short.to_lowercase())
-    };
-    match known.iter().min_by_key(distance) {
-        None => "there are none".to_owned(),
-        Some(nearest) if distance(&nearest) <= 2 => format!("did you mean `{nearest}`?"),
-        Some(_) => {
-            let more = known.len().saturating_sub(MAX_LISTED);
-            let rest = match more {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let listed = known[..known.len().min(MAX_LISTED)].join(", ");
-            format!("there are {listed}{rest}")
-        }
+    if known.is_empty() {
+        return "there are none".to_owned();
     }
+    suggestion(name, &known).unwrap_or_else(|| {
+        let rest = match known.len().saturating_sub(MAX_LISTED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let listed = known[..known.len().min(MAX_LISTED)].join(", ");
+        format!("there are {listed}{rest}")
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::record::{CaveatKind, EndReport, Leg, Record, Status, TcpEvidence};
-use crate::units::edit_distance;
+use crate::units::suggestion;
 
 /// Something that makes a run worthless for a comparison.
 #[derive(
@@ -124,14 +124,9 @@ impl FromStr for Fault {
         let found = FAULTS.into_iter().find(|fault| fault.name() == word);
         found.ok_or_else(|| {
             let word: String = word.chars().take(40).collect();
-            let nearest = FAULTS
-                .iter()
-                .map(|fault| (edit_distance(&word, fault.name()), fault.name()))
-                .min();
-            let hint = match nearest {
-                Some((0..=2, name)) => format!("did you mean `{name}`?"),
-                _ => format!("they are {}", FAULTS.map(Fault::name).join(", ")),
-            };
+            let names = FAULTS.map(Fault::name);
+            let hint = suggestion(&word, names)
+                .unwrap_or_else(|| format!("they are {}", names.join(", ")));
             FaultError { word, hint }
         })
     }

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::plan::{Test, Traffic};
 use crate::record::Record;
-use crate::units::edit_distance;
+use crate::units::suggestion;
 
 /// A figure of a [`Record`], by its path: `throughput_bps`, `latency_us.p99`,
 /// `receiver.cpu_seconds`, `sender.counters.TcpExtTCPTimeouts`; of one of two directions
@@ -105,7 +105,7 @@ impl FromStr for Metric {
         }
         Err(MetricError {
             path: text.chars().take(MAX_SHOWN).collect(),
-            hint: suggestion(text),
+            hint: hint(text),
         })
     }
 }
@@ -214,27 +214,14 @@ fn is_counter(name: &str) -> bool {
     (1..=MAX_SHOWN).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// The nearest path; for a last word alone, such as `p99`, the paths that end with it; else the
-/// usual ones.
-fn suggestion(text: &str) -> String {
-    let text: String = text.chars().take(MAX_SHOWN).collect();
-    let ending = format!(".{text}");
-    let ends: Vec<&str> = Metric::known()
-        .iter()
-        .filter(|known| known.ends_with(&ending) && !known.starts_with(LEGS))
-        .map(String::as_str)
-        .collect();
-    if !ends.is_empty() {
-        return format!("did you mean `{}`?", ends.join("` or `"));
-    }
-    let distance = |known: &&String| edit_distance(&text, known);
-    let nearest = Metric::known().iter().min_by_key(distance);
-    match nearest {
-        Some(known) if distance(&known) <= 3 => format!("did you mean `{known}`?"),
-        _ => "such are throughput_bps, transactions_per_s, latency_us.p99, \
-              sender.cpu_seconds, tcp.retransmitted_segments, udp.lost"
-            .to_owned(),
-    }
+/// The nearest path, or else the usual ones.
+fn hint(text: &str) -> String {
+    let known = Metric::known().iter();
+    suggestion(text, known.filter(|known| !known.starts_with(LEGS))).unwrap_or_else(|| {
+        "such are throughput_bps, transactions_per_s, latency_us.p99, sender.cpu_seconds, \
+         tcp.retransmitted_segments, udp.lost"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]

@@ -5,20 +5,11 @@ use thiserror::Error;
 use crate::compare::{FaultError, MetricError};
 use crate::lab::TopologyError;
 use crate::link::SpecError;
-use crate::toml_reader::{self, ReadProblem, place};
+use crate::toml_reader::{self, FileError, ReadProblem};
 use crate::treatment::TreatmentError;
 
 /// A text that is no experiment, and where.
-#[derive(Debug, Clone, PartialEq, Error)]
-#[error("line {line}, column {column}: {problem}")]
-pub struct ExperimentFileError {
-    /// Line, counted from 1.
-    pub line: usize,
-    /// Character of that line, counted from 1.
-    pub column: usize,
-    /// What is wrong.
-    pub problem: ExperimentProblem,
-}
+pub type ExperimentFileError = FileError<ExperimentProblem>;
 
 /// What is wrong with an experiment's file.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -105,7 +96,7 @@ impl Fault {
         known: &[impl AsRef<str>],
     ) -> Self {
         let names: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-        let hint = toml_reader::suggestion(at.value, names.iter().copied());
+        let hint = crate::units::suggestion(at.value, names.iter().copied());
         let problem = ExperimentProblem::Unknown {
             what,
             name: crate::units::shortened(at.value),
@@ -118,15 +109,5 @@ impl Fault {
             }),
         };
         Self::new(at.offset, problem)
-    }
-
-    /// The error, with line and column in the text.
-    pub(super) fn located(self, text: &str) -> ExperimentFileError {
-        let (line, column) = place(text, self.offset);
-        ExperimentFileError {
-            line,
-            column,
-            problem: self.problem,
-        }
     }
 }

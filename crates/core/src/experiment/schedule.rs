@@ -4,12 +4,10 @@
 //! the path falls on all cells alike. The next run follows from the runs that there are: an
 //! experiment that was stopped goes on where it was.
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
-
 use super::{Experiment, Run};
 use crate::plan::{MAX_REPEATS, Repeats};
 use crate::stats::{Precision, precision_reached};
+use crate::units::Dice;
 
 /// A run that is to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,15 +116,10 @@ impl Experiment {
         )
     }
 
-    /// The order of the cells in a repeat (Fisher and Yates 1938).
+    /// The order of the cells in a repeat.
     pub fn order(&self, repeat: u32) -> Vec<usize> {
-        let mut dice = ChaCha8Rng::seed_from_u64(self.seed);
-        dice.set_stream(u64::from(repeat));
         let mut order: Vec<usize> = (0..self.cells.len()).collect();
-        for last in (1..order.len()).rev() {
-            let other = (u128::from(dice.next_u64()) * (last as u128 + 1)) >> 64;
-            order.swap(last, other as usize);
-        }
+        Dice::new(self.seed, u64::from(repeat)).shuffle(&mut order);
         order
     }
 }

@@ -9,7 +9,7 @@ use super::advice::{Advice, Question};
 use super::error::HostError;
 use super::table::settings;
 use crate::treatment::{ValueKind, sysctl_of};
-use crate::units::edit_distance;
+use crate::units::{shortened, suggestion};
 
 /// What a setting is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -108,29 +108,10 @@ pub fn find(key: &str) -> Result<Cow<'static, Setting>, HostError> {
             rule: super::rules::not_judged,
         })),
         None => Err(HostError::Unknown {
-            key: crate::units::shortened(key),
-            hint: hint(key),
+            key: shortened(key),
+            hint: suggestion(key, settings().iter().map(|setting| setting.key))
+                .unwrap_or_else(|| "`linerate host show --all` lists them".to_owned()),
         }),
-    }
-}
-
-/// The key that looks like it; one that was written without its beginning, too.
-fn hint(key: &str) -> String {
-    let key = crate::units::shortened(key);
-    let distance = |known: &str| {
-        let last = known.rsplit('.').next().unwrap_or(known);
-        match known.ends_with(&format!(".{key}")) {
-            true => 0,
-            false if key.contains('.') => edit_distance(&key, known),
-            false => edit_distance(&key, last),
-        }
-    };
-    let nearest = settings()
-        .iter()
-        .map(|setting| (distance(setting.key), setting.key));
-    match nearest.min() {
-        Some((0..=3, known)) => format!("did you mean `{known}`?"),
-        _ => "`linerate host show --all` lists them".to_owned(),
     }
 }
 

@@ -11,9 +11,8 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-pub use problem::ReadProblem;
-pub use problem::{Fault, place};
-pub use section::{At, Section, string, suggestion, wrong_type};
+pub use problem::{Fault, FileError, ReadProblem, place};
+pub use section::{At, Section, string, wrong_type};
 
 /// A value with its place.
 pub type Value<'a> = Spanned<DeValue<'a>>;

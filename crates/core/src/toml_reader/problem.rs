@@ -101,7 +101,30 @@ pub struct Fault<P> {
     pub problem: P,
 }
 
+/// A text that is no file of its kind, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("line {line}, column {column}: {problem}")]
+pub struct FileError<P> {
+    /// Line, counted from 1.
+    pub line: usize,
+    /// Character of that line, counted from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub problem: P,
+}
+
 impl<P> Fault<P> {
+    /// The error, with line and column in the text.
+    pub fn located(self, text: &str) -> FileError<P> {
+        let (line, column) = place(text, self.offset);
+        let problem = self.problem;
+        FileError {
+            line,
+            column,
+            problem,
+        }
+    }
+
     /// The problem at that byte.
     pub fn new(offset: usize, problem: P) -> Self {
         Self { offset, problem }

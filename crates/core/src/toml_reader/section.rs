@@ -6,8 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::ReadProblem;
-use crate::units::edit_distance;
-use crate::units::shortened;
+use crate::units::{shortened, suggestion};
 
 use super::Value;
 
@@ -278,27 +277,4 @@ pub fn wrong_type(key: &str, value: &Value<'_>, hint: &'static str) -> Fault {
         hint,
     };
     Fault::new(value.span().start, problem)
-}
-
-/// The word that looks like `text`, if one does.
-pub fn suggestion<'a>(
-    text: &str,
-    words: impl IntoIterator<Item = impl AsRef<str> + Ord + 'a>,
-) -> Option<String> {
-    let text = shortened(text);
-    let letters = |word: &str| {
-        let mut letters: Vec<char> = word.chars().collect();
-        letters.sort_unstable();
-        letters
-    };
-    // Letters in the wrong order are likelier than wrong letters.
-    let distances = words.into_iter().map(|word| {
-        let distance = edit_distance(&text, word.as_ref());
-        let is_other = distance == 2 && letters(word.as_ref()) != letters(&text);
-        (distance, is_other, word)
-    });
-    match distances.min()? {
-        (1..=2, _, word) => Some(format!("did you mean `{}`?", word.as_ref())),
-        _ => None,
-    }
 }

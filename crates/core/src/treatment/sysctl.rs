@@ -10,8 +10,7 @@ use serde::Deserialize;
 
 use super::error::TreatmentError;
 use crate::toml_reader;
-use crate::units::edit_distance;
-use crate::units::shortened;
+use crate::units::{shortened, suggestion};
 use crate::value::{Value, ValueKind};
 
 /// A kernel setting.
@@ -77,29 +76,12 @@ fn is_device(name: &str) -> bool {
         && !["all", "default"].contains(&name)
 }
 
-/// The key that looks like it; one that was written without its beginning, too.
 fn hint(key: &str) -> String {
-    let key = shortened(key);
-    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    let distance = |known: &str| {
-        if known.ends_with(&format!(".{key}")) {
-            0
-        } else {
-            edit_distance(&key, known).min(if key.contains('.') {
-                usize::MAX
-            } else {
-                edit_distance(&key, &last(known))
-            })
-        }
-    };
-    let nearest = SYSCTLS.iter().map(|entry| (distance(entry.key), entry.key));
-    match nearest.min() {
-        Some((0..=3, known)) => format!("did you mean `{known}`?"),
-        _ => format!(
-            "there are {} of net.core, net.ipv4, net.ipv6 and net.mptcp",
-            SYSCTLS.len()
-        ),
-    }
+    let keys = SYSCTLS.iter().map(|entry| entry.key);
+    suggestion(key, keys).unwrap_or_else(|| {
+        let count = SYSCTLS.len();
+        format!("there are {count} of net.core, net.ipv4, net.ipv6 and net.mptcp")
+    })
 }
 
 static SYSCTLS: LazyLock<Vec<Sysctl>> =

@@ -6,8 +6,7 @@ use std::sync::LazyLock;
 use super::change::{DeviceSetting, RouteSetting};
 use super::error::TreatmentError;
 use crate::plan::{TestOption, options};
-use crate::units::edit_distance;
-use crate::units::shortened;
+use crate::units::{shortened, suggestion};
 use crate::value::ValueKind;
 
 /// What a treatment changes.
@@ -128,18 +127,12 @@ pub(super) fn entry_of(setting: Setting) -> &'static Entry {
 }
 
 fn hint(name: &str) -> String {
-    let name = shortened(name);
-    let distances = table()
-        .iter()
-        .map(|entry| (edit_distance(&name, entry.name), entry.name));
-    match distances.min() {
-        _ if name.starts_with("net.") => format!("did you mean `sysctl:{name}`?"),
-        Some((0..=2, near)) => format!("did you mean `{near}`?"),
-        _ => {
-            let names: Vec<_> = table().iter().map(|entry| entry.name).collect();
-            format!("the treatments are {}", names.join(", "))
-        }
+    if name.starts_with("net.") {
+        return format!("did you mean `sysctl:{}`?", shortened(name));
     }
+    let names: Vec<_> = table().iter().map(|entry| entry.name).collect();
+    let listed = || format!("the treatments are {}", names.join(", "));
+    suggestion(name, &names).unwrap_or_else(listed)
 }
 
 /// What people ask for and what does not do what its name says, and why.

@@ -2,15 +2,14 @@
 //! draws are no clear case: [`super::draw`] throws those away.
 
 use super::conditions::{Bound, Conditions, Control, ETHERNET_MTU, Line};
-use super::random::Random;
 use super::scenario::CpuShare;
 use crate::ceilings::Cause;
 use crate::link::Loss;
 use crate::plan::Direction;
-use crate::units::Family;
+use crate::units::{Dice, Family};
 
 /// One draw for `cause`; `None` for a cause that cannot be built.
-pub(super) fn conditions(cause: Cause, random: &mut Random) -> Option<Conditions> {
+pub(super) fn conditions(cause: Cause, random: &mut Dice) -> Option<Conditions> {
     match cause {
         Cause::ReceiveWindow => Some(receive_window(random)),
         Cause::SendBuffer => Some(send_buffer(random)),
@@ -29,7 +28,7 @@ pub(super) fn conditions(cause: Cause, random: &mut Random) -> Option<Conditions
 }
 
 /// On plain veth pairs, with nothing that limits but the hosts.
-fn plain(random: &mut Random) -> Conditions {
+fn plain(random: &mut Dice) -> Conditions {
     Conditions {
         direction: random.choose(&[Direction::Up, Direction::Down]),
         family: random.choose(&[Family::Ipv4, Family::Ipv6]),
@@ -55,7 +54,7 @@ fn plain(random: &mut Random) -> Conditions {
 }
 
 /// Over an emulated path with a deep queue, segments of any size.
-fn emulated(random: &mut Random) -> Conditions {
+fn emulated(random: &mut Dice) -> Conditions {
     let rtt_ms = random.log_uniform(2.0, 300.0);
     let mut made = plain(random);
     let (mtu, mss) = match random.below(20) {
@@ -100,14 +99,14 @@ pub(super) fn deepen_queue(conditions: &mut Conditions, products: f64) {
     made.queue_bytes = ((products * product) as u64).max(4 * message).max(524_288);
 }
 
-fn receive_window(random: &mut Random) -> Conditions {
+fn receive_window(random: &mut Dice) -> Conditions {
     let mut made = emulated(random);
     let bytes = random.log_whole(8 << 10, 1 << 20);
     made.window = random.choose(&[Bound::Socket(bytes), Bound::Host(bytes)]);
     made
 }
 
-fn send_buffer(random: &mut Random) -> Conditions {
+fn send_buffer(random: &mut Dice) -> Conditions {
     let mut made = emulated(random);
     made.send_buffer = match random.chance(0.5) {
         // Above the default of net.core.wmem_max the kernel would cut it.
@@ -121,7 +120,7 @@ fn send_buffer(random: &mut Random) -> Conditions {
     made
 }
 
-fn congestion(random: &mut Random) -> Conditions {
+fn congestion(random: &mut Dice) -> Conditions {
     let mut made = emulated(random);
     made.control = random.choose(&[Control::Reno, Control::Cubic]);
     made.streams = random.choose(&[1, 1, 1, 2, 4]);
@@ -141,7 +140,7 @@ fn congestion(random: &mut Random) -> Conditions {
     made
 }
 
-fn pacing(random: &mut Random) -> Conditions {
+fn pacing(random: &mut Dice) -> Conditions {
     if random.chance(0.15) {
         let mut made = plain(random);
         made.pacing_bps = Some(round(random.log_uniform(1e6, 1e9)));
@@ -153,7 +152,7 @@ fn pacing(random: &mut Random) -> Conditions {
     made
 }
 
-fn segment_size(random: &mut Random) -> Conditions {
+fn segment_size(random: &mut Dice) -> Conditions {
     let mut made = plain(random);
     made.is_offload_off = true;
     let mss = random.log_whole(88, 536) as u32;
@@ -165,7 +164,7 @@ fn segment_size(random: &mut Random) -> Conditions {
     made
 }
 
-fn path_rate(random: &mut Random) -> Conditions {
+fn path_rate(random: &mut Dice) -> Conditions {
     let mut made = emulated(random);
     let is_udp = random.chance(0.1);
     if is_udp {
@@ -202,7 +201,7 @@ fn codel_fills_to_s(control: Control) -> f64 {
     }
 }
 
-fn policer(random: &mut Random) -> Conditions {
+fn policer(random: &mut Dice) -> Conditions {
     let mut made = emulated(random);
     let rate = round(random.log_uniform(1e6, 2e8));
     let burst_s = random.uniform(0.01, 0.05);
@@ -217,7 +216,7 @@ fn policer(random: &mut Random) -> Conditions {
     made
 }
 
-fn application_send(random: &mut Random) -> Conditions {
+fn application_send(random: &mut Dice) -> Conditions {
     let mut made = if random.chance(0.25) {
         plain(random)
     } else {
@@ -245,7 +244,7 @@ fn application_send(random: &mut Random) -> Conditions {
     made
 }
 
-fn application_receive(random: &mut Random) -> Conditions {
+fn application_receive(random: &mut Dice) -> Conditions {
     let mut made = if random.chance(0.3) {
         plain(random)
     } else {
@@ -255,7 +254,7 @@ fn application_receive(random: &mut Random) -> Conditions {
     made
 }
 
-fn cpu_send(random: &mut Random) -> Conditions {
+fn cpu_send(random: &mut Dice) -> Conditions {
     let mut made = plain(random);
     made.receiver = CpuShare::Own { cpu: 1 };
     match random.below(3) {
@@ -279,7 +278,7 @@ fn cpu_send(random: &mut Random) -> Conditions {
     made
 }
 
-fn cpu_receive(random: &mut Random) -> Conditions {
+fn cpu_receive(random: &mut Dice) -> Conditions {
     let mut made = plain(random);
     match random.below(3) {
         // The pattern costs both ends; with a busy neighbour the receiver has the smaller part of a
@@ -301,7 +300,7 @@ fn cpu_receive(random: &mut Random) -> Conditions {
     made
 }
 
-fn startup(random: &mut Random) -> Conditions {
+fn startup(random: &mut Dice) -> Conditions {
     let mut made = emulated(random);
     let bytes = random.log_whole(20_000, 8_000_000);
     made.transfer_bytes = Some(bytes);
@@ -311,7 +310,7 @@ fn startup(random: &mut Random) -> Conditions {
 }
 
 /// UDP, in datagrams that fit a packet.
-fn datagrams(conditions: &mut Conditions, random: &mut Random) {
+fn datagrams(conditions: &mut Conditions, random: &mut Dice) {
     conditions.is_udp = true;
     conditions.mss = None;
     let most = u64::from(conditions.mtu() - 48);

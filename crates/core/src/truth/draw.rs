@@ -3,9 +3,9 @@
 use super::assemble::{EVENTS, MAX_S, loss_events_per_s, measured_s};
 use super::causes;
 use super::conditions::{Conditions, Control, Limit, slow_start_rounds};
-use super::random::Random;
 use super::scenario::Scenario;
 use crate::ceilings::Cause;
+use crate::units::Dice;
 
 /// The causes that are drawn, as often as each other.
 pub const CAUSES: [Cause; 12] = [
@@ -32,7 +32,7 @@ pub const BORDER: f64 = 1.1;
 /// on `count`.
 pub fn draw(seed: u64, count: u32) -> Vec<Scenario> {
     let mut scenarios: Vec<Scenario> = (0..count).map(|number| scenario(seed, number)).collect();
-    Random::new(seed, u64::MAX).shuffle(&mut scenarios);
+    Dice::new(seed, u64::MAX).shuffle(&mut scenarios);
     scenarios
 }
 
@@ -40,7 +40,7 @@ fn scenario(seed: u64, number: u32) -> Scenario {
     let turn = number as usize / CAUSES.len();
     let cause = CAUSES[number as usize % CAUSES.len()];
     let is_border = HAVE_BORDERS.contains(&cause) && turn % BORDER_TURNS == 2;
-    let mut random = Random::new(seed, number.into());
+    let mut random = Dice::new(seed, number.into());
     let (conditions, limit) = (0..TRIES)
         .find_map(|_| attempt(cause, is_border, &mut random))
         .expect(
@@ -49,7 +49,7 @@ fn scenario(seed: u64, number: u32) -> Scenario {
     Scenario::of(number, seed, cause, &conditions, limit.bps)
 }
 
-fn attempt(cause: Cause, is_border: bool, random: &mut Random) -> Option<(Conditions, Limit)> {
+fn attempt(cause: Cause, is_border: bool, random: &mut Dice) -> Option<(Conditions, Limit)> {
     let mut conditions = causes::conditions(cause, random)?;
     if is_border {
         add_rival(cause, &mut conditions, random)?;
@@ -62,7 +62,7 @@ fn attempt(cause: Cause, is_border: bool, random: &mut Random) -> Option<(Condit
 }
 
 /// A second limit at 1.0 to 1.1 times the first.
-fn add_rival(cause: Cause, conditions: &mut Conditions, random: &mut Random) -> Option<()> {
+fn add_rival(cause: Cause, conditions: &mut Conditions, random: &mut Dice) -> Option<()> {
     let all = conditions.limit(cause)?.bps * random.uniform(1.01, 1.09);
     let each = (all / f64::from(conditions.streams)) as u64;
     let share = conditions.payload_share();

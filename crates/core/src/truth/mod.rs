@@ -15,7 +15,6 @@
 //! | `score` | right and wrong, with intervals |
 //! | `remedy` | a verdict's remedy, done to its scenario |
 //! | `proof` | what remedies brought, against what was predicted |
-//! | `random` | random numbers |
 
 mod assemble;
 mod causes;
@@ -23,7 +22,6 @@ mod conditions;
 mod describe;
 mod draw;
 mod proof;
-mod random;
 mod remedy;
 mod scenario;
 mod score;

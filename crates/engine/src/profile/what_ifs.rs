@@ -127,7 +127,7 @@ fn runs_of(protocol: Protocol, proved: bool) -> u32 {
     let is_provable = |proof| matches!(proof, Provable::By(_));
     let provable = what_ifs_of(protocol).filter(|what_if| is_provable(what_if.proof));
     let proofs = provable.count() as u32 * (2 * PAIRS + BEFORE_PAIRS);
-    let design = points(protocol).len() as u32 * ROUNDS;
+    let design = points(protocol).count() as u32 * ROUNDS;
     if proved { design + proofs } else { design }
 }
 

@@ -4,9 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use linerate_core::toml_reader::suggestion;
 use linerate_core::units::Dscp;
-use linerate_core::units::shortened;
+use linerate_core::units::{shortened, suggestion};
 
 use crate::packet::{EXTENSIONS, icmp};
 use crate::policy::words::{

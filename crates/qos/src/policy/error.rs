@@ -1,7 +1,7 @@
 //! What is wrong with a policy file, and where.
 
-use linerate_core::toml_reader::{self, ReadProblem, suggestion};
-use linerate_core::units::shortened;
+use linerate_core::toml_reader::{self, ReadProblem};
+use linerate_core::units::{shortened, suggestion};
 use thiserror::Error;
 
 use super::{NameError, Place};

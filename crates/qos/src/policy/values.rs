@@ -5,8 +5,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use linerate_core::toml_reader::suggestion;
-use linerate_core::units::{BitRate, ByteCount, Dscp, Percent, UnitError};
+use linerate_core::units::{BitRate, ByteCount, Dscp, Percent, UnitError, suggestion};
 
 use super::error::PolicyProblem;
 use super::words::{self, ICMP, ICMPV6, PROTOCOLS, Words};

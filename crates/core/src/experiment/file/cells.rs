@@ -7,10 +7,10 @@ use super::Files;
 use super::factors::FileFactor;
 use super::setting::Setting;
 use crate::plan::Workload;
-use crate::toml_reader::{At, ReadProblem, suggestion};
+use crate::toml_reader::{At, ReadProblem};
 use crate::treatment::Treatments;
 use crate::units::Family;
-use crate::units::shortened;
+use crate::units::{shortened, suggestion};
 
 /// What cells are made of.
 pub(super) struct Resolver<'a> {

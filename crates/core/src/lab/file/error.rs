@@ -4,19 +4,10 @@ use thiserror::Error;
 
 use crate::lab::Prefix;
 use crate::link::SpecError;
-use crate::toml_reader::{self, ReadProblem, place};
+use crate::toml_reader::{self, FileError, ReadProblem};
 
 /// A text that is no topology, and where.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("line {line}, column {column}: {problem}")]
-pub struct TopologyError {
-    /// Line, counted from 1.
-    pub line: usize,
-    /// Character of that line, counted from 1.
-    pub column: usize,
-    /// What is wrong.
-    pub problem: TopologyProblem,
-}
+pub type TopologyError = FileError<TopologyProblem>;
 
 /// What is wrong with a lab's file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -69,17 +60,5 @@ pub(super) type Fault = toml_reader::Fault<TopologyProblem>;
 impl From<toml_reader::Fault<ReadProblem>> for Fault {
     fn from(fault: toml_reader::Fault<ReadProblem>) -> Self {
         Self::new(fault.offset, fault.problem.into())
-    }
-}
-
-impl Fault {
-    /// The error, with line and column in the text.
-    pub(super) fn located(self, text: &str) -> TopologyError {
-        let (line, column) = place(text, self.offset);
-        TopologyError {
-            line,
-            column,
-            problem: self.problem,
-        }
     }
 }

@@ -6,8 +6,8 @@ use toml::de::DeValue;
 
 use super::error::{Fault, TopologyProblem};
 use crate::lab::{Role, Topology};
-use crate::toml_reader::{At, Section, Value, suggestion, wrong_type};
-use crate::units::shortened;
+use crate::toml_reader::{At, Section, Value, wrong_type};
+use crate::units::{shortened, suggestion};
 
 /// The nodes so far: their names, and those that get no computed routes.
 #[derive(Default)]

@@ -1,17 +1,21 @@
 //! The runs that tell the terms apart.
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 use super::error::{NoModel, NotProjected};
-use super::fit::below;
-use super::what_if::{CUT, HELD_BACK};
 use crate::plan::{Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic};
 use crate::record::Record;
+use crate::toml_reader;
+use crate::units::Dice;
 
 /// A point of the design: the test, changed in a way that moves some terms and not others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Point {
+    /// Its transport.
+    pub protocol: Protocol,
     /// Its name.
     pub name: &'static str,
     /// Bytes of each message in place of the test's own.
@@ -62,30 +66,28 @@ pub const ETHERNET_MTU: u32 = 1500;
 
 /// The points for a transport, those of any path; the first is what most changes start from. There
 /// are none for MPTCP.
-pub fn points(protocol: Protocol) -> &'static [Point] {
-    match protocol {
-        Protocol::Udp => UDP,
-        Protocol::Tcp => TCP,
-        Protocol::Mptcp => &[],
-    }
+pub fn points(protocol: Protocol) -> impl Iterator<Item = &'static Point> {
+    POINTS
+        .iter()
+        .filter(move |point| point.protocol == protocol)
 }
+
+static POINTS: LazyLock<Vec<Point>> =
+    LazyLock::new(|| toml_reader::entries(include_str!("points.toml")));
 
 /// Whether there is a model of a transport.
 ///
 /// # Errors
 /// [`NoModel`].
 pub fn check_transport(protocol: Protocol) -> Result<(), NoModel> {
-    match points(protocol) {
-        [] => Err(NoModel),
-        _ => Ok(()),
-    }
+    points(protocol).next().map(|_| ()).ok_or(NoModel)
 }
 
 /// The points that tell something on a path of that MTU, bytes; all where it is not known.
 pub fn points_on(protocol: Protocol, path_mtu_bytes: Option<u32>) -> Vec<Point> {
     let told_by_another =
         |point: &Point| point.same_on_ethernet.is_some() && path_mtu_bytes == Some(ETHERNET_MTU);
-    let points = points(protocol).iter().copied();
+    let points = points(protocol).copied();
     points.filter(|point| !told_by_another(point)).collect()
 }
 
@@ -95,7 +97,7 @@ pub(super) fn point_on(
     name: &str,
     path_mtu_bytes: Option<u32>,
 ) -> Option<&'static Point> {
-    let named = |name: &str| points(protocol).iter().find(|point| point.name == name);
+    let named = |name: &str| points(protocol).find(|point| point.name == name);
     let point = named(name)?;
     match point.same_on_ethernet {
         Some(same) if path_mtu_bytes == Some(ETHERNET_MTU) => named(same),
@@ -129,12 +131,8 @@ pub fn design_of(protocol: Protocol, asked: &Test) -> Test {
 /// The points in random order, another one in each round: what drifts while they run then does no
 /// point more harm than another.
 pub fn in_random_order(points: &[Point], seed: u64, round: u32) -> Vec<Point> {
-    let mut dice = ChaCha8Rng::seed_from_u64(seed);
-    dice.set_stream(u64::from(round));
     let mut points = points.to_vec();
-    for last in (1..points.len()).rev() {
-        points.swap(last, below(&mut dice, last + 1));
-    }
+    Dice::new(seed, u64::from(round)).shuffle(&mut points);
     points
 }
 
@@ -159,146 +157,12 @@ pub(super) fn written(parts: &[&str], sender_is_client: bool) -> String {
     all.join(",").replace("S.", sender).replace("R.", receiver)
 }
 
-const fn point(name: &'static str, treatments: [&'static str; 2], tells: &'static str) -> Point {
-    Point {
-        name,
-        message_bytes: None,
-        treatments,
-        tells,
-        same_on_ethernet: None,
-    }
-}
-
-const fn on_ethernet(point: Point, same: &'static str) -> Point {
-    Point {
-        same_on_ethernet: Some(same),
-        ..point
-    }
-}
-
-const fn sized(point: Point, bytes: u64) -> Point {
-    Point {
-        message_bytes: Some(bytes),
-        ..point
-    }
-}
-
-/// Sizes differ from the usual 128 KiB where a what-if of the same treatment is to be more than the
-/// point again.
-const TCP: &[Point] = &[
-    point("base", ["", ""], "the test as it is"),
-    sized(point("writes_4k", ["", ""], "calls from bytes"), 4 << 10),
-    sized(
-        point("pushed_16k", ["", "nodelay=on"], "large packets from bytes"),
-        16 << 10,
-    ),
-    sized(
-        point(
-            "pushed_4k",
-            ["", "nodelay=on"],
-            "calls and large packets from bytes",
-        ),
-        4 << 10,
-    ),
-    point("cut", [CUT, ""], "packets from large packets"),
-    point("cut_1000", [CUT, "mss=1000"], "packets from bytes"),
-    point("cut_536", [CUT, "mss=536"], "packets from bytes"),
-    point(
-        "joined",
-        [CUT, "R.gro=on"],
-        "large packets received from packets",
-    ),
-    point(
-        "joined_536",
-        [CUT, "R.gro=on,mss=536"],
-        "large packets received from packets",
-    ),
-    on_ethernet(
-        point(
-            "ethernet",
-            ["", ETHERNET],
-            "what larger packets start from on a path that has them",
-        ),
-        "base",
-    ),
-    on_ethernet(
-        point("ethernet_cut", [CUT, ETHERNET], "packets from bytes"),
-        "cut",
-    ),
-    on_ethernet(
-        point(
-            "ethernet_joined",
-            [CUT, ETHERNET_JOINED],
-            "large packets received from packets",
-        ),
-        "joined",
-    ),
-    point(
-        "acknowledged_1000",
-        [CUT, ACKNOWLEDGED_1000],
-        "acknowledgements from packets",
-    ),
-    sized(
-        point(
-            "spliced_64k",
-            ["", "zerocopy=on"],
-            "bytes copied at the sender",
-        ),
-        64 << 10,
-    ),
-    sized(
-        point(
-            "dropped_64k",
-            ["", "discard=on"],
-            "bytes copied at the receiver",
-        ),
-        64 << 10,
-    ),
-    point(
-        "checksummed_1000",
-        [CUT, "S.checksum_offload=off,mss=1000"],
-        "bytes checksummed",
-    ),
-    sized(
-        point(
-            "held_back_64k",
-            ["", HELD_BACK],
-            "soft interrupts from packets",
-        ),
-        64 << 10,
-    ),
-];
-
-const ETHERNET: &str = "S.mtu=1500,R.mtu=1500";
-const ETHERNET_JOINED: &str = "S.mtu=1500,R.mtu=1500,R.gro=on";
-
-/// The socket's option lasts for one acknowledgement, and what waits while the receiver reads is
-/// acknowledged once (net/ipv4/tcp_input.c, `__tcp_ack_snd_check`).
-const ACKNOWLEDGED_1000: &str =
-    "mss=1000,R.route_quickack=on,R.sysctl:net.ipv4.tcp_backlog_ack_defer=0";
-
-/// All at Ethernet's MTU, which is what makes fragments of the larger ones.
-const UDP: &[Point] = &[
-    datagrams("records", RECORD_BYTES, "datagrams of 4096 bytes"),
-    datagrams("datagrams_100", 100, "bytes from datagrams"),
-    datagrams("datagrams_700", 700, "bytes from datagrams"),
-    datagrams("datagrams_1400", 1400, "bytes from datagrams"),
-    datagrams("datagrams_1600", 1600, "bytes from fragments"),
-    datagrams("datagrams_2800", 2800, "fragments from datagrams"),
-    datagrams("datagrams_5600", 5600, "fragments from datagrams"),
-    datagrams("datagrams_8400", 8400, "fragments from datagrams"),
-];
-
-const fn datagrams(name: &'static str, bytes: u64, tells: &'static str) -> Point {
-    sized(point(name, [ETHERNET, ""], tells), bytes)
-}
-
 /// 1981's records, bytes.
 const RECORD_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
-    use super::super::what_if::{Change, Provable, WHAT_IFS};
+    use super::super::what_if::{Change, Provable, what_ifs};
     use super::*;
     use crate::treatment::{Treatments, pair};
 
@@ -313,7 +177,7 @@ mod tests {
                 }
             }
         }
-        for what_if in WHAT_IFS {
+        for what_if in what_ifs() {
             for mtu in [None, Some(ETHERNET_MTU), Some(9000)] {
                 let Some([a, b]) = what_if.sides(true, mtu) else {
                     assert!(matches!(what_if.proof, Provable::Not(_)));
@@ -329,7 +193,7 @@ mod tests {
 
     #[test]
     fn packets_larger_than_ethernets_are_compared_with_ethernets() {
-        for what_if in WHAT_IFS {
+        for what_if in what_ifs() {
             let larger = matches!(what_if.change, Change::Mtu(_) | Change::Unfragmented);
             let Some([a, b]) = what_if.sides(true, Some(9000)) else {
                 continue;
@@ -352,7 +216,7 @@ mod tests {
         assert_eq!(pinned(names(Some(ETHERNET_MTU))), 0);
         assert_eq!(pinned(names(Some(9000))), 3);
         assert_eq!(pinned(names(None)), 3);
-        for point in TCP.iter().filter(|point| point.same_on_ethernet.is_some()) {
+        for point in points(Protocol::Tcp).filter(|point| point.same_on_ethernet.is_some()) {
             let same = point_on(Protocol::Tcp, point.name, Some(ETHERNET_MTU)).unwrap();
             let without_mtu = |text: String| {
                 let parts = text
@@ -374,12 +238,8 @@ mod tests {
 
     #[test]
     fn what_ifs_start_from_points_that_there_are() {
-        for what_if in WHAT_IFS {
-            let known = |name| {
-                points(what_if.protocol)
-                    .iter()
-                    .any(|point| point.name == name)
-            };
+        for what_if in what_ifs() {
+            let known = |name| points(what_if.protocol).any(|point| point.name == name);
             assert!(known(what_if.from), "{}", what_if.name);
             if let Change::To(point) | Change::AcknowledgeAs(point) | Change::InterruptsAs(point) =
                 what_if.change
@@ -392,7 +252,7 @@ mod tests {
     #[test]
     fn what_comes_later_takes_the_place_of_what_came_before() {
         assert_eq!(
-            written(&[CUT, "R.gro=on"], false),
+            written(&["S.tso=off,S.gso=off,R.gro=off", "R.gro=on"], false),
             "server.tso=off,server.gso=off,client.gro=on"
         );
         assert_eq!(written(&["", "none"], true), "none");

@@ -1,7 +1,5 @@
 //! The model, fitted.
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +10,7 @@ use super::linear::{Matrix, collinear, dot, non_negative};
 use super::observation::{EndWork, Observation};
 use super::term::{PerTerm, Term};
 use crate::plan::Protocol;
+use crate::units::Dice;
 
 /// What CPU time costs at each end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -77,7 +76,7 @@ pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, ProjectionError
     }
     let protocol = runs.first().map_or(Protocol::Tcp, |run| run.protocol);
     let base = design::points(protocol)
-        .first()
+        .next()
         .map_or("", |point| point.name);
     let works: Vec<Vec<(End, EndWork)>> = runs.iter().map(Observation::works).collect();
     let ends: Vec<End> = works
@@ -208,13 +207,13 @@ fn resample(
     residuals: &[f64],
     seed: u64,
 ) -> Vec<PerTerm> {
-    let mut dice = ChaCha8Rng::seed_from_u64(seed);
+    let mut dice = Dice::new(seed, 0);
     let rows = design.rows();
     let widen = (rows as f64 / (rows - design.columns()) as f64).sqrt();
     let mut draw = || {
         let y: Vec<f64> = fitted
             .iter()
-            .map(|fitted| fitted * (1.0 + widen * residuals[below(&mut dice, rows)]).max(MIN_FIT))
+            .map(|fitted| fitted * (1.0 + widen * residuals[dice.below(rows)]).max(MIN_FIT))
             .collect();
         per_term(terms, &robust(design, &y))
     };
@@ -252,11 +251,6 @@ fn robust(design: &Matrix, y: &[f64]) -> Vec<f64> {
 
 fn per_term(terms: &[Term], costs: &[f64]) -> PerTerm {
     PerTerm::of(terms.iter().copied().zip(costs.iter().copied()))
-}
-
-/// A number below `end`, each as likely as the others.
-pub(super) fn below(dice: &mut ChaCha8Rng, end: usize) -> usize {
-    ((u128::from(dice.next_u64()) * end as u128) >> 64) as usize
 }
 
 /// The middle 95 % of values; of none, nothing.

@@ -4,7 +4,7 @@
 //! received, bytes, bytes copied and checksummed, acknowledgements, soft interrupts ([`Term`]). The
 //! costs come from a [design](points) of short runs, each of which moves some terms and not others,
 //! by least squares without negative costs ([`fit`]); terms that the runs cannot tell apart are
-//! named. A [what-if](WHAT_IFS) changes counts; what that does to CPU time at each end, to the
+//! named. A [what-if](what_ifs) changes counts; what that does to CPU time at each end, to the
 //! throughput and to the ceiling that then holds is a [`Projection`], beside which the engine puts
 //! what came of it when it was done ([`Proof`]).
 //!
@@ -51,4 +51,4 @@ pub use known::{Known, LayerShares};
 pub use observation::{EndWork, NotObserved, Observation};
 pub use project::{project, project_all};
 pub use term::{PerTerm, Term};
-pub use what_if::{Change, Provable, WHAT_IFS, WhatIf, what_ifs_of};
+pub use what_if::{Change, Provable, WhatIf, what_ifs, what_ifs_of};

@@ -1,17 +1,15 @@
 //! From the model to what a change would bring.
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
-
 use super::designed::Designed;
 use super::document::{Basis, ProjectedEnd, Projection, Unprojected};
 use super::error::NotProjected;
-use super::fit::{CostModel, EndModel, below, interval};
+use super::fit::{CostModel, EndModel, interval};
 use super::known::{Known, LayerShares};
 use super::state::{Side, State};
 use super::term::{PerTerm, Term};
 use super::what_if::{Change, WhatIf, what_ifs_of};
 use crate::ceilings::{Cause, Ceiling};
+use crate::units::Dice;
 
 /// What each what-if of the model's transport would bring; and those of which nothing can be said.
 pub fn project_all(
@@ -113,10 +111,10 @@ struct Outcome {
 
 impl Path<'_> {
     fn draws(&self) -> Vec<Draw> {
-        let mut dice = ChaCha8Rng::seed_from_u64(self.known.seed);
+        let mut dice = Dice::new(self.known.seed, 0);
         let ends = &self.model.ends;
         let count = ends.iter().map(|end| end.draws.len()).min().unwrap_or(0);
-        let mut miss = |end: &EndModel| 1.0 + end.residuals[below(&mut dice, end.residuals.len())];
+        let mut miss = |end: &EndModel| 1.0 + end.residuals[dice.below(end.residuals.len())];
         (0..count)
             .map(|number| Draw {
                 costs: ends.iter().map(|end| end.draws[number]).collect(),

@@ -145,7 +145,7 @@ fn designed(runs: &[Observation]) -> Designed {
 }
 
 fn what_if(name: &str) -> &'static WhatIf {
-    WHAT_IFS
+    what_ifs()
         .iter()
         .find(|what_if| what_if.name == name)
         .unwrap()

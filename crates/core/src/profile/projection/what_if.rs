@@ -1,4 +1,8 @@
-//! The table of what-ifs. The next one is an entry here.
+//! The what-ifs. The next one is an entry of `what_ifs.toml`.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 use super::design::{Point, point_on, written};
 use super::error::NotProjected;
@@ -6,9 +10,11 @@ use super::observation::of_ip;
 use super::term::Term;
 use crate::plan::Protocol;
 use crate::record::Record;
+use crate::toml_reader;
 
 /// One change whose worth is projected.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WhatIf {
     /// Its name.
     pub name: &'static str,
@@ -26,7 +32,8 @@ pub struct WhatIf {
 }
 
 /// What a change does to the counts, or to what they cost.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Packets are as in another point of the design.
     To(&'static str),
@@ -58,7 +65,8 @@ pub enum Change {
 }
 
 /// How a change can be had on a real host.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Provable {
     /// By these treatments, besides those of the point that it starts from. `S.` and `R.` stand for
     /// the sender's and the receiver's end.
@@ -68,175 +76,16 @@ pub enum Provable {
 }
 
 /// All of them, in the order in which they are printed.
-pub const WHAT_IFS: &[WhatIf] = &[
-    tcp(
-        "segments_4096",
-        "packets of 4096 bytes instead of 1500 where the CPU cuts them",
-        "ethernet_cut",
-        Change::Mtu(4096),
-        Provable::By("S.mtu=4096,R.mtu=4096"),
-    ),
-    tcp(
-        "segments_9000",
-        "packets of 9000 bytes instead of 1500 where the CPU cuts them",
-        "ethernet_cut",
-        Change::Mtu(9000),
-        Provable::By("S.mtu=9000,R.mtu=9000"),
-    ),
-    tcp(
-        "segments_9000_offloaded",
-        "packets of 9000 bytes instead of 1500 where the device cuts them",
-        "ethernet",
-        Change::Mtu(9000),
-        Provable::By("S.mtu=9000,R.mtu=9000"),
-    ),
-    tcp(
-        "segments_9000_joined",
-        "packets of 9000 bytes instead of 1500 where the CPU cuts and joins them",
-        "ethernet_joined",
-        Change::Mtu(9000),
-        Provable::By("S.mtu=9000,R.mtu=9000"),
-    ),
-    tcp(
-        "without_segmentation_offload",
-        "the CPU cuts the segments and nothing joins them",
-        "base",
-        Change::To("cut"),
-        Provable::By(CUT),
-    ),
-    tcp(
-        "with_receive_offload",
-        "segments that the CPU cut are joined before TCP (GRO)",
-        "cut",
-        Change::To("joined"),
-        Provable::By("R.gro=on"),
-    ),
-    tcp(
-        "without_copy_at_sender",
-        "no copy at the sender",
-        "base",
-        Change::WithoutCopy {
-            sender: true,
-            receiver: false,
-        },
-        Provable::By("zerocopy=on"),
-    ),
-    tcp(
-        "without_copy_at_receiver",
-        "no copy at the receiver",
-        "base",
-        Change::WithoutCopy {
-            sender: false,
-            receiver: true,
-        },
-        Provable::By("discard=on"),
-    ),
-    tcp(
-        "without_copies",
-        "no copy at either end",
-        "base",
-        Change::WithoutCopy {
-            sender: true,
-            receiver: true,
-        },
-        Provable::By("zerocopy=on,discard=on"),
-    ),
-    tcp(
-        "checksums_in_software",
-        "the CPU computes the checksums",
-        "cut",
-        Change::Checksums,
-        Provable::By("S.checksum_offload=off"),
-    ),
-    tcp(
-        "checksums_by_device",
-        "the device computes the checksums, where the CPU does now",
-        "base",
-        Change::ChecksumsByDevice,
-        Provable::Not("it is checksums_in_software the other way round"),
-    ),
-    tcp(
-        "acknowledgement_of_each",
-        "each segment that the CPU cut is acknowledged at once",
-        "cut",
-        Change::AcknowledgeAs("acknowledged_1000"),
-        Provable::By("R.route_quickack=on,R.sysctl:net.ipv4.tcp_backlog_ack_defer=0"),
-    ),
-    tcp(
-        "half_the_acknowledgements",
-        "half as many acknowledgements",
-        "cut",
-        Change::Times(Term::Acknowledgement, 0.5),
-        Provable::Not("Linux has no setting for it"),
-    ),
-    tcp(
-        "half_the_interrupts",
-        "half as many soft interrupts",
-        "base",
-        Change::Times(Term::Interrupt, 0.5),
-        Provable::Not(
-            "no setting asks for a number of them; interrupts_held_back is what can be had",
-        ),
-    ),
-    tcp(
-        "interrupts_held_back",
-        "interrupts of received packets held back for 200 µs",
-        "base",
-        Change::InterruptsAs("held_back_64k"),
-        Provable::By(HELD_BACK),
-    ),
-    tcp(
-        "cpu_twice_as_fast",
-        "CPUs twice as fast at both ends",
-        "base",
-        Change::Cpu(2.0),
-        Provable::Not("it takes other hosts"),
-    ),
-    tcp(
-        "link_ten_times_as_fast",
-        "a link ten times as fast",
-        "base",
-        Change::Link(10.0),
-        Provable::Not("it takes another link"),
-    ),
-    WhatIf {
-        name: "records_whole",
-        says: "datagrams of 4096 bytes in one packet each, instead of IP's fragments at MTU 1500",
-        protocol: Protocol::Udp,
-        from: "records",
-        change: Change::Unfragmented,
-        proof: Provable::By("S.mtu=9000,R.mtu=9000"),
-    },
-];
+pub fn what_ifs() -> &'static [WhatIf] {
+    static ENTRIES: LazyLock<Vec<WhatIf>> =
+        LazyLock::new(|| toml_reader::entries(include_str!("what_ifs.toml")));
+    &ENTRIES
+}
 
 /// Those of a transport.
 pub fn what_ifs_of(protocol: Protocol) -> impl Iterator<Item = &'static WhatIf> {
     let is_of = move |what_if: &&WhatIf| what_if.protocol == protocol;
-    WHAT_IFS.iter().filter(is_of)
-}
-
-/// Segments are cut by the sender's CPU and joined by nobody.
-pub(super) const CUT: &str = "S.tso=off,S.gso=off,R.gro=off";
-/// More than drivers choose by themselves, and little beside the time in which a window is
-/// acknowledged.
-pub(super) const HELD_BACK: &str =
-    "S.adaptive_rx=off,R.adaptive_rx=off,S.rx_usecs=200,R.rx_usecs=200";
-
-const fn tcp(
-    name: &'static str,
-    says: &'static str,
-    from: &'static str,
-    change: Change,
-    proof: Provable,
-) -> WhatIf {
-    WhatIf {
-        name,
-        says,
-        protocol: Protocol::Tcp,
-        from,
-        change,
-        proof,
-    }
+    what_ifs().iter().filter(is_of)
 }
 
 impl WhatIf {
@@ -309,7 +158,7 @@ mod tests {
     }
 
     fn named(name: &str) -> &'static WhatIf {
-        let mut all = WHAT_IFS.iter();
+        let mut all = what_ifs().iter();
         all.find(|what_if| what_if.name == name)
             .expect("it is in the table")
     }

@@ -1,8 +1,8 @@
 //! The blocks of an IPQoS file. A statement ends with its line; curly brackets only separate, and a
 //! block ends where the next one begins.
 
-use linerate_core::toml_reader::{At, ReadProblem, suggestion};
-use linerate_core::units::shortened;
+use linerate_core::toml_reader::{At, ReadProblem};
+use linerate_core::units::{shortened, suggestion};
 
 use crate::policy::error::{Fault, PolicyProblem};
 
