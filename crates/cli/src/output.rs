@@ -15,9 +15,9 @@ use crate::files::OutputFile;
 /// How a document is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// For people.
+    /// For people: the answer.
     Text,
-    /// For people, with all there is.
+    /// For people, with the evidence.
     Details,
     /// One document, indented.
     Json,
@@ -40,6 +40,10 @@ impl Output {
     /// # Errors
     /// It cannot be opened for writing.
     pub(crate) fn open(options: &DocumentOptions, format: Format) -> Result<Self, Failure> {
+        let format = match format {
+            Format::Text if options.details => Format::Details,
+            format => format,
+        };
         Self::to(options.output.as_deref(), format)
     }
 
@@ -105,17 +109,22 @@ pub(crate) fn format(document: &DocumentOptions, table: &TableOptions) -> Format
     }
 }
 
-/// What stdout can show: a terminal its width, with colour unless `NO_COLOR` (no-color.org) is set.
+/// What stdout can show: a terminal its width, with colour unless `NO_COLOR` (no-color.org) is set
+/// or the terminal knows none. Without a terminal the width is that of `COLUMNS`.
 pub(crate) fn style() -> Style {
-    let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    match width {
-        Some(width) if io::stdout().is_terminal() => Style {
-            width,
-            colour: !no_colour,
-            ..Style::default()
-        },
-        _ => Style::default(),
+    let is = |name, holds: fn(&std::ffi::OsStr) -> bool| {
+        std::env::var_os(name).is_some_and(|value| holds(&value))
+    };
+    let no_colour = is("NO_COLOR", |value| !value.is_empty()) || is("TERM", |term| term == "dumb");
+    let terminal = terminal_size::terminal_size_of(io::stdout());
+    let width = terminal.map(|(width, _)| usize::from(width.0));
+    let columns = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|columns| columns.parse().ok());
+    Style {
+        width: width.or(columns).unwrap_or(Style::default().width),
+        colour: io::stdout().is_terminal() && !no_colour,
+        ..Style::default()
     }
 }
 

@@ -109,6 +109,9 @@ pub(super) fn family(ipv4: bool, ipv6: bool) -> Option<Family> {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct DocumentOptions {
+    /// Print the evidence after the answer: all that was measured
+    #[arg(short = 'v', long)]
+    pub(crate) details: bool,
     /// Print the document as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -18,27 +18,30 @@ use super::table::Table;
 use crate::document::{Document, Ending, Surroundings};
 
 impl Document for CapacityDocument {
-    /// A run of `capacity` as a page: what was held, what it cost, the limits.
+    /// What was held, what stopped it or would; then what it cost, and the limits.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         page.heading(&headline(self));
-        page.facts("run", &run(self));
         emulated(&mut page, &self.environment);
+        limits::verdict(&mut page, self);
+        limits::search(&mut page, self);
         pools(&mut page, self);
         for (name, pool) in named_pools(self) {
             trouble(&mut page, name, pool);
         }
-        limits::verdict(&mut page, self);
-        times(&mut page, self);
         page.gap();
-        page.facts("active", &beside(self));
         page.facts("load", &load(self));
         page.facts("churn", &churn(self));
-        page.facts("CPU", &cpu(self));
-        page.facts("sockets", &sockets(self));
-        page.facts("slab", &slab(self));
-        limits::table(&mut page, self);
-        limits::search(&mut page, self);
+        if style.details {
+            page.facts("run", &run(self));
+            times(&mut page, self);
+            page.gap();
+            page.facts("active", &beside(self));
+            page.facts("CPU", &cpu(self));
+            page.facts("sockets", &sockets(self));
+            page.facts("slab", &slab(self));
+            limits::table(&mut page, self);
+        }
         caveats(&mut page, &self.caveats);
         page.finish()
     }

@@ -2,9 +2,9 @@
 
 use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::plan::Direction;
-use linerate_core::record::{Caveat, CaveatRemedy};
+use linerate_core::record::{Caveat, CaveatKind, CaveatRemedy, Leg};
 
-use super::number::{percent, rate};
+use super::number::{bar, percent, plural, rate, span};
 use super::page::{Emphasis, Page};
 use super::table::Table;
 
@@ -43,30 +43,55 @@ pub(super) fn ceilings(
     }
 }
 
-/// The verdict in a sentence with its evidence, then the remedy as a command of its own.
+/// The verdict of a direction in a sentence with its evidence, then the remedy as a command of its
+/// own.
 ///
-/// `direction` is named where there are several.
-pub(super) fn verdict(
-    page: &mut Page,
-    direction: Option<Direction>,
-    verdict: &Verdict,
-    ceilings: &[Ceiling],
-) {
+/// `direction` is named where there are several. Before the details one sentence of the evidence is
+/// enough.
+pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) {
+    let Some(verdict) = &leg.verdict else { return };
     let subject = match direction {
         Some(Direction::Up) => "Bottleneck up",
         Some(Direction::Down) => "Bottleneck down",
         Some(Direction::Both) | None => "Bottleneck",
     };
-    page.gap();
-    let sentence = verdict_sentence(subject, verdict, ceilings);
+    let sentence = verdict_sentence(subject, verdict, &leg.ceilings);
     page.paragraph(Emphasis::Strong, "", 2, &sentence);
-    for evidence in &verdict.evidence {
+    let few = if direction.is_some() { 0 } else { 1 };
+    let most = if page.has_details() { usize::MAX } else { few };
+    for evidence in verdict.evidence.iter().take(most) {
         page.paragraph(Emphasis::None, "    -", 6, evidence);
     }
     if let Some(remedy) = &verdict.remedy {
-        page.plain(&format!("  {}", remedy_promise(verdict)));
+        page.plain(&format!(
+            "  {}",
+            remedy_promise(verdict, leg.throughput_bps)
+        ));
         page.command(&remedy.command);
     }
+}
+
+/// The lowest ceiling of each of the first `most` causes as a bar. One that is derived from the
+/// measured rate is left out, unless it is the verdict's.
+pub(super) fn bars(page: &mut Page, leg: &Leg, most: usize) {
+    let found = leg.verdict.as_ref().map(|verdict| verdict.cause);
+    let mut lowest: Vec<&Ceiling> = Vec::new();
+    for ceiling in &leg.ceilings {
+        let is_known = lowest.iter().any(|known| known.cause == ceiling.cause);
+        if !is_known && (ceiling.independent || Some(ceiling.cause) == found) {
+            lowest.push(ceiling);
+        }
+    }
+    let share = |ceiling: &Ceiling| {
+        let share = leg.throughput_bps? / ceiling.limit_bps;
+        (ceiling.limit_bps > 0.0).then_some(share)
+    };
+    let table = Table::of(lowest.into_iter().take(most))
+        .left("", |ceiling| cause_name(ceiling.cause))
+        .right("", |ceiling| rate(ceiling.limit_bps))
+        .left("", |ceiling| share(ceiling).map(bar))
+        .right("", |ceiling| Some(percent(100.0 * share(ceiling)?)));
+    page.table(&table);
 }
 
 fn verdict_sentence(subject: &str, verdict: &Verdict, ceilings: &[Ceiling]) -> String {
@@ -92,33 +117,45 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, ceilings: &[Ceiling]) -> S
     }
 }
 
-fn remedy_promise(verdict: &Verdict) -> String {
-    match (verdict.predicted_bps, verdict.next_cause) {
-        (Some(bps), Some(Cause::AsAsked)) => {
-            format!("Remedy, should bring the {} asked for:", rate(bps))
-        }
-        (Some(bps), Some(next)) => format!(
-            "Remedy, should bring {} (next bottleneck: {}):",
-            rate(bps),
-            cause_name(next)
-        ),
-        (Some(bps), None) => format!("Remedy, should bring {}:", rate(bps)),
-        (None, Some(next)) => format!("Remedy (next bottleneck: {}):", cause_name(next)),
-        (None, None) => "Remedy:".to_owned(),
+fn remedy_promise(verdict: &Verdict, measured_bps: Option<f64>) -> String {
+    let now = measured_bps.map(rate);
+    let brings = verdict.predicted_bps.map(|bps| match now {
+        Some(now) => format!("expected: {}", span(&now, &rate(bps), "→")),
+        None => format!("expected: {}", rate(bps)),
+    });
+    let next = verdict
+        .next_cause
+        .map(|next| format!("next: {}", cause_name(next)));
+    if let (Some(bps), Some(Cause::AsAsked)) = (verdict.predicted_bps, verdict.next_cause) {
+        return format!("Remedy (expected: the {} asked for):", rate(bps));
     }
+    let facts: Vec<String> = brings.into_iter().chain(next).collect();
+    if facts.is_empty() {
+        return "Remedy:".to_owned();
+    }
+    format!("Remedy ({}):", facts.join("; "))
 }
 
-/// Doubts, each with its way out on a line of its own.
+/// Doubts, each with its way out on a line of its own. Before the details only those that change how
+/// the figures are to be read, and how many others there are.
 pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a Caveat>) {
-    let mut seen: Vec<&Caveat> = Vec::new();
+    let mut all: Vec<&Caveat> = Vec::new();
     for caveat in caveats {
-        if seen.contains(&caveat) {
-            continue;
+        if !all.contains(&caveat) {
+            all.push(caveat);
         }
-        if seen.is_empty() {
-            page.gap();
-        }
-        seen.push(caveat);
+    }
+    if all.is_empty() {
+        return;
+    }
+    let shown: Vec<&Caveat> = if page.has_details() {
+        all.clone()
+    } else {
+        let matters = all.iter().filter(|caveat| changes_the_reading(caveat.kind));
+        matters.take(MAX_CAVEATS).copied().collect()
+    };
+    page.gap();
+    for caveat in &shown {
         page.doubt(&caveat.says());
         match &caveat.remedy {
             CaveatRemedy::Command(command) => page.command(command),
@@ -126,6 +163,31 @@ pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a
             CaveatRemedy::Words(words) => page.paragraph(Emphasis::None, "", 4, words),
         }
     }
+    let others = (all.len() - shown.len()) as u64;
+    if others > 0 {
+        let notes = if shown.is_empty() {
+            "note"
+        } else {
+            "more note"
+        };
+        page.plain(&format!("  {}: --details", plural(others, notes)));
+    }
+}
+
+/// Caveats that a page opens with.
+const MAX_CAVEATS: usize = 2;
+
+/// The other kinds say where figures are from.
+fn changes_the_reading(kind: CaveatKind) -> bool {
+    !matches!(
+        kind,
+        CaveatKind::SharedKernel
+            | CaveatKind::Discarded
+            | CaveatKind::FewRuns
+            | CaveatKind::NotReadable
+            | CaveatKind::LocalPath
+            | CaveatKind::IdleSpinners
+    )
 }
 
 /// A cause in words.

@@ -9,8 +9,8 @@ use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::trace::HopDocument;
 
 use super::Style;
-use super::ceilings::{caveats, ceilings, verdict};
-use super::evidence::{retransmitted_percent, service_demand_doubt};
+use super::ceilings::{bars, caveats, ceilings, verdict};
+use super::evidence::{retransmitted, retransmitted_percent, service_demand_doubt};
 use super::figure::figure;
 use super::number::{count, digits, exact_bytes, micros, percent, rate};
 use super::page::{Emphasis, Page};
@@ -19,27 +19,31 @@ use super::table::Table;
 use crate::document::{Document, Ending, Rate, Surroundings};
 
 impl Document for Check {
-    /// A check as a screen: the path, its latency idle and loaded, both directions with what holds each
-    /// back, and how to mend and prove it.
+    /// Both directions: what each reached, its ceilings, what holds it back and the remedy; then the
+    /// path, its hosts and the evidence.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
-        page.title(&headline(self));
-        path(&mut page, self);
-        route(&mut page, self);
-        hosts(&mut page, self);
         let directions = [
             (Direction::Up, &self.up, &self.up_throughput_bps),
             (Direction::Down, &self.down, &self.down_throughput_bps),
         ];
-        throughputs(&mut page, &directions);
-        latency(&mut page, self);
-        for (direction, record, _) in &directions {
+        page.heading(&headline(self));
+        in_short(&mut page, self);
+        for (direction, record, runs) in &directions {
             if let Some(record) = record {
-                explanation(&mut page, *direction, record, self);
+                explanation(&mut page, *direction, record, runs.as_ref(), self);
             }
         }
         if let Some(fault) = &self.hidden_fault {
             hidden_fault(&mut page, fault);
+        }
+        if style.details {
+            page.gap();
+            path(&mut page, self);
+            route(&mut page, self);
+            hosts(&mut page, self);
+            throughputs(&mut page, &directions);
+            latency(&mut page, self);
         }
         if self.one_sided {
             one_sided(&mut page, &self.host);
@@ -79,12 +83,53 @@ impl Document for Check {
 /// The demonstration is over: what was wrong with its path.
 fn hidden_fault(page: &mut Page, fault: &HiddenFault) {
     let verdict = if fault.found { "found" } else { "NOT FOUND" };
+    let direction = direction_name(fault.direction);
     page.gap();
-    page.title(&format!(
-        "hidden fault, {}: {verdict}",
-        direction_name(fault.direction)
+    page.heading(&format!(
+        "Hidden fault, {direction}: {verdict}. {}",
+        fault.description
     ));
-    page.plain(&format!("  {}", fault.description));
+}
+
+/// What the path is like without a load.
+fn in_short(page: &mut Page, check: &Check) {
+    let path = &check.path;
+    let mut facts = Vec::new();
+    facts.extend(check.idle_latency_us.as_ref().map(|idle| {
+        let p99 = (idle.count >= 100).then(|| format!(" (p99 {})", micros(idle.p99)));
+        format!(
+            "idle latency {}{}",
+            micros(idle.p50),
+            p99.unwrap_or_default()
+        )
+    }));
+    if check.loaded_latency_by_direction_us.is_empty() {
+        let loaded = loaded(check);
+        facts.extend(
+            loaded
+                .iter()
+                .map(|(name, all)| format!("{name} {}", micros(all.p50))),
+        );
+    }
+    let mtu = path.pmtu_bytes.or(path.device_mtu_bytes);
+    facts.extend(mtu.map(|mtu| format!("path MTU {}", exact_bytes(mtu))));
+    facts.extend(path.mss_bytes.map(|mss| match larger_mss(path) {
+        Some(expected) => format!("MSS {}, NOT {}", exact_bytes(mss), exact_bytes(expected)),
+        None => format!("MSS {}", exact_bytes(mss)),
+    }));
+    page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
+    if check.hidden_fault.is_none() {
+        // Of the demonstration it would tell the fault before it is found.
+        emulated(page, &check.environment);
+    }
+}
+
+/// The MSS that the MTU carries, where that of the path is smaller. TCP keeps a segment to half of
+/// a 64 KiB window, and a device may round: a few bytes are no sign.
+fn larger_mss(path: &PathFacts) -> Option<u32> {
+    let expected = path.mss_expected_bytes?;
+    let least = expected.saturating_sub(FEW_BYTES).min(HALF_WINDOW);
+    path.mss_bytes.filter(|mss| *mss < least).map(|_| expected)
 }
 
 /// A direction, its median run and the figure of all its runs.
@@ -144,10 +189,6 @@ fn path(page: &mut Page, check: &Check) {
             .map(|us| format!("connects in {}", micros(us))),
     );
     page.facts("path", &facts);
-    if check.hidden_fault.is_none() {
-        // Of the demonstration it would tell the fault before it is found.
-        emulated(page, &check.environment);
-    }
     page.facts("sizes", &sizes(path));
     let metrics = path.route_metrics.iter();
     let metrics: Vec<String> = metrics
@@ -165,15 +206,12 @@ fn sizes(path: &PathFacts) -> Vec<String> {
     for (what, size) in mtus {
         facts.extend(size.map(|size| format!("{what} {}", exact_bytes(size))));
     }
-    facts.extend(path.mss_bytes.map(|mss| match path.mss_expected_bytes {
-        // TCP keeps a segment to half of a 64 KiB window, and a device may round: a few bytes are
-        // no sign.
-        Some(expected) if mss < expected.saturating_sub(FEW_BYTES).min(HALF_WINDOW) => format!(
+    facts.extend(path.mss_bytes.map(|mss| match larger_mss(path) {
+        Some(expected) => format!(
             "MSS {}, SMALLER than the {} that this MTU carries",
             exact_bytes(mss),
             exact_bytes(expected)
         ),
-        Some(_) => format!("MSS {} as expected", exact_bytes(mss)),
         None => format!("MSS {}", exact_bytes(mss)),
     }));
     facts
@@ -227,16 +265,6 @@ fn throughputs(page: &mut Page, directions: &[Measured<'_>]) {
     page.gap();
     let legs = measured.iter().map(|(_, record, leg, _)| (*record, *leg));
     page.table(&throughput_table(legs.clone().collect()));
-    for (direction, _, _, runs) in &measured {
-        let name = format!("{} runs", direction_name(*direction));
-        page.facts(
-            &name,
-            &runs
-                .iter()
-                .map(|runs| figure(runs, rate))
-                .collect::<Vec<_>>(),
-        );
-    }
     let doubt = legs
         .into_iter()
         .find_map(|(record, leg)| service_demand_doubt(record, leg));
@@ -254,7 +282,6 @@ fn throughput_table<'a>(legs: Vec<(&'a Record, &'a Leg)>) -> Table<(&'a Record, 
     let core = |end: &Option<EndReport>| end.as_ref()?.busiest_core_percent.map(digits);
     Table::of(legs)
         .left("", |(_, leg)| direction_name(leg.direction))
-        .right("median run", |(_, leg)| leg.throughput_bps.map(rate))
         .right("RTT\nmin", |(_, leg)| {
             Some(micros(leg.tcp.as_ref()?.rtt_min_us?.into()))
         })
@@ -321,19 +348,52 @@ fn growth(idle: &LatencySummary, loaded: &LatencySummary) -> String {
     )
 }
 
-/// Why a direction is as fast as it is, and what would make it faster.
-fn explanation(page: &mut Page, direction: Direction, record: &Record, check: &Check) {
+/// `latency 268 ms under load (9.21 times idle)`
+fn under_load(check: &Check, direction: &str) -> Option<String> {
+    let loaded = check.loaded_latency_by_direction_us.get(direction)?.p50;
+    let idle = check.idle_latency_us.as_ref().map(|idle| loaded / idle.p50);
+    let times = idle.filter(|times| times.is_finite() && *times >= NOTICEABLE);
+    let times = times.map(|times| format!(" ({} times idle)", digits(times)));
+    Some(format!(
+        "latency {} under load{}",
+        micros(loaded),
+        times.unwrap_or_default()
+    ))
+}
+
+/// Growth of the latency under load that is told, times the idle one.
+const NOTICEABLE: f64 = 1.1;
+
+/// What a direction reached, why it is as fast as it is, and what would make it faster.
+fn explanation(
+    page: &mut Page,
+    direction: Direction,
+    record: &Record,
+    runs: Option<&Figure>,
+    check: &Check,
+) {
     let Some(leg) = record.leg() else { return };
-    if !leg.ceilings.is_empty() {
-        page.gap();
-        page.title(direction_name(direction));
-        ceilings(page, &leg.ceilings, leg.throughput_bps, LOWEST);
+    let name = direction_name(direction);
+    let median = leg.throughput_bps.map(rate);
+    let reached = runs.map(|runs| figure(runs, rate)).or(median);
+    let mut facts = vec![reached.unwrap_or_else(|| "no figure".to_owned())];
+    facts.extend(leg.tcp.as_ref().map(retransmitted));
+    facts.extend(under_load(check, name));
+    page.gap();
+    page.paragraph(Emphasis::Strong, name, 6, &facts.join(", "));
+    if page.has_details() {
+        ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
+    } else {
+        bars(page, leg, LOWEST);
     }
-    let Some(found) = &leg.verdict else { return };
-    verdict(page, Some(direction), found, &leg.ceilings);
+    verdict(page, Some(direction), leg);
     // The demonstration's hosts are gone, with the settings that were its fault.
-    if found.remedy.is_some() && check.hidden_fault.is_none() {
-        proof(page, direction_name(direction), &target(check));
+    let has_remedy = leg
+        .verdict
+        .as_ref()
+        .is_some_and(|found| found.remedy.is_some());
+    if page.has_details() && has_remedy && check.hidden_fault.is_none() {
+        proof(page, name, &target(check));
     }
 }
 

@@ -28,8 +28,10 @@ impl Document for Comparison {
         page.facts("B", &treatment(&self.b.to_string(), &self.read_back.b));
         page.facts("run", &run_facts(self));
         emulated(&mut page, &self.environment);
-        page.facts("pairs", &pair_facts(self));
-        page.facts("before", &idle_facts(&self.idle));
+        if style.details {
+            page.facts("pairs", &pair_facts(self));
+            page.facts("before", &idle_facts(&self.idle));
+        }
         if !self.metrics.is_empty() {
             page.gap();
             page.table(&metric_table(&self.metrics));
@@ -45,10 +47,12 @@ impl Document for Comparison {
             page.gap();
             page.heading(&fault.message);
         }
-        excluded(&mut page, &self.runs);
-        for note in &self.notes {
-            page.gap();
-            page.paragraph(Emphasis::None, "  note", 8, note);
+        if style.details {
+            excluded(&mut page, &self.runs);
+            for note in &self.notes {
+                page.gap();
+                page.paragraph(Emphasis::None, "  note", 8, note);
+            }
         }
         caveats(&mut page, &self.caveats);
         page.finish()
@@ -195,7 +199,6 @@ fn run_facts(comparison: &Comparison) -> Vec<String> {
             comparison.host,
             comparison.peer
         ),
-        format!("begun {}", comparison.started_at),
     ]
 }
 
@@ -210,10 +213,13 @@ fn extent(plan: &Test) -> String {
 fn pair_facts(comparison: &Comparison) -> Vec<String> {
     let counted = comparison.runs.iter().filter(|pair| pair.counts()).count();
     let excluded = comparison.runs.len() - counted;
-    let mut facts = vec![format!(
-        "{counted} of at most {}, the order in each by a coin (seed {})",
-        comparison.max_pairs, comparison.seed
-    )];
+    let mut facts = vec![
+        format!("begun {}", comparison.started_at),
+        format!(
+            "{counted} of at most {}, the order in each by a coin (seed {})",
+            comparison.max_pairs, comparison.seed
+        ),
+    ];
     if excluded > 0 {
         facts.push(format!("{excluded} excluded"));
     }

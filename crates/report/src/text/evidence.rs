@@ -18,6 +18,50 @@ pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'stati
     }
 }
 
+/// What a direction reached besides its rate, in a line.
+pub(super) fn in_short(leg: &Leg) -> Vec<String> {
+    let mut facts = Vec::new();
+    if let Some(tcp) = &leg.tcp {
+        let least = tcp
+            .rtt_min_us
+            .map(|us| format!(" (min {})", micros(us.into())));
+        let mean = micros(tcp.rtt_mean_us.into());
+        facts.push(format!("RTT {mean}{}", least.unwrap_or_default()));
+        facts.push(retransmitted(tcp));
+    }
+    if let Some(udp) = &leg.udp {
+        let share = share_percent(udp.lost, udp.sent);
+        facts.push(match udp.lost {
+            0 => "none lost".to_owned(),
+            lost => format!(
+                "{} of {} lost ({})",
+                count(lost),
+                count(udp.sent),
+                percent(share)
+            ),
+        });
+        facts.push(format!("jitter {}", micros(udp.jitter_us)));
+        let others = [(udp.reordered, "reordered"), (udp.duplicated, "duplicated")];
+        let others = others.into_iter().filter(|(number, _)| *number > 0);
+        facts.extend(others.map(|(number, what)| format!("{} {what}", count(number))));
+        facts.extend(
+            udp.asked_bps
+                .map(|bps| format!("asked {}", rate(bps as f64))),
+        );
+    }
+    facts
+}
+
+/// `12 retransmitted (0.0995 %)`
+pub(super) fn retransmitted(tcp: &TcpEvidence) -> String {
+    if tcp.retransmitted_segments == 0 {
+        return "none retransmitted".to_owned();
+    }
+    let share = retransmitted_percent(tcp).map(|share| format!(" ({})", percent(share)));
+    let number = count(tcp.retransmitted_segments);
+    format!("{number} retransmitted{}", share.unwrap_or_default())
+}
+
 /// Segments retransmitted and why.
 pub(super) fn retransmissions(tcp: &TcpEvidence) -> Vec<String> {
     let again = tcp.retransmitted_segments;

@@ -27,7 +27,7 @@ impl Document for ExperimentDocument {
             page.entry("report", report);
         }
         page.entry("runs", &runs(self));
-        if let Some(about) = &self.about {
+        if let Some(about) = self.about.as_ref().filter(|_| style.details) {
             page.gap();
             for paragraph in about.split("\n\n") {
                 page.words(&paragraph.replace('\n', " "));
@@ -40,7 +40,7 @@ impl Document for ExperimentDocument {
                 .for_each(|line| page.paragraph(Emphasis::None, "", 2, line));
         }
         findings(&mut page, self);
-        for note in &self.notes {
+        for note in self.notes.iter().filter(|_| style.details) {
             page.gap();
             page.entry("note", note);
         }
@@ -235,12 +235,14 @@ fn findings(page: &mut Page, document: &ExperimentDocument) {
             Agreement::NotKnown => ("  not known", Emphasis::None),
         };
         page.paragraph(emphasis, word, MARGIN, &finding.text);
-        page.paragraph(
-            Emphasis::None,
-            "",
-            MARGIN,
-            &evidence(finding, &document.table),
-        );
+        if page.has_details() {
+            page.paragraph(
+                Emphasis::None,
+                "",
+                MARGIN,
+                &evidence(finding, &document.table),
+            );
+        }
     }
     if document.report.is_some() {
         page.paragraph(Emphasis::None, "", 2, OTHER_MACHINES);

@@ -6,7 +6,7 @@ use linerate_core::record::Interval;
 use linerate_core::units::printable;
 
 use super::Style;
-use super::number::{NBSP, bytes, count, micros, rate, seconds};
+use super::number::{NBSP, bar, bytes, count, micros, rate, seconds};
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy)]
@@ -33,10 +33,8 @@ pub fn interval_line(interval: &Interval, style: Style) -> String {
 pub fn progress(progress: &Progress<'_>, style: Style) -> String {
     let time = match progress.planned_s {
         Some(planned) if planned > 0.0 => {
-            let share = (progress.elapsed_s / planned).clamp(0.0, 1.0);
-            let full = (share * BAR as f64) as usize;
-            let bar = "#".repeat(full) + &"-".repeat(BAR - full);
-            format!("[{bar}] {:.1} of {}", progress.elapsed_s, seconds(planned))
+            let bar = bar(progress.elapsed_s / planned);
+            format!("{bar} {:.1} of {}", progress.elapsed_s, seconds(planned))
         }
         _ => format!("{:.1}{NBSP}s", progress.elapsed_s),
     };
@@ -75,9 +73,6 @@ fn fitted(line: &str, style: Style) -> String {
     let line = printable(line).replace(NBSP, " ");
     line.chars().take(style.columns() - 1).collect()
 }
-
-/// Columns of the bar.
-const BAR: usize = 20;
 
 #[cfg(test)]
 mod tests {

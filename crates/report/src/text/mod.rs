@@ -1,5 +1,7 @@
-//! Documents as a network engineer reads them in a terminal: one screen, aligned, legible without
-//! colour.
+//! Documents as a network engineer reads them in a terminal: aligned, legible without colour.
+//!
+//! A page opens with the answer, at most 24 lines: what was measured, what holds it back, what to do
+//! and what that should bring. The evidence follows where [`Style::details`] asks for it.
 //!
 //! Figures have three significant digits and their unit; what identifies something (MSS, MTU,
 //! sizes, counters) is exact. A key that the document does not have is left out, or a dash in a
@@ -46,7 +48,7 @@ pub struct Style {
     pub width: usize,
     /// Emphasise by ANSI escape sequences.
     pub colour: bool,
-    /// All there is: what is as it should be, too; functions below layers.
+    /// The evidence after the answer: all there is.
     pub details: bool,
 }
 
@@ -58,10 +60,10 @@ impl Style {
 }
 
 impl Default for Style {
-    /// 100 columns without colour: for pipes and files.
+    /// The answer in 80 columns without colour: for pipes and files.
     fn default() -> Self {
         Self {
-            width: 100,
+            width: 80,
             colour: false,
             details: false,
         }

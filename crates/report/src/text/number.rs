@@ -61,6 +61,13 @@ pub(super) fn span(low: &str, high: &str, to: &str) -> String {
     }
 }
 
+/// `[#####---------------]`, of a share (0–1).
+pub(super) fn bar(share: f64) -> String {
+    const WIDTH: usize = 20;
+    let full = (share.clamp(0.0, 1.0) * WIDTH as f64) as usize;
+    format!("[{}{}]", "#".repeat(full), "-".repeat(WIDTH - full))
+}
+
 /// Bits per second.
 pub(super) fn rate(bps: f64) -> String {
     const UNITS: [(f64, &str); 5] = [

@@ -70,14 +70,32 @@ impl Page {
         }
     }
 
-    /// A line that stands out, however long.
-    pub(super) fn title(&mut self, line: &str) {
-        self.line(Emphasis::Strong, line);
+    /// Whether the evidence is to follow the answer.
+    pub(super) fn has_details(&self) -> bool {
+        self.style.details
     }
 
-    /// A line of figures, however long.
+    /// A line that stands out.
+    pub(super) fn title(&mut self, line: &str) {
+        self.fitted(Emphasis::Strong, line);
+    }
+
+    /// A line of figures.
     pub(super) fn plain(&mut self, line: &str) {
-        self.line(Emphasis::None, line);
+        self.fitted(Emphasis::None, line);
+    }
+
+    /// A line as it is, if there is one and it fits; else it is broken at a space, under its own indent.
+    fn fitted(&mut self, emphasis: Emphasis, line: &str) {
+        if line.is_empty() {
+            return;
+        }
+        if line.chars().count() <= self.style.columns() {
+            return self.line(emphasis, line);
+        }
+        let words = line.trim_start();
+        let indent = line.chars().count() - words.chars().count();
+        self.paragraph(emphasis, "", indent, words);
     }
 
     /// A sentence that stands out.
@@ -122,8 +140,14 @@ impl Page {
     /// A table; how many columns a narrow terminal leaves out is said below it.
     pub(super) fn table<R>(&mut self, table: &Table<R>) {
         let layout = table.layout(self.style.columns());
-        layout.heads().iter().for_each(|line| self.title(line));
-        layout.rows().iter().for_each(|line| self.plain(line));
+        layout
+            .heads()
+            .iter()
+            .for_each(|line| self.line(Emphasis::Strong, line));
+        layout
+            .rows()
+            .iter()
+            .for_each(|line| self.line(Emphasis::None, line));
         if layout.left_out > 0 {
             let columns = plural(layout.left_out as u64, "column");
             self.plain(&format!(

@@ -27,22 +27,13 @@ impl Document for ProfileDocument {
         let headline = format!("{reached}, {}", traffic_and_peer(&self.record));
         page.heading(&headline);
         emulated(&mut page, &self.record.environment);
-        for (label, end) in ends(self) {
-            page.facts(label, &[how(end), samples(end)].concat());
-            page.facts("", &demand(end));
-            page.facts("", &[format!("counted: {}", end.taken)]);
-        }
-        if let Some(both) = self.shared_overhead_percent {
-            let words = format!(
-                "the profilers took {} of their host's busy CPU time",
-                percent(both)
-            );
-            page.facts("both ends", &[words]);
+        if style.details {
+            counted(&mut page, self);
         }
         page.gap();
         page.table(&layers(self));
         let is_sampled = |end: &EndLayers| end.profile.how.tells_layers() && end.samples > 0;
-        if ends(self).any(|(_, end)| is_sampled(end)) {
+        if style.details && ends(self).any(|(_, end)| is_sampled(end)) {
             page.words(FOOT);
         }
         account::write(&mut page, self);
@@ -72,6 +63,24 @@ impl Document for ProfileDocument {
 
     fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
         self.record.throughputs()
+    }
+}
+
+/// How each end's time was counted, and its service demand.
+fn counted(page: &mut Page, document: &ProfileDocument) {
+    for (label, end) in ends(document) {
+        page.facts(label, &[how(end), samples(end)].concat());
+        page.facts("", &demand(end));
+        page.facts("", &[format!("counted: {}", end.taken)]);
+    }
+    if let Some(both) = document.shared_overhead_percent {
+        let took = percent(both);
+        page.facts(
+            "both ends",
+            &[format!(
+                "the profilers took {took} of their host's busy CPU time"
+            )],
+        );
     }
 }
 

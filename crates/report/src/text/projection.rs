@@ -31,17 +31,19 @@ pub(super) fn write(
     projections: &[Projection],
     others: &[Unprojected],
 ) {
-    for model in models {
-        costs(page, model);
+    if page.has_details() {
+        models.iter().for_each(|model| costs(page, model));
     }
     if !projections.is_empty() {
         page.gap();
         page.title("What a change would bring: throughput");
         page.table(&throughput(projections));
-        page.gap();
-        page.title("What a change would bring: CPU time for each KiB that arrives, µs");
-        page.table(&cpu(projections));
-        page.words(FOOT);
+        if page.has_details() {
+            page.gap();
+            page.title("What a change would bring: CPU time for each KiB that arrives, µs");
+            page.table(&cpu(projections));
+            page.words(FOOT);
+        }
         proofs(page, projections);
         doubts(page, projections);
     }

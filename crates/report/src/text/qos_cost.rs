@@ -38,11 +38,13 @@ impl Document for QosCost {
         for group in groups(&self.rows) {
             page.gap();
             page.title(&title(&group[0]));
-            page.table(&figures(group));
+            if style.details {
+                page.table(&figures(group));
+            }
             page.table(&effects(group));
         }
         direct(&mut page, self);
-        if !self.rows.is_empty() {
+        if style.details && !self.rows.is_empty() {
             page.gap();
             page.words(FOOT);
         }

@@ -7,41 +7,20 @@ use linerate_core::stats::LatencySummary;
 use super::Style;
 use super::ceilings::{caveats, ceilings, verdict};
 use super::evidence::{self, service_demand_doubt};
-use super::number::{bytes, chosen_bytes, count, digits, micros, rate, seconds, with_unit};
-use super::page::Page;
+use super::number::{
+    bytes, chosen_bytes, count, digits, micros, plural, rate, seconds, span, with_unit,
+};
+use super::page::{Emphasis, Page};
 use super::table::Table;
 use crate::document::{Document, Rate};
 
 impl Document for Record {
-    /// A record as a screen: what was reached, what both kernels say about it, what holds it back, and
-    /// what to do.
+    /// What was reached, what holds it back, what to do; then what both kernels say about it.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
-        let legs = &self.legs;
-        page.heading(&headline(self));
-        page.facts("run", &run_facts(self));
-        emulated(&mut page, &self.environment);
-        for leg in legs {
-            if legs.len() > 1 {
-                page.gap();
-                let reached = leg.throughput_bps.map(rate).unwrap_or_default();
-                let title = format!("{} {reached}", direction_name(leg.direction));
-                page.title(&title);
-            }
-            direction(&mut page, self, leg);
-        }
-        latencies(
-            &mut page,
-            [
-                ("latency", self.latency_us.as_ref()),
-                ("send lag", self.send_lag_us.as_ref()),
-            ],
-        );
-        for leg in legs {
-            let named = (legs.len() > 1).then_some(leg.direction);
-            if let Some(found) = &leg.verdict {
-                verdict(&mut page, named, found, &leg.ceilings);
-            }
+        answer(&mut page, self);
+        if style.details {
+            evidence_of(&mut page, self);
         }
         caveats(&mut page, &self.caveats);
         page.finish()
@@ -65,24 +44,120 @@ impl Document for Record {
     }
 }
 
+fn answer(page: &mut Page, record: &Record) {
+    let legs = &record.legs;
+    page.heading(&headline(record));
+    if record.workload != Workload::Stream {
+        exchange_facts(page, record);
+    }
+    for leg in legs {
+        let mut facts = evidence::in_short(leg);
+        facts.extend(slowest_and_fastest(
+            &record.flows_of(leg).collect::<Vec<_>>(),
+        ));
+        if legs.len() > 1 {
+            facts.insert(0, leg.throughput_bps.map(rate).unwrap_or_default());
+            let name = format!("  {}", direction_name(leg.direction));
+            page.paragraph(Emphasis::None, &name, 8, &facts.join(", "));
+        } else if !facts.is_empty() {
+            page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
+        }
+    }
+    emulated(page, &record.environment);
+    if legs.iter().any(|leg| leg.verdict.is_some()) {
+        page.gap();
+    }
+    for leg in legs {
+        verdict(page, (legs.len() > 1).then_some(leg.direction), leg);
+    }
+}
+
+/// The latencies of requests, and those that were not answered.
+fn exchange_facts(page: &mut Page, record: &Record) {
+    if let Some(all) = &record.latency_us {
+        let known = [
+            ("p90", all.p90, 10),
+            ("p99", all.p99, 100),
+            ("max", all.max, 1),
+        ];
+        let known = known
+            .into_iter()
+            .filter(|(_, _, at_least)| all.count >= *at_least);
+        let rest = known.map(|(name, us, _)| format!("{name} {}", micros(us)));
+        let facts: Vec<String> = [format!("latency p50 {}", micros(all.p50))]
+            .into_iter()
+            .chain(rest)
+            .collect();
+        page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
+    }
+    let mut facts = plan_facts(record);
+    let bad = [
+        (record.failed, "failed"),
+        (record.requests_not_sent, "due and not sent"),
+    ];
+    for (number, what) in bad {
+        facts.extend(
+            number
+                .filter(|&n| n > 0)
+                .map(|n| format!("{} {what}", count(n))),
+        );
+    }
+    page.paragraph(Emphasis::None, "", 2, &facts.join(", "));
+}
+
+/// `flows 1.20 – 3.40 Mbit/s`, where there are several.
+fn slowest_and_fastest(flows: &[&FlowRecord]) -> Option<String> {
+    let rates = || flows.iter().map(|flow| flow.throughput_bps);
+    let (low, high) = (
+        rates().fold(f64::INFINITY, f64::min),
+        rates().fold(0.0, f64::max),
+    );
+    (flows.len() > 1).then(|| format!("flows {}", span(&rate(low), &rate(high), "–")))
+}
+
+/// What both kernels say.
+fn evidence_of(page: &mut Page, record: &Record) {
+    let legs = &record.legs;
+    page.gap();
+    page.facts("run", &run_facts(record));
+    for leg in legs {
+        if legs.len() > 1 {
+            page.gap();
+            page.title(direction_name(leg.direction));
+        }
+        direction(page, record, leg);
+    }
+    latencies(
+        page,
+        [
+            ("latency", record.latency_us.as_ref()),
+            ("send lag", record.send_lag_us.as_ref()),
+        ],
+    );
+}
+
 /// The path, where it was emulated.
 pub(super) fn emulated(page: &mut Page, environment: &Environment) {
     let spec = environment.lab.iter().map(|lab| lab.spec.clone());
     page.facts("emulated", &spec.collect::<Vec<_>>());
 }
 
-/// What was reached, by what, with whom.
+/// `13.9 Mbit/s: TCP up to pit.example (198.18.0.2:5201), 10.0 s, 1 flow`
 fn headline(record: &Record) -> String {
-    let reached = match record.legs.as_slice() {
-        [up, down] => [up, down]
-            .map(|leg| {
-                let reached = leg.throughput_bps.map(rate).unwrap_or_default();
-                format!("{reached} {}", direction_name(leg.direction))
-            })
-            .join(" and "),
-        _ => single_figure(record),
+    let reached = match record.legs.len() {
+        2 => String::new(),
+        _ => format!("{}: ", single_figure(record)),
     };
-    format!("{reached}, {}", traffic_and_peer(record))
+    let time = seconds(record.seconds);
+    let time = match (record.status, record.plan.extent) {
+        (Status::Complete, _) => time,
+        (Status::Partial, Extent::Time(asked)) => {
+            format!("{time} of {}, STOPPED EARLY", seconds(asked.as_secs_f64()))
+        }
+        (Status::Partial, _) => format!("{time}, STOPPED EARLY"),
+    };
+    let flows = plural(record.plan.flows().into(), "flow");
+    format!("{reached}{}, {time}, {flows}", traffic_and_peer(record))
 }
 
 fn single_figure(record: &Record) -> String {
@@ -96,23 +171,26 @@ fn single_figure(record: &Record) -> String {
         .unwrap_or_else(|| "no figure".to_owned())
 }
 
-/// `stream, TCP over IPv4, to pit.example (198.18.0.2:5201)`; with another tool at the other end
-/// `…:5201, iperf3)`, and where that was the client `…:5201), for iperf3`.
+/// `TCP up to pit.example (198.18.0.2:5201)`; with another tool at the other end `…:5201, iperf3)`,
+/// and where that was the client `…:5201), for iperf3`.
 pub(super) fn traffic_and_peer(record: &Record) -> String {
-    let family = record.family;
-    let (server, client) = match (record.via, record.served) {
-        (None, _) => (String::new(), String::new()),
-        (Some(tool), false) => (format!(", {tool}"), String::new()),
-        (Some(tool), true) => (String::new(), format!(", for {tool}")),
+    let protocol = protocol_name(record.protocol);
+    let what = match record.workload {
+        Workload::Stream => format!("{protocol} {}", towards(record.direction)),
+        exchange => format!("{} over {protocol} with", workload_name(exchange)),
     };
-    format!(
-        "{}, {} over {family}, {} {} ({}{server}){client}",
-        workload_name(record.workload),
-        protocol_name(record.protocol),
-        towards(record.direction),
-        record.host,
-        record.peer
-    )
+    let server = record
+        .via
+        .filter(|_| !record.served)
+        .map(|tool| tool.to_string());
+    let client = record.via.filter(|_| record.served);
+    let client = client.map_or_else(String::new, |tool| format!(", for {tool}"));
+    let peer = Some(record.peer.clone()).filter(|peer| *peer != record.host);
+    let beside: Vec<String> = peer.into_iter().chain(server).collect();
+    if beside.is_empty() {
+        return format!("{what} {}{client}", record.host);
+    }
+    format!("{what} {} ({}){client}", record.host, beside.join(", "))
 }
 
 pub(super) fn workload_name(workload: Workload) -> &'static str {
@@ -134,9 +212,9 @@ pub(super) fn protocol_name(protocol: Protocol) -> &'static str {
 /// Which way the payload goes, seen from the client.
 pub(super) fn towards(direction: Direction) -> &'static str {
     match direction {
-        Direction::Up => "to",
-        Direction::Down => "from",
-        Direction::Both => "to and from",
+        Direction::Up => "up to",
+        Direction::Down => "down from",
+        Direction::Both => "up and down, with",
     }
 }
 
@@ -148,7 +226,7 @@ pub(super) fn direction_name(direction: Direction) -> &'static str {
     }
 }
 
-/// How much was sent in what time, by which plan, and whether it came to its end.
+/// How much was sent in what time, and by which plan.
 fn run_facts(record: &Record) -> Vec<String> {
     let time = seconds(record.seconds);
     let mut facts = vec![match record.bytes() {
@@ -165,13 +243,7 @@ fn run_facts(record: &Record) -> Vec<String> {
     for (figure, what) in counted {
         facts.extend(figure.map(|n| format!("{} {what}", count(n))));
     }
-    facts.push(match (record.status, record.plan.extent) {
-        (Status::Complete, _) => "complete".to_owned(),
-        (Status::Partial, Extent::Time(time)) => {
-            format!("STOPPED EARLY of {}", seconds(time.as_secs_f64()))
-        }
-        (Status::Partial, _) => "STOPPED EARLY".to_owned(),
-    });
+    facts.push(format!("over {}", record.family));
     facts.push(format!("begun {}", record.started_at));
     facts
 }
@@ -204,9 +276,6 @@ fn plan_facts(record: &Record) -> Vec<String> {
             let open = exchange.rate_per_s;
             facts.extend(open.map(|n| format!("asked {}", with_unit(n, "trans/s"))));
         }
-    }
-    if record.plan.flows() > 1 {
-        facts.push(format!("{} flows", record.plan.flows()));
     }
     facts
 }

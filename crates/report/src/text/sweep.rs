@@ -3,41 +3,51 @@
 use linerate_core::plan::{Direction, Traffic, Workload};
 use linerate_core::record::{Caveat, EndReport, Record, SizeFigure, Status, Sweep};
 
-use linerate_core::stats::LatencySummary;
+use linerate_core::stats::{Figure, LatencySummary};
 
 use super::Style;
 use super::ceilings::{cause_name, caveats};
 use super::evidence::service_demand_doubt;
-use super::figure::figure;
-use super::number::{count, digits, plural, rate, with_unit};
+use super::figure::{figure, middle};
+use super::number::{NBSP, chosen_bytes, count, digits, plural, rate, with_unit};
 use super::page::Page;
 use super::record::{emulated, traffic_and_peer};
 use super::table::Table;
 use crate::document::{Document, Rate};
 
 impl Document for Sweep {
-    /// One row for each run. Where sizes are repeated, one row for each size: its median run; and the
-    /// figure of each size below.
+    /// The range of the rates, then one row for each run. Where sizes are repeated, one row for each
+    /// size: its median run, with the figure over its runs.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
-        let rows = median_runs(&self.rows);
-        let Some(first) = rows.first() else {
+        let runs = median_runs(&self.rows);
+        let Some(first) = runs.first() else {
             page.title("sweep without a run");
             caveats(&mut page, &self.caveats);
             return page.finish();
         };
-        page.heading(&traffic_and_peer(first));
+        let figure = |run: &Record| {
+            let mut figures = self.figures.iter();
+            figures
+                .find(|one| one.message_bytes == size_of(run))
+                .map(|one| &one.figure)
+        };
+        let rows: Vec<Row> = runs.iter().map(|run| (*run, figure(run))).collect();
+        page.heading(&format!("{}: {}", traffic_and_peer(first), range(&rows)));
         page.plain(&format!("  {}", extent(self, rows.len())));
+        page.plain(&bottlenecks(&runs));
         emulated(&mut page, &first.environment);
         page.gap();
         page.table(&match first.workload {
-            Workload::Stream => streams(rows.clone()),
-            Workload::Rr | Workload::Crr => exchanges(rows.clone()),
+            Workload::Stream => streams(rows),
+            Workload::Rr | Workload::Crr => exchanges(rows),
         });
-        if let Some(doubt) = rows.iter().find_map(|row| doubt_of(row)) {
+        if let Some(doubt) = runs.iter().find_map(|row| doubt_of(row)) {
             page.plain(&format!("  host's CPU and service demand {doubt}"));
         }
-        figures(&mut page, &self.figures);
+        if style.details {
+            figures(&mut page, &self.figures);
+        }
         caveats(
             &mut page,
             self.caveats.iter().chain(&row_caveats(&self.rows)),
@@ -59,6 +69,56 @@ impl Document for Sweep {
     }
 }
 
+/// A run and, where its size is repeated, the figure over all of them.
+type Row<'a> = (&'a Record, Option<&'a Figure>);
+
+/// `10.0 Mbit/s at 100 B to 45.8 Mbit/s at 2100 B`
+fn range(rows: &[Row]) -> String {
+    let by_rate = |a: &&Row, b: &&Row| metric(a.0).total_cmp(&metric(b.0));
+    let ends = [rows.iter().min_by(by_rate), rows.iter().max_by(by_rate)];
+    let ends = ends.into_iter().flatten().map(|(run, runs)| {
+        let write = match run.workload {
+            Workload::Stream => rate,
+            Workload::Rr => |n| with_unit(n, "trans/s"),
+            Workload::Crr => |n| with_unit(n, "conn/s"),
+        };
+        let figure = over_runs(*runs, metric(run), write);
+        format!("{figure} at {}", chosen_bytes(size_of(run)))
+    });
+    ends.collect::<Vec<_>>().join(" to ")
+}
+
+/// The figure over the runs, or that of the one run.
+fn over_runs(runs: Option<&Figure>, one: f64, write: impl Fn(f64) -> String) -> String {
+    match runs {
+        Some(runs) => middle(runs, write),
+        None => write(one),
+    }
+}
+
+/// `bottleneck: receive window (at 4 sizes), path rate (at 1)`; nothing without a verdict.
+fn bottlenecks(runs: &[&Record]) -> String {
+    let mut causes: Vec<(&'static str, usize)> = Vec::new();
+    for cause in runs
+        .iter()
+        .filter_map(|run| Some(cause_name(run.verdict()?.cause)))
+    {
+        match causes.iter_mut().find(|(known, _)| *known == cause) {
+            Some((_, number)) => *number += 1,
+            None => causes.push((cause, 1)),
+        }
+    }
+    let named: Vec<String> = match causes[..] {
+        [] => return String::new(),
+        [(cause, number)] if number == runs.len() => vec![format!("{cause}, at all of them")],
+        _ => causes
+            .iter()
+            .map(|(cause, n)| format!("{cause} ({n} of {})", runs.len()))
+            .collect(),
+    };
+    format!("  Bottleneck: {}", named.join(", "))
+}
+
 fn extent(sweep: &Sweep, sizes: usize) -> String {
     let runs = sweep.rows.len();
     let partial = sweep
@@ -73,7 +133,17 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
         return format!("{runs} runs{stopped}");
     }
     let sizes = plural(sizes as u64, "size");
-    format!("{sizes}, {runs} runs{stopped}; of each size its median run")
+    let levels = sweep.figures.iter().filter_map(|one| match &one.figure {
+        Figure::One(one) => Some(one.coverage),
+        Figure::Modes { .. } | Figure::Drift { .. } => None,
+    });
+    let level = levels.reduce(f64::min);
+    let level = level.map(|level| format!(" ({:.1}{NBSP}%)", 100.0 * level));
+    format!(
+        "{sizes}, {runs} runs{stopped}: the median of each size with its interval{}; other figures are of \
+         its median run",
+        level.unwrap_or_default()
+    )
 }
 
 /// Of each size the run in the middle, the lower one of two; sizes in the order in which they came
@@ -122,9 +192,9 @@ fn row_caveats(rows: &[Record]) -> Vec<Caveat> {
     firsts
 }
 
-fn streams(rows: Vec<&Record>) -> Table<&Record> {
-    let mbits = |bps: f64| digits(bps / 1e6);
-    let message_us = |row: &&Record| {
+fn streams(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
+    let mbits: fn(f64) -> String = |bps| digits(bps / 1e6);
+    let message_us = |(row, _): &Row| {
         let messages = row.messages.filter(|&messages| messages > 0)?;
         Some(digits(row.seconds * 1e6 / messages as f64))
     };
@@ -132,52 +202,57 @@ fn streams(rows: Vec<&Record>) -> Table<&Record> {
         let leg = row.leg_to(direction).filter(|_| row.legs.len() > 1)?;
         leg.throughput_bps.map(mbits)
     };
-    let lost = |row: &&Record| {
+    let lost = |(row, _): &Row| {
         let udp = row.legs.iter().filter_map(|leg| leg.udp.as_ref());
         udp.map(|udp| udp.lost)
             .reduce(u64::saturating_add)
             .map(count)
     };
-    let segment = |row: &&Record| {
+    let segment = |(row, _): &Row| {
         let tcp = row.legs.first()?.tcp.as_ref()?;
         tcp.effective_segment_bytes.map(digits)
     };
     Table::of(rows)
-        .right("size\nB", |row| size_of(row).to_string())
-        .right("messages", |row| row.messages.map(count))
+        .right("size\nB", |(row, _)| size_of(row).to_string())
+        .right("messages", |(row, _)| row.messages.map(count))
         .spare(5, 1)
-        .right("time\ns", |row| digits(row.seconds))
+        .right("time\ns", |(row, _)| digits(row.seconds))
         .spare(4, 1)
         .right("µs per\nmessage", message_us)
         .spare(3, 1)
-        .right("rate\nMbit/s", |row| row.throughput_bps().map(mbits))
+        .right("rate\nMbit/s", |(row, runs)| {
+            Some(over_runs(*runs, row.throughput_bps()?, mbits))
+        })
+        .right("\ninterval", |(_, runs)| interval(*runs, mbits))
         // Thousands of bytes: `KB` is 1000 in all of linerate, `KiB` 1024.
-        .right("\nKB/s", |row| {
-            row.throughput_bps().map(|bps| digits(bps / 8e3))
+        .right("\nKB/s", |(row, runs)| {
+            Some(over_runs(*runs, row.throughput_bps()?, |bps| {
+                digits(bps / 8e3)
+            }))
         })
         .spare(6, 1)
-        .right("up\nMbit/s", |row| of_two(row, Direction::Up))
-        .right("down\nMbit/s", |row| of_two(row, Direction::Down))
-        .right("CPU %\nsend", |row| cpu(row, 0))
-        .right("\nrecv", |row| cpu(row, 1))
+        .right("up\nMbit/s", |(row, _)| of_two(row, Direction::Up))
+        .right("down\nMbit/s", |(row, _)| of_two(row, Direction::Down))
+        .right("CPU %\nsend", |(row, _)| cpu(row, 0))
+        .right("\nrecv", |(row, _)| cpu(row, 1))
         .spare(1, 2)
-        .right("µs/KiB\nsend", |row| demand(row, 0))
-        .right("\nrecv", |row| demand(row, 1))
+        .right("µs/KiB\nsend", |(row, _)| demand(row, 0))
+        .right("\nrecv", |(row, _)| demand(row, 1))
         .spare(2, 2)
-        .right("thread\nµs/KiB\nsend", |row| thread_demand(row, 0))
+        .right("thread\nµs/KiB\nsend", |(row, _)| thread_demand(row, 0))
         .spare(2, 1)
-        .right("\n\nrecv", |row| thread_demand(row, 1))
+        .right("\n\nrecv", |(row, _)| thread_demand(row, 1))
         .spare(2, 1)
         .right("segment\nB", segment)
         .spare(3, 1)
         .right("lost", lost)
-        .left("bottleneck", |row| {
+        .left("bottleneck", |(row, _)| {
             Some(cause_name(row.verdict()?.cause).to_owned())
         })
 }
 
-fn exchanges(rows: Vec<&Record>) -> Table<&Record> {
-    let response = |row: &&Record| match &row.plan.traffic {
+fn exchanges(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
+    let response = |(row, _): &Row| match &row.plan.traffic {
         Traffic::Stream(_) => None,
         Traffic::Rr(exchange) | Traffic::Crr(exchange) => Some(exchange.response_bytes.to_string()),
     };
@@ -187,23 +262,26 @@ fn exchanges(rows: Vec<&Record>) -> Table<&Record> {
     };
     let some = |number: Option<u64>| number.filter(|&n| n > 0).map(count);
     Table::of(rows)
-        .right("request\nB", |row| size_of(row).to_string())
+        .right("request\nB", |(row, _)| size_of(row).to_string())
         .right("response\nB", response)
-        .right("trans-\nactions", |row| row.transactions.map(count))
+        .right("trans-\nactions", |(row, _)| row.transactions.map(count))
         .spare(4, 1)
-        .right("time\ns", |row| digits(row.seconds))
+        .right("time\ns", |(row, _)| digits(row.seconds))
         .spare(3, 1)
-        .right("trans/s", |row| row.transactions_per_s.map(digits))
-        .right("conn/s", |row| row.connections_per_s.map(digits))
-        .right("µs\np50", |row| latency(row, 0, |all| all.p50))
-        .right("\np90", |row| latency(row, 10, |all| all.p90))
+        .right("trans/s", |(row, runs)| {
+            Some(over_runs(*runs, row.transactions_per_s?, digits))
+        })
+        .right("interval", |(_, runs)| interval(*runs, digits))
+        .right("conn/s", |(row, _)| row.connections_per_s.map(digits))
+        .right("µs\np50", |(row, _)| latency(row, 0, |all| all.p50))
+        .right("\np90", |(row, _)| latency(row, 10, |all| all.p90))
         .spare(2, 1)
-        .right("\np99", |row| latency(row, 100, |all| all.p99))
-        .right("\nmax", |row| latency(row, 0, |all| all.max))
-        .right("failed", |row| some(row.failed))
-        .right("not\nsent", |row| some(row.requests_not_sent))
-        .right("CPU %\nclient", |row| cpu(row, 0))
-        .right("\nendpoint", |row| cpu(row, 1))
+        .right("\np99", |(row, _)| latency(row, 100, |all| all.p99))
+        .right("\nmax", |(row, _)| latency(row, 0, |all| all.max))
+        .right("failed", |(row, _)| some(row.failed))
+        .right("not\nsent", |(row, _)| some(row.requests_not_sent))
+        .right("CPU %\nclient", |(row, _)| cpu(row, 0))
+        .right("\nendpoint", |(row, _)| cpu(row, 1))
         .spare(1, 2)
 }
 
@@ -236,6 +314,14 @@ fn ends(row: &Record) -> [Option<&EndReport>; 2] {
         leg.and_then(|leg| leg.sender.as_ref()),
         leg.and_then(|leg| leg.receiver.as_ref()),
     ]
+}
+
+/// Of the median over the runs.
+fn interval(runs: Option<&Figure>, write: fn(f64) -> String) -> Option<String> {
+    match runs? {
+        Figure::One(one) => Some(format!("{}–{}", write(one.low), write(one.high))),
+        Figure::Modes { .. } | Figure::Drift { .. } => None,
+    }
 }
 
 fn size_of(row: &Record) -> u64 {

@@ -177,10 +177,11 @@ pub(super) struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Lines of the heads.
+    /// Lines of the heads; none where no column has one.
     pub(super) fn heads(&self) -> Vec<String> {
         let lines = self.shown.iter().map(|column| column.head_lines());
-        let lines = lines.max().unwrap_or(0);
+        let is_named = self.shown.iter().any(|column| !column.head.is_empty());
+        let lines = lines.max().filter(|_| is_named).unwrap_or(0);
         (0..lines)
             .flat_map(|line| self.row(|column| column.head(line, lines)))
             .collect()

@@ -3,7 +3,8 @@
 use insta::assert_snapshot;
 use linerate_core::analyze::{Claims, Input, Options, analyze, read};
 use linerate_report::Document;
-use linerate_report::text::Style;
+
+use crate::samples::whole;
 
 const CHECKSUM: &str = include_str!("../../../../experiments/tables/mpeix_tcp_checksum.csv");
 const WINDOW: &str = include_str!("../../../../experiments/tables/mpeix_receive_window.csv");
@@ -19,7 +20,7 @@ fn shown(file: &str, table: &str, options: &Options) -> String {
     };
     let table = read(&[input]).expect("the table is well-formed");
     let analysis = analyze(&table, options).expect("the columns are there");
-    analysis.text(Style::default())
+    analysis.text(whole())
 }
 
 fn options(metric: &str, factor: &str, by: &[&str]) -> Options {

@@ -4,8 +4,9 @@
 use insta::assert_snapshot;
 use linerate_core::capacity::{CapacityDocument, annotate};
 use linerate_report::Document;
-use linerate_report::text::Style;
 use serde_json::{Value, json};
+
+use crate::samples::whole;
 
 fn latency(p50: f64, count: u64) -> Value {
     json!({"min": p50 / 2.0, "mean": p50 * 1.1, "p50": p50, "p90": p50 * 1.5, "p99": p50 * 3.0,
@@ -59,7 +60,7 @@ fn sample() -> Value {
 fn page(value: Value) -> String {
     let mut document: CapacityDocument = serde_json::from_value(value).expect("it is a document");
     annotate(&mut document);
-    document.text(Style::default())
+    document.text(whole())
 }
 
 #[test]

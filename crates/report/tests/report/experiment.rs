@@ -7,6 +7,8 @@ use linerate_core::experiment::{Choice, Ending, Experiment, ExperimentDocument, 
 use linerate_report::Document;
 use linerate_report::text::Style;
 
+use crate::samples::whole;
+
 const TEXT: &str = r#"
 title = "TCP receive window of MPE/iX, small and fixed"
 report = "MPE/iX, the Application Note of 1999"
@@ -118,7 +120,7 @@ fn document(experiment: &Experiment, ending: &Ending, most: usize) -> Experiment
 fn an_experiment_has_the_reports_shape_and_figures() {
     let experiment = experiment(&Choice::default());
     let document = document(&experiment, &Ending::default(), usize::MAX);
-    assert_snapshot!(document.text(Style::default()));
+    assert_snapshot!(document.text(whole()));
 }
 
 #[test]
@@ -163,7 +165,7 @@ fn modes_and_a_drift_stand_in_the_table_and_in_the_evidence() {
         });
     }
     let document = experiment.assemble(runs, &Ending::default());
-    let shown = document.text(Style::default()).replace('\u{a0}', " ");
+    let shown = document.text(whole()).replace('\u{a0}', " ");
     for part in [
         "4.02 / 9.02",
         "a / b: the runs are not one figure but have modes there; a → b: they drift",

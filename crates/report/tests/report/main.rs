@@ -1,6 +1,7 @@
 //! What the reports of hand-built documents look like.
 
 mod analysis;
+mod answers;
 mod capacity;
 mod csv;
 mod documents;

@@ -9,7 +9,7 @@ use linerate_core::record::{Caveat, CaveatKind, CpuSeconds};
 use linerate_report::text::{self, Style};
 use linerate_report::{Document, svg};
 
-use crate::samples;
+use crate::samples::{self, whole};
 
 /// Frames from leaf to root; the soft interrupt, if there is one, ends with `handle_softirqs`.
 fn stack(frames: &str, count: u64) -> FoldedStack {
@@ -130,7 +130,7 @@ fn document() -> ProfileDocument {
 
 #[test]
 fn both_ends_stand_beside_each_other() {
-    assert_snapshot!("profile", document().text(Style::default()));
+    assert_snapshot!("profile", document().text(whole()));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn ends_on_one_kernel_say_what_both_profilers_took() {
     let mut record = samples::stream();
     record.environment.shared_kernel = true;
     let document = ProfileDocument::of(record, Some(sender()), Some(receiver()));
-    let text = document.text(Style::default());
+    let text = document.text(whole());
     assert!(text.contains("the profilers took 1.42 %"), "{text}");
 }
 

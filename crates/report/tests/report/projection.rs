@@ -1,8 +1,10 @@
 //! What a change would bring, as text.
 
 use linerate_core::profile::projection::{CostModel, Projection, Unprojected};
-use linerate_report::text::{Style, projections};
+use linerate_report::text::projections;
 use serde_json::json;
+
+use crate::samples::whole;
 
 fn model() -> CostModel {
     let cost = |term: &str, ns: f64, share: f64| json!({"term": term, "ns": ns, "interval_ns": [0.8 * ns, 1.2 * ns], "share_percent": share});
@@ -57,10 +59,10 @@ fn costs_projections_and_proofs() {
     let other = json!({"what_if": "interrupts_held_back", "says": "interrupts held back",
         "why": "there is no run of the design's `held_back_64k`: cannot set rx_usecs of veth0: the driver does not have it"});
     let other: Unprojected = serde_json::from_value(other).expect("as the types have it");
-    insta::assert_snapshot!(projections(&[model()], &all, &[other], Style::default()));
+    insta::assert_snapshot!(projections(&[model()], &all, &[other], whole()));
 }
 
 #[test]
 fn nothing_projected_is_nothing_said() {
-    assert_eq!(projections(&[], &[], &[], Style::default()), "");
+    assert_eq!(projections(&[], &[], &[], whole()), "");
 }

@@ -19,6 +19,7 @@ use linerate_core::record::{
 use linerate_core::remedy::Remedy;
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::units::{BitRate, Span};
+use linerate_report::text::Style;
 
 pub(crate) fn figure(median: f64) -> Figure {
     Figure::One(linerate_core::stats::MedianInterval {
@@ -824,5 +825,14 @@ pub(crate) fn equivalent() -> Comparison {
         )],
         environment: environment(),
         ..different()
+    }
+}
+
+/// With the evidence, in 100 columns.
+pub(crate) fn whole() -> Style {
+    Style {
+        width: 100,
+        details: true,
+        ..Style::default()
     }
 }

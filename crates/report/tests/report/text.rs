@@ -5,14 +5,10 @@ use linerate_core::record::Record;
 use linerate_report::Document;
 use linerate_report::text::{self, Style};
 
-use crate::samples;
-
-fn plain() -> Style {
-    Style::default()
-}
+use crate::samples::{self, whole};
 
 fn shown(record: &Record) -> String {
-    record.text(plain())
+    record.text(whole())
 }
 
 #[test]
@@ -47,17 +43,17 @@ fn both_directions() {
 
 #[test]
 fn a_sweep_of_sizes() {
-    assert_snapshot!(samples::stream_sweep(1).text(plain()));
+    assert_snapshot!(samples::stream_sweep(1).text(whole()));
 }
 
 #[test]
 fn a_repeated_sweep_has_the_median_run_and_the_figure_of_each_size() {
-    assert_snapshot!(samples::stream_sweep(3).text(plain()));
+    assert_snapshot!(samples::stream_sweep(3).text(whole()));
 }
 
 #[test]
 fn a_sweep_of_requests() {
-    assert_snapshot!(samples::rr_sweep().text(plain()));
+    assert_snapshot!(samples::rr_sweep().text(whole()));
 }
 
 #[test]
@@ -67,39 +63,39 @@ fn a_sweep_on_one_kernel_has_the_threads_service_demand_instead() {
         row.environment.shared_kernel = true;
         row.caveats = samples::loopback().caveats;
     }
-    assert_snapshot!(sweep.text(plain()));
+    assert_snapshot!(sweep.text(whole()));
 }
 
 #[test]
 fn an_empty_sweep_says_so() {
     let mut sweep = samples::rr_sweep();
     sweep.rows.clear();
-    assert_eq!(sweep.text(plain()), "sweep without a run\n");
+    assert_eq!(sweep.text(whole()), "sweep without a run\n");
 }
 
 #[test]
 fn a_check_explains_both_directions() {
-    assert_snapshot!(samples::check().text(plain()));
+    assert_snapshot!(samples::check().text(whole()));
 }
 
 #[test]
 fn a_check_from_one_end() {
-    assert_snapshot!(samples::one_sided_check().text(plain()));
+    assert_snapshot!(samples::one_sided_check().text(whole()));
 }
 
 #[test]
 fn a_difference_is_told_with_effect_interval_and_n() {
-    assert_snapshot!(samples::different().text(plain()));
+    assert_snapshot!(samples::different().text(whole()));
 }
 
 #[test]
 fn several_metrics_and_excluded_pairs() {
-    assert_snapshot!(samples::undecided().text(plain()));
+    assert_snapshot!(samples::undecided().text(whole()));
 }
 
 #[test]
 fn an_equivalence_that_was_stopped() {
-    assert_snapshot!(samples::equivalent().text(plain()));
+    assert_snapshot!(samples::equivalent().text(whole()));
 }
 
 #[test]
@@ -108,7 +104,7 @@ fn a_comparison_without_a_pair_that_counts_says_so() {
     none.metrics.clear();
     none.runs.retain(|pair| !pair.counts());
     (none.pairs, none.effect_percent, none.interval_percent) = (0, None, None);
-    let text = none.text(plain());
+    let text = none.text(whole());
     assert!(text.starts_with("INCONCLUSIVE: no pair counts\n"), "{text}");
 }
 
@@ -141,12 +137,12 @@ fn an_emulated_path_is_named_as_the_option_reads_it() {
 
 #[test]
 fn the_proof_of_a_check_of_an_emulated_path_runs_on_the_same_path() {
-    assert_snapshot!(samples::emulated_check().text(plain()));
+    assert_snapshot!(samples::emulated_check().text(whole()));
 }
 
 #[test]
 fn the_demonstration_ends_with_its_fault() {
-    assert_snapshot!(samples::demonstration().text(plain()));
+    assert_snapshot!(samples::demonstration().text(whole()));
 }
 
 #[test]
@@ -163,7 +159,7 @@ fn a_narrow_terminal_breaks_no_command() {
 fn colour_adds_nothing_but_escape_sequences() {
     let coloured = Style {
         colour: true,
-        ..plain()
+        ..whole()
     };
     let without = |text: String| {
         ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[33m", "\u{1b}[36m"]
@@ -173,10 +169,10 @@ fn colour_adds_nothing_but_escape_sequences() {
     for record in [samples::stream(), samples::loopback(), samples::rr()] {
         let text = record.text(coloured);
         assert!(text.contains('\u{1b}'));
-        assert_eq!(without(text), record.text(plain()));
+        assert_eq!(without(text), record.text(whole()));
     }
     let text = samples::check().text(coloured);
-    assert_eq!(without(text), samples::check().text(plain()));
+    assert_eq!(without(text), samples::check().text(whole()));
 }
 
 #[test]

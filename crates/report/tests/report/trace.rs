@@ -57,6 +57,7 @@ fn line<'a>(page: &'a str, start: &str) -> &'a str {
 fn a_trace_has_a_line_for_each_hop_with_what_is_worth_knowing_of_it() {
     let style = Style {
         width: 160,
+        details: true,
         ..Style::default()
     };
     let page = document(sample()).text(style);
@@ -119,6 +120,7 @@ fn the_way_back_stands_beside_the_way_there_with_the_networks_of_both() {
             {"kind": "not_readable", "message": "losses back are not known", "remedy": ""}]});
     let style = Style {
         width: 160,
+        details: true,
         ..Style::default()
     };
     let page = document(value.clone()).text(style);

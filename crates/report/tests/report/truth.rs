@@ -4,7 +4,8 @@ use linerate_core::ceilings::{Cause, Verdict};
 use linerate_core::remedy::{Remedy, RunOption};
 use linerate_core::truth::{Proof, Remedied, Score, Untried, UntriedReason};
 use linerate_report::Document;
-use linerate_report::text::Style;
+
+use crate::samples::whole;
 
 fn verdict(cause: Cause) -> Verdict {
     Verdict {
@@ -29,7 +30,7 @@ fn untried(cause: Option<Cause>, why: UntriedReason) -> Remedied {
 }
 
 fn text(remedied: Vec<Remedied>) -> String {
-    Score::of(3, Vec::new(), remedied).text(Style::default())
+    Score::of(3, Vec::new(), remedied).text(whole())
 }
 
 #[test]
