@@ -1,6 +1,7 @@
 //! What an IP header says.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,15 @@ pub enum Family {
     Ipv4,
     /// IPv6.
     Ipv6,
+}
+
+impl From<IpAddr> for Family {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::Ipv4,
+            IpAddr::V6(_) => Self::Ipv6,
+        }
+    }
 }
 
 impl fmt::Display for Family {

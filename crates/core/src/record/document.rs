@@ -30,6 +30,17 @@ pub enum Status {
     Partial,
 }
 
+impl Status {
+    /// Of a run that ended as planned, or did not.
+    pub fn new(is_complete: bool) -> Self {
+        if is_complete {
+            Self::Complete
+        } else {
+            Self::Partial
+        }
+    }
+}
+
 /// One run of one test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {

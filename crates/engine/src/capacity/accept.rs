@@ -10,10 +10,10 @@ use linerate_sys::poll::{Interest, Poller, Ready};
 use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close, set_send_buffer};
 
 use super::held::{Fed, Held, Sizes};
-use super::message::{Listen, Report, Status};
+use super::message::{Listen, Report};
 use super::pool::NS_PER_S;
 use super::serve::Service;
-use super::tally::{Tally, cause_of};
+use super::tally::cause_of;
 use crate::clock::now_ns;
 use crate::words;
 
@@ -35,13 +35,9 @@ pub(super) struct Acceptor {
     buffer: Box<[u8]>,
     /// Most at once.
     room: u64,
-    open: u64,
-    /// Of these, have not named the session yet.
+    /// Of those that are open, have not named the session yet.
     unnamed: u64,
-    opened: u64,
-    most: u64,
-    failures: Tally,
-    lost: Tally,
+    report: Report,
     began: u64,
     next_patience: u64,
 }
@@ -76,12 +72,8 @@ impl Acceptor {
             free: Vec::new(),
             buffer: vec![0; BUFFER].into(),
             room,
-            open: 0,
             unnamed: 0,
-            opened: 0,
-            most: 0,
-            failures: Tally::default(),
-            lost: Tally::default(),
+            report: Report::default(),
             began: now_ns(),
             next_patience: 0,
         };
@@ -93,14 +85,14 @@ impl Acceptor {
         for _ in 0..BATCH {
             // Those that churn has closed are counted when their resets are read: the queue can
             // wait for that.
-            if self.open >= self.room {
+            if self.report.status.open >= self.room {
                 return self.pause(index);
             }
             let listener = &mut self.listeners[index];
             match accept(&listener.socket) {
                 Ok((stream, from)) => {
                     if from.to_canonical() != self.client {
-                        self.failures.count(FailureCause::Stranger);
+                        self.report.status.failures.count(FailureCause::Stranger);
                     } else {
                         self.hold(stream);
                     }
@@ -108,7 +100,7 @@ impl Acceptor {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if is_passing(&error) => {}
                 Err(error) => {
-                    self.failures.count(cause_of(error));
+                    self.report.status.failures.count(cause_of(error));
                     return self.pause(index);
                 }
             }
@@ -137,15 +129,16 @@ impl Acceptor {
             .poller
             .add_edge(&stream, slot as u64, Interest::Readable);
         if let Err(error) = watched {
-            self.failures.count(cause_of(error));
+            self.report.status.failures.count(cause_of(error));
             self.free.push(slot as u32);
             return;
         }
         self.held[slot] = Some(Held::new(stream, since_s));
         self.unnamed += 1;
-        self.opened += 1;
-        self.open += 1;
-        self.most = self.most.max(self.open);
+        let report = &mut self.report;
+        report.status.opened += 1;
+        report.status.open += 1;
+        report.most = report.most.max(report.status.open);
     }
 
     fn read(&mut self, slot: usize, ended: bool) {
@@ -186,13 +179,13 @@ impl Acceptor {
             return;
         };
         self.free.push(slot as u32);
-        self.open -= 1;
+        self.report.status.open -= 1;
         self.unnamed -= u64::from(!held.is_ours);
         if held.is_ours || cause == FailureCause::Reset {
-            self.lost.count(cause);
+            self.report.status.lost.count(cause);
         } else {
-            self.opened -= 1;
-            self.failures.count(FailureCause::Stranger);
+            self.report.status.opened -= 1;
+            self.report.status.failures.count(FailureCause::Stranger);
         }
     }
 }
@@ -245,17 +238,7 @@ impl Service for Acceptor {
     }
 
     fn report(&self) -> Report {
-        Report {
-            status: Status {
-                open: self.open,
-                opened: self.opened,
-                failures: self.failures.clone(),
-                lost: self.lost.clone(),
-                ..Status::default()
-            },
-            most: self.most,
-            ..Report::default()
-        }
+        self.report.clone()
     }
 }
 
@@ -344,7 +327,7 @@ mod tests {
         let (mut acceptor, ports) = Acceptor::new(&order(None)).expect("loopback is there");
         let peer = SocketAddr::from(([127, 0, 0, 1], ports[0]));
         let stream = begin_connect(peer, None).expect("it listens").stream;
-        while acceptor.open == 0 {
+        while acceptor.report.status.open == 0 {
             wait_readable(&acceptor.listeners[0].socket, Duration::from_millis(50))
                 .expect("a listener");
             acceptor.take(0);
@@ -359,14 +342,9 @@ mod tests {
     }
 
     fn counts(acceptor: &Acceptor) -> (u64, u64, u64, u64, u64) {
-        let (failures, lost) = (acceptor.failures.total(), acceptor.lost.total());
-        (
-            acceptor.open,
-            acceptor.opened,
-            acceptor.unnamed,
-            failures,
-            lost,
-        )
+        let status = &acceptor.report.status;
+        let (failures, lost) = (status.failures.total(), status.lost.total());
+        (status.open, status.opened, acceptor.unnamed, failures, lost)
     }
 
     #[test]

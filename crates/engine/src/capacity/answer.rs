@@ -13,7 +13,7 @@ use linerate_core::wire::Token;
 use linerate_sys::poll::{Poller, Ready};
 use linerate_sys::socket::{set_receive_buffer, udp_socket};
 
-use super::message::{Listen, Report, Status};
+use super::message::{Listen, Report};
 use super::serve::Service;
 use crate::words;
 
@@ -27,7 +27,7 @@ pub(super) struct Answerer {
     secret: RandomState,
     /// Which sockets of the client have brought their cookie, one bit for each.
     seen: Vec<u64>,
-    opened: u64,
+    report: Report,
 }
 
 impl Answerer {
@@ -60,7 +60,7 @@ impl Answerer {
             sockets,
             secret: RandomState::new(),
             seen: vec![0; clients.div_ceil(64) as usize],
-            opened: 0,
+            report: Report::default(),
         };
         Ok((answerer, ports))
     }
@@ -96,8 +96,12 @@ impl Answerer {
             return;
         };
         let bit = 1 << (number % 64);
-        self.opened += u64::from(*word & bit == 0);
-        *word |= bit;
+        if *word & bit == 0 {
+            *word |= bit;
+            let status = &mut self.report.status;
+            status.opened += 1;
+            (status.open, self.report.most) = (status.opened, status.opened);
+        }
     }
 }
 
@@ -115,15 +119,7 @@ impl Service for Answerer {
     }
 
     fn report(&self) -> Report {
-        Report {
-            status: Status {
-                open: self.opened,
-                opened: self.opened,
-                ..Status::default()
-            },
-            most: self.opened,
-            ..Report::default()
-        }
+        self.report.clone()
     }
 }
 

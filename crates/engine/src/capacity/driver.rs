@@ -195,7 +195,7 @@ impl<T: Transport> Driver<T> {
             }
             self.begun += 1;
             if let Err(cause) = self.pool.begin(self.begun == to) {
-                let failed = self.pool.failures.total();
+                let failed = self.pool.report.status.failures.total();
                 if is_lasting(cause) || failed > MAX_FAILURES + self.begun / 4 {
                     self.stopped = Some(cause);
                     self.ramp = None;
@@ -272,16 +272,10 @@ impl<T: Transport> Driver<T> {
     }
 
     fn status(&self) -> Status {
-        let pool = &self.pool;
         Status {
-            open: pool.open,
-            opened: pool.opened,
-            last_open_ns: pool.last_open_ns,
             busy: self.is_busy(),
             stopped: self.stopped,
-            failures: pool.failures.clone(),
-            lost: pool.lost.clone(),
-            ..Status::default()
+            ..self.pool.report.status.clone()
         }
     }
 }

@@ -102,7 +102,7 @@ impl Holding {
         let udp = udp_shares
             .iter()
             .map(|share| Role::AnswerUdp(listen(*share)));
-        let workers = Workers::start(tcp.collect(), udp.collect())
+        let workers = Workers::start([tcp.collect(), udp.collect()])
             .map_err(|error| format!("the endpoint cannot start its workers: {error}"))?;
         Ok(Self {
             stage: Stage::Starting(workers),

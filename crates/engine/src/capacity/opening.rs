@@ -9,26 +9,72 @@ use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::stats::LatencyHistogram;
 
 use super::message::Order;
-use super::outcome::Opening;
 use super::probe::Probe;
 use super::round::Round;
 use super::run::CapacityPhase;
 use super::tally::is_lasting;
 use crate::clock::{now, now_ns};
 use crate::error::MeasureError;
+use crate::measure::sampler::keep_every_second;
+
+/// What is opened of TCP, or of UDP.
+#[derive(Debug, Default)]
+pub(super) struct Opening {
+    pub(super) asked: u64,
+    /// So many by each of these workers.
+    pub(super) shares: Vec<u64>,
+    pub(super) workers: Range<usize>,
+    /// Pauses not counted.
+    pub(super) seconds: f64,
+    pub(super) steps: Vec<RampStep>,
+    /// What the kernel's own objects have grown by meanwhile.
+    pub(super) slab_bytes: Option<u64>,
+}
+
+impl Opening {
+    pub(super) fn new(asked: u64, shares: Vec<u64>, first_worker: usize) -> Self {
+        Self {
+            asked,
+            workers: first_worker..first_worker + shares.len(),
+            shares,
+            ..Self::default()
+        }
+    }
+
+    /// A step of the course; beyond so many every second one goes.
+    fn step(&mut self, step: RampStep) {
+        if self.steps.len() >= MAX_STEPS {
+            keep_every_second(&mut self.steps);
+        }
+        self.steps.push(step);
+    }
+
+    /// For the worker with this share of it, so that `to` are opened in all.
+    fn order(&self, index: usize, to: u64, rate_per_s: Option<u64>) -> Order {
+        let part = self.shares[index] as f64 / self.asked as f64;
+        Order::Ramp {
+            to: if to == self.asked {
+                self.shares[index]
+            } else {
+                (part * to as f64) as u64
+            },
+            rate_per_s: rate_per_s.map(|rate| rate as f64 * part),
+        }
+    }
+}
 
 impl Round<'_> {
     /// All connections, with pauses on the way to measure beside those that are open.
     pub(super) fn open_tcp(&mut self) -> Result<(), MeasureError> {
-        let total = self.test.connections;
-        let steps: &[u64] = if self.test.latency && total >= MIN_STEPPED {
+        let total = self.openings[TCP].asked;
+        let steps: &[u64] = if self.document.test.latency && total >= MIN_STEPPED {
             &[10, 2, 1]
         } else {
             &[1]
         };
         for part in steps {
             self.phase = CapacityPhase::Opening;
-            let goes_on = self.ramp(true, total / part)?;
+            let goes_on = self.ramp(TCP, total / part)?;
             let open = self.workers.status(self.workers.tcp()).open;
             if total > 0 {
                 self.measure_latency(open)?;
@@ -43,25 +89,23 @@ impl Round<'_> {
     /// All UDP sockets.
     pub(super) fn open_udp(&mut self) -> Result<(), MeasureError> {
         self.phase = CapacityPhase::OpeningUdp;
-        self.ramp(false, self.test.udp_sockets).map(drop)
+        self.ramp(UDP, self.openings[UDP].asked).map(drop)
     }
 
     /// Opens until there are `to` in the pool; false if something keeps it from having more.
-    fn ramp(&mut self, is_tcp: bool, to: u64) -> Result<bool, MeasureError> {
+    fn ramp(&mut self, which: usize, to: u64) -> Result<bool, MeasureError> {
         if to == 0 {
             return Ok(true);
         }
-        let which = if is_tcp {
-            self.workers.tcp()
-        } else {
-            self.workers.udp()
-        };
-        let before = self.opening(is_tcp).seconds;
-        let began = now_ns();
-        self.tell_ramp(is_tcp, which.clone(), to);
-        let goes_on = self.watch_ramp(is_tcp, which.clone(), (before, began))?;
-        let totals = self.workers.status(which);
-        let opening = self.opening(is_tcp);
+        let (before, began) = (self.openings[which].seconds, now_ns());
+        let rate = self.document.test.rate_per_s;
+        let opening = &self.openings[which];
+        self.workers.tell_each(opening.workers.clone(), |index| {
+            opening.order(index, to, rate)
+        });
+        let goes_on = self.watch_ramp(which, (before, began))?;
+        let totals = self.workers.status(self.openings[which].workers.clone());
+        let opening = &mut self.openings[which];
         opening.seconds = before + since(began, totals.last_open_ns);
         opening.step(RampStep {
             at_s: opening.seconds,
@@ -70,41 +114,20 @@ impl Round<'_> {
         Ok(goes_on && totals.stopped.is_none())
     }
 
-    fn tell_ramp(&mut self, is_tcp: bool, which: Range<usize>, to: u64) {
-        let (shares, total) = if is_tcp {
-            (&self.tcp_shares, self.test.connections)
-        } else {
-            (&self.udp_shares, self.test.udp_sockets)
-        };
-        let rate = self.test.rate_per_s;
-        self.workers.tell_each(which, |index| {
-            let part = shares[index] as f64 / total as f64;
-            Order::Ramp {
-                to: if to == total {
-                    shares[index]
-                } else {
-                    (part * to as f64) as u64
-                },
-                rate_per_s: rate.map(|rate| rate as f64 * part),
-            }
-        });
-    }
-
     /// Until all workers have begun all that they were to, or nothing more comes of it.
     fn watch_ramp(
         &mut self,
-        is_tcp: bool,
-        which: Range<usize>,
+        which: usize,
         (before, began): (f64, u64),
     ) -> Result<bool, MeasureError> {
         let mut next_step = 0;
         let mut moved = (0, now());
         while !self.workers.is_idle() {
             self.turn()?;
-            let totals = self.workers.status(which.clone());
+            let totals = self.workers.status(self.openings[which].workers.clone());
             if now_ns() >= next_step {
                 next_step = now_ns() + STEP_EVERY;
-                self.opening(is_tcp).step(RampStep {
+                self.openings[which].step(RampStep {
                     at_s: before + since(began, now_ns()),
                     opened: totals.opened,
                 });
@@ -113,21 +136,13 @@ impl Round<'_> {
             if progress != moved.0 {
                 moved = (progress, now());
             }
-            let is_stuck = self.test.rate_per_s.is_none() && now() - moved.1 > STUCK;
+            let is_stuck = self.document.test.rate_per_s.is_none() && now() - moved.1 > STUCK;
             if self.remote_is_full() || is_stuck {
                 self.workers.tell_all(&Order::Stop);
                 return Ok(false);
             }
         }
         Ok(true)
-    }
-
-    fn opening(&mut self, is_tcp: bool) -> &mut Opening {
-        if is_tcp {
-            &mut self.run.tcp
-        } else {
-            &mut self.run.udp
-        }
     }
 
     /// The endpoint has said that it can take no more.
@@ -138,7 +153,7 @@ impl Round<'_> {
 
     /// An active connection beside so many idle ones.
     pub(super) fn measure_latency(&mut self, population: u64) -> Result<(), MeasureError> {
-        if !self.test.latency || self.ports.tcp.is_empty() {
+        if !self.document.test.latency || self.ports.tcp.is_empty() {
             return Ok(());
         }
         self.phase = CapacityPhase::Measuring;
@@ -152,11 +167,11 @@ impl Round<'_> {
         if let Err(error) = self.exchange(&mut histogram)? {
             let words = format!("an active connection's latency is not known: {error}");
             let caveat = Caveat::new(CaveatKind::NotReadable, words, "");
-            self.run.caveats.push(caveat);
+            self.document.caveats.push(caveat);
             self.probe = None;
         }
         if let Some(latency_us) = histogram.summary() {
-            self.run.latency.push(LatencyAt {
+            self.document.latency.push(LatencyAt {
                 population,
                 latency_us,
             });
@@ -203,6 +218,10 @@ fn since(earlier_ns: u64, later_ns: u64) -> f64 {
     later_ns.saturating_sub(earlier_ns) as f64 / 1e9
 }
 
+/// Places in [`Round::openings`].
+pub(super) const TCP: usize = 0;
+pub(super) const UDP: usize = 1;
+const MAX_STEPS: usize = 1_000;
 const STEP_EVERY: u64 = 100_000_000;
 /// Without a limit on the rate, and longer than any handshake: nothing more comes of it.
 const STUCK: Duration = Duration::from_secs(15);

@@ -14,7 +14,7 @@ use linerate_sys::poll::{Interest, Poller, Ready};
 use super::destination::Destination;
 use super::load::{Load, Turn};
 use super::message::{Connect, Report};
-use super::tally::{Tally, cause_of};
+use super::tally::cause_of;
 use crate::clock::now_ns;
 use crate::words;
 
@@ -136,18 +136,13 @@ pub(super) struct Pool<T> {
     pub(super) opening: u64,
     /// Messages that wait for their answer.
     pub(super) unanswered: u64,
-    pub(super) open: u64,
-    /// Since the beginning, without those that replaced others.
-    pub(super) opened: u64,
-    pub(super) last_open_ns: u64,
-    pub(super) failures: Tally,
-    pub(super) lost: Tally,
     load: Option<Load>,
     connect_first: LatencyHistogram,
     connect_again: LatencyHistogram,
     beat: LatencyHistogram,
     load_latency: LatencyHistogram,
-    report: Report,
+    /// What is counted, apart from these.
+    pub(super) report: Report,
 }
 
 impl<T: Transport> Pool<T> {
@@ -169,11 +164,6 @@ impl<T: Transport> Pool<T> {
             buffer: vec![0; BUFFER].into(),
             opening: 0,
             unanswered: 0,
-            open: 0,
-            opened: 0,
-            last_open_ns: 0,
-            failures: Tally::default(),
-            lost: Tally::default(),
             load: None,
             connect_first: LatencyHistogram::new(),
             connect_again: LatencyHistogram::new(),
@@ -221,7 +211,7 @@ impl<T: Transport> Pool<T> {
     /// Begins one in the slot, or in a new one.
     fn begin_in(&mut self, slot: Option<usize>, last: bool) -> Result<(), FailureCause> {
         let begun = self.open_slot(slot.is_some(), last);
-        let begun = begun.inspect_err(|cause| self.failures.count(*cause))?;
+        let begun = begun.inspect_err(|cause| self.report.status.failures.count(*cause))?;
         let slot = match slot {
             Some(slot) => {
                 self.all[slot] = begun;
@@ -341,14 +331,15 @@ impl<T: Transport> Pool<T> {
             0 => self.connect_first.record_ns(latency),
             _ => self.connect_again.record_ns(latency),
         }
-        self.report.asked_again += again;
-        self.open += 1;
-        self.report.most = self.report.most.max(self.open);
+        let report = &mut self.report;
+        report.asked_again += again;
+        report.status.open += 1;
+        report.most = report.most.max(report.status.open);
         if one.replaces {
-            self.report.churn_opened += 1;
+            report.churn_opened += 1;
         } else {
-            self.opened += 1;
-            self.last_open_ns = now;
+            report.status.opened += 1;
+            report.status.last_open_ns = now;
         }
         one.since = now;
         if one.asks > 0 {
@@ -459,8 +450,8 @@ impl<T: Transport> Pool<T> {
     fn end(&mut self, slot: usize, cause: FailureCause) {
         match self.all[slot].stage {
             Stage::Empty => return,
-            Stage::Connecting => self.failures.count(cause),
-            _ => self.lost.count(cause),
+            Stage::Connecting => self.report.status.failures.count(cause),
+            _ => self.report.status.lost.count(cause),
         }
         self.close(slot);
     }
@@ -470,7 +461,7 @@ impl<T: Transport> Pool<T> {
         let stage = std::mem::replace(&mut one.stage, Stage::Empty);
         let begins = matches!(stage, Stage::Connecting | Stage::Opening);
         self.opening -= u64::from(begins);
-        self.open -= u64::from(stage != Stage::Connecting);
+        self.report.status.open -= u64::from(stage != Stage::Connecting);
         self.unanswered -= u64::from(matches!(stage, Stage::Beat | Stage::Request));
         if let (Stage::Request, Some(load)) = (stage, &mut self.load) {
             load.lost();
@@ -575,7 +566,7 @@ impl<T: Transport> Pool<T> {
         self.load.is_some()
     }
 
-    /// Everything, apart from the status.
+    /// Everything that is counted.
     pub(super) fn report(&self) -> Report {
         Report {
             connect_first: self.connect_first.buckets(),
@@ -684,7 +675,7 @@ mod tests {
 
     /// One more, established, and its other end.
     fn open_one(pool: &mut Pool<Tcp>, listener: &TcpListener, last: bool) -> TcpStream {
-        let open = pool.open + 1;
+        let open = pool.report.status.open + 1;
         pool.begin(last).expect("there is room");
         let (stream, _) = listener.accept().expect("it is on its way");
         wait_for(pool, open);
@@ -692,7 +683,7 @@ mod tests {
     }
 
     fn wait_for(pool: &mut Pool<Tcp>, open: u64) {
-        while pool.open < open {
+        while pool.report.status.open < open {
             turn(pool);
         }
     }
@@ -784,9 +775,12 @@ mod tests {
             turn(&mut pool);
         }
         let (proof, _) = asked();
-        assert_eq!((proof.cookie, pool.open, pool.opening), (9, 0, 1));
+        assert_eq!(
+            (proof.cookie, pool.report.status.open, pool.opening),
+            (9, 0, 1)
+        );
         answer(proof);
-        while pool.open == 0 {
+        while pool.report.status.open == 0 {
             turn(&mut pool);
         }
         let report = pool.report();

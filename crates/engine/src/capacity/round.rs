@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::capacity::{
-    CapacityHalf, CapacityTest, DESCRIPTOR_RESERVE, HoldPorts, HoldProgress, LimitReadings,
-    LoadPace,
+    self, CapacityDocument, CapacityHalf, CapacityTest, DESCRIPTOR_RESERVE, HoldPorts,
+    HoldProgress, LimitReadings, LoadPace,
 };
+use linerate_core::record::Status;
 use linerate_core::session::ClientEvent;
 use linerate_core::session::operation::Release;
 use linerate_sys::clock::format_rfc3339;
@@ -14,32 +15,35 @@ use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
 
 use super::message::Order;
-use super::outcome::Run;
+use super::opening::{Opening, TCP, UDP};
 use super::probe::Probe;
 use super::roles::roles;
 use super::run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase, Observe};
 use super::workers::Workers;
-use super::{CLOSING, MAX_WORKERS, readings, share};
-use crate::client::Client;
+use super::{CLOSING, MAX_WORKERS, outcome, readings, share};
+use crate::client::{Client, both};
 use crate::clock::now;
 use crate::error::MeasureError;
 
 /// One time of opening, holding and closing.
 pub(super) struct Round<'a> {
     pub(super) client: &'a mut Client,
-    pub(super) test: CapacityTest,
     observe: Observe<'a>,
     pub(super) workers: Workers,
-    pub(super) tcp_shares: Vec<u64>,
-    pub(super) udp_shares: Vec<u64>,
+    /// Of TCP, and of UDP.
+    pub(super) openings: [Opening; 2],
     pub(super) ports: HoldPorts,
     pub(super) source: SocketAddr,
-    limits: LimitReadings,
     pub(super) probe: Option<Probe>,
     pub(super) phase: CapacityPhase,
     began: Duration,
+    hold_seconds: f64,
+    /// The kernel's own objects when TCP was open and UDP was not.
+    slab_between: Option<u64>,
     pub(super) remote: HoldProgress,
-    pub(super) run: Run,
+    counters: Option<ProtocolCounters>,
+    /// In the making.
+    pub(super) document: CapacityDocument,
 }
 
 impl<'a> Round<'a> {
@@ -51,39 +55,41 @@ impl<'a> Round<'a> {
         observe: Observe<'a>,
     ) -> Result<Self, MeasureError> {
         let began = now();
-        let run = Run::new(
-            format_rfc3339(SystemTime::now()),
-            readings::memory(),
-            ProtocolCounters::read().ok(),
-        );
+        let mut document = outcome::begun(client, test, format_rfc3339(SystemTime::now()));
+        document.client.memory.before = readings::memory();
+        let counters = ProtocolCounters::read().ok();
         let ports = client.ask(test.request())?;
         let source = client.local_address()?;
-        let limits = limits(options);
+        document.client.limits = limits(options);
+        let limits = &document.client.limits;
         let each = limits.descriptors_each.unwrap_or(0);
         let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
         let most = limits.workers_most.unwrap_or(MAX_WORKERS);
-        let tcp_shares = share::workers(test.connections, each, most);
-        let udp_shares = share::workers(test.udp_sockets, each, most);
-        let shares = [&tcp_shares[..], &udp_shares];
-        let [tcp, udp] = roles(client, test, options, &ports, source, shares);
-        let workers = Workers::start(tcp, udp).map_err(MeasureError::host(
+        let tcp = share::workers(test.connections, each, most);
+        let udp = share::workers(test.udp_sockets, each, most);
+        let roles = roles(client, test, options, &ports, source, [&tcp, &udp]);
+        let workers = Workers::start(roles).map_err(MeasureError::host(
             "cannot start the processes that hold connections",
         ))?;
+        let first_udp = tcp.len();
         let mut round = Self {
             client,
-            test: test.clone(),
             observe,
             workers,
-            tcp_shares,
-            udp_shares,
+            openings: [
+                Opening::new(test.connections, tcp, 0),
+                Opening::new(test.udp_sockets, udp, first_udp),
+            ],
             ports,
             source,
-            limits,
             probe: None,
             phase: CapacityPhase::Preparing,
             began,
+            hold_seconds: 0.0,
+            slab_between: None,
             remote: HoldProgress::default(),
-            run,
+            counters,
+            document,
         };
         round.await_workers()?;
         Ok(round)
@@ -105,14 +111,17 @@ impl<'a> Round<'a> {
     /// All phases, and the document of what there is at the end.
     pub(super) fn go(mut self) -> CapacityOutcome {
         let outcome = self.hold_all();
-        let server = self.conclude(outcome.is_ok());
-        self.finish(server, outcome)
+        let (server, closing_began) = self.conclude(outcome.is_ok());
+        self.finish(both(server, outcome), closing_began)
     }
 
     fn hold_all(&mut self) -> Result<(), MeasureError> {
         self.measure_latency(0)?;
         self.open_tcp()?;
-        self.run.after_tcp = readings::memory();
+        let before = self.document.client.memory.before.slab_bytes;
+        let between = readings::memory().slab_bytes;
+        self.openings[TCP].slab_bytes = grown(before, between);
+        self.slab_between = between;
         self.open_udp()?;
         self.hold()?;
         self.load()?;
@@ -136,7 +145,7 @@ impl<'a> Round<'a> {
         let live = CapacityLive {
             at_s: (now() - self.began).as_secs_f64(),
             phase: self.phase,
-            asked: self.test.connections + self.test.udp_sockets,
+            asked: self.asked(),
             open: totals.open,
             lost: totals.lost.total(),
         };
@@ -171,9 +180,11 @@ impl<'a> Round<'a> {
 
     fn hold(&mut self) -> Result<(), MeasureError> {
         self.phase = CapacityPhase::Holding;
-        let heartbeat_s = self.test.heartbeat.as_secs_f64();
-        let (tcp, churn) = (self.tcp_shares.clone(), self.test.churn_per_s as f64);
-        let connections = self.test.connections.max(1) as f64;
+        let test = &self.document.test;
+        let (heartbeat_s, churn) = (test.heartbeat.as_secs_f64(), test.churn_per_s as f64);
+        let time = test.hold.0;
+        let connections = test.connections.max(1) as f64;
+        let tcp = &self.openings[TCP].shares;
         self.workers.tell_each(self.workers.all(), |index| {
             let share = tcp.get(index).copied().unwrap_or(0) as f64;
             Order::Hold {
@@ -182,25 +193,24 @@ impl<'a> Round<'a> {
             }
         });
         let began = now();
-        let held = self.turns(self.test.hold.0);
-        self.run.hold_seconds = (now() - began).as_secs_f64();
+        let held = self.turns(time);
+        self.hold_seconds = (now() - began).as_secs_f64();
         self.workers.tell_all(&Order::Stop);
         held
     }
 
     fn load(&mut self) -> Result<(), MeasureError> {
-        let Some(load) = self.test.load.clone() else {
+        let Some(load) = self.document.test.load.clone() else {
             return Ok(());
         };
         self.phase = CapacityPhase::Loading;
         let seconds = load.time.as_secs_f64();
-        let total = self.test.connections.max(1);
+        let tcp = &self.openings[TCP];
         // Each worker has its part of them; of a few, the first ones have one each.
-        let shares = share::even(load.connections, self.tcp_shares.len() as u64);
-        let shares = if load.connections >= total {
-            self.tcp_shares.clone()
+        let shares = if load.connections >= tcp.asked {
+            tcp.shares.clone()
         } else {
-            shares
+            share::even(load.connections, tcp.shares.len() as u64)
         };
         self.workers.tell_each(self.workers.tcp(), |index| {
             let share = shares[index];
@@ -226,13 +236,17 @@ impl<'a> Round<'a> {
     fn prove(&mut self) -> Result<(), MeasureError> {
         self.phase = CapacityPhase::Proving;
         self.workers.tell_all(&Order::Sweep);
-        let all = self.test.connections + self.test.udp_sockets;
-        let patience = PROVING + Duration::from_secs(all / SLOWEST_PROOF);
+        let patience = PROVING + Duration::from_secs(self.asked() / SLOWEST_PROOF);
         self.finish_orders(patience)
     }
 
-    /// Takes the accounts of both ends, has the endpoint close its end, and then closes this one.
-    fn conclude(&mut self, complete: bool) -> Result<CapacityHalf, MeasureError> {
+    fn asked(&self) -> u64 {
+        self.openings.iter().map(|opening| opening.asked).sum()
+    }
+
+    /// Takes the accounts of both ends, has the endpoint close its end, and then closes this one;
+    /// with when that began.
+    fn conclude(&mut self, complete: bool) -> (Result<CapacityHalf, MeasureError>, Duration) {
         self.phase = CapacityPhase::Closing;
         self.probe = None;
         self.workers.tell_all(&Order::Report);
@@ -242,46 +256,53 @@ impl<'a> Round<'a> {
             // The accounts are taken also of an interrupted run.
             let _ = self.turn();
         }
-        self.run.height = readings::memory();
-        self.run.closing_began = now();
-        let half = self
-            .client
-            .ask_at_the_end(Release, !complete, LAST_ACCOUNT)?;
-        Ok(*half)
+        let height = readings::memory();
+        self.openings[UDP].slab_bytes = grown(self.slab_between, height.slab_bytes);
+        self.document.client.memory.height = height;
+        let closing_began = now();
+        let half = self.client.ask_at_the_end(Release, !complete, LAST_ACCOUNT);
+        (half.map(|half| *half), closing_began)
     }
 
     /// Closes this end and puts the accounts together.
     fn finish(
         self,
-        server: Result<CapacityHalf, MeasureError>,
-        outcome: Result<(), MeasureError>,
+        (server, error): (Option<CapacityHalf>, Option<MeasureError>),
+        closing_began: Duration,
     ) -> CapacityOutcome {
-        let Self {
-            client,
-            test,
-            workers,
-            mut run,
-            began,
-            limits,
-            ..
-        } = self;
-        let mut own = workers.account();
-        run.tcp_sums = workers.report(workers.tcp());
-        run.udp_sums = workers.report(workers.udp());
+        let (workers, mut document) = (self.workers, self.document);
+        let reports = [workers.tcp(), workers.udp()].map(|which| workers.report(which));
+        let account = workers.account();
         workers.end(CLOSING);
-        own.memory.after = readings::memory_when_closed(&run.before, true);
-        own.counters = readings::counters_since(run.counters.as_ref());
-        own.limits = limits;
-        run.close_seconds = Some((now() - run.closing_began).as_secs_f64());
-        run.seconds = (now() - began).as_secs_f64();
-        let (server, error) = match (server, outcome) {
-            (Ok(server), Ok(())) => (Some(server), None),
-            (Ok(server), Err(error)) => (Some(server), Some(error)),
-            (Err(_), Err(error)) | (Err(error), Ok(())) => (None, Some(error)),
+        let CapacityHalf {
+            mut memory, limits, ..
+        } = document.client;
+        memory.after = readings::memory_when_closed(&memory.before, true);
+        document.client = CapacityHalf {
+            memory,
+            limits,
+            counters: readings::counters_since(self.counters.as_ref()),
+            ..account
         };
-        let document = run.document(client, test, own, server, error.is_some());
+        document.close_seconds = Some((now() - closing_began).as_secs_f64());
+        document.seconds = (now() - self.began).as_secs_f64();
+        let [tcp, udp] = &self.openings;
+        let own = &document.client;
+        document.tcp = outcome::pool(tcp, &reports[TCP], &own.tcp);
+        document.udp = outcome::pool(udp, &reports[UDP], &own.udp);
+        let test = &document.test;
+        document.churn = outcome::churn(test.churn_per_s, &reports[TCP], self.hold_seconds);
+        document.load = test.load.as_ref().map(|_| outcome::load(&reports[TCP]));
+        outcome::add_server(&mut document, self.client, server);
+        document.status = Status::new(error.is_none());
+        capacity::annotate(&mut document);
         CapacityOutcome { document, error }
     }
+}
+
+fn grown(before: Option<u64>, after: Option<u64>) -> Option<u64> {
+    let (before, after) = before.zip(after)?;
+    Some(after.saturating_sub(before))
 }
 
 /// Of this end, and of what it was told to do with less.

@@ -37,11 +37,11 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Starts a process for each role.
+    /// Starts a process for each role, first those for TCP.
     ///
     /// # Errors
     /// A process cannot be started.
-    pub(super) fn start(tcp: Vec<Role>, udp: Vec<Role>) -> io::Result<Self> {
+    pub(super) fn start([tcp, udp]: [Vec<Role>; 2]) -> io::Result<Self> {
         let mut workers = Self {
             all: Vec::with_capacity(tcp.len() + udp.len()),
             tcp: tcp.len(),

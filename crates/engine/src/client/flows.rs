@@ -31,7 +31,7 @@ impl Client {
         }
         let mut flows = Vec::with_capacity(test.flows() as usize);
         if test.protocol == Protocol::Udp {
-            flows = self.knock(test)?;
+            flows = self.bind_udp_flows(test)?;
         } else {
             let connector = self.connector(test);
             for id in 0..test.flows() {

@@ -2,10 +2,10 @@
 
 mod flows;
 mod holding;
-mod knock;
 mod tracing;
 mod train;
 mod treatment;
+mod udp_flows;
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -18,13 +18,12 @@ use linerate_core::record::{PathTrain, Record, Status};
 use linerate_core::session::message::{Limits, Progress, Refusal, RefusalReason, Welcome};
 use linerate_core::session::operation::{End, Open, Operation, PROFILE};
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
-use linerate_core::units::Family;
 use linerate_core::wire::Token;
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::proc::machine;
 
 pub(crate) use self::flows::{connect_first, connect_unless, prepare};
-pub(crate) use self::knock::udp_socket;
+pub(crate) use self::udp_flows::udp_socket;
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
@@ -405,11 +404,7 @@ impl Client {
             exchange,
             cut_short,
         } = half.stop(host::facts(Some(self.peer.ip())));
-        let (mut server, error) = match (server, watched) {
-            (Ok(server), Ok(())) => (Some(server), None),
-            (Ok(server), Err(error)) => (Some(server), Some(error)),
-            (Err(_), Err(error)) | (Err(error), Ok(())) => (None, Some(error)),
-        };
+        let (mut server, error) = both(server, watched);
         let profiles = Profiles {
             client: report.profile.take(),
             server: server.as_mut().and_then(|report| report.profile.take()),
@@ -419,17 +414,9 @@ impl Client {
             test: test.clone(),
             host: self.target.name.clone(),
             peer: self.peer.to_string(),
-            family: if self.peer.is_ipv6() {
-                Family::Ipv6
-            } else {
-                Family::Ipv4
-            },
+            family: self.peer.ip().into(),
             started_at,
-            status: if partial {
-                Status::Partial
-            } else {
-                Status::Complete
-            },
+            status: Status::new(!partial),
             client: report,
             server,
             exchange: exchange.map(|outcome| ExchangeTotals::from(&outcome)),
@@ -457,6 +444,17 @@ impl Drop for Client {
             // A goodbye that does not arrive is made up for by the closed connection.
             let _ = self.socket.send(&bytes);
         }
+    }
+}
+
+/// The endpoint's account, if it came, and what ended the run early: the run's own reason first.
+pub(crate) fn both<T>(
+    server: Result<T, MeasureError>,
+    run: Result<(), MeasureError>,
+) -> (Option<T>, Option<MeasureError>) {
+    match server {
+        Ok(server) => (Some(server), run.err()),
+        Err(error) => (None, Some(run.err().unwrap_or(error))),
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Allotment {
 impl Allotment {
     /// Takes a share. Where no control group can be made, neighbours take the rest of the CPU
     /// instead, and the caveat says so.
-    pub(crate) fn of(share: CpuShare) -> Result<Self, CpuError> {
+    pub(crate) fn new(share: CpuShare) -> Result<Self, CpuError> {
         let CpuShare::Quota { percent } = share else {
             return Self::exact(share);
         };
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_quota_holds_back_a_thread_that_never_rests() {
-        let allotment = Allotment::of(CpuShare::Quota { percent: 20 }).unwrap();
+        let allotment = Allotment::new(CpuShare::Quota { percent: 20 }).unwrap();
         if let Some(caveat) = allotment.caveat() {
             skip(Need::Cgroup, caveat.message);
             return;
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn neighbours_end_with_their_allotment() {
-        let allotment = Allotment::of(CpuShare::Shared {
+        let allotment = Allotment::new(CpuShare::Shared {
             cpu: 0,
             neighbours: 2,
         })

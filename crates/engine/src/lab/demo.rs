@@ -87,7 +87,7 @@ impl Demo {
             seed,
             ..LabOptions::default()
         };
-        let path = LabPath::of(topology(&spec, fault), &spec, family, &options)?;
+        let path = LabPath::new(topology(&spec, fault), &spec, family, &options)?;
         Ok(Self {
             path,
             fault: chosen,

@@ -209,7 +209,7 @@ impl Lab {
         let gauges = self.pump.as_ref().map_or(&[][..], Pump::gauges);
         let links = emulated.zip(gauges).map(|(link, [up, down])| LinkReport {
             name: link.name.clone(),
-            directions: [up, down].map(|gauge| DirectionReport::of(&gauge.read())),
+            directions: [up, down].map(|gauge| DirectionReport::new(&gauge.read())),
         });
         LabReport {
             baseline: self.baseline,
@@ -277,7 +277,7 @@ impl Lab {
 }
 
 impl DirectionReport {
-    fn of(reading: &pump::Reading) -> Self {
+    fn new(reading: &pump::Reading) -> Self {
         Self {
             counters: reading.counters,
             lateness_us: reading.lateness_us(),

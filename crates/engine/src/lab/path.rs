@@ -55,11 +55,11 @@ impl LabPath {
         family: Option<Family>,
         options: &LabOptions,
     ) -> Result<Self, LabError> {
-        Self::of(Topology::of_path(spec), spec, family, options)
+        Self::new(Topology::of_path(spec), spec, family, options)
     }
 
     /// As [`LabPath::build`], on a topology that has hosts called `client` and `server`.
-    pub(crate) fn of(
+    pub(crate) fn new(
         topology: Topology,
         spec: &PathSpec,
         family: Option<Family>,

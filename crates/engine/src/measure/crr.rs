@@ -61,7 +61,7 @@ fn mover<'a>(shared: &'a Shared, test: &ExchangeTest) -> Mover<'a> {
         stop: &shared.stop,
         spin: test.spin,
         patience: Some(PATIENCE),
-        quickack: QuickAck::of(&shared.test),
+        quickack: QuickAck::new(&shared.test),
     }
 }
 

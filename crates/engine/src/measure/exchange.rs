@@ -51,12 +51,12 @@ pub(crate) fn request(
     let closed_alone = schedule.is_none() && test.depth == 1;
     let result = match socket {
         FlowSocket::Tcp(stream) if closed_alone => {
-            let quickack = QuickAck::of(&shared.test);
+            let quickack = QuickAck::new(&shared.test);
             ping_pong::tcp(&mut tally, test, stream, &shared.stop, quickack)
         }
         FlowSocket::Udp(socket) if closed_alone => ping_pong::udp(&mut tally, test, socket),
         FlowSocket::Tcp(stream) => {
-            let requests = TcpRequests::new(stream, test, QuickAck::of(&shared.test))?;
+            let requests = TcpRequests::new(stream, test, QuickAck::new(&shared.test))?;
             Pipeline::new(requests, &mut tally, test, schedule).run()
         }
         FlowSocket::Udp(socket) => {

@@ -19,7 +19,7 @@ use super::qos::QosMeter;
 use super::sampler::{self, Course};
 use super::shared::{FlowState, Marks, Quota, Shared, WorkerEnd};
 use super::source::FlowSource;
-use super::{crr, exchange, iperf3_udp, plain, stream, udp, whole};
+use super::{connect_transfer, crr, exchange, stream, udp};
 use crate::clock::now_ns;
 use crate::profiler::{Circumstances, Profiler};
 
@@ -282,25 +282,13 @@ fn work(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
                 ..WorkerEnd::default()
             })
         }
-        (Traffic::Stream(test), Some(FlowSocket::Udp(socket)), _) if flow.sends => {
-            match shared.marks {
-                Marks::Own | Marks::Iperf3(_) => udp::send(shared, flow, test, socket),
-                Marks::None => plain::send(shared, flow, test, socket),
-            }
+        (Traffic::Stream(test), Some(FlowSocket::Udp(socket)), _) => {
+            let run = if flow.sends { udp::send } else { udp::receive };
+            run(shared, flow, test, socket)
         }
-        (Traffic::Stream(test), Some(FlowSocket::Udp(socket)), _) => match shared.marks {
-            Marks::Own => udp::receive(shared, flow, test, socket),
-            Marks::Iperf3(layout) => iperf3_udp::receive(shared, flow, test, layout, socket),
-            Marks::None => plain::receive(shared, flow, test, socket),
-        },
-        (Traffic::Stream(test), None, _) => whole::run(shared, flow, test),
+        (Traffic::Stream(test), None, _) => connect_transfer::run(shared, flow, test),
         (Traffic::Rr(test), Some(socket), Side::Client) => {
             exchange::request(shared, flow, test, socket)
-        }
-        (Traffic::Rr(test), Some(FlowSocket::Udp(socket)), Side::Server)
-            if shared.marks == Marks::None =>
-        {
-            plain::respond(shared, flow, test, socket)
         }
         (Traffic::Rr(test), Some(socket), Side::Server) => {
             exchange::respond(shared, flow, test, socket)

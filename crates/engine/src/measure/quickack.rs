@@ -12,7 +12,7 @@ use linerate_sys::socket;
 pub(crate) struct QuickAck(Option<bool>);
 
 impl QuickAck {
-    pub(crate) fn of(test: &Test) -> Self {
+    pub(crate) fn new(test: &Test) -> Self {
         Self(test.options.quickack)
     }
 

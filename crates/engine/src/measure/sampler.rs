@@ -63,7 +63,7 @@ pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Pr
         probes: shared
             .flows
             .iter()
-            .map(|flow| TcpProbe::new(flow, window))
+            .map(|flow| TcpProbe::from_flow(flow, window))
             .collect(),
         meter: Meter::new(shared.flows.len()),
         qos,

@@ -15,8 +15,8 @@ use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::wake_sharply;
 
 use super::flow::Counters;
+use super::pause::{Pause, receive_buffer};
 use super::quickack::QuickAck;
-use super::rest::{Rest, receive_buffer};
 use super::shared::Quota;
 use crate::clock::now_ns;
 use crate::stop::Stop;
@@ -35,8 +35,8 @@ const LARGE_SEGMENT: u32 = 16 << 10;
 const PACED_READ: usize = 128 << 10;
 /// How soon a sender that has no more to send sees that it is asked to stop.
 const QUOTA_TICK_NS: u64 = 2_000_000;
-/// Bytes that come in a rest (32 KiB in 50 µs are 5.2 Gbit/s): fewer do not make up for it.
-const WORTH_A_REST: u64 = 32 << 10;
+/// Bytes that come in a pause (32 KiB in 50 µs are 5.2 Gbit/s): fewer do not make up for it.
+const WORTH_A_PAUSE: u64 = 32 << 10;
 
 /// What a worker is told.
 pub(crate) struct Job<'a> {
@@ -305,18 +305,18 @@ fn receive_into<S: Sink>(
 ) -> io::Result<()> {
     let result = match job.stream.read_rate_bps {
         None => {
-            // Else rests are twice as long.
+            // Else pauses are twice as long.
             wake_sharply();
-            let mut rest = Rest::new(WORTH_A_REST, now_ns());
+            let mut pause = Pause::new(WORTH_A_PAUSE, now_ns());
             receive_all(job, socket, sink, size, |n| {
-                rest.add(n as u64, n as u64);
+                pause.add(n as u64, n as u64);
                 // A read that was filled has left something behind.
-                let rest = if n < size {
-                    rest.due(now_ns(), || receive_buffer(socket))
+                let due = if n < size {
+                    pause.due(now_ns(), || receive_buffer(socket))
                 } else {
                     None
                 };
-                rest.into_iter().for_each(thread::sleep);
+                due.into_iter().for_each(thread::sleep);
                 true
             })
         }
@@ -351,7 +351,7 @@ fn receive_all<S: Sink>(
     size: usize,
     mut after: impl FnMut(usize) -> bool,
 ) -> io::Result<()> {
-    let quickack = QuickAck::of(job.test);
+    let quickack = QuickAck::new(job.test);
     let (mut bytes, mut reads) = (0u64, 0u64);
     loop {
         quickack.renew(socket);

@@ -34,18 +34,20 @@ pub(crate) struct TcpProbe {
 }
 
 impl TcpProbe {
-    /// `None` for a flow that is no TCP, or whose socket comes and goes.
-    pub(crate) fn new(flow: &FlowState, window: Option<u64>) -> Option<Self> {
+    /// Of a flow's socket, whose window is to be held at `window`; `None` for one that is no TCP's,
+    /// or that comes and goes.
+    pub(crate) fn from_flow(flow: &FlowState, window: Option<u64>) -> Option<Self> {
         let Some(FlowSocket::Tcp(stream)) = &flow.socket else {
             return None;
         };
-        let mut probe = Self::of(stream, flow.sends)?;
-        probe.keeper = window.filter(|_| !flow.sends).map(WindowKeeper::new);
-        Some(probe)
+        let keeper = window.filter(|_| !flow.sends).map(WindowKeeper::new);
+        Some(Self {
+            keeper,
+            ..Self::new(stream, flow.sends)?
+        })
     }
 
-    /// Of a socket that is not the flow's from the beginning.
-    pub(crate) fn of(stream: &TcpStream, sends: bool) -> Option<Self> {
+    pub(crate) fn new(stream: &TcpStream, sends: bool) -> Option<Self> {
         Some(Self {
             socket: stream.try_clone().ok()?,
             sends,

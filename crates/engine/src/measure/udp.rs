@@ -1,7 +1,9 @@
 //! The two ends of a UDP stream.
 //!
 //! The sender marks each datagram with its phase and a 64-bit sequence number; the receiver counts
-//! the measured phase alone. Without a rate the sender sends as fast as it can. With one it spaces
+//! the measured phase alone. Other tools' datagrams have other marks, or none: iperf3's carry no
+//! phase, so that its warm-up ends by the receiver's clock; of the others only the length counts,
+//! and an empty one ends the flow. Without a rate the sender sends as fast as it can. With one it spaces
 //! single datagrams evenly, and where they would follow each other faster than a system call takes,
 //! small batches.
 
@@ -9,6 +11,7 @@ use std::io;
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use linerate_core::foreign::iperf3::Layout;
 use linerate_core::pace::Pacer;
 use linerate_core::plan::{Extent, StreamTest};
 use linerate_core::session::message::{Train, UdpReceived, UdpSent};
@@ -19,6 +22,7 @@ use linerate_sys::clock::sleep_until;
 use linerate_sys::socket;
 use linerate_sys::udp_batch::{BatchReceiver, BatchSender, Offload};
 
+use super::pause::{Pause, receive_buffer};
 use super::shared::{FlowState, Marks, Shared, WorkerEnd};
 use crate::clock::{nanos, now_ns};
 
@@ -32,15 +36,19 @@ const MIN_CALL_GAP_NS: u64 = 16_000;
 const SPIN: Duration = Duration::from_micros(120);
 const SHORT_GAP_NS: u64 = 25_000;
 /// Longest wait without looking at the stop flag.
-pub(super) const TIMEOUT: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_millis(50);
 /// A receive buffer for the time that a receiver is off its CPU, bytes, as far as the host allows.
-pub(super) const RECEIVE_BUFFER: u32 = 4 << 20;
-/// Largest UDP payload of an offload frame, bytes.
-const MAX_FRAME: f64 = 65_507.0;
+pub(crate) const RECEIVE_BUFFER: u32 = 4 << 20;
+/// Largest UDP payload of a packet over IPv4 and of an offload frame, bytes.
+const LARGEST: usize = 65_507;
+/// Empty datagrams at the end of a flow without marks: whoever misses them all has a timer.
+const FAREWELLS: usize = 3;
+/// Datagrams that come in a pause: fewer do not make up for it.
+const WORTH_A_PAUSE: u64 = 4;
 /// So many refused datagrams in a row, and nobody is there any more.
 const MAX_REFUSED: u32 = 1000;
 
-pub(super) fn offload(test: &StreamTest) -> Offload {
+fn offload(test: &StreamTest) -> Offload {
     if test.offload {
         Offload::Segment
     } else {
@@ -79,8 +87,12 @@ pub(crate) fn send(
         gaps: LatencyHistogram::new(),
         last_call_ns: None,
     };
-    let result = sender.run(test.rate_bps);
-    result.map(|()| sender.end())
+    sender.run(test.rate_bps)?;
+    if shared.marks == Marks::None {
+        // What does not go out now is one of several.
+        (0..FAREWELLS).for_each(|_| _ = socket.send(&[]));
+    }
+    Ok(sender.end())
 }
 
 /// From one datagram to the next.
@@ -265,30 +277,17 @@ impl Sender<'_> {
     }
 }
 
-/// Receives until the stop flag is set.
+/// Receives until the stop flag is set, or the flow is ended.
 pub(crate) fn receive(
     shared: &Shared,
     flow: &FlowState,
     test: &StreamTest,
     socket: &UdpSocket,
 ) -> io::Result<WorkerEnd> {
-    if shared.test.options.receive_window_bytes.is_none() {
-        // Less than this is what the host allows, and is read back from the socket's drops.
-        let _ = socket::set_receive_buffer(socket, RECEIVE_BUFFER);
-    }
-    socket.set_read_timeout(Some(TIMEOUT))?;
-    // A knock that was answered twice may still come, whatever the size of the datagrams.
-    let largest = (test.message_bytes as usize).max(KNOCK_BYTES);
-    let mut batch = match test.train {
-        // Each datagram is to have a time of its own.
-        true => BatchReceiver::new(socket, largest, Offload::None)?,
-        false => BatchReceiver::new(socket, largest, offload(test))?,
-    };
-    if test.train {
-        batch.note_arrivals(socket)?;
-    }
+    let mut batch = prepare(shared, test, socket)?;
     let mut receiver = Receiver::new(shared, test);
     let mut pacer = test.read_rate_bps.map(|rate| Pacer::new(rate, now_ns()));
+    let mut pause = receiver.pause();
     let mut calls = 0u64;
     while !shared.stop.is_requested() {
         match batch.receive(socket) {
@@ -297,13 +296,21 @@ pub(crate) fn receive(
             Err(error) => return Err(error),
         }
         let arrived = now_ns();
-        let before = receiver.bytes;
-        receiver.take(&batch, arrived);
+        let (bytes, datagrams) = (receiver.bytes, receiver.datagrams);
+        let goes_on = receiver.take(&batch, arrived);
         calls += 1;
         flow.counters.set(receiver.bytes, receiver.datagrams);
+        if !goes_on {
+            break;
+        }
         flow.counters.touch(arrived);
+        if let Some(pause) = &mut pause {
+            pause.add(receiver.datagrams - datagrams, receiver.bytes - bytes);
+            let due = pause.due(arrived, || receive_buffer(socket));
+            due.into_iter().for_each(std::thread::sleep);
+        }
         if let Some(pacer) = &mut pacer {
-            pacer.sent(receiver.bytes - before, arrived);
+            pacer.sent(receiver.bytes - bytes, arrived);
             // A slow reader sleeps for minutes, and still ends with its session.
             while !shared.stop.is_requested() && now_ns() < pacer.due_ns() {
                 let slice = now_ns() + nanos(TIMEOUT);
@@ -319,15 +326,37 @@ pub(crate) fn receive(
         "recvmmsg"
     };
     let drops = socket::memory(socket).map_or(batch.socket_drops(), |memory| memory.drops.into());
+    let is_marked = shared.marks != Marks::None;
     Ok(WorkerEnd {
         method,
-        udp_received: Some(receiver.end(drops, test.offload)),
+        udp_received: is_marked.then(|| receiver.end(drops, test.offload)),
         ..WorkerEnd::default()
     })
 }
 
+fn prepare(shared: &Shared, test: &StreamTest, socket: &UdpSocket) -> io::Result<BatchReceiver> {
+    if shared.test.options.receive_window_bytes.is_none() {
+        // Less than this is what the host allows, and is read back from the socket's drops.
+        let _ = socket::set_receive_buffer(socket, RECEIVE_BUFFER);
+    }
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    let offload = match shared.marks {
+        Marks::None => Offload::Segment,
+        // Each datagram is to have a time of its own.
+        _ if test.train => Offload::None,
+        _ => offload(test),
+    };
+    // A knock that was answered twice may still come, whatever the size of the datagrams.
+    let longest = (test.message_bytes as usize).clamp(KNOCK_BYTES, LARGEST);
+    let batch = BatchReceiver::new(socket, longest, offload)?;
+    if test.train {
+        batch.note_arrivals(socket)?;
+    }
+    Ok(batch)
+}
+
 /// Nothing came in time, a signal, or ICMP's answer to a datagram of ours.
-pub(super) fn is_passing(error: &io::Error) -> bool {
+fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused
@@ -335,10 +364,18 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
 }
 
 struct Receiver {
+    marks: Marks,
     message: usize,
     pattern: Option<Pattern>,
     tracker: SequenceTracker,
     jitter: Jitter,
+    /// Of iperf3 the highest number.
+    highest: u64,
+    /// The highest of the warm-up.
+    omitted: u64,
+    /// When the measured time begins by this end's clock, and whether it has.
+    measured_ns: u64,
+    is_measured: bool,
     /// Over both phases, for whoever looks on.
     bytes: u64,
     datagrams: u64,
@@ -353,10 +390,18 @@ struct Receiver {
 impl Receiver {
     fn new(shared: &Shared, test: &StreamTest) -> Self {
         Self {
+            marks: shared.marks,
             message: test.message_bytes as usize,
             pattern: test.verify.then(|| Pattern::new(shared.test.seed)),
-            tracker: SequenceTracker::new(0),
+            tracker: SequenceTracker::new(match shared.marks {
+                Marks::Own | Marks::None => 0,
+                Marks::Iperf3(_) => 1,
+            }),
             jitter: Jitter::default(),
+            highest: 0,
+            omitted: 0,
+            measured_ns: shared.began_ns + nanos(shared.test.warm_up.0),
+            is_measured: shared.test.warm_up.0.is_zero(),
             bytes: 0,
             datagrams: 0,
             calls: 0,
@@ -366,17 +411,38 @@ impl Receiver {
         }
     }
 
-    fn take(&mut self, batch: &BatchReceiver, arrived: u64) {
+    /// iperf3's clients send datagram by datagram.
+    fn pause(&self) -> Option<Pause> {
+        matches!(self.marks, Marks::Iperf3(_)).then(|| {
+            // Else pauses are twice as long.
+            linerate_sys::thread::wake_sharply();
+            Pause::new(WORTH_A_PAUSE, now_ns())
+        })
+    }
+
+    /// Counts what has come; false if the flow is ended.
+    fn take(&mut self, batch: &BatchReceiver, arrived: u64) -> bool {
+        if !self.is_measured && arrived >= self.measured_ns {
+            self.begin();
+        }
         // Numbers that follow one another are handed to the tracker in one piece.
         let (mut first, mut run) = (0u64, 0u64);
         let mut last_sent = None;
         for datagram in batch.datagrams() {
+            if self.marks == Marks::None {
+                if datagram.bytes.is_empty() {
+                    return false;
+                }
+                self.bytes += datagram.bytes.len() as u64;
+                self.datagrams += 1;
+                continue;
+            }
             let Some(header) = self.header(datagram.bytes) else {
                 continue;
             };
             self.bytes += datagram.bytes.len() as u64;
             self.datagrams += 1;
-            if last_sent != Some(header.sent_ns) {
+            if self.marks != Marks::Own || last_sent != Some(header.sent_ns) {
                 self.calls += 1;
                 last_sent = Some(header.sent_ns);
                 if header.phase == Phase::Measured {
@@ -405,22 +471,54 @@ impl Receiver {
             }
         }
         self.tracker.in_order_run(first, run);
+        true
+    }
+
+    /// The warm-up of marks without phases is over.
+    fn begin(&mut self) {
+        self.is_measured = true;
+        if let Marks::Iperf3(_) = self.marks {
+            self.omitted = self.highest;
+            self.tracker = SequenceTracker::new(self.highest + 1);
+            self.malformed = 0;
+        }
     }
 
     /// `None` for what is not of this stream: it counts as malformed, unless it is a late knock.
     fn header(&mut self, bytes: &[u8]) -> Option<DatagramHeader> {
-        let header = DatagramHeader::read(bytes).filter(|_| bytes.len() == self.message);
+        let header = match self.marks {
+            Marks::Iperf3(layout) => self.iperf3_header(layout, bytes),
+            Marks::Own | Marks::None => {
+                DatagramHeader::read(bytes).filter(|_| bytes.len() == self.message)
+            }
+        };
         if header.is_none() && Knock::decode(bytes).is_none() {
             self.malformed += 1;
         }
         header
     }
 
+    fn iperf3_header(&mut self, layout: Layout, bytes: &[u8]) -> Option<DatagramHeader> {
+        let (sequence, sent_ns) = layout
+            .read(bytes, self.highest)
+            .filter(|(sequence, _)| *sequence < 1 << 55)?;
+        self.highest = self.highest.max(sequence);
+        Some(DatagramHeader {
+            phase: if self.is_measured {
+                Phase::Measured
+            } else {
+                Phase::WarmUp
+            },
+            sequence,
+            sent_ns,
+        })
+    }
+
     fn end(self, drops: u64, offload: bool) -> UdpReceived {
         let counts = self.tracker.counts();
         // With offload the kernel counts dropped frames, each of several datagrams: of as many as
         // one call of the sender had on average, if they fit a frame.
-        let fit = MAX_FRAME / self.message as f64;
+        let fit = LARGEST as f64 / self.message as f64;
         let per_frame = match (offload, self.calls) {
             (true, 1..) => (self.datagrams as f64 / self.calls as f64).min(fit.floor().max(1.0)),
             _ => 1.0,
@@ -436,7 +534,11 @@ impl Receiver {
                 datagrams,
                 nanoseconds: nanos(last.saturating_sub(first)),
             }),
-            ..UdpReceived::default()
+            expected: match self.marks {
+                Marks::Iperf3(_) => Some(counts.received + counts.lost),
+                Marks::Own | Marks::None => None,
+            },
+            omitted: self.omitted,
         }
     }
 }

@@ -51,7 +51,7 @@ enum Mark {
 }
 
 impl Mark {
-    fn of(name: &str) -> Self {
+    fn new(name: &str) -> Self {
         let name = plain_name(name);
         let marks = [
             (&SOFTIRQ_ENTRIES, Self::Softirq),
@@ -88,7 +88,7 @@ impl<'a> Names<'a> {
             return *number;
         }
         let number = self.texts.len() as Name;
-        self.marks.push(Mark::of(&plain));
+        self.marks.push(Mark::new(&plain));
         self.texts.push(plain.clone());
         self.numbers.insert(plain, number);
         number
@@ -399,7 +399,7 @@ mod tests {
             ("ret_from_fork_asm", Mark::ThreadRoot),
             ("kthreadd", Mark::Nothing),
         ] {
-            assert_eq!(Mark::of(name), mark, "{name}");
+            assert_eq!(Mark::new(name), mark, "{name}");
         }
     }
 

@@ -32,8 +32,8 @@ use crate::host;
 use crate::measure::flow::{Flow, FlowSocket, Side};
 use crate::measure::half::{Half, HalfEnd};
 use crate::measure::options;
-use crate::measure::plain;
 use crate::measure::source::FlowSource;
+use crate::measure::udp;
 
 /// A stream that has stood still for so long is given up.
 const STILL: Duration = Duration::from_secs(60);
@@ -247,7 +247,7 @@ pub(super) fn sink_datagrams(context: &Arc<Context>, sockets: Vec<UdpSocket>) {
     }
     for socket in &sockets {
         // For the time that this thread is off its CPU, as far as the host allows.
-        let _ = socket::set_receive_buffer(socket, plain::RECEIVE_BUFFER);
+        let _ = socket::set_receive_buffer(socket, udp::RECEIVE_BUFFER);
     }
     let mut flows: HashMap<SocketAddr, Tally> = HashMap::new();
     let mut gate = Gate::default();

@@ -92,8 +92,8 @@ fn in_lab(
     scenario: &Scenario,
     run: impl FnOnce(&LabPath) -> Result<Record, TruthError> + Send,
 ) -> Result<Record, TruthError> {
-    let server = Allotment::of(scenario.server.cpu)?;
-    let client = Allotment::of(scenario.client.cpu)?;
+    let server = Allotment::new(scenario.server.cpu)?;
+    let client = Allotment::new(scenario.client.cpu)?;
     // The endpoint's threads inherit the CPUs of the one that starts it.
     let path = server.run(|| build(scenario))??;
     for (name, setup) in [(CLIENT, &scenario.client), (SERVER, &scenario.server)] {
@@ -141,7 +141,7 @@ fn build(scenario: &Scenario) -> Result<LabPath, TruthError> {
         ..LabOptions::default()
     };
     let topology = scenario.topology();
-    Ok(LabPath::of(
+    Ok(LabPath::new(
         topology,
         spec,
         Some(scenario.family),

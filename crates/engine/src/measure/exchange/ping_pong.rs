@@ -45,7 +45,7 @@ pub(super) fn udp(
 ) -> io::Result<()> {
     socket.set_nonblocking(test.spin)?;
     socket.set_read_timeout(Some(SLICE))?;
-    let tag = Tag::of(test);
+    let tag = Tag::new(test);
     let mut patience = Patience::default();
     let mut sequence = 0;
     let mut request = vec![0x5a; test.request_bytes as usize];

@@ -10,7 +10,7 @@ use super::udp::is_passing;
 use crate::clock::now_ns;
 use crate::measure::flow::{Counters, FlowSocket};
 use crate::measure::quickack::QuickAck;
-use crate::measure::shared::{FlowState, Shared, WorkerEnd};
+use crate::measure::shared::{FlowState, Marks, Shared, WorkerEnd};
 use crate::measure::transfer::{Mover, PIECE, buffer};
 use crate::stop::Stop;
 
@@ -27,9 +27,9 @@ pub(crate) fn respond(
     let (counters, stop) = (&flow.counters, &shared.stop);
     let result = match socket {
         FlowSocket::Tcp(stream) => {
-            respond_tcp(test, stream, counters, stop, QuickAck::of(&shared.test))
+            respond_tcp(test, stream, counters, stop, QuickAck::new(&shared.test))
         }
-        FlowSocket::Udp(socket) => respond_udp(test, socket, counters, stop),
+        FlowSocket::Udp(socket) => respond_udp(shared, test, socket, counters),
     };
     counters.set_done(now_ns());
     match result {
@@ -79,21 +79,28 @@ fn respond_tcp(
     Ok(())
 }
 
+/// Another tool's client, whose requests have no marks, ends it by an empty datagram.
 fn respond_udp(
+    shared: &Shared,
     test: &ExchangeTest,
     socket: &UdpSocket,
     counters: &Counters,
-    stop: &Stop,
 ) -> io::Result<()> {
+    let is_unmarked = shared.marks == Marks::None;
     socket.set_nonblocking(test.spin)?;
     socket.set_read_timeout(Some(SLICE))?;
-    let tag = Tag::of(test).bytes();
+    let tag = if is_unmarked {
+        0
+    } else {
+        Tag::new(test).bytes()
+    };
     // One byte more, so that a longer datagram is not taken for a request.
     let mut request = vec![0; test.request_bytes as usize + 1];
     let mut response = vec![0x5a; test.response_bytes as usize];
     let mut answered = 0;
-    while !stop.is_requested() {
+    while !shared.stop.is_requested() {
         match socket.recv(&mut request) {
+            Ok(0) if is_unmarked => break,
             // A late knock of the flow's own beginning is no request.
             Ok(n) if n as u64 != test.request_bytes => {}
             Ok(_) => {

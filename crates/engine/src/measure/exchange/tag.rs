@@ -15,7 +15,7 @@ pub(super) struct Tag {
 }
 
 impl Tag {
-    pub(super) fn of(test: &ExchangeTest) -> Self {
+    pub(super) fn new(test: &ExchangeTest) -> Self {
         let shorter = test.request_bytes.min(test.response_bytes);
         Self {
             bytes: shorter.min(8) as usize,

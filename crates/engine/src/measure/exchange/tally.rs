@@ -20,7 +20,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    fn of(shared: &Shared) -> Self {
+    fn new(shared: &Shared) -> Self {
         let from_ns = shared.began_ns.saturating_add(nanos(shared.test.warm_up.0));
         let to_ns = match shared.test.extent {
             Extent::Time(time) => from_ns.saturating_add(nanos(time.0)),
@@ -52,7 +52,7 @@ impl<'a> Tally<'a> {
             shared,
             counters: &flow.counters,
             request_bytes: test.request_bytes,
-            window: Window::of(shared),
+            window: Window::new(shared),
             to_begin: match shared.test.extent {
                 Extent::Count(count) => count,
                 Extent::Time(_) | Extent::Bytes(_) => u64::MAX,

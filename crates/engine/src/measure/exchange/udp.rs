@@ -68,7 +68,7 @@ pub(super) struct UdpRequests<'a> {
 impl<'a> UdpRequests<'a> {
     pub(super) fn new(socket: &'a UdpSocket, test: &ExchangeTest) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let tag = Tag::of(test);
+        let tag = Tag::new(test);
         let depth = if test.rate_per_s.is_some() {
             MAX_DEPTH
         } else {

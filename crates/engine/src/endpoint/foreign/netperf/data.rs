@@ -21,8 +21,8 @@ use super::cpu::CpuWatch;
 use crate::endpoint::terms;
 use crate::measure::flow::{Flow, FlowSocket, Side};
 use crate::measure::options;
-use crate::measure::plain;
 use crate::measure::source::{FlowSource, OwnListener};
+use crate::measure::udp;
 
 /// Connections of one test that wait to be accepted.
 const BACKLOG: u32 = 128;
@@ -272,7 +272,7 @@ fn datagrams(asked: &DataTest, address: SocketAddr, peer: IpAddr) -> Result<UdpS
         socket::udp_socket(address, to, false).map_err(|error| no_socket(address, &error))?;
     if asked.receive_buffer.is_none() {
         // As in linerate's own tests; the answer says what it is.
-        let _ = socket::set_receive_buffer(&socket, plain::RECEIVE_BUFFER);
+        let _ = socket::set_receive_buffer(&socket, udp::RECEIVE_BUFFER);
     }
     prepare(&socket, asked)?;
     Ok(socket)

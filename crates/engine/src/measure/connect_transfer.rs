@@ -36,7 +36,7 @@ pub(crate) fn run(shared: &Shared, flow: &FlowState, test: &StreamTest) -> io::R
         stop: &shared.stop,
         quota: None,
     };
-    let mut probe = TcpProbe::of(&socket, flow.sends);
+    let mut probe = TcpProbe::new(&socket, flow.sends);
     if let Some(probe) = &mut probe {
         probe.begin(now_ns());
     }

@@ -23,32 +23,32 @@ const AGAIN: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(1);
 
 /// A flow that is not bound yet.
-struct Knocking {
+struct UnboundFlow {
     socket: UdpSocket,
     /// What this end says next.
     knock: Knock,
 }
 
 impl Client {
-    /// Makes the flows and knocks until the endpoint has bound them all. Its word on the control
+    /// Makes the flows and asks until the endpoint has bound them all. Its word on the control
     /// connection counts: the datagram that says so may be lost.
-    pub(super) fn knock(&mut self, test: &Test) -> Result<Vec<Flow>, MeasureError> {
-        let mut knocking = (0..test.flows())
-            .map(|flow| self.knocking(test, flow))
+    pub(super) fn bind_udp_flows(&mut self, test: &Test) -> Result<Vec<Flow>, MeasureError> {
+        let mut unbound = (0..test.flows())
+            .map(|flow| self.unbound_flow(test, flow))
             .collect::<Result<Vec<_>, _>>()?;
         let mut say_again_at = now();
         loop {
             if now() >= say_again_at {
                 say_again_at = now() + AGAIN;
-                knocking.iter().for_each(Knocking::say);
+                unbound.iter().for_each(UnboundFlow::say);
             }
-            for flow in &mut knocking {
+            for flow in &mut unbound {
                 flow.listen();
             }
             self.pump(LOOK);
             match self.session.poll_event() {
                 Some(ClientEvent::Ready) => {
-                    return Ok(knocking.into_iter().map(Knocking::into_flow).collect());
+                    return Ok(unbound.into_iter().map(UnboundFlow::into_flow).collect());
                 }
                 Some(ClientEvent::Failed(error)) => return Err(self.session_error(error)),
                 _ if self.stop.is_requested() => return Err(MeasureError::Interrupted),
@@ -57,12 +57,12 @@ impl Client {
         }
     }
 
-    fn knocking(&self, test: &Test, flow: u32) -> Result<Knocking, MeasureError> {
+    fn unbound_flow(&self, test: &Test, flow: u32) -> Result<UnboundFlow, MeasureError> {
         let sends = sends(Side::Client, flow_direction(test, flow));
         let socket =
             udp_socket(&self.target, self.peer).map_err(MeasureError::connect(self.peer))?;
         options::apply_udp(&socket, &test.options, sends)?;
-        Ok(Knocking::new(socket, self.token, flow))
+        Ok(UnboundFlow::new(socket, self.token, flow))
     }
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn udp_socket(target: &Target, peer: SocketAddr) -> std::io::Result<U
     Ok(socket)
 }
 
-impl Knocking {
+impl UnboundFlow {
     fn new(socket: UdpSocket, token: Token, flow: u32) -> Self {
         let knock = Knock {
             kind: KnockKind::Ask,
