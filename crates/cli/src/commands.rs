@@ -202,6 +202,7 @@ const MAX_DOCUMENT: u64 = 64 << 20;
 fn serve(args: ServeArgs) -> Result<(), Failure> {
     let entrance = entrance(&args.listen).map_err(Failure::usage)?;
     let limits = limits(&args.limits).map_err(Failure::usage)?;
+    let max_memory = max_memory(&args.limits).map_err(Failure::usage)?;
     let allow_treatments = allow_treatments(&args.limits).map_err(Failure::usage)?;
     // Inetd makes the client's connection stderr, too: nothing but errors may go there.
     let quiet = args.quiet || entrance == Entrance::Inherited;
@@ -229,6 +230,7 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
     run::serve(Service {
         entrance,
         limits,
+        max_memory,
         key,
         others,
         iperf3,
@@ -334,6 +336,18 @@ fn limits(options: &LimitOptions) -> anyhow::Result<Limits> {
     })
 }
 
+fn max_memory(options: &LimitOptions) -> anyhow::Result<Option<u64>> {
+    let bytes = options.max_memory.map(|size| size.0);
+    ensure!(
+        bytes.is_none_or(|bytes| bytes >= MIN_MEMORY),
+        "--max-memory is {} bytes: it must be 16MiB or more",
+        bytes.unwrap_or_default()
+    );
+    Ok(bytes)
+}
+
+/// A few flows.
+const MIN_MEMORY: u64 = 16 << 20;
 /// Clients at once: each costs the endpoint a thread for its control connection.
 const CLIENTS: RangeInclusive<u32> = 1..=10_000;
 const DEFAULT_CLIENTS: u32 = 64;

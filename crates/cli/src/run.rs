@@ -48,6 +48,8 @@ pub(crate) struct Service {
     pub(crate) entrance: Entrance,
     /// What the owner allows.
     pub(crate) limits: Limits,
+    /// What all tests may hold in memory, bytes; without it what the host allows.
+    pub(crate) max_memory: Option<u64>,
     /// The key that clients must have.
     pub(crate) key: Option<Key>,
     /// Who may test by iperf3's protocol.
@@ -191,6 +193,7 @@ pub(crate) fn check(
 pub(crate) fn serve(service: Service) -> Result<(), Failure> {
     let stop = signals()?;
     let mut options = ServeOptions {
+        max_memory: service.max_memory,
         key: service.key,
         iperf3: service.iperf3.map(Arc::new),
         allow_treatments: service.allow_treatments,

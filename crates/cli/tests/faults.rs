@@ -11,7 +11,7 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -372,4 +372,81 @@ fn both_ends_run_without_privileges() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["status"], "complete");
+}
+
+/// A control group with this much memory; removed when it is dropped.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    fn new(bytes: u64) -> Option<Self> {
+        let name = format!("linerate-test-{}", std::process::id());
+        // Of version 1, and of version 2.
+        let found = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ]
+        .into_iter()
+        .find_map(|(root, limit)| {
+            let directory = Path::new(root).join(&name);
+            fs::create_dir(&directory).ok()?;
+            let group = Self(directory);
+            fs::write(group.0.join(limit), bytes.to_string()).ok()?;
+            Some(group)
+        });
+        if found.is_none() {
+            skip(
+                Need::Cgroup,
+                "no control group with a limit on memory can be made",
+            );
+        }
+        found
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Each alone is within every limit; together they would have 3 GiB of payload.
+#[test]
+fn many_clients_that_ask_for_large_messages_do_not_exhaust_the_endpoints_memory() {
+    let Some(group) = MemoryGroup::new(2 << 30) else {
+        return;
+    };
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]);
+    shell.arg(&group.0).arg(PROGRAM);
+    let mut served = Served::by(shell);
+    let clients: Vec<Child> = (0..12)
+        .map(|_| {
+            let options = ["-R", "-P4", "--size", "64MiB", "-t", "1s", "--quiet"];
+            let mut client = program(&["stream", &served.address]);
+            client.args(options);
+            spawn(client)
+        })
+        .collect();
+    for client in clients {
+        let output = ended_within(client, PATIENCE);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    assert_eq!(served.child.try_wait().unwrap(), None, "it was killed");
+    let status = Path::new("/proc").join(served.child.id().to_string());
+    let status = fs::read_to_string(status.join("status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = peak.and_then(|peak| peak.trim().strip_suffix(" kB"));
+    let kib: u64 = kib.expect("the kernel tells it").parse().unwrap();
+    assert!(kib < 512 << 10, "{kib} KiB");
+    // A pattern is of each flow's own: what does not fit is refused in words.
+    let options = ["-R", "-P3", "--size", "64MiB", "--verify", "-t", "1s"];
+    let mut client = program(&["stream", &served.address]);
+    client.args(options);
+    let output = ended_within(spawn(client), PATIENCE);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let words = "the endpoint has 384 MiB of memory for the tests of one address: 0 B taken";
+    assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    signal(&served.child, "TERM");
+    assert!(served.child.wait().unwrap().success());
+    drop(group);
 }

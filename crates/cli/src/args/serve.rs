@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use linerate_core::units::{BitRate, Family, Span};
+use linerate_core::units::{BitRate, ByteCount, Family, Span};
 
 use super::parsers::{self, Count};
 use super::shared;
@@ -87,6 +87,9 @@ pub(crate) struct LimitOptions {
     /// Rate of a test over all its flows (default: no limit)
     #[arg(long, value_name = "RATE", value_parser = parsers::rate_with_unit)]
     pub(crate) max_rate: Option<BitRate>,
+    /// Memory of all tests together, 16MiB or more (default: a quarter of the host's)
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_memory: Option<ByteCount>,
     /// TCP connections and UDP sockets that `capacity` may hold, 0 to 10M (default 100k)
     #[arg(long, value_name = "N")]
     pub(crate) max_connections: Option<Count>,

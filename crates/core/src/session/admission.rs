@@ -5,11 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::message::{Limits, Refusal, RefusalReason};
 use super::operation::{CAPACITY, MAX_CHANGES, PROFILE, TRACE, TREATMENTS};
 use crate::capacity::CapacityRequest;
-use crate::plan::{Test, Traffic, Workload};
+use crate::plan::{Test, Workload};
 use crate::profile::ProfileRequest;
 use crate::trace::TraceRequest;
 use crate::treatment::HostChange;
-use crate::units::ByteCount;
 
 /// What decides over a request.
 #[derive(Debug, Clone, Copy)]
@@ -25,10 +24,6 @@ impl Owner<'_> {
         self.operations.iter().any(|name| name == operation)
     }
 }
-
-/// Memory for the messages of a test, each flow holding one, bytes: a stranger must not fill the
-/// host.
-const MAX_BUFFERS: u64 = 256 << 20;
 
 /// Whether a test makes sense, is of an operation that the endpoint has, and within what its owner
 /// allows.
@@ -61,18 +56,6 @@ fn within_limits(test: &Test, limits: &Limits) -> Result<(), Refusal> {
             ),
         );
     }
-    let buffers = u64::from(test.flows()).saturating_mul(message_bytes(test));
-    if buffers > MAX_BUFFERS {
-        return refuse(
-            RefusalReason::Limit,
-            format!(
-                "the endpoint holds {} of messages at most, {} flows of {} were asked for",
-                ByteCount(MAX_BUFFERS),
-                test.flows(),
-                ByteCount(message_bytes(test))
-            ),
-        );
-    }
     match test.seconds() {
         Some(seconds) if seconds > limits.seconds => refuse(
             RefusalReason::Limit,
@@ -82,14 +65,6 @@ fn within_limits(test: &Test, limits: &Limits) -> Result<(), Refusal> {
             ),
         ),
         _ => Ok(()),
-    }
-}
-
-/// Longest message that a flow of the test holds in memory; requests and responses go in pieces.
-fn message_bytes(test: &Test) -> u64 {
-    match &test.traffic {
-        Traffic::Stream(stream) => stream.message_bytes,
-        Traffic::Rr(_) | Traffic::Crr(_) => 0,
     }
 }
 

@@ -15,6 +15,7 @@ use linerate_core::session::{GREETING_TIMEOUT, refusal_frame};
 use linerate_core::wire::{HELLO_BYTES, Hello, HelloError, HelloKind, is_hello_start};
 use linerate_sys::poll::Poller;
 
+use super::budget::{Budget, Cost};
 use super::clients::Clients;
 use super::foreign::iperf3::{self, Caller, Calls};
 use super::foreign::{Guest, Ports};
@@ -101,6 +102,7 @@ impl Door {
                 key: endpoint.options.key,
                 iperf3: endpoint.options.iperf3,
                 shares: Shares::default(),
+                budget: Budget::new(Cost::of_host(endpoint.options.max_memory)),
                 clients: Clients::new(endpoint.options.limits.clients),
                 served: AtomicU32::new(0),
                 log,

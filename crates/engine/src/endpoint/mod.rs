@@ -3,7 +3,8 @@
 //! The door ([`door`]) takes every connection and datagram, reads no more of it than the hello, and
 //! hands it on: a control connection to a thread of its own ([`session`]), a data connection or UDP
 //! flow to the session whose token it carries ([`registry`]). Nobody waits for anybody without a
-//! deadline. How many may be there, and who of them has proved something, is in [`clients`].
+//! deadline. How many may be there, and who of them has proved something, is in [`clients`];
+//! what all their tests may take of the host, in [`budget`].
 //!
 //! Clients of other tools are told by their first bytes, or have a port of their own ([`foreign`]).
 //!
@@ -12,6 +13,7 @@
 //! What a client with the key may change on this host is on loan to its session ([`lease`]), and
 //! while it is, no other client measures or changes anything ([`occupancy`]).
 
+mod budget;
 mod clients;
 mod door;
 mod foreign;
@@ -55,6 +57,9 @@ pub struct ServeOptions {
     pub port: u16,
     /// What the owner allows.
     pub limits: Limits,
+    /// What all tests together may hold in memory, bytes: by default a quarter of what this host, or
+    /// its control group, has.
+    pub max_memory: Option<u64>,
     /// Clients must have it.
     pub key: Option<Key>,
     /// Who may test by iperf3's protocol: everybody if `None`, unless there is a key.
@@ -93,6 +98,7 @@ impl ServeOptions {
             family: None,
             port: 0,
             limits,
+            max_memory: None,
             key: None,
             iperf3: None,
             allow_treatments: false,

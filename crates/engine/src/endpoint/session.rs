@@ -18,6 +18,7 @@ use linerate_core::trace::{TraceDocument, TraceRequest};
 use linerate_core::treatment::HostChange;
 use linerate_core::wire::{Key, Token};
 
+use super::budget::{Budget, Claim};
 use super::clients::{Clients, Presence};
 use super::foreign::iperf3::Calls;
 use super::lease::{Lease, LeaseError};
@@ -49,6 +50,8 @@ pub(super) struct Context {
     pub(super) allow_treatments: bool,
     /// Connections that clients hold.
     pub(super) shares: Shares,
+    /// What their tests take.
+    pub(super) budget: Budget,
     /// Clients may have this host profiled while their tests run.
     pub(super) allow_profiles: bool,
     pub(super) clients: Clients,
@@ -94,6 +97,7 @@ pub(super) fn run(
         told: false,
         tests: 0,
         remembered: None,
+        claim: None,
         profile: None,
     };
     session.drive(socket);
@@ -162,6 +166,8 @@ struct Session<'a> {
     tests: u64,
     /// What of the tests before could not be forgotten.
     remembered: Option<Caveat>,
+    /// What the test that is open takes.
+    claim: Option<Claim>,
     /// What is asked of the profiler in the next test.
     profile: Option<ProfileRequest>,
 }
@@ -293,11 +299,17 @@ impl Session<'_> {
                 return;
             }
         };
-        if let Err(message) = can_do(&test, self.context.key.is_some()) {
+        let has_key = self.context.key.is_some();
+        if let Err(message) = can_do(&test, has_key) {
             self.server.refuse(RefusalReason::Test, message);
             return;
         }
+        match self.context.budget.take(self.peer.ip(), &test, has_key) {
+            Ok(claim) => self.claim = Some(claim),
+            Err(refusal) => return self.server.refuse(refusal.reason, refusal.message),
+        }
         if let Err(message) = self.lease.place().begin_test() {
+            self.claim = None;
             self.server.refuse(RefusalReason::Busy, message);
             return;
         }
@@ -442,7 +454,7 @@ impl Session<'_> {
         self.registration.close();
         self.lease.place().end_test();
         let facts = host::facts(Some(self.peer.ip()));
-        match std::mem::replace(&mut self.stage, Stage::Idle) {
+        let report = match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Running { half, .. } => {
                 let HalfEnd { mut report, .. } = half.stop(facts);
                 report
@@ -453,16 +465,16 @@ impl Session<'_> {
                     peer: self.peer,
                     summary: words::summary(&report),
                 });
-                self.server.reply(now(), Reply::End(Box::new(report)));
+                report
             }
-            _ => {
-                let report = HalfReport {
-                    facts: Box::new(facts),
-                    ..Default::default()
-                };
-                self.server.reply(now(), Reply::End(Box::new(report)));
-            }
-        }
+            _ => HalfReport {
+                facts: Box::new(facts),
+                ..Default::default()
+            },
+        };
+        // Whoever has the answer may ask again at once.
+        self.claim = None;
+        self.server.reply(now(), Reply::End(Box::new(report)));
     }
 
     fn treat(&mut self, changes: &[HostChange]) {

@@ -3,6 +3,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ trait Sink {
     }
 }
 
-struct Copy(Vec<u8>);
+struct Copy(Arc<Vec<u8>>);
 
 impl Source for Copy {
     #[inline]
@@ -170,10 +171,7 @@ pub(crate) fn send(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str
             };
             (send_from(job, socket, &mut source), "write")
         }
-        (false, SendMethod::Copy) => (
-            send_from(job, socket, &mut Copy(vec![0x5a; message])),
-            "write",
-        ),
+        (false, SendMethod::Copy) => (send_from(job, socket, &mut Copy(payload(message))), "write"),
         (false, SendMethod::ZeroCopy) => match splice::fastest(socket, message)? {
             splice::ZeroCopy::Vmsplice(mut source) => {
                 (send_from(job, socket, &mut source), "vmsplice")
@@ -190,6 +188,21 @@ pub(crate) fn send(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str
     // The receiver reads to the end of the stream; a socket that is gone has none.
     let _ = socket.shutdown(Shutdown::Write);
     result.map(|()| method)
+}
+
+/// The same bytes for all senders of this process, at least `message` of them: many flows of large
+/// messages hold them once.
+fn payload(message: usize) -> Arc<Vec<u8>> {
+    static SHARED: Mutex<Weak<Vec<u8>>> = Mutex::new(Weak::new());
+    // It is replaced whole: a panic elsewhere cannot leave it half done.
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let enough = shared.upgrade().filter(|bytes| bytes.len() >= message);
+    enough.unwrap_or_else(|| {
+        // However the sizes grow, all that are held at once are twice the largest.
+        let bytes = Arc::new(vec![0x5a; message.next_power_of_two()]);
+        *shared = Arc::downgrade(&bytes);
+        bytes
+    })
 }
 
 fn send_from<S: Source>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io::Result<()> {
@@ -387,5 +400,18 @@ fn ended(result: io::Result<()>, stop: &Stop) -> io::Result<()> {
     match result {
         Err(_) if stop.is_requested() => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn senders_hold_their_payload_once() {
+        let large = payload(3 << 20);
+        assert!(large.len() >= 3 << 20 && large.iter().all(|byte| *byte == 0x5a));
+        assert!(Arc::ptr_eq(&large, &payload(1)));
+        assert!(Arc::ptr_eq(&large, &payload(large.len())));
     }
 }

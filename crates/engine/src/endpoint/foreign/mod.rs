@@ -10,14 +10,17 @@ mod netperf;
 mod ports;
 mod ttcp;
 
+use std::cell::Cell;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use linerate_core::foreign::{Encounter, Tool};
+use linerate_core::plan::Test;
 use linerate_core::wire::Token;
 
 use super::ServeEvent;
+use super::budget::Claim;
 use super::clients::Presence;
 use super::occupancy::Place;
 use super::session::Context;
@@ -32,6 +35,8 @@ pub(super) struct Guest {
     tool: Tool,
     peer: SocketAddr,
     place: Place,
+    /// What its test takes of the host.
+    claim: Cell<Option<Claim>>,
     /// The log knows of it.
     told: bool,
 }
@@ -75,6 +80,7 @@ impl Guest {
             tool,
             peer,
             place: context.occupancy.place(Token(bytes)),
+            claim: Cell::new(None),
             told: false,
         })
     }
@@ -106,6 +112,18 @@ impl Guest {
         }
     }
 
+    /// Takes what a test needs of this host, until [`Self::end_test`].
+    ///
+    /// # Errors
+    /// It is not there, in words.
+    pub(super) fn claim(&self, test: &Test) -> Result<(), String> {
+        let budget = &self.context.budget;
+        let claim = budget.take(self.peer.ip(), test, false);
+        self.claim
+            .set(Some(claim.map_err(|refusal| refusal.message)?));
+        Ok(())
+    }
+
     /// From now on this client measures.
     ///
     /// # Errors
@@ -116,6 +134,7 @@ impl Guest {
 
     /// It measures no more.
     pub(super) fn end_test(&self) {
+        self.claim.set(None);
         self.place.end_test();
     }
 

@@ -102,6 +102,7 @@ fn run(guest: &Guest, stream: TcpStream, direction: Direction) -> Result<(), Str
         Box::new(test(Protocol::Tcp, direction, extent)),
         limits.rate_bps,
     )?;
+    guest.claim(&test)?;
     let sends = direction == Direction::Down;
     stream
         .set_nonblocking(false)

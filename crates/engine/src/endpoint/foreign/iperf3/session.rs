@@ -269,7 +269,8 @@ impl Session {
             Some(_) => (ErrorCode::CONGESTION, why),
             None => (ErrorCode::STREAM, why),
         })?;
-        let free = self.guest.enter().and_then(|()| self.guest.begin_test());
+        let free = self.guest.enter().and_then(|()| self.guest.claim(&driven));
+        let free = free.and_then(|()| self.guest.begin_test());
         free.map_err(|why| (ErrorCode::BUSY, why))?;
         Ok(Asked {
             params,

@@ -174,7 +174,12 @@ impl Session {
             return;
         }
         let limits = self.guest.context().limits;
-        match Data::open(test, self.local, self.guest.peer().ip(), &limits) {
+        let data = Data::open(test, self.local, self.guest.peer().ip(), &limits).and_then(|data| {
+            let claimed = self.guest.claim(&data.test);
+            claimed.map_err(|reason| Refusal::new(errno::EBUSY, reason))?;
+            Ok(data)
+        });
+        match data {
             Ok(data) => {
                 self.server.ready(&data.ready(&self.facts));
                 self.stage = Stage::Waiting(Box::new(data));

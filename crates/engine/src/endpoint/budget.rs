@@ -1,0 +1,291 @@
+//! What all tests together may take of this host: memory, threads, and CPUs that wait without
+//! sleeping. Of that, one address leaves a part to others.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use linerate_core::plan::{Protocol, SendMethod, StreamTest, Test, Traffic};
+use linerate_core::session::message::{Refusal, RefusalReason};
+use linerate_core::units::ByteCount;
+use linerate_sys::proc::cgroup::CgroupLimits;
+use linerate_sys::proc::memory::MemoryInfo;
+
+use super::clients::{one_address, share_of_one};
+use crate::measure::flow::{Side, sends};
+
+/// A flow's thread, its socket, and what the kernel keeps for a peer that reads nothing: 1 to 3 MiB
+/// over loopback, less where segments are smaller.
+const FLOW_BYTES: u64 = 1 << 20;
+/// Datagrams that a flow has at once in memory (`measure/udp.rs`).
+const DATAGRAMS: u64 = 128;
+/// Threads of all tests, where the host's control groups allow as many.
+const THREADS: u64 = 4096;
+
+/// What a test takes, or what there is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// Bytes.
+    memory: u64,
+    threads: u64,
+    /// Threads that wait without sleeping.
+    spinners: u64,
+}
+
+/// What there is for all, and who has what of it.
+#[derive(Clone)]
+pub(super) struct Budget(Arc<Mutex<Accounts>>);
+
+struct Accounts {
+    all: Cost,
+    taken: HashMap<IpAddr, Cost>,
+}
+
+/// What one test has of it, until it is dropped.
+pub(super) struct Claim {
+    budget: Budget,
+    address: IpAddr,
+    cost: Cost,
+}
+
+impl Cost {
+    /// What this host can give: `memory` bytes or a quarter of what it has, and half of its CPUs.
+    pub(super) fn of_host(memory: Option<u64>) -> Self {
+        let groups = CgroupLimits::read().ok();
+        let within = |limit: Option<&Option<u64>>, all: u64| match limit {
+            Some(Some(limit)) => all.min(*limit),
+            _ => all,
+        };
+        let quarter = || {
+            // A host that does not tell has little.
+            let all = MemoryInfo::read().map_or(1 << 30, |memory| memory.total);
+            let limit = groups.as_ref().and_then(|g| g.memory_bytes.value());
+            within(limit, all) / 4
+        };
+        let tasks = groups.as_ref().and_then(|g| g.tasks.value());
+        let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+        Self {
+            memory: memory.unwrap_or_else(quarter),
+            threads: THREADS.min(within(tasks, u64::MAX) / 2),
+            spinners: (cpus / 2).max(1),
+        }
+    }
+
+    /// What the endpoint's half of a test takes. The payload that all senders share is no test's.
+    pub(super) fn of_test(test: &Test) -> Self {
+        let flows = u64::from(test.flows());
+        let spins = match &test.traffic {
+            Traffic::Rr(exchange) | Traffic::Crr(exchange) => exchange.spin,
+            Traffic::Stream(_) => false,
+        };
+        let spins = spins || test.options.busy_poll_us.is_some_and(|time| time > 0);
+        Self {
+            memory: flows.saturating_mul(FLOW_BYTES + own_buffer(test)),
+            // And one that looks on.
+            threads: flows + 1,
+            spinners: if spins { flows } else { 0 },
+        }
+    }
+
+    fn map(self, other: Self, combine: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            memory: combine(self.memory, other.memory),
+            threads: combine(self.threads, other.threads),
+            spinners: combine(self.spinners, other.spinners),
+        }
+    }
+}
+
+/// What each flow holds for itself beyond the usual, bytes.
+fn own_buffer(test: &Test) -> u64 {
+    let Traffic::Stream(stream) = &test.traffic else {
+        return 0;
+    };
+    let mut parts = test.direction.parts().iter();
+    let sends = parts.any(|direction| sends(Side::Server, *direction));
+    match stream {
+        StreamTest { message_bytes, .. } if test.protocol == Protocol::Udp => {
+            DATAGRAMS * message_bytes
+        }
+        // The pattern depends on the position; of a message without a copy the kernel holds pages.
+        StreamTest {
+            message_bytes,
+            verify,
+            send,
+            ..
+        } if sends && (*verify || *send == SendMethod::ZeroCopy) => 2 * message_bytes,
+        _ => 0,
+    }
+}
+
+impl Budget {
+    pub(super) fn new(all: Cost) -> Self {
+        let taken = HashMap::new();
+        Self(Arc::new(Mutex::new(Accounts { all, taken })))
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        // Claims come and go whole: a panic elsewhere cannot leave one half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a test of this client takes, if that is there. Only whoever `has_key` may have all.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) fn take(&self, peer: IpAddr, test: &Test, has_key: bool) -> Result<Claim, Refusal> {
+        let (address, cost) = (one_address(peer), Cost::of_test(test));
+        self.accounts().take(address, cost, has_key)?;
+        Ok(Claim {
+            budget: self.clone(),
+            address,
+            cost,
+        })
+    }
+}
+
+impl Accounts {
+    fn take(&mut self, address: IpAddr, cost: Cost, has_key: bool) -> Result<(), Refusal> {
+        let none = Cost::default();
+        let of_all = self.taken.values();
+        let of_all = of_all.fold(none, |sum, taken| sum.map(*taken, u64::saturating_add));
+        let of_one = self.taken.get(&address).copied().unwrap_or_default();
+        within(self.all, of_all, cost, "all tests")?;
+        if !has_key {
+            let share = self.all.map(none, |all, _| share_of_one(all));
+            within(share, of_one, cost, "the tests of one address")?;
+        }
+        (self.taken).insert(address, of_one.map(cost, u64::saturating_add));
+        Ok(())
+    }
+
+    fn give_back(&mut self, address: IpAddr, cost: Cost) {
+        if let Some(taken) = self.taken.get_mut(&address) {
+            *taken = taken.map(cost, u64::saturating_sub);
+            if *taken == Cost::default() {
+                self.taken.remove(&address);
+            }
+        }
+    }
+}
+
+fn within(limit: Cost, taken: Cost, cost: Cost, whose: &str) -> Result<(), Refusal> {
+    const MEMORY: &str = "of memory";
+    let resources = [
+        (limit.memory, taken.memory, cost.memory, MEMORY),
+        (limit.threads, taken.threads, cost.threads, "threads"),
+        (
+            limit.spinners,
+            taken.spinners,
+            cost.spinners,
+            "spinning threads",
+        ),
+    ];
+    let lacks = |(limit, taken, cost, _): &(u64, u64, u64, _)| taken.saturating_add(*cost) > *limit;
+    let Some((limit, taken, cost, what)) = resources.into_iter().find(lacks) else {
+        return Ok(());
+    };
+    let shown = |count: u64| match what {
+        MEMORY => ByteCount(count).to_string(),
+        _ => count.to_string(),
+    };
+    Err(Refusal {
+        reason: if cost > limit {
+            RefusalReason::Limit
+        } else {
+            RefusalReason::Busy
+        },
+        message: format!(
+            "the endpoint has {} {what} for {whose}: {} taken, {} asked for",
+            shown(limit),
+            shown(taken),
+            shown(cost)
+        ),
+    })
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut accounts = self.budget.accounts();
+        accounts.give_back(self.address, self.cost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Cost = Cost {
+        memory: 100 << 20,
+        threads: 100,
+        spinners: 4,
+    };
+
+    fn cost(memory: u64, threads: u64, spinners: u64) -> Cost {
+        Cost {
+            memory: memory << 20,
+            threads,
+            spinners,
+        }
+    }
+
+    fn accounts() -> Accounts {
+        let budget = Budget::new(ALL);
+        Arc::into_inner(budget.0).unwrap().into_inner().unwrap()
+    }
+
+    #[test]
+    fn all_have_no_more_than_there_is_and_a_stranger_leaves_a_quarter() {
+        let [a, b]: [IpAddr; 2] = [[198, 18, 0, 1].into(), [198, 18, 0, 2].into()];
+        for (quarter, more) in [
+            (cost(25, 0, 0), cost(1, 0, 0)),
+            (cost(0, 25, 0), cost(0, 1, 0)),
+            (cost(0, 0, 1), cost(0, 0, 1)),
+        ] {
+            let mut accounts = accounts();
+            for _ in 0..3 {
+                accounts.take(a, quarter, false).unwrap();
+            }
+            let refused = accounts.take(a, more, false).unwrap_err();
+            assert_eq!(refused.reason, RefusalReason::Busy);
+            assert!(
+                refused.message.contains("of one address"),
+                "{}",
+                refused.message
+            );
+            accounts.take(b, quarter, false).unwrap();
+            let refused = accounts.take(b, more, false).unwrap_err();
+            assert!(
+                refused.message.contains("for all tests"),
+                "{}",
+                refused.message
+            );
+            assert!(accounts.take(a, more, true).is_err());
+            accounts.give_back(b, quarter);
+            accounts.take(a, quarter, true).unwrap();
+            for _ in 0..4 {
+                accounts.give_back(a, quarter);
+            }
+            assert!(accounts.taken.is_empty());
+        }
+        let refused = accounts().take(a, cost(76, 1, 0), false).unwrap_err();
+        assert_eq!(refused.reason, RefusalReason::Limit);
+        let words = "the endpoint has 75 MiB of memory for the tests of one address: 0 B taken, \
+                     76 MiB asked for";
+        assert_eq!(refused.message, words);
+        assert!(
+            accounts()
+                .take(a, cost(u64::MAX >> 20, 0, 0), true)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn a_host_gives_a_quarter_of_its_memory_and_half_of_its_cpus() {
+        let host = Cost::of_host(None);
+        assert!(host.memory <= MemoryInfo::read().unwrap().total / 4);
+        assert!(host.threads <= THREADS && host.spinners >= 1);
+        assert_eq!(Cost::of_host(Some(5)), Cost { memory: 5, ..host });
+    }
+}
