@@ -143,7 +143,9 @@ const COLUMNS: &[(&str, Field)] = &[
     ("udp_lost", |_, l| udp(l, |u| u.lost)),
     ("udp_duplicated", |_, l| udp(l, |u| u.duplicated)),
     ("udp_reordered", |_, l| udp(l, |u| u.reordered)),
-    ("udp_socket_drops", |_, l| udp(l, |u| u.socket_drops)),
+    ("udp_socket_drops", |_, l| {
+        text(l.udp.as_ref().and_then(|u| u.socket_drops))
+    }),
     ("udp_jitter_us", |_, l| {
         text(l.udp.as_ref().map(|u| u.jitter_us))
     }),

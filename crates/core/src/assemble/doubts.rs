@@ -149,7 +149,7 @@ fn discarded(record: &Record) -> Option<Caveat> {
 
 fn socket_drops(record: &Record) -> Option<Caveat> {
     let legs = record.legs.iter().filter_map(|leg| leg.udp.as_ref());
-    let dropped: u64 = legs.map(|udp| udp.socket_drops).sum();
+    let dropped: u64 = legs.filter_map(|udp| udp.socket_drops).sum();
     (dropped > 0).then(|| {
         Caveat::new(
             CaveatKind::SocketDrops,

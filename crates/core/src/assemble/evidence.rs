@@ -64,7 +64,7 @@ pub(super) fn flow_udp(
         evidence.train_bps = received.train.and_then(|train| train_bps(train, message));
         evidence.lost = evidence.sent.saturating_sub(received.received);
         // The socket's count is of the whole flow, warm-up included, and with offload an estimate.
-        evidence.socket_drops = received.socket_drops.min(evidence.lost);
+        evidence.socket_drops = received.socket_drops.map(|drops| drops.min(evidence.lost));
     }
     evidence.path_loss_percent = path_loss(&evidence);
     Some(evidence)
@@ -77,11 +77,9 @@ fn train_bps(train: Train, message_bytes: u64) -> Option<f64> {
 }
 
 /// Lost on the way, without what the receiver's own socket dropped.
-fn path_loss(udp: &UdpEvidence) -> f64 {
-    if udp.sent == 0 {
-        return 0.0;
-    }
-    100.0 * udp.lost.saturating_sub(udp.socket_drops) as f64 / udp.sent as f64
+fn path_loss(udp: &UdpEvidence) -> Option<f64> {
+    let lost = udp.lost.saturating_sub(udp.socket_drops?);
+    Some(100.0 * lost as f64 / udp.sent.max(1) as f64)
 }
 
 fn gap_summary(buckets: &LatencyBuckets) -> Option<GapSummary> {
@@ -125,7 +123,9 @@ pub(super) fn merge_udp(flows: &[&UdpEvidence]) -> Option<UdpEvidence> {
         merged.lost += udp.lost;
         merged.duplicated += udp.duplicated;
         merged.reordered += udp.reordered;
-        merged.socket_drops += udp.socket_drops;
+        merged.socket_drops = merged
+            .socket_drops
+            .and_then(|drops| Some(drops + udp.socket_drops?));
         merged.malformed += udp.malformed;
         merged.send_refused += udp.send_refused;
         merged.jitter_us = merged.jitter_us.max(udp.jitter_us);

@@ -279,11 +279,26 @@ impl View<'_> {
         marks.is_some_and(|n| n > 0.0) || (stands && holds_segments)
     }
 
-    /// Share of the datagrams sent that the path lost; `None` without UDP.
+    /// Share of the datagrams sent that the path lost; `None` without UDP, and where the receiver
+    /// does not tell what its sockets dropped.
     pub(super) fn datagrams_lost(&self) -> Option<f64> {
-        let sent: f64 = self.udp.iter().map(|udp| udp.sent as f64).sum();
-        let lost = |udp: &&UdpEvidence| udp.lost.saturating_sub(udp.socket_drops) as f64;
-        positive(sent).map(|sent| self.udp.iter().map(lost).sum::<f64>() / sent)
+        self.share_of_datagrams(|udp| Some(udp.lost.saturating_sub(udp.socket_drops?)))
+    }
+
+    /// Share of the datagrams sent that the path or the receiver's sockets lost.
+    pub(super) fn datagrams_missing(&self) -> Option<f64> {
+        self.share_of_datagrams(|udp| Some(udp.lost))
+    }
+
+    /// Share of the datagrams sent that the receiver's sockets dropped, where that is known.
+    pub(super) fn datagrams_dropped(&self) -> Option<f64> {
+        self.share_of_datagrams(|udp| udp.socket_drops)
+    }
+
+    fn share_of_datagrams(&self, pick: fn(&UdpEvidence) -> Option<u64>) -> Option<f64> {
+        let sent: u64 = self.udp.iter().map(|udp| udp.sent).sum();
+        let picked: Option<u64> = self.udp.iter().map(|udp| pick(udp)).sum();
+        positive(sent as f64).and_then(|sent| Some(picked? as f64 / sent))
     }
 
     /// Rate asked of the UDP senders, if it was of all, bits per second.

@@ -154,6 +154,11 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     if view.protocol != Protocol::Udp && !view.is_of_sender {
         evidence.push(SENDER_UNKNOWN.to_owned());
     }
+    if view.datagrams_lost().is_none()
+        && let Some(missing) = view.datagrams_missing().filter(|missing| *missing > 0.0)
+    {
+        evidence.push(format!("{} {LOSS_UNKNOWN}", percent(missing)));
+    }
     evidence.extend(waits(view));
     Verdict {
         cause: Cause::Unexplained,
@@ -192,6 +197,9 @@ fn disagreement(view: &View<'_>, candidate: &Candidate) -> String {
 
 const SENDER_UNKNOWN: &str =
     "what the sender's kernel says of TCP is not known: it takes linerate at both ends";
+
+const LOSS_UNKNOWN: &str = "of the datagrams were lost, on the path or by the receiver's sockets: \
+                            which, it takes linerate at both ends to tell";
 
 /// Where no next ceiling is known, a remedy aims at this many times the measured rate.
 const UNKNOWN_NEXT: f64 = 2.0;

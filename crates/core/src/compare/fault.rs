@@ -159,7 +159,7 @@ fn retransmissions(record: &Record) -> Option<String> {
 
 /// Drops of socket buffers and receive queues, at both ends.
 fn overruns(record: &Record) -> Option<String> {
-    let socket = sum(record, |leg| Some(leg.udp.as_ref()?.socket_drops)).unwrap_or(0);
+    let socket = sum(record, |leg| leg.udp.as_ref()?.socket_drops).unwrap_or(0);
     if let Some(words) = counted(socket, "datagrams dropped by the receiver's socket") {
         return Some(words);
     }
@@ -271,7 +271,7 @@ mod tests {
         });
         bad.legs[0].udp = Some(UdpEvidence {
             lost: 2,
-            socket_drops: 9,
+            socket_drops: Some(9),
             ..UdpEvidence::default()
         });
         bad.legs[0].sender = Some(EndReport {

@@ -145,9 +145,9 @@ mod tests {
     use super::*;
     use crate::ceilings::Cause;
     use crate::foreign::iperf3::{Params, Results};
-    use crate::plan::Direction;
+    use crate::plan::{Direction, Protocol};
     use crate::record::{CpuSeconds, EndReport, TcpEvidence};
-    use crate::session::message::FlowHalf;
+    use crate::session::message::{FlowHalf, UdpSent};
 
     fn test_of(direction: Direction) -> Test {
         let json = br#"{"tcp":true,"time":1,"parallel":1,"len":131072}"#;
@@ -197,6 +197,23 @@ mod tests {
         }
     }
 
+    fn of(role: Role, here: HalfReport) -> Encounter {
+        Encounter {
+            tool: Tool::Iperf3,
+            version: Some("3.12".into()),
+            role,
+            test: test_of(Direction::Up),
+            host: "pit".into(),
+            peer: "198.18.0.1:5201".into(),
+            family: Family::Ipv4,
+            started_at: String::new(),
+            status: Status::Complete,
+            there: None,
+            here,
+            exchange: None,
+        }
+    }
+
     fn encounter(role: Role, direction: Direction, told: bool) -> Record {
         let sends = (role == Role::Used) == (direction == Direction::Up);
         let here = here(direction, sends);
@@ -204,18 +221,9 @@ mod tests {
             "streams":[{"id":1,"bytes":990000000,"retransmits":7,"end_time":1.0}]}"#;
         let results = Results::parse(json, 1).unwrap();
         Encounter {
-            tool: Tool::Iperf3,
-            version: Some("3.12".into()),
-            role,
             test: test_of(direction),
-            host: "pit".into(),
-            peer: "198.18.0.1:5201".into(),
-            family: Family::Ipv4,
-            started_at: String::new(),
-            status: Status::Complete,
             there: told.then(|| results.to_half(&here, false)),
-            here,
-            exchange: None,
+            ..of(role, here)
         }
         .into_record()
     }
@@ -284,6 +292,32 @@ mod tests {
         assert_eq!(record.legs[0].sender, None);
         assert!(record.legs[0].receiver.is_some());
         assert_eq!(record.bytes(), 1_000_000_000);
+    }
+
+    /// The other end has sockets, too: what they dropped is not known, and nobody's loss is the
+    /// path's.
+    #[test]
+    fn drops_of_a_socket_that_nobody_tells_are_absent_and_not_none() {
+        let mut here = here(Direction::Up, true);
+        here.flows[0].tcp = None;
+        here.flows[0].udp_sent = Some(UdpSent {
+            sent: 1000,
+            ..UdpSent::default()
+        });
+        let json = br#"{"streams":[{"id":1,"bytes":500000,"packets":1000,"errors":540}]}"#;
+        let there = Results::parse(json, 1).unwrap().to_half(&here, false);
+        let mut test = test_of(Direction::Up);
+        test.protocol = Protocol::Udp;
+        let record = Encounter {
+            test,
+            there: Some(there),
+            ..of(Role::Used, here)
+        }
+        .into_record();
+        let udp = record.udp().unwrap();
+        assert_eq!((udp.lost, udp.socket_drops), (540, None));
+        assert_eq!(udp.path_loss_percent, None);
+        assert!(record.verdict().is_some_and(|v| v.cause != Cause::PathRate));
     }
 
     #[test]

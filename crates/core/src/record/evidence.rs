@@ -322,10 +322,13 @@ pub struct UdpEvidence {
     pub duplicated: u64,
     /// Arrived after a later one (RFC 4737).
     pub reordered: u64,
-    /// Dropped by the receiver's socket buffer (`SO_RXQ_OVFL`): not the path's loss.
-    pub socket_drops: u64,
-    /// Loss of the path alone, percent of `sent`.
-    pub path_loss_percent: f64,
+    /// Dropped by the receiver's socket buffer (`SO_RXQ_OVFL`): not the path's loss. Absent where
+    /// the receiver is another tool, which does not tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket_drops: Option<u64>,
+    /// Loss of the path alone, percent of `sent`, where the socket's is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_loss_percent: Option<f64>,
     /// Interarrival jitter, µs (RFC 3550, 6.4.1).
     pub jitter_us: f64,
     /// Datagrams that were not linerate's or had been altered.

@@ -313,8 +313,8 @@ pub struct UdpReceived {
     pub duplicated: u64,
     /// After a later one.
     pub reordered: u64,
-    /// Dropped by the socket's buffer, over the whole flow.
-    pub socket_drops: u64,
+    /// Dropped by the socket's buffer, over the whole flow; `None` where it is not told.
+    pub socket_drops: Option<u64>,
     /// RFC 3550 jitter, ns.
     pub jitter_ns: f64,
     /// Not linerate's or altered.

@@ -104,7 +104,7 @@ impl Client {
             (None, None) => Ok(None),
             (None, Some(udp)) => {
                 // What a socket's buffer drops is no loss of the path.
-                let arrived = udp.received + udp.socket_drops;
+                let arrived = udp.received + udp.socket_drops.unwrap_or(0);
                 Ok(OneWayLoss::of(
                     udp.sent,
                     arrived,

@@ -527,7 +527,7 @@ impl Receiver {
             received: counts.received,
             duplicated: counts.duplicated,
             reordered: counts.reordered,
-            socket_drops: (drops as f64 * per_frame).round() as u64,
+            socket_drops: Some((drops as f64 * per_frame).round() as u64),
             jitter_ns: self.jitter.ns().unwrap_or(0.0),
             malformed: self.malformed,
             train: self.train.map(|(first, last, datagrams)| Train {

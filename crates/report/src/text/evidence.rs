@@ -214,8 +214,13 @@ pub(super) fn losses(udp: &UdpEvidence) -> Vec<String> {
         count(udp.lost),
         percent(share_percent(udp.lost, udp.sent))
     )];
-    facts.push(format!("socket drops {}", count(udp.socket_drops)));
-    facts.push(format!("path alone {}", percent(udp.path_loss_percent)));
+    match (udp.socket_drops, udp.path_loss_percent) {
+        (Some(drops), Some(path)) => {
+            facts.push(format!("socket drops {}", count(drops)));
+            facts.push(format!("path alone {}", percent(path)));
+        }
+        _ => facts.push("on the path or by the receiver's socket".to_owned()),
+    }
     facts
 }
 

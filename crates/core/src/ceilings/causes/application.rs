@@ -116,7 +116,7 @@ pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
         "the reader slept in recv for {} of the time",
         percent(reader.blocked)
     );
-    if let Some(drops) = socket_drops(view) {
+    if let Some(drops) = view.datagrams_dropped() {
         let dropped = format!("its socket dropped {} of the datagrams", percent(drops));
         return Some((drops >= SOCKET_DROPS, vec![waits, dropped]));
     }
@@ -129,13 +129,6 @@ pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
     let mut say = vec![waits];
     say.extend(unread.map(|u| format!("unread data filled {} of its buffer", percent(u))));
     Some((reader.blocked < READER_WAITS && (backlog || closed), say))
-}
-
-/// Share of the datagrams sent that the receiver's socket buffers dropped.
-fn socket_drops(view: &View<'_>) -> Option<f64> {
-    let sent: f64 = view.udp.iter().map(|udp| udp.sent as f64).sum();
-    let drops: f64 = view.udp.iter().map(|udp| udp.socket_drops as f64).sum();
-    positive(sent).map(|sent| drops / sent)
 }
 
 /// A rate that linerate itself was asked to keep to is left out.

@@ -24,9 +24,12 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 fn signs(view: &View<'_>) -> Option<Signs> {
     let asked = view.asked_bps()?;
     let sent = view.asked_share()?;
-    let lost = view.datagrams_lost()?;
+    let (lost, place) = match view.datagrams_lost() {
+        Some(lost) => (lost, " on the path"),
+        None => (view.datagrams_missing()?, ""),
+    };
     let say = [
-        format!("{} of the datagrams were lost on the path", percent(lost)),
+        format!("{} of the datagrams were lost{place}", percent(lost)),
         format!("{} of the asked {} was sent", percent(sent), bps(asked)),
     ];
     let kept = (sent - 1.0).abs() <= EXACT_TOLERANCE;

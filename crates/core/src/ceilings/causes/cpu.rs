@@ -139,7 +139,7 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
         .asked_share()
         .is_some_and(|share| share >= 1.0 - EXACT_TOLERANCE);
     let wasted = view
-        .datagrams_lost()
+        .datagrams_missing()
         .is_some_and(|share| share >= DATAGRAMS_LOST);
     let bound = writer.cpu_bound() && writer.blocked < WRITER_WAITS;
     let reader = view.reader().unwrap_or_default();

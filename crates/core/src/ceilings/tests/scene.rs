@@ -88,6 +88,7 @@ pub(super) fn udp(sent_bps: f64, arrived_share: f64) -> Scene {
     Scene {
         tcp: Vec::new(),
         udp: vec![UdpEvidence {
+            socket_drops: Some(0),
             sent,
             received,
             lost: sent - received,

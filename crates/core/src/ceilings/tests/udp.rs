@@ -50,9 +50,26 @@ fn a_full_device_queue_puts_the_sender_to_sleep() {
 #[test]
 fn drops_of_the_receivers_socket_are_not_the_paths() {
     let mut scene = udp(100e6, 0.5);
-    scene.udp[0].socket_drops = scene.udp[0].lost;
+    scene.udp[0].socket_drops = Some(scene.udp[0].lost);
     scene.receiver = end(0.02, 0.3);
     scene.is(Cause::ApplicationReceive);
     scene.receiver = end(0.02, 0.97);
     scene.is(Cause::CpuReceive);
+}
+
+/// A netserver that is starved drops in its socket, and tells nobody.
+#[test]
+fn losses_of_which_nobody_tells_the_place_are_not_the_paths() {
+    let mut scene = udp(100e6, 0.5);
+    scene.sender = end(0.0, 0.99);
+    scene.udp[0].socket_drops = None;
+    let verdict = scene.is(Cause::Unexplained).verdict;
+    let says = |line: &String| line.contains("it takes linerate at both ends");
+    assert!(verdict.evidence.iter().any(says), "{verdict:?}");
+    // Few of them leave a rate as it was asked for.
+    let mut scene = udp(10e6, 0.99);
+    scene.udp[0].asked_bps = Some(10_000_000);
+    scene.udp[0].socket_drops = None;
+    let verdict = scene.is(Cause::AsAsked).verdict;
+    assert_eq!(verdict.evidence[0], "1.0 % of the datagrams were lost");
 }

@@ -47,7 +47,7 @@ fn line(flow: &FlowHalf) -> String {
             line,
             ", {} of {expected} datagrams lost, {} of them by this socket, {} late, {} twice, jitter {:.0} us",
             expected.saturating_sub(udp.received),
-            udp.socket_drops,
+            udp.socket_drops.unwrap_or(0),
             udp.reordered,
             udp.duplicated,
             udp.jitter_ns / 1000.0
