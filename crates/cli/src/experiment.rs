@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use linerate_core::experiment::{Choice, Experiment, ExperimentPath, Run, Work};
 use linerate_core::link::RateTrace;
-use linerate_core::plan::{End, Plan, Repeats, Workload};
+use linerate_core::plan::{End, Plan, Repeats};
 use linerate_core::record::Interval;
 use linerate_core::units::{EndpointName, Family};
 use linerate_engine::{
