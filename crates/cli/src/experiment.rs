@@ -289,6 +289,7 @@ const MAX_FILE: u64 = 1 << 20;
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use linerate_core::plan::Workload;
 
     use super::*;
     use crate::args::{Cli, Command};
