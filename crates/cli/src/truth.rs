@@ -51,7 +51,7 @@ pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
         run_all(args, &scenarios, &stop)?.into_iter().unzip();
     let remedied = remedied.into_iter().flatten().collect();
     let missing = scenarios.len() - trials.len();
-    let score = Score::of(args.seed, trials, remedied);
+    let score = Score::new(args.seed, trials, remedied);
     output.write(&score)?;
     match missing {
         0 => Ok(()),
@@ -159,7 +159,7 @@ fn run_beside(
 /// Runs it again with its remedy, where that promises something and a lab can do what it says.
 fn prove(scenario: &Scenario, record: Option<&Record>, stop: &Stop) -> Remedied {
     let verdict = record.and_then(Record::verdict);
-    let untried = |why| Remedied::Untried(Untried::of(scenario.number, verdict, why));
+    let untried = |why| Remedied::Untried(Untried::new(scenario.number, verdict, why));
     let Some(verdict) = verdict else {
         return untried(UntriedReason::NoVerdict);
     };
@@ -177,7 +177,7 @@ fn prove(scenario: &Scenario, record: Option<&Record>, stop: &Stop) -> Remedied 
             let rate = record.throughput_bps();
             rate.ok_or_else(|| "the record has no throughput".to_owned())
         });
-    let proof = Proof::of(scenario.number, verdict, measured);
+    let proof = Proof::new(scenario.number, verdict, measured);
     proof.map_or_else(|| untried(UntriedReason::NothingPredicted), Remedied::Tried)
 }
 

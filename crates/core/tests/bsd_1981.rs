@@ -111,7 +111,7 @@ impl Reading {
     /// What each term costs of the time of one 1024-byte record.
     fn costs(self) -> PerTerm {
         let [ethernet, ip, call] = ["ethernet", "ip", "system call"].map(share);
-        PerTerm::of([
+        PerTerm::new([
             (
                 Term::Packet,
                 ethernet * (1.0 - self.ethernet_bytes) + ip * self.ip_frames,
@@ -127,7 +127,7 @@ impl Reading {
     /// Mbit/s after each change, from the one measured figure on.
     fn series(self, measured_mbit: f64) -> Vec<f64> {
         let costs = self.costs();
-        let mut ends = [PerTerm::of(Term::ALL.map(|term| (term, 1.0))); 2];
+        let mut ends = [PerTerm::new(Term::ALL.map(|term| (term, 1.0))); 2];
         let mut all = Vec::new();
         for change in CHANGES {
             change(&mut ends);
@@ -228,7 +228,7 @@ fn the_shares_are_the_whole_of_the_time() {
         ip_frames: 0.2,
         call_copies: 0.7,
     };
-    let ones = PerTerm::of(Term::ALL.map(|term| (term, 1.0)));
+    let ones = PerTerm::new(Term::ALL.map(|term| (term, 1.0)));
     assert!((ones.dot(&spent.costs()) - 1.0).abs() < 1e-9);
 }
 

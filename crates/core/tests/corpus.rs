@@ -6,9 +6,7 @@
     reason = "a test reads its files and says what it expects by panicking"
 )]
 
-#[path = "corpus/mutate.rs"]
 mod mutate;
-#[path = "corpus/targets.rs"]
 mod targets;
 
 use std::path::Path;

@@ -35,7 +35,7 @@ fn the_documentation_has_the_table() {
     }
     assert!(
         text[begin..end] == table,
-        "docs/host.md is not the table: UPDATE_DOCS=1 cargo test -p linerate-core --test host_table"
+        "docs/host.md is not the table: UPDATE_DOCS=1 cargo test -p linerate-core --test it host_table"
     );
 }
 

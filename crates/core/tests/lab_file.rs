@@ -1,9 +1,7 @@
 //! Topologies from files: what is read, what is refused, and that all routes lead where they
 //! should.
 
-mod lab_support;
-
-use lab_support::{Walk, hops_between, walk};
+use crate::lab_support::{Walk, hops_between, walk};
 use linerate_core::lab::{Role, Topology};
 use proptest::prelude::*;
 

@@ -3,7 +3,7 @@
 use linerate_core::treatment::{Entry, Sysctl, refused, sysctls, table};
 
 /// The tables of docs/treatments.md are the tables. `UPDATE_DOCS=1 cargo test -p linerate-core
-/// --test treatment_table` writes them anew.
+/// --test it treatment_table` writes them anew.
 #[test]
 fn the_documentation_has_the_tables() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/treatments.md");
@@ -23,7 +23,7 @@ fn the_documentation_has_the_tables() {
     }
     assert!(
         text[begin..end] == tables,
-        "docs/treatments.md is not the tables: UPDATE_DOCS=1 cargo test -p linerate-core --test treatment_table"
+        "docs/treatments.md is not the tables: UPDATE_DOCS=1 cargo test -p linerate-core --test it treatment_table"
     );
 }
 

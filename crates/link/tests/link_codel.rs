@@ -1,10 +1,8 @@
 //! CoDel on a link against RFC 8289.
 
-mod link_support;
-
+use crate::link_support::{drive, packet};
 use linerate_link::{Aqm, Delivery, DropCause, Fate, Link, LinkSpec, Packet, QueueLimit};
 use linerate_units::{Ecn, Nanos};
-use link_support::{drive, packet};
 
 /// 12 Mbit/s, so that a packet of 1500 bytes on the wire takes 1 ms.
 fn link(marks_ect: bool) -> Link {

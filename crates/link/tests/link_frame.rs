@@ -1,8 +1,6 @@
 //! What is done to the bytes of frames: headers, segments, marks and damage.
 
-mod frame_support;
-
-use frame_support::{Parts, TCP, UDP, header_sum, parts, slow_sum, transport_sum};
+use crate::frame_support::{Parts, TCP, UDP, header_sum, parts, slow_sum, transport_sum};
 use linerate_link::frame::{
     Cutter, Gso, Offload, complete_checksum, corrupt, layout, mark_ce, mark_verified, segment_count,
 };

@@ -1,15 +1,13 @@
 //! Laws that every emulated link obeys, for random links and random arrivals.
 
-mod link_support;
-
 use std::collections::HashMap;
 
+use crate::link_support::{drive, packet};
 use linerate_link::{
     Admission, Aqm, Corrupt, CorruptionPlace, Counters, Delivery, Distribution, DropCause, Fate,
     Framing, Jitter, Link, LinkSpec, Loss, Mtu, Packet, QueueLimit, RateTrace, Reorder,
 };
 use linerate_units::{Ecn, Nanos};
-use link_support::{drive, packet};
 use proptest::prelude::*;
 use proptest::sample::select;
 

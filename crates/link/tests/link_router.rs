@@ -1,10 +1,8 @@
 //! What routers do with packets that are too big: answers and fragments.
 
-mod frame_support;
-
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use frame_support::{Parts, UDP, header_sum, parts, slow_sum};
+use crate::frame_support::{Parts, UDP, header_sum, parts, slow_sum};
 use linerate_link::frame::{RouterAddresses, fragments, layout, too_big};
 use linerate_units::Family;
 use proptest::prelude::*;

@@ -1,10 +1,8 @@
 //! What links make of one fixed pattern of arrivals, as tables.
 
-mod link_support;
-
+use crate::link_support::{drive, packet};
 use linerate_link::{Fate, Link, PathSpec};
 use linerate_units::Nanos;
-use link_support::{drive, packet};
 
 /// One second at 100 Mbit/s, in bursts of 20 packets of 1500 bytes on the wire.
 fn row(spec: &str) -> String {

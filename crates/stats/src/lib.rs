@@ -16,7 +16,7 @@
 //! use linerate_stats::{Summary, median_interval};
 //!
 //! let runs = [94.1, 93.7, 95.0, 94.4, 92.9, 94.8];
-//! assert_eq!(Summary::of(&runs)?.median(), 94.25);
+//! assert_eq!(Summary::new(&runs)?.median(), 94.25);
 //! let interval = median_interval(&runs)?;
 //! assert_eq!((interval.low, interval.high), (92.9, 95.0));
 //! # Ok::<(), linerate_stats::StatsError>(())
@@ -167,7 +167,7 @@ mod tests {
     fn empty_and_non_finite_samples_are_errors_everywhere() {
         type Statistic = fn(&[f64]) -> Result<(), StatsError>;
         let statistics: [Statistic; 4] = [
-            |samples| Summary::of(samples).map(drop),
+            |samples| Summary::new(samples).map(drop),
             |samples| median_interval(samples).map(drop),
             |samples| precision_reached(samples, 1.0).map(drop),
             |samples| figure(samples).map(drop),

@@ -13,7 +13,7 @@ impl Summary {
     ///
     /// # Errors
     /// [`StatsError::Empty`] without samples, [`StatsError::NotFinite`] if one is NaN or infinite.
-    pub fn of(samples: &[f64]) -> Result<Self, StatsError> {
+    pub fn new(samples: &[f64]) -> Result<Self, StatsError> {
         sorted("summary", samples).map(|sorted| Self { sorted })
     }
 
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn known_sample() {
-        let summary = Summary::of(&[9.0, 1.0, 4.0, 2.0]).unwrap();
+        let summary = Summary::new(&[9.0, 1.0, 4.0, 2.0]).unwrap();
         assert_eq!(
             (summary.count(), summary.min(), summary.max()),
             (4, 1.0, 9.0)
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn quantile_outside_its_range_is_an_error() {
-        let summary = Summary::of(&[1.0]).unwrap();
+        let summary = Summary::new(&[1.0]).unwrap();
         for q in [-0.01, 1.01, f64::NAN] {
             assert!(matches!(
                 summary.quantile(q),
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn largest_floats_do_not_overflow() {
-        let summary = Summary::of(&[f64::MAX, f64::MAX]).unwrap();
+        let summary = Summary::new(&[f64::MAX, f64::MAX]).unwrap();
         assert_eq!((summary.mean(), summary.median()), (f64::MAX, f64::MAX));
     }
 
@@ -120,7 +120,7 @@ mod tests {
         fn quantiles_ascend_from_min_over_median_to_max(
             samples in prop::collection::vec(-1e9..1e9, 1..50), a in 0.0..=1.0, b in 0.0..=1.0,
         ) {
-            let summary = Summary::of(&samples).unwrap();
+            let summary = Summary::new(&samples).unwrap();
             prop_assert_eq!(summary.quantile(0.0).unwrap(), summary.min());
             prop_assert_eq!(summary.quantile(1.0).unwrap(), summary.max());
             prop_assert!((summary.quantile(0.5).unwrap() - summary.median()).abs() < 1e-6);

@@ -151,58 +151,36 @@ mod tests {
 
     #[test]
     fn what_is_out_of_range_is_named_with_its_range() {
-        let cases: [(TraceConfig, &str); 7] = [
+        let cases: [(fn(&mut TraceConfig), &str); 7] = [
             (
-                TraceConfig {
-                    hops: 0,
-                    ..config()
-                },
+                |it| it.hops = 0,
                 "the highest TTL is 0, allowed are 1 to 255",
             ),
             (
-                TraceConfig {
-                    first: 31,
-                    ..config()
-                },
+                |it| it.first = 31,
                 "the lowest TTL is 31, allowed are 1 to 30",
             ),
             (
-                TraceConfig {
-                    first: 0,
-                    ..config()
-                },
+                |it| it.first = 0,
                 "the lowest TTL is 0, allowed are 1 to 30",
             ),
             (
-                TraceConfig {
-                    probes: 0,
-                    ..config()
-                },
+                |it| it.probes = 0,
                 "the number of probes is 0, allowed are 1 to 100",
             ),
+            (|it| it.size = 33, "the size is 33, allowed are 34 to 65535"),
             (
-                TraceConfig {
-                    size: 33,
-                    ..config()
-                },
-                "the size is 33, allowed are 34 to 65535",
-            ),
-            (
-                TraceConfig {
-                    flow: MAX_FLOWS,
-                    ..config()
-                },
+                |it| it.flow = MAX_FLOWS,
                 "the flow is 512, allowed are 0 to 511",
             ),
             (
-                TraceConfig {
-                    rate_per_s: 0,
-                    ..config()
-                },
+                |it| it.rate_per_s = 0,
                 "the rate is 0, allowed are 1 to 1000000",
             ),
         ];
-        for (config, text) in cases {
+        for (change, text) in cases {
+            let mut config = config();
+            change(&mut config);
             let error = config.check().expect_err(text).to_string();
             assert!(error.contains(text), "{error}");
         }

@@ -22,7 +22,7 @@ mod build;
 
 use std::net::IpAddr;
 
-use super::probe::{Answer, AnswerKind, ProbeId, ProbeKind, Quoted};
+use super::probe::{Answer, AnswerKind, ProbeId, ProbeIdentity, ProbeKind, Quoted};
 use super::quote::{Message, Problem, QuotedPacket, QuotedTransport, parse_message};
 use linerate_units::Family;
 use linerate_units::checksum::{fold, sum};
@@ -41,17 +41,6 @@ const ICMPV6: u8 = 58;
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
-
-/// What an answer says of the probe that it answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ProbeIdentity {
-    /// The probe's number.
-    pub sequence: u16,
-    /// The trace; `None` if the answer quotes too little.
-    pub session: Option<u16>,
-    /// The flow; `None` if the answer does not say or it was rewritten.
-    pub flow: Option<u16>,
-}
 
 /// Why a packet is no answer to a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]

@@ -77,9 +77,9 @@
 //! | `multipath` | all paths, by the multipath detection algorithm |
 //! | [`delay`] | where the delay is added, and the rates of links |
 //! | `watch` | rounds one after another: the report's figures, changes of the path |
-//! | `reverse` | the way back by an endpoint's trace, and what is lost in each direction |
+//! | `reverse` | the way back: what an endpoint may be asked to trace |
 //! | `asn` | whose networks the hops are, by a table of prefixes |
-//! | `document` | `linerate.trace/1` |
+//! | `document` | `linerate.trace/1`; what is believed of an endpoint's, what is lost in each direction |
 
 mod asn;
 mod config;
@@ -101,10 +101,10 @@ mod watch;
 pub use asn::{AsTable, AsTableError, MAX_PREFIXES, Origin};
 pub use config::{ConfigError, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, TraceConfig};
 pub use document::{
-    HopDocument, PathsDocument, ProbeDocument, TRACE_SCHEMA, TraceDocument, TraceHeader,
-    end_in_words,
+    HopDocument, OneWayLoss, PathsDocument, ProbeDocument, ReverseDocument, TRACE_SCHEMA,
+    TraceDocument, TraceHeader, admit, end_in_words,
 };
-pub use identity::{MAX_FLOWS, NotOurs, ProbeCodec, ProbeIdentity, least_size};
+pub use identity::{MAX_FLOWS, NotOurs, ProbeCodec, least_size};
 pub use ledger::{MAX_PROBES, Reply};
 pub use missing::HopFate;
 pub use mtu::{MtuConfig, MtuOutcome, Narrowing, PathMtu};
@@ -113,14 +113,13 @@ pub use multipath::{
     stopping_point,
 };
 pub use outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
-pub use probe::{Answer, AnswerKind, MplsLabel, Probe, ProbeId, ProbeKind, Quoted};
+pub use probe::{Answer, AnswerKind, MplsLabel, Probe, ProbeId, ProbeIdentity, ProbeKind, Quoted};
 pub use quote::{
     Message, Problem, QuotedIcmp, QuotedPacket, QuotedTcp, QuotedTransport, QuotedUdp,
     parse_message, unreachable_reason,
 };
 pub use reverse::{
-    LONGEST_REVERSE, MAX_REVERSE_HOPS, MAX_REVERSE_PROBES, MAX_REVERSE_SIZE, OneWayLoss,
-    ReverseDocument, TraceRequest, admit,
+    LONGEST_REVERSE, MAX_REVERSE_HOPS, MAX_REVERSE_PROBES, MAX_REVERSE_SIZE, TraceRequest,
 };
 pub use tracer::Tracer;
 pub use watch::{PathChange, Watch, WatchDocument, WatchRow, WatchRtt};

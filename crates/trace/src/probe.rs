@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::identity::ProbeIdentity;
 use linerate_units::{Dscp, Ecn};
 
 /// The number of a probe, from 0 in the order of sending; no two probes of a trace have the same.
@@ -59,6 +58,17 @@ pub(super) fn ecn_bits(ecn: Ecn) -> u8 {
         Ecn::Ect0 => 2,
         Ecn::Ce => 3,
     }
+}
+
+/// What an answer says of the probe that it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ProbeIdentity {
+    /// The probe's number.
+    pub sequence: u16,
+    /// The trace; `None` if the answer quotes too little.
+    pub session: Option<u16>,
+    /// The flow; `None` if the answer does not say or it was rewritten.
+    pub flow: Option<u16>,
 }
 
 /// What came back for a probe.

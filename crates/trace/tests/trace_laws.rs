@@ -1,17 +1,15 @@
 //! What holds of every trace, whatever the network does.
 
-mod trace_support;
-
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use crate::trace_support::{Bucket, Net, Run, address, run, trace, trace_with};
 use linerate_trace::{
     Answer, AnswerKind, HopDocument, HopFate, PathEnd, ProbeIdentity, ProbeKind, Quoted,
     TraceConfig, TraceDocument, TraceHeader, Tracer,
 };
 use linerate_units::Nanos;
 use proptest::prelude::*;
-use trace_support::{Bucket, Net, Run, address, run, trace, trace_with};
 
 fn kinds() -> impl Strategy<Value = ProbeKind> {
     prop::sample::select(vec![ProbeKind::Udp, ProbeKind::Icmp, ProbeKind::Tcp])

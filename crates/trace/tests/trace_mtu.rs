@@ -1,11 +1,9 @@
 //! What fits through paths whose links are known.
 
-mod trace_support;
-
+use crate::trace_support::{Net, Run, run, trace};
 use linerate_trace::{MtuConfig, MtuOutcome, PathMtu, ProbeKind, TraceConfig};
 use linerate_units::Nanos;
 use proptest::prelude::*;
-use trace_support::{Net, Run, run, trace};
 
 fn search(net: &mut Net, most: u16) -> (MtuOutcome, Run<PathMtu>) {
     let outcome = trace(net).machine.finish();

@@ -1,16 +1,14 @@
 //! All paths of networks whose paths are known.
 
-mod trace_support;
-
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use crate::trace_support::{Net, Run, run};
 use linerate_trace::{
     ConfigError, MAX_FLOWS, MultipathConfig, MultipathOutcome, PathFinder, ProbeKind, TraceConfig,
 };
 use linerate_units::Nanos;
 use proptest::prelude::*;
-use trace_support::{Net, Run, run};
 
 fn find(
     net: &mut Net,
@@ -32,8 +30,9 @@ fn found(outcome: &MultipathOutcome) -> Vec<BTreeSet<IpAddr>> {
 }
 
 fn there(net: &Net) -> Vec<BTreeSet<IpAddr>> {
-    let addresses =
-        |level: &Vec<trace_support::Router>| level.iter().map(|router| router.address).collect();
+    let addresses = |level: &Vec<crate::trace_support::Router>| {
+        level.iter().map(|router| router.address).collect()
+    };
     net.levels.iter().map(addresses).collect()
 }
 

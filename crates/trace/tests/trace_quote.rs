@@ -4,17 +4,15 @@
     reason = "a test says what it expects by panicking"
 )]
 
-mod trace_support;
-
 use std::net::IpAddr;
 
+use crate::trace_support::{Net, icmp_message, ip_packet, smallest};
 use linerate_trace::{
     AnswerKind, MAX_FLOWS, Message, NotOurs, Probe, ProbeCodec, ProbeId, ProbeKind,
     QuotedTransport, parse_message, unreachable_reason,
 };
 use linerate_units::{Dscp, Ecn, Family};
 use proptest::prelude::*;
-use trace_support::{Net, icmp_message, ip_packet, smallest};
 
 fn codec(kind: ProbeKind, is_v6: bool, session: u16) -> ProbeCodec {
     let net = if is_v6 {

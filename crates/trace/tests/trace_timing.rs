@@ -1,10 +1,8 @@
 //! What a trace costs in time and packets, in virtual time.
 
-mod trace_support;
-
+use crate::trace_support::{Net, trace, trace_with};
 use linerate_trace::{HopFate, PathEnd, ProbeKind, TraceConfig};
 use linerate_units::Nanos;
-use trace_support::{Net, trace, trace_with};
 
 /// 1.2 round trips of the target and 5 ms.
 fn goal(net: &Net) -> Nanos {

@@ -1,10 +1,8 @@
 //! Rounds of traces of a network that changes.
 
-mod trace_support;
-
+use crate::trace_support::{Net, address, trace};
 use linerate_trace::Watch;
 use linerate_units::Nanos;
-use trace_support::{Net, address, trace};
 
 fn second(n: u64) -> Nanos {
     Nanos::from_millis(1_000 * n)

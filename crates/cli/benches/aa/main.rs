@@ -208,7 +208,7 @@ fn report(case: &Case, answers: &[Answer], asked: u32) -> anyhow::Result<bool> {
     });
     let share = wilson(different as u64, n as u64)?;
     let effects: Vec<f64> = answers.iter().map(|answer| answer.effect_percent).collect();
-    let effects = Summary::of(&effects)?;
+    let effects = Summary::new(&effects)?;
     let pairs: Vec<f64> = answers.iter().map(|answer| answer.pairs).collect();
     println!(
         "| {} | `{}` | `{}` | `{}` | {different} of {n} | {:.1} to {:.1} % | {:+.2} % ({:+.2} to {:+.2} %) | {covered} of {n} | {} |",
@@ -221,7 +221,7 @@ fn report(case: &Case, answers: &[Answer], asked: u32) -> anyhow::Result<bool> {
         effects.median(),
         effects.min(),
         effects.max(),
-        Summary::of(&pairs)?.median(),
+        Summary::new(&pairs)?.median(),
     );
     let found = different as f64 / n as f64;
     let holds = if case.effect_percent == 0.0 {

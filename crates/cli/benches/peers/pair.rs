@@ -42,7 +42,7 @@ impl Spread {
     /// `None` where there is no figure, or one that is none.
     fn of(figures: impl Iterator<Item = Option<f64>>) -> Option<Self> {
         let figures: Vec<f64> = figures.collect::<Option<_>>()?;
-        let summary = Summary::of(&figures).ok()?;
+        let summary = Summary::new(&figures).ok()?;
         Some(Self {
             median: summary.median(),
             min: summary.min(),

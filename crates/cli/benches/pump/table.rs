@@ -49,7 +49,7 @@ fn figure(figures: &Figures, name: &str) -> Option<f64> {
 /// Median and range; nothing if a run has no figure.
 fn spread(figures: impl Iterator<Item = Option<f64>>) -> String {
     let figures: Option<Vec<f64>> = figures.collect();
-    let summary = figures.and_then(|figures| Summary::of(&figures).ok());
+    let summary = figures.and_then(|figures| Summary::new(&figures).ok());
     summary.map_or_else(String::new, |summary| {
         let [median, min, max] = [summary.median(), summary.min(), summary.max()].map(rounded);
         format!("{median} ({min} … {max})")

@@ -31,7 +31,7 @@ pub(super) fn of_rows(
     let mut explained = Vec::new();
     let mut left_out = 0;
     for row in 0..table.len() {
-        let Some(figures) = Figures::of(table, columns, row)? else {
+        let Some(figures) = Figures::new(table, columns, row)? else {
             continue;
         };
         let mut ceilings = figures.ceilings(framing);
@@ -113,7 +113,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(table: &Table, columns: &Columns, row: usize) -> Result<Option<Self>, AnalyzeError> {
+    fn new(table: &Table, columns: &Columns, row: usize) -> Result<Option<Self>, AnalyzeError> {
         let figure = |quantity| {
             let figure = columns.figure(table, row, quantity)?;
             Ok::<_, AnalyzeError>(figure.filter(|value| *value > 0.0))

@@ -19,7 +19,7 @@ pub(super) struct Clock<'t> {
 }
 
 impl<'t> Clock<'t> {
-    pub(super) fn of(table: &'t Table, columns: &Columns) -> Self {
+    pub(super) fn new(table: &'t Table, columns: &Columns) -> Self {
         let elapsed = columns.measure(Quantity::Elapsed);
         let is_whole =
             elapsed.is_some_and(|measure| has_whole_figures(table, 0..table.len(), measure.column));

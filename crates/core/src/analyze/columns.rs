@@ -46,7 +46,7 @@ impl Columns {
     ///
     /// # Errors
     /// A pair of which one name is not known.
-    pub(super) fn of(table: &Table, given: &[(String, String)]) -> Result<Self, AnalyzeError> {
+    pub(super) fn new(table: &Table, given: &[(String, String)]) -> Result<Self, AnalyzeError> {
         let mut columns = Self::default();
         for (name, own) in given {
             let known = KNOWN.iter().find(|known| known.name == name);
@@ -182,7 +182,7 @@ mod tests {
     fn a_users_column_goes_before_those_that_are_known() {
         let table = table("rtt_ms,delay,w\n29,31,51200\n");
         let given = [("rtt_us".to_owned(), "delay".to_owned())];
-        let columns = Columns::of(&table, &given).unwrap();
+        let columns = Columns::new(&table, &given).unwrap();
         let rtt = columns.figure(&table, 0, Quantity::Rtt).unwrap().unwrap();
         assert!((rtt - 31e-6).abs() < 1e-12);
         assert!(columns.measure(Quantity::Window).is_none());
@@ -192,7 +192,7 @@ mod tests {
     fn quantities_and_columns_that_there_are_not_are_refused() {
         let table = table("rtt_ms\n29\n");
         let of = |name: &str, own: &str| {
-            Columns::of(&table, &[(name.to_owned(), own.to_owned())])
+            Columns::new(&table, &[(name.to_owned(), own.to_owned())])
                 .unwrap_err()
                 .to_string()
         };

@@ -43,7 +43,7 @@ impl<'t> Grouping<'t> {
     ///
     /// # Errors
     /// [`AnalyzeError::TooMany`] groups or levels.
-    pub(super) fn of(
+    pub(super) fn new(
         table: &'t Table,
         rows: impl Iterator<Item = usize>,
         split: &Split,

@@ -107,7 +107,7 @@ impl<'t> View<'t, '_> {
                 first_row.get_or_insert(row);
                 figures.push(figure);
             }
-            sides.extend(first_row.and_then(|row| Side::of(name, figures, row)));
+            sides.extend(first_row.and_then(|row| Side::new(name, figures, row)));
         }
         Ok((sides, missing))
     }
@@ -115,8 +115,8 @@ impl<'t> View<'t, '_> {
 
 impl<'t> Side<'t> {
     /// `None` where figures are not finite.
-    fn of(name: &'t str, figures: Vec<f64>, first_row: usize) -> Option<Self> {
-        let summary = Summary::of(&figures).ok()?;
+    fn new(name: &'t str, figures: Vec<f64>, first_row: usize) -> Option<Self> {
+        let summary = Summary::new(&figures).ok()?;
         let (median, not_one_figure) = match figure(&figures).ok()? {
             Figure::One(one) => (Some(one), None),
             several if is_rounding(&several, &figures) => (median_interval(&figures).ok(), None),

@@ -91,8 +91,8 @@ pub struct Options {
 /// # Errors
 /// [`AnalyzeError`]: an option names a column or level that there is not, or a cell is not a number.
 pub fn analyze(table: &Table, options: &Options) -> Result<Analysis, AnalyzeError> {
-    let columns = Columns::of(table, &options.columns)?;
-    let asked = Asked::of(table, &columns, options)?;
+    let columns = Columns::new(table, &options.columns)?;
+    let asked = Asked::new(table, &columns, options)?;
     let mut analysis = Analysis {
         schema: ANALYSIS_SCHEMA.to_owned(),
         sources: table.sources().to_vec(),
@@ -109,7 +109,7 @@ pub fn analyze(table: &Table, options: &Options) -> Result<Analysis, AnalyzeErro
         doubts: Vec::new(),
         notes: Vec::new(),
     };
-    let clock = Clock::of(table, &columns);
+    let clock = Clock::new(table, &columns);
     let grouping = asked.grouping(table, options)?;
     compare(&mut analysis, table, &asked, &grouping, &clock)?;
     explain(&mut analysis, table, &columns, options)?;
@@ -127,7 +127,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(table: &Table, columns: &Columns, options: &Options) -> Result<Self, AnalyzeError> {
+    fn new(table: &Table, columns: &Columns, options: &Options) -> Result<Self, AnalyzeError> {
         let all = |names: &[String]| -> Result<Vec<Column>, AnalyzeError> {
             names.iter().map(|name| table.column(name)).collect()
         };
@@ -189,7 +189,7 @@ impl Asked {
         table: &'t Table,
         options: &Options,
     ) -> Result<Grouping<'t>, AnalyzeError> {
-        let mut grouping = Grouping::of(table, 0..table.len(), &self.split)?;
+        let mut grouping = Grouping::new(table, 0..table.len(), &self.split)?;
         let Some(factor) = self.split.factor else {
             return Ok(grouping);
         };

@@ -63,7 +63,7 @@ fn samples(finding: &Finding, runs: &[Vec<&Run>]) -> Vec<f64> {
     }
     let medians = by_repeat.into_values();
     medians
-        .filter_map(|values| Some(Summary::of(&values).ok()?.median()))
+        .filter_map(|values| Some(Summary::new(&values).ok()?.median()))
         .collect()
 }
 
@@ -91,7 +91,7 @@ fn of_report(experiment: &Experiment, finding: &Finding) -> Option<f64> {
             None => of_cell(*cell),
             Some(partner) => ratio(of_cell(*cell), of_cell(*partner)),
         });
-    Some(Summary::of(&values.collect::<Vec<_>>()).ok()?.median())
+    Some(Summary::new(&values.collect::<Vec<_>>()).ok()?.median())
 }
 
 /// The run of a repeat that counts.

@@ -9,7 +9,7 @@ use crate::record::{Caveat, CaveatKind, Record};
 
 impl ProfileDocument {
     /// The document of a run of one direction, with what each end's profiler took.
-    pub fn of(record: Record, client: Option<EndProfile>, server: Option<EndProfile>) -> Self {
+    pub fn new(record: Record, client: Option<EndProfile>, server: Option<EndProfile>) -> Self {
         let (sender, receiver) = match record.direction {
             Direction::Up | Direction::Both => (client, server),
             Direction::Down => (server, client),

@@ -39,7 +39,7 @@ pub struct End {
 /// Where the kernel's part of the chains was not seen the layers are those of the kernel's account,
 /// which has no intervals; the functions are still those of the samples.
 pub fn count(profile: EndProfile, end: End) -> EndLayers {
-    let tally = Tally::of(&profile, end);
+    let tally = Tally::new(&profile, end);
     let sampled = (profile.how.tells_layers() && profile.hz > 0).then_some(tally.own);
     let mut parts = match sampled {
         Some(_) => tally.layers(&profile),
@@ -102,7 +102,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn of(profile: &EndProfile, end: End) -> Self {
+    fn new(profile: &EndProfile, end: End) -> Self {
         let mut tally = Self {
             by_layer: BTreeMap::new(),
             by_function: HashMap::new(),

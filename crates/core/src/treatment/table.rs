@@ -1,16 +1,22 @@
 //! The table of treatments. Those of sockets are options of a test, and come from their table
-//! ([`options`]); the next one of a host is an entry here, with the engine's hand on it.
+//! ([`options`]); the next one of a host is an entry of `hosts.toml`, with the engine's hand on it.
 
 use std::sync::LazyLock;
+
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error;
 
 use super::change::{DeviceSetting, RouteSetting};
 use super::error::TreatmentError;
 use crate::plan::{TestOption, options};
+use crate::toml_reader;
 use crate::units::{shortened, suggestion};
 use crate::value::ValueKind;
 
 /// What a treatment changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// The data sockets of a run.
     Socket,
@@ -152,12 +158,6 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
 ];
 
 const WITH_SOCKET: &str = "it goes with the run's sockets";
-const PUT_BACK: &str = "what was there before, where it is still what was set";
-const ADMIN: &str = "CAP_NET_ADMIN in the network namespace of the device";
-const COALESCING: &str = "CAP_NET_ADMIN in the network namespace of the device; a driver that holds interrupts back, which \
-     loopback and veth do not";
-const ROUTE_ADMIN: &str =
-    "CAP_NET_ADMIN in the network namespace of the route; a peer that is not on this host";
 
 fn socket(option: &'static TestOption) -> Option<Entry> {
     let treatment = option.treatment?;
@@ -175,192 +175,60 @@ fn socket(option: &'static TestOption) -> Option<Entry> {
     })
 }
 
-const fn device(
-    name: &'static str,
-    setting: DeviceSetting,
-    means: &'static str,
-    changes_also: Option<&'static str>,
-) -> Entry {
-    Entry {
-        name,
-        scope: Scope::Device,
-        value: ValueKind::Switch,
-        means,
-        needs: ADMIN,
-        applied: "ETHTOOL_SFEATURES, the features of that name that the device can change",
-        read_back: "the device's features that are active, each by itself",
-        undone: PUT_BACK,
-        changes_also,
-        setting: Setting::Device(setting),
-    }
-}
-
-const fn route(
-    name: &'static str,
-    setting: RouteSetting,
-    value: ValueKind,
-    means: &'static str,
-    changes_also: Option<&'static str>,
-) -> Entry {
-    Entry {
-        name,
-        scope: Scope::Route,
-        value,
-        means,
-        needs: ROUTE_ADMIN,
-        applied: "a host route to the peer, like the route in force; or the host route that is there, changed",
-        undone: "the host route deleted; of one that was there its metrics put back, where they are still those set",
-        read_back: "the route that a packet to the peer takes then",
-        changes_also,
-        setting: Setting::Route(setting),
-    }
-}
-
 static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     let sockets = options().iter().filter_map(socket);
-    sockets.chain(HOSTS.iter().copied()).collect()
+    let hosts: Vec<HostEntry> = toml_reader::entries(include_str!("hosts.toml"));
+    sockets.chain(hosts.into_iter().map(Entry::from)).collect()
 });
 
-/// What is no socket's. The bounds of routes' metrics are the kernel's: `ip_metrics_convert`
-/// (net/ipv4/metrics.c).
-static HOSTS: &[Entry] = &[
-    device(
-        "checksum_offload",
-        DeviceSetting::ChecksumOffload,
-        "the device computes the checksums of what it sends, and verifies those of what it receives where that can be told",
-        Some("off takes tso and uso with it: a comparison has tso, uso and gso off on both sides"),
-    ),
-    device(
-        "tso",
-        DeviceSetting::Tso,
-        "the device cuts TCP data into segments",
-        None,
-    ),
-    device(
-        "uso",
-        DeviceSetting::Uso,
-        "the device cuts UDP data into datagrams",
-        None,
-    ),
-    device(
-        "gso",
-        DeviceSetting::Gso,
-        "the stack cuts just above the driver what the device cannot; nothing for TCP while tso is on",
-        None,
-    ),
-    device(
-        "gro",
-        DeviceSetting::Gro,
-        "the stack merges received segments",
-        None,
-    ),
-    Entry {
-        value: ValueKind::Number {
-            least: 576,
-            most: 65_535,
-            unit: "bytes",
-        },
-        applied: "the link's MTU, by netlink",
-        read_back: "the device's MTU",
-        ..device(
-            "mtu",
-            DeviceSetting::Mtu,
-            "the largest IP packet of the device; not of loopback",
-            Some(
-                "of devices stacked on it, and MTUs of IPv6 alone: put back, too; below 1280 a device loses its IPv6 \
-                 addresses and settings: refused where it has IPv6",
-            ),
-        )
-    },
-    Entry {
-        value: ValueKind::Number {
-            least: 0,
-            most: 1_000_000,
-            unit: "µs",
-        },
-        needs: COALESCING,
-        applied: "ETHTOOL_SCOALESCE, that one figure of the device's",
-        read_back: "the driver's own figure, which it must not round",
-        ..device(
-            "rx_usecs",
-            DeviceSetting::RxUsecs,
-            "how long the device holds back the interrupt of a received packet",
-            None,
-        )
-    },
-    Entry {
-        needs: COALESCING,
-        applied: "ETHTOOL_SCOALESCE, that one figure of the device's",
-        read_back: "the driver's own word",
-        ..device(
-            "adaptive_rx",
-            DeviceSetting::AdaptiveRx,
-            "the driver adapts rx_usecs to the load",
-            None,
-        )
-    },
-    Entry {
-        name: "qos",
-        scope: Scope::Device,
-        value: ValueKind::Policy,
-        means: "the DiffServ policy of a file, with its adapter `*` or the device; `passthrough`: a program without rules",
-        needs: "root, or CAP_BPF and CAP_NET_ADMIN, and a kernel with eBPF",
-        applied: "as by `linerate qos apply`: the program attached to the device, and its classes made",
-        read_back: "the program in force on the device, and its classes",
-        undone: "the policy that was there put back, or none",
-        changes_also: Some(
-            "a policy that reserves or limits has HTB in place of the root queueing discipline",
-        ),
-        setting: Setting::Qos,
-    },
-    route(
-        "route_mtu",
-        RouteSetting::Mtu,
-        ValueKind::Number {
-            least: 256,
-            most: 65_520,
-            unit: "bytes",
-        },
-        "the largest IP packet to the peer; at most the device's, and 1280 or more over IPv6",
-        None,
-    ),
-    route(
-        "route_advmss",
-        RouteSetting::Advmss,
-        ValueKind::Number {
-            least: 88,
-            most: 65_495,
-            unit: "bytes",
-        },
-        "the MSS advertised to the peer: it binds what the peer sends, not what this end does",
-        None,
-    ),
-    route(
-        "route_quickack",
-        RouteSetting::Quickack,
-        ValueKind::Switch,
-        "every segment is acknowledged at once",
-        None,
-    ),
-    route(
-        "route_source",
-        RouteSetting::Source,
-        ValueKind::Address,
-        "the source address that the client's route to the peer prefers",
-        Some(
-            "the data connections are bound to it, since an endpoint takes them only from an address that the test names",
-        ),
-    ),
-    Entry {
-        name: "sysctl",
-        scope: Scope::Host,
-        value: ValueKind::Name,
-        means: "a kernel setting of the list, such as sysctl:net.ipv4.tcp_sack=0",
-        needs: "root of the network namespace that has the setting",
-        applied: "written to /proc/sys in that namespace",
-        read_back: "the setting itself",
-        undone: PUT_BACK,
-        changes_also: None,
-        setting: Setting::Sysctl,
-    },
-];
+/// An entry of `hosts.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostEntry {
+    name: &'static str,
+    scope: Scope,
+    value: ValueKind,
+    means: &'static str,
+    needs: &'static str,
+    applied: &'static str,
+    read_back: &'static str,
+    undone: &'static str,
+    changes_also: Option<&'static str>,
+}
+
+impl From<HostEntry> for Entry {
+    fn from(entry: HostEntry) -> Self {
+        Self {
+            setting: entry.setting().expect("a test reads all entries"),
+            name: entry.name,
+            scope: entry.scope,
+            value: entry.value,
+            means: entry.means,
+            needs: entry.needs,
+            applied: entry.applied,
+            read_back: entry.read_back,
+            undone: entry.undone,
+            changes_also: entry.changes_also,
+        }
+    }
+}
+
+impl HostEntry {
+    /// What it sets, by its name.
+    fn setting(&self) -> Option<Setting> {
+        let name = |name: &'static str| IntoDeserializer::<Error>::into_deserializer(name);
+        match (self.scope, self.name) {
+            (Scope::Host, "sysctl") => Some(Setting::Sysctl),
+            (Scope::Device, "qos") => Some(Setting::Qos),
+            (Scope::Device, device) => {
+                let setting = DeviceSetting::deserialize(name(device));
+                setting.ok().map(Setting::Device)
+            }
+            (Scope::Route, route) => {
+                let setting = RouteSetting::deserialize(name(route.strip_prefix("route_")?));
+                setting.ok().map(Setting::Route)
+            }
+            _ => None,
+        }
+    }
+}

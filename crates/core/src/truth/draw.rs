@@ -46,7 +46,7 @@ fn scenario(seed: u64, number: u32) -> Scenario {
         .expect(
             "one draw in a thousand is clear, and the laws of `tests` are drawn from many seeds",
         );
-    Scenario::of(number, seed, cause, &conditions, limit.bps)
+    Scenario::new(number, seed, cause, &conditions, limit.bps)
 }
 
 fn attempt(cause: Cause, is_border: bool, random: &mut Dice) -> Option<(Conditions, Limit)> {

@@ -92,7 +92,7 @@ pub struct RemedyScore {
 impl Proof {
     /// A verdict's prediction, and what its remedy brought, payload bits/s, or why the run with it
     /// failed; `None` where nothing was predicted, or there is no remedy.
-    pub fn of(number: u32, verdict: &Verdict, measured: Result<f64, String>) -> Option<Self> {
+    pub fn new(number: u32, verdict: &Verdict, measured: Result<f64, String>) -> Option<Self> {
         let predicted_bps = verdict.predicted_bps?;
         let (measured_bps, failure) = match measured {
             Ok(bps) => (Some(bps), None),
@@ -125,7 +125,7 @@ impl Proof {
 
 impl Untried {
     /// Of the scenario of that number, with the verdict if there is one.
-    pub fn of(number: u32, verdict: Option<&Verdict>, why: UntriedReason) -> Self {
+    pub fn new(number: u32, verdict: Option<&Verdict>, why: UntriedReason) -> Self {
         Self {
             number,
             cause: verdict.map(|verdict| verdict.cause),
@@ -138,7 +138,7 @@ impl Untried {
 
 impl RemedyScore {
     /// Counts; `None` where no remedy was looked at.
-    pub(super) fn of(proofs: &[Proof], untried: &[Untried]) -> Option<Self> {
+    pub(super) fn new(proofs: &[Proof], untried: &[Untried]) -> Option<Self> {
         let held = |of_exact: bool| {
             let own = proofs.iter().filter(|proof| proof.is_exact() == of_exact);
             tally(&own.collect::<Vec<_>>())
@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn proof(cause: Cause, measured_bps: f64) -> Proof {
-        Proof::of(7, &verdict(cause), Ok(measured_bps)).expect("something was predicted")
+        Proof::new(7, &verdict(cause), Ok(measured_bps)).expect("something was predicted")
     }
 
     #[test]
@@ -205,9 +205,9 @@ mod tests {
 
     #[test]
     fn a_run_that_failed_is_not_as_predicted_and_says_why() {
-        let failed = Proof::of(8, &verdict(Cause::Pacing), Err("peer lost".to_owned()));
+        let failed = Proof::new(8, &verdict(Cause::Pacing), Err("peer lost".to_owned()));
         let proofs = [proof(Cause::Pacing, 99e6), failed.expect("a prediction")];
-        let score = RemedyScore::of(&proofs, &[]).unwrap();
+        let score = RemedyScore::new(&proofs, &[]).unwrap();
         assert_eq!((score.exact.right, score.exact.trials), (1, 2));
         assert_eq!(score.failed, 1);
     }
@@ -218,7 +218,7 @@ mod tests {
             proof(Cause::ReceiveWindow, 99e6),
             proof(Cause::Congestion, 10e6),
         ];
-        let score = RemedyScore::of(&proofs, &[]).unwrap();
+        let score = RemedyScore::new(&proofs, &[]).unwrap();
         assert_eq!((score.exact.right, score.exact.trials), (1, 1));
         assert_eq!((score.modelled.right, score.modelled.trials), (0, 1));
     }
@@ -226,18 +226,18 @@ mod tests {
     #[test]
     fn what_was_not_run_is_counted_by_its_reason() {
         let all = [
-            Untried::of(1, None, UntriedReason::NoVerdict),
-            Untried::of(
+            Untried::new(1, None, UntriedReason::NoVerdict),
+            Untried::new(
                 2,
                 Some(&verdict(Cause::Policer)),
                 UntriedReason::NothingPredicted,
             ),
-            Untried::of(3, Some(&verdict(Cause::CpuSend)), UntriedReason::NotInALab),
-            Untried::of(4, Some(&verdict(Cause::CpuSend)), UntriedReason::NotInALab),
+            Untried::new(3, Some(&verdict(Cause::CpuSend)), UntriedReason::NotInALab),
+            Untried::new(4, Some(&verdict(Cause::CpuSend)), UntriedReason::NotInALab),
         ];
-        let score = RemedyScore::of(&[], &all).expect("there are some");
+        let score = RemedyScore::new(&[], &all).expect("there are some");
         let counted: Vec<u64> = score.untried.into_values().collect();
         assert_eq!(counted, [1, 1, 2]);
-        assert_eq!(RemedyScore::of(&[], &[]), None);
+        assert_eq!(RemedyScore::new(&[], &[]), None);
     }
 }

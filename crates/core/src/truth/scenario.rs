@@ -94,7 +94,7 @@ impl CpuShare {
 }
 
 impl Scenario {
-    pub(super) fn of(
+    pub(super) fn new(
         number: u32,
         seed: u64,
         cause: Cause,

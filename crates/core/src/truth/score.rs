@@ -136,7 +136,7 @@ impl Trial {
 }
 
 impl Tally {
-    fn of<'a>(trials: impl Iterator<Item = &'a Trial>) -> Self {
+    fn new<'a>(trials: impl Iterator<Item = &'a Trial>) -> Self {
         let (mut right, mut all) = (0, 0);
         for trial in trials {
             all += 1;
@@ -158,7 +158,7 @@ impl Tally {
 impl Score {
     /// Counts; `remedied` is empty where remedies were not asked for, and else has one of each
     /// scenario.
-    pub fn of(seed: u64, mut trials: Vec<Trial>, remedied: Vec<Remedied>) -> Self {
+    pub fn new(seed: u64, mut trials: Vec<Trial>, remedied: Vec<Remedied>) -> Self {
         trials.sort_by_key(|trial| trial.number);
         let (mut proofs, mut untried) = (Vec::new(), Vec::new());
         for one in remedied {
@@ -173,7 +173,7 @@ impl Score {
         let mut causes = BTreeMap::new();
         for trial in &trials {
             let own = trials.iter().filter(|other| other.cause == trial.cause);
-            causes.entry(trial.cause).or_insert_with(|| Tally::of(own));
+            causes.entry(trial.cause).or_insert_with(|| Tally::new(own));
             if let Some(verdict) = trial.verdict() {
                 *matrix
                     .entry(trial.cause)
@@ -185,16 +185,16 @@ impl Score {
         Self {
             schema: TRUTH_SCHEMA.to_owned(),
             seed,
-            all: Tally::of(trials.iter()),
+            all: Tally::new(trials.iter()),
             causes,
-            borders: Tally::of(trials.iter().filter(|trial| trial.is_border)),
+            borders: Tally::new(trials.iter().filter(|trial| trial.is_border)),
             failed: trials
                 .iter()
                 .filter(|trial| trial.judgement == Judgement::Failed)
                 .count() as u64,
             matrix,
             trials,
-            remedies: RemedyScore::of(&proofs, &untried),
+            remedies: RemedyScore::new(&proofs, &untried),
             proofs,
             untried_remedies: untried,
         }

@@ -185,7 +185,7 @@ fn what_failed_is_not_right_and_is_counted() {
     let mut trials: Vec<Trial> = scenarios.iter().map(|s| trial(s, Some(s.cause))).collect();
     trials[0] = trial(&scenarios[0], None);
     trials[1] = trial(&scenarios[1], Some(Cause::QosClass));
-    let score = Score::of(3, trials, Vec::new());
+    let score = Score::new(3, trials, Vec::new());
     assert_eq!(
         (score.all.right, score.all.trials, score.failed),
         (10, 12, 1)

@@ -81,7 +81,7 @@ pub enum ValueKind {
     Policy,
 }
 
-/// As tables of settings have it: `name`, `switch`, `cpus`, `0 to 255 segments`,
+/// As tables of settings have it: `name`, `switch`, `cpus`, `address`, `policy`, `0 to 255 segments`,
 /// `3 of 1 to 65535 bytes`.
 impl<'de: 'static> Deserialize<'de> for ValueKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -123,6 +123,8 @@ impl ValueKind {
             "name" => return Some(Self::Name),
             "switch" => return Some(Self::Switch),
             "cpus" => return Some(Self::Cpus),
+            "address" => return Some(Self::Address),
+            "policy" => return Some(Self::Policy),
             _ => {}
         }
         let (count, range) = match words.split_once(" of ") {

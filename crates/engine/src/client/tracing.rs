@@ -105,7 +105,7 @@ impl Client {
             (None, Some(udp)) => {
                 // What a socket's buffer drops is no loss of the path.
                 let arrived = udp.received + udp.socket_drops.unwrap_or(0);
-                Ok(OneWayLoss::of(
+                Ok(OneWayLoss::new(
                     udp.sent,
                     arrived,
                     udp.duplicated,

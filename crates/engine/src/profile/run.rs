@@ -38,7 +38,7 @@ pub fn profile(
         error,
         profiles,
     } = outcome?;
-    let document = ProfileDocument::of(
+    let document = ProfileDocument::new(
         record,
         profiles.client.map(|profile| *profile),
         profiles.server.map(|profile| *profile),

@@ -37,7 +37,7 @@ pub fn what_ifs(
     document: &mut ProfileDocument,
     observer: &mut dyn CompareObserver,
 ) -> Result<(), MeasureError> {
-    let known = Known::of(document);
+    let known = Known::new(document);
     let nothing = Known::nothing(known.seed);
     let mut of = |protocol, known| projected(client, options, protocol, known, document, observer);
     match (options.test.protocol, options.prove) {

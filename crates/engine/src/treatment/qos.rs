@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use linerate_core::treatment::QosPolicy;
+use linerate_core::units::checksum::fnv1a;
 use linerate_qos::document::QosState;
 use serde::{Deserialize, Serialize};
 
@@ -158,14 +159,9 @@ impl Mark {
     }
 
     fn of_text(text: &str) -> Self {
-        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
-        Self::Text(text.len(), text.bytes().fold(FNV_OFFSET, hash))
+        Self::Text(text.len(), fnv1a(text.as_bytes()))
     }
 }
-
-// RFC 9923, 64 bits.
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 #[cfg(test)]
 mod tests {

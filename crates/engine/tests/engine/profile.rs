@@ -162,7 +162,7 @@ fn at_the_default_rate_both_ends_on_one_kernel_take_less_than_two_percent() {
         .run(|| profiled_at(&served, &long, ProfileRequest::default()))
         .unwrap();
     let Profiles { client, server } = outcome.profiles;
-    let document = ProfileDocument::of(
+    let document = ProfileDocument::new(
         outcome.record,
         client.map(|end| *end),
         server.map(|end| *end),

@@ -14,7 +14,8 @@ const CWR: u8 = 0x80;
 
 /// How many segments a [`Cutter`] makes of a frame, without cutting it; 1 where it stays whole.
 pub fn segment_count(frame: &[u8], offload: Offload) -> u32 {
-    let count = Cut::of(frame, offload).map_or(1, |cut| (cut.end - cut.payload).div_ceil(cut.size));
+    let count =
+        Cut::new(frame, offload).map_or(1, |cut| (cut.end - cut.payload).div_ceil(cut.size));
     u32::try_from(count.max(1)).unwrap_or(u32::MAX)
 }
 
@@ -50,7 +51,7 @@ impl<'a> Cutter<'a> {
         Self {
             frame,
             offload,
-            cut: Cut::of(frame, offload),
+            cut: Cut::new(frame, offload),
             done: 0,
             is_over: false,
         }
@@ -86,7 +87,7 @@ impl<'a> Cutter<'a> {
 }
 
 impl Cut {
-    fn of(frame: &[u8], offload: Offload) -> Option<Self> {
+    fn new(frame: &[u8], offload: Offload) -> Option<Self> {
         let protocol = match offload.gso {
             Gso::None => return None,
             Gso::Tcp4 | Gso::Tcp6 => TCP,

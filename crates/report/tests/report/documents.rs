@@ -34,7 +34,7 @@ fn documents() -> Vec<Box<dyn Document>> {
     vec![
         Box::new(HostDocument::new(Default::default())),
         Box::new(labs()),
-        Box::new(Score::of(1, vec![], vec![])),
+        Box::new(Score::new(1, vec![], vec![])),
         Box::new(samples::stream()),
         Box::new(samples::stream_sweep(3)),
         Box::new(samples::check()),

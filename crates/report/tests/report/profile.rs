@@ -125,7 +125,7 @@ fn document() -> ProfileDocument {
     if let Some(tcp) = &mut record.legs[0].tcp {
         tcp.data_segments_out = Some(1_234_567);
     }
-    ProfileDocument::of(record, Some(sender()), Some(receiver()))
+    ProfileDocument::new(record, Some(sender()), Some(receiver()))
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn an_end_without_samples_or_profile_is_said() {
     )];
     let mut record = samples::stream();
     record.environment.shared_kernel = false;
-    let document = ProfileDocument::of(record, Some(accounted), None);
+    let document = ProfileDocument::new(record, Some(accounted), None);
     assert_snapshot!("profile_accounted", document.text(detailed()));
 }
 
@@ -203,7 +203,7 @@ fn functions_of_user_mode_are_shares_of_its_samples() {
         kernel_seen: true,
         all_cpus: true,
     };
-    let document = ProfileDocument::of(samples::stream(), Some(user), Some(cycles));
+    let document = ProfileDocument::new(samples::stream(), Some(user), Some(cycles));
     let text = document.text(detailed());
     assert_snapshot!("profile_user_mode", text);
 }
@@ -212,7 +212,7 @@ fn functions_of_user_mode_are_shares_of_its_samples() {
 fn ends_on_one_kernel_say_what_both_profilers_took() {
     let mut record = samples::stream();
     record.environment.shared_kernel = true;
-    let document = ProfileDocument::of(record, Some(sender()), Some(receiver()));
+    let document = ProfileDocument::new(record, Some(sender()), Some(receiver()));
     let text = document.text(whole());
     assert!(text.contains("the profilers took 1.42 %"), "{text}");
 }
@@ -243,7 +243,7 @@ fn a_flame_graph_is_the_same_each_time_and_well_formed() {
 
 #[test]
 fn a_profile_without_samples_is_an_empty_picture() {
-    let document = ProfileDocument::of(samples::stream(), None, None);
+    let document = ProfileDocument::new(samples::stream(), None, None);
     well_formed(&svg::flame_graph(&document));
     assert_eq!(text::folded(&document), "");
 }

@@ -22,15 +22,15 @@ fn verdict(cause: Cause) -> Verdict {
 }
 
 fn tried(cause: Cause, measured: Result<f64, String>) -> Remedied {
-    Remedied::Tried(Proof::of(7, &verdict(cause), measured).expect("something was predicted"))
+    Remedied::Tried(Proof::new(7, &verdict(cause), measured).expect("something was predicted"))
 }
 
 fn untried(cause: Option<Cause>, why: UntriedReason) -> Remedied {
-    Remedied::Untried(Untried::of(1, cause.map(verdict).as_ref(), why))
+    Remedied::Untried(Untried::new(1, cause.map(verdict).as_ref(), why))
 }
 
 fn text(remedied: Vec<Remedied>) -> String {
-    Score::of(3, Vec::new(), remedied).text(whole())
+    Score::new(3, Vec::new(), remedied).text(whole())
 }
 
 #[test]

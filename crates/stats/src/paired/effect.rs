@@ -68,7 +68,7 @@ mod tests {
         assert!((means.median() + 0.46).abs() < 1e-9);
         let [low, high] = means.interval([5, 5]);
         assert!((low + 0.786).abs() < 1e-9 && (high + 0.010).abs() < 1e-9);
-        assert!((1.0 - 2.0 * NullSum::of(9).upto(5) - 0.961).abs() < 5e-4);
+        assert!((1.0 - 2.0 * NullSum::for_size(9).upto(5) - 0.961).abs() < 5e-4);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub fn observational(a: &[f64], b: &[f64]) -> Result<Observation, StatsError> {
 }
 
 fn median(figures: &[f64]) -> Result<f64, StatsError> {
-    let median = Summary::of(figures)?.median();
+    let median = Summary::new(figures)?.median();
     match figures.iter().find(|figure| **figure <= 0.0) {
         Some(&value) => Err(StatsError::OutOfRange {
             operation: "comparison",

@@ -38,7 +38,7 @@ pub(super) struct NullSum {
 
 impl NullSum {
     /// Of `n` values, at most [`MAX_PAIRS`].
-    pub(super) fn of(n: usize) -> &'static Self {
+    pub(super) fn for_size(n: usize) -> &'static Self {
         static ALL: LazyLock<Vec<NullSum>> =
             LazyLock::new(|| (0..=MAX_PAIRS as usize).map(NullSum::new).collect());
         &ALL[n]
@@ -98,11 +98,15 @@ mod tests {
     fn the_null_distribution_is_the_published_one() {
         // Wilcoxon and Wilcox (1964), two-sided 5 %: 0, 3, 8, 17, 137 for n = 6, 8, 10, 13, 30.
         for (n, critical) in [(6, 0), (8, 3), (10, 8), (13, 17), (30, 137)] {
-            assert_eq!(NullSum::of(n).quantile(0.025), Some(critical), "n = {n}");
+            assert_eq!(
+                NullSum::for_size(n).quantile(0.025),
+                Some(critical),
+                "n = {n}"
+            );
         }
-        assert_eq!(NullSum::of(5).quantile(0.025), None);
-        assert_eq!(NullSum::of(3).upto(2), 3.0 / 8.0);
-        assert!((NullSum::of(30).upto(465) - 1.0).abs() < 1e-12);
-        assert!((NullSum::of(10).upto(27) - 0.5).abs() < 1e-12);
+        assert_eq!(NullSum::for_size(5).quantile(0.025), None);
+        assert_eq!(NullSum::for_size(3).upto(2), 3.0 / 8.0);
+        assert!((NullSum::for_size(30).upto(465) - 1.0).abs() < 1e-12);
+        assert!((NullSum::for_size(10).upto(27) - 0.5).abs() < 1e-12);
     }
 }

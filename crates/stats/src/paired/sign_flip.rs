@@ -73,7 +73,7 @@ impl SignFlip {
     /// beyond [`ENUMERATED`] values.
     pub(super) fn look(&mut self, values: &[f64], alpha: f64, drawn: &[u32]) -> Vec<Finding> {
         let vectors = Vectors::new(values, self.sides, drawn);
-        let null = NullSum::of(values.len());
+        let null = NullSum::for_size(values.len());
         let sides = if self.sides == Sides::One { 1.0 } else { 2.0 };
         let levels = self.levels.iter_mut().zip(1_u32..);
         levels

@@ -106,11 +106,11 @@ impl Track {
         let pairs = self.log_ratios.len();
         let alpha = match self.last[level - 1] {
             Some(last) if last.pairs == pairs => return last,
-            Some(last) => 2.0 * NullSum::of(last.pairs).upto(last.skip[0]),
+            Some(last) => 2.0 * NullSum::for_size(last.pairs).upto(last.skip[0]),
             None => first_alpha / level as f64,
         };
         // Too few pairs for that leave the whole range, and its own confidence.
-        let skip = NullSum::of(pairs).quantile(alpha / 2.0).unwrap_or(0);
+        let skip = NullSum::for_size(pairs).quantile(alpha / 2.0).unwrap_or(0);
         Crossing {
             pairs,
             skip: [skip; 2],
@@ -120,7 +120,7 @@ impl Track {
     /// What the pairs up to a crossing amount to.
     pub(super) fn figures(&self, at: Crossing) -> Figures {
         let means = WalshAverages::new(&self.log_ratios[..at.pairs]);
-        let null = NullSum::of(at.pairs);
+        let null = NullSum::for_size(at.pairs);
         let missed: f64 = at.skip.iter().map(|&skip| null.upto(skip)).sum();
         Figures {
             effect: means.median(),
@@ -144,7 +144,7 @@ impl Track {
             f64::min(above_lower, below_upper)
         });
         let look = to_come.find(|look| {
-            let null = NullSum::of(look.pairs as usize);
+            let null = NullSum::for_size(look.pairs as usize);
             let crosses = |share: f64, alpha: f64| {
                 let wrong_sign = (1.0 - share) * greatest_sum(look.pairs as usize) as f64;
                 let most = null.quantile(alpha);

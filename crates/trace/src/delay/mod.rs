@@ -36,7 +36,6 @@ pub use rate::{LinkRate, SizedSamples, link_rates};
 pub use shift::Shift;
 pub use stretch::DelayCore;
 
-use super::document::TraceDocument;
 use super::outcome::TraceOutcome;
 use shift::shift;
 
@@ -158,7 +157,7 @@ pub fn analyze(hops: &[HopSamples]) -> DelayAnalysis {
 
 impl HopSamples {
     /// The samples of a trace: of each hop the address that answered first, with its RTTs alone.
-    pub fn of(outcome: &TraceOutcome) -> Vec<Self> {
+    pub fn from_outcome(outcome: &TraceOutcome) -> Vec<Self> {
         let samples = |hop: &super::Hop| {
             let address = hop.addresses().first().copied();
             let own = hop.replies().filter(|reply| Some(reply.from) == address);
@@ -169,23 +168,6 @@ impl HopSamples {
             }
         };
         outcome.hops.iter().map(samples).collect()
-    }
-
-    /// The same of a document.
-    pub fn of_document(document: &TraceDocument) -> Vec<Self> {
-        let samples = |hop: &super::HopDocument| {
-            let answered = hop.probes.iter().find_map(|probe| probe.address);
-            let own = hop
-                .probes
-                .iter()
-                .filter(|probe| answered.is_some() && probe.address == answered);
-            Self {
-                ttl: hop.ttl,
-                address: answered,
-                rtt_us: own.filter_map(|probe| probe.rtt_us).collect(),
-            }
-        };
-        document.hops.iter().map(samples).collect()
     }
 }
 

@@ -59,7 +59,7 @@ fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, String> {
             .all(|(column, text)| table.text(*row, *column) == Some(text.as_str()))
     };
     let rows = (0..table.len()).filter(is_meant);
-    let mut grouping = Grouping::of(table, rows, &split).map_err(|error| error.to_string())?;
+    let mut grouping = Grouping::new(table, rows, &split).map_err(|error| error.to_string())?;
     if grouping.groups.is_empty() {
         return Err("no row is what its `where` says".to_owned());
     }

@@ -20,7 +20,7 @@ fn by_treatment(table: &Table) -> Grouping<'_> {
         by: Vec::new(),
         factor: table.find("treatment"),
     };
-    Grouping::of(table, 0..table.len(), &split).unwrap()
+    Grouping::new(table, 0..table.len(), &split).unwrap()
 }
 
 fn shared(text: &str) -> Vec<Doubt> {

@@ -14,21 +14,15 @@ use serde::de::{
 use super::super::error::{Place, ReadProblem};
 use super::super::table::{Builder, Format};
 use super::{Fault, Input, Lines};
+use crate::capacity::CAPACITY_SCHEMA;
+use crate::compare::COMPARISON_SCHEMA;
+use crate::experiment::EXPERIMENT_SCHEMA;
+use crate::profile::PROFILE_SCHEMA;
 use crate::record::{CHECK_SCHEMA, RECORD_SCHEMA, SWEEP_SCHEMA};
+use crate::trace::TRACE_SCHEMA;
+use crate::truth::TRUTH_SCHEMA;
 use crate::units::shortened;
 
-/// Schema of a paired comparison.
-const COMPARISON_SCHEMA: &str = "linerate.comparison/1";
-/// Schema of an experiment that was run.
-const EXPERIMENT_SCHEMA: &str = "linerate.experiment/1";
-/// Schema of a profile; its figures are those of its run.
-const PROFILE_SCHEMA: &str = "linerate.profile/1";
-/// Schema of the connections that two ends held: one row.
-const CAPACITY_SCHEMA: &str = "linerate.capacity/1";
-/// Schema of a trace: a row for each hop.
-const TRACE_SCHEMA: &str = "linerate.trace/1";
-/// Schema of a truth test: a row for each scenario.
-const TRUTH_SCHEMA: &str = "linerate.truth/1";
 /// Schema of what a policy costs: a row for each run.
 const QOS_COST_SCHEMA: &str = "linerate.qos_cost/1";
 

@@ -48,7 +48,7 @@ pub(super) fn read(
         let figure = |value: &Value| {
             let samples = own.iter().filter_map(|row| number_of(&row[value.column]));
             let samples: Vec<f64> = samples.map(|sample| sample * value.scale).collect();
-            Some((value.name.clone(), of_rows(&Summary::of(&samples).ok()?)))
+            Some((value.name.clone(), of_rows(&Summary::new(&samples).ok()?)))
         };
         values.iter().filter_map(figure).collect()
     };

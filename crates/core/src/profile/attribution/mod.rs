@@ -42,7 +42,7 @@ pub struct Attribution {
 }
 
 impl Attribution {
-    fn of(layer: Layer) -> Self {
+    fn new(layer: Layer) -> Self {
         Self { layer, also: None }
     }
 
@@ -61,9 +61,9 @@ pub fn attribute(stack: &FoldedStack) -> Attribution {
     let walk = walk(kernel);
     match walk.decided {
         Some(attribution) => attribution,
-        None if has_user && !walk.unknown => Attribution::of(Layer::Application),
-        None if stack.task == TaskClass::Idle && !walk.unknown => Attribution::of(Layer::Idle),
-        None => Attribution::of(Layer::Unattributed),
+        None if has_user && !walk.unknown => Attribution::new(Layer::Application),
+        None if stack.task == TaskClass::Idle && !walk.unknown => Attribution::new(Layer::Idle),
+        None => Attribution::new(Layer::Unattributed),
     }
 }
 
@@ -94,9 +94,9 @@ fn walk(frames: &[String]) -> Walk {
                 moves = true;
                 continue;
             }
-            Some(Meaning::Door(_)) if unknown => Attribution::of(Layer::Unattributed),
-            Some(Meaning::Of(_)) if moves && handles_payload(name) => Attribution::of(Layer::Copy),
-            Some(Meaning::Door(layer) | Meaning::Of(layer)) => Attribution::of(layer),
+            Some(Meaning::Door(_)) if unknown => Attribution::new(Layer::Unattributed),
+            Some(Meaning::Of(_)) if moves && handles_payload(name) => Attribution::new(Layer::Copy),
+            Some(Meaning::Door(layer) | Meaning::Of(layer)) => Attribution::new(layer),
             Some(Meaning::Both(layer, also)) => Attribution {
                 layer,
                 also: Some(also),
@@ -243,7 +243,7 @@ mod tests {
         let parts: Vec<_> = both.share(7).collect();
         assert_eq!(parts, [(Layer::Copy, 4), (Layer::Checksum, 3)]);
         assert_eq!(layer("csum_partial skb_checksum_help"), Layer::Checksum);
-        let alone = Attribution::of(Layer::Tcp).share(7);
+        let alone = Attribution::new(Layer::Tcp).share(7);
         assert_eq!(alone.collect::<Vec<_>>(), [(Layer::Tcp, 7)]);
     }
 

@@ -30,7 +30,7 @@ impl Designed {
     /// Takes a run, if it was what its point is and has the figures.
     pub fn enter(&mut self, point: &Point, record: &Record) {
         let entered = match point.check(record) {
-            Ok(()) => Observation::of(point.name, record)
+            Ok(()) => Observation::new(point.name, record)
                 .map_err(|error| (error.to_string(), error.remedy())),
             Err(error) => Err((error.to_string(), "")),
         };

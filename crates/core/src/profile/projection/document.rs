@@ -202,5 +202,5 @@ pub fn median_cpu_error_percent(projections: &[Projection]) -> Option<f64> {
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
-    Some(Summary::of(&values).ok()?.median())
+    Some(Summary::new(&values).ok()?.median())
 }

@@ -250,7 +250,7 @@ fn robust(design: &Matrix, y: &[f64]) -> Vec<f64> {
 }
 
 fn per_term(terms: &[Term], costs: &[f64]) -> PerTerm {
-    PerTerm::of(terms.iter().copied().zip(costs.iter().copied()))
+    PerTerm::new(terms.iter().copied().zip(costs.iter().copied()))
 }
 
 /// The middle 95 % of values; of none, nothing.

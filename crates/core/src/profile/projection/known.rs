@@ -27,12 +27,12 @@ pub struct Known {
 
 impl Known {
     /// By the profile of the test as it is.
-    pub fn of(document: &ProfileDocument) -> Self {
+    pub fn new(document: &ProfileDocument) -> Self {
         let record = &document.record;
         let ends = (document.sender.as_ref(), document.receiver.as_ref());
         Self {
             layers: match ends {
-                (Some(sender), Some(receiver)) => Some([sender, receiver].map(LayerShares::of)),
+                (Some(sender), Some(receiver)) => Some([sender, receiver].map(LayerShares::new)),
                 _ => None,
             },
             ceilings: record
@@ -54,7 +54,7 @@ impl Known {
 
 impl LayerShares {
     /// The layers that a design may not tell from others.
-    fn of(end: &EndLayers) -> Self {
+    fn new(end: &EndLayers) -> Self {
         let share = |layer: Layer| {
             let costs = end.layers.iter().filter(|cost| cost.layer == layer);
             costs.map(|cost| cost.share_percent).sum::<f64>() / 100.0

@@ -38,7 +38,7 @@ impl EndWork {
 /// Counts of two ends of one kernel as one: each makes its own calls, copies and checksums;
 /// packets, acknowledgements and soft interrupts are the same ones.
 pub(super) fn together(sender: &PerTerm, receiver: &PerTerm) -> PerTerm {
-    PerTerm::of(Term::ALL.map(|term| {
+    PerTerm::new(Term::ALL.map(|term| {
         let (a, b) = (sender.at(term), receiver.at(term));
         let is_each = matches!(term, Term::Call | Term::CopiedByte | Term::ChecksummedByte);
         (term, if is_each { a + b } else { a.max(b) })
@@ -98,7 +98,7 @@ impl Observation {
     ///
     /// # Errors
     /// A figure is not there: of requests, of both directions at once, of an older endpoint.
-    pub fn of(point: &str, record: &Record) -> Result<Self, NotObserved> {
+    pub fn new(point: &str, record: &Record) -> Result<Self, NotObserved> {
         let one_way = record.leg().filter(|_| record.workload == Workload::Stream);
         let leg = one_way.ok_or(NotObserved::Lacks("single direction of a bulk transfer"))?;
         let throughput_bps = leg.throughput_bps.ok_or(NotObserved::Lacks("throughput"))?;
@@ -283,7 +283,7 @@ impl<'a> Run<'a> {
         } else {
             self.sent_bytes
         };
-        let mut counts = PerTerm::of([
+        let mut counts = PerTerm::new([
             (Term::Call, self.record.messages.unwrap_or(0) as f64),
             (Term::Packet, self.cut()),
             (Term::Fragment, self.fragments[0]),
@@ -321,7 +321,7 @@ impl<'a> Run<'a> {
         } else {
             self.segments
         };
-        let mut counts = PerTerm::of([
+        let mut counts = PerTerm::new([
             (Term::Call, self.receiver.calls.unwrap_or(0) as f64),
             (Term::Packet, packets * arrived),
             (Term::Fragment, self.fragments[1]),

@@ -77,7 +77,7 @@ pub struct PerTerm([f64; TERMS]);
 
 impl PerTerm {
     /// From pairs; what is not named is 0.
-    pub fn of(pairs: impl IntoIterator<Item = (Term, f64)>) -> Self {
+    pub fn new(pairs: impl IntoIterator<Item = (Term, f64)>) -> Self {
         let mut all = Self::default();
         for (term, value) in pairs {
             all.set(term, value);

@@ -7,7 +7,7 @@ use crate::plan::Protocol;
 const MIB: f64 = 1048576.0;
 
 fn costs() -> PerTerm {
-    PerTerm::of([
+    PerTerm::new([
         (Term::Call, 900.0),
         (Term::Packet, 400.0),
         (Term::Aggregate, 2000.0),
@@ -30,7 +30,7 @@ fn counts(
 ) -> PerTerm {
     let packets = if cut { MIB / segment } else { MIB / large };
     let deliveries = if cut && !joined { packets } else { MIB / large };
-    PerTerm::of([
+    PerTerm::new([
         (Term::Call, MIB / message),
         (Term::Packet, packets),
         (Term::Aggregate, MIB / large),
@@ -281,7 +281,7 @@ fn datagrams(bytes: f64, whole: bool) -> PerTerm {
         ((bytes + 8.0) / 1480.0).ceil()
     };
     let packets = number * fragments;
-    PerTerm::of([
+    PerTerm::new([
         (Term::Call, 2.0 * number),
         (Term::Packet, packets),
         (Term::Fragment, if fragments > 1.0 { packets } else { 0.0 }),
@@ -295,7 +295,7 @@ fn datagrams(bytes: f64, whole: bool) -> PerTerm {
 
 #[test]
 fn records_in_one_packet_each_save_what_fragments_take() {
-    let costs = PerTerm::of([
+    let costs = PerTerm::new([
         (Term::Call, 300.0),
         (Term::Packet, 500.0),
         (Term::Fragment, 700.0),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::document::TraceDocument;
+use super::TraceDocument;
 use crate::outcome::PathEnd;
 use linerate_stats::wilson;
 use linerate_units::Caveat;
@@ -67,7 +67,7 @@ pub struct OneWayLoss {
 impl OneWayLoss {
     /// From both ends' counts; `None` if nothing was sent. Whoever says that more arrived than was
     /// sent has counted something else too: then all arrived.
-    pub fn of(sent: u64, received: u64, duplicated: u64, reordered: u64) -> Option<Self> {
+    pub fn new(sent: u64, received: u64, duplicated: u64, reordered: u64) -> Option<Self> {
         let received = received.min(sent);
         let lost = sent - received;
         let share = wilson(lost, sent).ok()?;
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn losses_are_told_by_direction() {
-        let none = OneWayLoss::of(200, 200, 0, 0).unwrap();
-        let some = OneWayLoss::of(200, 150, 0, 0).unwrap();
+        let none = OneWayLoss::new(200, 200, 0, 0).unwrap();
+        let some = OneWayLoss::new(200, 150, 0, 0).unwrap();
         let words = loss_in_words(Some(&some), Some(&none));
         assert_eq!(
             words,
@@ -151,14 +151,14 @@ mod tests {
             ]
         );
         assert_eq!(loss_in_words(Some(&some), Some(&some)).len(), 2);
-        assert_eq!(OneWayLoss::of(0, 0, 0, 0), None);
-        assert_eq!(OneWayLoss::of(5, 9, 4, 0).unwrap().lost, 0);
+        assert_eq!(OneWayLoss::new(0, 0, 0, 0), None);
+        assert_eq!(OneWayLoss::new(5, 9, 4, 0).unwrap().lost, 0);
     }
 
     proptest! {
         #[test]
         fn a_loss_is_a_share_and_lies_in_its_interval(sent in 1..1u64 << 55, received: u64) {
-            let loss = OneWayLoss::of(sent, received, 0, 0).unwrap();
+            let loss = OneWayLoss::new(sent, received, 0, 0).unwrap();
             prop_assert_eq!(loss.lost + loss.received, sent);
             let [low, high] = loss.interval_percent;
             prop_assert!((0.0..=100.0).contains(&loss.lost_percent));

@@ -1,10 +1,10 @@
 //! What a client takes of an endpoint's trace: nothing that a stranger could not say as well is
 //! believed.
 
-use super::TraceRequest;
+use super::{HopDocument, TRACE_SCHEMA, TraceDocument, end_in_words};
 use crate::delay;
-use crate::document::{HopDocument, TRACE_SCHEMA, TraceDocument, end_in_words};
 use crate::outcome::PathEnd;
+use crate::reverse::TraceRequest;
 
 /// A hop is asked again as often as this at most, by whatever version of linerate.
 const MAX_ATTEMPTS: usize = 11;
@@ -41,7 +41,7 @@ pub fn admit(document: TraceDocument, request: &TraceRequest) -> Result<TraceDoc
         host: document.target.to_string(),
         reached: matches!(document.end, PathEnd::Reached { .. }),
         end_words: end_in_words(&document.end, document.target),
-        delay: delay::analyze(&delay::HopSamples::of_document(&document)),
+        delay: delay::analyze(&document.samples()),
         hops: document.hops.iter().map(without_names).collect(),
         paths: None,
         link_rates: Vec::new(),

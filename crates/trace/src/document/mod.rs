@@ -3,25 +3,30 @@
 //! As in the record of a run: adding a key is free, renaming one is a new version; a key is absent
 //! where its figure is not known.
 
+mod admit;
+mod both_ways;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::asn::{AsTable, Origin};
-use super::config::TraceConfig;
-use super::delay::{self, DelayAnalysis, HopSamples, LinkRate};
-use super::ledger::Reply;
-use super::missing::HopFate;
-use super::mtu::MtuOutcome;
-use super::multipath::{Level, MultipathOutcome, PathLink, RoutedPath};
-use super::outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
-use super::probe::{AnswerKind, MplsLabel, ProbeKind, ecn_bits};
-use super::quote::unreachable_reason;
-use super::reverse::ReverseDocument;
-use super::watch::WatchDocument;
+use crate::asn::{AsTable, Origin};
+use crate::config::TraceConfig;
+use crate::delay::{self, DelayAnalysis, HopSamples, LinkRate};
+use crate::ledger::Reply;
+use crate::missing::HopFate;
+use crate::mtu::MtuOutcome;
+use crate::multipath::{Level, MultipathOutcome, PathLink, RoutedPath};
+use crate::outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
+use crate::probe::{AnswerKind, MplsLabel, ProbeKind, ecn_bits};
+use crate::quote::unreachable_reason;
+use crate::watch::WatchDocument;
 use linerate_units::{Caveat, Dscp, Family};
+
+pub use admit::admit;
+pub use both_ways::{OneWayLoss, ReverseDocument};
 
 /// Schema of [`TraceDocument`].
 pub const TRACE_SCHEMA: &str = "linerate.trace/1";
@@ -240,7 +245,7 @@ impl TraceDocument {
             end: outcome.end,
             end_words: end_in_words(&outcome.end, outcome.target),
             hops: hops(outcome, config, &header.names),
-            delay: delay::analyze(&HopSamples::of(outcome)),
+            delay: delay::analyze(&HopSamples::from_outcome(outcome)),
             paths: None,
             link_rates: Vec::new(),
             mtu: None,
@@ -255,6 +260,21 @@ impl TraceDocument {
             seed: header.seed,
             caveats: Vec::new(),
         }
+    }
+
+    /// The samples of each hop: of the address that answered first, with its RTTs alone.
+    fn samples(&self) -> Vec<HopSamples> {
+        let samples = |hop: &HopDocument| {
+            let answered = hop.probes.iter().find_map(|probe| probe.address);
+            let is_own = |probe: &&ProbeDocument| answered.is_some() && probe.address == answered;
+            let own = hop.probes.iter().filter(is_own);
+            HopSamples {
+                ttl: hop.ttl,
+                address: answered,
+                rtt_us: own.filter_map(|probe| probe.rtt_us).collect(),
+            }
+        };
+        self.hops.iter().map(samples).collect()
     }
 
     /// Writes whose network each hop is, there and back and in the rounds.

@@ -1,19 +1,12 @@
-//! The way back: what a client may ask an endpoint to trace, what it takes of the answer, and what
-//! both ways say together.
+//! The way back: what a client may ask an endpoint to trace.
 //!
 //! A request names no address: an endpoint traces to where its client's control connection comes
 //! from, which TCP's handshake has proved, and nowhere else. So it is no reflector, and hops,
 //! probes, size, rate and time are bounded.
 
-mod admit;
-mod both_ways;
-
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-
-pub use admit::admit;
-pub use both_ways::{OneWayLoss, ReverseDocument};
 
 use super::config::{ConfigError, TraceConfig};
 use super::probe::ProbeKind;
