@@ -1,36 +1,23 @@
 use std::time::Duration;
 
 use super::*;
-use crate::plan::{
-    Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test, Traffic,
-};
+use crate::plan::{Protocol, Test};
 use crate::record::{Caveat, CaveatKind, CaveatRemedy, HostFacts, TcpEvidence};
 use crate::session::message::{FlowHalf, UdpReceived, UdpSent};
 use crate::units::{BitRate, End, Span};
 
 fn test(protocol: Protocol, direction: Direction) -> Test {
-    Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes: 1000,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: Some(BitRate(8_000_000)).filter(|_| protocol == Protocol::Udp),
-            offload: false,
-            train: false,
-        }),
-        protocol,
-        direction,
-        streams: 1,
-        extent: Extent::Time(Span(Duration::from_secs(1))),
-        warm_up: Span(Duration::ZERO),
-        interval: Span(Duration::from_millis(300)),
-        options: SocketOptions::default(),
-        seed: 1,
-    }
+    let rate = (protocol == Protocol::Udp).then_some(BitRate(8_000_000));
+    Test::stream()
+        .protocol(protocol)
+        .direction(direction)
+        .size(1000_u64)
+        .maybe(|draft, rate: BitRate| draft.rate(rate), rate)
+        .time(Span(Duration::from_secs(1)))
+        .warm_up(Span(Duration::ZERO))
+        .interval(Span(Duration::from_millis(300)))
+        .resolve(1)
+        .unwrap()
 }
 
 fn flow(direction: Direction, sends: bool, bytes: u64) -> FlowHalf {

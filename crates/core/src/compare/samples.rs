@@ -1,9 +1,8 @@
 //! Records for the tests of this module.
 
-use crate::plan::{
-    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
-    Traffic,
-};
+use std::time::Duration;
+
+use crate::plan::{Direction, Test};
 use crate::record::{Leg, Record};
 use crate::units::Span;
 
@@ -24,27 +23,7 @@ pub(crate) fn record(throughput_bps: f64) -> Record {
 }
 
 fn test() -> Test {
-    let second = Span::from_secs_f64(1.0).expect("a second is short");
-    Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes: 131_072,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: None,
-            offload: false,
-            train: false,
-        }),
-        protocol: Protocol::Tcp,
-        direction: Direction::Up,
-        streams: 1,
-        extent: Extent::Time(second),
-        warm_up: Span::from_secs_f64(0.0).expect("no time is short"),
-        interval: second,
-        options: SocketOptions::default(),
-        seed: 1,
-    }
+    let second = Span(Duration::from_secs(1));
+    let draft = Test::stream().time(second).warm_up(Span(Duration::ZERO));
+    draft.resolve(1).expect("it is within all ranges")
 }

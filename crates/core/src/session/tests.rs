@@ -10,10 +10,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::{
-    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
-    Traffic,
-};
+use crate::plan::Test;
 use crate::record::HostFacts;
 use crate::session::message::{Limits, Progress, RefusalReason, Welcome};
 use crate::session::operation::{
@@ -24,28 +21,11 @@ use crate::units::Span;
 use crate::wire::{HELLO_BYTES, Hello, HelloKind, Key};
 
 fn test_of(seconds: u64, streams: u32) -> Test {
-    Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes: 131_072,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: None,
-            offload: false,
-            train: false,
-        }),
-        protocol: Protocol::Tcp,
-        direction: Direction::Up,
-        streams,
-        extent: Extent::Time(Span(Duration::from_secs(seconds))),
-        warm_up: Span(Duration::ZERO),
-        interval: Span(Duration::from_secs(1)),
-        options: SocketOptions::default(),
-        seed: 1,
-    }
+    let time = Span(Duration::from_secs(seconds));
+    let draft = Test::stream().time(time).warm_up(Span(Duration::ZERO));
+    // More or fewer flows than a plan would let pass, too.
+    let test = draft.resolve(1).unwrap();
+    Test { streams, ..test }
 }
 
 fn open(test: &Test) -> Open {

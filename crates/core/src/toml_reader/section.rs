@@ -41,14 +41,14 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The table, if it has no other keys than these.
+    /// The table, if it has no other keys than these, which have blanks between them.
     pub fn new(
         place: &'static str,
         offset: usize,
         table: &'a DeTable<'a>,
-        keys: &[&str],
+        keys: &str,
     ) -> Result<Self, Fault> {
-        let is_known = |key: &str| keys.contains(&key);
+        let is_known = |key: &str| keys.split(' ').any(|known| known == key);
         let unknown = table.iter().map(|(key, _)| key);
         let first = unknown
             .filter(|key| !is_known(key.get_ref()))
@@ -57,8 +57,8 @@ impl<'a> Section<'a> {
             let problem = ReadProblem::UnknownKey {
                 place,
                 key: shortened(key.get_ref()),
-                hint: suggestion(key.get_ref(), keys)
-                    .unwrap_or_else(|| format!("its keys are {}", keys.join(", "))),
+                hint: suggestion(key.get_ref(), keys.split(' '))
+                    .unwrap_or_else(|| format!("its keys are {}", keys.replace(' ', ", "))),
             };
             return Err(Fault::new(key.span().start, problem));
         }
@@ -74,7 +74,7 @@ impl<'a> Section<'a> {
         &self,
         key: &str,
         place: &'static str,
-        keys: &[&str],
+        keys: &str,
     ) -> Result<Vec<Section<'a>>, Fault> {
         let Some(value) = self.table.get(key) else {
             return Ok(Vec::new());
@@ -95,7 +95,7 @@ impl<'a> Section<'a> {
         &self,
         key: &str,
         place: &'static str,
-        keys: &[&str],
+        keys: &str,
     ) -> Result<Vec<(At<&'a str>, Section<'a>)>, Fault> {
         let Some(value) = self.table.get(key) else {
             return Ok(Vec::new());
@@ -195,7 +195,7 @@ impl<'a> Section<'a> {
         &self,
         key: &str,
         place: &'static str,
-        keys: &[&str],
+        keys: &str,
     ) -> Result<Option<Section<'a>>, Fault> {
         let Some(value) = self.table.get(key) else {
             return Ok(None);

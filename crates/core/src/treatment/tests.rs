@@ -8,10 +8,7 @@ use proptest::sample::select;
 
 use super::table::{REFUSED, Setting};
 use super::*;
-use crate::plan::{
-    Closer, Direction, End, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod,
-    SocketOptions, StreamTest, Test, Traffic,
-};
+use crate::plan::{Direction, Draft, End, Protocol, SendMethod, SocketOptions, Test, Traffic};
 use crate::record::Record;
 use crate::units::{BitRate, ByteCount, Span};
 
@@ -27,49 +24,17 @@ fn refusal(text: &str) -> String {
     }
 }
 
-fn test_of(traffic: Traffic, protocol: Protocol) -> Test {
-    Test {
-        traffic,
-        protocol,
-        direction: Direction::Up,
-        streams: 1,
-        extent: Extent::Time(Span(Duration::from_secs(1))),
-        warm_up: Span(Duration::ZERO),
-        interval: Span(Duration::from_secs(1)),
-        options: SocketOptions::default(),
-        seed: 1,
-    }
+fn short(draft: Draft) -> Test {
+    let draft = draft.time(Span(Duration::from_secs(1)));
+    draft.warm_up(Span(Duration::ZERO)).resolve(1).unwrap()
 }
 
 fn stream(protocol: Protocol) -> Test {
-    let traffic = Traffic::Stream(StreamTest {
-        message_bytes: 1400,
-        send: SendMethod::Copy,
-        receive: ReceiveMethod::Read,
-        verify: false,
-        whole: false,
-        write_rate_bps: None,
-        read_rate_bps: None,
-        rate_bps: None,
-        offload: false,
-        train: false,
-    });
-    test_of(traffic, protocol)
+    short(Test::stream().protocol(protocol).size(1400_u64))
 }
 
 fn requests() -> Test {
-    let traffic = Traffic::Rr(ExchangeTest {
-        request_bytes: 1,
-        response_bytes: 1,
-        depth: 1,
-        rate_per_s: None,
-        spin: false,
-        closer: Closer::Client,
-        reset: false,
-    });
-    let mut test = test_of(traffic, Protocol::Tcp);
-    test.options.nodelay = true;
-    test
+    short(Test::rr())
 }
 
 /// Texts that a kind of value takes.

@@ -15,10 +15,7 @@ use linerate_core::foreign::iperf3::{self, Cookie, Layout, Params, Results};
 use linerate_core::foreign::netperf;
 use linerate_core::link::frame::{self, Cutter, Gso, Offload, RouterAddresses};
 use linerate_core::link::{Corruption, CorruptionPlace};
-use linerate_core::plan::{
-    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
-    Traffic,
-};
+use linerate_core::plan::{Direction, Protocol, Test};
 use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::{
     ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, Welcome,
@@ -360,28 +357,15 @@ fn exchange(now: Duration, client: &mut Client, server: &mut Server) {
 }
 
 fn test_of(direction: Direction) -> Test {
-    Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes: 1448,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: None,
-            offload: false,
-            train: false,
-        }),
-        protocol: Protocol::Tcp,
-        direction,
-        streams: 2,
-        extent: Extent::Time(Span(Duration::from_secs(1))),
-        warm_up: Span(Duration::ZERO),
-        interval: Span(Duration::from_millis(100)),
-        options: SocketOptions::default(),
-        seed: 1,
-    }
+    Test::stream()
+        .direction(direction)
+        .size(1448_u64)
+        .streams(2_u32)
+        .time(Span(Duration::from_secs(1)))
+        .warm_up(Span(Duration::ZERO))
+        .interval(Span(Duration::from_millis(100)))
+        .resolve(1)
+        .expect("it is within all ranges")
 }
 
 fn hold_request() -> CapacityRequest {

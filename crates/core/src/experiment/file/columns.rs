@@ -42,7 +42,7 @@ pub(super) fn read(
 }
 
 fn across(root: &Section<'_>, factors: &[FileFactor<'_>]) -> Result<Option<usize>, Fault> {
-    let table = root.section("table", "[table]", &["across"])?;
+    let table = root.section("table", "[table]", "across")?;
     let name = table
         .map(|table| table.string("across"))
         .transpose()?
@@ -148,4 +148,4 @@ const UNITS: &[(&str, &str, f64)] = &[
     ("_us", "s", 1e-6),
 ];
 
-const KEYS: &[&str] = &["metric", "title", "unit", "scale", "decimals", "ratio_to"];
+const KEYS: &str = "metric title unit scale decimals ratio_to";

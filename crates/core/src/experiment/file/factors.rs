@@ -206,23 +206,11 @@ pub(super) fn level_index(
     })
 }
 
-const FACTOR_KEYS: &[&str] = &["name", "level", "key", "values"];
+const FACTOR_KEYS: &str = "name level key values";
 
-const LEVEL_KEYS: &[&str] = &[
-    "name",
-    "figure",
-    "workload",
-    "treatments",
-    "lab",
-    "topology",
-    "client",
-    "server",
-    "address",
-    "family",
-    "client_cpu",
-    "server_cpu",
-    "lacks",
-];
+const LEVEL_KEYS: &str = "\
+    name figure workload treatments lab topology client server address family client_cpu \
+    server_cpu lacks";
 
 /// More than a table holds that somebody reads.
 const MAX_CELLS: usize = 1000;

@@ -241,4 +241,4 @@ fn number_of(text: &str) -> Option<f64> {
         .filter(|number: &f64| number.is_finite())
 }
 
-const KEYS: &[&str] = &["file", "keys", "where", "values", "of"];
+const KEYS: &str = "file keys where values of";

@@ -192,17 +192,5 @@ impl Numbers<'_, '_> {
 /// How far a value may be off that a report gives in round figures.
 const DEFAULT_WITHIN: f64 = 1.25;
 
-const KEYS: &[&str] = &[
-    "text",
-    "metric",
-    "over_metric",
-    "of",
-    "over",
-    "where",
-    "about",
-    "within",
-    "at_least",
-    "at_most",
-    "no_difference",
-    "report",
-];
+const KEYS: &str =
+    "text metric over_metric of over where about within at_least at_most no_difference report";

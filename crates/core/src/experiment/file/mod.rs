@@ -174,26 +174,11 @@ fn forbidden(root: &Section<'_>) -> Result<Vec<crate::compare::Fault>, Fault> {
     words.iter().map(parse).collect()
 }
 
-const KEYS: &[&str] = &[
-    "title",
-    "report",
-    "about",
-    "seed",
-    "repeats",
-    "precision",
-    "forbid",
-    "treatments",
-    "path",
-    "workload",
-    "factor",
-    "quick",
-    "figures",
-    "table",
-    "column",
-    "finding",
-];
+const KEYS: &str = "\
+    title report about seed repeats precision forbid treatments path workload factor quick \
+    figures table column finding";
 
-const QUICK_KEYS: &[&str] = &["repeats", "precision", "workload", "lab", "levels"];
+const QUICK_KEYS: &str = "repeats precision workload lab levels";
 
 /// Enough to see a spread, and few enough to wait for.
 const DEFAULT_REPEATS: Repeats = Repeats::Times(3);

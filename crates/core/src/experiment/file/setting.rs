@@ -183,14 +183,4 @@ fn treatments<'a>(section: &Section<'a>) -> Result<Option<At<&'a str>>, Fault> {
     }
 }
 
-const PATH_KEYS: &[&str] = &[
-    "lab",
-    "topology",
-    "client",
-    "server",
-    "address",
-    "host",
-    "family",
-    "client_cpu",
-    "server_cpu",
-];
+const PATH_KEYS: &str = "lab topology client server address host family client_cpu server_cpu";

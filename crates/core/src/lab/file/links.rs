@@ -47,7 +47,7 @@ pub(super) fn read<'a>(
 type Kind = (
     &'static str,
     &'static str,
-    &'static [&'static str],
+    &'static str,
     for<'a> fn(&mut Maker<'a, '_>) -> Result<(), Fault>,
 );
 
@@ -55,27 +55,24 @@ const KINDS: [Kind; 4] = [
     (
         "link",
         "[[link]]",
-        &["between", "spec", "name", "addresses", "mtu"],
+        "between spec name addresses mtu",
         |maker| maker.link(),
     ),
     (
         "chain",
         "[[chain]]",
-        &["from", "to", "routers", "prefix", "spec", "mtu"],
+        "from to routers prefix spec mtu",
         |maker| maker.chain(),
     ),
     (
         "star",
         "[[star]]",
-        &["centre", "hosts", "prefix", "count", "spec", "mtu"],
+        "centre hosts prefix count spec mtu",
         |maker| maker.star(),
     ),
-    (
-        "mesh",
-        "[[mesh]]",
-        &["hosts", "prefix", "count", "spec", "mtu"],
-        |maker| maker.mesh(),
-    ),
+    ("mesh", "[[mesh]]", "hosts prefix count spec mtu", |maker| {
+        maker.mesh()
+    }),
 ];
 
 struct Maker<'a, 'm> {

@@ -129,4 +129,4 @@ fn add_link(topology: &mut Topology, draft: Draft<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-const KEYS: &[&str] = &["host", "router", "link", "chain", "star", "mesh", "route"];
+const KEYS: &str = "host router link chain star mesh route";

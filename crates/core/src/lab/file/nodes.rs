@@ -176,7 +176,7 @@ fn refusal_of_key(key: &str) -> Option<&'static str> {
     }
 }
 
-const KEYS: &[&str] = &["sysctl", "routes"];
+const KEYS: &str = "sysctl routes";
 
 /// Enough for each address of a /24, and more than one machine runs well.
 const MAX_NODES: usize = 256;

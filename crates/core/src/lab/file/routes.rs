@@ -9,7 +9,7 @@ use crate::lab::routes::{most_specific_first, shortest};
 use crate::lab::{Prefix, Route, Topology};
 use crate::toml_reader::{At, Section};
 
-pub(super) const KEYS: &[&str] = &["host", "to", "via", "mtu", "advmss", "quickack", "source"];
+pub(super) const KEYS: &str = "host to via mtu advmss quickack source";
 
 /// Gives each node its routes.
 pub(super) fn add(root: &Section<'_>, topology: &mut Topology, nodes: &Nodes) -> Result<(), Fault> {

@@ -118,24 +118,7 @@ fn fit_end(
     base: &str,
     seed: u64,
 ) -> Result<EndModel, ProjectionError> {
-    let is_used = |term: &Term| runs.iter().any(|(_, run)| run.counts.at(*term) > 0.0);
-    let terms: Vec<Term> = Term::ALL.into_iter().filter(is_used).collect();
-    let needed = terms.len() + SPARE;
-    if runs.len() < needed {
-        return Err(ProjectionError::TooFew {
-            runs: runs.len(),
-            terms: terms.len(),
-            needed,
-        });
-    }
-    if let Some((point, _)) = runs
-        .iter()
-        .find(|(_, run)| run.cpu_ns.is_nan() || run.cpu_ns <= 0.0)
-    {
-        return Err(ProjectionError::NoTime {
-            point: (*point).to_owned(),
-        });
-    }
+    let terms = terms_of(runs)?;
     // Each run by its own CPU time: relative errors are alike, however dear the run was.
     let rows = runs.iter().map(|(_, run)| {
         let count = |term: &Term| run.counts.at(*term) / run.cpu_ns;
@@ -176,6 +159,29 @@ fn fit_end(
         draws,
         residuals,
     })
+}
+
+/// The terms that the runs exercise, if there are enough runs to tell them.
+fn terms_of(runs: &[(&str, EndWork)]) -> Result<Vec<Term>, ProjectionError> {
+    let is_used = |term: &Term| runs.iter().any(|(_, run)| run.counts.at(*term) > 0.0);
+    let terms: Vec<Term> = Term::ALL.into_iter().filter(is_used).collect();
+    let needed = terms.len() + SPARE;
+    if runs.len() < needed {
+        return Err(ProjectionError::TooFew {
+            runs: runs.len(),
+            terms: terms.len(),
+            needed,
+        });
+    }
+    if let Some((point, _)) = runs
+        .iter()
+        .find(|(_, run)| run.cpu_ns.is_nan() || run.cpu_ns <= 0.0)
+    {
+        return Err(ProjectionError::NoTime {
+            point: (*point).to_owned(),
+        });
+    }
+    Ok(terms)
 }
 
 fn term_cost(

@@ -23,7 +23,7 @@ pub struct EndWork {
 
 impl EndWork {
     /// Two ends as one: the CPU time of both, and what both counted counted once.
-    fn with(&self, other: &Self) -> Self {
+    pub(super) fn with(&self, other: &Self) -> Self {
         let cpu_ns = self.cpu_ns + other.cpu_ns;
         let wanted = self.cpu_ns / self.granted + other.cpu_ns / other.granted;
         Self {
@@ -37,7 +37,7 @@ impl EndWork {
 
 /// Counts of two ends of one kernel as one: each makes its own calls, copies and checksums;
 /// packets, acknowledgements and soft interrupts are the same ones.
-pub(super) fn together(sender: &PerTerm, receiver: &PerTerm) -> PerTerm {
+fn together(sender: &PerTerm, receiver: &PerTerm) -> PerTerm {
     PerTerm::new(Term::ALL.map(|term| {
         let (a, b) = (sender.at(term), receiver.at(term));
         let is_each = matches!(term, Term::Call | Term::CopiedByte | Term::ChecksummedByte);

@@ -5,7 +5,8 @@ use super::document::{Basis, ProjectedEnd, Projection, Unprojected};
 use super::error::NotProjected;
 use super::fit::{CostModel, EndModel, interval};
 use super::known::{Known, LayerShares};
-use super::state::{Side, State};
+use super::observation::EndWork;
+use super::state::State;
 use super::term::{PerTerm, Term};
 use super::what_if::{Change, WhatIf, what_ifs_of};
 use crate::ceilings::{Cause, Ceiling};
@@ -87,8 +88,8 @@ struct Path<'a> {
     known: &'a Known,
     now: State,
     then: State,
-    now_sides: Vec<Side>,
-    then_sides: Vec<Side>,
+    now_sides: Vec<EndWork>,
+    then_sides: Vec<EndWork>,
 }
 
 /// Work by the byte, whether it is taken away at the sender and at the receiver, and the share of
@@ -126,7 +127,7 @@ impl Path<'_> {
     /// CPU time of the ends for each KiB that arrives.
     fn ends(&self, outcome: &Outcome, spread: &[Outcome]) -> Vec<ProjectedEnd> {
         let per_kib = 1.024 / self.now.arrived;
-        let end = |(place, (model, side)): (usize, (&EndModel, &Side))| ProjectedEnd {
+        let end = |(place, (model, side)): (usize, (&EndModel, &EndWork))| ProjectedEnd {
             end: model.end,
             now_us_per_kib: side.cpu_ns * per_kib,
             then_us_per_kib: outcome.cpu_ns[place] * per_kib,

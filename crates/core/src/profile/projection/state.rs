@@ -3,26 +3,16 @@
 
 use super::designed::Designed;
 use super::error::NotProjected;
-use super::observation::{EndWork, Observation, together};
+use super::observation::{EndWork, Observation};
 use super::term::{PerTerm, Term};
 use super::what_if::{Change, WhatIf};
-
-/// An end, for each byte.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Side {
-    /// CPU time as measured, ns.
-    pub(super) cpu_ns: f64,
-    /// How often it does what costs.
-    pub(super) counts: PerTerm,
-    pub(super) granted: f64,
-    pub(super) cores: f64,
-}
 
 /// Both ends under the settings of one point of the design.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct State {
-    pub(super) sender: Side,
-    pub(super) receiver: Side,
+    /// For each byte.
+    pub(super) sender: EndWork,
+    pub(super) receiver: EndWork,
     pub(super) throughput_bps: f64,
     /// Share of the bytes sent that arrives.
     pub(super) arrived: f64,
@@ -60,18 +50,11 @@ impl State {
     }
 
     /// The ends that are told apart: of one kernel both together.
-    pub(super) fn sides(&self) -> Vec<Side> {
+    pub(super) fn sides(&self) -> Vec<EndWork> {
         if !self.shared_kernel {
             return vec![self.sender, self.receiver];
         }
-        let (a, b) = (self.sender, self.receiver);
-        let cpu_ns = a.cpu_ns + b.cpu_ns;
-        vec![Side {
-            cpu_ns,
-            counts: together(&a.counts, &b.counts),
-            granted: cpu_ns / (a.cpu_ns / a.granted + b.cpu_ns / b.granted),
-            cores: a.cores + b.cores,
-        }]
+        vec![self.sender.with(&self.receiver)]
     }
 
     /// The counts under the change. What it does to costs, and not to counts, leaves them as they
@@ -188,11 +171,11 @@ impl State {
 }
 
 /// Sums over runs, for each byte sent.
-fn side(runs: &[&Observation], pick: fn(&Observation) -> &EndWork, bytes: f64) -> Side {
+fn side(runs: &[&Observation], pick: fn(&Observation) -> &EndWork, bytes: f64) -> EndWork {
     let sum =
         |figure: fn(&EndWork) -> f64| -> f64 { runs.iter().map(|run| figure(pick(run))).sum() };
     let counts = runs.iter().map(|run| pick(run).counts);
-    Side {
+    EndWork {
         cpu_ns: sum(|end| end.cpu_ns) / bytes,
         counts: counts
             .fold(PerTerm::default(), |sum, counts| sum.plus(&counts))

@@ -98,30 +98,9 @@ fn family(text: &str) -> Result<Family, PolicyProblem> {
 }
 
 pub(super) const PLACE: &str = "[filter.NAME]";
-pub(super) const KEYS: &[&str] = &[
-    "policy",
-    "priority",
-    "family",
-    "source",
-    "destination",
-    "address",
-    "source_port",
-    "destination_port",
-    "port",
-    "protocol",
-    "ethertype",
-    "dscp",
-    "ecn",
-    "icmp_type",
-    "icmp_code",
-    "tcp_flags",
-    "flow_label",
-    "vlan",
-    "length",
-    "uid",
-    "cgroup",
-    "incoming",
-];
+pub(super) const KEYS: &str = "\
+    policy priority family source destination address source_port destination_port port protocol \
+    ethertype dscp ecn icmp_type icmp_code tcp_flags flow_label vlan length uid cgroup incoming";
 
 /// As HP-UX IPQoS had them.
 const PRIORITIES: std::ops::RangeInclusive<u32> = 1..=2_147_483_647;

@@ -178,28 +178,9 @@ impl check::Conflict {
 }
 
 pub(super) const POLICY: &str = "[policy.NAME]";
-pub(super) const POLICY_KEYS: &[&str] = &[
-    "dscp",
-    "vlan_priority",
-    "reserve",
-    "limit",
-    "priority",
-    "meter",
-    "drop",
-];
+pub(super) const POLICY_KEYS: &str = "dscp vlan_priority reserve limit priority meter drop";
 const METER: &str = "`meter`";
-const METER_KEYS: &[&str] = &[
-    "kind",
-    "committed",
-    "committed_burst",
-    "excess_burst",
-    "peak",
-    "peak_burst",
-    "colour",
-    "green",
-    "yellow",
-    "red",
-    "drop_red",
-];
+const METER_KEYS: &str = "\
+    kind committed committed_burst excess_burst peak peak_burst colour green yellow red drop_red";
 pub(super) const ADAPTER: &str = "[adapter.NAME]";
-pub(super) const ADAPTER_KEYS: &[&str] = &["rate", "policies", "ingress"];
+pub(super) const ADAPTER_KEYS: &str = "rate policies ingress";

@@ -101,7 +101,7 @@ fn tables<'a>(
     root: &Section<'a>,
     key: &'static str,
     place: &'static str,
-    keys: &[&str],
+    keys: &str,
     most: usize,
 ) -> Result<Vec<(At<&'a str>, Section<'a>)>, Fault> {
     let mut tables = root.named_sections(key, place, keys)?;
@@ -200,7 +200,7 @@ pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> 
     Ok(())
 }
 
-const KEYS: &[&str] = &["filter", "policy", "adapter", "fragments"];
+const KEYS: &str = "filter policy adapter fragments";
 
 /// 8,192 filters of 500 bytes.
 pub(super) const MAX_BYTES: usize = 4 << 20;
