@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::identity::{MAX_FLOWS, least_size};
-use super::probe::ProbeKind;
+use super::probe::{Probe, ProbeId, ProbeKind};
 use linerate_units::{Dscp, Ecn, Nanos};
 
 /// First port of UDP probes, as every traceroute has it; each further flow has the next one.
@@ -98,7 +98,7 @@ impl TraceConfig {
             ProbeKind::Tcp => least,
             ProbeKind::Udp | ProbeKind::Icmp => u64::from(u16::MAX),
         };
-        let ranges: [(&'static str, u64, u64, u64); 8] = [
+        check_ranges(&[
             ("the highest TTL", self.hops.into(), 1, 255),
             ("the lowest TTL", self.first.into(), 1, self.hops.into()),
             ("the number of probes", self.probes.into(), 1, 100),
@@ -107,17 +107,20 @@ impl TraceConfig {
             ("the number of retries", self.retries.into(), 0, 10),
             ("the rate", self.rate_per_s.into(), 1, 1_000_000),
             ("the timeout in ns", self.timeout.0, 1, u64::MAX),
-        ];
-        let is_out = |(_, value, least, most): &&(_, u64, u64, u64)| value < least || value > most;
-        if let Some(&(what, value, least, most)) = ranges.iter().find(is_out) {
-            return Err(ConfigError::OutOfRange {
-                what,
-                value,
-                least,
-                most,
-            });
+        ])
+    }
+
+    /// A probe as this trace sends them.
+    pub(super) fn probe(&self, id: ProbeId, ttl: u8, flow: u16) -> Probe {
+        Probe {
+            id,
+            ttl,
+            flow,
+            size: self.size,
+            kind: self.kind,
+            dscp: self.dscp,
+            ecn: self.ecn,
         }
-        Ok(())
     }
 
     /// How many TTLs there are.
@@ -128,6 +131,20 @@ impl TraceConfig {
     /// Time between two probes.
     pub(super) fn gap(&self) -> Nanos {
         Nanos(1_000_000_000 / u64::from(self.rate_per_s.max(1)))
+    }
+}
+
+/// Refuses the first value that is out of its range: what it is, the value, the least, the most.
+pub(super) fn check_ranges(ranges: &[(&'static str, u64, u64, u64)]) -> Result<(), ConfigError> {
+    let is_out = |(_, value, least, most): &&(_, u64, u64, u64)| value < least || value > most;
+    match ranges.iter().find(is_out) {
+        None => Ok(()),
+        Some(&(what, value, least, most)) => Err(ConfigError::OutOfRange {
+            what,
+            value,
+            least,
+            most,
+        }),
     }
 }
 

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::config::{ConfigError, TraceConfig};
+use super::config::{ConfigError, TraceConfig, check_ranges};
 use super::identity::least_size;
 use super::ledger::Ledger;
 use super::outcome::TraceOutcome;
@@ -160,20 +160,10 @@ impl PathMtu {
     pub fn new(config: MtuConfig, now: Nanos, seed: u64) -> Result<Self, ConfigError> {
         config.trace.check()?;
         let least = least_size(config.trace.kind, config.trace.target).max(config.trace.size);
-        let ranges = [
+        check_ranges(&[
             ("the largest size", config.most.into(), least.into(), 65_535),
             ("the number of hops", config.hops.len() as u64, 1, 255),
-        ];
-        for (what, value, least, most) in ranges {
-            if !(least..=most).contains(&value) {
-                return Err(ConfigError::OutOfRange {
-                    what,
-                    value,
-                    least,
-                    most,
-                });
-            }
-        }
+        ])?;
         let mut search = Self {
             ledger: Ledger::new(config.trace.target, session_of(seed)),
             phase: Phase::Whole,

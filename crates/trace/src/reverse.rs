@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::{ConfigError, TraceConfig};
+use super::config::{ConfigError, TraceConfig, check_ranges};
 use super::probe::ProbeKind;
 use linerate_units::{Dscp, Nanos};
 
@@ -65,36 +65,29 @@ impl TraceRequest {
         client: IpAddr,
         rate_bps: Option<u64>,
     ) -> Result<TraceConfig, ConfigError> {
-        let ranges = [
-            ("the highest TTL", self.hops.into(), MAX_REVERSE_HOPS.into()),
+        let tcp = u64::from(self.kind == ProbeKind::Tcp);
+        check_ranges(&[
+            (
+                "the highest TTL",
+                self.hops.into(),
+                1,
+                MAX_REVERSE_HOPS.into(),
+            ),
             (
                 "the number of probes",
                 self.probes.into(),
+                1,
                 MAX_REVERSE_PROBES.into(),
             ),
             (
                 "the size",
                 self.size_bytes.into(),
-                u64::from(MAX_REVERSE_SIZE),
+                1,
+                MAX_REVERSE_SIZE.into(),
             ),
             // SYN segments to a stranger's ports would be a scan of them.
-            (
-                "the kind of the probes, TCP being 2",
-                u64::from(self.kind == ProbeKind::Tcp) + 1,
-                1,
-            ),
-        ];
-        let out = ranges
-            .into_iter()
-            .find(|(_, value, most)| !(1..=*most).contains(value));
-        if let Some((what, value, most)) = out {
-            return Err(ConfigError::OutOfRange {
-                what,
-                value,
-                least: 1,
-                most,
-            });
-        }
+            ("the kind of the probes, TCP being 2", tcp + 1, 1, 1),
+        ])?;
         let usual = TraceConfig::new(client);
         let bits = u64::from(self.size_bytes) * 8;
         let allowed = rate_bps.map_or(u64::MAX, |rate| (rate / bits).max(1));

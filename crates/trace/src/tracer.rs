@@ -109,15 +109,7 @@ impl Tracer {
         let hop = self.hop_mut(ttl);
         hop.probes.push(id);
         hop.last_sent = now;
-        Some(Probe {
-            id,
-            ttl,
-            flow: self.config.flow,
-            size: self.config.size,
-            kind: self.config.kind,
-            dscp: self.config.dscp,
-            ecn: self.config.ecn,
-        })
+        Some(self.config.probe(id, ttl, self.config.flow))
     }
 
     /// A probe left at `at` and not when it was polled: a time stamp of the kernel. RTTs count from

@@ -213,7 +213,7 @@ mod tests {
             ..test()
         };
         let words = rate.check().unwrap_err().to_string();
-        assert_eq!(words, "rate is 0: it must be 1 to 10000000");
+        assert_eq!(words, "--rate is 0: it must be 1 to 10000000");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::net::IpAddr;
 pub use outcome::{Level, MultipathOutcome, Node, PathLink, RoutedPath};
 pub use rule::stopping_point;
 
-use super::config::{ConfigError, TraceConfig};
+use super::config::{ConfigError, TraceConfig, check_ranges};
 use super::identity::MAX_FLOWS;
 use super::ledger::Ledger;
 use super::probe::{Answer, AnswerKind, Probe, ProbeId};
@@ -76,21 +76,10 @@ impl MultipathConfig {
         let most = u64::from(MAX_FLOWS - self.trace.flow);
         // A float's conversion saturates, and what is not a number becomes 0.
         let confidence = (self.confidence * 1e4).round() as u64;
-        let ranges = [
+        check_ranges(&[
             ("the number of flows", self.most_flows.into(), 1, most),
             ("the confidence in 1/10,000", confidence, 5_000, 9_999),
-        ];
-        for (what, value, least, most) in ranges {
-            if !(least..=most).contains(&value) {
-                return Err(ConfigError::OutOfRange {
-                    what,
-                    value,
-                    least,
-                    most,
-                });
-            }
-        }
-        Ok(())
+        ])
     }
 }
 
@@ -204,15 +193,7 @@ impl PathFinder {
         level.waiting.push_back((now, flow));
         level.next_due = now + level.interval;
         self.next_due = now + self.config.trace.gap();
-        Some(Probe {
-            id,
-            ttl,
-            flow: number,
-            size: self.config.trace.size,
-            kind: self.config.trace.kind,
-            dscp: self.config.trace.dscp,
-            ecn: self.config.trace.ecn,
-        })
+        Some(self.config.trace.probe(id, ttl, number))
     }
 
     /// A probe left at `at` and not when it was polled: a time stamp of the kernel. RTTs count from

@@ -116,7 +116,11 @@ fn what_cannot_be_is_refused_with_the_option_and_why() {
             &[("mss", "87")][..],
             "`mss` cannot be 87: it is 88 to 32767 bytes, written as 1460 or 64KiB",
         ),
-        (Stream, &[("depth", "2")], "stream has no option `depth`"),
+        (
+            Stream,
+            &[("depth", "2")],
+            "`depth` is no option of stream: it is one of rr",
+        ),
         (
             Stream,
             &[("mss", "536"), ("mss", "537")],
