@@ -15,7 +15,7 @@ use linerate_core::foreign::iperf3::{self, Cookie, Layout, Params, Results};
 use linerate_core::foreign::netperf;
 use linerate_core::link::frame::{self, Cutter, Gso, Offload, RouterAddresses};
 use linerate_core::link::{Corruption, CorruptionPlace};
-use linerate_core::plan::{Direction, Protocol, Test};
+use linerate_core::plan::{Direction, Test};
 use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::{
     ClientMessage, HalfReport, Limits, Progress, RefusalReason, ServerMessage, Welcome,
