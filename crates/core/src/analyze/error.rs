@@ -15,6 +15,14 @@ pub struct Place {
     pub column: Option<usize>,
 }
 
+impl Place {
+    /// Where a whole file is meant.
+    pub(super) const FIRST_LINE: Self = Self {
+        line: 1,
+        column: None,
+    };
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}", self.line)?;

@@ -29,7 +29,8 @@ pub enum Scope {
 }
 
 /// A treatment: its name, and all that is to be known of it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Its name; for kernel settings `sysctl`, after which come a colon and the key.
     pub name: &'static str,
@@ -49,15 +50,17 @@ pub struct Entry {
     pub undone: &'static str,
     /// What else changes with it, if anything does.
     pub changes_also: Option<&'static str>,
+    #[serde(skip)]
     pub(super) setting: Setting,
 }
 
 /// What an entry sets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Setting {
     Socket(&'static TestOption),
     Device(DeviceSetting),
     Route(RouteSetting),
+    #[default]
     Sysctl,
     Qos,
 }
@@ -177,45 +180,17 @@ fn socket(option: &'static TestOption) -> Option<Entry> {
 
 static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     let sockets = options().iter().filter_map(socket);
-    let hosts: Vec<HostEntry> = toml_reader::entries(include_str!("hosts.toml"));
-    sockets.chain(hosts.into_iter().map(Entry::from)).collect()
+    let hosts: Vec<Entry> = toml_reader::entries(include_str!("hosts.toml"));
+    let hosts = hosts.into_iter().map(|entry| Entry {
+        setting: entry.host_setting().expect("a test reads all entries"),
+        ..entry
+    });
+    sockets.chain(hosts).collect()
 });
 
-/// An entry of `hosts.toml`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HostEntry {
-    name: &'static str,
-    scope: Scope,
-    value: ValueKind,
-    means: &'static str,
-    needs: &'static str,
-    applied: &'static str,
-    read_back: &'static str,
-    undone: &'static str,
-    changes_also: Option<&'static str>,
-}
-
-impl From<HostEntry> for Entry {
-    fn from(entry: HostEntry) -> Self {
-        Self {
-            setting: entry.setting().expect("a test reads all entries"),
-            name: entry.name,
-            scope: entry.scope,
-            value: entry.value,
-            means: entry.means,
-            needs: entry.needs,
-            applied: entry.applied,
-            read_back: entry.read_back,
-            undone: entry.undone,
-            changes_also: entry.changes_also,
-        }
-    }
-}
-
-impl HostEntry {
-    /// What it sets, by its name.
-    fn setting(&self) -> Option<Setting> {
+impl Entry {
+    /// What an entry of `hosts.toml` sets, by its name.
+    fn host_setting(&self) -> Option<Setting> {
         let name = |name: &'static str| IntoDeserializer::<Error>::into_deserializer(name);
         match (self.scope, self.name) {
             (Scope::Host, "sysctl") => Some(Setting::Sysctl),

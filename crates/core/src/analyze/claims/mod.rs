@@ -188,10 +188,7 @@ impl Claims {
         };
         ClaimsError {
             file: self.file.clone(),
-            place: Place {
-                line: 1,
-                column: None,
-            },
+            place: Place::FIRST_LINE,
             problem,
         }
     }
@@ -243,12 +240,9 @@ fn stated(figure: &Spanned<f64>, text: &str) -> Result<Written, (usize, ClaimsPr
 
 /// Line and column of a byte of a text.
 fn place(text: &str, offset: usize) -> Place {
-    let before = text.get(..offset).unwrap_or(text);
-    let begin = before.rfind('\n').map_or(0, |newline| newline + 1);
-    Place {
-        line: before.matches('\n').count() + 1,
-        column: Some(before[begin..].chars().count() + 1),
-    }
+    let (line, column) = crate::toml_reader::place(text, offset);
+    let column = Some(column);
+    Place { line, column }
 }
 
 fn base_name(path: &str) -> &str {

@@ -43,15 +43,8 @@ pub(in crate::analyze) const SCHEMAS: [&str; 10] = [
 pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Result<(), Fault> {
     let mut lines = Lines::new(text);
     if text.trim_start().starts_with('[') {
-        let rows: Vec<Flat> = serde_json::from_str(text).map_err(|error| {
-            fault(
-                &error,
-                Place {
-                    line: 1,
-                    column: None,
-                },
-            )
-        })?;
+        let rows: Vec<Flat> =
+            serde_json::from_str(text).map_err(|error| fault(&error, Place::FIRST_LINE))?;
         builder.begin(input.file, input.label, Format::Json);
         return rows.iter().try_for_each(|row| add(row, 1, builder));
     }
@@ -59,15 +52,7 @@ pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Resu
     let mut is_begun = false;
     let mut begin = 0;
     while let Some(head) = heads.next() {
-        let head = head.map_err(|error| {
-            fault(
-                &error,
-                Place {
-                    line: 1,
-                    column: None,
-                },
-            )
-        })?;
+        let head = head.map_err(|error| fault(&error, Place::FIRST_LINE))?;
         let end = heads.byte_offset();
         let document = &text[begin..end];
         let blanks = document.len() - document.trim_start().len();
