@@ -1,5 +1,6 @@
 //! The main job: a path examined in some twenty seconds.
 
+use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -11,7 +12,7 @@ use linerate_core::plan::{
 };
 use linerate_core::record::{CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, Record, Status};
 use linerate_core::stats::{LatencyHistogram, LatencySummary, figure};
-use linerate_core::trace::{TraceConfig, TraceDocument};
+use linerate_core::trace::{PathEnd, TraceConfig, TraceDocument};
 use linerate_core::units::{Family, Nanos, Span};
 use linerate_sys::clock::format_rfc3339;
 
@@ -105,7 +106,10 @@ fn examine(
         hidden_fault: None,
         caveats: Vec::new(),
         environment: Environment {
-            client: host::facts(target.addresses.first().map(SocketAddr::ip)),
+            client: host::facts_by(
+                target.addresses.first().map(SocketAddr::ip),
+                target.device.as_deref(),
+            ),
             ..Environment::default()
         },
     };
@@ -129,6 +133,15 @@ fn examine(
         observer,
     };
     let result = examination.run(target, stop);
+    if result.is_ok() && check.route.as_ref().is_some_and(|route| !is_whole(route)) {
+        // Routers limit their answers, and another trace may just have had them all.
+        observer.phase("tracing the route again");
+        let again = route(target, options.seed, stop);
+        check.route = [check.route.take(), again]
+            .into_iter()
+            .flatten()
+            .max_by_key(|r| seen(r));
+    }
     if result.is_err() {
         check.status = Status::Partial;
         check.caveats.push(Caveat::new(
@@ -158,6 +171,19 @@ fn route(target: &Target, seed: u64, stop: &Stop) -> Option<Box<TraceDocument>> 
         ..TraceOptions::new(target.name.clone(), config)
     };
     trace(&options, stop).ok().map(Box::new)
+}
+
+/// Every hop up to the target has answered.
+fn is_whole(route: &TraceDocument) -> bool {
+    let (reached, silent) = seen(route);
+    reached && silent == Reverse(0)
+}
+
+/// Whether the target has answered, and how many hops have not.
+fn seen(route: &TraceDocument) -> (bool, Reverse<usize>) {
+    let silent = route.hops.iter().filter(|hop| hop.address.is_none());
+    let reached = matches!(route.end, PathEnd::Reached { .. });
+    (reached, Reverse(silent.count()))
 }
 
 /// What one end can see of a path without an endpoint on it.

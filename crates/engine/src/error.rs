@@ -1,7 +1,7 @@
 //! What can go wrong in a measurement, in words for the person at the terminal.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use linerate_core::foreign::Tool;
 use linerate_core::session::SessionError;
@@ -31,6 +31,12 @@ pub enum MeasureError {
         host: String,
         /// `IPv4` or `IPv6`.
         family: &'static str,
+    },
+    /// An address to send from that is another host's.
+    #[error("cannot connect from {address}: it is not an address of this host")]
+    NotLocal {
+        /// As given.
+        address: IpAddr,
     },
     /// The endpoint could not be connected to.
     #[error("{peer}: {}", connect_words(reason))]
@@ -140,6 +146,7 @@ impl MeasureError {
         match self {
             Self::UnknownHost { .. }
             | Self::NoAddress { .. }
+            | Self::NotLocal { .. }
             | Self::NoFigure { .. }
             | Self::NoClient { .. }
             | Self::Statistics(_) => Category::Usage,
@@ -154,6 +161,24 @@ impl MeasureError {
             | Self::Foreign { .. }
             | Self::NoKey { .. }
             | Self::Interrupted => Category::Failed,
+        }
+    }
+
+    /// Where nobody listens, what was looked for is another tool's server.
+    pub(crate) fn of_server(self, tool: Tool) -> Self {
+        let servers = match tool {
+            Tool::Netperf => "`netserver` or `linerate serve --netperf`",
+            Tool::Iperf3 => "`iperf3 -s` or `linerate serve`",
+            Tool::Ttcp => "`ttcp -r` or `linerate serve --ttcp`",
+        };
+        match self {
+            Self::Connect { peer, .. } if self.is_refused_connection() => Self::Foreign {
+                peer,
+                reason: format!(
+                    "connection refused: nothing listens there (start {servers} on that host)"
+                ),
+            },
+            other => other,
         }
     }
 

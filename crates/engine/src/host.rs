@@ -10,6 +10,8 @@ use linerate_sys::netlink::Netlink;
 use linerate_sys::proc::{Probe, cgroup, cpu, machine, memory, sysctl};
 use linerate_sys::thread;
 
+use crate::path;
+
 /// Settings that decide what a path gives; those that a kernel does not have are left out.
 const SYSCTLS: [&str; 27] = [
     "net.core.default_qdisc",
@@ -55,6 +57,11 @@ const OFFLOADS: [Offload; 8] = [
 
 /// This host, with the interface by which `peer` is reached. What cannot be read is left out.
 pub(crate) fn facts(peer: Option<IpAddr>) -> HostFacts {
+    facts_by(peer, None)
+}
+
+/// The same where packets leave by the interface that was asked for.
+pub(crate) fn facts_by(peer: Option<IpAddr>, device: Option<&str>) -> HostFacts {
     let sysctls: BTreeMap<String, String> = SYSCTLS
         .iter()
         .filter_map(|key| Some(((*key).to_owned(), sysctl::read(key).ok()?)))
@@ -65,7 +72,7 @@ pub(crate) fn facts(peer: Option<IpAddr>) -> HostFacts {
         boot_id: machine::boot_id().unwrap_or_default(),
         hostname: sysctl::read("kernel.hostname").unwrap_or_default(),
         cpu: cpu_facts(),
-        device: peer.and_then(device_to),
+        device: peer.and_then(|peer| device_to(peer, device)),
         congestion: sysctls.get("net.ipv4.tcp_congestion_control").cloned(),
         sysctls,
         clock_source: ClockSource::read().ok().map(|clock| clock.current),
@@ -96,10 +103,8 @@ fn cpu_facts() -> CpuFacts {
 }
 
 /// The interface by which `peer` is reached.
-fn device_to(peer: IpAddr) -> Option<DeviceFacts> {
-    let mut netlink = Netlink::open().ok()?;
-    let index = netlink.route_to(peer).ok()?.link?;
-    let link = netlink.link_by_index(index).ok()?;
+fn device_to(peer: IpAddr, asked: Option<&str>) -> Option<DeviceFacts> {
+    let link = path::device_to(&mut Netlink::open().ok()?, peer, asked)?;
     let mut device = DeviceFacts {
         driver: link.kind,
         mtu_bytes: link.mtu,

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use linerate_core::record::PathFacts;
-use linerate_sys::netlink::{Metric, Netlink};
+use linerate_sys::netlink::{Link, Metric, Netlink};
 use linerate_sys::socket::{self, Mptcp};
 use linerate_sys::tcp_info::TcpInfo;
 
@@ -29,11 +29,19 @@ pub(crate) fn facts(target: &Target) -> PathFacts {
     let Some(peer) = target.addresses.first() else {
         return facts;
     };
-    facts.pmtu_bytes = path_mtu(*peer);
+    // Of another interface it is another path's.
+    facts.pmtu_bytes = path_mtu(*peer).filter(|_| target.device.is_none());
     let Ok(mut netlink) = Netlink::open() else {
         return facts;
     };
-    let Ok(route) = netlink.route_to(peer.ip()) else {
+    let link = device_to(&mut netlink, peer.ip(), target.device.as_deref());
+    let by = link.as_ref().map(|link| link.index);
+    if let Some(link) = link {
+        facts.mss_expected_bytes = Some(expected_mss(link.mtu, peer.ip()));
+        facts.device_mtu_bytes = Some(link.mtu);
+        facts.device = Some(link.name);
+    }
+    let Ok(route) = netlink.route_by(peer.ip(), by) else {
         return facts;
     };
     facts.gateway = route.gateway.map(|gateway| gateway.to_string());
@@ -48,15 +56,16 @@ pub(crate) fn facts(target: &Target) -> PathFacts {
     .into_iter()
     .filter_map(|(metric, name)| Some((name.to_owned(), route.metrics.value(metric)?)))
     .collect();
-    let link = route
-        .link
-        .and_then(|index| netlink.link_by_index(index).ok());
-    if let Some(link) = link {
-        facts.mss_expected_bytes = Some(expected_mss(link.mtu, peer.ip()));
-        facts.device_mtu_bytes = Some(link.mtu);
-        facts.device = Some(link.name);
-    }
     facts
+}
+
+/// The interface by which packets for `peer` leave: the one asked for, or the route's.
+pub(crate) fn device_to(netlink: &mut Netlink, peer: IpAddr, asked: Option<&str>) -> Option<Link> {
+    if let Some(name) = asked {
+        return netlink.link(name).ok();
+    }
+    let index = netlink.route_to(peer).ok()?.link?;
+    netlink.link_by_index(index).ok()
 }
 
 /// The segment that an MTU carries, options taken off.
@@ -104,5 +113,22 @@ fn knock_once(target: &Target, peer: SocketAddr) -> Option<Knocked> {
             mss_bytes: None,
         }),
         Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interface_that_was_asked_for_is_the_paths() {
+        let target = Target {
+            device: Some("lo".to_owned()),
+            ..Target::at("elsewhere", "198.18.0.9:5201".parse().unwrap())
+        };
+        assert_eq!(facts(&target).device.as_deref(), Some("lo"));
+        let peer = target.addresses[0].ip();
+        let host = crate::host::facts_by(Some(peer), target.device.as_deref());
+        assert_eq!(host.device.map(|device| device.name).as_deref(), Some("lo"));
     }
 }

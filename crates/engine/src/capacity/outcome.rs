@@ -11,7 +11,6 @@ use linerate_core::units::End;
 use super::message::{Report, merged};
 use super::opening::Opening;
 use crate::client::Client;
-use crate::host;
 
 /// A document in which only stands what was asked for, and of whom.
 pub(super) fn begun(client: &Client, test: &CapacityTest, started_at: String) -> CapacityDocument {
@@ -102,7 +101,7 @@ pub(super) fn add_server(
     server: Option<CapacityHalf>,
 ) {
     document.server = server;
-    document.environment.client = host::facts(Some(client.peer().ip()));
+    document.environment.client = client.host_facts();
     if let Some(half) = &mut document.server {
         let told = half.caveats.drain(..);
         let told = told.map(|caveat| caveat.told_by(End::Server));

@@ -1,9 +1,13 @@
 //! A run of `capacity` on a session with an endpoint: once, or as often as the search for the limit
 //! takes.
 
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+
 use linerate_core::capacity::{self, CapacityDocument, CapacityTest, Search};
 use linerate_core::session::message::{Refusal, RefusalReason};
 use linerate_core::session::operation::CAPACITY;
+use linerate_sys::socket;
 
 use super::round::Round;
 use crate::client::Client;
@@ -67,6 +71,18 @@ pub struct CapacityOutcome {
 /// Answers false to end the run.
 pub(super) type Observe<'a> = &'a mut dyn FnMut(&CapacityLive) -> bool;
 
+/// Refuses addresses to connect from that this host has not got.
+fn are_local(sources: &[IpAddr]) -> Result<(), MeasureError> {
+    let is_elsewhere = |address: &&IpAddr| {
+        let bound = socket::udp_socket(SocketAddr::new(**address, 0), None, false);
+        bound.is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
+    };
+    match sources.iter().find(is_elsewhere) {
+        Some(address) => Err(MeasureError::NotLocal { address: *address }),
+        None => Ok(()),
+    }
+}
+
 impl Client {
     /// Whether the endpoint holds connections.
     ///
@@ -106,6 +122,7 @@ impl Client {
                 message: error.to_string(),
             })
         })?;
+        are_local(&test.sources)?;
         if test.find_limit {
             self.search_limit(test, options, observe)
         } else {
@@ -177,4 +194,19 @@ fn round_of(test: &CapacityTest, asked: u64) -> CapacityTest {
 fn held(document: &CapacityDocument) -> u64 {
     let pool = document.tcp.as_ref().or(document.udp.as_ref());
     pool.map_or(0, |pool| pool.alive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::category::Category;
+
+    #[test]
+    fn an_address_of_another_host_is_refused_before_anything_is_opened() {
+        let [own, other] = ["127.0.0.2", "198.18.255.254"].map(|text| text.parse().unwrap());
+        are_local(&[own]).unwrap();
+        let error = are_local(&[own, other]).unwrap_err();
+        assert_eq!(error.category(), Category::Usage);
+        assert!(error.to_string().contains("198.18.255.254"), "{error}");
+    }
 }

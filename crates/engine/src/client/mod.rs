@@ -14,7 +14,7 @@ use linerate_core::assemble::{ExchangeTotals, Run as HalfRuns};
 use linerate_core::ceilings;
 use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
 use linerate_core::profile::{EndProfile, ProfileRequest};
-use linerate_core::record::{PathTrain, Record, Status};
+use linerate_core::record::{HostFacts, PathTrain, Record, Status};
 use linerate_core::session::message::{Limits, Progress, Refusal, RefusalReason, Welcome};
 use linerate_core::session::operation::{End, Open, Operation, PROFILE};
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
@@ -152,6 +152,11 @@ impl Client {
     /// Address and port of the endpoint.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// This host, with the interface by which the endpoint is reached.
+    pub(crate) fn host_facts(&self) -> HostFacts {
+        host::facts_by(Some(self.peer.ip()), self.target.device.as_deref())
     }
 
     /// What the endpoint is and allows.
@@ -403,7 +408,7 @@ impl Client {
             mut report,
             exchange,
             cut_short,
-        } = half.stop(host::facts(Some(self.peer.ip())));
+        } = half.stop(self.host_facts());
         let (mut server, error) = both(server, watched);
         let profiles = Profiles {
             client: report.profile.take(),

@@ -93,10 +93,14 @@ impl Partner {
             return Err(MeasureError::NoKey { host, tool });
         }
         let server = match tool {
-            Tool::Iperf3 => Server::Iperf3(Box::new(Iperf3::find(target, stop, via.is_none())?)),
-            Tool::Netperf => Server::Netperf(Box::new(Netperf::find(target, stop)?)),
+            Tool::Iperf3 => Iperf3::find(target, stop, via.is_none())
+                .map(|found| Server::Iperf3(Box::new(found))),
+            Tool::Netperf => {
+                Netperf::find(target, stop).map(|found| Server::Netperf(Box::new(found)))
+            }
             Tool::Ttcp => return Err(MeasureError::NoClient { tool }),
         };
+        let server = server.map_err(|error| error.of_server(tool))?;
         Ok(Self::Foreign(Foreign(server)))
     }
 

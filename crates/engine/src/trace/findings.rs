@@ -14,6 +14,7 @@ use linerate_sys::netlink::Netlink;
 use super::error::TraceError;
 use super::{Site, TraceOptions, pause_until};
 use crate::clock::now_ns;
+use crate::path;
 
 /// Routers of Linux grant one answer a second to a peer once a burst is used up.
 const BETWEEN_SIZES: Duration = Duration::from_millis(1_050);
@@ -159,13 +160,8 @@ impl Site<'_> {
     /// MTU of the interface to the target, as far as a packet of IP can be long.
     fn device_mtu(&self) -> Option<u16> {
         let mut netlink = Netlink::open().ok()?;
-        let link = match &self.way.device {
-            Some(device) => netlink.link(device).ok()?,
-            None => {
-                let index = netlink.route_to(self.way.target).ok()?.link?;
-                netlink.link_by_index(index).ok()?
-            }
-        };
+        let asked = self.way.device.as_deref();
+        let link = path::device_to(&mut netlink, self.way.target, asked)?;
         Some(u16::try_from(link.mtu).unwrap_or(u16::MAX))
     }
 }

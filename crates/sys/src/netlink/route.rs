@@ -114,12 +114,25 @@ impl Netlink {
     /// # Errors
     /// Refused with `ENETUNREACH` or `EHOSTUNREACH` if there is none.
     pub fn route_to(&mut self, destination: IpAddr) -> Result<Route, NetlinkError> {
+        self.route_by(destination, None)
+    }
+
+    /// The same of a socket that is bound to a link.
+    ///
+    /// # Errors
+    /// As [`Netlink::route_to`].
+    pub fn route_by(
+        &mut self,
+        destination: IpAddr,
+        link: Option<u32>,
+    ) -> Result<Route, NetlinkError> {
         let mut query = RouteMessage::default();
         query.header.address_family = family_of(destination);
         query.header.destination_prefix_length = Prefix::host(destination).length;
         query
             .attributes
             .push(RouteAttribute::Destination(destination.into()));
+        query.attributes.extend(link.map(RouteAttribute::Oif));
         let operation = format!("find the route to {destination}");
         let answer = self.request(&operation, RouteNetlinkMessage::GetRoute(query), 0)?;
         let route = answer.into_iter().find_map(route_message).and_then(parse);

@@ -271,7 +271,10 @@ impl Run<'_> {
         self.session.end(now());
         let asked = self.await_report();
         // Only now: the server is not to see a stream end before the test has.
-        let facts = host::facts(Some(self.server.peer.ip()));
+        let facts = host::facts_by(
+            Some(self.server.peer.ip()),
+            self.server.target.device.as_deref(),
+        );
         let here = half.stop(facts).report;
         let there = asked.and_then(|()| self.exchange(&here));
         let (there, error) = match (there, watched) {

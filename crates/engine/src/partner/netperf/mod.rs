@@ -160,7 +160,10 @@ impl Netperf {
         watched: Result<(), MeasureError>,
     ) -> Outcome {
         let Adapted { test, caveats } = adapted;
-        let facts = host::facts(Some(self.found.peer.ip()));
+        let facts = host::facts_by(
+            Some(self.found.peer.ip()),
+            self.found.target.device.as_deref(),
+        );
         // The ends of the data connections are what a netserver waits for.
         let HalfEnd {
             mut report,
