@@ -34,9 +34,11 @@ impl ThreadTime {
                 .unwrap_or(0.0)
                 .min(1.0)
         };
-        let blocked = share(end.blocked_us?);
+        let slept = share(end.blocked_us?);
         let running = fraction(end.busiest_thread_percent? / 100.0)?;
-        let delayed = end.run_delay_us.map_or(0.0, share);
+        let stolen = (running * stolen_for_each_run(end)).min(slept);
+        let blocked = slept - stolen;
+        let delayed = end.run_delay_us.map_or(0.0, share) + stolen;
         let paced = end.paced_us.map_or(0.0, share);
         Some(Self {
             blocked,
@@ -57,6 +59,15 @@ impl ThreadTime {
         let wants = self.running + self.delayed >= THREAD_FULL || self.delayed >= CPU_CONTENDED;
         wants && self.paced < USUAL_STATE
     }
+}
+
+/// Time that the hypervisor took for each that a CPU of the host worked: the kernel counts it neither
+/// as a thread's time nor as its wait, so that it looks like sleep.
+fn stolen_for_each_run(end: &EndReport) -> f64 {
+    let share = |percent: Option<f64>| percent.and_then(|percent| positive(percent / 100.0));
+    let stolen = share(end.steal_percent).unwrap_or(0.0).min(1.0);
+    let busy = share(end.host_cpu_percent).unwrap_or(1.0).clamp(0.01, 1.0);
+    stolen / busy
 }
 
 /// Excess of the mean RTT over the minimal one.

@@ -82,9 +82,11 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
             percent(share)
         )
     }));
+    // linerate's own writer has nothing else to do: only its rate can keep it from writing.
+    let unlimited = view.sender?.paced_us == Some(0);
     // Time on the CPU counts with the idle time: work that is not done for the network.
     Signs::new(
-        !writer.cpu_bound() && writer.blocked < WRITER_WAITS && starved,
+        !writer.cpu_bound() && writer.blocked < WRITER_WAITS && starved && !unlimited,
         say,
     )
 }

@@ -53,8 +53,16 @@ pub(super) fn slow_writer() -> Scene {
     flow.notsent_bytes = Some(0);
     flow.unacked_bytes = 8 * MSS;
     flow.cwnd_bytes = 45 * MSS;
-    scene.sender = end(0.0, 0.02);
+    scene.sender = of_others(0.0, 0.02);
     scene
+}
+
+/// An end whose application is not linerate's own: what it does beside writing is not known.
+fn of_others(blocked: f64, running: f64) -> EndReport {
+    EndReport {
+        paced_us: None,
+        ..end(blocked, running)
+    }
 }
 
 /// 1 % of the segments is lost: 19 of 1,900.
@@ -462,7 +470,7 @@ fn a_busy_thread_is_the_cpus_and_an_idle_one_the_applications() {
     let mut scene = slow_writer();
     scene.sender = end(0.02, 0.96);
     scene.is(Cause::CpuSend);
-    scene.sender = end(0.05, 0.6);
+    scene.sender = of_others(0.05, 0.6);
     scene.sender.run_delay_us = Some((0.3 * SECONDS * 1e6) as u64);
     scene.is(Cause::CpuSend);
     scene.sender.run_delay_us = Some(0);
@@ -502,6 +510,22 @@ fn a_quota_of_cpu_time_that_is_used_up_is_the_cause_at_its_end() {
     limited(&mut scene.receiver, 38);
     limited(&mut scene.sender, 38);
     scene.is(Cause::Unexplained);
+}
+
+/// The hypervisor took a sixth of the CPUs while the writer wrote as fast as it could.
+#[test]
+fn an_unlimited_writer_of_linerates_own_is_no_slow_application() {
+    let mut scene = slow_writer();
+    scene.sender = end(0.22, 0.6);
+    scene.is(Cause::Unexplained);
+    scene.sender.run_delay_us = Some((0.15 * SECONDS * 1e6) as u64);
+    scene.is(Cause::Unexplained);
+    (scene.sender.steal_percent, scene.sender.host_cpu_percent) = (Some(16.0), Some(76.0));
+    scene.is(Cause::CpuSend);
+    // What waits for the network was not kept from a CPU.
+    let mut window = small_window();
+    (window.sender.steal_percent, window.sender.host_cpu_percent) = (Some(16.0), Some(76.0));
+    window.is(Cause::ReceiveWindow);
 }
 
 #[test]
@@ -728,7 +752,7 @@ fn evidence_that_only_nearly_holds_is_for_no_cause() {
     });
     nearly(small_buffer(), |s| s.flow().notsent_bytes = Some(8_000));
     nearly(small_buffer(), |s| s.flow().cwnd_bytes = 40 * MSS);
-    nearly(slow_writer(), |s| s.sender = end(0.28, 0.02));
+    nearly(slow_writer(), |s| s.sender = of_others(0.28, 0.02));
     nearly(slow_writer(), |s| {
         s.flow().app_limited_share = Some(0.4);
         s.flow().notsent_bytes = Some(500_000);
