@@ -11,7 +11,7 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
@@ -377,6 +377,16 @@ fn a_check_shows_the_route_beside_the_ceilings() {
     assert_eq!(addresses(&check["route"]).len(), 4);
 }
 
+/// Ended with the test, whatever comes of it.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
 /// Routers answer six probes at once and then one a second (`icmp_ratelimit`), which the trace has
 /// used up.
 #[test]
@@ -388,21 +398,19 @@ fn a_check_after_a_trace_shows_the_hops_that_there_are() {
     let program = labs.program.to_str().unwrap();
     let mut serve = labs.command(&labs.program);
     serve.args(["lab", "exec", "server", "--", program, "serve"]);
-    let mut serve = serve.stderr(Stdio::piped()).spawn().unwrap();
-    let mut log = BufReader::new(serve.stderr.take().unwrap());
+    let mut serve = Serving(serve.stderr(Stdio::piped()).spawn().unwrap());
+    let mut log = BufReader::new(serve.0.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("listening on") {
         line.clear();
         assert_ne!(log.read_line(&mut line).unwrap(), 0, "it does not listen");
     }
-    let trace = labs.trace(&["server", "-4", "--probes", "20"]);
+    let trace = labs.trace(&["server", "-4", "--queries", "20"]);
     assert!(trace.status.success(), "{}", errors(&trace));
     let check = [
         "lab", "exec", "client", "--", program, "check", "server", "-4",
     ];
     let check = labs.run(&[&check[..], &["--quick", "--json", "--quiet"]].concat());
-    serve.kill().unwrap();
-    serve.wait().unwrap();
     let route = &document(&check)["route"];
     assert_eq!(route["reached"], true, "{}", errors(&check));
     assert_eq!(addresses(route).len(), 2, "{route}");
