@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use linerate_sys::poll::{Interest, wait_ready};
-use linerate_sys::socket::set_thin_linear_timeouts;
+use linerate_sys::socket::{end_without_sign_of_life, set_thin_linear_timeouts};
 
 /// A peer that takes nothing for so long is gone.
 const STUCK: Duration = Duration::from_secs(10);
@@ -40,6 +40,14 @@ impl ControlSocket {
             waiting: Vec::new(),
             stuck_since: None,
         })
+    }
+
+    /// Has [`ControlSocket::receive`] notice within 10 s that a peer which says nothing is gone:
+    /// another tool's client is silent as long as it measures, and what this end sends it by UDP
+    /// needs somebody there.
+    pub(crate) fn expect_signs_of_life(&self) {
+        // Without it the test ends with its time.
+        let _ = end_without_sign_of_life(&self.stream, STUCK);
     }
 
     /// The address and port of this end.

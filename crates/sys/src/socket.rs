@@ -13,9 +13,10 @@ pub use open::{
 pub(crate) use option::read_bytes;
 pub use option::{
     BufferLocks, MptcpInfo, OptionError, SocketMemory, bind_device, buffer_locks, busy_poll,
-    congestion, defer_accept, max_pacing_rate, memory, mptcp_info, namespace_cookie, nodelay,
-    notsent, path_mtu, quickack, receive_buffer, receive_timeout, reset_on_close, send_buffer,
-    set_busy_poll, set_congestion, set_defer_accept, set_max_pacing_rate, set_mss, set_nodelay,
-    set_quickack, set_receive_buffer, set_send_buffer, set_thin_linear_timeouts, set_traffic_class,
-    set_user_timeout, set_window_clamp, thin_linear_timeouts, unread,
+    congestion, defer_accept, end_without_sign_of_life, max_pacing_rate, memory, mptcp_info,
+    namespace_cookie, nodelay, notsent, path_mtu, quickack, receive_buffer, receive_timeout,
+    reset_on_close, send_buffer, set_busy_poll, set_congestion, set_defer_accept,
+    set_max_pacing_rate, set_mss, set_nodelay, set_quickack, set_receive_buffer, set_send_buffer,
+    set_thin_linear_timeouts, set_traffic_class, set_user_timeout, set_window_clamp,
+    thin_linear_timeouts, unread,
 };

@@ -119,7 +119,7 @@ impl Encounter {
         if self.there.is_none() && self.tells() {
             doubts.push(Caveat::new(
                 CaveatKind::Partial,
-                format!("{} has told nothing of its half", self.tool),
+                format!("{} has told nothing credible of its half", self.tool),
                 "run it again, or linerate at both ends",
             ));
         }

@@ -42,8 +42,13 @@ fn what_the_owner_does_not_allow_is_refused_with_iperf3s_own_numbers() {
             ErrorCode::STREAMS,
         ),
         (
-            r#"{"tcp":true,"len":1000,"time":11}"#,
+            r#"{"tcp":true,"len":1000,"time":11,"client_version":"3.21"}"#,
             ErrorCode::MAX_DURATION,
+        ),
+        // 3.12 has no words for that one.
+        (
+            r#"{"tcp":true,"len":1000,"time":11,"client_version":"3.12"}"#,
+            ErrorCode::DURATION,
         ),
         (
             r#"{"udp":true,"len":1000,"time":1,"bandwidth":1000001}"#,

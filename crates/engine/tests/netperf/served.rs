@@ -62,6 +62,17 @@ fn tcp_maerts_sends_what_it_says() {
 }
 
 #[test]
+fn a_congestion_control_that_is_not_there_leaves_the_hosts_own() {
+    let bench = Bench::start();
+    let mut asked = request("tcp_maerts");
+    asked[160..167].copy_from_slice(b"nosuch\0");
+    let mut control = Control::connect(bench.netperf);
+    let data = control.open(&asked, PORT);
+    assert!(read_stream(data) > 0);
+    assert!(control.hear().wide(4) > 0);
+}
+
+#[test]
 fn tcp_rr_answers_each_request_also_several_at_once() {
     let bench = Bench::start();
     let mut control = Control::connect(bench.netperf);
@@ -115,6 +126,7 @@ fn udp_stream_ends_with_an_empty_datagram_and_counts_those_before() {
     (0..3).for_each(|_| _ = socket.send(&[]).unwrap());
     let results = control.hear();
     assert_eq!((results.word(2), results.wide(0)), (50, 50_000));
+    assert!(results.word(3) > 0, "the receive buffer at the end");
     let record = bench.record();
     assert_eq!((record.protocol, record.bytes()), (Protocol::Udp, 50_000));
 }

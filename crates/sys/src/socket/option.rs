@@ -477,6 +477,24 @@ pub fn set_user_timeout(socket: &impl AsFd, timeout: Duration) -> Result<(), Opt
         .map_err(set_error("TCP_USER_TIMEOUT", timeout.as_millis()))
 }
 
+/// Ends a connection whose peer has vanished without a word: its kernel is asked for a sign of life
+/// after `silence`, and data that it does not acknowledge are not waited for any longer.
+///
+/// # Errors
+/// The socket is gone or is not TCP.
+pub fn end_without_sign_of_life(socket: &impl AsFd, silence: Duration) -> Result<(), OptionError> {
+    // The first question after two fifths, the last of three without an answer at its end.
+    let step = (silence / 5).max(Duration::from_secs(1));
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(2 * step)
+        .with_interval(step)
+        .with_retries(3);
+    SockRef::from(socket)
+        .set_tcp_keepalive(&keepalive)
+        .map_err(set_error("SO_KEEPALIVE", silence.as_secs()))?;
+    set_user_timeout(socket, silence)
+}
+
 /// `TCP_DEFER_ACCEPT`: accept a connection when its first bytes are there, or after this time.
 ///
 /// # Errors
@@ -758,5 +776,18 @@ mod tests {
     fn a_plain_connection_has_no_mptcp() {
         let (socket, _peer) = pair();
         assert_eq!(mptcp_info(&socket).unwrap(), None);
+    }
+
+    #[test]
+    fn a_peer_that_vanishes_is_noticed_in_time() {
+        let (stream, _peer) = pair();
+        end_without_sign_of_life(&stream, Duration::from_secs(10)).unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        let tries = socket.tcp_keepalive_retries().unwrap();
+        let noticed =
+            socket.tcp_keepalive_time().unwrap() + tries * socket.tcp_keepalive_interval().unwrap();
+        assert_eq!(noticed, Duration::from_secs(10));
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(noticed));
     }
 }

@@ -19,7 +19,11 @@ impl Results {
         };
         let tcp = test.protocol != Protocol::Udp;
         let cpu = half.end.cpu_seconds;
-        let mut evidence = half.flows.iter().filter_map(|flow| flow.tcp.as_ref());
+        // A receiver's socket has an algorithm, too, and never uses it.
+        let senders = half.flows.iter().filter(|flow| flow.sends);
+        let mut evidence = senders
+            .chain(&half.flows)
+            .filter_map(|flow| flow.tcp.as_ref());
         Self {
             cpu_percent: (percent(cpu.user), percent(cpu.system)),
             has_retransmits: half.flows.iter().any(|flow| flow.sends).then_some(tcp),
@@ -27,6 +31,22 @@ impl Results {
             streams: half.flows.iter().map(StreamResult::of_flow).collect(),
             output: None,
         }
+    }
+
+    /// Whether the counts can be those of the test that `here` has seen: a receiver has no more than
+    /// was sent, and a sender no more than any link carries. A warm-up ends for the two at different
+    /// moments, so that twice as much is still possible.
+    pub fn is_possible(&self, here: &HalfReport) -> bool {
+        here.flows.iter().all(|flow| {
+            let id = stream_id(flow.id);
+            let told = self.streams.iter().find(|stream| stream.id == id);
+            let beyond = if flow.sends {
+                1 << 30
+            } else {
+                (flow.seconds.max(1.0) * FASTEST_LINK) as u64
+            };
+            told.is_none_or(|told| told.bytes <= 2 * flow.bytes + beyond)
+        })
     }
 
     /// What the other end has told, as its half of a test of which `here` is this end's. Where it
@@ -112,7 +132,8 @@ impl StreamResult {
             local: flow.remote.clone(),
             remote: flow.local.clone(),
             bytes: self.bytes,
-            messages: counted.unwrap_or(0),
+            // Of a stream nobody tells them: this end's are as long.
+            messages: counted.unwrap_or(flow.messages),
             seconds: self
                 .seconds
                 .filter(|seconds| plausible.contains(seconds))
@@ -159,6 +180,9 @@ impl StreamResult {
         }
     }
 }
+
+/// Bytes per second.
+const FASTEST_LINK: f64 = 1e12 / 8.0;
 
 fn longest(half: &HalfReport) -> f64 {
     half.flows.iter().map(|f| f.seconds).fold(0.0, f64::max)

@@ -48,6 +48,23 @@ impl ErrorCode {
     /// The test has not ended in its time.
     pub const EXPIRED: Self = Self(160);
 
+    /// The nearest number that a client of this version has words for: 3.12 prints the number alone
+    /// of those that came after it.
+    #[must_use]
+    pub fn known_to(self, version: Option<&str>) -> Self {
+        let minor = version.and_then(|version| {
+            let digits = version.strip_prefix("3.")?;
+            let end = digits.find(|c: char| !c.is_ascii_digit());
+            digits[..end.unwrap_or(digits.len())].parse::<u32>().ok()
+        });
+        match self {
+            _ if minor.is_some_and(|minor| minor >= 20) => self,
+            Self::MAX_DURATION => Self::DURATION,
+            Self::EXPIRED => Self::SERVER_TERMINATED,
+            other => other,
+        }
+    }
+
     /// What it means, in words.
     pub fn words(self) -> &'static str {
         match self {

@@ -83,6 +83,8 @@ pub struct Server {
     deadline: Option<Duration>,
     flows: u32,
     seconds: Option<f64>,
+    /// The client's.
+    version: Option<String>,
     /// The longest that the owner lets a test take.
     longest: Duration,
     results: Vec<u8>,
@@ -99,6 +101,7 @@ impl Server {
             deadline: Some(now + PARAMS_TIMEOUT),
             flows: 0,
             seconds: None,
+            version: None,
             longest,
             results: Vec::new(),
         }
@@ -251,6 +254,7 @@ impl Server {
             Ok(params) => {
                 self.flows = params.flows();
                 self.seconds = params.seconds();
+                self.version.clone_from(&params.version);
                 self.enter(Stage::Asked, None);
                 self.events.push_back(ServerEvent::Asked(Box::new(params)));
             }
@@ -307,6 +311,7 @@ impl Server {
     }
 
     fn fail(&mut self, code: ErrorCode, error: ServerError) {
+        let code = code.known_to(self.version.as_deref());
         let mut bytes = vec![State::ServerError.byte()];
         bytes.extend_from_slice(&code.0.to_be_bytes());
         bytes.extend_from_slice(&0i32.to_be_bytes());

@@ -274,6 +274,52 @@ fn omitted_datagrams_are_taken_off() {
     assert_eq!(results.streams[0].omitted, Some(4));
 }
 
+#[test]
+fn an_old_client_is_told_a_number_that_it_has_words_for() {
+    let told = |version| ErrorCode::MAX_DURATION.known_to(version);
+    for old in [None, Some("3.12"), Some("3.1.3"), Some("nonsense")] {
+        assert_eq!(told(old), ErrorCode::DURATION, "{old:?}");
+    }
+    assert_eq!(told(Some("3.21+")), ErrorCode::MAX_DURATION);
+    let expired = ErrorCode::EXPIRED.known_to(Some("3.12"));
+    assert_eq!(expired, ErrorCode::SERVER_TERMINATED);
+    assert_eq!(ErrorCode::STREAMS.known_to(None), ErrorCode::STREAMS);
+}
+
+#[test]
+fn more_than_was_sent_or_any_link_carries_is_not_possible() {
+    let mut here = half(Direction::Up, Ok(UdpSent::default()));
+    here.flows[0].bytes = 1_000_000_000;
+    let told = |bytes| {
+        let mut told = told(1, 0, None);
+        told.streams[0].bytes = bytes;
+        told
+    };
+    assert!(told(0).is_possible(&here) && told(1_900_000_000).is_possible(&here));
+    assert!(!told(1 << 54).is_possible(&here));
+    // A sender of datagrams may have sent much more than came.
+    here.flows[0].sends = false;
+    assert!(told(100_000_000_000).is_possible(&here));
+    assert!(!told(1 << 54).is_possible(&here));
+}
+
+/// A receiver's socket has the system's algorithm; the client asked the sender for its own.
+#[test]
+fn the_congestion_control_is_the_senders() {
+    let mut report = half(Direction::Up, Err(UdpReceived::default()));
+    let mut sender = half(Direction::Down, Ok(UdpSent::default()));
+    let named = |name: &str| crate::record::TcpEvidence {
+        congestion: Some(name.into()),
+        ..Default::default()
+    };
+    report.flows[0].tcp = Some(named("cubic"));
+    sender.flows[0].tcp = Some(named("reno"));
+    report.flows.append(&mut sender.flows);
+    let test = Params::parse(TCP.as_bytes()).unwrap().to_test(0);
+    let results = Results::of_half(&report, &test);
+    assert_eq!(results.congestion.as_deref(), Some("reno"));
+}
+
 /// One end's account of one UDP flow of the second half of a test.
 fn half(direction: Direction, counts: Result<UdpSent, UdpReceived>) -> HalfReport {
     let (udp_sent, udp_received) = match counts {

@@ -309,6 +309,10 @@ impl Run<'_> {
         self.session.report(now(), &results);
         let there = loop {
             match self.session.poll_event() {
+                Some(ClientEvent::Results(results)) if !results.is_possible(here) => {
+                    let what = "counts that this test cannot have had";
+                    return Err(self.error(ClientError::Results(what.to_owned())));
+                }
                 Some(ClientEvent::Results(results)) => {
                     let counted = !matches!(self.adapted.test.extent, Extent::Time(_));
                     break results.to_half(here, counted);

@@ -3,13 +3,14 @@
 use std::fmt::Write;
 
 use linerate_core::session::message::{FlowHalf, HalfReport};
-use linerate_core::units::{BitRate, ByteCount};
+use linerate_core::units::{BitRate, ByteCount, printable};
 
 /// One line for each stream.
 pub(super) fn text(report: &HalfReport) -> String {
     let mut text = format!(
         "linerate {} on {}\n",
-        report.facts.linerate, report.facts.hostname
+        report.facts.linerate,
+        printable(&report.facts.hostname)
     );
     for flow in &report.flows {
         // Writing to a String does not fail.
@@ -54,4 +55,24 @@ fn line(flow: &FlowHalf) -> String {
         );
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_core::record::HostFacts;
+
+    use super::*;
+
+    #[test]
+    fn a_host_name_moves_no_cursor_of_a_client() {
+        let facts = HostFacts {
+            hostname: "pit\u{1b}[2J".into(),
+            ..HostFacts::default()
+        };
+        let report = HalfReport {
+            facts: Box::new(facts),
+            ..HalfReport::default()
+        };
+        assert!(text(&report).ends_with("on pit\\u{1b}[2J\n"));
+    }
 }

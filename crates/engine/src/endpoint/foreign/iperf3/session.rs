@@ -48,6 +48,7 @@ pub(in crate::endpoint) fn run(guest: Guest, stream: TcpStream, cookie: Cookie) 
     let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
         return;
     };
+    socket.expect_signs_of_life();
     let longest = Duration::from_secs_f64(guest.context().limits.seconds);
     let session = Session {
         server: Server::new(now(), longest),
@@ -452,7 +453,9 @@ impl Session {
             },
             started_at: std::mem::take(&mut self.started_at),
             status,
-            there: results.map(|results| results.to_half(&here, false)),
+            there: results
+                .filter(|results| results.is_possible(&here))
+                .map(|results| results.to_half(&here, false)),
             here,
             exchange: None,
         });

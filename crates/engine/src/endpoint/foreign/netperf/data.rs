@@ -73,9 +73,15 @@ impl Data {
         peer: IpAddr,
         limits: &Limits,
     ) -> Result<Self, Refusal> {
-        let test = terms::within_rate(Box::new(plan(&asked, limits)), limits.rate_bps)
+        let mut test = terms::within_rate(Box::new(plan(&asked, limits)), limits.rate_bps)
             .map_err(|reason| Refusal::new(errno::EPERM, reason))?;
-        terms::can_do(&test, false).map_err(|reason| Refusal::new(errno::EINVAL, reason))?;
+        if let Err(reason) = terms::can_do(&test, false) {
+            // As a netserver does where it has no such algorithm: the results say which one it was.
+            let asked_for = test.options.congestion.take();
+            asked_for
+                .filter(|_| terms::can_do(&test, false).is_ok())
+                .ok_or_else(|| Refusal::new(errno::EINVAL, reason))?;
+        }
         // With its scope, where it is a link's own.
         let mut address = local;
         address.set_port(asked.port);
@@ -139,7 +145,7 @@ impl Data {
     }
 
     /// `SO_RCVBUF` and `SO_SNDBUF` as read back; zero where they cannot be.
-    fn buffers(&self) -> (u32, u32) {
+    pub(super) fn buffers(&self) -> (u32, u32) {
         match &self.socket {
             Socket::Tcp(socket) => buffers_of(socket),
             Socket::Udp(socket) => buffers_of(socket),

@@ -82,6 +82,7 @@ impl Session {
         let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
             return;
         };
+        socket.expect_signs_of_life();
         let facts = host::facts(Some(guest.peer().ip()));
         let settings = Settings {
             passphrase,

@@ -38,6 +38,8 @@ pub(super) struct Running {
     began: Instant,
     /// Transactions at the last look, and since when they are as many.
     seen: (u64, Instant),
+    /// Of the data socket, receive and send, bytes.
+    buffers: (u32, u32),
 }
 
 impl Running {
@@ -46,6 +48,7 @@ impl Running {
     /// # Errors
     /// No threads.
     pub(super) fn start(data: Data, arrival: Arrival) -> Result<Self, Refusal> {
+        let buffers = data.buffers();
         let (flows, source) = match arrival {
             Arrival::Flow(flow) => (vec![flow], FlowSource::Bound),
             Arrival::Connections(source) => (Vec::new(), source),
@@ -56,6 +59,7 @@ impl Running {
         })?;
         let began = Instant::now();
         Ok(Self {
+            buffers,
             asked: data.asked,
             test: data.test,
             half,
@@ -127,6 +131,10 @@ impl Running {
             Some(flow) => results(&self.asked, flow, transactions, bytes),
             None => Results::default(),
         };
+        // Of datagrams and of connections that come and go, too.
+        if results.receive_buffer == 0 && results.send_buffer == 0 {
+            (results.receive_buffer, results.send_buffer) = self.buffers;
+        }
         results.cpu = cpu;
         results.cpus = cpus;
         if results.seconds == 0.0 {
