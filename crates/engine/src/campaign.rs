@@ -99,7 +99,7 @@ pub(crate) fn run_plan(
                 Err(error) if campaign.rows.is_empty() => return Err(error),
                 Err(error) => campaign.error = Some(error),
                 Ok((record, error)) => {
-                    samples.extend(metric(&record).map(|(_, value)| value));
+                    samples.extend(record.headline().map(|(_, value)| value));
                     campaign.rows.push(record);
                     campaign.error = error;
                 }
@@ -158,14 +158,6 @@ fn title(plan: &Plan, test: &Test, done: usize) -> String {
     format!("{size} {what}, run {} {of}", done + 1)
 }
 
-/// The headline of a record and its name.
-pub(crate) fn metric(record: &Record) -> Option<(&'static str, f64)> {
-    let transactions = record.transactions_per_s;
-    transactions
-        .map(|rate| ("transactions_per_s", rate))
-        .or(record.throughput_bps().map(|rate| ("throughput_bps", rate)))
-}
-
 fn size_figure(test: &Test, rows: &[Record], samples: &[f64]) -> Option<SizeFigure> {
     if samples.len() < 2 {
         return None;
@@ -175,7 +167,7 @@ fn size_figure(test: &Test, rows: &[Record], samples: &[f64]) -> Option<SizeFigu
             Traffic::Stream(stream) => stream.message_bytes,
             Traffic::Rr(exchange) | Traffic::Crr(exchange) => exchange.request_bytes,
         },
-        metric: metric(rows.last()?)?.0.to_owned(),
+        metric: rows.last()?.headline()?.0.to_owned(),
         figure: figure(samples).ok()?,
     })
 }

@@ -85,6 +85,14 @@ impl Record {
         throughput_bps(&self.legs)
     }
 
+    /// What runs are compared and ranked by, and its key: transactions, or else the throughput.
+    pub fn headline(&self) -> Option<(&'static str, f64)> {
+        let transactions = self.transactions_per_s;
+        transactions
+            .map(|rate| ("transactions_per_s", rate))
+            .or(self.throughput_bps().map(|rate| ("throughput_bps", rate)))
+    }
+
     /// Payload received over all directions, bytes.
     pub fn bytes(&self) -> u64 {
         bytes(&self.legs)

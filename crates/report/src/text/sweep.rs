@@ -170,9 +170,7 @@ fn median_runs(rows: &[Record]) -> Vec<&Record> {
 
 /// What runs are ranked by.
 fn metric(row: &Record) -> f64 {
-    row.transactions_per_s
-        .or(row.throughput_bps())
-        .unwrap_or(f64::NEG_INFINITY)
+    row.headline().map_or(f64::NEG_INFINITY, |(_, rate)| rate)
 }
 
 /// The first caveat of each kind with the number of runs that have one; each run may word it
