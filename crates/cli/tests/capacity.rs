@@ -10,7 +10,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,38 +18,9 @@ use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
-/// For what must come at all, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// `linerate serve` on a port of its own, gone when this is.
-struct Served {
-    child: Child,
-    address: String,
-}
+use crate::support::{PATIENCE, PROGRAM, Served, ended_within, signal, spawn, stderr};
 
 impl Served {
-    fn start(options: &[&str]) -> Self {
-        Self::by(Command::new(PROGRAM), options)
-    }
-
-    fn by(mut command: Command, options: &[&str]) -> Self {
-        command.args(["serve", "--bind", "127.0.0.1", "--port", "0"]);
-        command.args(["--quiet", "--json-stream"]).args(options);
-        let mut child = spawn(command);
-        let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut first = String::new();
-        lines.read_line(&mut first).unwrap();
-        // It goes on writing: somebody has to read.
-        thread::spawn(move || lines.lines().for_each(drop));
-        let listening: Value = serde_json::from_str(&first).expect("a JSON line");
-        let address = listening["addresses"][0].as_str().expect("an address");
-        Self {
-            child,
-            address: address.to_owned(),
-        }
-    }
-
     fn capacity(&self, options: &[&str]) -> Output {
         let mut command = Command::new(PROGRAM);
         command
@@ -94,39 +65,9 @@ impl Holding {
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn spawn(mut command: Command) -> Child {
-    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped());
-    piped.stderr(Stdio::piped()).spawn().unwrap()
-}
-
-/// What the child leaves, which it must within [`PATIENCE`].
-fn ended(mut child: Child) -> Output {
-    let until = Instant::now() + PATIENCE;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > until {
-            child.kill().unwrap();
-            panic!("still there: {:?}", child.wait_with_output());
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    child.wait_with_output().unwrap()
-}
-
-fn signal(child: &Child, name: &str) {
-    let pid = child.id().to_string();
-    let sent = Command::new("kill").args(["-s", name, &pid]).status();
-    assert!(sent.unwrap().success(), "{name}");
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+/// What the child leaves, which it must soon.
+fn ended(child: Child) -> Output {
+    ended_within(child, PATIENCE)
 }
 
 fn text(output: &Output) -> String {
@@ -134,7 +75,7 @@ fn text(output: &Output) -> String {
 }
 
 fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", errors(output)))
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(output)))
 }
 
 /// All of them were opened, stayed and are gone.
@@ -156,7 +97,7 @@ fn connections_and_sockets_are_held_and_the_document_explains_itself() {
         "-c", "500", "-u", "100", "--hold", "1s", "--churn", "50", "--load", "200ms", "--output",
         file,
     ]);
-    assert!(output.status.success(), "{}", errors(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let page = text(&output);
     assert!(
         page.starts_with("all 500 TCP connections and all 100 UDP sockets alive"),
@@ -199,28 +140,28 @@ fn stdout_has_one_document_and_nothing_else() {
         "-c", "50", "--hold", "200ms", "--load", "0", "--rate", "1k", "--json", "--seed", "3",
     ];
     let output = served.capacity(&asked);
-    assert!(output.status.success(), "{}", errors(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let document = document(&output);
     assert_all(&document, "tcp", 50);
     assert_eq!(document["seed"], 3);
     assert!(document["load"].is_null() && document["udp"].is_null());
     assert!(document["stopped_by"].is_null());
-    assert_eq!(errors(&output), "");
+    assert_eq!(stderr(&output), "");
 }
 
 #[test]
 fn more_than_the_owner_allows_is_refused_and_a_search_ends_there() {
     let served = Served::start(&["--max-connections", "100"]);
     let refused = served.capacity(&["-c", "101"]);
-    assert_eq!(refused.status.code(), Some(1), "{}", errors(&refused));
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     assert!(
-        errors(&refused).contains("allows 100 connections"),
+        stderr(&refused).contains("allows 100 connections"),
         "{}",
-        errors(&refused)
+        stderr(&refused)
     );
     assert_eq!(text(&refused), "");
     let found = served.capacity(&["--find-limit", "--hold", "100ms", "--json"]);
-    assert!(found.status.success(), "{}", errors(&found));
+    assert!(found.status.success(), "{}", stderr(&found));
     let document = document(&found);
     assert_eq!(document["search"]["holds"], 100, "{document:#}");
     assert!(document["search"]["stops_at"].is_null());
@@ -249,7 +190,7 @@ fn a_search_finds_the_limit_of_descriptors_and_says_how_to_raise_it() {
     ]);
     command.args(["--hold", "100ms", "--json", "--quiet"]);
     let output = ended(spawn(command));
-    assert!(output.status.success(), "{}", errors(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let document = document(&output);
     let holds = document["search"]["holds"].as_u64().unwrap();
     let stops = document["search"]["stops_at"].as_u64().unwrap();
@@ -307,7 +248,7 @@ fn a_client_that_is_killed_leaves_an_endpoint_that_serves() {
             assert_all(&document(&next), "tcp", 300);
             return;
         }
-        assert!(Instant::now() < until, "{}", errors(&next));
+        assert!(Instant::now() < until, "{}", stderr(&next));
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -322,11 +263,11 @@ fn on_an_emulated_path_both_ends_are_here() {
     if output.status.code() == Some(3) {
         skip(
             Need::Lab,
-            format_args!("connections over an emulated path: {}", errors(&output)),
+            format_args!("connections over an emulated path: {}", stderr(&output)),
         );
         return;
     }
-    assert!(output.status.success(), "{}", errors(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let document = document(&output);
     assert_all(&document, "tcp", 200);
     assert_eq!(document["environment"]["lab"]["spec"], "rtt=2ms");
@@ -342,10 +283,10 @@ fn nobody_there_is_told_from_somebody_else() {
     let mut command = Command::new(PROGRAM);
     command.args(["capacity", &address, "-c", "5", "--quiet"]);
     let output = ended(spawn(command));
-    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(
-        errors(&output).contains("linerate serve"),
+        stderr(&output).contains("linerate serve"),
         "{}",
-        errors(&output)
+        stderr(&output)
     );
 }

@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
+use crate::support::{PROGRAM, Served, signal, stderr};
+
 fn program(line: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    let mut command = Command::new(PROGRAM);
     command.args(line.split_whitespace()).stdin(Stdio::null());
     command
 }
@@ -22,10 +24,6 @@ fn output(line: &str) -> Output {
     program(line)
         .output()
         .expect("the program was built for this test")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The document of a comparison in a lab, or `None` and a message where this host allows no lab.
@@ -41,37 +39,6 @@ fn compared(line: &str) -> Option<Value> {
     let document: Value = serde_json::from_slice(&output.stdout).expect("stdout is one document");
     assert_eq!(document["schema"], "linerate.comparison/1");
     Some(document)
-}
-
-/// `linerate serve` on loopback, ended when it is dropped.
-struct Served {
-    child: Child,
-    address: String,
-}
-
-impl Served {
-    fn start(options: &str) -> Self {
-        let line = format!("serve --bind 127.0.0.1 --port 0 --quiet --json-stream {options}");
-        let mut child = program(&line)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program was built for this test");
-        let mut first = String::new();
-        let stdout = child.stdout.as_mut().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut first).unwrap();
-        let listening: Value = serde_json::from_str(&first).expect("a JSON line");
-        let address = listening["addresses"][0].as_str().unwrap().to_owned();
-        Self { child, address }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // Gone already, in some tests.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Four times the rate: a machine with much else to do scatters the runs, but not that far. How
@@ -211,61 +178,47 @@ fn all_treatments_are_told_without_a_host() {
     assert_eq!(both.status.code(), Some(2));
 }
 
+/// What is said of a comparison at an endpoint that ends with that status, before any pair.
+fn refused(options: &str, status: i32) -> String {
+    let served = Served::start(&[]);
+    let output = output(&format!(
+        "compare {} {options} -t 50ms --quiet",
+        served.address
+    ));
+    assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
+    assert!(output.stdout.is_empty());
+    stderr(&output)
+}
+
 #[test]
 fn a_figure_that_the_test_does_not_have_is_named_with_those_that_it_has() {
-    let served = Served::start("");
-    let line = format!(
-        "compare {} --a none --b none -t 50ms --metric latency_us.p99 --quiet",
-        served.address
-    );
-    let output = output(&line);
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    let message = stderr(&output);
+    let message = refused("--a none --b none --metric latency_us.p99", 2);
     assert!(
         message.contains("latency_us.p99") && message.contains("throughput_bps"),
         "{message}"
     );
-    assert!(output.stdout.is_empty());
 }
 
 #[test]
 fn an_endpoint_without_permission_is_asked_for_nothing() {
-    let served = Served::start("");
-    let line = format!(
-        "compare {} --a none --b server.sysctl:net.ipv4.tcp_sack=0 -t 50ms --quiet",
-        served.address
-    );
-    let output = output(&line);
-    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("--allow-treatments"),
-        "{}",
-        stderr(&output)
-    );
+    let message = refused("--a none --b server.sysctl:net.ipv4.tcp_sack=0", 3);
+    assert!(message.contains("--allow-treatments"), "{message}");
 }
 
 /// As where reading back shows it at once: exit status 3, and no pair.
 #[test]
 fn a_treatment_that_the_run_shows_not_to_have_taken_ends_with_3() {
-    let served = Served::start("");
     // The kernel's least buffer offers more.
-    let line = format!(
-        "compare {} --a none --b receive_window=100 -t 50ms --quiet",
-        served.address
-    );
-    let output = output(&line);
-    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    let message = stderr(&output);
+    let message = refused("--a none --b receive_window=100", 3);
     assert!(
         message.contains("receive_window=100") && message.contains("did not take"),
         "{message}"
     );
-    assert!(output.stdout.is_empty());
 }
 
 #[test]
 fn ctrl_c_prints_the_pairs_that_ran() {
-    let served = Served::start("");
+    let served = Served::start(&[]);
     let line = format!(
         "compare {} --a none --b nodelay=on -t 500ms --json",
         served.address
@@ -276,21 +229,14 @@ fn ctrl_c_prints_the_pairs_that_ran() {
         .spawn()
         .unwrap();
     await_pair(&mut child);
-    let pid = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-s", "INT", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
     assert_partial(&output, "interrupted");
 }
 
 #[test]
 fn a_peer_that_is_lost_leaves_the_pairs_that_ran() {
-    let mut served = Served::start("");
+    let mut served = Served::start(&[]);
     let line = format!(
         "compare {} --a none --b nodelay=on -t 500ms --json",
         served.address

@@ -8,60 +8,26 @@
 )]
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_testkit::{Need, skip};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
+use crate::support::{PATIENCE, PROGRAM, Served, ended_within, signal, spawn, stderr};
+
 /// The promise is 2 s; a busy machine gets more, but less than the 10 s after which an end gives up
 /// by itself.
 const SOON: Duration = Duration::from_secs(8);
-/// For what must come at all, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.args(arguments);
+    command.args(arguments).stdin(Stdio::null());
     command
-}
-
-fn spawn(mut command: Command) -> Child {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program was built for this test")
-}
-
-fn signal(child: &Child, name: &str) {
-    let pid = child.id().to_string();
-    let sent = Command::new("kill").args(["-s", name, &pid]).status();
-    assert!(sent.expect("kill is there").success(), "{name}");
-}
-
-/// What the child leaves, which it must within `time`.
-fn ended_within(mut child: Child, time: Duration) -> Output {
-    let until = Instant::now() + time;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > until {
-            child.kill().unwrap();
-            panic!("still there after {time:?}: {:?}", child.wait_with_output());
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The document is there, partial, and the words on stderr end with `words`.
@@ -74,43 +40,7 @@ fn assert_partial(output: &Output, words: &str) {
     assert_eq!(document["status"], "partial");
 }
 
-/// `linerate serve` as a child.
-struct Served {
-    child: Child,
-    address: String,
-    events: Receiver<String>,
-}
-
 impl Served {
-    fn start() -> Self {
-        Self::by(program(&[]))
-    }
-
-    fn by(mut command: Command) -> Self {
-        command.args(["serve", "--bind", "127.0.0.1", "--port", "0"]);
-        command.args(["--quiet", "--json-stream"]);
-        let mut child = spawn(command);
-        let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut first = String::new();
-        lines.read_line(&mut first).unwrap();
-        let listening: serde_json::Value = serde_json::from_str(&first).expect("a JSON line");
-        let address = listening["addresses"][0].as_str().expect(&first).to_owned();
-        Self {
-            child,
-            address,
-            events: follow(lines),
-        }
-    }
-
-    fn await_event(&self, name: &str) {
-        loop {
-            let line = self.events.recv_timeout(PATIENCE).expect(name);
-            if line.contains(&format!("\"event\":\"{name}\"")) {
-                return;
-            }
-        }
-    }
-
     /// A client of it in the middle of a long run.
     fn client_in_its_run(&self) -> Child {
         let child = spawn(program(&["stream", &self.address, "-t", "40", "--json"]));
@@ -134,29 +64,9 @@ fn await_run(child: &Child) {
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        // Gone already, in some tests.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn follow(lines: BufReader<ChildStdout>) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        for line in lines.lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
-}
-
 #[test]
 fn an_interrupt_prints_what_there_is() {
-    let served = Served::start();
+    let served = Served::start(&[]);
     let client = served.client_in_its_run();
     signal(&client, "INT");
     assert_partial(&ended_within(client, SOON), "interrupted");
@@ -187,7 +97,7 @@ fn an_interrupt_before_the_run_prints_no_document() {
 
 #[test]
 fn an_endpoint_that_stands_still_does_not_hold_an_interrupt_up_and_a_second_one_ends_at_once() {
-    let served = Served::start();
+    let served = Served::start(&[]);
     let (one, mut two) = (served.client_in_its_run(), served.client_in_its_run());
     signal(&served.child, "STOP");
     signal(&one, "INT");
@@ -205,7 +115,7 @@ fn an_endpoint_that_stands_still_does_not_hold_an_interrupt_up_and_a_second_one_
 
 #[test]
 fn an_endpoint_that_is_killed_leaves_a_partial_record() {
-    let mut served = Served::start();
+    let mut served = Served::start(&[]);
     let client = served.client_in_its_run();
     served.child.kill().unwrap();
     assert_partial(
@@ -216,7 +126,7 @@ fn an_endpoint_that_is_killed_leaves_a_partial_record() {
 
 #[test]
 fn an_endpoint_that_is_asked_to_end_tells_its_clients() {
-    let mut served = Served::start();
+    let mut served = Served::start(&[]);
     let client = served.client_in_its_run();
     signal(&served.child, "TERM");
     assert_partial(&ended_within(client, SOON), "the endpoint is shutting down");
@@ -230,7 +140,7 @@ fn an_endpoint_that_is_asked_to_end_tells_its_clients() {
 
 #[test]
 fn a_client_that_is_killed_costs_the_endpoint_nothing() {
-    let served = Served::start();
+    let served = Served::start(&[]);
     // Whatever is made at the first client, and kept, is there before anything is counted.
     let first = program(&["stream", &served.address, "-t", "0.1"]).output();
     assert!(first.unwrap().status.success());
@@ -262,7 +172,7 @@ fn tasks(child: &Child) -> [usize; 2] {
 
 #[test]
 fn a_full_disk_is_named_after_the_run() {
-    let served = Served::start();
+    let served = Served::start(&[]);
     let client = spawn(program(&[
         "stream",
         &served.address,
@@ -280,7 +190,7 @@ fn a_full_disk_is_named_after_the_run() {
 
 #[test]
 fn nobody_reading_the_intervals_ends_the_run() {
-    let served = Served::start();
+    let served = Served::start(&[]);
     let mut client = spawn(program(&[
         "stream",
         &served.address,
@@ -364,7 +274,7 @@ fn both_ends_run_without_privileges() {
     let Some(server) = unprivileged(directory.path()) else {
         return;
     };
-    let served = Served::by(server);
+    let served = Served::by(server, &[]);
     let other = tempfile::tempdir().unwrap();
     let mut client = unprivileged(other.path()).expect("as before");
     client.args(["stream", &served.address, "-t", "0.2", "--json"]);
@@ -418,7 +328,7 @@ fn many_clients_that_ask_for_large_messages_do_not_exhaust_the_endpoints_memory(
     let mut shell = Command::new("sh");
     shell.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]);
     shell.arg(&group.0).arg(PROGRAM);
-    let mut served = Served::by(shell);
+    let mut served = Served::by(shell, &[]);
     let clients: Vec<Child> = (0..12)
         .map(|_| {
             let options = ["-R", "-P4", "--size", "64MiB", "-t", "1s", "--quiet"];

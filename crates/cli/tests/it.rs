@@ -30,6 +30,7 @@ mod profile;
 mod projection;
 mod qos_cost;
 mod streams;
+mod support;
 mod trace;
 mod trace_path;
 mod trace_reverse;

@@ -9,15 +9,15 @@
 )]
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use linerate_testkit::{Need, skip};
 use serde_json::Value;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
+use crate::support::{PROGRAM, Served, stderr};
+
 const NOBODY: u32 = 65534;
 
 fn run(line: &str) -> Output {
@@ -31,10 +31,6 @@ fn run(line: &str) -> Output {
 
 fn skipped(why: &str) {
     skip(Need::Perf, why);
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The document of a command, or `None` and a message where this host allows no lab.
@@ -71,46 +67,6 @@ fn share(document: &Value, end: &str, layer: &str) -> f64 {
     found
         .and_then(|cost| cost["share_percent"].as_f64())
         .unwrap_or(0.0)
-}
-
-/// `linerate serve` on loopback until it is dropped.
-struct Served {
-    child: Child,
-    address: String,
-}
-
-impl Served {
-    fn with(options: &[&str], mut command: Command) -> Self {
-        command.args([
-            "serve",
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--quiet",
-            "--json-stream",
-        ]);
-        let command = command.args(options).stdout(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .expect("the program was built for this test");
-        let mut first = String::new();
-        let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
-        lines
-            .read_line(&mut first)
-            .expect("it says where it listens");
-        let listening: Value = serde_json::from_str(&first).expect(&first);
-        let address = listening["addresses"][0].as_str().expect(&first).to_owned();
-        Self { child, address }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[test]
@@ -161,7 +117,7 @@ fn a_run_that_is_too_short_says_how_many_seconds_more() {
 
 #[test]
 fn an_endpoint_that_gives_no_profile_leaves_half_of_one() {
-    let served = Served::with(&["--no-profile"], Command::new(PROGRAM));
+    let served = Served::start(&["--no-profile"]);
     let document = document(&format!("profile {} -t 200ms", served.address));
     let document = document.expect("no lab is needed");
     assert!(document["receiver"].is_null());
@@ -186,7 +142,7 @@ fn is_root() -> bool {
 
 /// Text with functions, and the document, of a profile between two commands on loopback.
 fn with_functions(endpoint: Command, mut client: Command) -> (String, Value) {
-    let served = Served::with(&[], endpoint);
+    let served = Served::by(endpoint, &[]);
     client.args(["profile", &served.address, "-t", "500ms", "--quiet"]);
     let output = client.args(["--by", "function"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -391,7 +347,7 @@ fn each_change_is_projected_or_named_and_larger_packets_start_from_ethernets() {
 
 #[test]
 fn an_endpoint_that_allows_no_treatments_is_named_with_what_would_help() {
-    let served = Served::with(&[], Command::new(PROGRAM));
+    let served = Served::start(&[]);
     let line = format!("profile {} --what-if -t 20ms", served.address);
     let document = document(&line).expect("no lab is needed");
     let others = what_ifs(&document, "not_projected");

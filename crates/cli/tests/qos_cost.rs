@@ -99,7 +99,7 @@ fn what_is_wrong_is_said_before_anything_is_run() {
             vec!["--margin", "100%"],
             "it must be above 0 % and below 100 %",
         ),
-        (vec!["--tests", "speed"], "invalid value 'speed'"),
+        (vec!["--tests", "speed"], "it is one of sizes"),
         (vec!["--time", "1ms"], "time is 0.001"),
         (vec!["--policy", &path], "line 2"),
         (vec!["--policy", "/nowhere.toml"], "/nowhere.toml"),

@@ -1,0 +1,100 @@
+//! What the tests of the program share: the program as a child, and an endpoint on loopback.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
+/// For what must come at all, however busy the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `linerate serve` on a port of its own, gone when this is.
+pub(crate) struct Served {
+    pub(crate) child: Child,
+    pub(crate) address: String,
+    events: Receiver<String>,
+}
+
+impl Served {
+    pub(crate) fn start(options: &[&str]) -> Self {
+        let mut command = Command::new(PROGRAM);
+        command.stdin(Stdio::null());
+        Self::by(command, options)
+    }
+
+    /// By a command that runs the program as somebody else, or elsewhere.
+    pub(crate) fn by(mut command: Command, options: &[&str]) -> Self {
+        command.args(["serve", "--bind", "127.0.0.1", "--port", "0"]);
+        command.args(["--quiet", "--json-stream"]).args(options);
+        let mut child = spawn(command);
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut first = String::new();
+        lines.read_line(&mut first).unwrap();
+        let listening: Value = serde_json::from_str(&first).expect("a JSON line");
+        let address = listening["addresses"][0].as_str().expect(&first).to_owned();
+        let (sender, events) = channel();
+        // It goes on writing: somebody has to read, whether they are looked at or not.
+        thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        Self {
+            child,
+            address,
+            events,
+        }
+    }
+
+    pub(crate) fn await_event(&self, name: &str) {
+        let is_it = |line: &String| line.contains(&format!("\"event\":\"{name}\""));
+        while !is_it(&self.events.recv_timeout(PATIENCE).expect(name)) {}
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Gone already, in some tests.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn spawn(mut command: Command) -> Child {
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = piped.spawn();
+    child.expect("the program was built for this test")
+}
+
+/// What the child leaves, which it must within `time`.
+pub(crate) fn ended_within(mut child: Child, time: Duration) -> Output {
+    let until = Instant::now() + time;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            panic!("still there after {time:?}: {:?}", child.wait_with_output());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+pub(crate) fn signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", name, &pid]).status();
+    assert!(sent.expect("kill is there").success(), "{name}");
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
