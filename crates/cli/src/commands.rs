@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::capacity::MAX_HELD;
-use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS, Plan, Workload};
+use linerate_core::plan::{Extent, MAX_SECONDS, MAX_STREAMS, Plan, Workload};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, DEFAULT_PORT, EndpointName, Family, Span};
@@ -71,6 +71,10 @@ fn measure<C: Choice>(
     let (site, target) = place(options.host, &options.path, seed_of(plan), &mut progress)?;
     target.check_sizes(plan)?;
     let output = Output::open(&options.document, format)?;
+    progress.lasts(plan.tests.first().and_then(|test| match test.extent {
+        Extent::Time(time) => Some(time.as_secs_f64()),
+        Extent::Bytes(_) | Extent::Count(_) => None,
+    }));
     let (mut document, error) = run::plan(&target, options.via, plan, progress)?;
     site.iter().for_each(|site| site.describe(&mut *document));
     conclude(&*document, error, output, floor)

@@ -16,6 +16,8 @@ pub(crate) struct Progress {
     view: View,
     /// What is going on, before the interval's figures.
     phase: String,
+    /// Measured time of each run, seconds, where a time ends it.
+    planned_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +44,13 @@ impl Progress {
         Self {
             view,
             phase: String::new(),
+            planned_s: None,
         }
+    }
+
+    /// Each run is to take so many seconds.
+    pub(crate) fn lasts(&mut self, seconds: Option<f64>) {
+        self.planned_s = seconds;
     }
 
     /// Something new begins, such as the second repeat of a size.
@@ -69,7 +77,7 @@ impl Progress {
                 let progress = text::Progress {
                     step: &self.phase,
                     elapsed_s: interval.start_s + interval.seconds,
-                    planned_s: None,
+                    planned_s: self.planned_s,
                     interval: Some(interval),
                 };
                 show(&live_line(&text::progress(&progress, style())));

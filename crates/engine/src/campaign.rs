@@ -1,5 +1,7 @@
 //! A plan run to its end: every size, every repeat, on one session.
 
+use std::collections::VecDeque;
+
 use linerate_core::plan::{Direction, MAX_REPEATS, Plan, Protocol, Repeats, Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind, Interval, Record, SizeFigure};
 use linerate_core::stats::{Figure, Precision, figure, precision_reached};
@@ -72,10 +74,7 @@ impl Client {
         observer: &mut dyn Observer,
     ) -> Result<Outcome, MeasureError> {
         let mut intervals = LiveIntervals::new(test);
-        self.run(test, &mut |live| match intervals.next(live) {
-            Some(interval) => observer.interval(&interval),
-            None => true,
-        })
+        self.run(test, &mut |live| intervals.show(live, observer))
     }
 }
 
@@ -91,10 +90,10 @@ pub(crate) fn run_plan(
         caveats: Vec::new(),
         error: None,
     };
-    for test in &plan.tests {
+    for (number, test) in (1..).zip(&plan.tests) {
         let mut samples = Vec::new();
         while wants_more(plan.repeats, &samples) {
-            observer.phase(&title(plan, test, samples.len()));
+            observer.phase(&title(plan, number, samples.len()));
             match run_once(run, test, observer) {
                 Err(error) if campaign.rows.is_empty() => return Err(error),
                 Err(error) => campaign.error = Some(error),
@@ -123,10 +122,7 @@ pub(crate) fn run_once(
     observer: &mut dyn Observer,
 ) -> Result<(Record, Option<MeasureError>), MeasureError> {
     let mut intervals = LiveIntervals::new(test);
-    let outcome = run(test, &mut |live| match intervals.next(live) {
-        Some(interval) => observer.interval(&interval),
-        None => true,
-    })?;
+    let outcome = run(test, &mut |live| intervals.show(live, observer))?;
     Ok((outcome.record, outcome.error))
 }
 
@@ -143,19 +139,25 @@ fn wants_more(repeats: Repeats, samples: &[f64]) -> bool {
     }
 }
 
-fn title(plan: &Plan, test: &Test, done: usize) -> String {
+/// `size 2 of 5, 1448 B messages, run 3 of 6`
+fn title(plan: &Plan, number: usize, done: usize) -> String {
+    let test = &plan.tests[number - 1];
     let (size, what) = match (&test.traffic, test.protocol) {
         (Traffic::Stream(stream), Protocol::Udp) => (stream.message_bytes, "datagrams"),
         (Traffic::Stream(stream), _) => (stream.message_bytes, "messages"),
         (Traffic::Rr(exchange) | Traffic::Crr(exchange), _) => (exchange.request_bytes, "requests"),
     };
     let size = ByteCount(size);
-    let of = match plan.repeats {
-        Repeats::Times(1) => return format!("{size} {what}"),
-        Repeats::Times(times) => format!("of {times}"),
-        Repeats::Precision(percent) => format!("until ±{percent}"),
-    };
-    format!("{size} {what}, run {} {of}", done + 1)
+    let mut parts = vec![format!("{size} {what}")];
+    if plan.tests.len() > 1 {
+        parts.insert(0, format!("size {number} of {}", plan.tests.len()));
+    }
+    match plan.repeats {
+        Repeats::Times(1) => {}
+        Repeats::Times(times) => parts.push(format!("run {} of {times}", done + 1)),
+        Repeats::Precision(percent) => parts.push(format!("run {} until ±{percent}", done + 1)),
+    }
+    parts.join(", ")
 }
 
 fn size_figure(test: &Test, rows: &[Record], samples: &[f64]) -> Option<SizeFigure> {
@@ -202,46 +204,179 @@ fn doubts(figures: &[SizeFigure]) -> Vec<Caveat> {
         .collect()
 }
 
-/// Cuts what a running test tells into intervals.
+/// Cuts what a running test tells into the intervals of its record: of the measured time, without the
+/// warm-up.
 struct LiveIntervals {
     width_s: f64,
+    warm_up_s: f64,
     direction: Direction,
     exchange: bool,
-    last: Live,
+    up: Course,
+    down: Course,
+    transactions: Course,
+    /// The interval that comes next.
+    number: u32,
 }
 
 impl LiveIntervals {
     fn new(test: &Test) -> Self {
         Self {
             width_s: test.interval.as_secs_f64(),
+            warm_up_s: test.warm_up.as_secs_f64(),
             direction: test.direction,
             exchange: !matches!(test.traffic, Traffic::Stream(_)),
-            last: Live {
-                at_s: 0.0,
-                up_bytes: 0,
-                down_bytes: 0,
-                transactions: 0,
-            },
+            up: Course::default(),
+            down: Course::default(),
+            transactions: Course::default(),
+            number: 0,
         }
     }
 
-    fn next(&mut self, live: &Live) -> Option<Interval> {
-        let seconds = live.at_s - self.last.at_s;
-        if seconds < self.width_s {
-            return None;
+    /// Shows every interval that is over; `false` if no more are wanted.
+    fn show(&mut self, live: &Live, observer: &mut dyn Observer) -> bool {
+        self.up.push(live.up_at_s, live.up_bytes);
+        self.down.push(live.at_s, live.down_bytes);
+        self.transactions.push(live.at_s, live.transactions);
+        while let Some(interval) = self.next() {
+            if !observer.interval(&interval) {
+                return false;
+            }
         }
-        let bytes = (live.up_bytes - self.last.up_bytes) + (live.down_bytes - self.last.down_bytes);
-        let transactions = live.transactions - self.last.transactions;
-        let interval = Interval {
-            start_s: self.last.at_s,
-            seconds,
+        true
+    }
+
+    /// None while either end has not told of all of it.
+    fn next(&mut self) -> Option<Interval> {
+        let start_s = f64::from(self.number) * self.width_s;
+        let [start, end] = [start_s, start_s + self.width_s].map(|at| at + self.warm_up_s);
+        let [has_up, has_down] = match self.direction {
+            _ if self.exchange => [true, true],
+            Direction::Up => [true, false],
+            Direction::Down => [false, true],
+            Direction::Both => [true, true],
+        };
+        let mut bytes = 0;
+        for (course, is_known) in [(&self.up, has_up), (&self.down, has_down)] {
+            if is_known {
+                bytes += course.at(end)?.saturating_sub(course.at(start)?);
+            }
+        }
+        let transactions = self
+            .transactions
+            .at(end)?
+            .saturating_sub(self.transactions.at(start)?);
+        self.number += 1;
+        for course in [&mut self.up, &mut self.down, &mut self.transactions] {
+            course.forget(end);
+        }
+        Some(Interval {
+            start_s,
+            seconds: self.width_s,
             direction: (self.direction != Direction::Up).then_some(self.direction),
             bytes,
-            throughput_bps: bytes as f64 * 8.0 / seconds,
+            throughput_bps: bytes as f64 * 8.0 / self.width_s,
             transactions: self.exchange.then_some(transactions),
             ..Interval::default()
+        })
+    }
+}
+
+/// A count that only grows, as often as it was told. In between it is taken to grow evenly.
+#[derive(Default)]
+struct Course {
+    points: VecDeque<(f64, u64)>,
+}
+
+impl Course {
+    fn push(&mut self, at_s: f64, count: u64) {
+        let last = self.points.back().copied().unwrap_or((0.0, 0));
+        if self.points.is_empty() {
+            self.points.push_back(last);
+        }
+        if at_s > last.0 {
+            self.points.push_back((at_s, count.max(last.1)));
+        }
+    }
+
+    /// None after what was told last.
+    fn at(&self, at_s: f64) -> Option<u64> {
+        let after = self.points.partition_point(|(told_s, _)| *told_s < at_s);
+        let &(after_s, more) = self.points.get(after)?;
+        let Some(&(before_s, less)) = after
+            .checked_sub(1)
+            .and_then(|before| self.points.get(before))
+        else {
+            return Some(more);
         };
-        self.last = *live;
-        Some(interval)
+        let share = (at_s - before_s) / (after_s - before_s);
+        Some(less + (share * (more - less) as f64).round() as u64)
+    }
+
+    fn forget(&mut self, until_s: f64) {
+        while self.points.get(1).is_some_and(|(at_s, _)| *at_s <= until_s) {
+            self.points.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use linerate_core::units::Span;
+
+    use super::*;
+
+    fn shown(test: &Test, told: &[(f64, f64, u64)]) -> Vec<Interval> {
+        struct Kept(Vec<Interval>);
+        impl Observer for Kept {
+            fn phase(&mut self, _: &str) {}
+            fn interval(&mut self, interval: &Interval) -> bool {
+                self.0.push(interval.clone());
+                true
+            }
+        }
+        let mut kept = Kept(Vec::new());
+        let mut intervals = LiveIntervals::new(test);
+        for &(at_s, up_at_s, up_bytes) in told {
+            let live = Live {
+                at_s,
+                up_at_s,
+                up_bytes,
+                down_bytes: 0,
+                transactions: 0,
+            };
+            assert!(intervals.show(&live, &mut kept));
+        }
+        kept.0
+    }
+
+    fn test(interval_ms: u64) -> Test {
+        let mut test = Test::stream().resolve(1).expect("a test");
+        test.interval = Span(Duration::from_millis(interval_ms));
+        test.warm_up = Span(Duration::from_secs(1));
+        test
+    }
+
+    #[test]
+    fn intervals_that_are_shorter_than_what_is_told_have_their_share_and_no_warm_up() {
+        let told = [
+            (0.5, 0.5, 9),
+            (1.0, 1.0, 1000),
+            (2.1, 2.0, 2000),
+            (3.1, 3.0, 3000),
+        ];
+        let intervals = shown(&test(200), &told);
+        let bytes: Vec<u64> = intervals.iter().map(|interval| interval.bytes).collect();
+        assert_eq!(bytes, [200; 10]);
+        assert_eq!(intervals[0].start_s, 0.0);
+    }
+
+    #[test]
+    fn nothing_is_shown_of_what_the_other_end_has_not_told() {
+        let told = [(1.0, 1.0, 1000), (2.5, 1.5, 1500), (3.5, 2.5, 2500)];
+        let intervals = shown(&test(1000), &told);
+        let of = |interval: &Interval| (interval.start_s, interval.bytes);
+        assert_eq!(intervals.iter().map(of).collect::<Vec<_>>(), [(0.0, 1000)]);
     }
 }

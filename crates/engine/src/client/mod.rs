@@ -38,8 +38,10 @@ use crate::{host, words};
 pub struct Live {
     /// Since the run began, warm-up included, seconds.
     pub at_s: f64,
-    /// Payload received at the endpoint so far, bytes.
+    /// Payload received at the endpoint until `up_at_s`, bytes.
     pub up_bytes: u64,
+    /// Until when the endpoint has told what it received; seconds as `at_s`.
+    pub up_at_s: f64,
     /// Payload received here so far, bytes.
     pub down_bytes: u64,
     /// Requests answered so far.
@@ -475,6 +477,7 @@ fn live(half: &Half, remote: &Remote) -> Live {
     Live {
         at_s: here.at_s,
         up_bytes: remote.progress.received_bytes,
+        up_at_s: remote.progress.at_s,
         down_bytes: here.received_bytes,
         transactions: half.messages(),
     }

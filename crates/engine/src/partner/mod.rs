@@ -245,6 +245,7 @@ fn live(half: &Half) -> Live {
     Live {
         at_s: here.at_s,
         up_bytes: half.sent_bytes(),
+        up_at_s: here.at_s,
         down_bytes: here.received_bytes,
         transactions: half.messages(),
     }

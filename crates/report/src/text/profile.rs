@@ -24,7 +24,7 @@ impl Document for ProfileDocument {
         let mut page = Page::new(style);
         let reached = self.record.throughput_bps().map(rate);
         let reached = reached.unwrap_or_else(|| "no figure".to_owned());
-        let headline = format!("{reached}, {}", traffic_and_peer(&self.record));
+        let headline = format!("{reached}: {}", traffic_and_peer(&self.record));
         page.heading(&headline);
         emulated(&mut page, &self.record.environment);
         if style.details {

@@ -121,6 +121,7 @@ fn policies(adapter: &AdapterReport) -> Table<(Option<&PolicyReport>, &FilterRep
             or(filter.protocols.join(", "), "any")
         })
         .right("priority", |(_, filter)| filter.priority.to_string())
+        .spare(1, 1)
         .left("takes", |(_, filter)| {
             or(filter.conditions.join("; "), "everything of it")
         })
