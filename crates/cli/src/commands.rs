@@ -223,7 +223,8 @@ fn serve(args: ServeArgs) -> Result<(), Failure> {
     let others = others(&args.others, key.is_some())?;
     let iperf3 = match (&args.limits.iperf3_users, &args.limits.iperf3_key) {
         (Some(users), Some(key)) => {
-            let (access, warning) = files::read_iperf3_access(users, key)?;
+            let (access, warning) =
+                files::read_iperf3_access(users, key, args.limits.iperf3_pkcs1)?;
             if let (Some(warning), Entrance::Port { .. }) = (warning, &entrance) {
                 Progress::new(Format::Text, quiet).warn(&warning);
             }

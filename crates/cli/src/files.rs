@@ -84,12 +84,13 @@ pub(crate) fn read_passphrase(path: &Path) -> Result<String, Failure> {
 pub(crate) fn read_iperf3_access(
     users: &Path,
     key: &Path,
+    allows_pkcs1: bool,
 ) -> Result<(Iperf3Access, Option<String>), Failure> {
     let list = read_at_most(users, MAX_USERS_FILE).map_err(Failure::usage)?;
     let pem = read_at_most(key, MAX_PEM_FILE).map_err(Failure::usage)?;
     let mode = fs::metadata(key).map_or(0, |file| file.permissions().mode());
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let access = Iperf3Access::new(&text(list), &text(pem)).map_err(|error| {
+    let access = Iperf3Access::new(&text(list), &text(pem), allows_pkcs1).map_err(|error| {
         let file = match &error {
             AccessError::Users(_) => users,
             AccessError::Key(_) => key,

@@ -20,6 +20,7 @@ use super::clients::Clients;
 use super::foreign::iperf3::{self, Caller, Calls};
 use super::foreign::{Guest, Ports};
 use super::knock::Knocks;
+use super::log::Repeats;
 use super::occupancy::{Occupancy, PATIENCE};
 use super::registry::Registry;
 use super::session::{self, Context};
@@ -60,6 +61,7 @@ pub(super) struct Door {
     pending: BTreeMap<u64, Pending>,
     next_number: u64,
     context: Arc<Context>,
+    repeats: Repeats,
     ports: Ports,
     one_off: bool,
     stop: Stop,
@@ -72,6 +74,7 @@ impl Door {
         stop: Stop,
     ) -> io::Result<Self> {
         let (registry, calls) = (Registry::default(), Calls::default());
+        let repeats = Repeats::default();
         let poller = Poller::new()?;
         let mut next_number = 0;
         let mut watch = |socket: &dyn Fn(&Poller, u64) -> io::Result<()>| {
@@ -105,9 +108,17 @@ impl Door {
                 budget: Budget::new(Cost::of_host(endpoint.options.max_memory)),
                 clients: Clients::new(endpoint.options.limits.clients),
                 served: AtomicU32::new(0),
-                log,
+                log: {
+                    let repeats = repeats.clone();
+                    Box::new(move |event| {
+                        if repeats.is_told(&event) {
+                            log(event);
+                        }
+                    })
+                },
                 stop: stop.clone(),
             }),
+            repeats,
             ports: endpoint.ports,
             one_off: endpoint.options.one_off,
             stop,
@@ -123,6 +134,7 @@ impl Door {
                 self.look_at(number);
             }
             self.drop_overdue();
+            (self.repeats.sum_up(Instant::now())).for_each(|event| (self.context.log)(event));
         }
         self.finish();
         Ok(())

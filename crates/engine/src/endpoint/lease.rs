@@ -85,7 +85,10 @@ impl Lease {
 
     fn undo(&mut self) -> Result<bool, LeaseError> {
         match self.applied.take() {
-            Some(applied) => applied.undo().map(|()| true).map_err(LeaseError::Undo),
+            Some(applied) => applied.undo().map(|()| true).map_err(|error| {
+                self.place.spoil();
+                LeaseError::Undo(error)
+            }),
             None => Ok(false),
         }
     }

@@ -19,6 +19,8 @@ mod door;
 mod foreign;
 mod knock;
 mod lease;
+mod log;
+mod minute;
 mod occupancy;
 mod registry;
 mod session;

@@ -32,6 +32,8 @@ struct Shared {
 struct Users {
     testing: HashSet<Token>,
     treating: Option<Token>,
+    /// The host is not as it was, and nobody is left to put it right.
+    spoilt: bool,
 }
 
 /// One session's place; dropped, it stands in nobody's way.
@@ -72,6 +74,11 @@ impl Occupancy {
 }
 
 impl Users {
+    fn why_not(&self) -> String {
+        let why = if self.spoilt { SPOILT } else { CHANGED };
+        why.to_owned()
+    }
+
     fn treating_besides(&self, token: Token) -> bool {
         self.treating.is_some_and(|other| other != token)
     }
@@ -88,7 +95,7 @@ impl Place {
         let occupancy = &self.occupancy;
         let mut users = occupancy.users_without(|users| users.treating_besides(self.token));
         if users.treating_besides(self.token) {
-            return Err(CHANGED.to_owned());
+            return Err(users.why_not());
         }
         users.testing.insert(self.token);
         Ok(())
@@ -106,7 +113,7 @@ impl Place {
             users.treating_besides(self.token) || users.testing_besides(self.token) > 0
         });
         if users.treating_besides(self.token) {
-            return Err(CHANGED.to_owned());
+            return Err(users.why_not());
         }
         match users.testing_besides(self.token) {
             0 => {
@@ -119,9 +126,15 @@ impl Place {
         }
     }
 
+    /// What was changed cannot be undone: the place stays taken when this session is gone.
+    pub(super) fn spoil(&self) {
+        let mut users = self.occupancy.users();
+        (users.treating, users.spoilt) = (Some(self.token), true);
+    }
+
     pub(super) fn end_treatment(&self) {
         let mut users = self.occupancy.users();
-        if users.treating == Some(self.token) {
+        if users.treating == Some(self.token) && !users.spoilt {
             users.treating = None;
             self.occupancy.shared.left.notify_all();
         }
@@ -136,6 +149,8 @@ impl Drop for Place {
 }
 
 const CHANGED: &str = "the endpoint is busy: another client's treatments are in force there; try again when it is done";
+
+const SPOILT: &str = "the endpoint measures nothing more: what a client had changed on its host could not be undone; its owner finds it with `linerate host show` and starts the endpoint again";
 
 #[cfg(test)]
 mod tests {
@@ -180,6 +195,18 @@ mod tests {
         assert!(c.begin_test().is_err());
         drop(b);
         assert!(c.begin_test().is_ok());
+    }
+
+    #[test]
+    fn a_host_that_cannot_be_put_right_is_nobodys_to_measure_on() {
+        let [a, b, c] = places(Duration::ZERO);
+        assert!(a.begin_treatment().is_ok());
+        a.spoil();
+        a.end_treatment();
+        drop(a);
+        for refused in [b.begin_test(), c.begin_treatment()] {
+            assert!(refused.unwrap_err().contains("could not be undone"));
+        }
     }
 
     #[test]

@@ -486,7 +486,12 @@ impl Session<'_> {
                 });
                 self.server.reply(now(), Reply::Treat(read_back));
             }
-            Err(error) => self.cannot_treat(&error),
+            Err(error) => {
+                self.cannot_treat(&error);
+                if let LeaseError::Undo(_) = error {
+                    self.log_undone(Err(error));
+                }
+            }
         }
     }
 

@@ -3,12 +3,15 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_core::foreign::iperf3::{Cookie, State};
+use linerate_sys::netns::Pair;
+use linerate_testkit::{Need, made_or_skip, skip};
 
-use super::bench::{Bench, LONG, is_installed};
+use super::bench::{Bench, LIMITS, LONG, is_installed};
 
 const TCP: &str = r#"{"tcp":true,"len":1000,"time":30,"parallel":2}"#;
 const BOTH: &str = r#"{"tcp":true,"len":1000,"time":30,"parallel":2,"bidirectional":true}"#;
@@ -176,4 +179,42 @@ fn what_speaks_no_protocol_at_all_is_refused_as_before() {
     stream.read_to_end(&mut answer).unwrap();
     assert!(!answer.is_empty());
     bench.assert_says("does not speak linerate's protocol");
+}
+
+/// Nothing says that it is gone: neither a FIN nor ICMP.
+#[test]
+fn datagrams_to_a_client_whose_host_has_vanished_end_with_its_silence() {
+    const DOWN: &str =
+        r#"{"udp":true,"len":1000,"time":50,"parallel":1,"bandwidth":100000,"reverse":true}"#;
+    let Some(pair) = made_or_skip(Need::Lab, Pair::create()) else {
+        return;
+    };
+    let bench = || Bench::with(pair.b.ipv4.into(), LIMITS);
+    let bench = pair.b.namespace.run(bench).unwrap();
+    let cookie = Cookie::from_random([7; 36]).0;
+    let come = || {
+        let mut control = bench.say(&cookie);
+        expect(&mut control, State::ParamExchange);
+        control.write_all(&framed(DOWN)).unwrap();
+        expect(&mut control, State::CreateStreams);
+        let data = UdpSocket::bind((pair.a.ipv4, 0)).unwrap();
+        data.connect(bench.address).unwrap();
+        data.set_read_timeout(Some(LONG)).unwrap();
+        data.send(b"9876").unwrap();
+        expect(&mut control, State::TestStart);
+        expect(&mut control, State::TestRunning);
+        // The answer to the greeting, and the first of the test.
+        data.recv(&mut [0; 2000]).unwrap();
+        data.recv(&mut [0; 2000]).unwrap();
+        let mut ip = Command::new("ip");
+        let gone = ip.args(["address", "flush", "dev", Pair::LINK]).status();
+        (control, data, gone)
+    };
+    let (_control, _data, gone) = pair.a.namespace.run(come).unwrap();
+    if !gone.is_ok_and(|status| status.success()) {
+        skip(Need::Iproute2, "needs ip: apt-get install iproute2");
+        return;
+    }
+    bench.assert_says("closed");
+    assert_eq!(bench.records(1).len(), 1);
 }

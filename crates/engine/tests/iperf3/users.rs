@@ -41,7 +41,7 @@ fn bench(kind: &str) -> Option<(Bench, TempDir)> {
         return None;
     }
     let key = fs::read_to_string(directory.path().join("private.pem")).unwrap();
-    let access = Iperf3Access::new(&format!("anna,{DIGEST}\n"), &key).unwrap();
+    let access = Iperf3Access::new(&format!("anna,{DIGEST}\n"), &key, true).unwrap();
     let bench = Bench::with_access(Ipv4Addr::LOCALHOST.into(), LIMITS, Some(Arc::new(access)));
     Some((bench, directory))
 }
@@ -74,6 +74,11 @@ fn a_user_with_her_password_may_test_and_nobody_else() {
         bench.assert_says("a wrong password");
         bench.assert_says("no token");
         assert_eq!(bench.records(1).len(), 1);
+        // From now on nobody's guesses are looked at, right or wrong.
+        for password in ["hail", "sleet", "fog", "rain"] {
+            assert!(client(&bench, &directory, password).get("error").is_some());
+        }
+        bench.assert_says("too many wrong tokens");
     }
 }
 
@@ -94,7 +99,9 @@ fn files_that_are_none_are_refused() {
             "it is encrypted",
         ),
     ] {
-        let error = Iperf3Access::new(users, key).unwrap_err().to_string();
+        let error = Iperf3Access::new(users, key, false)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(words), "{error}");
     }
 }

@@ -48,6 +48,9 @@ pub enum NotAllowed {
     /// It is too old, or of the future.
     #[error("the token's time is more than {} s off", SKEW.as_secs())]
     Time,
+    /// Its address has sent too many wrong ones.
+    #[error("too many wrong tokens of this address: none is looked at for a minute")]
+    Guesses,
     /// No such user, or another password.
     #[error("no such user, or a wrong password")]
     User,

@@ -240,7 +240,7 @@ impl Session {
         let context = self.guest.context();
         match &context.iperf3 {
             Some(access) => access
-                .admit(params.token.as_deref())
+                .admit(params.token.as_deref(), self.guest.peer().ip())
                 .map_err(|why| (ErrorCode::AUTHORIZATION, why.to_string()))?,
             None if context.key.is_some() => {
                 let why = "the endpoint has a key, which iperf3's protocol cannot prove";
