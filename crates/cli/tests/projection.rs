@@ -10,10 +10,7 @@
 use std::thread;
 use std::time::Duration;
 
-use linerate_core::plan::{
-    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
-    Traffic,
-};
+use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
 use linerate_core::profile::projection::{
     CostModel, ETHERNET_MTU, Known, Projection, Unprojected, design_of, fit, median_error_percent,
     project_all,
@@ -30,18 +27,7 @@ const SEED: u64 = 1981;
 
 fn stream() -> Test {
     Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes: 128 << 10,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: None,
-            offload: false,
-            train: false,
-        }),
+        traffic: Traffic::Stream(StreamTest::new(128 << 10)),
         protocol: Protocol::Tcp,
         direction: Direction::Up,
         streams: 1,

@@ -7,8 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use linerate_core::foreign::Tool;
 use linerate_core::plan::{
-    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
-    StreamTest, Test, Traffic,
+    Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, Record, Status};
 use linerate_core::stats::{LatencyHistogram, LatencySummary, figure};
@@ -389,30 +388,14 @@ fn worse(
 }
 
 fn bulk(direction: Direction, time: Duration, warm_up: Duration, seed: u64) -> Test {
-    let traffic = Traffic::Stream(StreamTest {
-        message_bytes: 128 << 10,
-        send: SendMethod::Copy,
-        receive: ReceiveMethod::Read,
-        verify: false,
-        whole: false,
-        write_rate_bps: None,
-        read_rate_bps: None,
-        rate_bps: None,
-        offload: false,
-        train: false,
-    });
+    let traffic = Traffic::Stream(StreamTest::new(128 << 10));
     test(traffic, direction, time, warm_up, seed)
 }
 
 fn probe(time: Duration, warm_up: Duration, seed: u64) -> Test {
     let traffic = Traffic::Rr(ExchangeTest {
-        request_bytes: 1,
-        response_bytes: 1,
-        depth: 1,
         rate_per_s: Some(PROBES_PER_S),
-        spin: false,
-        closer: Closer::Server,
-        reset: false,
+        ..ExchangeTest::new(1, 1)
     });
     test(traffic, Direction::Up, time, warm_up, seed)
 }

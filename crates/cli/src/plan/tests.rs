@@ -52,18 +52,7 @@ fn millis(millis: u64) -> Span {
 #[test]
 fn a_stream_without_options_is_ten_seconds_up_over_tcp() {
     let expected = Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes: 131_072,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: None,
-            offload: false,
-            train: false,
-        }),
+        traffic: Traffic::Stream(StreamTest::new(131_072)),
         protocol: Protocol::Tcp,
         direction: Direction::Up,
         streams: 1,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::options::{DEFAULT_TIME, Default, TestOption, option_of, options};
 use super::{
-    Closer, Direction, ExchangeTest, Extent, PlanError, Protocol, ReceiveMethod, SendMethod,
-    SocketOptions, StreamTest, Test, Traffic, Workload,
+    Closer, Direction, ExchangeTest, Extent, PlanError, Protocol, SocketOptions, StreamTest, Test,
+    Traffic, Workload,
 };
 use crate::units::Span;
 use crate::value::Value;
@@ -231,28 +231,12 @@ impl TestOption {
 /// A test of a workload before any option, its default or otherwise, is put into it.
 fn empty(workload: Workload, seed: u64) -> Test {
     let exchange = ExchangeTest {
-        request_bytes: 1,
-        response_bytes: 1,
-        depth: 1,
-        rate_per_s: None,
-        spin: false,
         closer: Closer::Client,
-        reset: false,
+        ..ExchangeTest::new(1, 1)
     };
     Test {
         traffic: match workload {
-            Workload::Stream => Traffic::Stream(StreamTest {
-                message_bytes: 0,
-                send: SendMethod::Copy,
-                receive: ReceiveMethod::Read,
-                verify: false,
-                whole: false,
-                write_rate_bps: None,
-                read_rate_bps: None,
-                rate_bps: None,
-                offload: false,
-                train: false,
-            }),
+            Workload::Stream => Traffic::Stream(StreamTest::new(0)),
             Workload::Rr => Traffic::Rr(exchange),
             Workload::Crr => Traffic::Crr(exchange),
         },

@@ -155,6 +155,24 @@ pub struct StreamTest {
     pub train: bool,
 }
 
+impl StreamTest {
+    /// Messages of so many bytes, handed over and taken as usual, as fast as it goes.
+    pub const fn new(message_bytes: u64) -> Self {
+        Self {
+            message_bytes,
+            send: SendMethod::Copy,
+            receive: ReceiveMethod::Read,
+            verify: false,
+            whole: false,
+            write_rate_bps: None,
+            read_rate_bps: None,
+            rate_bps: None,
+            offload: false,
+            train: false,
+        }
+    }
+}
+
 /// What `rr` and `crr` exchange and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExchangeTest {
@@ -175,6 +193,21 @@ pub struct ExchangeTest {
     /// Close the connections of `crr` by reset, which leaves no TIME_WAIT.
     #[serde(default)]
     pub reset: bool,
+}
+
+impl ExchangeTest {
+    /// Requests and responses of so many bytes, one at a time; the endpoint closes.
+    pub const fn new(request_bytes: u64, response_bytes: u64) -> Self {
+        Self {
+            request_bytes,
+            response_bytes,
+            depth: 1,
+            rate_per_s: None,
+            spin: false,
+            closer: Closer::Server,
+            reset: false,
+        }
+    }
 }
 
 /// The traffic of a test.

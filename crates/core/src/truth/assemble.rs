@@ -7,10 +7,7 @@ use super::conditions::{Bound, Conditions, FREE_BUFFER, Line};
 use super::scenario::HostSetup;
 use crate::ceilings::Cause;
 use crate::link::{Aqm, Distribution, Jitter, LinkSpec, PathSpec, QueueLimit};
-use crate::plan::{
-    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
-    Traffic,
-};
+use crate::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
 use crate::units::{BitRate, ByteCount, Nanos, Span};
 
 /// Loss, policer and queue management in the direction of the payload alone; rate and delay in
@@ -111,16 +108,12 @@ pub(super) fn test(conditions: &Conditions, cause: Cause, seed: u64) -> Test {
     let (extent, warm_up) = extent(conditions, cause);
     Test {
         traffic: Traffic::Stream(StreamTest {
-            message_bytes: conditions.message_bytes,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
             verify: conditions.verifies,
             whole: conditions.transfer_bytes.is_some(),
             write_rate_bps: tcp_write,
             read_rate_bps: rate(conditions.read_bps),
             rate_bps: udp_rate,
-            offload: false,
-            train: false,
+            ..StreamTest::new(conditions.message_bytes)
         }),
         protocol: if conditions.is_udp {
             Protocol::Udp

@@ -100,7 +100,7 @@ enum Stage {
     Request,
 }
 
-/// With TCP's socket some sixty bytes.
+/// With its socket some sixty bytes.
 struct Slot<T> {
     socket: Option<T>,
     stage: Stage,

@@ -17,10 +17,10 @@ use crate::clock::now_ns;
 #[derive(Debug)]
 pub(super) struct Udp {
     socket: UdpSocket,
-    /// Proves its address; `None` until the endpoint has said it.
-    cookie: Option<u64>,
+    /// Proves its address; 0 until the endpoint has said it.
+    cookie: u64,
     /// Of its present message.
-    header: Header,
+    number: u64,
     tries: u8,
     /// Tries of the message before, which asked for the cookie.
     challenge_tries: u8,
@@ -33,8 +33,8 @@ impl Udp {
     fn ask(&mut self, token: Token) -> Result<(), FailureCause> {
         let datagram = Datagram {
             token,
-            cookie: self.cookie.unwrap_or(0),
-            header: self.header,
+            cookie: self.cookie,
+            header: self.header(),
         };
         self.sent = now_ns();
         match self.socket.send(&datagram.encode()) {
@@ -45,9 +45,15 @@ impl Udp {
     }
 
     fn begin(&mut self, token: Token, number: u64) -> Result<(), FailureCause> {
-        let kind = Kind::Heartbeat;
-        (self.header, self.tries) = (Header { kind, number }, 0);
+        (self.number, self.tries) = (number, 0);
         self.ask(token)
+    }
+
+    fn header(&self) -> Header {
+        Header {
+            kind: Kind::Heartbeat,
+            number: self.number,
+        }
     }
 
     /// The answer to the present message. What answers an earlier one comes late; what answers none
@@ -62,7 +68,7 @@ impl Udp {
                 Err(error) if error.kind() == ErrorKind::Interrupted => None,
                 Err(error) => return Err(cause_of(error)),
             };
-            let is_answer = |d: &Datagram| d.token == token && d.header == self.header;
+            let is_answer = |d: &Datagram| d.token == token && d.header == self.header();
             if let Some(answer) = found.filter(is_answer) {
                 return Ok(Some(answer));
             }
@@ -93,11 +99,8 @@ impl Transport for Udp {
         socket.set_nonblocking(true).map_err(cause_of)?;
         Ok(Some(Self {
             socket,
-            cookie: None,
-            header: Header {
-                kind: Kind::Heartbeat,
-                number: 0,
-            },
+            cookie: 0,
+            number: 0,
             tries: 0,
             challenge_tries: 0,
             sent: 0,
@@ -111,10 +114,10 @@ impl Transport for Udp {
             return Ok(false);
         }
         while let Some(answer) = self.answer(first.token)? {
-            if self.cookie.is_some() {
+            if self.cookie != 0 {
                 return Ok(true);
             }
-            (self.cookie, self.challenge_tries) = (Some(answer.cookie), self.tries);
+            (self.cookie, self.challenge_tries) = (answer.cookie, self.tries);
             // Above all that follow: another number than the first question's.
             self.begin(first.token, first.number | PROOF)?;
         }

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use linerate_core::plan::{
-    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
-    Traffic,
-};
+use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::session::operation::TRACE;
 use linerate_core::trace::{OneWayLoss, ReverseDocument, TraceConfig, TraceDocument, TraceRequest};
@@ -127,16 +124,8 @@ fn doubt(what: &str, why: &str) -> Caveat {
 fn numbered(direction: Direction, rate: BitRate, dscp: Dscp, seed: u64) -> Test {
     Test {
         traffic: Traffic::Stream(StreamTest {
-            message_bytes: PAYLOAD,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
             rate_bps: Some(rate),
-            offload: false,
-            train: false,
+            ..StreamTest::new(PAYLOAD)
         }),
         protocol: Protocol::Udp,
         direction,

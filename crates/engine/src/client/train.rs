@@ -9,8 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_core::plan::{
-    Direction, Extent, MAX_TRAIN, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest,
-    Test, Traffic,
+    Direction, Extent, MAX_TRAIN, Protocol, SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{PathTrain, Record};
 use linerate_core::units::Span;
@@ -104,17 +103,10 @@ fn header_bytes(peer: IpAddr) -> u64 {
 fn test(direction: Direction, datagrams: u64, message_bytes: u64, seed: u64) -> Test {
     Test {
         traffic: Traffic::Stream(StreamTest {
-            message_bytes,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: None,
             // One call hands over all of it.
             offload: true,
             train: true,
+            ..StreamTest::new(message_bytes)
         }),
         protocol: Protocol::Udp,
         direction,

@@ -90,13 +90,9 @@ pub(super) fn examine(
 fn idle_test(seed: u64) -> Test {
     Test {
         traffic: Traffic::Rr(ExchangeTest {
-            request_bytes: 1,
-            response_bytes: 1,
-            depth: 1,
             rate_per_s: Some(REQUESTS),
-            spin: false,
             closer: Closer::Client,
-            reset: false,
+            ..ExchangeTest::new(1, 1)
         }),
         protocol: Protocol::Tcp,
         direction: Direction::Up,

@@ -248,15 +248,7 @@ mod tests {
     use crate::measure::outcome::ExchangeOutcome;
     use crate::measure::source::{Connect, FlowSource};
 
-    const EXCHANGE: ExchangeTest = ExchangeTest {
-        request_bytes: 4,
-        response_bytes: 1,
-        depth: 1,
-        rate_per_s: None,
-        spin: false,
-        closer: Closer::Server,
-        reset: false,
-    };
+    const EXCHANGE: ExchangeTest = ExchangeTest::new(4, 1);
 
     fn shared(side: Side, count: u64, source: FlowSource) -> Shared {
         let test = Test {

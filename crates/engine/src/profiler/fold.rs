@@ -420,30 +420,10 @@ mod tests {
             .step_by(1 << 20)
             .find(|address| symbols.name(*address).is_some())
             .expect("a kernel has functions");
-        // 20,000 different chains: 30 frames over 8 MiB of the kernel, and 10 over 1 MiB of this
-        // program.
-        let own = own_code();
-        let chain = |n: u64| -> Vec<u64> {
-            let kernel = |depth: u64| base + (n % 20_000 * 31 + depth * 104_729) * 257 % (8 << 20);
-            let user = |depth: u64| {
-                let at = (n % 20_000 * 37 + depth * 7919) * 193 % (own.end - own.start);
-                own.start + at
-            };
-            let user = [USER_MARK].into_iter().chain((0..10).map(user));
-            let kernel = [KERNEL].into_iter().chain((0..30).map(kernel));
-            kernel.chain(user).collect()
-        };
         let mut tasks = Tasks::new();
         tasks.set_flows(vec![FLOW]);
         let mut counts = Counts::default();
-        let process = std::process::id();
-        let rings: Vec<Vec<u8>> = (0..100_u64)
-            .map(|ring| {
-                let numbers = ring * 10_000..(ring + 1) * 10_000;
-                let records = numbers.map(|n| record(process, FLOW, &chain(n)));
-                records.collect::<Vec<_>>().concat()
-            })
-            .collect();
+        let rings = rings(base);
         let started = (Instant::now(), linerate_sys::thread::cpu_time());
         let took = || {
             (
@@ -473,6 +453,29 @@ mod tests {
         assert!(of_user > 1000, "{of_user} of this program's have names");
         // Its own time: what others took of this CPU is not symbolising.
         assert!(all.1 < GOAL, "{:?}", all.1);
+    }
+
+    /// A million samples of 20,000 different chains: 30 frames over 8 MiB of the kernel, and 10 over
+    /// 1 MiB of this program.
+    fn rings(base: u64) -> Vec<Vec<u8>> {
+        let own = own_code();
+        let chain = |n: u64| -> Vec<u64> {
+            let kernel = |depth: u64| base + (n % 20_000 * 31 + depth * 104_729) * 257 % (8 << 20);
+            let user = |depth: u64| {
+                let at = (n % 20_000 * 37 + depth * 7919) * 193 % (own.end - own.start);
+                own.start + at
+            };
+            let user = [USER_MARK].into_iter().chain((0..10).map(user));
+            let kernel = [KERNEL].into_iter().chain((0..30).map(kernel));
+            kernel.chain(user).collect()
+        };
+        let process = std::process::id();
+        let ring = |ring: u64| {
+            let numbers = ring * 10_000..(ring + 1) * 10_000;
+            let records = numbers.map(|n| record(process, FLOW, &chain(n)));
+            records.collect::<Vec<_>>().concat()
+        };
+        (0..100).map(ring).collect()
     }
 
     /// A MiB of this program's code.

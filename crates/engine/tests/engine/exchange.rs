@@ -7,15 +7,7 @@ use linerate_core::units::{ByteCount, Span};
 
 use super::support::run;
 
-const EXCHANGE: ExchangeTest = ExchangeTest {
-    request_bytes: 1,
-    response_bytes: 1,
-    depth: 1,
-    rate_per_s: None,
-    spin: false,
-    closer: Closer::Server,
-    reset: false,
-};
+const EXCHANGE: ExchangeTest = ExchangeTest::new(1, 1);
 
 fn test(traffic: Traffic, extent: Extent) -> Test {
     Test {
@@ -33,16 +25,9 @@ fn test(traffic: Traffic, extent: Extent) -> Test {
 
 fn whole() -> StreamTest {
     StreamTest {
-        message_bytes: 1024,
-        send: SendMethod::Copy,
-        receive: ReceiveMethod::Read,
         verify: true,
         whole: true,
-        write_rate_bps: None,
-        read_rate_bps: None,
-        rate_bps: None,
-        offload: false,
-        train: false,
+        ..StreamTest::new(1024)
     }
 }
 

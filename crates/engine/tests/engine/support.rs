@@ -92,18 +92,7 @@ pub(crate) fn run(test: &Test) -> Record {
 /// Half a second of one TCP stream up.
 pub(crate) fn stream() -> Test {
     Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes: 131_072,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: None,
-            offload: false,
-            train: false,
-        }),
+        traffic: Traffic::Stream(StreamTest::new(131_072)),
         protocol: Protocol::Tcp,
         direction: Direction::Up,
         streams: 1,

@@ -6,10 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use linerate_core::plan::{
-    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
-    Traffic,
-};
+use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
 use linerate_core::record::Status;
 use linerate_core::session::message::Limits;
 use linerate_core::units::Span;
@@ -161,18 +158,7 @@ pub(crate) fn target(address: SocketAddr, key: Option<Key>) -> Target {
 /// A TCP stream of so many milliseconds.
 pub(crate) fn stream(milliseconds: u64) -> Test {
     Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes: 16_384,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: None,
-            offload: false,
-            train: false,
-        }),
+        traffic: Traffic::Stream(StreamTest::new(16_384)),
         protocol: Protocol::Tcp,
         direction: Direction::Up,
         streams: 2,

@@ -278,13 +278,8 @@ fn from_elsewhere(endpoint: SocketAddr, token: Token) -> TcpStream {
 
 fn exchange(crr: bool) -> Test {
     let exchange = ExchangeTest {
-        request_bytes: 1,
-        response_bytes: 60_000,
-        depth: 1,
-        rate_per_s: None,
-        spin: false,
         closer: Closer::Client,
-        reset: false,
+        ..ExchangeTest::new(1, 60_000)
     };
     Test {
         traffic: if crr {

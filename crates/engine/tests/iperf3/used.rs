@@ -80,18 +80,7 @@ fn run(partner: &mut Partner, test: &Test) -> Record {
 
 fn test(direction: Direction, extent: Extent) -> Test {
     Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes: 131_072,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: None,
-            offload: false,
-            train: false,
-        }),
+        traffic: Traffic::Stream(StreamTest::new(131_072)),
         protocol: Protocol::Tcp,
         direction,
         streams: 2,
@@ -189,15 +178,7 @@ fn what_iperf3_has_not_is_said_and_not_tried() {
         stream.verify = true;
     }
     let mut requests = test(Direction::Up, SECOND);
-    requests.traffic = Traffic::Rr(ExchangeTest {
-        request_bytes: 1,
-        response_bytes: 1,
-        depth: 1,
-        rate_per_s: None,
-        spin: false,
-        closer: Closer::Server,
-        reset: false,
-    });
+    requests.traffic = Traffic::Rr(ExchangeTest::new(1, 1));
     for (test, words) in [(verified, "no --verify"), (requests, "rr and crr need")] {
         let error = partner.run(&test, &mut |_| true).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");

@@ -9,8 +9,8 @@ use linerate_core::experiment::{
 };
 use linerate_core::link::PathSpec;
 use linerate_core::plan::{
-    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, Repeats, SendMethod,
-    SocketOptions, StreamTest, Test as Run, Traffic,
+    Direction, ExchangeTest, Extent, Protocol, Repeats, SocketOptions, StreamTest, Test as Run,
+    Traffic,
 };
 use linerate_core::units::{BitRate, ByteCount, Family, Span};
 use schemars::JsonSchema;
@@ -242,27 +242,11 @@ impl Cell {
         let is_udp = self.protocol == Protocol::Udp;
         let is_rr = self.test == Test::Rr;
         let traffic = if is_rr {
-            Traffic::Rr(ExchangeTest {
-                request_bytes: self.message_bytes,
-                response_bytes: self.message_bytes,
-                depth: 1,
-                rate_per_s: None,
-                spin: false,
-                closer: Closer::Server,
-                reset: false,
-            })
+            Traffic::Rr(ExchangeTest::new(self.message_bytes, self.message_bytes))
         } else {
             Traffic::Stream(StreamTest {
-                message_bytes: self.message_bytes,
-                send: SendMethod::Copy,
-                receive: ReceiveMethod::Read,
-                verify: false,
-                whole: false,
-                write_rate_bps: None,
-                read_rate_bps: None,
                 rate_bps: is_udp.then(|| self.datagram_rate()),
-                offload: false,
-                train: false,
+                ..StreamTest::new(self.message_bytes)
             })
         };
         Run {

@@ -8,8 +8,7 @@ use linerate_core::compare::{
     OneSidedFault, ReadBack, SeenFault, Side, Verdict3,
 };
 use linerate_core::plan::{
-    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
-    StreamTest, Test, Traffic,
+    Closer, Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{
     Caveat, CaveatKind, Check, CpuFacts, CpuSeconds, DeviceFacts, EndReport, Environment,
@@ -50,18 +49,7 @@ fn seconds(seconds: f64) -> Span {
 
 fn stream_test(message_bytes: u64) -> Test {
     Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: None,
-            offload: false,
-            train: false,
-        }),
+        traffic: Traffic::Stream(StreamTest::new(message_bytes)),
         protocol: Protocol::Tcp,
         direction: Direction::Up,
         streams: 1,

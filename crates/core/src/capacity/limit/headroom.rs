@@ -1,7 +1,7 @@
 //! How far each limit is from what was held.
 
 use super::remedy::{self, Wanted};
-use super::{LimitEnd, LimitKind, LimitRow, View};
+use super::{Buffers, LimitEnd, LimitKind, LimitRow, View};
 use crate::capacity::{CapacityHalf, DESCRIPTOR_RESERVE, MAX_AT_PORT, MAX_PORTS};
 
 /// Every limit that is known, the one that comes first at the top; those that depend on no number
@@ -13,8 +13,7 @@ pub(super) fn rows(view: &View<'_>) -> Vec<LimitRow> {
         rows.extend(group_memory(view, end, half));
         if view.is_tcp {
             rows.extend(conntrack(view, end, half));
-            rows.extend(queues(view, end, half));
-            rows.extend(closing(view, end, half));
+            rows.extend(beside(view, end, half));
         }
     }
     for (end, half) in view.hosts() {
@@ -178,28 +177,17 @@ fn group_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<L
 }
 
 fn buffers(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
-    let (limits, memory) = (&half.limits, &half.memory);
-    let (limit, key, most, before, height) = if view.is_tcp {
-        (
-            LimitKind::TcpMemory,
-            "tcp_mem",
-            limits.tcp_memory_pages?,
-            memory.before.tcp_memory_pages,
-            memory.height.tcp_memory_pages,
-        )
-    } else {
-        (
-            LimitKind::UdpMemory,
-            "udp_mem",
-            limits.udp_memory_pages?,
-            memory.before.udp_memory_pages,
-            memory.height.udp_memory_pages,
-        )
-    };
+    let Buffers {
+        limit,
+        key,
+        most,
+        before,
+        height,
+    } = view.buffers(half)?;
     let draft = Draft {
         limit,
         end,
-        value: most.2,
+        value: most,
         used: height,
         unit: "pages",
     };
@@ -234,31 +222,30 @@ fn conntrack(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Limi
     })
 }
 
-fn queues(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Vec<LimitRow> {
-    if end != LimitEnd::Server {
-        return Vec::new();
-    }
-    let draft = |limit, value| Draft {
-        limit,
-        end,
-        value,
-        used: None,
-        unit: "connections",
-    };
-    let accept = half.limits.somaxconn.map(|value| {
-        draft(LimitKind::AcceptQueue, value).beside(view, "bounds bursts, not the number held")
-    });
-    let syn = half.limits.syn_backlog.map(|value| {
-        draft(LimitKind::SynQueue, value).beside(view, "bounds bursts, not the number held")
-    });
-    accept.into_iter().chain(syn).collect()
-}
-
-fn closing(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Vec<LimitRow> {
+/// Limits that idle connections do not come near.
+fn beside(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Vec<LimitRow> {
     let (limits, height) = (&half.limits, &half.memory.height);
-    let orphans = (LimitKind::Orphans, limits.orphans, height.tcp_orphans);
-    let waiting = (LimitKind::TimeWait, limits.time_wait, height.tcp_time_wait);
-    let row = |(limit, value, used): (LimitKind, Option<u64>, Option<u64>)| {
+    let queue = |value: Option<u64>| value.filter(|_| end == LimitEnd::Server);
+    let burst = "bounds bursts, not the number held";
+    let closed = "closed connections alone; these are closed by reset";
+    [
+        (LimitKind::AcceptQueue, queue(limits.somaxconn), None, burst),
+        (LimitKind::SynQueue, queue(limits.syn_backlog), None, burst),
+        (
+            LimitKind::Orphans,
+            limits.orphans,
+            height.tcp_orphans,
+            closed,
+        ),
+        (
+            LimitKind::TimeWait,
+            limits.time_wait,
+            height.tcp_time_wait,
+            closed,
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(limit, value, used, why)| {
         let draft = Draft {
             limit,
             end,
@@ -266,9 +253,9 @@ fn closing(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Vec<LimitRow>
             used,
             unit: "connections",
         };
-        Some(draft.beside(view, "closed connections alone; these are closed by reset"))
-    };
-    [orphans, waiting].into_iter().filter_map(row).collect()
+        Some(draft.beside(view, why))
+    })
+    .collect()
 }
 
 fn ports(view: &View<'_>) -> Option<LimitRow> {

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::document::CapacityDocument;
-use super::half::CapacityHalf;
+use super::half::{CapacityHalf, MemoryReading};
 use crate::remedy::Remedy;
 
 /// What bounds how many connections two ends can hold, or how fast they open.
@@ -198,8 +198,41 @@ impl<'a> View<'a> {
         self.halves().filter_map(one_host)
     }
 
+    /// What a host says of the buffers of these sockets; `None` where it does not say their limit.
+    fn buffers(&self, half: &CapacityHalf) -> Option<Buffers> {
+        let (limits, memory) = (&half.limits, &half.memory);
+        let pages = |of: &MemoryReading| {
+            if self.is_tcp {
+                of.tcp_memory_pages
+            } else {
+                of.udp_memory_pages
+            }
+        };
+        let (limit, key, most) = if self.is_tcp {
+            (LimitKind::TcpMemory, "tcp_mem", limits.tcp_memory_pages?)
+        } else {
+            (LimitKind::UdpMemory, "udp_mem", limits.udp_memory_pages?)
+        };
+        Some(Buffers {
+            limit,
+            key,
+            most: most.2,
+            before: pages(&memory.before),
+            height: pages(&memory.height),
+        })
+    }
+
     /// How many ends a host bears.
     fn ends_each(&self) -> u64 {
         1 + u64::from(self.is_shared)
     }
+}
+
+/// Pages of a host's buffers.
+struct Buffers {
+    limit: LimitKind,
+    key: &'static str,
+    most: u64,
+    before: Option<u64>,
+    height: Option<u64>,
 }

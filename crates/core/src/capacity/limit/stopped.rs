@@ -17,7 +17,14 @@ pub(super) fn by(view: &View<'_>, limits: &[LimitRow]) -> Option<StoppedBy> {
     if kept || was_ended {
         return None;
     }
-    let found = RULES.iter().find_map(|rule| rule(view));
+    let calls = |calls: &[(FailureCause, LimitKind)]| {
+        calls
+            .iter()
+            .find_map(|(cause, limit)| call(view, *cause, *limit))
+    };
+    let found = calls(&CALLS)
+        .or_else(|| RULES.iter().find_map(|rule| rule(view)))
+        .or_else(|| calls(&[(FailureCause::NotPermitted, LimitKind::Forbidden)]));
     let found = found.unwrap_or_else(|| Found {
         limit: LimitKind::Unknown,
         end: None,
@@ -50,39 +57,16 @@ struct Found {
     evidence: Vec<String>,
 }
 
-/// In the order in which they are asked: calls that failed by a limit of their own, then full
-/// tables, then counters.
-const RULES: [fn(&View<'_>) -> Option<Found>; 9] = [
-    descriptors,
-    files,
-    ports,
-    watches,
-    memory,
-    owner,
-    conntrack,
-    queues,
-    forbidden,
+/// Calls that fail by a limit of their own: they are asked for first.
+const CALLS: [(FailureCause, LimitKind); 4] = [
+    (FailureCause::Descriptors, LimitKind::ProcessDescriptors),
+    (FailureCause::Files, LimitKind::HostFiles),
+    (FailureCause::Ports, LimitKind::Ports),
+    (FailureCause::Watches, LimitKind::Watches),
 ];
 
-fn descriptors(view: &View<'_>) -> Option<Found> {
-    call(
-        view,
-        FailureCause::Descriptors,
-        LimitKind::ProcessDescriptors,
-    )
-}
-
-fn files(view: &View<'_>) -> Option<Found> {
-    call(view, FailureCause::Files, LimitKind::HostFiles)
-}
-
-fn ports(view: &View<'_>) -> Option<Found> {
-    call(view, FailureCause::Ports, LimitKind::Ports)
-}
-
-fn watches(view: &View<'_>) -> Option<Found> {
-    call(view, FailureCause::Watches, LimitKind::Watches)
-}
+/// Then full tables, then counters.
+const RULES: [fn(&View<'_>) -> Option<Found>; 4] = [memory, owner, conntrack, queues];
 
 /// Where several are told, the endpoint's comes first: its failures are the cause of the client's.
 fn call(view: &View<'_>, cause: FailureCause, limit: LimitKind) -> Option<Found> {
@@ -138,26 +122,10 @@ fn full_group(half: &CapacityHalf) -> Option<String> {
 }
 
 fn full_buffers(view: &View<'_>, half: &CapacityHalf) -> Option<(LimitKind, String)> {
-    let (limits, height) = (&half.limits, &half.memory.height);
-    let (limit, key, most, used) = if view.is_tcp {
-        let most = limits.tcp_memory_pages?;
-        (
-            LimitKind::TcpMemory,
-            "tcp_mem",
-            most,
-            height.tcp_memory_pages?,
-        )
-    } else {
-        let most = limits.udp_memory_pages?;
-        (
-            LimitKind::UdpMemory,
-            "udp_mem",
-            most,
-            height.udp_memory_pages?,
-        )
-    };
-    let words = format!("buffers take {used} of the {} pages of {key}", most.2);
-    is_full(used, most.2).then_some((limit, words))
+    let buffers = view.buffers(half)?;
+    let (used, most) = (buffers.height?, buffers.most);
+    let words = format!("buffers take {used} of the {most} pages of {}", buffers.key);
+    is_full(used, most).then_some((buffers.limit, words))
 }
 
 fn owner(view: &View<'_>) -> Option<Found> {
@@ -214,10 +182,6 @@ fn queues(view: &View<'_>) -> Option<Found> {
             ],
         })
     })
-}
-
-fn forbidden(view: &View<'_>) -> Option<Found> {
-    call(view, FailureCause::NotPermitted, LimitKind::Forbidden)
 }
 
 /// What failed, where no rule knows why.

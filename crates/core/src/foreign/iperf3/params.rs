@@ -313,7 +313,6 @@ impl Params {
         let udp = self.transport != Transport::Tcp;
         let rate = self.rate_bps.map(BitRate);
         StreamTest {
-            message_bytes: self.block_bytes,
             send: if self.zerocopy && !udp {
                 SendMethod::ZeroCopy
             } else {
@@ -324,13 +323,9 @@ impl Params {
             } else {
                 ReceiveMethod::Read
             },
-            verify: false,
-            whole: false,
             write_rate_bps: rate.filter(|_| !udp),
-            read_rate_bps: None,
             rate_bps: rate.filter(|_| udp),
-            offload: false,
-            train: false,
+            ..StreamTest::new(self.block_bytes)
         }
     }
 

@@ -12,10 +12,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use linerate_core::foreign::{Encounter, Role, Tool};
-use linerate_core::plan::{
-    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
-    Traffic,
-};
+use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
 use linerate_core::record::{CaveatKind, Status};
 use linerate_core::session::message::{FlowHalf, HalfReport};
 use linerate_core::units::{Family, Span};
@@ -152,18 +149,7 @@ fn watch(guest: &Guest, half: &Half) -> Status {
 
 fn test(protocol: Protocol, direction: Direction, length: Duration) -> Test {
     Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes: MESSAGE,
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: None,
-            offload: false,
-            train: false,
-        }),
+        traffic: Traffic::Stream(StreamTest::new(MESSAGE)),
         protocol,
         direction,
         streams: 1,

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use linerate_core::plan::{
-    Closer, Direction, ExchangeTest, Extent, Protocol, SocketOptions, Test, Traffic,
+    Direction, ExchangeTest, Extent, Protocol, SocketOptions, Test, Traffic,
 };
 use linerate_core::units::Span;
 
@@ -15,15 +15,7 @@ use crate::measure::flow::Side;
 use crate::measure::outcome::ExchangeOutcome;
 use crate::measure::source::FlowSource;
 
-const CLOSED: ExchangeTest = ExchangeTest {
-    request_bytes: 1,
-    response_bytes: 1,
-    depth: 1,
-    rate_per_s: None,
-    spin: false,
-    closer: Closer::Server,
-    reset: false,
-};
+const CLOSED: ExchangeTest = ExchangeTest::new(1, 1);
 
 fn test_of(exchange: &ExchangeTest, protocol: Protocol, extent: Extent) -> Test {
     Test {

@@ -8,8 +8,7 @@ use linerate_core::foreign::netperf::{
     DataTest, Length, PAD_SECONDS, Ready, Refusal, Results, Role, Transport, errno,
 };
 use linerate_core::plan::{
-    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
-    StreamTest, Test, Traffic,
+    Direction, ExchangeTest, Extent, Protocol, SendMethod, SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::HostFacts;
 use linerate_core::session::message::Limits;
@@ -308,15 +307,7 @@ fn no_socket(address: SocketAddr, error: &io::Error) -> Refusal {
 
 /// The test as linerate's own workers and its record know it, seen from the client.
 fn plan(asked: &DataTest, limits: &Limits) -> Test {
-    let exchange = || ExchangeTest {
-        request_bytes: asked.request_bytes.into(),
-        response_bytes: asked.response_bytes.into(),
-        depth: 1,
-        rate_per_s: None,
-        spin: false,
-        closer: Closer::Server,
-        reset: false,
-    };
+    let exchange = || ExchangeTest::new(asked.request_bytes.into(), asked.response_bytes.into());
     let traffic = match asked.role {
         Role::Receive | Role::Send => Traffic::Stream(stream(asked, limits)),
         Role::Exchange => Traffic::Rr(exchange()),
@@ -363,24 +354,18 @@ fn stream(asked: &DataTest, limits: &Limits) -> StreamTest {
     };
     let sent_datagrams = udp && asked.role == Role::Send;
     StreamTest {
-        message_bytes: message.min(MAX_WRITE).into(),
         send: if asked.sendfile {
             SendMethod::ZeroCopy
         } else {
             SendMethod::Copy
         },
-        receive: ReceiveMethod::Read,
-        verify: false,
-        whole: false,
         write_rate_bps: burst.filter(|_| !udp),
-        read_rate_bps: None,
         rate_bps: if sent_datagrams {
             slower(burst, limits.rate_bps.map(BitRate))
         } else {
             None
         },
-        offload: false,
-        train: false,
+        ..StreamTest::new(message.min(MAX_WRITE).into())
     }
 }
 
