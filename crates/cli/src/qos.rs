@@ -1,5 +1,6 @@
 //! `qos`: policies of this host's interfaces.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,9 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use linerate_engine::qos::{self, QosError, QosOptions, SystemNames};
 use linerate_engine::stop_on_signal;
-use linerate_qos::document::{ExplanationReport, FileReport, QosDocument, QosState};
+use linerate_qos::document::{ExplanationReport, FileReport, QosDocument, QosState, WarningReport};
 use linerate_qos::explain::{Packet, explain};
 use linerate_qos::policy::{Adapter, PolicyFile};
+use linerate_report::text::Style;
 use linerate_report::{Document, json, text};
 
 use crate::args::{
@@ -27,6 +29,7 @@ pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
     match command {
         QosCommand::Check(args) => check(&args),
         QosCommand::Apply(args) => apply(args),
+        QosCommand::Watch => watch_policies(),
         QosCommand::Status(args) => status(&args),
         QosCommand::Stats(args) => stats(&args),
         QosCommand::Enable(args) => told(qos::enable(args.interface.as_deref()), args.json),
@@ -57,8 +60,8 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
     if args.import.is_some() {
         for policy in file.policies.iter().filter(|policy| policy.drop) {
             output::note(&format!(
-                "{}: line {}: policy `{}` becomes `drop = true`: without a reservation, a limit and a mark IPQoS dropped \
-                 its packets",
+                "{}: line {}: policy `{}` becomes `drop = true`: IPQoS dropped packets of a policy that \
+                 reserves nothing, limits nothing and marks nothing",
                 place(),
                 policy.place.line,
                 policy.name
@@ -66,9 +69,27 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
         }
         return output::print(&file.to_toml());
     }
-    let mut report = FileReport::new(&file, &qos::speeds(&file))
+    let speeds = if args.file_only {
+        BTreeMap::new()
+    } else {
+        qos::speeds(&file)
+    };
+    let mut report = FileReport::new(&file, &speeds)
         .with_context(place)
         .map_err(Failure::usage)?;
+    if !args.file_only {
+        let refused = qos::refusals(&file, args.adapter.as_deref());
+        let refused = refused.map_err(failure)?.into_iter();
+        report
+            .warnings
+            .extend(refused.map(|(place, error)| WarningReport {
+                line: place.line,
+                column: place.column,
+                text: format!("it cannot be applied here: {error}"),
+                refused: true,
+            }));
+        report.warnings.sort_by_key(|warning| warning.line);
+    }
     let is_refused = report.warnings.iter().any(|warning| warning.refused);
     report.name = Some(place());
     show(&QosDocument::from(report), args.json)?;
@@ -87,19 +108,50 @@ fn apply(args: QosApplyArgs) -> Result<(), Failure> {
         ingress: args.ingress,
         file: args.file.display().to_string(),
     };
-    let applied = qos::apply(&text, &options).map_err(|error| match error {
+    if args.persist {
+        qos::check_persist().map_err(failure)?;
+    }
+    let mut applied = qos::apply(&text, &options).map_err(|error| match error {
         error @ (QosError::Policy(_) | QosError::Classes(_) | QosError::Rules(_)) => {
             let error = anyhow!(error).context(args.file.display().to_string());
             Failure::usage(error)
         }
         error => failure(error),
     })?;
+    if args.persist {
+        let notes = qos::persist(&applied).map_err(failure)?;
+        applied.notes.extend(notes);
+    }
     tell(&applied, None, args.json)
+}
+
+/// Until somebody stops it.
+fn watch_policies() -> Result<(), Failure> {
+    let stop = stop_on_signal()
+        .context("Ctrl-C")
+        .map_err(Failure::failed)?;
+    let mut watch = qos::Watch::default();
+    while !stop.is_requested() {
+        for words in watch.look().map_err(failure)? {
+            output::note(&words);
+        }
+        thread::sleep(SECOND);
+    }
+    Ok(())
 }
 
 fn status(args: &QosStatusArgs) -> Result<(), Failure> {
     let document = qos::status(args.interface.as_deref()).map_err(failure)?;
-    tell(&document, args.interface.as_deref(), args.json)?;
+    if args.details {
+        note(&document, args.interface.as_deref());
+        let style = output::style();
+        output::print(&document.text(Style {
+            details: true,
+            ..style
+        }))?;
+    } else {
+        tell(&document, args.interface.as_deref(), args.json)?;
+    }
     let states = document.adapters.iter().map(|adapter| adapter.state);
     // What is wrong goes first, then what filters.
     match states.max_by_key(|state| importance(*state)) {

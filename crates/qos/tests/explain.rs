@@ -317,12 +317,14 @@ fn packet() -> impl Strategy<Value = Packet> {
     ];
     let cgroup = prop::option::of("(/[a-z0-9.-]{1,12}){1,4}".prop_map(CgroupPath));
     let incoming = prop::option::of("[a-z0-9.]{1,15}".prop_map(Interface));
-    (what, any::<Option<u32>>(), cgroup, incoming).prop_map(|(what, uid, cgroup, incoming)| {
+    let uid_and_mark = (any::<Option<u32>>(), any::<u32>());
+    (what, uid_and_mark, cgroup, incoming).prop_map(|(what, (uid, mark), cgroup, incoming)| {
         Packet {
             what,
             uid,
             cgroup,
             incoming,
+            mark,
         }
     })
 }

@@ -100,7 +100,7 @@ impl<'a> Facts<'a> {
             3.. => Family::Other,
             _ => self.family(),
         };
-        asked.family.is_none_or(|only| only == family)
+        (asked.family.is_empty() || asked.family.contains(&family))
             && any(&asked.vlan, self.vlan())
             && any(&asked.ethertype, Some(self.ethertype()))
             && self.is_between(asked)
@@ -152,6 +152,7 @@ impl<'a> Facts<'a> {
         let by = |interface| self.metadata.incoming == self.bindings.interfaces[interface];
         any(&asked.uid, uid)
             && (asked.cgroup.is_empty() || asked.cgroup.iter().any(in_group))
+            && any(&asked.mark, Some(self.metadata.mark))
             && (asked.incoming.is_empty() || asked.incoming.iter().any(by))
     }
 }

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use linerate_core::units::{BitRate, ByteCount, Dscp};
 use linerate_qos::policy::{
-    AddressRange, FlagTest, Fragments, MeterKind, NameError, Names, NoNames, PolicyFile, Range,
-    Share,
+    AddressRange, Family, FlagTest, Fragments, MeterKind, NameError, Names, NoNames, PolicyFile,
+    Range, Share,
 };
 
 /// A house with two hosts, two services and a user.
@@ -112,6 +112,54 @@ fn conditions_are_read_in_every_way_to_write_them() {
     );
     assert_eq!(conditions.incoming.len(), 2);
     assert_eq!(file.filters[0].priority, 1000);
+}
+
+#[test]
+fn what_stands_behind_a_mark_of_exclamation_is_taken_away() {
+    let text = filter(
+        r#"
+        family = ["ipv4", "other"]
+        source = ["@office", "!198.18.0.9"]
+        destination = "!@office"
+        source_port = "!80"
+        destination_port = ["1000-2000", "!1500-1600", "!1000"]
+        protocol = ["tcp", "udp"]
+        uid = "!alice"
+        mark = ["0x10-0x1f", "!0x18"]
+        "#,
+    );
+    let file = read(&format!(
+        "[set.office]\naddresses = [\"198.18.0.0/28\", \"2001:2::/48\"]\n{text}"
+    ));
+    let conditions = &file.filters[0].conditions;
+    assert_eq!(conditions.family, [Family::V4, Family::Other]);
+    let between = |first, last| AddressRange {
+        first: address(first),
+        last: address(last),
+    };
+    let source = [
+        between("198.18.0.0", "198.18.0.8"),
+        between("198.18.0.10", "198.18.0.15"),
+        AddressRange::prefix(address("2001:2::"), 48),
+    ];
+    assert_eq!(conditions.source, source);
+    assert_eq!(conditions.destination[0].last, address("198.17.255.255"));
+    assert_eq!(conditions.destination[1].first, address("198.18.0.16"));
+    assert_eq!(conditions.destination[2].first, address("::"));
+    assert_eq!(conditions.destination.len(), 4);
+    assert_eq!(conditions.source_port, [range(0, 79), range(81, 65_535)]);
+    assert_eq!(
+        conditions.destination_port,
+        [range(1001, 1499), range(1601, 2000)]
+    );
+    assert_eq!(conditions.uid, [range(0, 1000), range(1002, u32::MAX - 1)]);
+    assert_eq!(conditions.mark, [range(0x10, 0x17), range(0x19, 0x1f)]);
+    let written = file.to_toml();
+    assert_eq!(
+        read(&written).filters[0].conditions,
+        *conditions,
+        "{written}"
+    );
 }
 
 #[test]
@@ -298,6 +346,10 @@ const FILTERS: &[&str] = &[
     "cgroup = \"system.slice\"",
     "cgroup = \"/a/../b\"",
     "incoming = \"eth/0\"",
+    "source = \"::ffff:198.18.0.1\"",
+    "source = \"@lan\"",
+    "protocol = \"!0-255\"",
+    "mark = \"eth0\"",
     "priority = 0",
     "priority = \"high\"",
     "policy2 = \"p\"",

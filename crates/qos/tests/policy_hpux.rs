@@ -110,7 +110,7 @@ fn hosts_keep_the_addresses_of_the_filters_family() {
         [v6]
     );
     let file = read(&filter("net 2048"));
-    assert_eq!(file.filters[0].conditions.family, Some(Family::V4));
+    assert_eq!(file.filters[0].conditions.family, [Family::V4]);
 }
 
 #[test]
@@ -231,4 +231,42 @@ const POLICIES: &[&str] = &[
 fn numbers_need_no_names() {
     assert!(PolicyFile::from_hpux(&filter("port 80"), &mut NoNames).is_ok());
     assert!(PolicyFile::from_hpux(&filter("port http"), &mut NoNames).is_err());
+}
+
+#[test]
+fn several_attributes_can_stand_on_one_line() {
+    let file = read(
+        "filter f1 { protocol udp dstport 5004 }\npolicy p { uses f1 dscp 20 }\nadapter lan0 uses p\n"
+            .replace("lan0 uses", "lan0\nuses")
+            .as_str(),
+    );
+    assert_eq!(
+        file.filters[0].conditions.destination_port,
+        [range(5004, 5004)]
+    );
+    assert_eq!(
+        file.policies[0].dscp.map(|dscp| dscp.octet() >> 2),
+        Some(20)
+    );
+    assert!(!file.policies[0].drop);
+}
+
+#[test]
+fn an_unknown_service_is_said_with_all_protocols_that_were_asked() {
+    struct Nobody;
+    impl Names for Nobody {
+        fn addresses(&mut self, _: &str) -> Result<Vec<IpAddr>, NameError> {
+            Err(NameError("nobody".to_owned()))
+        }
+
+        fn ports(&mut self, _: &str, protocols: &[&str]) -> Result<Vec<u16>, NameError> {
+            Err(NameError(format!("none with {}", protocols.join(", "))))
+        }
+
+        fn uid(&mut self, _: &str) -> Result<u32, NameError> {
+            Err(NameError("nobody".to_owned()))
+        }
+    }
+    let error = PolicyFile::from_hpux(&filter("dstport games"), &mut Nobody).unwrap_err();
+    assert!(error.to_string().contains("none with tcp, udp"), "{error}");
 }

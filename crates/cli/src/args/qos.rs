@@ -13,6 +13,8 @@ pub(crate) enum QosCommand {
     Check(QosCheckArgs),
     /// Put the policies of a file in force, on all its interfaces or on none
     Apply(QosApplyArgs),
+    /// Put policies in force again whatever spoils them, until Ctrl-C; looks each second
+    Watch,
     /// What is in force: 0 filtering, 1 wrong, 10 disabled or none, 11 passing through
     Status(QosStatusArgs),
     /// What policies and filters counted; bytes of incoming packets lack layer-2 headers
@@ -45,6 +47,12 @@ pub(crate) struct QosCheckArgs {
     /// Read another syntax and print the file in TOML: hpux
     #[arg(long, value_name = "SYNTAX", hide_possible_values = true)]
     pub(crate) import: Option<QosImport>,
+    /// Only this interface, by the file's adapter of its name or else by `*`
+    #[arg(long, value_name = "IF", conflicts_with_all = ["import", "file_only"])]
+    pub(crate) adapter: Option<String>,
+    /// Look at the file alone, not whether this host has what it names
+    #[arg(long, conflicts_with = "import")]
+    pub(crate) file_only: bool,
     /// Print what was found as JSON
     #[arg(long, conflicts_with = "import")]
     pub(crate) json: bool,
@@ -63,6 +71,10 @@ pub(crate) struct QosApplyArgs {
     /// Also beside others' programs, and in the place of another's queueing discipline
     #[arg(long)]
     pub(crate) force: bool,
+    /// Also after a reboot and on an interface that is made anew: by a unit of systemd that runs
+    /// `linerate qos watch`
+    #[arg(long)]
+    pub(crate) persist: bool,
     /// Print what is in force as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -73,6 +85,9 @@ pub(crate) struct QosStatusArgs {
     /// Interface (default: all with a policy)
     #[arg(value_name = "IF")]
     pub(crate) interface: Option<String>,
+    /// Print each filter and what it takes, too
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) details: bool,
     /// Print what is in force as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -121,5 +136,5 @@ pub(crate) struct QosExplainArgs {
 
 const PACKET_KEYS: &str = "\
 Keys of PACKET: dscp, ecn, length (without: that of the headers alone), fragment (first, later),
-vlan, vlan_priority, uid, cgroup, incoming; of TCP flags or tcp_flags (without: ack); of ICMP type
-or icmp_type (without: echo-request), code or icmp_code; of IPv6 flow_label";
+vlan, vlan_priority, uid, cgroup, incoming, mark; of TCP flags or tcp_flags (without: ack); of
+ICMP type or icmp_type (without: echo-request), code or icmp_code; of IPv6 flow_label";

@@ -18,3 +18,4 @@ mod marks;
 mod reload;
 mod shares;
 mod support;
+mod watch;

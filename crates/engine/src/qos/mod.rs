@@ -16,6 +16,7 @@
 //! | `change` | making it so, on all interfaces or none; going on or back after being killed |
 //! | `hook`, `queue` | programs at TCX or clsact; classes, and the cap on offloaded frames |
 //! | `status`, `counters`, `counting` | what is in force, and what it counted |
+//! | `watch` | policies that last over what spoils them, and over a reboot |
 //! | `error` | what can go wrong |
 
 mod change;
@@ -31,13 +32,16 @@ mod queue;
 mod site;
 mod state;
 mod status;
+mod watch;
 
 use std::collections::BTreeMap;
 
+use linerate_qos::classes::ClassError;
 use linerate_qos::document::{AdapterReport, QosDocument};
-use linerate_qos::policy::{Adapter, PolicyFile};
+use linerate_qos::policy::{Adapter, Place, PolicyFile};
+use linerate_qos::rules::Bindings;
 use linerate_qos::warnings::warnings;
-use linerate_sys::netlink::{Direction, Link};
+use linerate_sys::netlink::{Direction, Link, Netlink};
 use linerate_sys::netns::{in_mounts_of, outermost_process, shares_mounts_with};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +51,7 @@ pub use names::SystemNames;
 pub use port::speeds;
 pub(crate) use prepare::trial;
 pub use state::{Mode, tell_when_waiting};
+pub use watch::{Watch, check_persist, persist};
 
 use change::{Change, DIRECTIONS, commit, settle};
 use counters::Readings;
@@ -126,6 +131,33 @@ fn left_out(site: &mut Site, chosen: &[(&Adapter, String)]) -> Result<Vec<String
         )
     });
     Ok(said.collect())
+}
+
+/// What [`apply`] would refuse of a file on this host, each with its place; `*` is for whichever
+/// interface is asked for. Nothing is changed, and no privilege needed.
+///
+/// # Errors
+/// [`QosError::Which`], and if the interfaces cannot be listed.
+pub fn refusals(file: &PolicyFile, only: Option<&str>) -> Result<Vec<(Place, QosError)>, QosError> {
+    let mut netlink = Netlink::open()?;
+    let chosen = match choose(file, only) {
+        Err(QosError::Which { .. }) if only.is_none() => Vec::new(),
+        chosen => chosen?,
+    };
+    let mut refused = Vec::new();
+    for filter in &file.filters {
+        let bound = prepare::bind_filter(&mut netlink, filter, &mut Bindings::default());
+        refused.extend(bound.err().map(|error| (filter.place, error)));
+    }
+    for (adapter, interface) in chosen {
+        let fits = Port::find(&mut netlink, &interface)
+            .and_then(|port| prepare::check(file, adapter, &port));
+        // What the file alone tells is a warning of it.
+        let told = |error: &QosError| matches!(error, QosError::Classes(error) if !matches!(error, ClassError::NoRate { .. }));
+        let error = fits.err().filter(|error| !told(error));
+        refused.extend(error.map(|error| (adapter.place, error)));
+    }
+    Ok(refused)
 }
 
 /// The policies of one interface, or of all that have one.
@@ -255,12 +287,22 @@ pub fn disable(interface: Option<&str>) -> Result<QosDocument, QosError> {
     end(interface, Mode::Disabled)
 }
 
-/// Takes everything away.
+/// Takes everything away, and what is kept over a reboot.
 ///
 /// # Errors
 /// [`QosError`]; as of [`apply`].
 pub fn remove(interface: Option<&str>) -> Result<QosDocument, QosError> {
-    end(interface, Mode::Removed)
+    let removed = end(interface, Mode::Removed);
+    if let Ok(_) | Err(QosError::NoPolicy { .. } | QosError::Unknown { .. }) = removed {
+        let forgotten = watch::forget(interface)?;
+        let notes = forgotten
+            .iter()
+            .map(|name| format!("{name}: not kept over a reboot any more"));
+        if let (Err(_), false) = (&removed, forgotten.is_empty()) {
+            return Ok(QosDocument::new(Vec::new(), notes.collect()));
+        }
+    }
+    removed
 }
 
 /// What is in force on an interface; none if no policy is known of it.
@@ -272,11 +314,7 @@ pub fn standing(interface: &str) -> Result<Option<Standing>, QosError> {
         let port = Port::find(&mut site.netlink, interface)?;
         let state = settle(site, &port)?.map(|state| (port, state));
         let state = whole(state.into_iter().collect())?.pop();
-        Ok(state.map(|(_, state)| Standing {
-            mode: state.mode,
-            text: state.text,
-            options: (state.forced, state.with_ingress),
-        }))
+        Ok(state.map(|(_, state)| state.into()))
     })
 }
 

@@ -6,7 +6,7 @@ use linerate_core::units::BitRate;
 use linerate_qos::classes::{ClassPlan, OTHER_NUMBER};
 use linerate_qos::document::describe;
 use linerate_qos::packet::LinkType;
-use linerate_qos::policy::{Adapter, PolicyFile};
+use linerate_qos::policy::{Adapter, Filter, PolicyFile};
 use linerate_qos::program::{self, Target, compile};
 use linerate_qos::rules::{Bindings, Cgroup, RuleSet, Slot};
 use linerate_sys::bpf::{BpfError, Map};
@@ -174,30 +174,50 @@ fn bind(
         ..Bindings::default()
     };
     for filter in &file.filters {
-        let unknown = |what: String, why: String| QosError::Unknown {
-            what: format!(
-                "line {}: filter `{}`: {what}",
-                filter.place.line, filter.name
-            ),
-            why,
-        };
-        for path in &filter.conditions.cgroup {
-            let id = group_id(&path.0)
-                .map_err(|error| unknown(format!("control group {}", path.0), error.to_string()))?;
-            let level = u8::try_from(path.level()).unwrap_or(u8::MAX);
-            bindings.cgroups.insert(path.clone(), Cgroup { id, level });
-        }
-        for interface in &filter.conditions.incoming {
-            let link = netlink.link(&interface.0).map_err(|_| {
-                unknown(
-                    format!("interface {}", interface.0),
-                    "there is no such interface".to_owned(),
-                )
-            })?;
-            bindings.interfaces.insert(interface.clone(), link.index);
-        }
+        bind_filter(netlink, filter, &mut bindings).map_err(|error| match error {
+            QosError::Unknown { what, why } => QosError::Unknown {
+                what: format!("line {}: {what}", filter.place.line),
+                why,
+            },
+            error => error,
+        })?;
     }
     Ok(bindings)
+}
+
+/// The same of one filter.
+pub(super) fn bind_filter(
+    netlink: &mut Netlink,
+    filter: &Filter,
+    bindings: &mut Bindings,
+) -> Result<(), QosError> {
+    let unknown = |what: String, why: String| QosError::Unknown {
+        what: format!("filter `{}`: {what}", filter.name),
+        why,
+    };
+    for path in &filter.conditions.cgroup {
+        let id = group_id(&path.0)
+            .map_err(|error| unknown(format!("{CGROUP} {}", path.0), error.to_string()))?;
+        let level = u8::try_from(path.level()).unwrap_or(u8::MAX);
+        bindings.cgroups.insert(path.clone(), Cgroup { id, level });
+    }
+    for interface in &filter.conditions.incoming {
+        let link = netlink.link(&interface.0).map_err(|_| {
+            let what = format!("interface {}", interface.0);
+            unknown(what, "there is no such interface".to_owned())
+        })?;
+        bindings.interfaces.insert(interface.clone(), link.index);
+    }
+    Ok(())
+}
+
+/// Whether the classes and the program of a file could be made on an interface.
+pub(super) fn check(file: &PolicyFile, adapter: &Adapter, port: &Port) -> Result<(), QosError> {
+    let bindings = Bindings::stand_in(file);
+    ClassPlan::new(file, adapter, &bindings.policy_slots, port.speed())?;
+    let rules = RuleSet::new(file, adapter, &bindings)?;
+    let slots = bindings.policy_slots.last().map_or(1, |slot| slot.0 + 1);
+    compiled(&rules, port.link_type()?, slots, Direction::Egress).map(drop)
 }
 
 /// The same by name, to be compared with later.

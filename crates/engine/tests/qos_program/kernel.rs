@@ -86,6 +86,7 @@ impl Kernel {
     pub(crate) fn run(&self, frame: &[u8], metadata: &Metadata, now_ns: u64) -> Option<Seen> {
         let context = Context {
             priority: PRIORITY_BEFORE,
+            mark: metadata.mark,
             ingress_interface: metadata.incoming,
             wire_length: metadata.wire_length,
             gso_segments: metadata.gso_segments,

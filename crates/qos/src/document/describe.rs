@@ -5,7 +5,7 @@ use std::fmt::Display;
 use linerate_core::units::BitRate;
 
 use super::{CounterReport, FilterReport, PolicyReport};
-use crate::policy::words::{ECN, ETHERTYPES, PROTOCOLS, TCP_FLAGS};
+use crate::policy::words::{ECN, ETHERTYPES, FAMILIES, PROTOCOLS, TCP_FLAGS};
 use crate::policy::{
     Adapter, AddressRange, Conditions, Family, Filter, Meter, MeterKind, PolicyFile, Range,
 };
@@ -57,12 +57,11 @@ fn conditions(all: &Conditions) -> Vec<String> {
             words.push(format!("{name} {}", values.join(", ")));
         }
     };
-    let family = all.family.map(|family| match family {
-        Family::V4 => "ipv4".to_owned(),
-        Family::V6 => "ipv6".to_owned(),
-        Family::Other => "other".to_owned(),
-    });
-    add("family", family.into_iter().collect());
+    let named = |family: &Family| {
+        let known = FAMILIES.iter().find(|(_, known)| known == family);
+        known.map_or(String::new(), |(name, _)| (*name).to_owned())
+    };
+    add("family", all.family.iter().map(named).collect());
     add("source", addresses(&all.source));
     add("destination", addresses(&all.destination));
     add("address", addresses(&all.address));
@@ -99,6 +98,7 @@ fn conditions(all: &Conditions) -> Vec<String> {
         "incoming",
         all.incoming.iter().map(|name| name.0.clone()).collect(),
     );
+    add("mark", numbers(&all.mark));
     words
 }
 

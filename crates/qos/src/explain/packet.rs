@@ -20,6 +20,8 @@ pub struct Packet {
     pub cgroup: Option<CgroupPath>,
     /// `incoming=`: the interface by which it came in.
     pub incoming: Option<Interface>,
+    /// `mark=`.
+    pub mark: u32,
 }
 
 /// What a packet is.
@@ -131,6 +133,7 @@ impl Packet {
             uid: self.uid,
             cgroups: [0; CGROUP_LEVELS],
             wire_length: self.wire_length(),
+            mark: self.mark,
             ..Metadata::default()
         };
         if let Some(interface) = &self.incoming {

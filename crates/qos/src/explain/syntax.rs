@@ -52,6 +52,9 @@ impl FromStr for Packet {
             uid: words.key("uid", |word| word.parse("a user id", "give a number"))?,
             cgroup: words.key("cgroup", cgroup)?,
             incoming: words.key("incoming", |word| Ok(Interface(word.text.to_owned())))?,
+            mark: words
+                .key("mark", |word| word.up_to(u32::MAX, "a mark"))?
+                .unwrap_or(0),
         };
         words.end()?;
         Ok(packet)
@@ -442,6 +445,9 @@ impl fmt::Display for Packet {
         if let Some(Interface(name)) = &self.incoming {
             write!(f, " incoming={name}")?;
         }
+        if self.mark != 0 {
+            write!(f, " mark={:#x}", self.mark)?;
+        }
         Ok(())
     }
 }
@@ -530,7 +536,7 @@ pub(super) fn flags_in_words(flags: u8) -> String {
 
 const EXAMPLE: &str = "write `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF`, `arp vlan=5` or `hex:…` (an Ethernet frame)";
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "dscp",
     "ecn",
     "length",
@@ -544,6 +550,7 @@ const KEYS: [&str; 13] = [
     "uid",
     "cgroup",
     "incoming",
+    "mark",
 ];
 
 /// The names that conditions of filters have, and those of the same here.

@@ -173,7 +173,7 @@ impl<'a> Words<'a> {
                 Some(name) => name.to_owned(),
                 None => format!("{value:#06x}"),
             },
-            Field::FlowLabel => format!("{value:#x}"),
+            Field::FlowLabel | Field::Mark => format!("{value:#x}"),
             Field::Cgroup(level) => {
                 let mut groups = self.bindings.cgroups.iter();
                 let found =
@@ -224,6 +224,7 @@ fn name(field: Field) -> &'static str {
         Field::Uid => "owner",
         Field::Cgroup(_) => "control group",
         Field::Incoming => "incoming interface",
+        Field::Mark => "mark",
     }
 }
 

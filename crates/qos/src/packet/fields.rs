@@ -40,6 +40,8 @@ pub struct Metadata {
     pub cgroups: [u64; CGROUP_LEVELS],
     /// Index of the interface by which it came in, 0 for packets of this host.
     pub incoming: u32,
+    /// `skb->mark`.
+    pub mark: u32,
 }
 
 /// The values that a packet has.
@@ -124,6 +126,7 @@ impl Fields {
             Field::Incoming,
             Some(metadata.incoming).filter(|index| *index != 0),
         );
+        self.put(Field::Mark, Some(metadata.mark));
         for (level, id) in (0u8..).zip(metadata.cgroups) {
             self.put(Field::Cgroup(level), Some(id).filter(|id| *id != 0));
         }

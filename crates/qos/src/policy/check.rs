@@ -68,7 +68,10 @@ fn bit(family: Family) -> Families {
 /// The families that each condition allows.
 fn family_sets(conditions: &Conditions) -> Vec<(&'static str, Families)> {
     let mut sets = Vec::new();
-    sets.extend(conditions.family.map(|family| ("family", bit(family))));
+    if !conditions.family.is_empty() {
+        let families = conditions.family.iter();
+        sets.push(("family", families.fold(0, |all, one| all | bit(*one))));
+    }
     let addresses = [
         ("source", &conditions.source),
         ("destination", &conditions.destination),

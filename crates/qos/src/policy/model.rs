@@ -50,7 +50,7 @@ pub const DEFAULT_PRIORITY: u32 = 1000;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conditions {
     /// `family = "ipv4"`; without it the families that the other conditions allow.
-    pub family: Option<Family>,
+    pub family: Vec<Family>,
     /// Source addresses.
     pub source: Vec<AddressRange>,
     /// Destination addresses.
@@ -89,6 +89,8 @@ pub struct Conditions {
     pub cgroup: Vec<CgroupPath>,
     /// Interface by which a forwarded packet came in.
     pub incoming: Vec<Interface>,
+    /// Mark that the firewall or the socket gave the packet (`SO_MARK`, `meta mark`).
+    pub mark: Vec<Range<u32>>,
 }
 
 /// Which network layer.

@@ -16,6 +16,22 @@ use super::{
 
 type Result<T> = std::result::Result<T, PolicyProblem>;
 
+/// The lowest and the highest number of some.
+pub(super) type Span = (u128, u128);
+
+/// What is left of some numbers without others.
+pub(super) fn without(numbers: Vec<Span>, taken: &[Span]) -> Vec<Span> {
+    let take = |left: Vec<Span>, (first, last): &Span| {
+        let parts = left.into_iter().flat_map(|(from, to)| {
+            let below = (from < *first).then(|| (from, to.min(first - 1)));
+            let above = (to > *last).then(|| (from.max(last + 1), to));
+            [below, above]
+        });
+        parts.flatten().collect()
+    };
+    taken.iter().fold(numbers, take)
+}
+
 /// A kind of number that filters ask for.
 pub(super) struct Number {
     /// As in "`70000` is no port".
@@ -58,6 +74,11 @@ impl Number {
             first: end(first)?,
             last: end(last)?,
         })
+    }
+
+    /// The lowest and the highest.
+    pub(super) fn all(&self) -> Span {
+        ((*self.range.start()).into(), (*self.range.end()).into())
     }
 
     /// One number or word.
@@ -186,6 +207,12 @@ pub(super) const UID: Number = Number::new(
     "it is 0 to 4294967294, a range such as 1000-1999, or the name of a user",
 );
 
+pub(super) const MARK: Number = Number::new(
+    "mark",
+    0..=u32::MAX,
+    "it is 0 to 4294967295, or a range such as 0x10-0x1f",
+);
+
 pub(super) const PRIORITY: Number = Number::new(
     "priority",
     1..=2_147_483_647,
@@ -295,6 +322,12 @@ const MAX_RESOLVED: usize = 64;
 /// An address, a prefix, `FIRST-LAST`, or a host's name.
 pub(super) fn addresses(text: &str, names: &mut dyn Names) -> Result<Vec<AddressRange>> {
     if let Ok(address) = text.parse::<IpAddr>() {
+        if let IpAddr::V6(mapped) = address
+            && let Some(v4) = mapped.to_ipv4_mapped()
+        {
+            let hint = format!("sockets call an IPv4 address so; on the wire it is {v4}");
+            return Err(PolicyProblem::value("address of packets", text, hint));
+        }
         return Ok(vec![AddressRange::single(address)]);
     }
     if let Some((address, length)) = text.split_once('/') {
@@ -398,6 +431,28 @@ impl AddressRange {
         }
     }
 
+    /// Its family's number of bits, and its ends.
+    pub(super) fn span(&self) -> (u32, Span) {
+        match (self.first, self.last) {
+            (IpAddr::V4(first), IpAddr::V4(last)) => {
+                (32, (first.to_bits().into(), last.to_bits().into()))
+            }
+            (first, last) => (128, (bits(first), bits(last))),
+        }
+    }
+
+    /// From what [`AddressRange::span`] gives.
+    pub(super) fn from_span(bits: u32, (first, last): Span) -> Self {
+        let address = |number: u128| match bits {
+            32 => IpAddr::V4((number as u32).into()),
+            _ => IpAddr::V6(number.into()),
+        };
+        Self {
+            first: address(first),
+            last: address(last),
+        }
+    }
+
     /// The length of the prefix that it is, if it is one.
     pub fn prefix_length(&self) -> Option<u32> {
         let (first, last, bits) = match (self.first, self.last) {
@@ -415,6 +470,13 @@ impl AddressRange {
         };
         let length = (first ^ last).leading_zeros().min(bits);
         (*self == Self::prefix(self.first, length)).then_some(length)
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
     }
 }
 

@@ -55,11 +55,10 @@ impl PolicyFile {
 }
 
 fn write_conditions(text: &mut Text, conditions: &Conditions) {
-    let family = conditions.family.and_then(|family| {
-        let mut families = FAMILIES.iter();
-        families.find(|(_, known)| *known == family)
+    text.list("family", &conditions.family, |family| {
+        let known = FAMILIES.iter().find(|(_, known)| known == family);
+        quoted(known.map_or("", |(name, _)| name))
     });
-    text.optional("family", family.map(|(name, _)| quoted(name)));
     text.list("source", &conditions.source, address);
     text.list("destination", &conditions.destination, address);
     text.list("address", &conditions.address, address);
@@ -86,6 +85,7 @@ fn write_conditions(text: &mut Text, conditions: &Conditions) {
     text.list("incoming", &conditions.incoming, |interface| {
         quoted(&interface.0)
     });
+    text.numbers("mark", &conditions.mark, &values::MARK);
 }
 
 fn write_policy(text: &mut Text, policy: &Policy) {

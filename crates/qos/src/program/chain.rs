@@ -25,7 +25,12 @@ pub(super) fn is_short(rules: &[Rule]) -> bool {
 pub(super) fn is_beside(field: Field) -> bool {
     matches!(
         field,
-        Field::Vlan | Field::EtherType | Field::Uid | Field::Cgroup(_) | Field::Incoming
+        Field::Vlan
+            | Field::EtherType
+            | Field::Uid
+            | Field::Cgroup(_)
+            | Field::Incoming
+            | Field::Mark
     )
 }
 
@@ -33,7 +38,9 @@ pub(super) fn is_beside(field: Field) -> bool {
 pub(super) fn highest(field: Field, family: Family) -> u128 {
     match field {
         Field::Source | Field::Destination if family == Family::V6 => u128::MAX,
-        Field::Source | Field::Destination | Field::Uid | Field::Incoming => u32::MAX.into(),
+        Field::Source | Field::Destination | Field::Uid | Field::Incoming | Field::Mark => {
+            u32::MAX.into()
+        }
         Field::Protocol | Field::IcmpType | Field::IcmpCode | Field::TcpFlags => 255,
         Field::SourcePort | Field::DestinationPort | Field::EtherType => 65_535,
         Field::Dscp => 63,
@@ -301,6 +308,7 @@ impl Generator<'_> {
             Field::Length => self.take(R0, Slot::Length),
             Field::Uid => self.take(R0, Slot::Uid),
             Field::Incoming => self.context(R0, context::INCOMING),
+            Field::Mark => self.context(R0, context::MARK),
             Field::Cgroup(_) => unreachable!("ids of control groups have 64 bits"),
         }
     }

@@ -64,6 +64,7 @@ pub(super) const NO_LENGTH: u32 = u32::MAX;
 /// Offsets in `struct __sk_buff`.
 pub(super) mod context {
     pub(in crate::program) const LENGTH: i16 = 0;
+    pub(in crate::program) const MARK: i16 = 8;
     pub(in crate::program) const PROTOCOL: i16 = 16;
     pub(in crate::program) const VLAN_PRESENT: i16 = 20;
     pub(in crate::program) const VLAN_TCI: i16 = 24;

@@ -54,6 +54,8 @@ pub enum Field {
     Cgroup(u8),
     /// Index of the interface by which it came in.
     Incoming,
+    /// Its mark (`skb->mark`); 0 where nobody gave one.
+    Mark,
 }
 
 /// Where a filter or a policy counts. A slot keeps its meaning over reloads of a policy, so that

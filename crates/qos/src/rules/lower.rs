@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::packet::{CGROUP_LEVELS, icmp};
+use crate::packet::{CGROUP_LEVELS, EXTENSIONS, icmp};
 use crate::policy::words::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOLS_WITH_PORTS, TCP};
 use crate::policy::{
     Adapter, AddressRange, CgroupPath, Conditions, Family, Filter, FlagTest, Interface, Policy,
@@ -204,14 +204,22 @@ fn one_way(boxes: &mut Vec<Box>, asked: &Conditions, family: Family) {
         (Field::IcmpCode, &asked.icmp_code),
     ];
     for (field, list) in numbers8 {
-        ask(field, !list.is_empty(), numbers(list));
+        let mut set = numbers(list);
+        if (field, family) == (Field::Protocol, Family::V6) {
+            // They stand before the header whose protocol it is.
+            let extensions = EXTENSIONS.map(|number| (number.into(), number.into()));
+            let extensions = Ranges::new(extensions).expect("some numbers");
+            set = set.and_then(|set| set.without(&extensions));
+        }
+        ask(field, !list.is_empty(), set);
     }
     let tests = &asked.tcp_flags;
     ask(Field::TcpFlags, !tests.is_empty(), flags(tests));
     ask(Field::Vlan, !asked.vlan.is_empty(), numbers(&asked.vlan));
-    let numbers32: [(Field, &[Range<u32>]); 2] = [
+    let numbers32: [(Field, &[Range<u32>]); 3] = [
         (Field::FlowLabel, &asked.flow_label),
         (Field::Length, &asked.length),
+        (Field::Mark, &asked.mark),
     ];
     for (field, list) in numbers32 {
         ask(field, !list.is_empty(), numbers(list));

@@ -13,7 +13,8 @@ use std::fmt;
 use linerate_core::units::{BitRate, ByteCount};
 
 use crate::classes::ClassError;
-use crate::policy::{Adapter, Place, PolicyFile};
+use crate::packet::EXTENSIONS;
+use crate::policy::{Adapter, Family, Filter, Place, PolicyFile, Range};
 use crate::rules::{Bindings, RuleError, RuleSet};
 
 /// Something doubtful, and where it is defined.
@@ -42,6 +43,11 @@ pub enum Doubt {
         /// The adapter, where the file has several.
         adapter: Option<String>,
     },
+    /// The protocol that a filter asks for is an extension header in IPv6, and none there.
+    ExtensionHeader {
+        /// The filter.
+        filter: String,
+    },
     /// Two filters of one priority and of two policies ask for some packet both: their order in the
     /// file decides.
     Tie {
@@ -60,11 +66,6 @@ pub enum Doubt {
         adapter: String,
         /// The sum of its policies' reservations in percent.
         percent: f64,
-    },
-    /// Nobody knows what an adapter carries whose policies have classes.
-    NoRate {
-        /// The adapter.
-        adapter: String,
     },
     /// A meter drops every frame of full size, whatever the rate.
     SmallBurst {
@@ -106,9 +107,26 @@ pub fn warnings(
             of_filters(file, adapter, &mut warnings)?;
         }
     }
+    let extensions = file.filters.iter().filter(|filter| is_extension(filter));
+    warnings.extend(extensions.map(|filter| Warning {
+        place: filter.place,
+        doubt: Doubt::ExtensionHeader {
+            filter: filter.name.clone(),
+        },
+    }));
     warnings.sort_by_key(|warning| (warning.place.line, warning.place.column));
     warnings.dedup();
     Ok(warnings)
+}
+
+/// Whether a filter asks for packets of IPv6 with protocols that none has.
+fn is_extension(filter: &Filter) -> bool {
+    let asked = &filter.conditions.protocol;
+    let is_extension =
+        |range: &Range<u8>| (range.first..=range.last).all(|number| EXTENSIONS.contains(&number));
+    !asked.is_empty()
+        && asked.iter().all(is_extension)
+        && filter.conditions.families().contains(&Family::V6)
 }
 
 fn of_filters(
@@ -195,6 +213,20 @@ impl fmt::Display for Doubt {
                 "filters `{first}` and `{second}` have the same priority {priority} and some packets in common: \
                  `{first}` takes them, for it stands first in the file"
             ),
+            Self::ExtensionHeader { filter } => write!(
+                f,
+                "filter `{filter}` takes no packet of IPv6: what it asks for is an extension header there, and the \
+                 protocol is that of the header behind"
+            ),
+            of_rates => of_rates.write_rates(f),
+        }
+    }
+}
+
+impl Doubt {
+    /// Those of reservations, limits and meters.
+    fn write_rates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::Classes(error) => {
                 let words = error.to_string();
                 // The line of the policy stands before the warning.
@@ -207,11 +239,6 @@ impl fmt::Display for Doubt {
             Self::MoreThanAll { adapter, percent } => write!(
                 f,
                 "it cannot be applied: the policies of adapter `{adapter}` reserve {percent} % of it"
-            ),
-            Self::NoRate { adapter } => write!(
-                f,
-                "adapter `{adapter}` has no `rate`, and no driver of this host tells its speed: it cannot be applied \
-                 here, for its policies reserve, limit or have a priority"
             ),
             Self::SmallBurst { policy, longest } => write!(
                 f,
@@ -233,6 +260,10 @@ impl fmt::Display for Doubt {
                     each.join(", ")
                 )
             }
+            Self::Impossible { .. }
+            | Self::Hidden { .. }
+            | Self::Tie { .. }
+            | Self::ExtensionHeader { .. } => Ok(()),
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn warnings(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) ->
     let mut warnings = Vec::new();
     for adapter in &file.adapters {
         let doubt = match rate(adapter) {
-            None => more_than_all(file, adapter).or_else(|| no_rate(file, adapter)),
+            None => more_than_all(file, adapter),
             Some(rate) => match ClassPlan::new(file, adapter, &slots, Some(rate)) {
                 Err(error) if error_is_of_file(&error) => Some(Doubt::Classes(error)),
                 _ => None,
@@ -74,13 +74,6 @@ fn more_than_all(file: &PolicyFile, adapter: &Adapter) -> Option<Doubt> {
 fn has_classes(file: &PolicyFile, adapter: &Adapter) -> bool {
     let mut policies = adapter.policies.iter();
     policies.any(|policy| file.policies[*policy].has_class())
-}
-
-/// `*` is whichever interface is asked for: there is none yet that could tell.
-fn no_rate(file: &PolicyFile, adapter: &Adapter) -> Option<Doubt> {
-    (adapter.name != "*" && has_classes(file, adapter)).then(|| Doubt::NoRate {
-        adapter: adapter.name.clone(),
-    })
 }
 
 /// A frame that is longer than every bucket is red, however slowly packets come.

@@ -83,11 +83,11 @@ fn fate(filter: usize, by: Option<BTreeSet<usize>>, is_asked: bool) -> Fate {
 struct Asked<'a> {
     rule: &'a Rule,
     /// The fields that it asks for, a bit each.
-    asked: u32,
+    asked: u64,
     /// What its packets have: its conditions and what they imply.
     has: Vec<(Field, Ranges)>,
     /// The fields of `has`.
-    has_fields: u32,
+    has_fields: u64,
 }
 
 impl<'a> Asked<'a> {
@@ -278,16 +278,16 @@ fn whole(field: Field, family: Family) -> Ranges {
     Ranges::new([(0, last)]).expect("0 is in it")
 }
 
-fn bit(field: Field) -> u32 {
+fn bit(field: Field) -> u64 {
     let number = match field {
-        Field::Cgroup(level) => 16 + u32::from(level),
+        Field::Cgroup(level) => ALL.len() as u32 + u32::from(level),
         field => ALL.iter().position(|other| *other == field).unwrap_or(0) as u32,
     };
     1 << number
 }
 
 /// All but control groups, of which there are as many as levels.
-const ALL: [Field; 16] = [
+const ALL: [Field; 17] = [
     Field::Source,
     Field::Destination,
     Field::Protocol,
@@ -304,6 +304,7 @@ const ALL: [Field; 16] = [
     Field::Length,
     Field::Uid,
     Field::Incoming,
+    Field::Mark,
 ];
 
 /// Who asks for one of these has a whole IP header.

@@ -119,11 +119,11 @@ fn conditions(dice: &mut Dice, wishes: &Wishes) -> Conditions {
     let mut asked = Conditions::default();
     let is_v6 = dice.one_in(2);
     if dice.one_in(6) {
-        asked.family = Some(match (dice.one_in(8), is_v6) {
+        asked.family = vec![match (dice.one_in(8), is_v6) {
             (true, _) => Family::Other,
             (false, true) => Family::V6,
             (false, false) => Family::V4,
-        });
+        }];
     }
     match dice.below(4) {
         0 => five_tuple(dice, &mut asked, is_v6),
@@ -152,7 +152,7 @@ fn condition(dice: &mut Dice, asked: &mut Conditions, is_v6: bool, wishes: &Wish
     let count = 1 + dice.below(3);
     let addresses = |dice: &mut Dice| (0..count).map(|_| address(dice, is_v6)).collect();
     let ports = |dice: &mut Dice| (0..count).map(|_| port(dice)).collect();
-    match dice.below(if wishes.owners { 20 } else { 18 }) {
+    match dice.below(if wishes.owners { 21 } else { 19 }) {
         0 => asked.source = addresses(dice),
         1 => asked.destination = addresses(dice),
         2 => asked.address = addresses(dice),
@@ -170,7 +170,8 @@ fn condition(dice: &mut Dice, asked: &mut Conditions, is_v6: bool, wishes: &Wish
         14 | 15 => asked.length = vec![length(dice)],
         16 => asked.vlan = (0..count).map(|_| vlan(dice)).collect(),
         17 => asked.incoming = vec![Interface(dice.pick(&["eth1", "eth2"]).to_owned())],
-        18 => {
+        18 => asked.mark = vec![range(dice.below(3) as u32, 0x10)],
+        19 => {
             asked.uid = vec![range(dice.below(3) as u32 * 1000, 1000)]
                 .into_iter()
                 .map(|uid: Range<u32>| range(uid.first.min(uid.last), uid.last.max(uid.first)))

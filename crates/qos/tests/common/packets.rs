@@ -72,7 +72,7 @@ pub(crate) fn packet(dice: &mut Dice, file: &PolicyFile, wishes: &Wishes) -> Rec
         file.filters[index].conditions.clone()
     };
     let is_v6 = family(&asked).map_or(is_v6, |family| family == Family::V6);
-    let is_other = asked.family == Some(Family::Other) || dice.one_in(20);
+    let is_other = asked.family == [Family::Other] || dice.one_in(20);
     let mut recipe = Recipe {
         link: if dice.one_in(6) {
             LinkType::RawIp
@@ -375,6 +375,9 @@ fn add_beside(
     } else if dice.one_in(4) {
         beside.incoming = dice.below(4) as u32;
     }
+    if let Some(Range { first, last }) = choose(dice, &asked.mark) {
+        beside.mark = number(dice, first, last);
+    }
     if wishes.owners {
         beside.uid = dice.pick(&[None, Some(0), Some(1000), Some(2000), Some(65_534)]);
         if let Some(Range { first, last }) = choose(dice, &asked.uid) {
@@ -465,7 +468,7 @@ fn family(asked: &Conditions) -> Option<Family> {
     };
     let by_address = lists.iter().find_map(|list| list.first()).map(of);
     let by_label = (!asked.flow_label.is_empty()).then_some(Family::V6);
-    by_address.or(by_label).or(asked.family)
+    by_address.or(by_label).or(asked.family.first().copied())
 }
 
 /// RFC 1071.

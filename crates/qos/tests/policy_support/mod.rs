@@ -120,7 +120,7 @@ fn any_packet() -> impl Strategy<Value = OfAnyPacket> {
 fn other() -> impl Strategy<Value = Conditions> {
     (any::<bool>(), vec(range(0x0600_u16, 0x07ff), 0..3)).prop_map(|(family, ethertype)| {
         Conditions {
-            family: family.then_some(Family::Other),
+            family: family.then_some(Family::Other).into_iter().collect(),
             ethertype,
             ..Conditions::default()
         }
@@ -161,7 +161,10 @@ fn ip(kind: Kind) -> impl Strategy<Value = Conditions> {
             _ => Family::V6,
         };
         Conditions {
-            family: (says_family && !matches!(kind, Kind::Both)).then_some(family),
+            family: (says_family && !matches!(kind, Kind::Both))
+                .then_some(family)
+                .into_iter()
+                .collect(),
             source,
             destination,
             address,

@@ -17,7 +17,7 @@ impl Document for QosDocument {
     /// these, what was changed.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
-        status(&mut page, self);
+        status(&mut page, self, style.details);
         if let Some(report) = &self.file {
             file(&mut page, report);
         }
@@ -32,11 +32,15 @@ impl Document for QosDocument {
     }
 }
 
-/// Whether each interface filters, its adapter, policies and filters.
-fn status(page: &mut Page, document: &QosDocument) {
+/// Whether each interface filters, its adapter and policies; with `details` their filters.
+fn status(page: &mut Page, document: &QosDocument, details: bool) {
     for adapter in &document.adapters {
         page.gap();
         head(page, adapter);
+        if !details {
+            page.table(&brief(adapter));
+            continue;
+        }
         page.table(&policies(adapter));
         for policy in &adapter.policies {
             page.facts(&policy.name, &further(policy));
@@ -84,6 +88,23 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
     let cap = adapter.gso_max_size_bytes;
     facts.extend(cap.map(|cap| format!("offloaded frames up to {}", chosen_bytes(cap.into()))));
     page.facts("adapter", &facts);
+}
+
+/// A row for each policy.
+fn brief(adapter: &AdapterReport) -> Table<&PolicyReport> {
+    let share = |bps: Option<u64>| Some(rate(bps? as f64));
+    Table::of(adapter.policies.iter())
+        .left("policy", |policy| policy.name.clone())
+        .left("DSCP", |policy| Some(Dscp::new(policy.dscp?)?.to_string()))
+        .right("reserve", move |policy| share(policy.reserve_bps))
+        .right("limit", move |policy| share(policy.limit_bps))
+        .right("priority", |policy| Some(policy.priority?.to_string()))
+        .right("filters", |policy| count(policy.filters.len() as u64))
+        .right("packets", |policy| count(policy.egress.packets))
+        .right("dropped", |policy| {
+            let dropped = policy.egress.dropped_packets;
+            (dropped > 0).then(|| count(dropped))
+        })
 }
 
 /// A row for each filter; what is of its policy stands in the first of them.
@@ -296,7 +317,10 @@ fn file(page: &mut Page, file: &FileReport) {
         page.facts(&adapter.name, &facts);
     }
     for warning in &file.warnings {
-        let words = format!("line {}: {}", warning.line, warning.text);
+        let words = format!(
+            "{name}:{}:{}: {}",
+            warning.line, warning.column, warning.text
+        );
         page.doubt(&words);
     }
 }

@@ -76,6 +76,15 @@ fn status_says_what_is_in_force() {
 }
 
 #[test]
+fn status_lists_filters_where_details_are_asked_for() {
+    let style = Style {
+        details: true,
+        ..Style::default()
+    };
+    insta::assert_snapshot!(sample(1234).text(style));
+}
+
+#[test]
 fn stats_say_what_was_counted() {
     insta::assert_snapshot!(qos_stats(&sample(123_456), Style::default()));
 }

@@ -87,6 +87,24 @@ fn syntax(at: At<&str>, expected: &'static str) -> Fault {
     Fault::new(at.offset, PolicyProblem::Syntax { found, expected })
 }
 
+impl<'a> Block<'a> {
+    /// Those of a statement: several can stand in it, each with a value at least.
+    fn attributes(&mut self, statement: &[At<&'a str>]) -> Result<()> {
+        let mut rest = statement;
+        while let [first, values @ ..] = rest {
+            let word = word(self.kind, *first)?;
+            let mut next = values.iter().skip(1);
+            let next =
+                next.position(|at| self.kind.words().iter().any(|known| is_spelled(*at, known)));
+            let (values, behind) = values.split_at(next.map_or(values.len(), |next| next + 1));
+            let values = values.to_vec();
+            self.attributes.push(Attribute { word, values });
+            rest = behind;
+        }
+        Ok(())
+    }
+}
+
 /// A statement that ends too early.
 fn cut(offset: usize, expected: &'static str) -> Fault {
     let found = "the end of the line".to_owned();
@@ -109,9 +127,7 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block<'_>>> {
                         "`filter`, `policy` or `adapter` with a name",
                     ));
                 };
-                let word = word(block.kind, *first)?;
-                let values = values.to_vec();
-                block.attributes.push(Attribute { word, values });
+                block.attributes(&statement)?;
                 continue;
             }
         };
@@ -163,15 +179,33 @@ fn words(part: &str, begin: usize) -> Vec<At<&str>> {
     words
 }
 
+impl Kind {
+    /// The attributes of such a block.
+    fn words(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Filter => FILTER_WORDS,
+            Self::Policy => POLICY_WORDS,
+            Self::Adapter => ADAPTER_WORDS,
+        }
+    }
+
+    fn named(self) -> &'static str {
+        match self {
+            Self::Filter => "a filter",
+            Self::Policy => "a policy",
+            Self::Adapter => "an adapter",
+        }
+    }
+}
+
+fn is_spelled(at: At<&str>, (short, long): &(&str, &str)) -> bool {
+    at.value == *short || at.value == *long
+}
+
 /// The short spelling of an attribute of such a block.
 fn word(kind: Kind, at: At<&str>) -> Result<At<&'static str>> {
-    let (table, place) = match kind {
-        Kind::Filter => (FILTER_WORDS, "a filter"),
-        Kind::Policy => (POLICY_WORDS, "a policy"),
-        Kind::Adapter => (ADAPTER_WORDS, "an adapter"),
-    };
-    let mut entries = table.iter();
-    let found = entries.find(|(short, long)| at.value == *short || at.value == *long);
+    let (table, place) = (kind.words(), kind.named());
+    let found = table.iter().find(|known| is_spelled(at, known));
     if let Some((short, _)) = found {
         return Ok(at.map(|_| *short));
     }

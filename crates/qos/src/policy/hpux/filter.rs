@@ -47,8 +47,8 @@ fn network(block: &Block<'_>, conditions: &mut Conditions) -> Result<()> {
     };
     let number: Range<u16> = located(at, values::ETHERTYPE.range(&decimal(at.value)))?;
     match number.first {
-        ETHERTYPE_IPV4 => conditions.family = Some(Family::V4),
-        ETHERTYPE_IPV6 => conditions.family = Some(Family::V6),
+        ETHERTYPE_IPV4 => conditions.family.push(Family::V4),
+        ETHERTYPE_IPV6 => conditions.family.push(Family::V6),
         _ => conditions.ethertype.push(number),
     }
     Ok(())
@@ -58,7 +58,7 @@ fn network(block: &Block<'_>, conditions: &mut Conditions) -> Result<()> {
 /// are left away, as IPQoS does, which takes the filter's family from the first address that is
 /// written as one.
 fn addresses(block: &Block<'_>, conditions: &mut Conditions, names: &mut dyn Names) -> Result<()> {
-    let mut family = conditions.family;
+    let mut family = conditions.family.first().copied();
     let mut lists = [Vec::new(), Vec::new(), Vec::new()];
     for (list, words) in lists.iter_mut().zip(ADDRESSES) {
         *list = address_list(block, words, names)?;
@@ -215,11 +215,9 @@ fn service_ports(
 ) -> Result<Vec<Range<u16>>> {
     let (service, allowed) = service_of(at)?;
     let mut found: Vec<(u8, Vec<Range<u16>>)> = Vec::new();
-    let mut refused = None;
-    for protocol in allowed.into_iter().filter(|one| conditions.allows(*one)) {
-        match values::ports(service, &[protocol], names) {
-            Ok(ports) => found.push((protocol, ports)),
-            Err(problem) => refused = refused.or(Some(problem)),
+    for protocol in allowed.iter().filter(|one| conditions.allows(**one)) {
+        if let Ok(ports) = values::ports(service, &[*protocol], names) {
+            found.push((*protocol, ports));
         }
     }
     let Some((_, ports)) = found.first() else {
@@ -231,6 +229,7 @@ fn service_ports(
                 "name it otherwise, or write a filter for each protocol",
             )
         };
+        let refused = values::ports(service, &allowed, names).err();
         let refused = refused.filter(|_| conditions.protocol.is_empty());
         return Err(Fault::new(at.offset, refused.unwrap_or_else(none)));
     };

@@ -241,7 +241,7 @@ fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
     };
     if block.has("max") && !block.has("res") {
         let what = "`max` without `res`: IPQoS reserved 0 then, and dropped every packet";
-        let problem = PolicyProblem::conflict(what, "give `res` too, or write `res 0`");
+        let problem = PolicyProblem::conflict(what, "give `res` too, or leave `max` away");
         return Err(Fault::new(block.offset("max"), problem));
     }
     let marks = ["dscp", "vpr", "max"]

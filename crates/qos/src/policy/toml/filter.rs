@@ -1,11 +1,13 @@
 //! `[filter.NAME]`.
 
+use std::collections::BTreeMap;
+
 use linerate_core::toml_reader::Section;
 
 use super::Index;
-use super::items::{list, one};
+use super::items::list;
 use crate::policy::error::{Fault, PolicyProblem};
-use crate::policy::values::{self, Number};
+use crate::policy::values::{self, Number, Span};
 use crate::policy::words::FAMILIES;
 use crate::policy::{
     AddressRange, Conditions, DEFAULT_PRIORITY, Family, Filter, Names, Place, Range, check,
@@ -16,10 +18,11 @@ pub(super) fn read(
     (name, place): (String, Place),
     policies: &Index,
     names: &mut dyn Names,
+    sets: &Sets,
 ) -> Result<Filter, Fault> {
     let policy = section.required("policy", "the name of what is done with its packets")?;
     let priority = section.number("priority", PRIORITIES)?;
-    let conditions = conditions(section, names)?;
+    let conditions = conditions(section, names, sets)?;
     check::conditions(&conditions).map_err(|conflict| conflict.at(section))?;
     let Some(index) = policies.get(policy.value) else {
         let known = policies.keys().map(String::as_str);
@@ -36,31 +39,44 @@ pub(super) fn read(
     })
 }
 
-fn conditions(section: &Section<'_>, names: &mut dyn Names) -> Result<Conditions, Fault> {
+fn conditions(
+    section: &Section<'_>,
+    names: &mut dyn Names,
+    sets: &Sets,
+) -> Result<Conditions, Fault> {
     let mut conditions = Conditions {
-        family: one(section, "family", family)?,
-        source: addresses(section, "source", names)?,
-        destination: addresses(section, "destination", names)?,
-        address: addresses(section, "address", names)?,
+        family: list(section, "family", |text| family(text).map(single))?,
+        source: addresses(section, "source", names, sets)?,
+        destination: addresses(section, "destination", names, sets)?,
+        address: addresses(section, "address", names, sets)?,
         protocol: numbers(section, "protocol", &values::PROTOCOL)?,
         ethertype: numbers(section, "ethertype", &values::ETHERTYPE)?,
-        dscp: list(section, "dscp", |text| values::dscps(text).map(single))?,
+        dscp: ranges(section, "dscp", values::DSCP.all(), |text| {
+            values::dscps(text).map(single)
+        })?,
         ecn: numbers(section, "ecn", &values::ECN)?,
         icmp_code: numbers(section, "icmp_code", &values::ICMP_CODE)?,
         tcp_flags: list(section, "tcp_flags", |text| values::flags(text).map(single))?,
         flow_label: numbers(section, "flow_label", &values::FLOW_LABEL)?,
         vlan: numbers(section, "vlan", &values::VLAN)?,
         length: numbers(section, "length", &values::LENGTH)?,
-        uid: list(section, "uid", |text| values::uids(text, names).map(single))?,
+        uid: ranges(section, "uid", values::UID.all(), |text| {
+            values::uids(text, names).map(single)
+        })?,
         cgroup: list(section, "cgroup", |text| values::cgroup(text).map(single))?,
         incoming: list(section, "incoming", |text| {
             values::interface(text).map(single)
         })?,
+        mark: numbers(section, "mark", &values::MARK)?,
         ..Conditions::default()
     };
     // What a name of a service or of a type means depends on the protocol.
     let protocols = conditions.protocols_with_ports();
-    let mut ports = |key| list(section, key, |text| values::ports(text, &protocols, names));
+    let mut ports = |key| {
+        ranges(section, key, values::PORT.all(), |text| {
+            values::ports(text, &protocols, names)
+        })
+    };
     conditions.source_port = ports("source_port")?;
     conditions.destination_port = ports("destination_port")?;
     conditions.port = ports("port")?;
@@ -72,20 +88,123 @@ fn single<T>(value: T) -> Vec<T> {
     vec![value]
 }
 
-fn numbers<T: TryFrom<u32>>(
+fn numbers<T: TryFrom<u32> + TryFrom<u128> + Into<u128> + Copy>(
     section: &Section<'_>,
     key: &'static str,
     number: &Number,
 ) -> Result<Vec<Range<T>>, Fault> {
-    list(section, key, |text| number.range(text).map(single))
+    ranges(section, key, number.all(), |text| {
+        number.range(text).map(single)
+    })
+}
+
+/// Alternatives, and those behind a `!`, which are taken from them, or from all that there are.
+fn alternatives<T>(
+    section: &Section<'_>,
+    key: &'static str,
+    mut read: impl FnMut(&str) -> Result<Vec<T>, PolicyProblem>,
+) -> Result<(Vec<T>, Vec<T>), Fault> {
+    let mut taken = Vec::new();
+    let listed = list(section, key, |text| match text.strip_prefix('!') {
+        Some(text) => {
+            taken.extend(read(text)?);
+            Ok(Vec::new())
+        }
+        None => read(text),
+    })?;
+    Ok((listed, taken))
+}
+
+fn nothing_left(section: &Section<'_>, key: &'static str) -> Fault {
+    let offset = section
+        .value(key)
+        .map_or(section.offset, |value| value.span().start);
+    let problem = PolicyProblem::conflict(
+        format!("`{key}` leaves nothing"),
+        "what stands behind `!` is taken from the rest",
+    );
+    Fault::new(offset, problem)
+}
+
+fn ranges<T: TryFrom<u128> + Into<u128> + Copy>(
+    section: &Section<'_>,
+    key: &'static str,
+    all: Span,
+    read: impl FnMut(&str) -> Result<Vec<Range<T>>, PolicyProblem>,
+) -> Result<Vec<Range<T>>, Fault> {
+    let (listed, taken) = alternatives(section, key, read)?;
+    if taken.is_empty() {
+        return Ok(listed);
+    }
+    let span = |range: &Range<T>| (range.first.into(), range.last.into());
+    let from = if listed.is_empty() {
+        vec![all]
+    } else {
+        listed.iter().map(span).collect()
+    };
+    let taken: Vec<_> = taken.iter().map(span).collect();
+    let left = values::without(from, &taken).into_iter();
+    let range = |(first, last): Span| {
+        let (first, last) = (T::try_from(first).ok()?, T::try_from(last).ok()?);
+        Some(Range { first, last })
+    };
+    let left: Vec<_> = left.filter_map(range).collect();
+    if left.is_empty() {
+        return Err(nothing_left(section, key));
+    }
+    Ok(left)
+}
+
+/// The addresses of each `[set.NAME]`, for `@NAME`.
+pub(super) type Sets = BTreeMap<String, Vec<AddressRange>>;
+
+/// A `[set.NAME]`.
+pub(super) fn set(
+    section: &Section<'_>,
+    names: &mut dyn Names,
+) -> Result<Vec<AddressRange>, Fault> {
+    if section.value("addresses").is_none() {
+        return Err(section.missing("addresses", "a list of addresses").into());
+    }
+    addresses(section, "addresses", names, &Sets::new())
 }
 
 fn addresses(
     section: &Section<'_>,
     key: &'static str,
     names: &mut dyn Names,
+    sets: &Sets,
 ) -> Result<Vec<AddressRange>, Fault> {
-    list(section, key, |text| values::addresses(text, names))
+    let (listed, taken) = alternatives(section, key, |text| match text.strip_prefix('@') {
+        Some(name) => sets.get(name).cloned().ok_or_else(|| {
+            let known = sets.keys().map(String::as_str);
+            PolicyProblem::unknown("set", name, known, "define it as [set.NAME]")
+        }),
+        None => values::addresses(text, names),
+    })?;
+    if taken.is_empty() {
+        return Ok(listed);
+    }
+    let mut left = Vec::new();
+    for bits in [32, 128] {
+        let of_family = |ranges: &[AddressRange]| -> Vec<Span> {
+            let spans = ranges.iter().map(AddressRange::span);
+            let spans = spans.filter(|(of, _)| *of == bits);
+            spans.map(|(_, span)| span).collect()
+        };
+        let taken = of_family(&taken);
+        let from = match (listed.is_empty(), taken.is_empty()) {
+            (true, true) => continue,
+            (true, false) => vec![(0, u128::MAX >> (128 - bits))],
+            (false, _) => of_family(&listed),
+        };
+        let spans = values::without(from, &taken).into_iter();
+        left.extend(spans.map(|span| AddressRange::from_span(bits, span)));
+    }
+    if left.is_empty() {
+        return Err(nothing_left(section, key));
+    }
+    Ok(left)
 }
 
 fn family(text: &str) -> Result<Family, PolicyProblem> {
@@ -100,7 +219,10 @@ fn family(text: &str) -> Result<Family, PolicyProblem> {
 pub(super) const PLACE: &str = "[filter.NAME]";
 pub(super) const KEYS: &str = "\
     policy priority family source destination address source_port destination_port port protocol \
-    ethertype dscp ecn icmp_type icmp_code tcp_flags flow_label vlan length uid cgroup incoming";
+    ethertype dscp ecn icmp_type icmp_code tcp_flags flow_label vlan length uid cgroup incoming \
+    mark";
+pub(super) const SET: &str = "[set.NAME]";
+pub(super) const SET_KEYS: &str = "addresses";
 
 /// As HP-UX IPQoS had them.
 const PRIORITIES: std::ops::RangeInclusive<u32> = 1..=2_147_483_647;

@@ -81,10 +81,15 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
         index.insert(named.0.clone(), file.policies.len());
         file.policies.push(handling::policy(section, named)?);
     }
+    let mut sets = filter::Sets::new();
+    for (name, section) in root.named_sections("set", filter::SET, filter::SET_KEYS)? {
+        let (name, _) = named(&name, lines)?;
+        sets.insert(name, filter::set(&section, names)?);
+    }
     for (name, section) in &filters {
         let named = named(name, lines)?;
         file.filters
-            .push(filter::read(section, named, &index, names)?);
+            .push(filter::read(section, named, &index, names, &sets)?);
     }
     for (name, section) in &adapters {
         let place = lines.place(name.offset);
@@ -200,7 +205,7 @@ pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> 
     Ok(())
 }
 
-const KEYS: &str = "filter policy adapter fragments";
+const KEYS: &str = "filter policy adapter set fragments";
 
 /// 8,192 filters of 500 bytes.
 pub(super) const MAX_BYTES: usize = 4 << 20;

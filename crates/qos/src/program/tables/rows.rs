@@ -37,7 +37,7 @@ pub(super) fn dimensions(
             (Field::Source | Field::Destination, Family::V4) => levels(content, &rows.steps),
             (Field::Source | Field::Destination, _) => addresses(content, &rows.steps),
             (Field::Cgroup(_), _) => search(content, &rows.steps, Key::Double),
-            (Field::FlowLabel | Field::Length | Field::Uid | Field::Incoming, _) => {
+            (Field::FlowLabel | Field::Length | Field::Uid | Field::Incoming | Field::Mark, _) => {
                 search(content, &rows.steps, Key::Word)
             }
             _ => direct(content, &rows, highest(field, family) as u32),

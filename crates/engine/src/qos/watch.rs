@@ -1,0 +1,241 @@
+//! Policies that are to last: put in force again when somebody spoils them, when what they name is
+//! made anew, when their interface comes back, and after a reboot.
+//!
+//! `LINERATE_QOS_DIRECTORY` moves the directory of those that outlive a reboot from
+//! `/etc/linerate/qos`, and systemd's unit with it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use linerate_qos::document::QosDocument;
+use linerate_sys::netns::{Namespace, outermost_process};
+
+use super::change::settle;
+use super::error::QosError;
+use super::state::{State, fault};
+use super::{Standing, on_site, put_back, standing};
+
+/// The policies that interfaces are to have, and which interface each was seen on.
+#[derive(Debug, Default)]
+pub struct Watch {
+    kept: BTreeMap<String, Kept>,
+    /// What was said last of each that could not be put in force.
+    said: BTreeMap<String, String>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    /// The interface's index; 0 until it was seen with the policy.
+    index: u32,
+    standing: Standing,
+}
+
+impl Watch {
+    /// Looks once, and puts in force what is not. What was done, and what could not be.
+    ///
+    /// # Errors
+    /// [`QosError`]: nothing can be told of any interface.
+    pub fn look(&mut self) -> Result<Vec<String>, QosError> {
+        for (name, standing) in persisted()? {
+            let fresh = Kept { index: 0, standing };
+            self.kept.entry(name).or_insert(fresh);
+        }
+        let spoiled = on_site(|site| self.spoiled(site))?;
+        let mut words = Vec::new();
+        for (name, why) in spoiled {
+            let Some(kept) = self.kept.get(&name) else {
+                continue;
+            };
+            let said = match put_back(&name, Some(&kept.standing)) {
+                Ok(()) => format!("{name}: the policy is in force again: {why}"),
+                Err(error) => format!("{name}: {why}, and cannot be applied: {error}"),
+            };
+            if self.said.insert(name, said.clone()).as_ref() != Some(&said) {
+                words.push(said);
+            }
+        }
+        Ok(words)
+    }
+
+    /// The interfaces whose policy is not in force as it should be, and why.
+    fn spoiled(&mut self, site: &mut super::Site) -> Result<Vec<(String, String)>, QosError> {
+        let (ports, _) = site.ports()?;
+        let mut spoiled = Vec::new();
+        let mut seen = Vec::new();
+        for port in ports {
+            let Some(state) = settle(site, &port)? else {
+                continue;
+            };
+            let name = port.name().to_owned();
+            seen.push(name.clone());
+            if state.lost.is_none() {
+                let (index, standing) = (port.index(), Standing::from(state.clone()));
+                self.kept.insert(name.clone(), Kept { index, standing });
+            }
+            match super::status::fault(site, &port, &state)? {
+                Some(fault) => spoiled.push((name, fault)),
+                None => drop(self.said.remove(&name)),
+            }
+        }
+        let links = site.netlink.links()?;
+        self.kept.retain(|name, kept| {
+            let link = links.iter().find(|link| link.name == *name);
+            match link {
+                // Somebody removed it on purpose.
+                Some(link) if !seen.contains(name) && link.index == kept.index => false,
+                Some(_) if !seen.contains(name) => {
+                    spoiled.push((name.clone(), "the interface is new".to_owned()));
+                    true
+                }
+                _ => true,
+            }
+        });
+        Ok(spoiled)
+    }
+}
+
+impl From<State> for Standing {
+    fn from(state: State) -> Self {
+        Self {
+            mode: state.mode,
+            text: state.text,
+            options: (state.forced, state.with_ingress),
+        }
+    }
+}
+
+/// Keeps the policies of these interfaces over a reboot. What is still to be done, in words.
+///
+/// # Errors
+/// [`QosError`], if the files cannot be written, or a boot does not set this network namespace.
+pub fn persist(document: &QosDocument) -> Result<Vec<String>, QosError> {
+    check_persist()?;
+    let directory = directory();
+    fs::create_dir_all(&directory).map_err(fault("make", &directory))?;
+    for adapter in &document.adapters {
+        let Some(standing) = standing(&adapter.name)? else {
+            continue;
+        };
+        let text = serde_json::to_vec(&standing).map_err(io::Error::from);
+        let path = directory.join(&adapter.name);
+        text.and_then(|text| write(&path, &text))
+            .map_err(fault("write", &path))?;
+    }
+    let unit = unit_path();
+    let program = std::env::current_exe().map_err(fault("find the program for", &unit))?;
+    let text = UNIT.replace("PROGRAM", &program.display().to_string().replace('%', "%%"));
+    let wants = unit.with_file_name("multi-user.target.wants");
+    write(&unit, text.as_bytes())
+        .and_then(|()| fs::create_dir_all(&wants))
+        .and_then(|()| link(&unit, &wants.join(UNIT_NAME)))
+        .map_err(fault("write", &unit))?;
+    let unit = unit.display();
+    Ok(vec![if Path::new("/run/systemd/system").exists() {
+        format!(
+            "{unit} puts it in force at each boot and after; begin now: `systemctl daemon-reload && \
+             systemctl start {UNIT_NAME}`"
+        )
+    } else {
+        format!("{unit} is for systemd: without it have `linerate qos watch` started at boot")
+    }])
+}
+
+/// Forgets what is kept over a reboot, of one interface or of all.
+pub(super) fn forget(interface: Option<&str>) -> Result<Vec<String>, QosError> {
+    if check_persist().is_err() {
+        return Ok(Vec::new());
+    }
+    let mut names: Vec<_> = persisted()?.into_iter().map(|(name, _)| name).collect();
+    names.retain(|name| interface.is_none_or(|interface| interface == name));
+    for name in &names {
+        let path = directory().join(name);
+        fs::remove_file(&path).map_err(fault("remove", &path))?;
+    }
+    Ok(names)
+}
+
+/// What is kept; nothing in namespaces that no boot sets.
+fn persisted() -> Result<Vec<(String, Standing)>, QosError> {
+    let directory = directory();
+    let entries = match fs::read_dir(&directory) {
+        Ok(entries) if check_persist().is_ok() => entries,
+        _ => return Ok(Vec::new()),
+    };
+    let mut all = Vec::new();
+    for entry in entries.filter_map(Result::ok) {
+        let path = entry.path();
+        let read = fs::read(&path).and_then(|text| Ok(serde_json::from_slice(&text)?));
+        if let Ok(name) = entry.file_name().into_string()
+            && !name.ends_with(SCRATCH)
+        {
+            all.push((name, read.map_err(fault("understand", &path))?));
+        }
+    }
+    Ok(all)
+}
+
+/// Whether policies of this network namespace can be kept over a reboot.
+///
+/// # Errors
+/// [`QosError::Unknown`], and what to do instead.
+pub fn check_persist() -> Result<(), QosError> {
+    let Ok(first) = fs::metadata(format!("/proc/{}/ns/net", outermost_process())) else {
+        return Ok(());
+    };
+    let own = Namespace::current().and_then(|own| own.inode());
+    if std::env::var_os(DIRECTORY).is_some() || own.is_ok_and(|own| own == first.ino()) {
+        Ok(())
+    } else {
+        Err(QosError::Unknown {
+            what: "--persist".to_owned(),
+            why: "a boot sets the host's first network namespace, and this is another: have \
+                  `linerate qos watch` started in it"
+                .to_owned(),
+        })
+    }
+}
+
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut scratch = path.as_os_str().to_owned();
+    scratch.push(SCRATCH);
+    fs::write(&scratch, text)?;
+    fs::rename(&scratch, path)
+}
+
+fn link(to: &Path, at: &Path) -> io::Result<()> {
+    match std::os::unix::fs::symlink(to, at) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+fn directory() -> PathBuf {
+    let moved = std::env::var_os(DIRECTORY).map(PathBuf::from);
+    moved.unwrap_or_else(|| PathBuf::from("/etc/linerate/qos"))
+}
+
+fn unit_path() -> PathBuf {
+    match std::env::var_os(DIRECTORY) {
+        Some(moved) => PathBuf::from(moved).with_file_name(UNIT_NAME),
+        None => Path::new("/etc/systemd/system").join(UNIT_NAME),
+    }
+}
+
+const DIRECTORY: &str = "LINERATE_QOS_DIRECTORY";
+/// Of a file until it is whole: no interface has so long a name.
+const SCRATCH: &str = ".not-whole-yet";
+const UNIT_NAME: &str = "linerate-qos.service";
+const UNIT: &str = "\
+[Unit]
+Description=linerate: DiffServ policies of this host's interfaces
+
+[Service]
+ExecStart=\"PROGRAM\" qos watch
+Restart=on-failure
+
+[Install]
+WantedBy=multi-user.target
+";
