@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use linerate_core::ceilings;
 use linerate_core::experiment::{Experiment, Run};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -177,9 +178,14 @@ impl RecordsFile {
                         });
                     }
                 }
-                _ => self
-                    .runs
-                    .push(serde_json::from_slice(&line).map_err(malformed)?),
+                _ => {
+                    let mut run: Run = serde_json::from_slice(&line).map_err(malformed)?;
+                    // Verdicts and commands are made from the evidence, not taken from a file.
+                    run.record
+                        .iter_mut()
+                        .for_each(|record| ceilings::annotate(record));
+                    self.runs.push(run);
+                }
             }
             end += length as u64;
         }
