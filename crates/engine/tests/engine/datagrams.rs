@@ -13,7 +13,13 @@ fn paced_datagrams_arrive_and_are_counted() {
     for offload in [false, true] {
         let record = run(&datagrams(offload, Some(20_000)));
         let udp = record.udp().unwrap();
-        assert!(udp.sent > 0 && udp.sent <= 10_100, "{}", udp.sent);
+        // A sender that was held up catches up at most 10 ms; a busy host ends the run late.
+        let most = 20_000.0 * (record.seconds() + 0.01) + 10.0;
+        assert!(
+            udp.sent > 0 && udp.sent as f64 <= most,
+            "{} of {most}",
+            udp.sent
+        );
         assert_eq!(udp.sent, udp.received + udp.lost);
         // How even they are is the host's affair: one that is busy makes up for a late departure at
         // once.
