@@ -52,12 +52,6 @@ impl Failure {
         )
     }
 
-    /// The same, with what it was about in front.
-    pub(crate) fn context(self, about: &'static str) -> Self {
-        let error = self.error.context(about);
-        Self { error, ..self }
-    }
-
     /// Writing the document to stdout failed.
     pub(crate) fn stdout(error: io::Error) -> Self {
         let kind = match error.kind() {

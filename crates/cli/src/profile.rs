@@ -1,5 +1,6 @@
 //! `profile`: where the CPU time of a transfer goes, at both ends.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, ensure};
@@ -32,7 +33,10 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     if let Some(directory) = &asked.disk {
         // A file there, taken away at once: better told now than after the run.
         let probe = directory.join(format!(".linerate-{}", std::process::id()));
-        OutputFile::open(&probe).map_err(|error| error.context("--disk"))?;
+        fs::File::create_new(&probe)
+            .and_then(|_| fs::remove_file(&probe))
+            .with_context(|| format!("--disk {}", directory.display()))
+            .map_err(Failure::usage)?;
     }
     let format = asked.format;
     let mut progress = Progress::new(format, asked.document.quiet);

@@ -369,7 +369,7 @@ fn what_cannot_be_profiled_is_refused_with_its_option() {
             "--what-if: there is no model of MPTCP",
         ),
         ("profile pit --protocol mptcp --prove", "--protocol tcp"),
-        ("profile pit --disk /nonexistent", "--disk: "),
+        ("profile pit --disk /nonexistent", "--disk /nonexistent: "),
         ("profile", "HOST"),
     ] {
         let output = run(line);
