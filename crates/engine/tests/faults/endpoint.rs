@@ -10,9 +10,10 @@ use linerate_core::record::Status;
 use linerate_core::session::ClientEvent;
 use linerate_core::session::message::{Limits, RefusalReason};
 use linerate_core::wire::{HELLO_BYTES, Hello, HelloKind, Token};
+use linerate_engine::ServeOptions;
 use serde_json::{Value, json};
 
-use super::bench::{Bench, SOON, limits, stream};
+use super::bench::{Bench, SOON, limits, options, stream, turn};
 use super::stranger::{Leave, STAGES, Stage, Stranger, data_connection, frame, is_closed, refusal};
 
 fn control_hello() -> [u8; HELLO_BYTES] {
@@ -215,14 +216,24 @@ fn what_no_field_can_hold_ends_the_session_in_words() {
 
 #[test]
 fn messages_do_not_fill_the_endpoints_memory() {
-    let bench = Bench::start();
+    let owners = ServeOptions {
+        max_memory: Some(256 << 20),
+        ..options(limits(), None)
+    };
+    let bench = Bench::serving(&owners, Some(turn()));
     let mut test = absurd("/message_bytes", json!(64 << 20));
     test["direction"] = json!("down");
     test["streams"] = json!(8);
+    // Each flow's pattern is its own; plain payload is held once for all.
+    test["verify"] = json!(true);
     let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
     let refusal = stranger.ask(&test);
     assert_eq!(refusal.reason, RefusalReason::Limit);
-    assert!(refusal.message.contains("256 MiB"), "{}", refusal.message);
+    assert!(
+        refusal.message.contains("has 256 MiB of memory"),
+        "{}",
+        refusal.message
+    );
 }
 
 #[test]
