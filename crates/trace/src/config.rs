@@ -168,7 +168,8 @@ mod tests {
 
     #[test]
     fn what_is_out_of_range_is_named_with_its_range() {
-        let cases: [(fn(&mut TraceConfig), &str); 7] = [
+        type Change = fn(&mut TraceConfig);
+        let cases: [(Change, &str); 7] = [
             (
                 |it| it.hops = 0,
                 "the highest TTL is 0, allowed are 1 to 255",

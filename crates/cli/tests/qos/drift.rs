@@ -41,7 +41,7 @@ fn a_class_that_somebody_changed_is_told() {
     let change = |netlink: &mut Netlink| {
         let index = index(netlink);
         let classes = netlink.htb_classes(index, MAJOR)?;
-        let (mut class, _) = classes[1].clone();
+        let (mut class, _) = classes[1];
         class.rate /= 2;
         netlink.put_htb_class(index, &class, false)
     };
