@@ -69,7 +69,7 @@ pub(crate) struct LimitOptions {
     /// Private key whose public key iperf3's users have: RSA, PEM, in clear
     #[arg(long, value_name = "FILE", requires = "iperf3_users")]
     pub(crate) iperf3_key: Option<PathBuf>,
-    /// Take tokens of iperf3 before 3.17, too, whose padding (PKCS #1 v1.5) lets others guess at them
+    /// Take tokens of iperf3 before 3.17, too (PKCS #1 v1.5: others may guess at them)
     #[arg(long, requires = "iperf3_key")]
     pub(crate) iperf3_pkcs1: bool,
     /// Let clients with the key change settings of this host, undone when they go; needs root
