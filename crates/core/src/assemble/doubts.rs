@@ -170,7 +170,7 @@ fn stolen(record: &Record) -> Option<Caveat> {
         Caveat::new(
             CaveatKind::BusyHost,
             format!("the hypervisor took {percent:.1} % of the CPUs for others"),
-            "repeat it with --repeat, or on a host of its own",
+            "run it again, or on a host of its own",
         )
     })
 }
