@@ -8,7 +8,8 @@ use super::text::{bps, percent};
 use super::view::View;
 use super::{Cause, Ceiling, Explained, Verdict};
 use crate::plan::Protocol;
-use crate::remedy::Remedy;
+use crate::record::RunnerUp;
+use crate::remedy::{Change, Remedy, RunOption, Sight};
 
 /// A cause with all that is known of it in this direction.
 struct Candidate {
@@ -66,11 +67,69 @@ pub(super) fn explain(view: &View<'_>) -> Explained {
                 &ceilings,
             ))
         });
+    let mut verdict = found.unwrap_or_else(|| unexplained(view, &candidates));
+    let runner_up = runner_up(view, &candidates, verdict.cause);
+    verdict.confidence = confidence(&verdict, runner_up);
+    verdict.runner_up = Some(RunnerUp {
+        cause: runner_up.map_or(Cause::Unexplained, |candidate| candidate.rule.cause),
+        tell_apart: tell_apart(view, runner_up, verdict.cause),
+    });
     Explained {
         direction: view.direction,
-        verdict: found.unwrap_or_else(|| unexplained(view, &candidates)),
+        verdict,
         ceilings,
     }
+}
+
+/// The first other cause that has evidence and a ceiling that agrees; else one of both.
+fn runner_up<'a>(
+    view: &View<'_>,
+    candidates: &'a [Candidate],
+    found: Cause,
+) -> Option<&'a Candidate> {
+    let others = candidates.iter().filter(|other| other.rule.cause != found);
+    others
+        .map(|other| {
+            (
+                u8::from(other.holds()) * 2 + u8::from(other.confirmed(view)),
+                other,
+            )
+        })
+        .filter(|(points, _)| *points > 0)
+        .min_by_key(|(points, _)| std::cmp::Reverse(*points))
+        .map(|(_, other)| other)
+}
+
+fn confidence(verdict: &Verdict, runner_up: Option<&Candidate>) -> Option<f64> {
+    let is_disputed = runner_up.is_some_and(Candidate::holds);
+    let sure = if is_disputed { 0.8 } else { 0.95 };
+    (verdict.cause != Cause::Unexplained).then_some(sure)
+}
+
+/// The run that a change of its own makes faster if the runner-up is the cause; of those that no
+/// option lifts, the run that shows them.
+fn tell_apart(view: &View<'_>, runner_up: Option<&Candidate>, found: Cause) -> Remedy {
+    let cause = runner_up.map(|candidate| candidate.rule.cause);
+    let own = runner_up.and_then(|candidate| {
+        let remedy = (candidate.rule.remedy)(view, UNKNOWN_NEXT * view.throughput_bps)?;
+        let faster = format!("if faster: {}", candidate.rule.cause.name());
+        lifts(candidate.rule.cause, Some(&remedy)).then(|| remedy.because(faster))
+    });
+    let look = |object| Remedy::new(Change::Look { object }, None);
+    let of_cpu = [Cause::CpuSend, Cause::CpuReceive, Cause::CpuHost];
+    let of_path = [Cause::PathRate, Cause::Policer];
+    let remedy = own.unwrap_or_else(|| match cause {
+        Some(cause) if of_path.contains(&cause) && !of_path.contains(&found) => {
+            let flows = 4 * view.flow_count();
+            let slower = format!("if no faster: {}", cause.name());
+            Remedy::option(RunOption::Streams, flows).because(slower)
+        }
+        _ if cause.is_none_or(|cause| of_cpu.contains(&cause)) && !of_cpu.contains(&found) => {
+            look(Sight::CpuTime)
+        }
+        _ => look(Sight::Path),
+    });
+    remedy.typed(Some(&run(view)))
 }
 
 fn is_finite(ceiling: &Ceiling) -> bool {
@@ -119,6 +178,7 @@ fn verdict(
         remedy,
         predicted_bps: promised.as_ref().map(|next| next.limit_bps),
         next_cause: promised.map(|next| next.cause),
+        ..Verdict::default()
     }
 }
 
@@ -161,12 +221,8 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     }
     evidence.extend(waits(view));
     Verdict {
-        cause: Cause::Unexplained,
-        share_of_ceiling: None,
         evidence,
-        remedy: None,
-        predicted_bps: None,
-        next_cause: None,
+        ..Verdict::default()
     }
 }
 

@@ -26,4 +26,4 @@ pub use evidence::{
 pub use leg::Leg;
 pub use qos::{QosClass, QosEvidence, QosPolicy};
 pub use tool::Tool;
-pub use verdict::{Cause, Ceiling, Verdict};
+pub use verdict::{Cause, Ceiling, RunnerUp, Verdict};

@@ -10,7 +10,18 @@ use crate::remedy::Remedy;
 
 /// What can hold a transfer back.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -36,13 +47,17 @@ pub enum Cause {
     CpuSend,
     /// The receiver's CPU.
     CpuReceive,
+    /// All CPUs that the test may use, threads, soft interrupts and what the hypervisor takes
+    /// together.
+    CpuHost,
     /// A class of this host's own DiffServ policy.
     QosClass,
     /// The transfer ended before slow start did.
     Startup,
     /// Nothing: the sender of datagrams kept to the rate asked of it.
     AsAsked,
-    /// None of them fits.
+    /// None of them fits, or none well enough.
+    #[default]
     Unexplained,
 }
 
@@ -64,10 +79,17 @@ pub struct Ceiling {
 }
 
 /// What holds the run back.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// The cause.
     pub cause: Cause,
+    /// How sure that is: the share (0–1) of such verdicts that are right. Absent for `unexplained`,
+    /// and in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    /// What it would be if it is not this; of `unexplained` what comes nearest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner_up: Option<RunnerUp>,
     /// Measured rate over this cause's ceiling; absent for `unexplained`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share_of_ceiling: Option<f64>,
@@ -86,6 +108,15 @@ pub struct Verdict {
     pub next_cause: Option<Cause>,
 }
 
+/// The cause that comes after the verdict's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunnerUp {
+    /// The cause; `unexplained` where the record speaks for no other.
+    pub cause: Cause,
+    /// The run to make next: its figures tell whether it is this cause.
+    pub tell_apart: Remedy,
+}
+
 impl Cause {
     /// As in JSON.
     pub fn name(self) -> &'static str {
@@ -101,6 +132,7 @@ impl Cause {
             Self::ApplicationReceive => "application_receive",
             Self::CpuSend => "cpu_send",
             Self::CpuReceive => "cpu_receive",
+            Self::CpuHost => "cpu_host",
             Self::QosClass => "qos_class",
             Self::Startup => "startup",
             Self::AsAsked => "as_asked",

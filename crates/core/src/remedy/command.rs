@@ -162,6 +162,14 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
                 note = "on the routers: shows a rule with tcp option maxseg".to_owned();
                 "nft list ruleset".to_owned()
             }
+            Sight::Path => match run {
+                Some(run) => format!("linerate check {}", target(&run.target)),
+                None => "linerate check HOST".to_owned(),
+            },
+            Sight::CpuTime => match run {
+                Some(run) => again(run, "profile", None),
+                None => "linerate profile HOST".to_owned(),
+            },
         },
     };
     Typed { words, place, note }

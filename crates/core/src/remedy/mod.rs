@@ -162,6 +162,10 @@ pub enum Sight {
     PathMtu,
     /// The rules by which routers change the MSS.
     RouterRules,
+    /// Packet trains, both directions and the latency under load: a check of the path.
+    Path,
+    /// Where both ends' CPU time goes, layer by layer.
+    CpuTime,
 }
 
 /// A name that means nothing to a shell: letters, digits and `.:_-%@[]`, no `-` at the beginning.

@@ -23,7 +23,7 @@ pub(super) fn conditions(cause: Cause, random: &mut Dice) -> Option<Conditions> 
         Cause::CpuSend => Some(cpu_send(random)),
         Cause::CpuReceive => Some(cpu_receive(random)),
         Cause::Startup => Some(startup(random)),
-        Cause::QosClass | Cause::AsAsked | Cause::Unexplained => None,
+        Cause::CpuHost | Cause::QosClass | Cause::AsAsked | Cause::Unexplained => None,
     }
 }
 

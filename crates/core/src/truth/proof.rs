@@ -188,6 +188,7 @@ mod tests {
             }),
             predicted_bps: Some(100e6),
             next_cause: Some(Cause::PathRate),
+            ..Verdict::default()
         }
     }
 

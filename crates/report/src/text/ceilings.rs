@@ -204,6 +204,7 @@ pub(super) fn cause_name(cause: Cause) -> &'static str {
         Cause::ApplicationReceive => "receiving application",
         Cause::CpuSend => "sender's CPU",
         Cause::CpuReceive => "receiver's CPU",
+        Cause::CpuHost => "the host's CPUs",
         Cause::QosClass => "QoS class",
         Cause::Startup => "slow start",
         Cause::AsAsked => "as asked",

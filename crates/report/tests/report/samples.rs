@@ -227,6 +227,7 @@ fn window_verdict() -> Verdict {
         ),
         predicted_bps: Some(61_200_000.0),
         next_cause: Some(Cause::Congestion),
+        ..Verdict::default()
     }
 }
 
@@ -309,14 +310,7 @@ pub(crate) fn loopback() -> Record {
             throughput_bps: Some(41.2e9),
             bytes: 51_500_000_000,
             ceilings: Vec::new(),
-            verdict: Some(Verdict {
-                cause: Cause::Unexplained,
-                share_of_ceiling: None,
-                evidence: Vec::new(),
-                remedy: None,
-                predicted_bps: None,
-                next_cause: None,
-            }),
+            verdict: Some(Verdict::default()),
             ..window_limited(Direction::Up, 41.2e9)
         }],
         plan,
@@ -500,9 +494,7 @@ pub(crate) fn check() -> Check {
             cause: Cause::PathRate,
             share_of_ceiling: Some(0.997),
             evidence: vec!["The RTT grew from 29.0 to 269 ms while the window grew.".to_owned()],
-            remedy: None,
-            predicted_bps: None,
-            next_cause: None,
+            ..Verdict::default()
         }),
         ..stream().legs.remove(0)
     };

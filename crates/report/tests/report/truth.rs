@@ -18,6 +18,7 @@ fn verdict(cause: Cause) -> Verdict {
         }),
         predicted_bps: Some(100e6),
         next_cause: Some(Cause::PathRate),
+        ..Verdict::default()
     }
 }
 
