@@ -235,7 +235,7 @@ impl Examination<'_> {
         let idle = self.probe_alone(Duration::from_secs_f64(idle_time))?;
         self.check.environment = idle.environment.clone();
         self.check.idle_latency_us = idle.latency_us;
-        self.check.path.pmtu_bytes = idle.tcp().map(|tcp| tcp.pmtu_bytes);
+        self.check.path.pmtu_bytes = idle.tcp_sender().map(|tcp| tcp.pmtu_bytes);
         let rtt = Duration::from_secs_f64(idle.latency_us.map_or(0.0, |latency| latency.p50) / 1e6);
         // Before there is a second session: the trains need one, and an endpoint may allow no more.
         self.observer.phase("packet trains");
@@ -331,7 +331,7 @@ impl Examination<'_> {
         let bulk = up.records.iter().chain(&down.records);
         // Of a bulk flow: a connection that has carried little has not got its whole MSS on every
         // device.
-        let sizes = bulk.filter_map(|record| record.tcp().map(|tcp| tcp.mss_bytes));
+        let sizes = bulk.filter_map(|record| record.tcp_sender().map(|tcp| tcp.mss_bytes));
         self.check.path.mss_bytes = sizes.max();
         if self.client.tool().is_some()
             && let Some(record) = up.records.first()

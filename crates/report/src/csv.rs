@@ -6,7 +6,7 @@
 //! a new version.
 
 use linerate_core::plan::{Direction, Traffic};
-use linerate_core::record::{EndReport, Leg, Record, TcpEvidence, UdpEvidence};
+use linerate_core::record::{EndReport, Leg, Record, TcpSender, UdpEvidence};
 use linerate_core::stats::LatencySummary;
 
 use crate::key_of;
@@ -105,13 +105,13 @@ const COLUMNS: &[(&str, Field)] = &[
     ("shared_kernel", |r, _| {
         Some(r.environment.shared_kernel.to_string())
     }),
-    ("tcp_congestion", |_, l| l.tcp.as_ref()?.congestion.clone()),
+    ("tcp_congestion", |_, l| l.tcp_sender()?.congestion.clone()),
     ("tcp_mss_bytes", |_, l| tcp(l, |t| Some(t.mss_bytes.into()))),
     ("tcp_pmtu_bytes", |_, l| {
         tcp(l, |t| Some(t.pmtu_bytes.into()))
     }),
     ("tcp_effective_segment_bytes", |_, l| {
-        text(l.tcp.as_ref()?.effective_segment_bytes)
+        text(l.tcp_sender()?.effective_segment_bytes)
     }),
     ("tcp_rtt_min_us", |_, l| {
         tcp(l, |t| t.rtt_min_us.map(u64::from))
@@ -120,7 +120,7 @@ const COLUMNS: &[(&str, Field)] = &[
         tcp(l, |t| Some(t.rtt_mean_us.into()))
     }),
     ("tcp_retransmitted_segments", |_, l| {
-        tcp(l, |t| Some(t.retransmitted_segments))
+        text(l.tcp.as_ref()?.retransmitted_segments())
     }),
     ("tcp_loss_events", |_, l| tcp(l, |t| Some(t.loss_events))),
     ("tcp_data_segments_out", |_, l| {
@@ -188,8 +188,8 @@ fn receiver(leg: &Leg, figure: fn(&EndReport) -> Option<f64>) -> Option<String> 
     text(figure(leg.receiver.as_ref()?))
 }
 
-fn tcp(leg: &Leg, figure: fn(&TcpEvidence) -> Option<u64>) -> Option<String> {
-    text(figure(leg.tcp.as_ref()?))
+fn tcp(leg: &Leg, figure: fn(&TcpSender) -> Option<u64>) -> Option<String> {
+    text(figure(leg.tcp_sender()?))
 }
 
 fn udp(leg: &Leg, figure: fn(&UdpEvidence) -> u64) -> Option<String> {

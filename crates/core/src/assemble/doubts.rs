@@ -125,7 +125,7 @@ fn window_not_taken(run: &Run) -> Option<Caveat> {
     let halves = std::iter::once(&run.client).chain(&run.server);
     let senders = halves.flat_map(|half| half.flows.iter().filter(|flow| flow.sends));
     let seen = senders
-        .filter_map(|flow| flow.tcp.as_ref()?.send_window_bytes)
+        .filter_map(|flow| flow.tcp.as_ref()?.sender()?.send_window_bytes)
         .find(|seen| seen.abs_diff(wanted) > wanted / 10)?;
     Some(Caveat::new(
         CaveatKind::SettingNotTaken,

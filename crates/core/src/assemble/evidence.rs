@@ -1,30 +1,20 @@
 //! A flow's evidence from its two ends, and a direction's from its flows.
 
 use crate::plan::{Test, Traffic};
-use crate::record::{GapSummary, TcpEvidence, UdpEvidence};
+use crate::record::{GapSummary, SenderEvidence, TcpEvidence, TcpSender, UdpEvidence};
 use crate::session::message::{FlowHalf, Train};
 use crate::stats::{LatencyBuckets, LatencyHistogram};
 use crate::units::BitRate;
 
-/// The sender's evidence with what only the receiver knows.
+/// Each end's evidence from its own half.
 pub(super) fn flow_tcp(
     sender: Option<&FlowHalf>,
     receiver: Option<&FlowHalf>,
 ) -> Option<TcpEvidence> {
-    let from_receiver = receiver.and_then(|flow| flow.tcp.clone());
-    let Some(mut tcp) = sender.and_then(|flow| flow.tcp.clone()) else {
-        return from_receiver;
-    };
-    if let Some(other) = from_receiver {
-        tcp.receive_window_bytes = other.receive_window_bytes;
-        tcp.receiver_advmss_bytes = Some(other.advmss_bytes);
-        tcp.receiver_mss_bytes = Some(other.mss_bytes);
-        tcp.receiver_pmtu_bytes = Some(other.pmtu_bytes);
-        tcp.receiver_buffer_bytes = other.receiver_buffer_bytes;
-        tcp.receiver_unread_bytes = other.receiver_unread_bytes;
-        tcp.receive_buffer_locked = other.receive_buffer_locked;
-    }
-    Some(tcp)
+    let of = |half: Option<&FlowHalf>| half.and_then(|flow| flow.tcp.clone());
+    let sender = of(sender).and_then(|tcp| tcp.sender);
+    let receiver = of(receiver).and_then(|tcp| tcp.receiver);
+    (sender.is_some() || receiver.is_some()).then_some(TcpEvidence { sender, receiver })
 }
 
 pub(super) fn flow_udp(
@@ -94,12 +84,31 @@ fn gap_summary(buckets: &LatencyBuckets) -> Option<GapSummary> {
 
 /// Sums, and for what cannot be summed the flow that is worst off.
 pub(super) fn merge_tcp(flows: &[&TcpEvidence]) -> Option<TcpEvidence> {
-    // The worst flow: the one with the least acknowledged in flight and the most retransmitted.
+    let read = |tcp: &&&TcpEvidence| tcp.sender().map(|tcp| tcp.rtt_mean_us);
+    // The worst flow: the one with the most retransmitted and the longest round trips.
     let worst = flows
         .iter()
-        .max_by_key(|tcp| (tcp.retransmitted_segments, tcp.rtt_mean_us))?;
-    let mut merged = (*worst).clone();
-    let sum = |pick: fn(&TcpEvidence) -> Option<u64>| -> Option<u64> {
+        .max_by_key(|tcp| (tcp.retransmitted_segments(), read(tcp)))?;
+    let sum = flows.iter().map(|tcp| tcp.retransmitted_segments()).sum();
+    let sender = match (worst.sender(), sum) {
+        (Some(worst), _) => {
+            let senders: Vec<_> = flows.iter().filter_map(|tcp| tcp.sender()).collect();
+            Some(SenderEvidence::Read(Box::new(merge_senders(
+                worst, &senders,
+            ))))
+        }
+        (None, Some(retransmitted_segments)) => Some(SenderEvidence::Told {
+            retransmitted_segments,
+        }),
+        (None, None) => None,
+    };
+    let receiver = worst.receiver.clone();
+    Some(TcpEvidence { sender, receiver })
+}
+
+fn merge_senders(worst: &TcpSender, flows: &[&TcpSender]) -> TcpSender {
+    let mut merged = worst.clone();
+    let sum = |pick: fn(&TcpSender) -> Option<u64>| -> Option<u64> {
         flows.iter().map(|tcp| pick(tcp)).sum()
     };
     merged.retransmitted_segments = flows.iter().map(|tcp| tcp.retransmitted_segments).sum();
@@ -112,7 +121,7 @@ pub(super) fn merge_tcp(flows: &[&TcpEvidence]) -> Option<TcpEvidence> {
     merged.data_segments_out = sum(|tcp| tcp.data_segments_out);
     merged.segments_in = sum(|tcp| tcp.segments_in);
     merged.rtt_min_us = flows.iter().filter_map(|tcp| tcp.rtt_min_us).min();
-    Some(merged)
+    merged
 }
 
 pub(super) fn merge_udp(flows: &[&UdpEvidence]) -> Option<UdpEvidence> {

@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::plan::{Protocol, Test};
-use crate::record::{Caveat, CaveatKind, CaveatRemedy, HostFacts, TcpEvidence};
+use crate::record::{
+    Caveat, CaveatKind, CaveatRemedy, HostFacts, TcpEvidence, TcpReceiver, TcpSender,
+};
 use crate::session::message::{FlowHalf, UdpReceived, UdpSent};
 use crate::units::{BitRate, End, Span};
 
@@ -136,6 +138,14 @@ fn both_directions_have_their_own_account() {
     assert!(kinds(&record).contains(&CaveatKind::SharedKernel));
 }
 
+fn sent(mss_bytes: u32) -> TcpEvidence {
+    let sender = TcpSender {
+        mss_bytes,
+        ..TcpSender::default()
+    };
+    sender.into()
+}
+
 /// Both ends' halves of a run in both directions; each kernel's evidence is marked by its MSS.
 fn both_ways() -> Record {
     let half_of = |client: bool, mss_bytes: u32| {
@@ -143,9 +153,10 @@ fn both_ways() -> Record {
             let sends = client == (direction == Direction::Up);
             FlowHalf {
                 id: u32::from(direction == Direction::Down),
-                tcp: Some(TcpEvidence {
-                    mss_bytes,
-                    ..TcpEvidence::default()
+                tcp: Some(if sends {
+                    sent(mss_bytes)
+                } else {
+                    TcpReceiver::default().into()
                 }),
                 method: Some(format!("{mss_bytes}")),
                 ..flow(direction, sends, 1_000_000)
@@ -166,7 +177,7 @@ fn each_leg_has_its_own_sender() {
         .iter()
         .map(|leg| {
             let method = leg.sender.as_ref().and_then(|end| end.method.clone());
-            let mss = leg.tcp.as_ref().map(|tcp| tcp.mss_bytes);
+            let mss = leg.tcp_sender().map(|tcp| tcp.mss_bytes);
             (leg.direction, method.unwrap(), mss.unwrap())
         })
         .collect();
@@ -178,7 +189,7 @@ fn each_leg_has_its_own_sender() {
 #[test]
 fn all_keys_of_an_only_leg_stand_in_the_record_too() {
     let mut sender = flow(Direction::Down, true, 2_000_000);
-    sender.tcp = Some(TcpEvidence::default());
+    sender.tcp = Some(sent(1448));
     sender.udp_sent = Some(UdpSent::default());
     let server = half(vec![sender], "b");
     let client = half(vec![flow(Direction::Down, false, 1_000_000)], "a");

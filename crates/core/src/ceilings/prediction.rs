@@ -96,7 +96,7 @@ fn lasts(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> bool {
         Cause::PathRate | Cause::ApplicationSend => ceiling.independent,
         Cause::Pacing | Cause::AsAsked => true,
         Cause::ReceiveWindow => {
-            !in_slow_start || view.tcp.iter().all(|flow| flow.tcp.receive_buffer_locked)
+            !in_slow_start || view.tcp.iter().all(|flow| flow.has_fixed_window())
         }
         Cause::SendBuffer => {
             !in_slow_start || view.tcp.iter().all(|flow| flow.tcp.send_buffer_locked)
@@ -123,8 +123,8 @@ fn limit_then(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> f64 {
 
 /// Rates that linerate's own writer and reader were asked to keep to.
 fn asked_rates(view: &View<'_>) -> impl Iterator<Item = (Cause, f64)> {
-    let (write, read) = match &view.plan.traffic {
-        Traffic::Stream(stream) if view.protocol != Protocol::Udp => {
+    let (write, read) = match &view.record.plan.traffic {
+        Traffic::Stream(stream) if view.record.protocol != Protocol::Udp => {
             (stream.write_rate_bps, stream.read_rate_bps)
         }
         _ => (None, None),

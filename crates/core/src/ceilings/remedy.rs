@@ -12,35 +12,34 @@ use super::view::View;
 /// The run of this direction, as it is typed again.
 pub(super) fn run<'a>(view: &View<'a>) -> Run<'a> {
     let test = Test {
-        direction: view.direction,
-        protocol: view.protocol,
+        direction: view.leg.direction,
+        protocol: view.record.protocol,
         streams: view.flow_count() as u32,
-        ..view.plan.clone()
+        ..view.record.plan.clone()
     };
     let settings = |host: Option<&'a HostFacts>| host.map(|host| &host.sysctls);
-    let roles = [End::Client, End::Server].map(|end| Role::at(end, view.direction));
+    let roles = [End::Client, End::Server].map(|end| Role::at(end, view.leg.direction));
     Run {
         target: target(view),
-        family: view.family,
+        family: view.record.family,
         test,
         sysctls: roles.map(|role| settings(host(view, role))),
-        addresses: roles.map(|role| match role {
-            Role::Sender => view.sender_address,
-            Role::Receiver => view.receiver_address,
-        }),
+        addresses: roles.map(|role| view.address(role)),
     }
 }
 
 /// The emulated path, or the endpoint as it was named. The name of a topology is no path.
 fn target(view: &View<'_>) -> Target {
     let is_path = |spec: &&str| shell_safe(spec) && spec.parse::<PathSpec>().is_ok();
-    if let Some(spec) = view.lab.filter(is_path) {
+    if let Some(spec) = view.lab().filter(is_path) {
         return Target::Lab(spec.to_owned());
     }
-    let named = view.host.parse::<EndpointName>();
+    let named = view.record.host.parse::<EndpointName>();
     let has_port = named.is_ok_and(|name| name.port.is_some());
-    let port = view.port.filter(|port| *port != DEFAULT_PORT && !has_port);
-    Target::Endpoint(Name::new(view.host), port)
+    let port = view
+        .port()
+        .filter(|port| *port != DEFAULT_PORT && !has_port);
+    Target::Endpoint(Name::new(&view.record.host), port)
 }
 
 /// Buffer that each flow needs for a share of `target_bps`, bytes. A share of payload in it that is
@@ -98,14 +97,14 @@ pub(super) fn tuning(view: &View<'_>, role: Role, key: &str, bytes: u64) -> Opti
 
 /// A kernel setting of the host of one role.
 pub(super) fn setting(view: &View<'_>, role: Role, key: &str, figures: &[u64]) -> Remedy {
-    Remedy::host_setting(Some(role.end(view.direction)), key, figures)
+    Remedy::host_setting(Some(role.end(view.leg.direction)), key, figures)
 }
 
 /// A metric of the route by which one role reaches the other, bytes.
 pub(super) fn route(view: &View<'_>, role: Role, object: RouteMetric, bytes: f64) -> Remedy {
     let value = bytes.round() as u32;
     let change = Change::RouteMetric { object, value };
-    Remedy::new(change, Some(role.end(view.direction)))
+    Remedy::new(change, Some(role.end(view.leg.direction)))
 }
 
 /// The last of the three figures of such a key, bytes.
@@ -127,7 +126,7 @@ pub(super) fn congestion_control(view: &View<'_>) -> Option<Remedy> {
         return Some(remedy);
     }
     let object = Name::new(&format!("tcp_{name}"))?;
-    let end = Role::Sender.end(view.direction);
+    let end = Role::Sender.end(view.leg.direction);
     Some(remedy.after(Remedy::new(Change::Module { object }, Some(end))))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A figure that the record does not have is `None`, never zero.
 
-use crate::record::{EndReport, TcpEvidence, UdpEvidence};
+use crate::record::{EndReport, TcpSender, UdpEvidence};
 
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
@@ -93,12 +93,12 @@ impl Inflation {
 impl View<'_> {
     /// What the sending threads did.
     pub(super) fn writer(&self) -> Option<ThreadTime> {
-        ThreadTime::of(self.sender?, self.seconds)
+        ThreadTime::of(self.sender()?, self.record.seconds)
     }
 
     /// What the receiving threads did.
     pub(super) fn reader(&self) -> Option<ThreadTime> {
-        ThreadTime::of(self.receiver?, self.seconds)
+        ThreadTime::of(self.receiver()?, self.record.seconds)
     }
 
     /// Flows of either transport.
@@ -109,8 +109,8 @@ impl View<'_> {
     /// Share of a CPU that each of the test's threads at this end has, if they share them evenly,
     /// but no less than half.
     pub(super) fn share_of_cpus(&self, end: &EndReport) -> f64 {
-        let directions = 1.0 + f64::from(u8::from(self.both));
-        let ends = 1.0 + f64::from(u8::from(self.shared_kernel));
+        let directions = 1.0 + f64::from(u8::from(self.is_both()));
+        let ends = 1.0 + f64::from(u8::from(self.has_one_kernel()));
         let threads = self.flow_count() as f64 * directions * ends;
         (f64::from(end.cpus.max(1)) / threads).clamp(0.5, 1.0)
     }
@@ -122,7 +122,7 @@ impl View<'_> {
     }
 
     /// The mean over the flows; `None` if one of them has no such figure.
-    pub(super) fn mean(&self, figure: impl Fn(&TcpEvidence) -> Option<f64>) -> Option<f64> {
+    pub(super) fn mean(&self, figure: impl Fn(&TcpSender) -> Option<f64>) -> Option<f64> {
         Some(self.sum(|flow| figure(flow.tcp))? / self.tcp.len() as f64)
     }
 
@@ -144,11 +144,11 @@ impl View<'_> {
     /// Share of the measured time in which there was data to send or in flight, the mean over the
     /// flows.
     pub(super) fn busy(&self) -> Option<f64> {
-        let time = positive(self.seconds * 1e6)?;
+        let time = positive(self.record.seconds * 1e6)?;
         fraction(self.mean(|tcp| tcp.busy_us.map(|us| us as f64))? / time)
     }
 
-    fn busy_share(&self, limited: impl Fn(&TcpEvidence) -> Option<u64>) -> Option<f64> {
+    fn busy_share(&self, limited: impl Fn(&TcpSender) -> Option<u64>) -> Option<f64> {
         let busy = self.sum(|flow| flow.tcp.busy_us.map(|us| us as f64))?;
         fraction(self.sum(|flow| limited(flow.tcp).map(|us| us as f64))? / busy)
     }
@@ -160,7 +160,7 @@ impl View<'_> {
 
     /// RTT under the flows' own load against the idle one.
     pub(super) fn inflation(&self) -> Option<Inflation> {
-        let excess = |tcp: &TcpEvidence| {
+        let excess = |tcp: &TcpSender| {
             Some(f64::from(tcp.rtt_mean_us) - f64::from(tcp.rtt_min_us?)).map(|us| us.max(0.0))
         };
         Some(Inflation {
@@ -181,7 +181,7 @@ impl View<'_> {
     /// Times that losses made the senders slow down, as their kernel counted them; `None` where its
     /// counters have other connections in them, too.
     pub(super) fn recoveries(&self) -> Option<f64> {
-        let counters = &self.sender?.counters;
+        let counters = &self.sender()?.counters;
         let counter = |name: &str| counters.get(name).map_or(0.0, |n| *n as f64);
         let own = self.sum(|flow| Some(flow.tcp.retransmitted_segments as f64))?;
         let all = counter("TcpRetransSegs");
@@ -195,13 +195,13 @@ impl View<'_> {
     /// Times that losses made the senders slow down: counted by the kernel, or else estimated.
     pub(super) fn loss_event_count(&self) -> Option<f64> {
         self.recoveries()
-            .or_else(|| self.sum(|flow| Some(loss_events(flow.tcp, self.seconds))))
+            .or_else(|| self.sum(|flow| Some(loss_events(flow.tcp, self.record.seconds))))
     }
 
     /// What waits on the path, of the largest queue that was usual, in segments; `None` without
     /// RTTs.
     pub(super) fn queued_segments(&self) -> Option<f64> {
-        let excess = |tcp: &TcpEvidence| {
+        let excess = |tcp: &TcpSender| {
             let usual_most = tcp.rtt_p95_us.unwrap_or(tcp.rtt_mean_us);
             Some(f64::from(usual_most) - f64::from(tcp.rtt_min_us?))
         };
@@ -231,14 +231,14 @@ impl View<'_> {
         if self.tcp.iter().any(mergeable) {
             return None;
         }
-        let events = self.sum(|flow| Some(loss_events(flow.tcp, self.seconds)))?;
+        let events = self.sum(|flow| Some(loss_events(flow.tcp, self.record.seconds)))?;
         positive(self.sum(|flow| Some(lost(flow.tcp)))? / events)
     }
 
     /// Largest delivery rate of a single flow; of several, which reach theirs at different times,
     /// the sum of the medians. Bits per second.
     pub(super) fn delivery_bps(&self) -> Option<f64> {
-        let rate = |tcp: &TcpEvidence| match self.tcp.len() {
+        let rate = |tcp: &TcpSender| match self.tcp.len() {
             1 => tcp.delivery_rate_max_bps,
             _ => tcp.delivery_rate_bps,
         };
@@ -264,7 +264,7 @@ impl View<'_> {
 
     /// The rate came down through the run: its windows were still those of slow start.
     pub(super) fn comes_down(&self) -> bool {
-        let rates: Vec<f64> = self.intervals.iter().map(|i| i.throughput_bps).collect();
+        let rates: Vec<f64> = self.intervals().map(|i| i.throughput_bps).collect();
         let (first, rest) = rates.split_at(rates.len() / 4);
         let mean = |rates: &[f64]| positive(rates.iter().sum::<f64>() / rates.len() as f64);
         matches!((mean(first), mean(rest)), (Some(first), Some(rest)) if first >= COMING_DOWN * rest)
@@ -326,7 +326,7 @@ impl View<'_> {
     pub(super) fn asked_share(&self) -> Option<f64> {
         let bits = |udp: &&UdpEvidence| udp.sent as f64 * udp.datagram_bytes as f64 * 8.0;
         let sent: f64 = self.udp.iter().map(bits).sum();
-        positive(sent / self.seconds / self.asked_bps()?)
+        positive(sent / self.record.seconds / self.asked_bps()?)
     }
 
     /// Payload over all bytes that carry it, with `framing_bytes` for each packet.
@@ -336,20 +336,20 @@ impl View<'_> {
             return self.segment_share(mss, framing_bytes);
         };
         let payload = udp.datagram_bytes as f64;
-        let packet = payload + UDP_HEADER_BYTES + ip_header_bytes(self.family);
+        let packet = payload + UDP_HEADER_BYTES + ip_header_bytes(self.record.family);
         positive(payload / (packet + framing_bytes))
     }
 
     /// [`View::payload_share`] of TCP segments of `mss` bytes.
     pub(super) fn segment_share(&self, mss: f64, framing_bytes: f64) -> Option<f64> {
         let options = self.mean(|tcp| Some(option_bytes(tcp)))?;
-        let packet = mss + options + TCP_HEADER_BYTES + ip_header_bytes(self.family);
+        let packet = mss + options + TCP_HEADER_BYTES + ip_header_bytes(self.record.family);
         positive(mss / (packet + framing_bytes))
     }
 
     /// Standard deviation over mean of the intervals' rates; `None` for too few.
     pub(super) fn variation(&self) -> Option<f64> {
-        let rates: Vec<f64> = self.intervals.iter().map(|i| i.throughput_bps).collect();
+        let rates: Vec<f64> = self.intervals().map(|i| i.throughput_bps).collect();
         if rates.len() < STEADY_INTERVALS {
             return None;
         }
@@ -374,12 +374,12 @@ fn fraction(value: f64) -> Option<f64> {
 }
 
 /// Mean RTT of a flow, seconds.
-pub(super) fn rtt_s(tcp: &TcpEvidence) -> Option<f64> {
+pub(super) fn rtt_s(tcp: &TcpSender) -> Option<f64> {
     positive(f64::from(tcp.rtt_mean_us) / 1e6)
 }
 
 /// Segments lost: retransmitted, less those that the peer reported as spurious.
-pub(super) fn lost(tcp: &TcpEvidence) -> f64 {
+pub(super) fn lost(tcp: &TcpSender) -> f64 {
     let spurious = tcp.dsack_duplicates.unwrap_or(0);
     tcp.retransmitted_segments.saturating_sub(spurious) as f64
 }
@@ -399,7 +399,7 @@ pub(super) fn segments_sent(flow: &TcpFlow<'_>) -> Option<f64> {
 /// hit, so with n readings the number of events is that of a Poisson process that leaves as many
 /// readings empty: −n · ln(1 − hits/n). There are no more events than segments lost, nor than round
 /// trips.
-pub(super) fn loss_events(tcp: &TcpEvidence, seconds: f64) -> f64 {
+pub(super) fn loss_events(tcp: &TcpSender, seconds: f64) -> f64 {
     let lost = lost(tcp);
     if lost <= 0.0 {
         return 0.0;
@@ -417,7 +417,7 @@ pub(super) fn loss_events(tcp: &TcpEvidence, seconds: f64) -> f64 {
 }
 
 /// TCP options in each data segment of a flow, bytes.
-pub(super) fn option_bytes(tcp: &TcpEvidence) -> f64 {
+pub(super) fn option_bytes(tcp: &TcpSender) -> f64 {
     if tcp.options.iter().any(|name| name == "timestamps") {
         TIMESTAMP_BYTES
     } else {
@@ -426,7 +426,7 @@ pub(super) fn option_bytes(tcp: &TcpEvidence) -> f64 {
 }
 
 /// The congestion control is BBR, of any version.
-pub(super) fn is_bbr(tcp: &TcpEvidence) -> bool {
+pub(super) fn is_bbr(tcp: &TcpSender) -> bool {
     tcp.congestion
         .as_deref()
         .is_some_and(|name| name.starts_with("bbr"))

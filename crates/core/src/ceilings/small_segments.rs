@@ -1,7 +1,7 @@
 //! Segments that are small for the interface they leave by, and why.
 
 use crate::plan::Role;
-use crate::record::{Caveat, CaveatKind, DeviceFacts, TcpEvidence};
+use crate::record::{Caveat, CaveatKind, DeviceFacts, TcpReceiver, TcpSender};
 use crate::remedy::{Change, Name, Remedy, RouteMetric, RunOption, Sight};
 use crate::units::{CaveatRemedy, Family};
 
@@ -63,7 +63,7 @@ fn device_name(device: &DeviceFacts) -> Name {
 
 fn device_mtu(view: &View<'_>, role: Role, object: Name, value: u32) -> Remedy {
     let change = Change::DeviceMtu { object, value };
-    Remedy::new(change, Some(role.end(view.direction)))
+    Remedy::new(change, Some(role.end(view.leg.direction)))
 }
 
 /// Payload that segments have when what made them small is lifted, bytes: what both interfaces
@@ -88,7 +88,7 @@ fn expected_mss(view: &View<'_>) -> Option<f64> {
 
 fn mss_of(view: &View<'_>, mtu: f64) -> Option<f64> {
     let options = view.mean(|tcp| Some(option_bytes(tcp)))?;
-    positive(mtu - ip_header_bytes(view.family) - TCP_HEADER_BYTES - options)
+    positive(mtu - ip_header_bytes(view.record.family) - TCP_HEADER_BYTES - options)
 }
 
 /// Why, and the command that mends it or shows more. The kernel's path MTU rules out or names this
@@ -136,9 +136,13 @@ struct Seen {
 impl Seen {
     fn of(view: &View<'_>, device: &DeviceFacts, mss: f64) -> Self {
         let options = view.mean(|tcp| Some(option_bytes(tcp))).unwrap_or(0.0);
-        let headers = ip_header_bytes(view.family) + TCP_HEADER_BYTES;
-        let figure = |pick: fn(&TcpEvidence) -> Option<u32>| {
-            view.mean(|tcp| pick(tcp).map(f64::from)).and_then(positive)
+        let headers = ip_header_bytes(view.record.family) + TCP_HEADER_BYTES;
+        let figure = |pick: fn(&TcpSender) -> u32| {
+            view.mean(|tcp| Some(pick(tcp).into())).and_then(positive)
+        };
+        let told = |pick: fn(&TcpReceiver) -> u32| {
+            let sum = view.sum(|flow| flow.receiver.map(|end| pick(end).into()))?;
+            positive(sum / view.tcp.len() as f64)
         };
         let receiver = view.receiver_host.and_then(|host| host.device.as_ref());
         let mtus = [Some(device), receiver].into_iter().flatten();
@@ -149,11 +153,11 @@ impl Seen {
             largest: mtu.unwrap_or(f64::from(USUAL_MTU)) - headers,
             // Linux takes the options off what it keeps of its offer
             // (tcp_rcv_synsent_state_process).
-            own: figure(|tcp| Some(tcp.advmss_bytes)).map(|mss| mss + options),
-            told: figure(|tcp| tcp.receiver_advmss_bytes).map(|mss| mss + options),
-            back: figure(|tcp| tcp.receiver_mss_bytes).map(|mss| mss + options),
-            pmtu: figure(|tcp| Some(tcp.pmtu_bytes)),
-            receiver_pmtu: figure(|tcp| tcp.receiver_pmtu_bytes),
+            own: figure(|tcp| tcp.advmss_bytes).map(|mss| mss + options),
+            told: told(|end| end.advmss_bytes).map(|mss| mss + options),
+            back: told(|end| end.mss_bytes).map(|mss| mss + options),
+            pmtu: figure(|tcp| tcp.pmtu_bytes),
+            receiver_pmtu: told(|end| end.pmtu_bytes),
             options,
             headers,
         }
@@ -189,7 +193,7 @@ fn path_mtu(view: &View<'_>, seen: &Seen, pmtu: f64) -> (String, Remedy) {
 
 fn tracepath(view: &View<'_>) -> Remedy {
     let object = Sight::PathMtu;
-    let end = Role::Sender.end(view.direction);
+    let end = Role::Sender.end(view.leg.direction);
     Remedy::new(Change::Look { object }, Some(end))
 }
 
@@ -268,7 +272,7 @@ fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
             tracepath(view),
         );
     }
-    let default = match view.family {
+    let default = match view.record.family {
         Family::Ipv4 => DEFAULT_MSS_IPV4,
         Family::Ipv6 => DEFAULT_MSS_IPV6,
     };

@@ -75,7 +75,7 @@ pub(super) fn explain(view: &View<'_>) -> Explained {
         tell_apart: tell_apart(view, runner_up, verdict.cause),
     });
     Explained {
-        direction: view.direction,
+        direction: view.leg.direction,
         verdict,
         ceilings,
     }
@@ -211,7 +211,7 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     if evidence.is_empty() {
         evidence.push("the kernels' figures point to no cause".to_owned());
     }
-    if view.protocol != Protocol::Udp && !view.is_of_sender {
+    if view.record.protocol != Protocol::Udp && view.leg.tcp_sender().is_none() {
         evidence.push(SENDER_UNKNOWN.to_owned());
     }
     if view.datagrams_lost().is_none()

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::record::{CaveatKind, EndReport, Leg, Record, Status, TcpEvidence};
+use crate::record::{CaveatKind, EndReport, Leg, Record, Status};
 use crate::units::suggestion;
 
 /// Something that makes a run worthless for a comparison.
@@ -90,7 +90,7 @@ impl Fault {
         match self {
             Self::Retransmissions => retransmissions(record),
             Self::Timeouts => counted(
-                sum(record, |leg| leg.tcp.as_ref()?.timeouts)?,
+                sum(record, |leg| leg.tcp_sender()?.timeouts)?,
                 "retransmission timeouts",
             ),
             Self::Loss => counted(
@@ -149,11 +149,12 @@ fn counted(count: u64, what: &str) -> Option<String> {
 /// (DSACK) were not: packets had overtaken each other, as they do over a virtual device when a
 /// thread moves to another CPU.
 fn retransmissions(record: &Record) -> Option<String> {
-    let lost = |tcp: &TcpEvidence| {
-        let spurious = tcp.dsack_duplicates.unwrap_or(0);
-        tcp.retransmitted_segments.saturating_sub(spurious)
+    let lost = |leg: &Leg| {
+        let spurious = leg.tcp_sender().and_then(|tcp| tcp.dsack_duplicates);
+        let all = leg.tcp.as_ref()?.retransmitted_segments()?;
+        Some(all.saturating_sub(spurious.unwrap_or(0)))
     };
-    let lost = sum(record, |leg| leg.tcp.as_ref().map(lost))?;
+    let lost = sum(record, lost)?;
     counted(lost, "retransmitted segments")
 }
 
@@ -224,7 +225,7 @@ fn throttles(record: &Record) -> Option<String> {
 mod tests {
     use super::*;
     use crate::compare::samples::record;
-    use crate::record::{Caveat, CpuSeconds, UdpEvidence};
+    use crate::record::{Caveat, CpuSeconds, TcpSender, UdpEvidence};
 
     #[test]
     fn faults_read_back_as_they_are_written() {
@@ -264,11 +265,12 @@ mod tests {
         bad.status = Status::Partial;
         bad.corrupted_bytes = Some(4);
         bad.caveats = vec![Caveat::new(CaveatKind::Clock, "hpet", "")];
-        bad.legs[0].tcp = Some(TcpEvidence {
+        let tcp = TcpSender {
             retransmitted_segments: 3,
             timeouts: Some(1),
-            ..TcpEvidence::default()
-        });
+            ..TcpSender::default()
+        };
+        bad.legs[0].tcp = Some(tcp.clone().into());
         bad.legs[0].udp = Some(UdpEvidence {
             lost: 2,
             socket_drops: Some(9),
@@ -286,14 +288,20 @@ mod tests {
         });
         let seen = |fault: Fault| fault.seen_in(&bad).unwrap_or_default();
         assert_eq!(seen(Fault::Retransmissions), "3 retransmitted segments");
-        let mut overtaken = bad.clone();
-        overtaken.legs[0].tcp.as_mut().unwrap().dsack_duplicates = Some(2);
-        assert_eq!(
-            Fault::Retransmissions.seen_in(&overtaken).unwrap(),
-            "1 retransmitted segments"
-        );
-        overtaken.legs[0].tcp.as_mut().unwrap().dsack_duplicates = Some(3);
-        assert_eq!(Fault::Retransmissions.seen_in(&overtaken), None);
+        let overtaken = |spurious: u64| {
+            let mut record = bad.clone();
+            let dsack_duplicates = Some(spurious);
+            record.legs[0].tcp = Some(
+                TcpSender {
+                    dsack_duplicates,
+                    ..tcp.clone()
+                }
+                .into(),
+            );
+            Fault::Retransmissions.seen_in(&record)
+        };
+        assert_eq!(overtaken(2).unwrap(), "1 retransmitted segments");
+        assert_eq!(overtaken(3), None);
         assert_eq!(seen(Fault::Timeouts), "1 retransmission timeouts");
         assert_eq!(seen(Fault::Loss), "2 datagrams lost");
         assert_eq!(

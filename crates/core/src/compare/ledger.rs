@@ -402,10 +402,7 @@ mod tests {
 
     fn with_retransmissions(count: u64) -> Record {
         let mut sample = record(1e6);
-        sample.legs[0].tcp = Some(TcpEvidence {
-            retransmitted_segments: count,
-            ..TcpEvidence::default()
-        });
+        sample.legs[0].tcp = Some(TcpEvidence::told(count));
         sample
     }
 

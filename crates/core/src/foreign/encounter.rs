@@ -146,7 +146,7 @@ mod tests {
     use crate::ceilings::Cause;
     use crate::foreign::iperf3::{Params, Results};
     use crate::plan::{Direction, Protocol};
-    use crate::record::{CpuSeconds, EndReport, TcpEvidence};
+    use crate::record::{CpuSeconds, EndReport, TcpEvidence, TcpReceiver, TcpSender};
     use crate::session::message::{FlowHalf, UdpSent};
 
     fn test_of(direction: Direction) -> Test {
@@ -158,6 +158,16 @@ mod tests {
 
     /// A gigabyte in a second, of which this end's kernel has seen its part.
     fn here(direction: Direction, sends: bool) -> HalfReport {
+        let tcp = if sends {
+            TcpEvidence::from(TcpSender {
+                mss_bytes: 1448,
+                rtt_mean_us: 1000,
+                busy_us: Some(1_000_000),
+                ..TcpSender::default()
+            })
+        } else {
+            TcpReceiver::default().into()
+        };
         let flow = FlowHalf {
             id: 0,
             direction,
@@ -168,12 +178,7 @@ mod tests {
             messages: 8000,
             seconds: 1.0,
             steps: vec![(500_000, 500_000_000), (1_000_000, 1_000_000_000)],
-            tcp: Some(TcpEvidence {
-                mss_bytes: 1448,
-                rtt_mean_us: 1000,
-                busy_us: sends.then_some(1_000_000),
-                ..TcpEvidence::default()
-            }),
+            tcp: Some(tcp),
             samples: Vec::new(),
             udp_sent: None,
             udp_received: None,
@@ -282,7 +287,14 @@ mod tests {
     #[test]
     fn what_a_client_has_sent_again_is_known_from_it_alone() {
         let record = encounter(Role::Served, Direction::Up, true);
-        assert_eq!(record.tcp().map(|tcp| tcp.retransmitted_segments), Some(7));
+        let tcp = record.legs[0].tcp.as_ref().unwrap();
+        assert_eq!(tcp.retransmitted_segments(), Some(7));
+        assert_eq!(tcp.sender(), None, "that is not the receiver's");
+        assert!(tcp.receiver.is_some());
+        let json = serde_json::to_value(&record).unwrap();
+        assert_eq!(json["tcp"]["retransmitted_segments"], 7);
+        assert_eq!(json["tcp"].get("mss_bytes"), None);
+        assert_eq!(serde_json::from_value::<Record>(json).unwrap(), record);
         assert_eq!(record.flows[0].local, "198.18.0.2:40000");
     }
 

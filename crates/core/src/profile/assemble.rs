@@ -86,7 +86,7 @@ fn shared_overhead(
 /// Segments with payload, as the sender's kernel counted them, or datagrams.
 fn packets(record: &Record) -> Option<u64> {
     let sent = record.legs.iter().filter_map(|leg| {
-        let segments = leg.tcp.as_ref().and_then(|tcp| tcp.data_segments_out);
+        let segments = leg.tcp_sender().and_then(|tcp| tcp.data_segments_out);
         segments.or_else(|| leg.udp.as_ref().map(|udp| udp.sent))
     });
     sent.reduce(u64::saturating_add)

@@ -6,7 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    Ceiling, EndReport, FlowRecord, HostFacts, Interval, Record, TcpEvidence, UdpEvidence, Verdict,
+    Ceiling, EndReport, FlowRecord, HostFacts, Interval, Record, TcpEvidence, TcpSender,
+    UdpEvidence, Verdict,
 };
 use crate::plan::Direction;
 
@@ -58,6 +59,11 @@ impl Leg {
         }
     }
 
+    /// What the sender's kernel says of TCP.
+    pub fn tcp_sender(&self) -> Option<&TcpSender> {
+        self.tcp.as_ref()?.sender()
+    }
+
     /// The sender's and the receiver's account, as far as they are known.
     pub fn ends(&self) -> impl Iterator<Item = (&'static str, &EndReport)> {
         let ends = [("sender", &self.sender), ("receiver", &self.receiver)];
@@ -103,9 +109,9 @@ impl Record {
         self.leg()?.verdict.as_ref()
     }
 
-    /// What TCP says of the only direction.
-    pub fn tcp(&self) -> Option<&TcpEvidence> {
-        self.leg()?.tcp.as_ref()
+    /// What the sender's kernel says of TCP in the only direction.
+    pub fn tcp_sender(&self) -> Option<&TcpSender> {
+        self.leg()?.tcp_sender()
     }
 
     /// What UDP says of the only direction.

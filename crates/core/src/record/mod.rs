@@ -9,6 +9,7 @@ mod environment;
 mod evidence;
 mod leg;
 mod qos;
+mod tcp;
 mod tool;
 mod verdict;
 
@@ -20,10 +21,9 @@ pub use document::{
 pub use environment::{
     CpuFacts, DeviceFacts, Environment, HostFacts, LabDirection, LabFacts, LabLink,
 };
-pub use evidence::{
-    CpuQuota, CpuSeconds, EndReport, GapSummary, SocketMemory, TcpEvidence, TcpSample, UdpEvidence,
-};
+pub use evidence::{CpuQuota, CpuSeconds, EndReport, GapSummary, SocketMemory, UdpEvidence};
 pub use leg::Leg;
 pub use qos::{QosClass, QosEvidence, QosPolicy};
+pub use tcp::{SenderEvidence, TcpEvidence, TcpReceiver, TcpSample, TcpSender};
 pub use tool::Tool;
 pub use verdict::{Cause, Ceiling, RunnerUp, Verdict};

@@ -6,7 +6,7 @@ use super::error::TreatmentError;
 use super::list::{Treatment, Treatments};
 use super::table::Setting;
 use crate::plan::{Direction, End};
-use crate::record::{EndReport, FlowRecord, Record, TcpEvidence};
+use crate::record::{EndReport, FlowRecord, Record, TcpSender};
 use crate::value::Value;
 
 impl Treatments {
@@ -54,7 +54,7 @@ fn fault_of_flow(treatment: &Treatment, flow: &FlowRecord) -> Option<Fault> {
         let other = local.filter(|local| local.ip() != *address)?;
         return fault(other, "the flow came from another address");
     }
-    let tcp = flow.tcp.as_ref()?;
+    let tcp = flow.tcp.as_ref()?.sender()?;
     match (treatment.entry().setting, treatment.value()) {
         (Setting::Socket(option), value) => fault_of_socket(option.name, value, tcp),
         (
@@ -76,7 +76,7 @@ fn fault_of_flow(treatment: &Treatment, flow: &FlowRecord) -> Option<Fault> {
     }
 }
 
-fn fault_of_socket(name: &str, value: &Value, tcp: &TcpEvidence) -> Option<Fault> {
+fn fault_of_socket(name: &str, value: &Value, tcp: &TcpSender) -> Option<Fault> {
     match (name, value) {
         ("mss", Value::Number(asked)) => {
             let mss = u64::from(tcp.mss_bytes);

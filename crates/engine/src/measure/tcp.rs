@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use linerate_core::record::{TcpEvidence, TcpSample};
+use linerate_core::record::{TcpEvidence, TcpReceiver, TcpSample, TcpSender};
 use linerate_sys::socket;
 use linerate_sys::tcp_info::TcpInfo;
 
@@ -106,21 +106,32 @@ impl TcpProbe {
         let (Some(begin), Some(end)) = (self.begin, self.last) else {
             return (None, Vec::new());
         };
-        let mut evidence = self.common(&end);
-        if self.sends {
-            self.differences(&mut evidence, &begin, &end, bytes);
-            self.medians(&mut evidence, &end);
+        let evidence: TcpEvidence = if self.sends {
+            let mut sender = self.sender(&end);
+            self.differences(&mut sender, &begin, &end, bytes);
+            self.medians(&mut sender, &end);
+            sender.into()
         } else {
-            evidence.receive_window_bytes = Some(self.largest_window).filter(|w| *w > 0);
-            evidence.receiver_buffer_bytes =
-                socket::receive_buffer(&self.socket).ok().map(u64::from);
-            evidence.receive_buffer_locked = self.keeper.is_some();
-            evidence.receiver_unread_bytes = median(&mut self.unread).map(u64::from);
-        }
+            self.receiver(&end).into()
+        };
         (Some(evidence), self.samples())
     }
 
-    fn common(&self, end: &TcpInfo) -> TcpEvidence {
+    fn receiver(&mut self, end: &TcpInfo) -> TcpReceiver {
+        TcpReceiver {
+            advmss_bytes: end.advmss,
+            mss_bytes: end.snd_mss,
+            pmtu_bytes: end.pmtu,
+            rtt_min_us: end.min_rtt.filter(|rtt| *rtt != u32::MAX),
+            congestion: socket::congestion(&self.socket).ok(),
+            window_bytes: Some(self.largest_window).filter(|w| *w > 0),
+            buffer_bytes: socket::receive_buffer(&self.socket).ok().map(u64::from),
+            unread_bytes: median(&mut self.unread).map(u64::from),
+            buffer_locked: self.keeper.is_some(),
+        }
+    }
+
+    fn sender(&self, end: &TcpInfo) -> TcpSender {
         let mptcp = socket::mptcp_info(&self.socket).ok().flatten();
         // A kernel before 5.14 does not say: then the buffer counts as the kernel's to tune.
         let locks = socket::buffer_locks(&self.socket).unwrap_or_default();
@@ -130,7 +141,7 @@ impl TcpProbe {
             (end.window_scale.is_some(), "wscale"),
             (end.ecn, "ecn"),
         ];
-        TcpEvidence {
+        TcpSender {
             congestion: socket::congestion(&self.socket).ok(),
             mss_bytes: end.snd_mss,
             advmss_bytes: end.advmss,
@@ -147,11 +158,11 @@ impl TcpProbe {
                 .collect(),
             subflows: mptcp.map(|info| u32::from(info.subflows) + 1),
             mptcp_fallback: mptcp.map(|info| info.fallback),
-            ..TcpEvidence::default()
+            ..TcpSender::default()
         }
     }
 
-    fn differences(&self, evidence: &mut TcpEvidence, begin: &TcpInfo, end: &TcpInfo, bytes: u64) {
+    fn differences(&self, evidence: &mut TcpSender, begin: &TcpInfo, end: &TcpInfo, bytes: u64) {
         let grown =
             |pick: fn(&TcpInfo) -> Option<u64>| Some(pick(end)?.saturating_sub(pick(begin)?));
         let segments = grown(|i| i.data_segs_out.map(u64::from));
@@ -186,7 +197,7 @@ impl TcpProbe {
             .count() as u64;
     }
 
-    fn medians(&self, evidence: &mut TcpEvidence, end: &TcpInfo) {
+    fn medians(&self, evidence: &mut TcpSender, end: &TcpInfo) {
         let of = |pick: fn(&TcpInfo) -> u64| {
             let mut values: Vec<u64> = self.readings.iter().map(|r| pick(&r.info)).collect();
             median(&mut values)
@@ -247,7 +258,7 @@ impl TcpProbe {
         (!known.is_empty()).then(|| full as f64 / known.len() as f64)
     }
 
-    fn delivery(&self, evidence: &mut TcpEvidence) {
+    fn delivery(&self, evidence: &mut TcpSender) {
         let mut rates: Vec<u64> = self
             .readings
             .iter()

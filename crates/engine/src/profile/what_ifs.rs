@@ -75,7 +75,7 @@ fn projected(
     observer: &mut dyn CompareObserver,
 ) -> Result<(), MeasureError> {
     let test = design_of(protocol, &options.test);
-    let path_mtu_bytes = document.record.tcp().map(|tcp| tcp.pmtu_bytes);
+    let path_mtu_bytes = document.record.tcp_sender().map(|tcp| tcp.pmtu_bytes);
     let time = short(&options.test);
     let design = DesignOptions {
         test: test.clone(),

@@ -105,7 +105,7 @@ fn options_of_the_socket_are_seen_in_the_evidence() {
         },
         ..stream()
     });
-    let tcp = record.tcp().unwrap();
+    let tcp = record.tcp_sender().unwrap();
     assert_eq!(tcp.congestion.as_deref(), Some("reno"));
     assert_eq!(tcp.mss_bytes, 988);
     assert_eq!(tcp.max_pacing_rate_bps, Some(400_000_000));
@@ -124,7 +124,7 @@ fn a_receive_window_is_what_the_sender_sees() {
         },
         ..stream()
     });
-    let seen = record.tcp().unwrap().send_window_bytes.unwrap();
+    let seen = record.tcp_sender().unwrap().send_window_bytes.unwrap();
     assert!(seen <= 56_320, "{seen}");
 }
 
@@ -134,7 +134,7 @@ fn mptcp_carries_a_stream_and_says_so() {
         protocol: Protocol::Mptcp,
         ..stream()
     });
-    let tcp = record.tcp().unwrap();
+    let tcp = record.tcp_sender().unwrap();
     if tcp.subflows.is_none() {
         skip(
             Need::Mptcp,

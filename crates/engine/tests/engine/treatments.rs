@@ -31,7 +31,10 @@ fn each_treatment_of_a_socket_shows_in_the_record() {
         };
         let text = "mss=1000,congestion=reno,receive_window=64KiB,nodelay=on,dscp=AF11,quickack=on";
         let record = treated(test.clone(), text);
-        assert_eq!(record.tcp().unwrap().congestion.as_deref(), Some("reno"));
+        assert_eq!(
+            record.tcp_sender().unwrap().congestion.as_deref(),
+            Some("reno")
+        );
         treated(test.clone(), "zerocopy=on,busy_poll=0");
         // Far below what loopback carries, whatever else the machine does.
         let paced = treated(test.clone(), "pacing=20mbit");
@@ -69,7 +72,7 @@ fn quick_acknowledgements_are_one_for_each_segment() {
             })
         };
         let record = treated(test, text);
-        let tcp = record.tcp().unwrap();
+        let tcp = record.tcp_sender().unwrap();
         tcp.segments_in.unwrap() as f64 / tcp.data_segments_out.unwrap() as f64
     };
     let (prompt, delayed) = (

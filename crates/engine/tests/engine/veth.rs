@@ -35,7 +35,10 @@ fn on(pair: &Pair, address: IpAddr, tests: &[Test]) {
         if test.protocol == Protocol::Tcp {
             let options = 12;
             let headers = if address.is_ipv6() { 60 } else { 40 };
-            assert_eq!(record.tcp().unwrap().mss_bytes, 1500 - headers - options);
+            assert_eq!(
+                record.tcp_sender().unwrap().mss_bytes,
+                1500 - headers - options
+            );
         }
     }
 }

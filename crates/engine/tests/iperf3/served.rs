@@ -64,7 +64,7 @@ fn a_client_may_receive_or_do_both() {
     assert_eq!(record.direction, Direction::Down);
     let received = figure(&json, "/end/sum_received/bytes");
     assert_within_1_percent(record.bytes() as f64, received, "-R");
-    assert!(record.tcp().is_some_and(|tcp| tcp.cwnd_bytes > 0));
+    assert!(record.tcp_sender().is_some_and(|tcp| tcp.cwnd_bytes > 0));
     // As much as was asked for, in whole blocks: a client that has enough says so late.
     let sent = figure(&json, "/end/sum_sent/bytes");
     assert!((20e6..21.3e6).contains(&sent), "{sent}");

@@ -118,7 +118,7 @@ fn an_iperf3_server_is_found_and_used_up_and_down() {
     assert_within_1_percent(up.bytes() as f64, 2.0 * bytes.0 as f64, "up");
     assert_eq!((up.via, up.served), (Some(Tool::Iperf3), false));
     assert!(
-        up.tcp()
+        up.tcp_sender()
             .is_some_and(|tcp| tcp.cwnd_bytes > 0 && tcp.busy_us.is_some())
     );
     assert!(up.verdict().is_some());

@@ -58,7 +58,7 @@ fn tcp_maerts_sends_what_it_says() {
     let record = bench.record();
     assert_eq!(record.direction, Direction::Down);
     assert!(record.legs[0].sender.is_some() && record.legs[0].receiver.is_none());
-    assert!(record.tcp().is_some());
+    assert!(record.tcp_sender().is_some());
 }
 
 #[test]

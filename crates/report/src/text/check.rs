@@ -283,19 +283,19 @@ fn throughput_table<'a>(legs: Vec<(&'a Record, &'a Leg)>) -> Table<(&'a Record, 
     Table::of(legs)
         .left("", |(_, leg)| direction_name(leg.direction))
         .right("RTT\nmin", |(_, leg)| {
-            Some(micros(leg.tcp.as_ref()?.rtt_min_us?.into()))
+            Some(micros(leg.tcp_sender()?.rtt_min_us?.into()))
         })
         .right("\nmean", |(_, leg)| {
-            Some(micros(leg.tcp.as_ref()?.rtt_mean_us.into()))
+            Some(micros(leg.tcp_sender()?.rtt_mean_us.into()))
         })
         .right("sent\nagain", |(_, leg)| {
-            Some(count(leg.tcp.as_ref()?.retransmitted_segments))
+            leg.tcp.as_ref()?.retransmitted_segments().map(count)
         })
         .right("\nshare", |(_, leg)| {
-            retransmitted_percent(leg.tcp.as_ref()?).map(percent)
+            retransmitted_percent(leg.tcp_sender()?).map(percent)
         })
         .right("time-\nouts", |(_, leg)| {
-            leg.tcp.as_ref()?.timeouts.map(count)
+            leg.tcp_sender()?.timeouts.map(count)
         })
         .right("core %\nsend", |(_, leg)| core(&leg.sender))
         .right("\nrecv", |(_, leg)| core(&leg.receiver))
@@ -377,7 +377,7 @@ fn explanation(
     let median = leg.throughput_bps.map(rate);
     let reached = runs.map(|runs| figure(runs, rate)).or(median);
     let mut facts = vec![reached.unwrap_or_else(|| "no figure".to_owned())];
-    facts.extend(leg.tcp.as_ref().map(retransmitted));
+    facts.extend(leg.tcp.as_ref().and_then(retransmitted));
     facts.extend(under_load(check, name));
     page.gap();
     page.paragraph(Emphasis::Strong, name, 6, &facts.join(", "));

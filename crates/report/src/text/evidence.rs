@@ -1,6 +1,6 @@
 //! What the kernels say of a direction's flows, as facts for one line each.
 
-use linerate_core::record::{Leg, Record, TcpEvidence, UdpEvidence};
+use linerate_core::record::{Leg, Record, TcpEvidence, TcpReceiver, TcpSender, UdpEvidence};
 
 use super::number::{bytes, count, exact_bytes, micros, percent, rate, with_unit};
 
@@ -21,14 +21,14 @@ pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'stati
 /// What a direction reached besides its rate, in a line.
 pub(super) fn in_short(leg: &Leg) -> Vec<String> {
     let mut facts = Vec::new();
-    if let Some(tcp) = &leg.tcp {
+    if let Some(tcp) = leg.tcp_sender() {
         let least = tcp
             .rtt_min_us
             .map(|us| format!(" (min {})", micros(us.into())));
         let mean = micros(tcp.rtt_mean_us.into());
         facts.push(format!("RTT {mean}{}", least.unwrap_or_default()));
-        facts.push(retransmitted(tcp));
     }
+    facts.extend(leg.tcp.as_ref().and_then(retransmitted));
     if let Some(udp) = &leg.udp {
         let share = share_percent(udp.lost, udp.sent);
         facts.push(match udp.lost {
@@ -53,17 +53,37 @@ pub(super) fn in_short(leg: &Leg) -> Vec<String> {
 }
 
 /// `12 retransmitted (0.0995 %)`
-pub(super) fn retransmitted(tcp: &TcpEvidence) -> String {
-    if tcp.retransmitted_segments == 0 {
-        return "none retransmitted".to_owned();
+pub(super) fn retransmitted(tcp: &TcpEvidence) -> Option<String> {
+    let number = tcp.retransmitted_segments()?;
+    if number == 0 {
+        return Some("none retransmitted".to_owned());
     }
-    let share = retransmitted_percent(tcp).map(|share| format!(" ({})", percent(share)));
-    let number = count(tcp.retransmitted_segments);
-    format!("{number} retransmitted{}", share.unwrap_or_default())
+    let share = tcp.sender().and_then(retransmitted_percent);
+    let share = share.map(|share| format!(" ({})", percent(share)));
+    let number = count(number);
+    Some(format!(
+        "{number} retransmitted{}",
+        share.unwrap_or_default()
+    ))
+}
+
+/// What there is where nobody has read the sender's kernel.
+pub(super) fn seen_by_receiver(tcp: &TcpEvidence) -> Vec<String> {
+    let mut facts: Vec<String> = retransmitted(tcp).into_iter().collect();
+    let Some(receiver) = &tcp.receiver else {
+        return facts;
+    };
+    let least = receiver.rtt_min_us;
+    facts.extend(least.map(|us| format!("smallest RTT {}", micros(us.into()))));
+    if receiver.pmtu_bytes > 0 {
+        facts.push(format!("path MTU {}", exact_bytes(receiver.pmtu_bytes)));
+    }
+    facts.extend(buffer(receiver));
+    facts
 }
 
 /// Segments retransmitted and why.
-pub(super) fn retransmissions(tcp: &TcpEvidence) -> Vec<String> {
+pub(super) fn retransmissions(tcp: &TcpSender) -> Vec<String> {
     let again = tcp.retransmitted_segments;
     let share =
         retransmitted_percent(tcp).map(|share| format!(" ({} of those sent)", percent(share)));
@@ -93,13 +113,13 @@ pub(super) fn retransmissions(tcp: &TcpEvidence) -> Vec<String> {
 }
 
 /// Segments retransmitted as a share of all that were sent, percent.
-pub(super) fn retransmitted_percent(tcp: &TcpEvidence) -> Option<f64> {
+pub(super) fn retransmitted_percent(tcp: &TcpSender) -> Option<f64> {
     let sent = tcp.data_segments_out.filter(|&sent| sent > 0)?;
     Some(share_percent(tcp.retransmitted_segments, sent))
 }
 
 /// Windows, buffers and what was in them.
-pub(super) fn windows(tcp: &TcpEvidence) -> Vec<String> {
+pub(super) fn windows(tcp: &TcpSender, receiver: Option<&TcpReceiver>) -> Vec<String> {
     let mut facts = vec![
         format!("congestion {}", bytes(tcp.cwnd_bytes)),
         format!("in flight {}", bytes(tcp.unacked_bytes)),
@@ -107,7 +127,7 @@ pub(super) fn windows(tcp: &TcpEvidence) -> Vec<String> {
     let optional = [
         ("receive window", tcp.send_window_bytes),
         ("unsent", tcp.notsent_bytes),
-        ("waiting unread", tcp.receiver_unread_bytes),
+        ("waiting unread", receiver.and_then(|end| end.unread_bytes)),
     ];
     for (what, figure) in optional {
         facts.extend(figure.map(|n| format!("{what} {}", bytes(n))));
@@ -119,11 +139,16 @@ pub(super) fn windows(tcp: &TcpEvidence) -> Vec<String> {
             bytes(tcp.send_buffer_bytes)
         ));
     }
-    if let Some(buffer) = tcp.receiver_buffer_bytes {
-        let fixed = fixed(tcp.receive_buffer_locked);
-        facts.push(format!("receive buffer {}{fixed}", bytes(buffer)));
-    }
+    facts.extend(receiver.and_then(buffer));
     facts
+}
+
+fn buffer(receiver: &TcpReceiver) -> Option<String> {
+    let fixed = fixed(receiver.buffer_locked);
+    Some(format!(
+        "receive buffer {}{fixed}",
+        bytes(receiver.buffer_bytes?)
+    ))
 }
 
 fn fixed(locked: bool) -> &'static str {
@@ -131,7 +156,7 @@ fn fixed(locked: bool) -> &'static str {
 }
 
 /// Sizes on the wire.
-pub(super) fn segments(tcp: &TcpEvidence) -> Vec<String> {
+pub(super) fn segments(tcp: &TcpSender) -> Vec<String> {
     let mut facts = Vec::new();
     if tcp.mss_bytes > 0 {
         facts.push(format!("MSS {}", exact_bytes(tcp.mss_bytes)));
@@ -147,7 +172,7 @@ pub(super) fn segments(tcp: &TcpEvidence) -> Vec<String> {
 
 /// What the sender waited for, by the kernel's account. The send buffer is told only where it is
 /// not zero: with cubic it is zero whatever holds.
-pub(super) fn limited_times(tcp: &TcpEvidence) -> Vec<String> {
+pub(super) fn limited_times(tcp: &TcpSender) -> Vec<String> {
     let Some(busy) = tcp.busy_us.filter(|&busy| busy > 0) else {
         return Vec::new();
     };
@@ -170,7 +195,7 @@ pub(super) fn limited_times(tcp: &TcpEvidence) -> Vec<String> {
 }
 
 /// The algorithm, its rates, the options in force.
-pub(super) fn control(tcp: &TcpEvidence) -> Vec<String> {
+pub(super) fn control(tcp: &TcpSender) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(tcp.congestion.clone());
     let rates = [

@@ -1,7 +1,7 @@
 //! One run on one screen.
 
 use linerate_core::plan::{Direction, Extent, Protocol, Traffic, Workload};
-use linerate_core::record::{EndReport, Environment, FlowRecord, Leg, Record, Status};
+use linerate_core::record::{EndReport, Environment, FlowRecord, Leg, Record, Status, TcpSender};
 use linerate_core::stats::LatencySummary;
 
 use super::Style;
@@ -319,7 +319,11 @@ fn interval_facts(record: &Record, leg: &Leg) -> Vec<String> {
 }
 
 fn tcp(page: &mut Page, leg: &Leg) {
-    let Some(tcp) = &leg.tcp else { return };
+    let Some(evidence) = &leg.tcp else { return };
+    let Some(tcp) = evidence.sender() else {
+        page.facts("TCP", &evidence::seen_by_receiver(evidence));
+        return;
+    };
     let mut rtt = Vec::new();
     rtt.extend(
         tcp.rtt_min_us
@@ -329,7 +333,10 @@ fn tcp(page: &mut Page, leg: &Leg) {
     rtt.push(format!("deviation {}", micros(tcp.rtt_var_us.into())));
     page.facts("RTT", &rtt);
     page.facts("loss", &evidence::retransmissions(tcp));
-    page.facts("windows", &evidence::windows(tcp));
+    page.facts(
+        "windows",
+        &evidence::windows(tcp, evidence.receiver.as_ref()),
+    );
     page.facts("segments", &evidence::segments(tcp));
     page.facts("time", &evidence::limited_times(tcp));
     page.facts("TCP", &evidence::control(tcp));
@@ -368,22 +375,26 @@ fn flow_table(flows: Vec<&FlowRecord>) -> Table<&FlowRecord> {
         .right("flow", |flow| flow.id.to_string())
         .right("throughput", |flow| rate(flow.throughput_bps))
         .right("mean RTT", |flow| {
-            Some(micros(flow.tcp.as_ref()?.rtt_mean_us.into()))
+            Some(micros(sender(flow)?.rtt_mean_us.into()))
         })
         .right("retransmitted", |flow| {
-            Some(count(flow.tcp.as_ref()?.retransmitted_segments))
+            flow.tcp.as_ref()?.retransmitted_segments().map(count)
         })
         .right("congestion\nwindow", |flow| {
-            Some(bytes(flow.tcp.as_ref()?.cwnd_bytes))
+            Some(bytes(sender(flow)?.cwnd_bytes))
         })
         .right("receive\nwindow", |flow| {
-            flow.tcp.as_ref()?.send_window_bytes.map(bytes)
+            sender(flow)?.send_window_bytes.map(bytes)
         })
         .right("lost", |flow| Some(count(flow.udp.as_ref()?.lost)))
         .right("jitter", |flow| Some(micros(flow.udp.as_ref()?.jitter_us)))
         .left("from and to", |flow| {
             format!("{} {}", flow.local, flow.remote)
         })
+}
+
+fn sender<'a>(flow: &&'a FlowRecord) -> Option<&'a TcpSender> {
+    flow.tcp.as_ref()?.sender()
 }
 
 /// Of more than twice as many flows, this many of the slowest and of the fastest are shown.

@@ -207,7 +207,7 @@ fn streams(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
             .map(count)
     };
     let segment = |(row, _): &Row| {
-        let tcp = row.legs.first()?.tcp.as_ref()?;
+        let tcp = row.legs.first()?.tcp_sender()?;
         tcp.effective_segment_bytes.map(digits)
     };
     Table::of(rows)

@@ -5,7 +5,7 @@ use linerate_core::profile::{
     CpuSamples, DiskBeside, EndProfile, FoldedStack, How, Overhead, ProfileDocument, SampleClock,
     TaskClass,
 };
-use linerate_core::record::{Caveat, CaveatKind, CpuSeconds};
+use linerate_core::record::{Caveat, CaveatKind, CpuSeconds, TcpSender};
 use linerate_report::text::{self, Style};
 use linerate_report::{Document, svg};
 
@@ -122,9 +122,15 @@ fn receiver() -> EndProfile {
 fn document() -> ProfileDocument {
     let mut record = samples::stream();
     record.environment.shared_kernel = false;
-    if let Some(tcp) = &mut record.legs[0].tcp {
-        tcp.data_segments_out = Some(1_234_567);
-    }
+    let tcp = record.tcp_sender().cloned().unwrap();
+    let data_segments_out = Some(1_234_567);
+    record.legs[0].tcp = Some(
+        TcpSender {
+            data_segments_out,
+            ..tcp
+        }
+        .into(),
+    );
     ProfileDocument::new(record, Some(sender()), Some(receiver()))
 }
 

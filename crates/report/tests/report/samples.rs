@@ -13,7 +13,8 @@ use linerate_core::plan::{
 use linerate_core::record::{
     Caveat, CaveatKind, Check, CpuFacts, CpuSeconds, DeviceFacts, EndReport, Environment,
     FlowRecord, GapSummary, HiddenFault, HostFacts, Interval, LabDirection, LabFacts, LabLink, Leg,
-    PathFacts, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep, TcpEvidence, UdpEvidence,
+    PathFacts, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep, TcpEvidence, TcpReceiver,
+    TcpSender, UdpEvidence,
 };
 use linerate_core::remedy::Remedy;
 use linerate_core::stats::{Figure, LatencySummary};
@@ -139,8 +140,8 @@ fn end(host_percent: f64, cpus: u32, method: &str) -> EndReport {
     }
 }
 
-fn window_limited_tcp() -> TcpEvidence {
-    TcpEvidence {
+fn window_limited_tcp() -> TcpSender {
+    TcpSender {
         congestion: Some("cubic".to_owned()),
         mss_bytes: 1448,
         advmss_bytes: 1448,
@@ -164,12 +165,24 @@ fn window_limited_tcp() -> TcpEvidence {
         delivery_rate_bps: Some(13_910_000),
         app_limited_share: Some(0.0),
         send_buffer_bytes: 2_626_560,
-        receiver_buffer_bytes: Some(102_400),
-        receiver_unread_bytes: Some(0),
         options: vec!["timestamps".to_owned(), "sack".to_owned()],
-        receive_buffer_locked: true,
-        ..TcpEvidence::default()
+        ..TcpSender::default()
     }
+}
+
+fn with_receiver(sender: TcpSender) -> Option<TcpEvidence> {
+    Some(TcpEvidence {
+        receiver: Some(TcpReceiver {
+            advmss_bytes: 1448,
+            mss_bytes: 1448,
+            pmtu_bytes: 1500,
+            buffer_bytes: Some(102_400),
+            unread_bytes: Some(0),
+            buffer_locked: true,
+            ..TcpReceiver::default()
+        }),
+        ..sender.into()
+    })
 }
 
 fn ceiling(cause: Cause, limit_bps: f64, formula: &str, independent: bool) -> Ceiling {
@@ -250,7 +263,7 @@ fn window_limited(direction: Direction, throughput_bps: f64) -> Leg {
         bytes: (throughput_bps * 1.25) as u64,
         sender: Some(end(3.1, 2, "write")),
         receiver: Some(end(1.2, 8, "read")),
-        tcp: Some(window_limited_tcp()),
+        tcp: with_receiver(window_limited_tcp()),
         ceilings: window_ceilings(),
         verdict: Some(window_verdict()),
         ..Leg::new(direction)
@@ -280,7 +293,7 @@ fn flow(id: u32, direction: Direction, throughput_bps: f64) -> FlowRecord {
         remote: "198.18.0.2:5201".to_owned(),
         sender_thread_percent: None,
         receiver_thread_percent: None,
-        tcp: Some(window_limited_tcp()),
+        tcp: with_receiver(window_limited_tcp()),
         udp: None,
     }
 }
@@ -483,7 +496,7 @@ pub(crate) fn rr_sweep() -> Sweep {
 pub(crate) fn check() -> Check {
     let down = Leg {
         throughput_bps: Some(93_900_000.0),
-        tcp: Some(TcpEvidence {
+        tcp: with_receiver(TcpSender {
             rwnd_limited_us: Some(0),
             rtt_mean_us: 268_700,
             retransmitted_segments: 0,

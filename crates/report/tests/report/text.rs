@@ -1,7 +1,7 @@
 //! What a terminal shows, as snapshots of hand-built documents.
 
 use insta::assert_snapshot;
-use linerate_core::record::Record;
+use linerate_core::record::{Record, TcpSender};
 use linerate_report::Document;
 use linerate_report::text::{self, Style};
 
@@ -227,12 +227,14 @@ fn a_record_of_absurd_figures_is_still_text() {
     for ceiling in &mut leg.ceilings {
         ceiling.limit_bps = 0.0;
     }
-    if let Some(tcp) = &mut leg.tcp {
-        tcp.busy_us = Some(1);
-        tcp.rwnd_limited_us = Some(u64::MAX);
-        tcp.sndbuf_limited_us = Some(u64::MAX);
-        tcp.data_segments_out = Some(0);
-    }
+    let tcp = TcpSender {
+        busy_us: Some(1),
+        rwnd_limited_us: Some(u64::MAX),
+        sndbuf_limited_us: Some(u64::MAX),
+        data_segments_out: Some(0),
+        ..leg.tcp_sender().cloned().unwrap()
+    };
+    leg.tcp = Some(tcp.into());
     let text = shown(&record);
     assert!(text.starts_with("-"), "{text}");
     assert!(!text.contains("NaN") && !text.contains("inf "), "{text}");

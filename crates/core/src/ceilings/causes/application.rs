@@ -83,7 +83,7 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
         )
     }));
     // linerate's own writer has nothing else to do: only its rate can keep it from writing.
-    let unlimited = view.sender?.paced_us == Some(0);
+    let unlimited = view.sender()?.paced_us == Some(0);
     // Time on the CPU counts with the idle time: work that is not done for the network.
     Signs::new(
         !writer.cpu_bound() && writer.blocked < WRITER_WAITS && starved && !unlimited,
@@ -122,10 +122,11 @@ pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
         let dropped = format!("its socket dropped {} of the datagrams", percent(drops));
         return Some((drops >= SOCKET_DROPS, vec![waits, dropped]));
     }
-    let unread = view.mean(|tcp| {
-        positive(tcp.receiver_buffer_bytes? as f64)
-            .and_then(|buffer| Some(tcp.receiver_unread_bytes? as f64 / buffer))
+    let filled = view.sum(|flow| {
+        let receiver = flow.receiver?;
+        Some(receiver.unread_bytes? as f64 / positive(receiver.buffer_bytes? as f64)?)
     });
+    let unread = filled.map(|filled| filled / view.tcp.len() as f64);
     let backlog = unread.is_some_and(|share| share >= BACKLOG);
     let closed = view.rwnd_share().is_some_and(|share| share >= USUAL_STATE);
     let mut say = vec![waits];
@@ -148,7 +149,7 @@ fn without_limit(
     option: RunOption,
     limit: fn(&StreamTest) -> Option<BitRate>,
 ) -> Option<Remedy> {
-    match &view.plan.traffic {
+    match &view.record.plan.traffic {
         Traffic::Stream(plan) => limit(plan).map(|_| Remedy::without(option)),
         Traffic::Rr(_) | Traffic::Crr(_) => None,
     }

@@ -94,7 +94,7 @@ fn events(view: &View<'_>, flow: &TcpFlow<'_>) -> f64 {
     let share = all.and_then(|all| positive(own / all));
     match (view.recoveries(), share) {
         (Some(counted), Some(share)) => counted * share,
-        _ => loss_events(flow.tcp, view.seconds),
+        _ => loss_events(flow.tcp, view.record.seconds),
     }
 }
 

@@ -36,7 +36,7 @@ fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
     ceiling(
         Cause::CpuSend,
         view,
-        view.sender?,
+        view.sender()?,
         [view.writer()?, view.reader().unwrap_or_default()],
         view.sender_host,
     )
@@ -46,7 +46,7 @@ fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
     ceiling(
         Cause::CpuReceive,
         view,
-        view.receiver?,
+        view.receiver()?,
         [view.reader()?, view.writer().unwrap_or_default()],
         view.receiver_host,
     )
@@ -143,8 +143,8 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
         .is_some_and(|share| share >= DATAGRAMS_LOST);
     let bound = writer.cpu_bound() && writer.blocked < WRITER_WAITS;
     let reader = view.reader().unwrap_or_default();
-    let full = full_host(view, view.sender?, writer, reader);
-    let quota = quota_used_up(view, view.sender?);
+    let full = full_host(view, view.sender()?, writer, reader);
+    let quota = quota_used_up(view, view.sender()?);
     let mut say = sentences(writer);
     say.extend(full.map(full_sentence));
     say.extend(quota.map(quota_sentence));
@@ -159,11 +159,11 @@ fn quota_used_up<'a>(view: &View<'_>, end: &'a EndReport) -> Option<&'a CpuQuota
         let periods = quota.periods.max(QUOTA_PERIODS) as f64;
         quota.throttled_periods as f64 >= QUOTA_USED_UP * periods
     };
-    let ends = [view.sender, view.receiver].into_iter().flatten();
+    let ends = [view.sender(), view.receiver()].into_iter().flatten();
     let others = ends.filter_map(|end| end.cpu_quota.as_ref());
     let is_alone = others.filter(|quota| is_used_up(quota)).count() == 1;
     let quota = end.cpu_quota.as_ref().filter(|quota| is_used_up(quota))?;
-    let own = end.cpu_seconds.total() >= QUOTA_OWN * quota.cpus * view.seconds;
+    let own = end.cpu_seconds.total() >= QUOTA_OWN * quota.cpus * view.record.seconds;
     (own && is_alone).then_some(quota)
 }
 
@@ -215,10 +215,10 @@ fn starved(reader: ThreadTime, writer: Option<ThreadTime>) -> bool {
 fn receive_signs(view: &View<'_>) -> Option<Signs> {
     let reader = view.reader()?;
     let (late, why) = reader_is_late(view)?;
-    let end = view.receiver?;
+    let end = view.receiver()?;
     let core = end.busiest_core_percent.unwrap_or(0.0);
     let dropped = end.softnet_dropped.unwrap_or(0);
-    let interrupts = !view.shared_kernel && core >= CORE_FULL_PERCENT && dropped > 0;
+    let interrupts = !view.has_one_kernel() && core >= CORE_FULL_PERCENT && dropped > 0;
     let mut say = sentences(reader);
     say.extend(why);
     if dropped > 0 {
@@ -247,7 +247,7 @@ fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
         .flatten()
         .map(|host| host.cpu.usable)
         .fold(f64::INFINITY, f64::min);
-    let message = match &view.plan.traffic {
+    let message = match &view.record.plan.traffic {
         Traffic::Stream(stream) => stream.message_bytes,
         Traffic::Rr(_) | Traffic::Crr(_) => u64::MAX,
     };

@@ -126,7 +126,7 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
 
 /// What a packet train found before the run.
 fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    let train = view.train.filter(|train| {
+    let train = view.train().filter(|train| {
         train.dispersion_us >= SHORTEST_DISPERSION_US && train.link_bps <= FASTEST_TRAIN_BPS
     })?;
     let share = view.payload_share(ETHERNET_HEADER_BYTES)?;

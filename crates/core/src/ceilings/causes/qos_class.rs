@@ -73,9 +73,9 @@ impl<'a> Traffic<'a> {
     fn of(view: &View<'a>) -> Option<Self> {
         let share = view.payload_share(QDISC_HEADER_BYTES)?;
         Some(Self {
-            qos: view.sender?.qos.as_ref()?,
+            qos: view.sender()?.qos.as_ref()?,
             own_bps: view.throughput_bps / share,
-            seconds: view.seconds,
+            seconds: view.record.seconds,
             share,
         })
     }
@@ -279,5 +279,5 @@ fn traffic_class(
 }
 
 fn at_sender(view: &View<'_>, change: Change) -> Remedy {
-    Remedy::new(change, Some(Role::Sender.end(view.direction)))
+    Remedy::new(change, Some(Role::Sender.end(view.leg.direction)))
 }

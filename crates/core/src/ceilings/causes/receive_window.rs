@@ -11,7 +11,7 @@ use super::super::view::{TcpFlow, View};
 use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;
-use crate::record::TcpEvidence;
+use crate::record::TcpSender;
 use crate::remedy::{Remedy, RunOption};
 
 pub(super) const RULE: Rule = Rule {
@@ -29,7 +29,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let holds = !unread && is_held(view).unwrap_or(true);
     let window = |flow: &TcpFlow<'_>| {
         let offered = positive(flow.tcp.send_window_bytes? as f64)?;
-        if holds || flow.tcp.receive_buffer_locked {
+        if holds || flow.has_fixed_window() {
             return Some(offered);
         }
         // Half of the buffer, as without a measured ratio of payload to memory
@@ -52,7 +52,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 
 /// What a sender uses of a window: whole segments, and the rest of it as well if it was seen to
 /// split one for it (it need not: RFC 1122, 4.2.3.4).
-fn usable(window: f64, tcp: &TcpEvidence) -> f64 {
+fn usable(window: f64, tcp: &TcpSender) -> f64 {
     let mss = f64::from(tcp.mss_bytes.max(1));
     let whole = (window / mss).floor() * mss;
     // Not `clamp`: rounding may put what is whole above a window of 2⁵³ bytes.
@@ -89,7 +89,7 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
     if view.tcp.iter().all(unscaled) {
         return Some(scaling(view));
     }
-    if view.tcp.iter().any(|flow| flow.tcp.receive_buffer_locked) {
+    if view.tcp.iter().any(|flow| flow.has_fixed_window()) {
         let (limit, bytes) = ("net.core.rmem_max", buffer_for(view, target_bps, None));
         let option = RunOption::ReceiveWindow;
         return Some(buffer(view, option, bytes, Role::Receiver, limit));
@@ -107,7 +107,7 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
 /// memory (`scaling_ratio`, net/ipv4/tcp_input.c), 0.4 at 950 bytes and 0.62 at 1448.
 fn window_share(view: &View<'_>) -> Option<f64> {
     let window = view.sum(|flow| flow.tcp.send_window_bytes.map(|w| w as f64))?;
-    let buffer = view.sum(|flow| flow.tcp.receiver_buffer_bytes.map(|b| b as f64))?;
+    let buffer = view.sum(|flow| Some(flow.receiver?.buffer_bytes? as f64))?;
     positive(window / buffer)
 }
 

@@ -51,7 +51,7 @@ fn busiest(view: &View<'_>) -> Option<f64> {
 /// While the device cuts segments (TSO) their size costs nothing.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let device = view.sender_host?.device.as_ref()?;
-    let feature = match view.family {
+    let feature = match view.record.family {
         Family::Ipv4 => "tx-tcp-segmentation",
         Family::Ipv6 => "tx-tcp6-segmentation",
     };

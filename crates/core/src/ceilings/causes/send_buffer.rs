@@ -11,7 +11,7 @@ use super::super::thresholds::{
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::{Role, Traffic};
-use crate::record::TcpEvidence;
+use crate::record::TcpSender;
 use crate::remedy::{Remedy, RunOption};
 
 pub(super) const RULE: Rule = Rule {
@@ -49,7 +49,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 /// Memory that the buffer may take, bytes: the one set, or the most that the kernel's tuning may
 /// grow it to. A queue overshoots by one piece; one far beyond the buffer shows that the buffer
 /// does not hold.
-fn buffer(view: &View<'_>, tcp: &TcpEvidence) -> Option<f64> {
+fn buffer(view: &View<'_>, tcp: &TcpSender) -> Option<f64> {
     let set = positive(tcp.send_buffer_bytes as f64)?;
     if !tcp.send_buffer_locked {
         return Some(sysctl_maximum(view.sender_host, "net.ipv4.tcp_wmem")?.max(set));
@@ -60,7 +60,7 @@ fn buffer(view: &View<'_>, tcp: &TcpEvidence) -> Option<f64> {
 
 /// What of the memory is in use in the mean. A queue that overshot the buffer was measured, not
 /// set.
-fn fill(tcp: &TcpEvidence) -> f64 {
+fn fill(tcp: &TcpSender) -> f64 {
     let queue = tcp.send_queue_memory_bytes.unwrap_or(0);
     if queue > tcp.send_buffer_bytes {
         1.0
@@ -82,7 +82,7 @@ fn measured_share(view: &View<'_>) -> Option<f64> {
 
 /// A write fills pieces of at most 64 KiB.
 fn payload_share(view: &View<'_>) -> f64 {
-    let message = match &view.plan.traffic {
+    let message = match &view.record.plan.traffic {
         Traffic::Stream(stream) => stream.message_bytes as f64,
         Traffic::Rr(_) | Traffic::Crr(_) => LARGEST_PIECE,
     };
@@ -122,7 +122,7 @@ fn signs(view: &View<'_>) -> Option<Signs> {
 }
 
 /// Both windows have room, and the buffer is as good as full.
-fn room(tcp: &TcpEvidence) -> bool {
+fn room(tcp: &TcpSender) -> bool {
     let in_flight = tcp.unacked_bytes as f64;
     let window = tcp.send_window_bytes.map_or(f64::INFINITY, |w| w as f64);
     let filled = tcp

@@ -7,7 +7,7 @@ use super::super::thresholds::{MODEL_TOLERANCE, READINGS_OF_A_RATE, SLOW_START_S
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::{Direction, MAX_SECONDS, Traffic};
-use crate::record::TcpEvidence;
+use crate::record::TcpSender;
 use crate::remedy::{Remedy, RunOption};
 
 pub(super) const RULE: Rule = Rule {
@@ -42,7 +42,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 
 /// `None` where a warm-up left slow start out of what was measured.
 fn slow_start(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<SlowStart> {
-    if view.plan.warm_up.as_secs_f64() > 0.0 {
+    if view.record.plan.warm_up.as_secs_f64() > 0.0 {
         return None;
     }
     let reached = flow.tcp.delivery_rate_max_bps.map(|bps| bps as f64);
@@ -57,7 +57,7 @@ fn slow_start(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<SlowStart> {
 
 /// Slow start is over: a threshold was set. BBR sets none, so that the rate it reached counts once
 /// there are enough readings for one.
-fn has_left(tcp: &TcpEvidence) -> bool {
+fn has_left(tcp: &TcpSender) -> bool {
     if is_bbr(tcp) {
         tcp.samples.is_some_and(|n| n >= READINGS_OF_A_RATE)
     } else {
@@ -74,14 +74,14 @@ fn shortest_rtt_s(flow: &TcpFlow<'_>) -> Option<f64> {
 /// A whole transfer begins with its handshake. Else the connection is there, and a client that is
 /// to receive begins to count as it asks.
 fn round_trips_before_data(view: &View<'_>) -> f64 {
-    let whole = matches!(&view.plan.traffic, Traffic::Stream(stream) if stream.whole);
-    f64::from(u8::from(whole || view.direction == Direction::Down))
+    let whole = matches!(&view.record.plan.traffic, Traffic::Stream(stream) if stream.whole);
+    f64::from(u8::from(whole || view.leg.direction == Direction::Down))
 }
 
 /// Losses end slow start; without them it lasts for its rounds.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * shortest_rtt_s(flow)?))?;
-    let share = time / view.tcp.len() as f64 / positive(view.seconds)?;
+    let share = time / view.tcp.len() as f64 / positive(view.record.seconds)?;
     let lossless = view.tcp.iter().all(|flow| lost(flow.tcp) <= 0.0);
     Signs::new(
         share >= SLOW_START_SHARE && lossless,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::scene::{Scene, tcp, udp};
 use crate::ceilings::{Cause, annotate, small_segments_caveat, views};
-use crate::record::{EndReport, TcpEvidence};
+use crate::record::{EndReport, TcpSender};
 
 /// Zeros, small figures, real ones and the largest. (Boxed: dozens of them by value overflow the
 /// stack.)
@@ -40,11 +40,11 @@ prop_compose! {
         cwnd_bytes in count(), unacked_bytes in count(), notsent_bytes in maybe(count()),
         send_buffer_bytes in count(), send_queue_memory_bytes in maybe(count()),
         send_buffer_locked in any::<bool>(),
-    ) -> TcpEvidence {
-        TcpEvidence {
+    ) -> TcpSender {
+        TcpSender {
             mss_bytes, pmtu_bytes, rtt_min_us, rtt_mean_us, rtt_var_us, send_window_bytes,
             cwnd_bytes, unacked_bytes, notsent_bytes, send_buffer_bytes, send_queue_memory_bytes,
-            send_buffer_locked, ..TcpEvidence::default()
+            send_buffer_locked, ..TcpSender::default()
         }
     }
 }
@@ -58,8 +58,8 @@ prop_compose! {
         (delivery_rate_max_bps, max_pacing_rate_bps) in (maybe(count()), maybe(count())),
         pacing_rate_bps in maybe(count()),
         congestion in maybe(prop_oneof![Just("bbr".to_owned()), Just("cubic".into()), ".*"]),
-    ) -> TcpEvidence {
-        TcpEvidence {
+    ) -> TcpSender {
+        TcpSender {
             busy_us, rwnd_limited_us, sndbuf_limited_us, retransmitted_segments, dsack_duplicates,
             loss_events, samples, timeouts, data_segments_out, delivery_rate_max_bps,
             max_pacing_rate_bps, pacing_rate_bps, congestion, ..windows

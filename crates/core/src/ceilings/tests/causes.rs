@@ -16,7 +16,7 @@ pub(super) fn small_window() -> Scene {
     flow.unacked_bytes = 84_000;
     flow.notsent_bytes = Some(316_000);
     flow.rwnd_limited_us = Some(3_920_000);
-    flow.receive_buffer_locked = true;
+    scene.window.buffer_locked = true;
     scene
 }
 
@@ -26,7 +26,7 @@ pub(super) fn slow_reader() -> Scene {
     let flow = scene.flow();
     flow.rwnd_limited_us = Some(3_960_000);
     flow.notsent_bytes = Some(491_000);
-    flow.receiver_unread_bytes = Some(3_000_000);
+    scene.window.unread_bytes = Some(3_000_000);
     scene.receiver = end(0.01, 0.02);
     scene
 }
@@ -151,7 +151,7 @@ fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
         "{}",
         capped.command()
     );
-    scene.flow().receive_buffer_locked = false;
+    scene.window.buffer_locked = false;
     let mut device = DeviceFacts::clone(scene.sender_host.device.as_ref().unwrap());
     device.driver = Some("ice".into());
     device.speed_bps = Some(1_000_000_000);
@@ -571,7 +571,7 @@ fn a_backlog_or_a_closed_window_shows_a_late_reader() {
     let mut scene = slow_reader();
     scene.flow().rwnd_limited_us = Some(1_000_000);
     scene.is(Cause::ApplicationReceive);
-    scene.flow().receiver_unread_bytes = Some(1_000_000);
+    scene.window.unread_bytes = Some(1_000_000);
     scene.is(Cause::Unexplained);
     scene.flow().rwnd_limited_us = Some(3_000_000);
     scene.is(Cause::ApplicationReceive);

@@ -106,7 +106,7 @@ fn a_window_is_sized_for_the_path_as_the_hosts_settings_are() {
     scene.throughput_bps *= 20.3 / 40.3;
     let flow = scene.flow();
     (flow.rtt_min_us, flow.rtt_mean_us) = (Some(40_000), 40_300);
-    flow.receive_buffer_locked = false;
+    scene.window.buffer_locked = false;
     let remedy = behind_link(&scene, 1e9).remedy.expect("a remedy");
     let figures = [4096, 131_072, 16_777_216];
     let advised = Remedy::host_setting(Some(End::Server), rmem, &figures);

@@ -124,11 +124,10 @@ fn a_buffer_of_small_segments_is_larger_than_twice_what_is_under_way() {
         "net.ipv4.tcp_rmem".to_owned(),
         "4096 65536 131072".to_owned(),
     );
-    let flow = scene.flow();
-    flow.receive_buffer_locked = false;
-    let window = flow.send_window_bytes.unwrap() as f64;
+    scene.window.buffer_locked = false;
+    let window = scene.flow().send_window_bytes.unwrap() as f64;
     let remedy_at = |scene: &mut Scene, share: f64| {
-        scene.flow().receiver_buffer_bytes = Some((window / share) as u64);
+        scene.window.buffer_bytes = Some((window / share) as u64);
         verdict(scene, Cause::ReceiveWindow).command()
     };
     // 2.39 MB in flight: twice that where half or more is payload, 2.39 · 1.25 / 0.2 MB at a fifth.
@@ -144,7 +143,7 @@ fn a_tuning_that_is_off_is_turned_on_and_one_that_is_enough_is_not_touched() {
     let mut scene = small_window();
     let device = scene.sender_host.device.as_mut().unwrap();
     (device.driver, device.speed_bps) = (Some("ice".into()), Some(1_000_000_000));
-    scene.flow().receive_buffer_locked = false;
+    scene.window.buffer_locked = false;
     let set = |scene: &mut Scene, key: &str, value: &str| {
         let entry = (key.to_owned(), value.to_owned());
         scene.receiver_host.sysctls.extend([entry]);
@@ -160,7 +159,7 @@ fn a_tuning_that_is_off_is_turned_on_and_one_that_is_enough_is_not_touched() {
 #[test]
 fn a_host_of_an_emulated_path_is_treated_in_a_comparison() {
     let mut scene = small_window();
-    scene.flow().receive_buffer_locked = false;
+    scene.window.buffer_locked = false;
     let rmem = "net.ipv4.tcp_rmem".to_owned();
     scene
         .receiver_host
@@ -245,7 +244,7 @@ fn a_longer_run_makes_slow_start_a_small_part() {
 #[test]
 fn what_a_remedy_sets_on_a_host_can_be_pasted() {
     let mut scene = small_window();
-    scene.flow().receive_buffer_locked = false;
+    scene.window.buffer_locked = false;
     let rmem = "net.ipv4.tcp_rmem".to_owned();
     scene
         .receiver_host

@@ -10,7 +10,7 @@ use crate::plan::{
 };
 use crate::record::{
     CpuFacts, DeviceFacts, EndReport, Environment, FlowRecord, HostFacts, Interval, Leg, Record,
-    TcpEvidence, UdpEvidence,
+    TcpEvidence, TcpReceiver, TcpSender, UdpEvidence,
 };
 use crate::units::{ByteCount, Span};
 
@@ -25,7 +25,9 @@ pub(super) struct Scene {
     pub(super) throughput_bps: f64,
     pub(super) seconds: f64,
     pub(super) direction: Direction,
-    pub(super) tcp: Vec<TcpEvidence>,
+    pub(super) tcp: Vec<TcpSender>,
+    /// What the receiver says of each of its flows.
+    pub(super) window: TcpReceiver,
     pub(super) udp: Vec<UdpEvidence>,
     pub(super) sender: EndReport,
     pub(super) receiver: EndReport,
@@ -38,7 +40,7 @@ pub(super) struct Scene {
 /// A TCP flow over 20 ms whose windows are all open: the writer waits for the network.
 pub(super) fn tcp(throughput_bps: f64) -> Scene {
     let sent = (throughput_bps * SECONDS / 8.0 / MSS as f64) as u64;
-    let flow = TcpEvidence {
+    let flow = TcpSender {
         congestion: Some("cubic".into()),
         mss_bytes: MSS as u32,
         advmss_bytes: MSS as u32,
@@ -60,17 +62,20 @@ pub(super) fn tcp(throughput_bps: f64) -> Scene {
         app_limited_share: Some(0.0),
         pacing_rate_bps: Some((throughput_bps * 1.2) as u64),
         send_buffer_bytes: 4_000_000,
-        receiver_buffer_bytes: Some(6_291_456),
         send_queue_memory_bytes: Some(400_000),
-        receiver_unread_bytes: Some(0),
         options: ["timestamps", "sack", "wscale"].map(String::from).to_vec(),
-        ..TcpEvidence::default()
+        ..TcpSender::default()
     };
     Scene {
         throughput_bps,
         seconds: SECONDS,
         direction: Direction::Up,
         tcp: vec![flow],
+        window: TcpReceiver {
+            buffer_bytes: Some(6_291_456),
+            unread_bytes: Some(0),
+            ..TcpReceiver::default()
+        },
         udp: Vec::new(),
         sender: end(0.95, 0.02),
         receiver: end(0.95, 0.03),
@@ -173,7 +178,7 @@ impl Verdict {
 }
 
 impl Scene {
-    pub(super) fn flow(&mut self) -> &mut TcpEvidence {
+    pub(super) fn flow(&mut self) -> &mut TcpSender {
         &mut self.tcp[0]
     }
 
@@ -214,7 +219,7 @@ impl Scene {
                 bytes,
                 sender: Some(self.sender.clone()),
                 receiver: Some(self.receiver.clone()),
-                tcp: self.tcp.first().cloned(),
+                tcp: self.evidence(0),
                 udp: self.udp.first().cloned(),
                 ..Leg::new(self.direction)
             }],
@@ -230,6 +235,14 @@ impl Scene {
         }
     }
 
+    fn evidence(&self, id: usize) -> Option<TcpEvidence> {
+        let sender = self.tcp.get(id)?.clone();
+        Some(TcpEvidence {
+            receiver: Some(self.window.clone()),
+            ..sender.into()
+        })
+    }
+
     fn flows(&self, bytes: u64) -> Vec<FlowRecord> {
         let count = self.tcp.len().max(self.udp.len());
         (0..count)
@@ -242,7 +255,7 @@ impl Scene {
                 remote: String::new(),
                 sender_thread_percent: None,
                 receiver_thread_percent: None,
-                tcp: self.tcp.get(id).cloned(),
+                tcp: self.evidence(id),
                 udp: self.udp.get(id).cloned(),
             })
             .collect()

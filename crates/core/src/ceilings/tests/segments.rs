@@ -90,9 +90,13 @@ fn without_the_receivers_account_all_causes_are_named() {
 /// The receiver advertised 536, and would itself send segments of `back` bytes.
 fn asked_for(back: u32) -> Scene {
     let mut scene = jumbo(524);
-    let flow = scene.flow();
-    (flow.advmss_bytes, flow.receiver_advmss_bytes) = (8948, Some(524));
-    (flow.receiver_mss_bytes, flow.receiver_pmtu_bytes) = (Some(back), Some(9000));
+    scene.flow().advmss_bytes = 8948;
+    let receiver = &mut scene.window;
+    (
+        receiver.advmss_bytes,
+        receiver.mss_bytes,
+        receiver.pmtu_bytes,
+    ) = (524, back, 9000);
     scene
 }
 
@@ -113,7 +117,7 @@ fn a_receivers_route_is_told_from_its_socket() {
     both.flow().advmss_bytes = 524;
     says(&both, "(advmss of its route, TCP_MAXSEG of its socket)");
     let mut route = asked_for(524);
-    route.flow().receiver_pmtu_bytes = Some(576);
+    route.window.pmtu_bytes = 576;
     says(&route, "an MSS of 536: its route has an mtu of 576");
     mends(&route, "mtu 9000  # on the endpoint's host");
 }
@@ -121,7 +125,7 @@ fn a_receivers_route_is_told_from_its_socket() {
 #[test]
 fn a_clamp_is_what_neither_end_explains() {
     let mut scene = jumbo(524);
-    scene.flow().receiver_advmss_bytes = Some(8948);
+    scene.window.advmss_bytes = 8948;
     scene.flow().advmss_bytes = 8948;
     says(
         &scene,

@@ -1,7 +1,7 @@
 //! The account of a half in iperf3's words, and back.
 
 use crate::plan::{Direction, Protocol, Test};
-use crate::record::{CpuSeconds, EndReport};
+use crate::record::{CpuSeconds, EndReport, TcpEvidence};
 use crate::session::message::{FlowHalf, HalfReport, UdpReceived, UdpSent};
 
 use super::{Results, StreamResult, stream_id};
@@ -19,15 +19,14 @@ impl Results {
         };
         let tcp = test.protocol != Protocol::Udp;
         let cpu = half.end.cpu_seconds;
+        let evidence = || half.flows.iter().filter_map(|flow| flow.tcp.as_ref());
+        let sender = evidence().find_map(|tcp| tcp.sender()?.congestion.clone());
         // A receiver's socket has an algorithm, too, and never uses it.
-        let senders = half.flows.iter().filter(|flow| flow.sends);
-        let mut evidence = senders
-            .chain(&half.flows)
-            .filter_map(|flow| flow.tcp.as_ref());
+        let receiver = || evidence().find_map(|tcp| tcp.receiver.as_ref()?.congestion.clone());
         Self {
             cpu_percent: (percent(cpu.user), percent(cpu.system)),
             has_retransmits: half.flows.iter().any(|flow| flow.sends).then_some(tcp),
-            congestion: evidence.find_map(|tcp| tcp.congestion.clone()),
+            congestion: sender.or_else(receiver),
             streams: half.flows.iter().map(StreamResult::of_flow).collect(),
             output: None,
         }
@@ -91,9 +90,8 @@ impl StreamResult {
             seconds: Some(flow.seconds),
             ..Self::default()
         };
-        if flow.sends {
-            result.retransmits = flow.tcp.as_ref().map(|tcp| tcp.retransmitted_segments);
-        }
+        let tcp = flow.tcp.as_ref();
+        result.retransmits = tcp.and_then(TcpEvidence::retransmitted_segments);
         // iperf3 3.12 takes its own warm-up from the packets, and nothing from the errors.
         if let Some(sent) = &flow.udp_sent {
             result.packets = sent.omitted + sent.sent;
@@ -121,10 +119,7 @@ impl StreamResult {
         let counted = counted.or(udp_received.as_ref().map(|received| received.received));
         // A time that cannot be of this test makes no rate.
         let plausible = flow.seconds / 2.0..=flow.seconds * 2.0;
-        let mut tcp = flow.tcp.clone().filter(|_| sends);
-        if let (Some(tcp), Some(retransmits)) = (&mut tcp, self.retransmits) {
-            tcp.retransmitted_segments = retransmits;
-        }
+        let retransmits = self.retransmits.filter(|_| sends && flow.tcp.is_some());
         FlowHalf {
             id: flow.id,
             direction: flow.direction,
@@ -139,7 +134,7 @@ impl StreamResult {
                 .filter(|seconds| plausible.contains(seconds))
                 .unwrap_or(flow.seconds),
             steps: Vec::new(),
-            tcp,
+            tcp: retransmits.map(TcpEvidence::told),
             samples: Vec::new(),
             udp_sent,
             udp_received,

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::{Direction, Extent};
+use crate::record::{TcpReceiver, TcpSender};
 use crate::session::message::{FlowHalf, HalfReport, UdpReceived, UdpSent};
 
 /// What iperf3 3.12 sends for `-u -P 2 -b 2M -R --get-server-output`, and for `-n 100M -w 64K -C
@@ -308,12 +309,16 @@ fn more_than_was_sent_or_any_link_carries_is_not_possible() {
 fn the_congestion_control_is_the_senders() {
     let mut report = half(Direction::Up, Err(UdpReceived::default()));
     let mut sender = half(Direction::Down, Ok(UdpSent::default()));
-    let named = |name: &str| crate::record::TcpEvidence {
-        congestion: Some(name.into()),
-        ..Default::default()
+    let receives = TcpReceiver {
+        congestion: Some("cubic".into()),
+        ..TcpReceiver::default()
     };
-    report.flows[0].tcp = Some(named("cubic"));
-    sender.flows[0].tcp = Some(named("reno"));
+    let sends = TcpSender {
+        congestion: Some("reno".into()),
+        ..TcpSender::default()
+    };
+    report.flows[0].tcp = Some(receives.into());
+    sender.flows[0].tcp = Some(sends.into());
     report.flows.append(&mut sender.flows);
     let test = Params::parse(TCP.as_bytes()).unwrap().to_test(0);
     let results = Results::of_half(&report, &test);

@@ -52,7 +52,7 @@ impl Point {
     /// # Errors
     /// [`NotProjected::PathMtu`].
     pub fn check(&self, record: &Record) -> Result<(), NotProjected> {
-        match record.tcp() {
+        match record.tcp_sender() {
             Some(tcp) if self.same_on_ethernet.is_some() => {
                 NotProjected::unless_mtu(tcp.pmtu_bytes, ETHERNET_MTU)
             }

@@ -201,8 +201,7 @@ impl<'a> Run<'a> {
     fn count_segments(&mut self) -> Result<(), NotObserved> {
         let tcp = self
             .leg
-            .tcp
-            .as_ref()
+            .tcp_sender()
             .ok_or(NotObserved::Lacks("TCP evidence"))?;
         self.segments = tcp
             .data_segments_out

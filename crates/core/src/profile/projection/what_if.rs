@@ -118,7 +118,7 @@ impl WhatIf {
     /// # Errors
     /// Nothing arrived, the packets are of another size, or fragments still.
     pub fn check(&self, record: &Record) -> Result<(), NotProjected> {
-        match (self.change, record.tcp()) {
+        match (self.change, record.tcp_sender()) {
             (Change::Mtu(_) | Change::Unfragmented, _) if record.bytes() == 0 => {
                 Err(NotProjected::NotCarried)
             }

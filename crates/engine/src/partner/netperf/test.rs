@@ -7,7 +7,7 @@ use linerate_core::foreign::netperf::{Client, DataTest, Length, Results, Role, T
 use linerate_core::plan::{
     Direction, Extent, Protocol, SendMethod, SocketOptions, StreamTest, Test, Traffic,
 };
-use linerate_core::record::{Caveat, CaveatKind};
+use linerate_core::record::{Caveat, CaveatKind, TcpEvidence};
 use linerate_core::session::message::{FlowHalf, UdpReceived};
 use linerate_core::units::{ByteCount, Family, Span};
 
@@ -211,10 +211,9 @@ pub(super) fn told(results: &Results, flow: &FlowHalf) -> FlowHalf {
     // receiver's.
     let seconds = f64::from(results.seconds);
     let plausible = flow.seconds / 2.0..=flow.seconds * 2.0;
-    let mut tcp = flow.tcp.clone().filter(|_| sends);
-    if let (Some(tcp), Some(retransmitted)) = (&mut tcp, results.retransmitted) {
-        tcp.retransmitted_segments = retransmitted.into();
-    }
+    let retransmitted = results
+        .retransmitted
+        .filter(|_| sends && flow.tcp.is_some());
     let (bytes, messages) = if sends {
         (results.sent_bytes, results.send_calls)
     } else {
@@ -234,7 +233,7 @@ pub(super) fn told(results: &Results, flow: &FlowHalf) -> FlowHalf {
             flow.seconds
         },
         steps: Vec::new(),
-        tcp,
+        tcp: retransmitted.map(|count| TcpEvidence::told(count.into())),
         samples: Vec::new(),
         udp_sent: None,
         udp_received: udp.map(|sent| UdpReceived {

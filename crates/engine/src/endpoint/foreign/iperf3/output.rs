@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use linerate_core::record::TcpEvidence;
 use linerate_core::session::message::{FlowHalf, HalfReport};
 use linerate_core::units::{BitRate, ByteCount, printable};
 
@@ -33,7 +34,7 @@ fn line(flow: &FlowHalf) -> String {
         ByteCount(flow.bytes),
         flow.seconds
     );
-    if let Some(tcp) = flow.tcp.as_ref().filter(|_| flow.sends) {
+    if let Some(tcp) = flow.tcp.as_ref().and_then(TcpEvidence::sender) {
         let _ = write!(
             line,
             ", {} segments retransmitted, rtt {} us, cwnd {}",

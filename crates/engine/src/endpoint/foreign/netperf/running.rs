@@ -184,11 +184,15 @@ fn results(asked: &DataTest, flow: &FlowHalf, transactions: u64, bytes: u64) -> 
         ..Results::default()
     };
     if let Some(tcp) = &flow.tcp {
-        results.send_buffer = count(tcp.send_buffer_bytes);
-        results.receive_buffer = count(tcp.receiver_buffer_bytes.unwrap_or(0));
-        results.retransmitted = Some(count(tcp.retransmitted_segments));
+        let (sender, receiver) = (tcp.sender(), tcp.receiver.as_ref());
+        results.send_buffer = sender.map_or(0, |end| count(end.send_buffer_bytes));
+        let buffer = receiver.and_then(|end| end.buffer_bytes);
+        results.receive_buffer = count(buffer.unwrap_or(0));
+        results.retransmitted = Some(count(tcp.retransmitted_segments().unwrap_or(0)));
         if asked.name_congestion {
-            results.congestion = tcp.congestion.clone().unwrap_or_default();
+            let own = sender.and_then(|end| end.congestion.as_ref());
+            let congestion = own.or(receiver.and_then(|end| end.congestion.as_ref()));
+            results.congestion = congestion.cloned().unwrap_or_default();
         }
     }
     match asked.role {
