@@ -10,8 +10,8 @@ use std::thread;
 use anyhow::{Context, anyhow};
 use linerate_core::record::Record;
 use linerate_core::truth::{
-    Answer, Judgement, Proof, Remedied, Scenario, Score, Trial, Untried, UntriedReason, draw,
-    treated,
+    Answer, Judgement, Proof, Remedied, Scenario, ScenarioFamily, Score, Trial, Untried,
+    UntriedReason, draw, families, treated,
 };
 use linerate_core::units::{BitRate, printable};
 use linerate_engine::{Stop, prepare_for_lab, run_treated_scenario, stop_on_signal, try_scenario};
@@ -28,6 +28,10 @@ use crate::run;
 /// No lab can be had here, a file cannot be written, or it was interrupted; the score of what ran
 /// by then is printed.
 pub(crate) fn execute(args: &TruthArgs) -> Result<(), Failure> {
+    if args.families {
+        let line = |family: &ScenarioFamily| format!("{:<28} {}\n", family.name, family.means);
+        return output::print(&families().map(line).collect::<String>());
+    }
     let scenarios = chosen(args);
     if args.list && args.json {
         return output::print(&json::document(&scenarios));
@@ -76,16 +80,22 @@ fn chosen(args: &TruthArgs) -> Vec<Scenario> {
         }
     };
     let of_cause = |s: &Scenario| args.only.is_empty() || args.only.contains(&s.cause);
-    let all = draw(args.seed, count).into_iter();
+    let families: Vec<_> = args
+        .family
+        .iter()
+        .flat_map(|named| named.0.clone())
+        .collect();
+    let all = draw(args.seed, count, &families).into_iter();
     all.filter(wanted).filter(of_cause).collect()
 }
 
 fn listed(scenario: &Scenario) -> String {
     format!(
-        "{:>5} {:<19} {:>10} {} {:.1} s: {}\n",
+        "{:>5} {:<19} {:<19} {:>10} {} {:.1} s: {}\n",
         scenario.number,
+        scenario.family,
         scenario.cause.name(),
-        rate(scenario.limit_bps),
+        scenario.limit_bps.map_or("-".to_owned(), rate),
         if scenario.is_border {
             "border"
         } else {
@@ -201,23 +211,28 @@ fn progress(trial: &Trial) -> String {
         (Judgement::Wrong, false) => "WRONG",
         (Judgement::Wrong, true) => "WRONG (border)",
         (Judgement::Failed, _) => "FAILED",
+        (Judgement::LeftOut, _) => "left out",
     };
     let answer = match &trial.answer {
         Answer::Verdict {
             cause,
             throughput_bps,
-        } => format!(
-            "{} {} {judgement}, {:.0} % of {}",
-            cause.name(),
-            rate(*throughput_bps),
-            throughput_bps / trial.limit_bps * 100.0,
-            rate(trial.limit_bps)
-        ),
-        Answer::Failed { reason } => format!("{judgement}: {reason}"),
+            ..
+        } => {
+            let share = trial.limit_bps.map(|limit| {
+                let percent = throughput_bps / limit * 100.0;
+                format!(", {percent:.0} % of {}", rate(limit))
+            });
+            let share = share.unwrap_or_default();
+            let named = cause.name();
+            format!("{named} {} {judgement}{share}", rate(*throughput_bps))
+        }
+        Answer::Failed { reason } | Answer::LeftOut { reason } => format!("{judgement}: {reason}"),
     };
     let line = format!(
-        "{:>5} {:<19} {answer}: {}",
+        "{:>5} {:<19} {:<19} {answer}: {}",
         trial.number,
+        trial.family,
         trial.cause.name(),
         trial.describe
     );

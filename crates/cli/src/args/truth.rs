@@ -4,14 +4,20 @@ use std::path::PathBuf;
 
 use clap::Args;
 use linerate_core::ceilings::Cause;
-use linerate_core::truth::CAUSES;
+use linerate_core::truth::{CAUSES, ScenarioFamily, families, family};
 
 #[derive(Debug, Args)]
 pub(crate) struct TruthArgs {
+    /// Families of scenarios that take turns: old, wild (all but old), all, or names, separated by commas; --families lists them
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "old", value_parser = named)]
+    pub(crate) family: Vec<Named>,
+    /// List the families
+    #[arg(long)]
+    pub(crate) families: bool,
     /// Seed of the scenarios, 0 to 2^64-1
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
-    /// Scenarios to draw, 1 to 100,000, the causes in turn
+    /// Scenarios to draw, 1 to 100,000
     #[arg(long, value_name = "N", default_value = "480", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) count: u32,
     /// Run only those of this cause, such as send_buffer; may be given several times
@@ -41,6 +47,16 @@ pub(crate) struct TruthArgs {
     /// No progress on stderr
     #[arg(long)]
     pub(crate) quiet: bool,
+}
+
+/// The families that a name means.
+#[derive(Debug, Clone)]
+pub(crate) struct Named(pub(crate) Vec<&'static ScenarioFamily>);
+
+fn named(text: &str) -> Result<Named, String> {
+    let names = || families().map(|family| family.name).collect::<Vec<_>>();
+    let found = family(text).map(Named);
+    found.ok_or_else(|| format!("it is wild, all, or one of {}", names().join(", ")))
 }
 
 fn cause(text: &str) -> Result<Cause, String> {

@@ -190,12 +190,12 @@ pub(super) fn loss_events_per_s(conditions: &Conditions) -> f64 {
 }
 
 /// To the millisecond.
-fn span(seconds: f64) -> Span {
+pub(super) fn span(seconds: f64) -> Span {
     Span(Duration::from_millis((seconds * 1e3).round() as u64))
 }
 
 /// At least five, and no longer than by default.
-fn interval(extent: Extent) -> Span {
+pub(super) fn interval(extent: Extent) -> Span {
     match extent {
         Extent::Time(time) => span((time.as_secs_f64() / 5.0).min(1.0)),
         Extent::Bytes(_) | Extent::Count(_) => Span(Duration::from_secs(1)),

@@ -28,7 +28,7 @@ pub(super) fn conditions(cause: Cause, random: &mut Dice) -> Option<Conditions> 
 }
 
 /// On plain veth pairs, with nothing that limits but the hosts.
-fn plain(random: &mut Dice) -> Conditions {
+pub(super) fn plain(random: &mut Dice) -> Conditions {
     Conditions {
         direction: random.choose(&[Direction::Up, Direction::Down]),
         family: random.choose(&[Family::Ipv4, Family::Ipv6]),
@@ -318,7 +318,7 @@ fn datagrams(conditions: &mut Conditions, random: &mut Dice) {
 }
 
 /// To three digits, so that specs are read easily.
-fn round(rate: f64) -> u64 {
+pub(super) fn round(rate: f64) -> u64 {
     let scale = 10_f64.powf(rate.log10().floor() - 2.0);
     ((rate / scale).round() * scale).round() as u64
 }

@@ -7,7 +7,11 @@ use crate::plan::Direction;
 use crate::units::{BitRate, ByteCount};
 
 /// All that is particular, in words.
-pub(super) fn describe(conditions: &Conditions, path: Option<&PathSpec>) -> String {
+pub(super) fn describe(
+    conditions: &Conditions,
+    path: Option<&PathSpec>,
+    is_control_free: bool,
+) -> String {
     let named = parts(conditions).into_iter();
     let named = named.filter_map(|(name, value)| Some(format!("{name} {}", value?)));
     let holding = [
@@ -16,7 +20,7 @@ pub(super) fn describe(conditions: &Conditions, path: Option<&PathSpec>) -> Stri
         (conditions.verifies, "verified"),
     ];
     let holding = holding.into_iter().filter(|(holds, _)| *holds);
-    let words: Vec<String> = [kind(conditions, path)]
+    let words: Vec<String> = [kind(conditions, path, is_control_free)]
         .into_iter()
         .chain(named)
         .chain(holding.map(|(_, word)| word.to_owned()))
@@ -24,8 +28,8 @@ pub(super) fn describe(conditions: &Conditions, path: Option<&PathSpec>) -> Stri
     words.join(", ")
 }
 
-/// Direction, family, congestion control or UDP, and the path.
-fn kind(conditions: &Conditions, path: Option<&PathSpec>) -> String {
+/// Direction, IPv4 or IPv6, congestion control or UDP, and the path.
+fn kind(conditions: &Conditions, path: Option<&PathSpec>, is_control_free: bool) -> String {
     let direction = match conditions.direction {
         Direction::Down => "down",
         Direction::Up | Direction::Both => "up",
@@ -33,6 +37,8 @@ fn kind(conditions: &Conditions, path: Option<&PathSpec>) -> String {
     let family = conditions.family;
     let control = if conditions.is_udp {
         "udp"
+    } else if is_control_free {
+        "the host's congestion control"
     } else {
         conditions.control.name()
     };

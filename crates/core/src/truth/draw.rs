@@ -1,4 +1,4 @@
-//! Which conditions are clear enough to be a scenario.
+//! Which conditions are clear enough to be a scenario of the old family.
 
 use super::assemble::{EVENTS, MAX_S, loss_events_per_s, measured_s};
 use super::causes;
@@ -28,15 +28,8 @@ pub const CLEAR: f64 = 1.6;
 /// Up to so many times the lowest limit another one is as right.
 pub const BORDER: f64 = 1.1;
 
-/// Draws `count` scenarios, the causes in turn, shuffled. The scenario of a number does not depend
-/// on `count`.
-pub fn draw(seed: u64, count: u32) -> Vec<Scenario> {
-    let mut scenarios: Vec<Scenario> = (0..count).map(|number| scenario(seed, number)).collect();
-    Dice::new(seed, u64::MAX).shuffle(&mut scenarios);
-    scenarios
-}
-
-fn scenario(seed: u64, number: u32) -> Scenario {
+/// The scenario of that number of the old family, whose causes come in turn.
+pub(super) fn old(seed: u64, number: u32) -> Scenario {
     let turn = number as usize / CAUSES.len();
     let cause = CAUSES[number as usize % CAUSES.len()];
     let is_border = HAVE_BORDERS.contains(&cause) && turn % BORDER_TURNS == 2;

@@ -10,9 +10,11 @@
 //! | `conditions` | what is built, and the limit that each part of it sets |
 //! | `causes` | for each cause, conditions under which it may be the lowest limit |
 //! | `draw` | which of these are clear enough, in which order, with which borders |
+//! | `families`, `wild` | what is drawn beside these: what a user can meet |
 //! | `scenario` | what is to be run, and whether a verdict on it is right |
 //! | `assemble`, `describe` | conditions as a path, a test and two hosts, and in words |
 //! | `score` | right and wrong, with intervals |
+//! | `reliability` | whether verdicts are as sure as they are right |
 //! | `remedy` | a verdict's remedy, done to its scenario |
 //! | `proof` | what remedies brought, against what was predicted |
 
@@ -21,15 +23,21 @@ mod causes;
 mod conditions;
 mod describe;
 mod draw;
+mod families;
 mod proof;
+mod reliability;
 mod remedy;
 mod scenario;
 mod score;
+mod wild;
+
 #[cfg(test)]
 mod tests;
 
-pub use draw::{BORDER, CAUSES, CLEAR, draw};
+pub use draw::{BORDER, CAUSES, CLEAR};
+pub use families::{OLD, ScenarioFamily, draw, families, family};
 pub use proof::{Proof, Remedied, RemedyScore, Untried, UntriedReason};
+pub use reliability::{Bin, Reliability};
 pub use remedy::treated;
-pub use scenario::{CpuShare, HostSetup, Scenario};
-pub use score::{Answer, Judgement, Score, TRUTH_SCHEMA, Tally, Trial};
+pub use scenario::{CpuShare, HostSetup, Scenario, Shaper, Surroundings};
+pub use score::{Answer, FamilyScore, Judgement, Score, TRUTH_SCHEMA, Tally, Trial};

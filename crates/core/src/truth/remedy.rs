@@ -84,10 +84,10 @@ mod tests {
     use crate::link::PathSpec;
     use crate::plan::{End, Role};
     use crate::remedy::{Name, RouteMetric};
-    use crate::truth::draw;
+    use crate::truth::{OLD, draw, family};
 
     fn scenario(cause: Cause) -> Scenario {
-        let drawn = draw(1, 48).into_iter();
+        let drawn = draw(1, 48, &family(OLD).unwrap()).into_iter();
         drawn
             .into_iter()
             .find(|s| s.cause == cause)

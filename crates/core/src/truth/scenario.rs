@@ -11,7 +11,7 @@ use super::describe::describe;
 use super::score::Judgement;
 use crate::ceilings::Cause;
 use crate::lab::{Prefix, Route, Topology};
-use crate::link::PathSpec;
+use crate::link::{LinkSpec, PathSpec};
 use crate::plan::{Extent, Test};
 use crate::units::Family;
 
@@ -21,17 +21,21 @@ pub struct Scenario {
     /// Which of its seed's scenarios this is, from 0; the same seed and number give the same
     /// scenario.
     pub number: u32,
+    /// Its family.
+    pub family: &'static str,
     /// What holds it back.
     pub cause: Cause,
-    /// The most that this lets through, payload bits/s.
-    pub limit_bps: f64,
+    /// What is as true.
+    pub accepted: Vec<Cause>,
+    /// The most that this lets through, payload bits/s; absent where nothing sets it.
+    pub limit_bps: Option<f64>,
     /// The other limits that what is built sets, payload bits/s, the lowest first.
     pub rivals: Vec<(Cause, f64)>,
     /// A rival is within 10 % of the limit.
     pub is_border: bool,
     /// IPv4 or IPv6.
-    pub family: Family,
-    /// The emulated path; `None`: a plain veth pair.
+    pub ip: Family,
+    /// The path; `None`: a plain veth pair.
     #[serde(serialize_with = "path_text")]
     pub path: Option<PathSpec>,
     /// What is run on it.
@@ -40,6 +44,8 @@ pub struct Scenario {
     pub client: HostSetup,
     /// The endpoint's host.
     pub server: HostSetup,
+    /// What is beside them.
+    pub around: Surroundings,
     /// All of it in one line.
     pub describe: String,
 }
@@ -82,6 +88,41 @@ pub enum CpuShare {
     },
 }
 
+/// What there is beside the path and its hosts.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Surroundings {
+    /// Queues of the kernel with a rate.
+    pub shapers: Vec<Shaper>,
+    /// Both ends are on the server's host.
+    pub is_loopback: bool,
+    /// What plain sockets have to carry without the shapers, payload bits/s; where they do not, the
+    /// limit is not known to be the lowest.
+    pub needs_bps: Option<f64>,
+}
+
+/// A queue of the kernel's at a device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Shaper {
+    /// Host or router.
+    pub node: String,
+    /// Its device.
+    pub interface: String,
+    /// What it is, in words.
+    pub words: String,
+    /// What makes it: arguments of `tc`, in which `DEV` is the device.
+    pub setup: Vec<String>,
+}
+
+impl Surroundings {
+    /// What is particular, in words.
+    pub(super) fn describe(&self) -> Vec<String> {
+        let shapers = (self.shapers.iter())
+            .map(|shaper| format!("{} at {}'s {}", shaper.words, shaper.node, shaper.interface));
+        let loopback = self.is_loopback.then(|| "loopback".to_owned());
+        loopback.into_iter().chain(shapers).collect()
+    }
+}
+
 impl CpuShare {
     /// Share of one CPU, 0 to 1, that it comes to.
     pub fn of_a_cpu(self) -> f64 {
@@ -114,29 +155,33 @@ impl Scenario {
         let (client, server) = hosts(conditions);
         Self {
             number,
+            family: super::OLD,
             cause,
-            limit_bps,
+            accepted: Vec::new(),
+            limit_bps: Some(limit_bps),
             is_border: rivals
                 .iter()
                 .any(|(_, rival)| *rival <= super::BORDER * limit_bps),
             rivals,
-            family: conditions.family,
-            describe: describe(conditions, path.as_ref()),
+            ip: conditions.family,
+            describe: describe(conditions, path.as_ref(), false),
             path,
             test: test(conditions, cause, seed.wrapping_add(number.into())),
             client,
             server,
+            around: Surroundings::default(),
         }
     }
 
-    /// Whether a verdict names the cause. At a border a rival within 10 % is right, too, and so is
-    /// `unexplained`.
+    /// Whether a verdict names the cause, or what is as true. At a border a rival within 10 % is
+    /// right, too, and so is `unexplained`.
     pub fn judge(&self, verdict: Cause) -> Judgement {
         let near = |(cause, bps): &(Cause, f64)| {
             (*cause == verdict || verdict == Cause::Unexplained)
-                && *bps <= super::BORDER * self.limit_bps
+                && *bps <= super::BORDER * self.limit_bps.unwrap_or(0.0)
         };
-        if verdict == self.cause || self.rivals.iter().any(near) {
+        let is_named = verdict == self.cause || self.accepted.contains(&verdict);
+        if is_named || self.rivals.iter().any(near) {
             Judgement::Right
         } else {
             Judgement::Wrong
@@ -181,7 +226,18 @@ impl Scenario {
 
     /// It needs the machine for itself: the CPU is its limit, or it handles many packets.
     pub fn needs_whole_machine(&self) -> bool {
-        self.path.is_none() || self.limit_bps > QUIET_BPS
+        let takes_cpu = |host: &HostSetup| host.cpu != CpuShare::Any;
+        let is_plain = self.path.is_none() && self.around.shapers.is_empty();
+        is_plain
+            || self.limit_bps.is_none_or(|limit| limit > QUIET_BPS)
+            || takes_cpu(&self.client)
+            || takes_cpu(&self.server)
+    }
+
+    /// Nothing of it is the lab's own making but a delay: the kernel shapes, or nothing does.
+    pub fn is_kernels_own(&self) -> bool {
+        let only_delays = |link: &LinkSpec| link.treats_packets_alike();
+        (self.path.iter()).all(|path| only_delays(&path.up) && only_delays(&path.down))
     }
 }
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::proof::{Proof, Remedied, RemedyScore, Untried};
+use super::reliability::Reliability;
 use super::scenario::Scenario;
 use crate::ceilings::Cause;
 use crate::stats::{Proportion, wilson};
@@ -23,6 +24,15 @@ pub enum Answer {
         cause: Cause,
         /// Payload bits/s measured.
         throughput_bps: f64,
+        /// How sure it is, 0 to 1, if it says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        confidence: Option<f64>,
+    },
+    /// It could not be made here as it was drawn: the kernel has no such queue, a program is
+    /// missing, the host is too slow at this moment.
+    LeftOut {
+        /// Why.
+        reason: String,
     },
     /// It could not be run.
     Failed {
@@ -41,6 +51,8 @@ pub enum Judgement {
     Wrong,
     /// There is no verdict. Not counted as right.
     Failed,
+    /// It was not run, and is in no tally.
+    LeftOut,
 }
 
 /// One scenario and its answer.
@@ -48,12 +60,22 @@ pub enum Judgement {
 pub struct Trial {
     /// The scenario's number.
     pub number: u32,
+    /// Its family.
+    #[serde(default = "old")]
+    pub family: String,
     /// Its cause by construction.
     pub cause: Cause,
+    /// What is as true.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accepted: Vec<Cause>,
+    /// Nothing of it is the lab's own making but a delay.
+    #[serde(default)]
+    pub is_kernels_own: bool,
     /// Another limit is within 10 %.
     pub is_border: bool,
-    /// The limit by construction, payload bits/s.
-    pub limit_bps: f64,
+    /// The limit by construction, payload bits/s; absent where nothing sets one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_bps: Option<f64>,
     /// The scenario in one line.
     pub describe: String,
     /// What came of it.
@@ -76,6 +98,19 @@ pub struct Tally {
     pub share: Option<Proportion>,
 }
 
+/// What came of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FamilyScore {
+    /// Verdicts that were right, of those that could be made here.
+    pub tally: Tally,
+    /// Verdicts that name no cause.
+    pub unexplained: u64,
+    /// Verdicts that name a wrong cause and are 80 % sure or more.
+    pub confidently_wrong: u64,
+    /// Scenarios that could not be made here; in no other count.
+    pub left_out: u64,
+}
+
 /// The outcome of a truth test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Score {
@@ -85,12 +120,22 @@ pub struct Score {
     pub seed: u64,
     /// Over all.
     pub all: Tally,
+    /// By family.
+    #[serde(default)]
+    pub families: BTreeMap<String, FamilyScore>,
+    /// Scenarios of the kernel's own means.
+    #[serde(default)]
+    pub kernels_own: u64,
     /// By cause.
     pub causes: BTreeMap<Cause, Tally>,
     /// Borders alone.
     pub borders: Tally,
     /// Scenarios that could not be run.
     pub failed: u64,
+    /// How sure verdicts are against how often they are right; absent where none says how sure it
+    /// is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reliability: Option<Reliability>,
     /// How often each cause was given each verdict.
     pub matrix: BTreeMap<Cause, BTreeMap<Cause, u64>>,
     /// Every scenario, in the order of their numbers.
@@ -113,10 +158,14 @@ impl Trial {
         let judgement = match &answer {
             Answer::Verdict { cause, .. } => scenario.judge(*cause),
             Answer::Failed { .. } => Judgement::Failed,
+            Answer::LeftOut { .. } => Judgement::LeftOut,
         };
         Self {
             number: scenario.number,
+            family: scenario.family.to_owned(),
             cause: scenario.cause,
+            accepted: scenario.accepted.clone(),
+            is_kernels_own: scenario.is_kernels_own(),
             is_border: scenario.is_border,
             limit_bps: scenario.limit_bps,
             describe: scenario.describe.clone(),
@@ -130,7 +179,33 @@ impl Trial {
     pub fn verdict(&self) -> Option<Cause> {
         match self.answer {
             Answer::Verdict { cause, .. } => Some(cause),
-            Answer::Failed { .. } => None,
+            Answer::Failed { .. } | Answer::LeftOut { .. } => None,
+        }
+    }
+
+    /// How sure the verdict is, if it says so.
+    pub fn confidence(&self) -> Option<f64> {
+        match self.answer {
+            Answer::Verdict { confidence, .. } => confidence,
+            Answer::Failed { .. } | Answer::LeftOut { .. } => None,
+        }
+    }
+
+    fn is_confidently_wrong(&self) -> bool {
+        let is_named = self.verdict() != Some(Cause::Unexplained);
+        let is_wrong = self.judgement == Judgement::Wrong && is_named;
+        is_wrong && self.confidence().is_some_and(|sure| sure >= SURE)
+    }
+}
+
+impl FamilyScore {
+    fn new<'a>(trials: impl Iterator<Item = &'a Trial> + Clone) -> Self {
+        let count = |is: fn(&Trial) -> bool| trials.clone().filter(|t| is(t)).count() as u64;
+        Self {
+            tally: Tally::new(trials.clone()),
+            unexplained: count(|trial| trial.verdict() == Some(Cause::Unexplained)),
+            confidently_wrong: count(Trial::is_confidently_wrong),
+            left_out: count(|trial| trial.judgement == Judgement::LeftOut),
         }
     }
 }
@@ -138,7 +213,7 @@ impl Trial {
 impl Tally {
     fn new<'a>(trials: impl Iterator<Item = &'a Trial>) -> Self {
         let (mut right, mut all) = (0, 0);
-        for trial in trials {
+        for trial in trials.filter(|trial| trial.judgement != Judgement::LeftOut) {
             all += 1;
             right += u64::from(trial.judgement == Judgement::Right);
         }
@@ -170,8 +245,13 @@ impl Score {
         proofs.sort_by_key(|proof| proof.number);
         untried.sort_by_key(|one| one.number);
         let mut matrix: BTreeMap<Cause, BTreeMap<Cause, u64>> = BTreeMap::new();
-        let mut causes = BTreeMap::new();
+        let (mut causes, mut families) = (BTreeMap::new(), BTreeMap::new());
+        let was_run = |trial: &&Trial| trial.judgement != Judgement::LeftOut;
         for trial in &trials {
+            let family = trials.iter().filter(|other| other.family == trial.family);
+            (families.entry(trial.family.clone())).or_insert_with(|| FamilyScore::new(family));
+        }
+        for trial in trials.iter().filter(was_run) {
             let own = trials.iter().filter(|other| other.cause == trial.cause);
             causes.entry(trial.cause).or_insert_with(|| Tally::new(own));
             if let Some(verdict) = trial.verdict() {
@@ -186,12 +266,17 @@ impl Score {
             schema: TRUTH_SCHEMA.to_owned(),
             seed,
             all: Tally::new(trials.iter()),
+            families,
+            kernels_own: (trials.iter().filter(was_run))
+                .filter(|trial| trial.is_kernels_own)
+                .count() as u64,
             causes,
             borders: Tally::new(trials.iter().filter(|trial| trial.is_border)),
             failed: trials
                 .iter()
                 .filter(|trial| trial.judgement == Judgement::Failed)
                 .count() as u64,
+            reliability: Reliability::new(&trials),
             matrix,
             trials,
             remedies: RemedyScore::new(&proofs, &untried),
@@ -199,4 +284,12 @@ impl Score {
             untried_remedies: untried,
         }
     }
+}
+
+/// From which on a wrong verdict misleads.
+const SURE: f64 = 0.8;
+
+/// Documents from before there were families.
+fn old() -> String {
+    super::OLD.to_owned()
 }

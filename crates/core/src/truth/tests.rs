@@ -10,18 +10,26 @@ use crate::plan::{Extent, Traffic};
 const SEEDS: [u64; 3] = [1, 77, 4242];
 const COUNT: u32 = 600;
 
+fn drawn(seed: u64, count: u32) -> Vec<Scenario> {
+    draw(seed, count, &family(OLD).unwrap())
+}
+
+fn limit(scenario: &Scenario) -> f64 {
+    scenario.limit_bps.unwrap()
+}
+
 fn all() -> impl Iterator<Item = Scenario> {
-    SEEDS.into_iter().flat_map(|seed| draw(seed, COUNT))
+    SEEDS.into_iter().flat_map(|seed| drawn(seed, COUNT))
 }
 
 #[test]
 fn a_seed_and_a_number_make_the_same_scenario_whatever_the_count() {
-    let many = draw(9, 60);
-    assert_eq!(many, draw(9, 60));
-    for few in draw(9, 30) {
+    let many = drawn(9, 60);
+    assert_eq!(many, drawn(9, 60));
+    for few in drawn(9, 30) {
         assert!(many.contains(&few));
     }
-    assert_ne!(many[0].describe, draw(10, 60)[0].describe);
+    assert_ne!(many[0].describe, drawn(10, 60)[0].describe);
 }
 
 #[test]
@@ -30,9 +38,9 @@ fn the_drawn_cause_is_the_lowest_limit_and_clearly_or_at_a_border() {
         let near = scenario
             .rivals
             .iter()
-            .filter(|(_, bps)| *bps < CLEAR * scenario.limit_bps);
+            .filter(|(_, bps)| *bps < CLEAR * limit(&scenario));
         for (rival, bps) in near {
-            let ratio = bps / scenario.limit_bps;
+            let ratio = bps / limit(&scenario);
             assert!(
                 scenario.is_border && (1.0..=BORDER).contains(&ratio),
                 "{scenario:?} {rival:?}"
@@ -44,7 +52,7 @@ fn the_drawn_cause_is_the_lowest_limit_and_clearly_or_at_a_border() {
 #[test]
 fn causes_come_equally_often_and_a_tenth_are_borders() {
     let mut counts: BTreeMap<Cause, u32> = BTreeMap::new();
-    let scenarios = draw(5, COUNT);
+    let scenarios = drawn(5, COUNT);
     for scenario in &scenarios {
         *counts.entry(scenario.cause).or_default() += 1;
     }
@@ -86,7 +94,7 @@ fn emulated_paths_carry_at_most_100_000_packets_a_second() {
             }
             None => f64::from(scenario.test.options.mss_bytes.unwrap_or(1500).min(9000) - 12),
         };
-        let packets = scenario.limit_bps / 8.0 / segment;
+        let packets = limit(&scenario) / 8.0 / segment;
         assert!(packets <= 110_000.0, "{packets} {}", scenario.describe);
     }
 }
@@ -140,7 +148,7 @@ fn ranges_are_wide() {
     for cause in [Cause::PathRate, Cause::Pacing] {
         let limits: Vec<f64> = all()
             .filter(|s| s.cause == cause)
-            .map(|s| s.limit_bps)
+            .map(|s| limit(&s))
             .collect();
         let least = limits.iter().copied().fold(f64::INFINITY, f64::min);
         let most = limits.iter().copied().fold(0.0, f64::max);
@@ -166,11 +174,91 @@ fn at_a_border_the_rival_and_unexplained_are_right_and_elsewhere_wrong() {
     }
 }
 
+fn wild() -> Vec<Scenario> {
+    draw(5, 40 * families().count() as u32, &family("wild").unwrap())
+}
+
+#[test]
+fn every_family_is_drawn_and_its_tests_are_ones_that_an_endpoint_takes() {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    for scenario in wild() {
+        scenario.test.check().unwrap();
+        assert!(scenario.seconds() <= 20.0, "{}", scenario.describe);
+        *counts.entry(scenario.family).or_default() += 1;
+    }
+    assert_eq!(counts.len(), families().count() - 1);
+    assert!(counts.values().all(|count| *count >= 40));
+}
+
+#[test]
+fn a_third_of_a_mixed_run_is_by_the_kernels_own_means() {
+    let all = draw(8, 600, &family("all").unwrap());
+    let kernels = all.iter().filter(|s| s.is_kernels_own()).count();
+    assert!(3 * kernels >= all.len(), "{kernels} of {}", all.len());
+}
+
+#[test]
+fn a_family_draws_the_same_whatever_is_beside_it() {
+    let alone = draw(6, 8, &family("tbf").unwrap());
+    let both = [family("htb").unwrap(), family("tbf").unwrap()].concat();
+    let beside = draw(6, 16, &both);
+    let words = |scenarios: &[Scenario]| {
+        let own = scenarios.iter().filter(|s| s.family == "tbf");
+        let mut words: Vec<String> = own.map(|s| s.describe.clone()).collect();
+        words.sort();
+        words
+    };
+    assert_eq!(words(&alone), words(&beside));
+    assert!(family("no such").is_none());
+}
+
+#[test]
+fn what_is_as_true_is_right_and_what_was_left_out_is_in_no_tally() {
+    let scenarios = draw(4, 4, &family("full_speed").unwrap());
+    assert_eq!(scenarios[0].judge(Cause::CpuReceive), Judgement::Right);
+    assert_eq!(scenarios[0].judge(Cause::PathRate), Judgement::Wrong);
+    let reason = "no such queue".to_owned();
+    let answer = Answer::LeftOut { reason };
+    let trials = vec![
+        Trial::new(&scenarios[0], answer, Vec::new()),
+        answered(&scenarios[1], Cause::PathRate, Some(0.9)),
+        answered(&scenarios[2], Cause::CpuSend, Some(0.7)),
+        answered(&scenarios[3], Cause::Unexplained, None),
+    ];
+    let score = Score::new(4, trials, Vec::new());
+    let family = score.families["full_speed"];
+    assert_eq!((family.tally.right, family.tally.trials), (1, 3));
+    let counts = (
+        family.left_out,
+        family.unexplained,
+        family.confidently_wrong,
+    );
+    assert_eq!(counts, (1, 1, 1));
+    let sure = score.reliability.unwrap();
+    assert!((sure.brier - (0.81 + 0.09) / 2.0).abs() < 1e-9);
+    let bins: Vec<_> = sure
+        .bins
+        .iter()
+        .map(|bin| (bin.from, bin.tally.right))
+        .collect();
+    assert_eq!(bins, [(0.7, 1), (0.9, 0)]);
+}
+
+fn answered(scenario: &Scenario, cause: Cause, confidence: Option<f64>) -> Trial {
+    let answer = Answer::Verdict {
+        cause,
+        throughput_bps: 1e9,
+        confidence,
+    };
+    Trial::new(scenario, answer, Vec::new())
+}
+
 fn trial(scenario: &Scenario, verdict: Option<Cause>) -> Trial {
     let answer = match verdict {
         Some(cause) => Answer::Verdict {
             cause,
-            throughput_bps: scenario.limit_bps,
+            throughput_bps: limit(scenario),
+            confidence: None,
         },
         None => Answer::Failed {
             reason: "no namespaces".to_owned(),
@@ -181,7 +269,7 @@ fn trial(scenario: &Scenario, verdict: Option<Cause>) -> Trial {
 
 #[test]
 fn what_failed_is_not_right_and_is_counted() {
-    let scenarios = draw(3, 12);
+    let scenarios = drawn(3, 12);
     let mut trials: Vec<Trial> = scenarios.iter().map(|s| trial(s, Some(s.cause))).collect();
     trials[0] = trial(&scenarios[0], None);
     trials[1] = trial(&scenarios[1], Some(Cause::QosClass));
@@ -209,6 +297,6 @@ proptest! {
 
     #[test]
     fn any_seed_gives_scenarios(seed: u64) {
-        prop_assert_eq!(draw(seed, 36).len(), 36);
+        prop_assert_eq!(drawn(seed, 36).len(), 36);
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use linerate_core::ceilings::Cause;
 use linerate_core::truth::{
-    Answer, Judgement, Proof, RemedyScore, Score, Tally, Trial, Untried, UntriedReason,
+    Answer, Bin, Judgement, OLD, Proof, Reliability, RemedyScore, Score, Tally, Trial, Untried,
+    UntriedReason,
 };
 
 use super::Style;
@@ -28,6 +29,7 @@ impl Document for Score {
                 self.failed
             ));
         }
+        families(&mut page, self);
         page.gap();
         let verdicts = |(_, verdicts): &(&Cause, &BTreeMap<Cause, u64>)| {
             let verdicts = verdicts.iter();
@@ -39,6 +41,10 @@ impl Document for Score {
             .left("verdicts", verdicts);
         page.table(&matrix);
         not_right(&mut page, &self.trials);
+        left_out(&mut page, &self.trials);
+        if let Some(sure) = &self.reliability {
+            reliability(&mut page, sure);
+        }
         if let Some(score) = &self.remedies {
             remedies(&mut page, score, &self.proofs, &self.untried_remedies);
         }
@@ -52,14 +58,6 @@ fn tallies(
     rows: impl IntoIterator<Item = (&'static str, Tally)>,
 ) -> Table<(&'static str, Tally)> {
     let share = |tally: &Tally| Some(tally.share?.share);
-    let interval = |tally: &Tally| {
-        let share = tally.share?;
-        Some(format!(
-            "{:.1} to {:.1}{NBSP}%",
-            100.0 * share.low,
-            100.0 * share.high
-        ))
-    };
     Table::of(rows)
         .left(of, |(name, _)| *name)
         .right(right, |(_, tally)| {
@@ -71,10 +69,84 @@ fn tallies(
         .right("95 % interval", |(_, tally)| interval(tally))
 }
 
+/// By family, where there is more than the old one.
+fn families(page: &mut Page, score: &Score) {
+    if score.families.keys().all(|name| name == OLD) {
+        return;
+    }
+    page.gap();
+    let table = Table::of(&score.families)
+        .left("family", |(name, _)| name.as_str())
+        .right("right", |(_, family)| {
+            format!("{}/{}", family.tally.right, family.tally.trials)
+        })
+        .right("95 % interval", |(_, family)| interval(&family.tally))
+        .right("unexplained", |(_, family)| family.unexplained.to_string())
+        .right("confidently wrong", |(_, family)| {
+            family.confidently_wrong.to_string()
+        })
+        .right("left out", |(_, family)| family.left_out.to_string());
+    page.table(&table);
+    page.words(&format!(
+        "{} of {} by the kernel's own means",
+        score.kernels_own, score.all.trials
+    ));
+}
+
+/// Each reason once.
+fn left_out(page: &mut Page, trials: &[Trial]) {
+    let mut reasons: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for trial in trials {
+        if let Answer::LeftOut { reason } = &trial.answer {
+            *reasons.entry((&trial.family, reason)).or_default() += 1;
+        }
+    }
+    if !reasons.is_empty() {
+        page.gap();
+        page.title("left out");
+    }
+    for ((family, reason), count) in reasons {
+        page.plain(&format!("{count:>5} {family}: {reason}"));
+    }
+}
+
+fn reliability(page: &mut Page, sure: &Reliability) {
+    page.gap();
+    let said = |bin: &&Bin| {
+        format!(
+            "{} to {}",
+            percent(100.0 * bin.from),
+            percent(100.0 * bin.to)
+        )
+    };
+    let table = Table::of(&sure.bins)
+        .left("confidence", said)
+        .right("mean", |bin| percent(100.0 * bin.confidence))
+        .right("right", |bin| {
+            format!("{}/{}", bin.tally.right, bin.tally.trials)
+        })
+        .right("95 % interval", |bin| interval(&bin.tally));
+    page.table(&table);
+    let brier = format!("Brier score {:.3}", sure.brier);
+    page.words(&match sure.unknown {
+        0 => brier,
+        unknown => format!("{brier}, {unknown} verdicts without a confidence"),
+    });
+}
+
+fn interval(tally: &Tally) -> Option<String> {
+    let share = tally.share?;
+    Some(format!(
+        "{:.1} to {:.1}{NBSP}%",
+        100.0 * share.low,
+        100.0 * share.high
+    ))
+}
+
 fn not_right(page: &mut Page, trials: &[Trial]) {
     let mut wrong = trials
         .iter()
-        .filter(|trial| trial.judgement != Judgement::Right)
+        .filter(|trial| ![Judgement::Right, Judgement::LeftOut].contains(&trial.judgement))
         .peekable();
     if wrong.peek().is_some() {
         page.gap();
@@ -83,7 +155,7 @@ fn not_right(page: &mut Page, trials: &[Trial]) {
     for trial in wrong {
         let answer = match &trial.answer {
             Answer::Verdict { cause, .. } => cause.name(),
-            Answer::Failed { reason } => reason,
+            Answer::Failed { reason } | Answer::LeftOut { reason } => reason,
         };
         let (number, cause) = (trial.number, trial.cause.name());
         page.plain(&format!(

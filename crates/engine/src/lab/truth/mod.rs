@@ -1,21 +1,26 @@
 //! Runs a scenario of the truth test in a lab of its own.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use linerate_core::link::PathSpec;
 use linerate_core::record::{Caveat, Record};
 use linerate_core::treatment::Treatments;
 use linerate_core::truth::{Answer, HostSetup, Scenario, Trial};
+use linerate_core::units::Family;
 use linerate_sys::ethtool::{Ethtool, EthtoolError, Offload};
 use linerate_sys::netns::NamespaceError;
 use thiserror::Error;
 
 use super::cpu::{Allotment, CpuError};
-use super::path::LabPath;
+use super::path::{Ends, LabPath};
 use super::{LabError, LabOptions};
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::stop::Stop;
 use crate::treated::run_treated;
 use crate::words::chain;
+
+mod around;
 
 /// The hosts, as [`Scenario::topology`] names them.
 const CLIENT: &str = "client";
@@ -37,6 +42,12 @@ pub enum TruthError {
     /// A CPU could not be shared out.
     #[error(transparent)]
     Cpu(#[from] CpuError),
+    /// It cannot be made here, or not at this moment.
+    #[error("{0}")]
+    LeftOut(String),
+    /// Plain sockets could not find out what the host carries.
+    #[error("cannot measure what plain sockets carry")]
+    PlainSockets(#[source] std::io::Error),
     /// The run failed.
     #[error("the run failed")]
     Measure(#[from] MeasureError),
@@ -99,6 +110,7 @@ fn in_lab(
     for (name, setup) in [(CLIENT, &scenario.client), (SERVER, &scenario.server)] {
         set_up_device(&path, name, setup)?;
     }
+    around::make(path.lab(), scenario)?;
     let mut record = client.run(|| run(&path))??;
     record.environment.lab = Some(path.facts());
     record.caveats.extend(path.caveats());
@@ -118,9 +130,13 @@ pub fn try_scenario(scenario: &Scenario, sees_link: bool, stop: &Stop) -> (Trial
         (Ok(record), Some(verdict)) => Answer::Verdict {
             cause: verdict.cause,
             throughput_bps: record.throughput_bps().unwrap_or(0.0),
+            confidence: None,
         },
         (Ok(_), None) => Answer::Failed {
             reason: "the record has no verdict".to_owned(),
+        },
+        (Err(TruthError::LeftOut(reason)), _) => Answer::LeftOut {
+            reason: reason.clone(),
         },
         (Err(error), _) => Answer::Failed {
             reason: chain(error),
@@ -141,12 +157,28 @@ fn build(scenario: &Scenario) -> Result<LabPath, TruthError> {
         ..LabOptions::default()
     };
     let topology = scenario.topology();
-    Ok(LabPath::new(
-        topology,
-        spec,
-        Some(scenario.family),
-        &options,
-    )?)
+    let family = Some(scenario.ip);
+    if scenario.around.is_loopback {
+        return Ok(LabPath::between(
+            topology,
+            "loopback".to_owned(),
+            loopback(scenario.ip),
+            family,
+            &options,
+        )?);
+    }
+    Ok(LabPath::new(topology, spec, family, &options)?)
+}
+
+fn loopback(family: Family) -> Ends<'static> {
+    Ends {
+        client: SERVER,
+        server: SERVER,
+        address: Some(match family {
+            Family::Ipv4 => Ipv4Addr::LOCALHOST.into(),
+            Family::Ipv6 => Ipv6Addr::LOCALHOST.into(),
+        }),
+    }
 }
 
 fn set_up_device(path: &LabPath, host: &str, setup: &HostSetup) -> Result<(), TruthError> {

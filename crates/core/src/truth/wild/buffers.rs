@@ -1,0 +1,61 @@
+//! Buffers that are too small for the path.
+
+use super::super::conditions::{Bound, Line};
+use super::shaped::queue;
+use super::{Draft, Place, QueueKind, delay_of, rate, usual};
+use crate::ceilings::Cause;
+use crate::units::Dice;
+
+/// A writer sleeps while the buffer is full, and the kernel takes one more piece than fits: what is
+/// on its way is at most the buffer and 64 KiB. That is 0.3 to 0.9 of what the path holds, so that
+/// no queue lasts, and a larger buffer brings more.
+pub(super) fn small_send_buffer(random: &mut Dice) -> Draft {
+    loop {
+        let mut conditions = usual(random);
+        let rate_bps = rate(random, 4e6, 150e6);
+        let rtt_s = random.log_uniform(0.015, 0.2);
+        let holds = rate_bps as f64 * conditions.payload_share() * rtt_s / 8.0;
+        let memory = random.uniform(0.3, 0.9) * holds - PIECE;
+        if memory < MIN_MEMORY {
+            continue;
+        }
+        let is_option = random.chance(0.5);
+        if is_option && memory > MAX_OPTION {
+            continue;
+        }
+        // Doubled by the kernel (socket(7)).
+        conditions.send_buffer = match is_option {
+            true => Bound::Socket((memory / 2.0) as u64),
+            false => Bound::Host(memory as u64),
+        };
+        conditions.message_bytes = random.choose(&[65_536, 131_072, 262_144, 1_048_576]);
+        conditions.nodelay = random.chance(0.3);
+        let is_kernels = random.chance(0.5);
+        let queue = queue(QueueKind::Tbf, rate_bps, rtt_s, random);
+        conditions.line = Some(match is_kernels {
+            true => delay_of(rtt_s),
+            false => Line {
+                rate_bps: Some(rate_bps),
+                queue_bytes: queue.limit,
+                ..delay_of(rtt_s)
+            },
+        });
+        let mut made = Draft::new(conditions, Cause::SendBuffer, random);
+        if is_kernels {
+            made.shape(
+                random.choose(&[Place::SendersDevice, Place::Router]),
+                &queue,
+            );
+        }
+        // Awake again when a third is free (`sk_stream_write_space`).
+        made.limit_bps = Some((memory * 5.0 / 6.0 + PIECE / 2.0) * 8.0 / rtt_s);
+        return made;
+    }
+}
+
+/// What `tcp_sendmsg` adds to a buffer that has room for one byte, at most, bytes.
+const PIECE: f64 = 65_536.0;
+/// Least memory: four full segments with their overhead, bytes.
+const MIN_MEMORY: f64 = 9_000.0;
+/// Twice the default of `net.core.wmem_max`, bytes.
+const MAX_OPTION: f64 = 425_984.0;

@@ -1,0 +1,59 @@
+//! Nothing set, as fast as the hosts go: the CPUs are the limit, and on one machine it is as true
+//! of the sender's as of the receiver's.
+
+use super::super::scenario::CpuShare;
+use super::{Draft, usual};
+use crate::ceilings::Cause;
+use crate::units::Dice;
+
+/// Nothing but the machine.
+pub(super) fn free(random: &mut Dice) -> Draft {
+    let draft = draft(random);
+    if random.chance(0.25) {
+        draft.routed()
+    } else {
+        draft
+    }
+}
+
+pub(super) fn loopback(random: &mut Dice) -> Draft {
+    let mut made = draft(random);
+    made.around.is_loopback = true;
+    made
+}
+
+/// Sender, receiver and soft interrupts on one CPU.
+pub(super) fn one_cpu(random: &mut Dice) -> Draft {
+    let mut made = draft(random);
+    let cpu = random.choose(&[0, 1]);
+    made.conditions.sender = CpuShare::Own { cpu };
+    made.conditions.receiver = CpuShare::Own { cpu };
+    made
+}
+
+/// Other work takes half or more of a CPU, of the sender's, of the receiver's or of both.
+pub(super) fn busy(random: &mut Dice) -> Draft {
+    let mut made = draft(random);
+    let mut shared = |cpu| CpuShare::Shared {
+        cpu,
+        neighbours: random.choose(&[1, 2]),
+    };
+    let (first, second) = (shared(0), shared(1));
+    let conditions = &mut made.conditions;
+    match random.below(3) {
+        0 => (conditions.sender, conditions.receiver) = (first, CpuShare::Own { cpu: 1 }),
+        1 => (conditions.sender, conditions.receiver) = (CpuShare::Own { cpu: 0 }, second),
+        _ => (conditions.sender, conditions.receiver) = (first, second),
+    }
+    made
+}
+
+fn draft(random: &mut Dice) -> Draft {
+    let mut conditions = usual(random);
+    conditions.streams = random.choose(&[1, 1, 4, 16]);
+    let mut made = Draft::new(conditions, Cause::CpuSend, random);
+    made.accepted = vec![Cause::CpuReceive];
+    made.is_control_free = true;
+    made.seconds = Some((0.5, 3.0));
+    made
+}
