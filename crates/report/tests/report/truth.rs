@@ -2,7 +2,9 @@
 
 use linerate_core::ceilings::{Cause, Verdict};
 use linerate_core::remedy::{Remedy, RunOption};
-use linerate_core::truth::{Proof, Remedied, Score, Untried, UntriedReason};
+use linerate_core::truth::{
+    Answer, Judgement, Proof, Remedied, Score, Trial, Untried, UntriedReason,
+};
 use linerate_report::Document;
 
 use crate::samples::whole;
@@ -66,4 +68,37 @@ fn what_was_not_run_is_counted_by_its_reason() {
     let counts = "0 were run, 1 have no verdict, 1 predict nothing, 2 cannot be done in a lab";
     assert!(text.contains(counts), "{text}");
     assert_eq!(text.matches("not in a lab: linerate stream pit").count(), 2);
+}
+
+fn trial(number: u32, judgement: Judgement, answer: Answer) -> Trial {
+    Trial {
+        number,
+        family: "tbf".to_owned(),
+        cause: Cause::PathRate,
+        accepted: Vec::new(),
+        is_kernels_own: true,
+        is_border: false,
+        limit_bps: None,
+        describe: "TBF of 20 Mbit/s at client's eth0".to_owned(),
+        answer,
+        judgement,
+        caveats: Vec::new(),
+    }
+}
+
+#[test]
+fn families_have_a_table_and_confidence_one_of_how_often_it_was_right() {
+    let verdict = |cause, confidence| Answer::Verdict {
+        cause,
+        throughput_bps: 1e7,
+        confidence,
+    };
+    let reason = "`tc qdisc`: Specified qdisc kind is unknown.".to_owned();
+    let trials = vec![
+        trial(0, Judgement::Right, verdict(Cause::PathRate, Some(0.9))),
+        trial(1, Judgement::Wrong, verdict(Cause::Pacing, Some(0.9))),
+        trial(2, Judgement::Wrong, verdict(Cause::Unexplained, None)),
+        trial(3, Judgement::LeftOut, Answer::LeftOut { reason }),
+    ];
+    insta::assert_snapshot!(Score::new(3, trials, Vec::new()).text(whole()));
 }

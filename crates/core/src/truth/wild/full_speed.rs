@@ -52,7 +52,7 @@ fn draft(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
     conditions.streams = random.choose(&[1, 1, 4, 16]);
     let mut made = Draft::new(conditions, Cause::CpuSend, random);
-    made.accepted = vec![Cause::CpuReceive];
+    made.accepted = vec![Cause::CpuReceive, Cause::CpuHost];
     made.is_control_free = true;
     made.seconds = Some((0.5, 3.0));
     made

@@ -130,7 +130,7 @@ pub fn try_scenario(scenario: &Scenario, sees_link: bool, stop: &Stop) -> (Trial
         (Ok(record), Some(verdict)) => Answer::Verdict {
             cause: verdict.cause,
             throughput_bps: record.throughput_bps().unwrap_or(0.0),
-            confidence: None,
+            confidence: verdict.confidence,
         },
         (Ok(_), None) => Answer::Failed {
             reason: "the record has no verdict".to_owned(),
