@@ -43,7 +43,9 @@ pub(crate) use qos::{
 pub(crate) use qos_cost::QosCostArgs;
 pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, OtherOptions, ServeArgs};
-pub(crate) use shared::{DocumentOptions, PathOptions, RepeatOptions, RunOptions, TableOptions};
+pub(crate) use shared::{
+    CsvRows, DocumentOptions, PathOptions, RepeatOptions, RunOptions, TableOptions,
+};
 pub(crate) use trace::TraceArgs;
 pub(crate) use traffic::{CrrArgs, RrArgs, StreamArgs};
 pub(crate) use truth::TruthArgs;
@@ -138,9 +140,9 @@ pub(crate) struct ExplainArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
-    /// Print a record or sweep as comma-separated values
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) csv: bool,
+    /// Print comma-separated values, a row for each of runs (default) or intervals
+    #[arg(long, value_name = "ROWS", num_args = 0..=1, require_equals = true, default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true)]
+    pub(crate) csv: Option<CsvRows>,
 }
 
 /// As clap has it, with its two options in a line of [`BEGIN`], so that the commands fit a screen.

@@ -75,7 +75,7 @@ fn measure<C: Choice>(
         Extent::Time(time) => Some(time.as_secs_f64()),
         Extent::Bytes(_) | Extent::Count(_) => None,
     }));
-    let (mut document, error) = run::plan(&target, options.via, plan, progress)?;
+    let (mut document, error) = run::plan(&target, options.via, plan, progress, output.is_kept())?;
     site.iter().for_each(|site| site.describe(&mut *document));
     conclude(&*document, error, output, floor)
 }
@@ -184,7 +184,7 @@ pub(crate) fn conclude(
 fn explain(args: ExplainArgs) -> Result<(), Failure> {
     let format = match (args.document.json, args.csv) {
         (true, _) => Format::Json,
-        (_, true) => Format::Csv,
+        (_, Some(rows)) => Format::Csv(rows),
         _ => Format::Text,
     };
     let mut document = stored(&args.file)?;

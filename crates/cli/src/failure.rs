@@ -24,7 +24,7 @@ enum Kind {
     /// A finding that scripts tell apart by the exit status; what there is to say is printed
     /// already.
     Finding(u8),
-    /// Nobody reads stdout any more (`| head`): no error of ours, and nobody to tell.
+    /// Nobody reads stdout any more (`| head`): what is still to be written is lost.
     ReaderGone,
 }
 
@@ -54,21 +54,26 @@ impl Failure {
 
     /// Writing the document to stdout failed.
     pub(crate) fn stdout(error: io::Error) -> Self {
-        let kind = match error.kind() {
-            io::ErrorKind::BrokenPipe => Kind::ReaderGone,
-            _ => Kind::Failed,
-        };
-        Self::new(kind, anyhow::Error::new(error).context("stdout"))
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            let lost = "stdout was closed before all of it was written";
+            return Self::new(Kind::ReaderGone, anyhow::anyhow!("{lost}{KEPT}"));
+        }
+        Self::failed(anyhow::Error::new(error).context("stdout"))
     }
 
-    /// Whether the reader of stdout went away, which is not an error.
+    /// There was no stdout from the beginning (`>&-`).
+    pub(crate) fn no_stdout() -> Self {
+        Self::failed(anyhow::anyhow!("stdout is closed{KEPT}"))
+    }
+
+    /// Whether the reader of stdout went away.
     pub(crate) fn is_reader_gone(&self) -> bool {
         self.kind == Kind::ReaderGone
     }
 
     /// Prints the chain of causes as one line on stderr and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
-        if !self.is_reader_gone() && !matches!(self.kind, Kind::Finding(_)) {
+        if !matches!(self.kind, Kind::Finding(_)) {
             // Where stderr cannot be written, the exit status is all that can be said.
             let _ = writeln!(io::stderr(), "{}", self.line());
         }
@@ -78,9 +83,8 @@ impl Failure {
     /// The exit status that design promises to scripts.
     fn status(&self) -> u8 {
         match self.kind {
-            Kind::ReaderGone => 0,
             Kind::Finding(status) => status,
-            Kind::Failed => 1,
+            Kind::Failed | Kind::ReaderGone => 1,
             Kind::Usage => 2,
             Kind::Unsupported => 3,
         }
@@ -109,6 +113,9 @@ impl Failure {
     }
 }
 
+/// What helps whoever wants the result and not the page.
+const KEPT: &str = "; --output FILE keeps the whole document";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +142,6 @@ mod tests {
             Failure::stdout(io::ErrorKind::BrokenPipe.into()).status(),
             Failure::of_status(11).status(),
         ];
-        assert_eq!(statuses, [1, 2, 3, 1, 0, 11]);
+        assert_eq!(statuses, [1, 2, 3, 1, 1, 11]);
     }
 }

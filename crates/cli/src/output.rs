@@ -5,10 +5,11 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use linerate_core::units::printable;
+use linerate_engine::stdout_was_closed;
 use linerate_report::text::Style;
 use linerate_report::{Document, csv};
 
-use crate::args::{DocumentOptions, TableOptions};
+use crate::args::{CsvRows, DocumentOptions, TableOptions};
 use crate::failure::Failure;
 use crate::files::OutputFile;
 
@@ -21,8 +22,8 @@ pub(crate) enum Format {
     Details,
     /// One document, indented.
     Json,
-    /// A row for each record.
-    Csv,
+    /// Comma-separated values.
+    Csv(CsvRows),
     /// A line for each interval, then the document in one line.
     JsonStream,
 }
@@ -50,28 +51,32 @@ impl Output {
     /// To stdout, and to a file.
     ///
     /// # Errors
-    /// It cannot be opened for writing.
+    /// It cannot be opened for writing, or there is neither a stdout nor a file.
     pub(crate) fn to(file: Option<&Path>, format: Format) -> Result<Self, Failure> {
+        if file.is_none() && stdout_was_closed() {
+            return Err(Failure::no_stdout());
+        }
         let file = file.map(OutputFile::open).transpose()?;
         Ok(Self { format, file })
+    }
+
+    /// Whether the document is kept where nobody reads stdout.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.file.is_some()
     }
 
     /// Writes the file and prints the document: each even where the other fails, for a run is not
     /// to be had again.
     ///
     /// # Errors
-    /// A write failed, or the document has no rows for `--csv`; that nobody reads stdout any more is
-    /// none.
+    /// A write failed, or the document has no rows for `--csv`.
     pub(crate) fn write(self, document: &dyn Document) -> Result<(), Failure> {
         // The file first: it is the copy that the user keeps.
         let kept = self
             .file
             .map_or(Ok(()), |file| file.write(&document.json()));
         let printed = rendered(document, self.format).and_then(|text| print(&text));
-        match printed {
-            Err(failure) if failure.is_reader_gone() => kept,
-            printed => kept.and(printed),
-        }
+        kept.and(printed)
     }
 }
 
@@ -84,12 +89,15 @@ fn rendered(document: &dyn Document, format: Format) -> Result<String, Failure> 
         }),
         Format::Json => document.json(),
         Format::JsonStream => document.json_line(),
-        Format::Csv => {
+        Format::Csv(rows) => {
             let records = document.records();
             let records = records.ok_or_else(|| {
                 Failure::usage(anyhow!("--csv: this document has no records; give --json"))
-            });
-            csv::rows(&records?)
+            })?;
+            match rows {
+                CsvRows::Runs => csv::rows(&records, document.size_figures()),
+                CsvRows::Intervals => csv::intervals(&records),
+            }
         }
     })
 }
@@ -103,7 +111,7 @@ pub(crate) fn json_or_text(as_json: bool) -> Format {
 pub(crate) fn format(document: &DocumentOptions, table: &TableOptions) -> Format {
     match (document.json, table.csv, table.json_stream) {
         (true, _, _) => Format::Json,
-        (_, true, _) => Format::Csv,
+        (_, Some(rows), _) => Format::Csv(rows),
         (_, _, true) => Format::JsonStream,
         _ => Format::Text,
     }
@@ -131,8 +139,11 @@ pub(crate) fn style() -> Style {
 /// Writes to stdout, to the last byte.
 ///
 /// # Errors
-/// The disk is full, or nobody reads any more.
+/// The disk is full, there is no stdout, or nobody reads any more.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    if stdout_was_closed() {
+        return Err(Failure::no_stdout());
+    }
     let mut stdout = io::stdout().lock();
     stdout
         .write_all(text.as_bytes())

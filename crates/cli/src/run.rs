@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use linerate_core::foreign::Tool;
 use linerate_core::plan::Plan;
-use linerate_core::record::{Check, Interval, SWEEP_SCHEMA, Sweep};
+use linerate_core::record::{Check, Interval, Sweep};
 use linerate_core::session::message::Limits;
 use linerate_core::units::{Family, printable};
 use linerate_core::wire::Key;
@@ -95,10 +95,11 @@ pub(crate) enum Entrance {
     },
 }
 
-/// The engine's looker-on: shows intervals, and ends the run when nobody reads them any more.
+/// The engine's looker-on: shows intervals, and ends the run when nobody reads them any more, unless
+/// its document is kept in a file.
 struct Shown {
     progress: Progress,
-    failure: Option<Failure>,
+    is_kept: bool,
 }
 
 impl Observer for Shown {
@@ -107,13 +108,8 @@ impl Observer for Shown {
     }
 
     fn interval(&mut self, interval: &Interval) -> bool {
-        match self.progress.interval(interval) {
-            Ok(()) => true,
-            Err(failure) => {
-                self.failure = Some(failure);
-                false
-            }
-        }
+        // Why it could not be shown is said when the document cannot be printed either.
+        self.progress.interval(interval).is_ok() || self.is_kept
     }
 }
 
@@ -127,16 +123,11 @@ pub(crate) fn plan(
     via: Option<Tool>,
     plan: &Plan,
     progress: Progress,
+    is_kept: bool,
 ) -> Result<(Box<dyn Document>, Option<Failure>), Failure> {
     let mut client = Partner::connect(target.to_engine(), via, signals()?).map_err(failure)?;
-    let mut shown = Shown {
-        progress,
-        failure: None,
-    };
+    let mut shown = Shown { progress, is_kept };
     let campaign = client.run_plan(plan, &mut shown).map_err(failure)?;
-    if let Some(failure) = shown.failure {
-        return Err(failure);
-    }
     Ok(document(campaign, plan))
 }
 
@@ -153,13 +144,7 @@ fn document(campaign: Campaign, plan: &Plan) -> (Box<dyn Document>, Option<Failu
     if single && let Some(record) = rows.pop() {
         return (Box::new(record), failed);
     }
-    let sweep = Sweep {
-        schema: SWEEP_SCHEMA.to_owned(),
-        rows,
-        figures,
-        caveats,
-    };
-    (Box::new(sweep), failed)
+    (Box::new(Sweep::new(rows, figures, caveats)), failed)
 }
 
 /// Examines a path.
@@ -179,7 +164,7 @@ pub(crate) fn check(
     };
     let mut shown = Shown {
         progress,
-        failure: None,
+        is_kept: true,
     };
     let (check, error) =
         linerate_engine::check(&options, &signals()?, &mut shown).map_err(failure)?;

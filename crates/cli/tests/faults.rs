@@ -204,7 +204,55 @@ fn nobody_reading_the_intervals_ends_the_run() {
     stdout.read_exact(&mut [0; 1]).unwrap();
     drop(stdout);
     let output = ended_within(client, SOON);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(1));
+    let words =
+        "stdout was closed before all of it was written; --output FILE keeps the whole document\n";
+    assert!(stderr(&output).ends_with(words), "{}", stderr(&output));
+}
+
+#[test]
+fn a_run_that_is_kept_in_a_file_goes_on_without_a_reader() {
+    let served = Served::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kept.json");
+    let mut client = program(&["stream", &served.address, "-t", "0.5", "-i", "0.1"]);
+    client.args(["--json-stream", "--output"]).arg(&file);
+    let mut client = spawn(client);
+    drop(client.stdout.take());
+    let output = ended_within(client, 2 * SOON);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let text = fs::read(&file).expect(&stderr(&output));
+    let document: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(document["status"], "complete");
+}
+
+#[test]
+fn without_a_stdout_nothing_is_sent_unless_a_file_keeps_it() {
+    let served = Served::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kept.json");
+    let run = |more: &str| {
+        let line = format!(
+            "exec \"$0\" stream {} -t 0.2 --quiet {more} >&-",
+            served.address
+        );
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line, PROGRAM]).stdin(Stdio::null());
+        ended_within(spawn(shell), 2 * SOON)
+    };
+    let words = "linerate: stdout is closed; --output FILE keeps the whole document\n";
+    let refused = run("");
+    assert_eq!(
+        (refused.status.code(), stderr(&refused).as_str()),
+        (Some(1), words)
+    );
+    let kept = run(&format!("--output {}", file.display()));
+    assert_eq!(
+        (kept.status.code(), stderr(&kept).as_str()),
+        (Some(1), words)
+    );
+    let document: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(document["status"], "complete");
 }
 
 #[test]

@@ -477,3 +477,77 @@ fn figures_that_differ_in_their_last_decimal_alone_are_rounded_and_one() {
     assert!(rounded(0.01));
     assert!(!rounded(0.13));
 }
+
+/// Two files of linerate's, each with two runs.
+fn of_linerates(document: impl Fn(&str, u32) -> String) -> Analysis {
+    let texts = [document("cubic", 1), document("reno", 2)];
+    let input = |(file, text): (&'static str, _)| Input {
+        file,
+        label: file,
+        bytes: str::as_bytes(text),
+    };
+    let inputs = ["a.json", "b.json"]
+        .into_iter()
+        .zip(&texts)
+        .map(|(file, text)| input((file, text)));
+    let table = read(&inputs.collect::<Vec<_>>()).expect("they are documents");
+    analyze(&table, &Options::default()).expect("they have throughputs")
+}
+
+#[test]
+fn of_linerates_own_runs_what_was_chosen_is_doubted_and_neither_seed_nor_result() {
+    let analysis = of_linerates(|congestion, seed| {
+        let row = |rate: u32| {
+            format!(
+                r#"{{"throughput_bps": {rate}e6, "seed": {seed}, "peer": "{seed}", "verdict": {{"cause": "pacing"}},
+                    "plan": {{"seed": {seed}, "options": {{"congestion": "{congestion}"}}}},
+                    "tcp": {{"mss_bytes": {seed}}}, "environment": {{"lab": {{"links": [{seed}]}}}}}}"#
+            )
+        };
+        format!(
+            r#"{{"schema": "linerate.sweep/1", "rows": [{}, {}]}}"#,
+            row(90),
+            row(91)
+        )
+    });
+    let confounded = analysis
+        .doubts
+        .iter()
+        .find(|doubt| doubt.kind == DoubtKind::Confounded);
+    let message = &confounded.expect("the congestion control changed").message;
+    assert!(
+        message.starts_with("`plan.options.congestion` changes"),
+        "{message}"
+    );
+    assert_eq!(analysis.ceilings[3].row, "b.json row 2");
+    assert!(
+        analysis
+            .ceilings
+            .iter()
+            .all(|row| row.explained_by == Cause::Pacing)
+    );
+}
+
+#[test]
+fn a_comparisons_own_verdict_is_told_and_its_a_is_compared_with() {
+    let pair =
+        r#"{"pair": 1, "first": "b", "a": {"throughput_bps": 1e6}, "b": {"throughput_bps": 2e6}}"#;
+    let text = format!(
+        r#"{{"schema": "linerate.comparison/1", "verdict": "DIFFERENT", "a": "mss=536", "b": "mss=1448", "runs": [{pair}, {pair}]}}"#
+    );
+    let analysis =
+        analyze(&table("c.json", &text), &Options::default()).expect("it has throughputs");
+    let contrast = &analysis.groups[0].comparisons[0];
+    assert_eq!((contrast.a.as_str(), contrast.b.as_str()), ("a", "b"));
+    assert!(
+        analysis.notes[0].contains("DIFFERENT"),
+        "{:?}",
+        analysis.notes
+    );
+    assert!(
+        analysis
+            .doubts
+            .iter()
+            .all(|doubt| doubt.kind != DoubtKind::Confounded)
+    );
+}

@@ -165,10 +165,7 @@ fn size_figure(test: &Test, rows: &[Record], samples: &[f64]) -> Option<SizeFigu
         return None;
     }
     Some(SizeFigure {
-        message_bytes: match &test.traffic {
-            Traffic::Stream(stream) => stream.message_bytes,
-            Traffic::Rr(exchange) | Traffic::Crr(exchange) => exchange.request_bytes,
-        },
+        message_bytes: test.traffic.message_bytes(),
         metric: rows.last()?.headline()?.0.to_owned(),
         figure: figure(samples).ok()?,
     })

@@ -100,7 +100,7 @@ pub use lab::{DaemonError, HostState, LabDirectory, LabState, hold_lab, start_ho
 pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
 pub use lab::{TruthError, run_scenario, run_treated_scenario, try_scenario};
 pub use lab_process::LAB_PROCESS;
-pub use linerate_sys::inherit::listener as inherited_listener;
+pub use linerate_sys::inherit::{listener as inherited_listener, stdout_was_closed};
 pub use partner::{Foreign, Partner};
 pub use profile::{
     DesignOptions, ProveOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs,

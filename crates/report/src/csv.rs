@@ -3,27 +3,62 @@
 //!
 //! The columns are the same for every document: a figure that a record does not have is an empty
 //! field. Figures are as exact as the record's. Adding a column at the end is free, renaming one is
-//! a new version.
+//! a new version. [`intervals`] has a row for each interval instead: what happened when.
 
 use linerate_core::plan::{Direction, Traffic};
-use linerate_core::record::{EndReport, Leg, Record, TcpSender, UdpEvidence};
-use linerate_core::stats::LatencySummary;
+use linerate_core::record::{EndReport, Interval, Leg, Record, SizeFigure, TcpSender, UdpEvidence};
+use linerate_core::stats::{Figure, LatencySummary, MedianInterval};
 
 use crate::key_of;
 
-/// A heading and a row for each direction of each run, in the order in which they ran.
-pub fn rows(records: &[&Record]) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let heading = COLUMNS.iter().map(|(name, _)| (*name).to_owned());
-    let row = |(record, leg): (&Record, &Leg)| -> Vec<String> {
+/// A heading and a row for each direction of each run, in the order in which they ran. `figures` are
+/// of the sizes that were repeated.
+pub fn rows(records: &[&Record], figures: &[SizeFigure]) -> String {
+    let names = COLUMNS.iter().map(|(name, _)| *name);
+    let medians = MEDIANS.iter().map(|(name, ..)| *name);
+    let row = |(_, record, leg): (usize, &Record, &Leg)| -> Vec<String> {
         let fields = COLUMNS.iter().map(|(_, field)| field(record, leg));
+        let size = record.plan.traffic.message_bytes();
+        let figure = figures.iter().find(|of| of.message_bytes == size);
+        let medians = MEDIANS.iter().map(|(_, metric, end)| {
+            let found = figure.filter(|of| of.metric == *metric)?;
+            let Figure::One(one) = &found.figure else {
+                return None;
+            };
+            text(Some(end(one)))
+        });
+        let fields = fields.chain(medians);
         fields.map(Option::unwrap_or_default).collect()
     };
-    let legs = records
-        .iter()
-        .flat_map(|record| record.legs.iter().map(|leg| (*record, leg)));
-    for line in [heading.collect()].into_iter().chain(legs.map(row)) {
-        let written = writer.write_record(line);
+    table(names.chain(medians), legs(records).map(row))
+}
+
+/// A heading and a row for each interval of each direction of each run.
+pub fn intervals(records: &[&Record]) -> String {
+    let rows = legs(records).flat_map(|(run, record, leg)| {
+        record.intervals_of(leg).map(move |interval| {
+            let fields = INTERVAL_COLUMNS
+                .iter()
+                .map(|(_, field)| field(run, record, leg, interval));
+            fields.map(Option::unwrap_or_default).collect()
+        })
+    });
+    table(INTERVAL_COLUMNS.iter().map(|(name, _)| *name), rows)
+}
+
+/// Each direction of each run, with the number of the run from 1.
+fn legs<'a>(records: &'a [&Record]) -> impl Iterator<Item = (usize, &'a Record, &'a Leg)> {
+    let runs = (1..).zip(records);
+    runs.flat_map(|(run, record)| record.legs.iter().map(move |leg| (run, *record, leg)))
+}
+
+fn table<'a>(
+    heading: impl Iterator<Item = &'a str>,
+    rows: impl Iterator<Item = Vec<String>>,
+) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for line in std::iter::once(heading.map(str::to_owned).collect()).chain(rows) {
+        let written = writer.write_record::<Vec<String>, _>(line);
         written.expect("memory takes rows of one length");
     }
     let bytes = writer.into_inner().expect("memory takes every row");
@@ -165,6 +200,47 @@ const COLUMNS: &[(&str, Field)] = &[
         Some(kinds.join(" "))
     }),
     ("seed", |r, _| Some(r.seed.to_string())),
+];
+
+/// The figure over the repeats of a run's size: a column, the metric that it is of, and which part.
+type Median = (&'static str, &'static str, fn(&MedianInterval) -> f64);
+
+const MEDIANS: &[Median] = &[
+    ("median_throughput_bps", THROUGHPUT, |one| one.median),
+    ("median_low_throughput_bps", THROUGHPUT, |one| one.low),
+    ("median_high_throughput_bps", THROUGHPUT, |one| one.high),
+    ("median_transactions_per_s", TRANSACTIONS, |one| one.median),
+    ("median_low_transactions_per_s", TRANSACTIONS, |one| one.low),
+    ("median_high_transactions_per_s", TRANSACTIONS, |one| {
+        one.high
+    }),
+];
+
+const THROUGHPUT: &str = "throughput_bps";
+const TRANSACTIONS: &str = "transactions_per_s";
+
+/// How a field is read off an interval of a direction of a run, with the run's number.
+type IntervalField = fn(usize, &Record, &Leg, &Interval) -> Option<String>;
+
+const INTERVAL_COLUMNS: &[(&str, IntervalField)] = &[
+    ("run", |run, _, _, _| text(Some(run))),
+    ("started_at", |_, r, _, _| Some(r.started_at.clone())),
+    ("host", |_, r, _, _| Some(r.host.clone())),
+    ("direction", |_, _, l, _| Some(key_of(&l.direction))),
+    ("message_bytes", |_, r, _, _| {
+        text(Some(r.plan.traffic.message_bytes()))
+    }),
+    ("start_s", |_, _, _, i| text(Some(i.start_s))),
+    ("seconds", |_, _, _, i| text(Some(i.seconds))),
+    ("bytes", |_, _, _, i| text(Some(i.bytes))),
+    ("throughput_bps", |_, _, _, i| text(Some(i.throughput_bps))),
+    ("rtt_us", |_, _, _, i| text(i.rtt_us)),
+    ("cwnd_bytes", |_, _, _, i| text(i.cwnd_bytes)),
+    ("retransmitted_segments", |_, _, _, i| {
+        text(i.retransmitted_segments)
+    }),
+    ("transactions", |_, _, _, i| text(i.transactions)),
+    ("lost", |_, _, _, i| text(i.lost)),
 ];
 
 fn text(figure: Option<impl ToString>) -> Option<String> {

@@ -15,7 +15,7 @@ use linerate_core::lab::{LAB_SCHEMA, LabsDocument};
 use linerate_core::profile::{PROFILE_SCHEMA, ProfileDocument};
 use linerate_core::record::{
     CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, RECORD_SCHEMA, Record, SWEEP_SCHEMA,
-    Status, Sweep,
+    SizeFigure, Status, Sweep,
 };
 use linerate_core::trace::{TRACE_SCHEMA, TraceDocument};
 use linerate_core::truth::{Score, TRUTH_SCHEMA};
@@ -39,6 +39,11 @@ pub trait Document: Json + Debug {
     /// Its runs; `None` where it is not made of runs. They are the rows of its CSV.
     fn records(&self) -> Option<Vec<&Record>> {
         None
+    }
+
+    /// What the repeats of each size of its runs amount to.
+    fn size_figures(&self) -> &[SizeFigure] {
+        &[]
     }
 
     /// The same runs, to be explained again.

@@ -1,4 +1,4 @@
-//! Pictures: SVG without scripts, styles or fonts of others, the same for the same document.
+//! Pictures: SVG that loads nothing from anywhere, the same for the same document.
 
 mod flame;
 

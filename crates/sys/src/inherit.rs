@@ -1,8 +1,9 @@
-//! Sockets that were handed over at start: by systemd (sd_listen_fds(3)) or by inetd.
+//! What was handed over at start: sockets of systemd (sd_listen_fds(3)) or inetd, standard output.
 
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::socket::read_bytes;
 
@@ -55,3 +56,26 @@ fn option(fd: BorrowedFd<'_>, name: libc::c_int) -> io::Result<libc::c_int> {
 fn invalid(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
+
+/// Whether the process was started without a standard output (`>&-`).
+///
+/// Rust puts `/dev/null` in its place before `main`, and what is written there is lost without an
+/// error.
+pub fn stdout_was_closed() -> bool {
+    STDOUT_CLOSED.load(Ordering::Relaxed)
+}
+
+static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: the loader calls each pointer of this section once, before `main` and before any other
+// thread; the function keeps C's calling convention, needs no runtime and cannot panic.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = {
+    extern "C" fn look() {
+        // SAFETY: F_GETFD reads a flag of the descriptor and takes no pointer.
+        let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+        STDOUT_CLOSED.store(flags < 0, Ordering::Relaxed);
+    }
+    look
+};

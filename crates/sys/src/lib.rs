@@ -21,7 +21,7 @@
 //! | [`splice`] | bulk TCP without copying, and receiving without looking |
 //! | [`probe`] | datagrams with a TTL of their own, error queues, raw ICMP: what a trace sends and gets |
 //! | [`poll`] | waiting for many sockets (epoll), and for one |
-//! | [`inherit`] | listening sockets from systemd or inetd |
+//! | [`inherit`] | listening sockets from systemd or inetd; whether there was a standard output |
 //! | [`netlink`] | links, addresses, routes, neighbours, qdiscs, TCP metrics |
 //! | [`ethtool`] | drivers and their offloads |
 //! | [`file`](mod@file) | what of a file is in memory, what came from storage |

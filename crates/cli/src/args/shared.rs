@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
 use linerate_core::units::{EndpointName, Family, Percent, Span};
@@ -123,13 +123,20 @@ pub(crate) struct DocumentOptions {
     pub(crate) quiet: bool,
 }
 
+/// What has a row in comma-separated values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CsvRows {
+    Runs,
+    Intervals,
+}
+
 /// Formats of the commands that leave records.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct TableOptions {
-    /// Print comma-separated values, one row for each record
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) csv: bool,
+    /// Print comma-separated values, a row for each of runs (default) or intervals
+    #[arg(long, value_name = "ROWS", num_args = 0..=1, require_equals = true, default_missing_value = "runs", conflicts_with = "json", hide_possible_values = true)]
+    pub(crate) csv: Option<CsvRows>,
     /// Print one JSON line for each interval, then one with the document
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     pub(crate) json_stream: bool,

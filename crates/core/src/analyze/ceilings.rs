@@ -4,10 +4,14 @@
 //! but the ceilings that its columns allow, by the second half of the rule of [`crate::ceilings`]:
 //! the lowest one explains a row that agrees.
 
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::StrDeserializer;
+
 use super::columns::{Columns, Quantity};
 use super::document::{Doubt, DoubtKind, RowCeilings};
 use super::error::AnalyzeError;
-use super::table::Table;
+use super::table::{Format, Table, VERDICT_COLUMN};
 use super::words::{digits, listed};
 use crate::ceilings::formulas::{
     TCP_HEADER_BYTES, aal5_bytes, cubic_bps, ip_header_bytes, reno_bps, window_bps,
@@ -34,8 +38,9 @@ pub(super) fn of_rows(
         let Some(figures) = Figures::new(table, columns, row)? else {
             continue;
         };
+        let own = own_verdict(table, row);
         let mut ceilings = figures.ceilings(framing);
-        if ceilings.is_empty() {
+        if ceilings.is_empty() && own.is_none() {
             continue;
         }
         if explained.len() == MAX_ROWS {
@@ -46,11 +51,20 @@ pub(super) fn of_rows(
         explained.push(RowCeilings {
             row: table.place(row),
             throughput_bps: figures.throughput_bps,
-            explained_by: explained_by(figures.throughput_bps, &ceilings),
+            explained_by: own.unwrap_or_else(|| explained_by(figures.throughput_bps, &ceilings)),
             ceilings,
         });
     }
     Ok((explained, left_out))
+}
+
+/// What one of linerate's own records concluded from both kernels' evidence, which no column has.
+fn own_verdict(table: &Table, row: usize) -> Option<Cause> {
+    let column = table.find(VERDICT_COLUMN)?;
+    let name = table.text(row, column)?;
+    let is_own = table.source(row).format == Format::Linerate;
+    let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
+    Cause::deserialize(name).ok().filter(|_| is_own)
 }
 
 fn explained_by(measured_bps: f64, ceilings: &[Ceiling]) -> Cause {

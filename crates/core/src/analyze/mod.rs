@@ -39,6 +39,8 @@ mod source;
 mod table;
 mod words;
 
+use std::collections::BTreeSet;
+
 use crate::link::Framing;
 
 pub use claims::Claims;
@@ -54,7 +56,7 @@ use clock::Clock;
 use columns::{Columns, Quantity};
 use grouping::{Grouping, Split};
 use groups::View;
-use table::Column;
+use table::{Column, VERDICT_COLUMN};
 
 /// All files together are no longer, bytes.
 pub const MAX_BYTES: usize = 64 << 20;
@@ -62,6 +64,7 @@ pub const MAX_BYTES: usize = 64 << 20;
 /// Of a comparison's runs: the number of the pair, and `a` or `b`.
 const PAIR_COLUMN: &str = "pair";
 const SIDE_COLUMN: &str = "side";
+const TREATMENT_COLUMN: &str = "treatment";
 
 /// What is asked of a table.
 #[derive(Debug, Clone, Default)]
@@ -210,6 +213,9 @@ impl Asked {
             None => Ok(None),
         };
         let (a, b) = (position(&options.a)?, position(&options.b)?);
+        // A comparison's A is the one to compare with, whichever ran first.
+        let first = grouping.levels.iter().position(|level| *level == "a");
+        let a = a.or(first.filter(|first| factor == SIDE_COLUMN && b != Some(*first)));
         // The first that is not the other one.
         let a = a.unwrap_or(usize::from(b == Some(0)));
         let others = (0..grouping.levels.len()).filter(|&level| level != a);
@@ -254,11 +260,14 @@ fn compare(
         .iter()
         .all(|name| table.find(name).is_some());
     if is_paired {
-        analysis.notes.push(
-            "these runs were paired, and the comparison's own document has the verdict that uses it; here they are \
-             taken as single runs"
-                .to_owned(),
-        );
+        let verdict = table.find(VERDICT_COLUMN);
+        let verdicts = (0..table.len()).filter_map(|row| table.text(row, verdict?));
+        let verdicts: BTreeSet<&str> = verdicts.collect();
+        let verdicts: Vec<&str> = verdicts.into_iter().collect();
+        analysis.notes.push(format!(
+            "these runs were paired, and the comparison's own verdict, {}, uses it; here they are taken as single runs",
+            verdicts.join(" and ")
+        ));
     }
     for &metric in &asked.metrics {
         let (groups, without) = view.of_metric(metric)?;
@@ -315,7 +324,8 @@ fn doubt(
     let is_other = |column: &Column| {
         let split = &asked.split;
         let is_named = split.by.contains(column) || split.factor == Some(*column);
-        !is_named && !asked.metrics.contains(column) && elapsed != Some(*column)
+        let is_measured = asked.metrics.contains(column) || elapsed == Some(*column);
+        !is_named && !is_measured && is_setting(table, *column, split.factor)
     };
     let others: Vec<Column> = table.all_columns().filter(is_other).collect();
     let doubts = &mut analysis.doubts;
@@ -328,6 +338,37 @@ fn doubt(
         doubts.extend(doubts::not_interleaved(table, grouping));
     }
     Ok(())
+}
+
+/// Whether a column may say how a run was made: not which run it was, and of linerate's own
+/// documents not what it gave.
+fn is_setting(table: &Table, column: Column, factor: Option<Column>) -> bool {
+    const WHICH_RUN: [&str; 8] = [
+        "seed",
+        "peer",
+        "started_at",
+        "pair",
+        "block",
+        "repeat",
+        "attempt",
+        VERDICT_COLUMN,
+    ];
+    let name = table.name(column);
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let sides = [SIDE_COLUMN, TREATMENT_COLUMN];
+    let is_factor_again =
+        sides.contains(&name) && factor.is_some_and(|factor| sides.contains(&table.name(factor)));
+    if WHICH_RUN.contains(&last) || is_factor_again {
+        return false;
+    }
+    let are_own = table
+        .sources()
+        .iter()
+        .all(|source| source.format == Format::Linerate);
+    let is_given = name.starts_with("plan.")
+        || name.starts_with("environment.") && !name.starts_with("environment.lab.")
+        || name == "environment.lab.spec";
+    !are_own || !name.contains('.') || is_given
 }
 
 /// Columns that say what a run was, and not what it gave: those with words, the factor and those of

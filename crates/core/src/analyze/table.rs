@@ -13,6 +13,8 @@ pub const MAX_ROWS: usize = 1_000_000;
 pub(super) const MAX_COLUMNS: usize = 10_000;
 /// The column that every table has: the label of the file that a row is from.
 pub const FILE_COLUMN: &str = "file";
+/// What linerate's own documents concluded of a run.
+pub(super) const VERDICT_COLUMN: &str = "verdict";
 
 /// How the figures of a file were written.
 #[derive(
@@ -69,6 +71,8 @@ struct Row {
     first_cell: u32,
     source: u32,
     line: u32,
+    /// Which row of its document it is, from 1; 0 where it is alone in it.
+    number: u32,
 }
 
 /// A column that is there.
@@ -172,11 +176,16 @@ impl Table {
         &self.sources[self.rows[row].source as usize]
     }
 
-    /// `line 3`, with the file where there are several.
+    /// `line 3`, or `row 2` of a document that begins its file; with the file where there are several.
     pub(super) fn place(&self, row: usize) -> String {
+        let place = match (self.line(row), self.rows[row].number) {
+            (line, 0) => format!("line {line}"),
+            (1, number) => format!("row {number}"),
+            (line, number) => format!("line {line} row {number}"),
+        };
         match self.sources.len() {
-            1 => format!("line {}", self.line(row)),
-            _ => format!("{} line {}", self.source(row).file, self.line(row)),
+            1 => place,
+            _ => format!("{} {place}", self.source(row).file),
         }
     }
 
@@ -234,10 +243,12 @@ impl Builder {
         Ok(column as u32)
     }
 
-    /// Adds a row with what stands in its columns. Of a column that comes twice the first counts.
+    /// Adds a row with what stands in its columns; `number` is which of its document it is, 0 where it
+    /// is the only one. Of a column that comes twice the first counts.
     pub(super) fn row(
         &mut self,
         line: usize,
+        number: usize,
         cells: &mut Vec<(u32, &str)>,
     ) -> Result<(), ReadProblem> {
         within(self.table.rows.len(), MAX_ROWS, "rows")?;
@@ -251,6 +262,7 @@ impl Builder {
             first_cell: self.table.cells.len() as u32,
             source: (self.table.sources.len() - 1) as u32,
             line: u32::try_from(line).unwrap_or(u32::MAX),
+            number: u32::try_from(number).unwrap_or(u32::MAX),
         });
         for &(column, text) in cells.iter() {
             let begin = self.table.text.len() as u32;
@@ -294,10 +306,10 @@ mod tests {
         let rate = builder.column("rate").unwrap();
         let size = builder.column("size").unwrap();
         builder
-            .row(2, &mut vec![(size, "64"), (rate, "9.5")])
+            .row(2, 0, &mut vec![(size, "64"), (rate, "9.5")])
             .unwrap();
-        builder.row(3, &mut vec![(rate, "NA")]).unwrap();
-        builder.row(4, &mut vec![(rate, "fast")]).unwrap();
+        builder.row(3, 0, &mut vec![(rate, "NA")]).unwrap();
+        builder.row(4, 0, &mut vec![(rate, "fast")]).unwrap();
         builder.finish()
     }
 

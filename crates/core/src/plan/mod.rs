@@ -222,6 +222,16 @@ pub enum Traffic {
     Crr(ExchangeTest),
 }
 
+impl Traffic {
+    /// Size of a message or a request, bytes: what a sweep changes.
+    pub fn message_bytes(&self) -> u64 {
+        match self {
+            Self::Stream(stream) => stream.message_bytes,
+            Self::Rr(exchange) | Self::Crr(exchange) => exchange.request_bytes,
+        }
+    }
+}
+
 /// Socket options of the data connections; `None` leaves the kernel's choice.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

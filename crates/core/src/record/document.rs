@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Direction, Protocol, Test, Workload};
-use crate::stats::{Figure, LatencyBuckets, LatencySummary};
+use crate::stats::{Figure, LatencyBuckets, LatencySummary, Summary};
 use crate::trace::TraceDocument;
 use crate::units::Family;
 
@@ -245,6 +245,16 @@ pub struct Interval {
 pub struct Sweep {
     /// [`SWEEP_SCHEMA`].
     pub schema: String,
+    /// Of repeats of one test: the median of their throughputs, payload bits per second. Whether they
+    /// are one figure is in `figures`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput_bps: Option<f64>,
+    /// Of repeats of one test: the median of the requests answered for each second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions_per_s: Option<f64>,
+    /// Of repeats of one test: the median of the connections opened, used and closed for each second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_per_s: Option<f64>,
     /// In the order that they ran.
     pub rows: Vec<Record>,
     /// The figure of each size: the median of its runs with its interval, its modes, or its drift.
@@ -253,6 +263,29 @@ pub struct Sweep {
     /// What to keep in mind of the whole.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
+}
+
+impl Sweep {
+    /// Of these runs, with what the repeats of each size amount to.
+    pub fn new(rows: Vec<Record>, figures: Vec<SizeFigure>, caveats: Vec<Caveat>) -> Self {
+        let is_one = rows
+            .windows(2)
+            .all(|two| two[0].plan.traffic == two[1].plan.traffic);
+        let median = |figure: fn(&Record) -> Option<f64>| {
+            let figures: Vec<f64> = rows.iter().filter_map(figure).collect();
+            let summary = Summary::new(&figures).ok().filter(|_| is_one);
+            summary.map(|summary| summary.median())
+        };
+        Self {
+            schema: SWEEP_SCHEMA.to_owned(),
+            throughput_bps: median(Record::throughput_bps),
+            transactions_per_s: median(|record| record.transactions_per_s),
+            connections_per_s: median(|record| record.connections_per_s),
+            rows,
+            figures,
+            caveats,
+        }
+    }
 }
 
 /// The figure of one size of a sweep.

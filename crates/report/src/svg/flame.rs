@@ -2,7 +2,8 @@
 //! of the call chain.
 //!
 //! Both ends stand beside each other on one root. Colours are not random but the layers': a frame
-//! has that of most of the time above it. Names are in alphabetical order, as time has none here.
+//! has that of most of the time above it. Names are in alphabetical order, as time has none here. A
+//! click zooms to a frame or marks a layer, `/` searches names (`flame.js`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,35 +15,46 @@ use super::escaped;
 use crate::text::layer_name;
 
 /// Draws the stacks that are the ends' own. Whole numbers of samples, so it is the same on every
-/// machine.
+/// machine. A viewer with scripts zooms and searches; one without shows the same picture.
 pub fn flame_graph(document: &ProfileDocument) -> String {
     let root = tree(document);
     let levels = root.levels();
-    let height = TOP + levels * FRAME + LEGEND;
+    let ground = TOP + levels * FRAME;
+    let height = ground + LEGEND;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"monospace\" font-size=\"11\">\n\
+         <style>{STYLE}</style>\n{}\
          <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
-         <text x=\"{MARGIN}\" y=\"20\" font-size=\"14\">{}</text>\n",
-        escaped(&title(document))
+         <text x=\"{MARGIN}\" y=\"20\" font-size=\"14\">{}</text>\n\
+         <text id=\"reset\" class=\"button\" x=\"1000\" y=\"20\">[whole picture]</text>\
+         <text id=\"search\" class=\"button\" x=\"1120\" y=\"20\">[search]</text>\n\
+         <text id=\"status\" x=\"{MARGIN}\" y=\"{}\"></text>\n",
+        hatches(),
+        escaped(&title(document)),
+        height - 6,
     );
     Canvas {
         svg: &mut svg,
         all: root.samples,
-        ground: TOP + levels * FRAME,
+        ground,
     }
     .frame(&root, "both ends", 0, 0);
     legend(&mut svg, &root, height);
-    svg.push_str("</svg>\n");
+    let _ = write!(svg, "<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>\n");
     svg
 }
+
+const STYLE: &str = "g.frame,g.layer,.button{cursor:pointer} g.below{opacity:.5} \
+    .searched g.frame{opacity:.3} .searched g.marked{opacity:1} g.marked rect{stroke:#000}";
+const SCRIPT: &str = include_str!("flame.js");
 
 /// Pixels.
 const WIDTH: usize = 1200;
 const MARGIN: usize = 10;
 const TOP: usize = 32;
 const FRAME: usize = 16;
-const LEGEND: usize = 44;
+const LEGEND: usize = 60;
 /// Tenths of a pixel: what is narrower is left out.
 const NARROWEST: u64 = 2;
 /// Tenths of a pixel that a letter takes.
@@ -122,25 +134,20 @@ impl Canvas<'_> {
         let percent = node.samples as f64 / self.all as f64 * 100.0;
         let layer = layer_name(node.layer());
         let name = escaped(name);
-        let _ = write!(
+        let _ = writeln!(
             self.svg,
-            "<g><title>{name}: {} samples, {percent:.2} %, mostly {layer}</title><rect x=\"{}\" y=\"{y}\" width=\"{}\" \
-             height=\"{}\" fill=\"{}\"/>",
-            node.samples,
+            "<g class=\"frame\" data-name=\"{name}\" data-layer=\"{layer}\" data-begin=\"{before}\" data-samples=\"{samples}\" \
+             data-depth=\"{depth}\"><title>{name}: {samples} samples, {percent:.2} %, mostly {layer}</title>\
+             <rect x=\"{}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill=\"{}\"/><text x=\"{}\" y=\"{}\">{}</text></g>",
             Tenths(left),
             Tenths(width),
             FRAME - 1,
-            colour(node.layer()),
+            fill(node.layer()),
+            Tenths(left + 20),
+            y + FRAME - 4,
+            label(&name, width).unwrap_or_default(),
+            samples = node.samples,
         );
-        if let Some(label) = label(&name, width) {
-            let _ = write!(
-                self.svg,
-                "<text x=\"{}\" y=\"{}\">{label}</text>",
-                Tenths(left + 20),
-                y + FRAME - 4
-            );
-        }
-        self.svg.push_str("</g>\n");
         let mut before = before;
         for (name, child) in &node.children {
             self.frame(child, name, before, depth + 1);
@@ -185,36 +192,65 @@ fn legend(svg: &mut String, root: &Node, height: usize) {
     for (at, &layer) in present.enumerate() {
         let x = MARGIN + at % PER_LINE * (WIDTH - 2 * MARGIN) / PER_LINE;
         let y = height - LEGEND + 14 + at / PER_LINE * 18;
+        let name = layer_name(layer);
         let _ = writeln!(
             svg,
-            "<rect x=\"{x}\" y=\"{}\" width=\"10\" height=\"10\" fill=\"{}\"/><text x=\"{}\" y=\"{y}\">{}</text>",
+            "<g class=\"layer\" data-layer=\"{name}\"><rect x=\"{x}\" y=\"{}\" width=\"10\" height=\"10\" fill=\"{}\"/>\
+             <text x=\"{}\" y=\"{y}\">{name}</text></g>",
             y - 9,
-            colour(layer),
+            fill(layer),
             x + 14,
-            layer_name(layer)
         );
     }
 }
 
 const PER_LINE: usize = 7;
 
-/// Light enough for black letters.
-fn colour(layer: Layer) -> &'static str {
+/// How a layer is filled: plainly, or hatched.
+fn fill(layer: Layer) -> String {
+    match colour(layer) {
+        (colour, false) => colour.to_owned(),
+        (colour, true) => format!("url(#h{})", &colour[1..]),
+    }
+}
+
+/// The patterns of the layers that are hatched.
+fn hatches() -> String {
+    let mut patterns = "<defs>".to_owned();
+    for (colour, _) in Layer::ALL
+        .map(colour)
+        .iter()
+        .filter(|(_, hatched)| *hatched)
+    {
+        let _ = write!(
+            patterns,
+            "<pattern id=\"h{}\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><rect width=\"6\" height=\"6\" \
+             fill=\"{colour}\"/><path d=\"M0 6L6 0\" stroke=\"#fff\" stroke-width=\"2\"/></pattern>",
+            &colour[1..]
+        );
+    }
+    patterns + "</defs>\n"
+}
+
+/// The colour, and whether it is hatched. Okabe and Ito's colours ("Color Universal Design", 2008)
+/// and two more, light enough for black letters: whoever lacks a cone tells all of them apart, and
+/// layers of one colour by the hatching.
+fn colour(layer: Layer) -> (&'static str, bool) {
     match layer {
-        Layer::Application => "#a6d854",
-        Layer::Socket => "#8da0cb",
-        Layer::Copy => "#fc8d62",
-        Layer::PacketMemory => "#ffd92f",
-        Layer::Tcp => "#66c2a5",
-        Layer::Udp => "#7fd0c0",
-        Layer::Ip => "#9ecae1",
-        Layer::Checksum => "#e78ac3",
-        Layer::Offload => "#d4b9da",
-        Layer::Queueing => "#f4a582",
-        Layer::Driver => "#e5c494",
-        Layer::Scheduling => "#c7c7c7",
-        Layer::Idle => "#f0f0f0",
-        Layer::Unattributed => "#ffffff",
+        Layer::Application => ("#cc79a7", false),
+        Layer::Socket => ("#e69f00", false),
+        Layer::Copy => ("#d55e00", false),
+        Layer::Checksum => ("#d55e00", true),
+        Layer::PacketMemory => ("#f0e442", false),
+        Layer::Offload => ("#f0e442", true),
+        Layer::Tcp => ("#009e73", false),
+        Layer::Udp => ("#009e73", true),
+        Layer::Ip => ("#56b4e9", false),
+        Layer::Queueing => ("#56b4e9", true),
+        Layer::Driver => ("#5b86e5", false),
+        Layer::Scheduling => ("#d9d9d9", false),
+        Layer::Idle => ("#d9d9d9", true),
+        Layer::Unattributed => ("#cc79a7", true),
     }
 }
 
@@ -231,6 +267,75 @@ mod tests {
         );
         assert_eq!(label("tcp_ack", 100), None);
         assert_eq!(label("&lt;Vec as long&gt;::name", 600), None);
+    }
+
+    /// Light of the three primaries, linear (IEC 61966-2-1).
+    fn light(colour: &str) -> [f64; 3] {
+        [1, 3, 5].map(|at| {
+            let part = u8::from_str_radix(&colour[at..at + 2], 16).unwrap();
+            let part = f64::from(part) / 255.0;
+            if part <= 0.04045 {
+                part / 12.92
+            } else {
+                ((part + 0.055) / 1.055).powf(2.4)
+            }
+        })
+    }
+
+    fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
+        a.iter().zip(b).map(|(a, b)| a * b).sum()
+    }
+
+    /// CIE 1976 L*a*b*.
+    fn lab(light: [f64; 3]) -> [f64; 3] {
+        let root = |part: f64| {
+            if part > 0.008_856 {
+                part.cbrt()
+            } else {
+                7.787 * part + 16.0 / 116.0
+            }
+        };
+        let x = root(dot([0.4124, 0.3576, 0.1805], light) / 0.9505);
+        let y = root(dot([0.2126, 0.7152, 0.0722], light));
+        let z = root(dot([0.0193, 0.1192, 0.9505], light) / 1.089);
+        [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
+    }
+
+    #[test]
+    fn layers_are_told_apart_whichever_cone_an_eye_lacks() {
+        // Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009: severity 1.
+        let eyes = [
+            [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            [
+                [0.152_286, 1.052_583, -0.204_868],
+                [0.114_503, 0.786_281, 0.099_216],
+                [-0.003_882, -0.048_116, 1.051_998],
+            ],
+            [
+                [0.367_322, 0.860_646, -0.227_968],
+                [0.280_085, 0.672_501, 0.047_413],
+                [-0.011_820, 0.042_940, 0.968_881],
+            ],
+            [
+                [1.255_528, -0.076_749, -0.178_779],
+                [-0.078_411, 0.930_809, 0.147_602],
+                [0.004_733, 0.691_367, 0.303_900],
+            ],
+        ];
+        for eye in eyes {
+            let seen = |layer| lab(eye.map(|row| dot(row, light(colour(layer).0))));
+            for (at, &one) in Layer::ALL.iter().enumerate() {
+                for &other in &Layer::ALL[at + 1..] {
+                    if colour(one).1 != colour(other).1 {
+                        continue;
+                    }
+                    let apart = seen(one).into_iter().zip(seen(other));
+                    let apart = apart.map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+                    // A difference of 2.3 is just noticed.
+                    assert!(apart > 15.0, "{one:?} and {other:?}: {apart}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -258,8 +258,19 @@ fn ceilings(page: &mut Page, analysis: &Analysis) {
         return;
     }
     page.gap();
-    let heading = "What the columns of each row would let through, Mbit/s; the lowest explains a row that agrees with it";
-    page.paragraph(Emphasis::Strong, "", 2, heading);
+    let are_own = analysis
+        .sources
+        .iter()
+        .any(|source| source.format == Format::Linerate);
+    let own = if are_own {
+        "; linerate's own records keep their verdict"
+    } else {
+        ""
+    };
+    let heading = format!(
+        "What the columns of each row would let through, Mbit/s; the lowest explains a row that agrees with it{own}"
+    );
+    page.paragraph(Emphasis::Strong, "", 2, &heading);
     let mbits = |bps: f64| digits(bps / 1e6);
     let limit = |row: &RowCeilings, cause| {
         let found = row.ceilings.iter().find(|ceiling| ceiling.cause == cause)?;

@@ -4,7 +4,7 @@ use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::plan::Direction;
 use linerate_core::record::{Caveat, CaveatKind, CaveatRemedy, Leg};
 
-use super::number::{bar, percent, plural, rate, span};
+use super::number::{NBSP, bar, percent, plural, rate, span};
 use super::page::{Emphasis, Page};
 use super::table::Table;
 
@@ -69,6 +69,30 @@ pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) 
         ));
         page.command(&remedy.command);
     }
+    runner_up(page, verdict);
+}
+
+/// What it would be otherwise, and the run that tells: with the details, and where nothing else is
+/// said.
+fn runner_up(page: &mut Page, verdict: &Verdict) {
+    let is_unexplained = verdict.cause == Cause::Unexplained;
+    let Some(next) = &verdict.runner_up else {
+        return;
+    };
+    if !page.has_details() && !is_unexplained {
+        return;
+    }
+    let words = match (is_unexplained, next.cause) {
+        (true, Cause::Unexplained) => "The run that would tell more:".to_owned(),
+        (true, cause) => format!("Nearest: {}; the run that would tell:", cause_name(cause)),
+        (false, Cause::Unexplained) => "The run that would confirm it:".to_owned(),
+        (false, cause) => format!(
+            "Else: {}; the run that tells them apart:",
+            cause_name(cause)
+        ),
+    };
+    page.plain(&format!("  {words}"));
+    page.command(&next.tell_apart.command);
 }
 
 /// The lowest ceiling of each of the first `most` causes as a bar. One that is derived from the
@@ -103,7 +127,11 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, ceilings: &[Ceiling]) -> S
     if verdict.cause == Cause::AsAsked {
         return format!("{subject}: none. The sender kept to the rate that was asked for.");
     }
-    let cause = cause_name(verdict.cause);
+    let sure = verdict.confidence.map_or_else(String::new, |share| {
+        // Neither is ever certain.
+        format!(", {:.0}{NBSP}% sure", (100.0 * share).clamp(1.0, 99.0))
+    });
+    let cause = format!("{}{sure}", cause_name(verdict.cause));
     let limit = ceilings
         .iter()
         .find(|ceiling| ceiling.cause == verdict.cause);

@@ -6,7 +6,7 @@ use linerate_core::record::{Caveat, EndReport, Record, SizeFigure, Status, Sweep
 use linerate_core::stats::{Figure, LatencySummary};
 
 use super::Style;
-use super::ceilings::{cause_name, caveats};
+use super::ceilings::{cause_name, caveats, verdict};
 use super::evidence::service_demand_doubt;
 use super::figure::{figure, middle};
 use super::number::{NBSP, chosen_bytes, count, digits, plural, rate, with_unit};
@@ -33,10 +33,15 @@ impl Document for Sweep {
                 .map(|one| &one.figure)
         };
         let rows: Vec<Row> = runs.iter().map(|run| (*run, figure(run))).collect();
-        page.heading(&format!("{}: {}", traffic_and_peer(first), range(&rows)));
-        page.plain(&format!("  {}", extent(self, rows.len())));
-        page.plain(&bottlenecks(&runs));
-        emulated(&mut page, &first.environment);
+        match rows[..] {
+            [(run, Some(figure))] => repeats(&mut page, self, run, figure),
+            _ => {
+                page.heading(&format!("{}: {}", traffic_and_peer(first), range(&rows)));
+                page.plain(&format!("  {}", extent(self, rows.len())));
+                page.plain(&causes(&runs, "Bottleneck"));
+                emulated(&mut page, &first.environment);
+            }
+        }
         page.gap();
         page.table(&match first.workload {
             Workload::Stream => streams(rows),
@@ -59,6 +64,10 @@ impl Document for Sweep {
         Some(self.rows.iter().collect())
     }
 
+    fn size_figures(&self) -> &[SizeFigure] {
+        &self.figures
+    }
+
     fn records_mut(&mut self) -> Vec<&mut Record> {
         self.rows.iter_mut().collect()
     }
@@ -72,17 +81,37 @@ impl Document for Sweep {
 /// A run and, where its size is repeated, the figure over all of them.
 type Row<'a> = (&'a Record, Option<&'a Figure>);
 
+/// One test that was repeated: its figure, and what holds its median run back.
+fn repeats(page: &mut Page, sweep: &Sweep, run: &Record, runs: &Figure) {
+    let figure = figure(runs, writer(run.workload));
+    page.heading(&format!("{figure}: {}", traffic_and_peer(run)));
+    let stopped = stopped(sweep).unwrap_or_default();
+    page.plain(&format!("  other figures are of the median run{stopped}"));
+    emulated(page, &run.environment);
+    let Some(leg) = run.leg().filter(|leg| leg.verdict.is_some()) else {
+        return;
+    };
+    page.gap();
+    verdict(page, None, leg);
+    let all: Vec<&Record> = sweep.rows.iter().collect();
+    page.plain(&causes(&all, "Of each run"));
+}
+
+/// How the rate of a workload is written.
+fn writer(workload: Workload) -> fn(f64) -> String {
+    match workload {
+        Workload::Stream => rate,
+        Workload::Rr => |n| with_unit(n, "trans/s"),
+        Workload::Crr => |n| with_unit(n, "conn/s"),
+    }
+}
+
 /// `10.0 Mbit/s at 100 B to 45.8 Mbit/s at 2100 B`
 fn range(rows: &[Row]) -> String {
     let by_rate = |a: &&Row, b: &&Row| metric(a.0).total_cmp(&metric(b.0));
     let ends = [rows.iter().min_by(by_rate), rows.iter().max_by(by_rate)];
     let ends = ends.into_iter().flatten().map(|(run, runs)| {
-        let write = match run.workload {
-            Workload::Stream => rate,
-            Workload::Rr => |n| with_unit(n, "trans/s"),
-            Workload::Crr => |n| with_unit(n, "conn/s"),
-        };
-        let figure = over_runs(*runs, metric(run), write);
+        let figure = over_runs(*runs, metric(run), writer(run.workload));
         format!("{figure} at {}", chosen_bytes(size_of(run)))
     });
     ends.collect::<Vec<_>>().join(" to ")
@@ -96,8 +125,8 @@ fn over_runs(runs: Option<&Figure>, one: f64, write: impl Fn(f64) -> String) -> 
     }
 }
 
-/// `bottleneck: receive window (at 4 sizes), path rate (at 1)`; nothing without a verdict.
-fn bottlenecks(runs: &[&Record]) -> String {
+/// `  Bottleneck: receive window (4 of 5), path rate (1 of 5)`; nothing without a verdict.
+fn causes(runs: &[&Record], what: &str) -> String {
     let mut causes: Vec<(&'static str, usize)> = Vec::new();
     for cause in runs
         .iter()
@@ -116,19 +145,19 @@ fn bottlenecks(runs: &[&Record]) -> String {
             .map(|(cause, n)| format!("{cause} ({n} of {})", runs.len()))
             .collect(),
     };
-    format!("  Bottleneck: {}", named.join(", "))
+    format!("  {what}: {}", named.join(", "))
+}
+
+/// `, 2 of them STOPPED EARLY`
+fn stopped(sweep: &Sweep) -> Option<String> {
+    let rows = sweep.rows.iter();
+    let partial = rows.filter(|row| row.status == Status::Partial).count();
+    (partial > 0).then(|| format!(", {partial} of them STOPPED EARLY"))
 }
 
 fn extent(sweep: &Sweep, sizes: usize) -> String {
     let runs = sweep.rows.len();
-    let partial = sweep
-        .rows
-        .iter()
-        .filter(|row| row.status == Status::Partial);
-    let stopped = match partial.count() {
-        0 => String::new(),
-        partial => format!(", {partial} of them STOPPED EARLY"),
-    };
+    let stopped = stopped(sweep).unwrap_or_default();
     if runs == sizes {
         return format!("{runs} runs{stopped}");
     }
@@ -323,10 +352,7 @@ fn interval(runs: Option<&Figure>, write: fn(f64) -> String) -> Option<String> {
 }
 
 fn size_of(row: &Record) -> u64 {
-    match &row.plan.traffic {
-        Traffic::Stream(stream) => stream.message_bytes,
-        Traffic::Rr(exchange) | Traffic::Crr(exchange) => exchange.request_bytes,
-    }
+    row.plan.traffic.message_bytes()
 }
 
 /// What the repeats of each size amount to.

@@ -1,7 +1,7 @@
 //! Analyses of tables, as snapshots.
 
 use insta::assert_snapshot;
-use linerate_core::analyze::{Claims, Input, Options, analyze, read};
+use linerate_core::analyze::{Analysis, Claims, Input, Options, analyze, read};
 use linerate_report::Document;
 
 use crate::samples::whole;
@@ -12,15 +12,23 @@ const IPQOS: &str = include_str!("../../../../experiments/tables/hpux_ipqos.csv"
 const AAI: &str = include_str!("../../../../experiments/tables/aai_ttcp.csv");
 const CLAIMS: &str = include_str!("../../../../experiments/tables/CLAIMS.toml");
 
-fn shown(file: &str, table: &str, options: &Options) -> String {
+fn analyzed(file: &str, table: &str, options: &Options) -> Analysis {
     let input = Input {
         file,
         label: file,
         bytes: table.as_bytes(),
     };
     let table = read(&[input]).expect("the table is well-formed");
-    let analysis = analyze(&table, options).expect("the columns are there");
-    analysis.text(whole())
+    analyze(&table, options).expect("the columns are there")
+}
+
+fn shown(file: &str, table: &str, options: &Options) -> String {
+    analyzed(file, table, options).text(whole())
+}
+
+pub(crate) fn document() -> Analysis {
+    let options = options("kbyte_per_s", "checksum", &["path"]);
+    analyzed("mpeix_tcp_checksum.csv", CHECKSUM, &options)
 }
 
 fn options(metric: &str, factor: &str, by: &[&str]) -> Options {
@@ -35,8 +43,7 @@ fn options(metric: &str, factor: &str, by: &[&str]) -> Options {
 
 #[test]
 fn three_runs_each_with_what_the_report_made_of_them() {
-    let options = options("kbyte_per_s", "checksum", &["path"]);
-    assert_snapshot!(shown("mpeix_tcp_checksum.csv", CHECKSUM, &options));
+    assert_snapshot!(document().text(whole()));
 }
 
 #[test]

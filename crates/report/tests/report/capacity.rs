@@ -57,6 +57,10 @@ fn sample() -> Value {
     })
 }
 
+pub(crate) fn document() -> CapacityDocument {
+    serde_json::from_value(sample()).expect("it is a document")
+}
+
 fn page(value: Value) -> String {
     let mut document: CapacityDocument = serde_json::from_value(value).expect("it is a document");
     annotate(&mut document);

@@ -12,11 +12,11 @@ fn parsed(text: &str) -> Vec<std::collections::HashMap<String, String>> {
 }
 
 fn of_record(record: &Record) -> String {
-    report_csv::rows(&[record])
+    report_csv::rows(&[record], &[])
 }
 
 fn of_sweep(sweep: &Sweep) -> String {
-    report_csv::rows(&sweep.records().expect("a sweep has rows"))
+    report_csv::rows(&sweep.records().expect("a sweep has rows"), &sweep.figures)
 }
 
 #[test]
@@ -37,6 +37,40 @@ fn a_sweep_has_a_row_for_each_run() {
         assert_eq!(row["verdict"], "receive_window");
         assert_eq!(row["request_bytes"], "");
     }
+}
+
+#[test]
+fn a_repeated_size_has_its_median_with_the_interval_in_each_row() {
+    let repeated = parsed(&of_sweep(&samples::stream_sweep(3)));
+    for row in &repeated {
+        let ends = ["low_", "", "high_"].map(|end| {
+            let figure = &row[&format!("median_{end}throughput_bps")];
+            figure.parse::<f64>().unwrap()
+        });
+        assert!(ends.is_sorted() && ends[0] < ends[2], "{ends:?}");
+        assert_eq!(row["median_transactions_per_s"], "");
+    }
+    let single = parsed(&of_sweep(&samples::stream_sweep(1)));
+    assert_eq!(single[0]["median_throughput_bps"], "");
+}
+
+#[test]
+fn each_interval_of_each_direction_has_a_row() {
+    let record = samples::stream();
+    let runs = [&record, &record];
+    let rows = parsed(&report_csv::intervals(&runs));
+    assert_eq!(rows.len(), 2 * record.intervals.len());
+    assert!(rows.len() > 2);
+    let last = rows.last().unwrap();
+    assert_eq!(
+        (last["run"].as_str(), last["direction"].as_str()),
+        ("2", "up")
+    );
+    let rates = record.intervals.iter().map(|one| one.throughput_bps);
+    let written = rows
+        .iter()
+        .map(|row| row["throughput_bps"].parse::<f64>().unwrap());
+    assert!(written.take(record.intervals.len()).eq(rates));
 }
 
 #[test]

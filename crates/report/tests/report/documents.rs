@@ -7,7 +7,7 @@ use linerate_core::truth::Score;
 use linerate_report::Document;
 use linerate_report::document::{DOCUMENTS, read};
 
-use crate::{qos, qos_cost, samples};
+use crate::{analysis, capacity, experiment, profile, qos, qos_cost, samples, trace};
 
 fn labs() -> LabsDocument {
     LabsDocument {
@@ -30,8 +30,14 @@ fn labs() -> LabsDocument {
     }
 }
 
-fn documents() -> Vec<Box<dyn Document>> {
+/// One of each kind, and more.
+pub(crate) fn documents() -> Vec<Box<dyn Document>> {
     vec![
+        Box::new(trace::document(trace::sample())),
+        Box::new(capacity::document()),
+        Box::new(profile::document()),
+        Box::new(experiment::whole_document()),
+        Box::new(analysis::document()),
         Box::new(HostDocument::new(Default::default())),
         Box::new(labs()),
         Box::new(Score::new(1, vec![], vec![])),
@@ -42,6 +48,19 @@ fn documents() -> Vec<Box<dyn Document>> {
         Box::new(qos::sample(1)),
         Box::new(qos_cost::document(3)),
     ]
+}
+
+#[test]
+fn a_document_of_each_kind_is_explained() {
+    let mut left: Vec<&str> = DOCUMENTS.iter().map(|kind| kind.schema).collect();
+    for document in documents() {
+        let mut document = read(document.json().as_bytes()).expect("it is a document");
+        document.annotate();
+        document.text(samples::whole());
+        let value: serde_json::Value = serde_json::from_str(&document.json()).unwrap();
+        left.retain(|schema| value["schema"] != *schema);
+    }
+    assert_eq!(left, [""; 0]);
 }
 
 #[test]

@@ -116,11 +116,14 @@ fn document(experiment: &Experiment, ending: &Ending, most: usize) -> Experiment
     experiment.assemble(runs, ending)
 }
 
+pub(crate) fn whole_document() -> ExperimentDocument {
+    let experiment = experiment(&Choice::default());
+    document(&experiment, &Ending::default(), usize::MAX)
+}
+
 #[test]
 fn an_experiment_has_the_reports_shape_and_figures() {
-    let experiment = experiment(&Choice::default());
-    let document = document(&experiment, &Ending::default(), usize::MAX);
-    assert_snapshot!(document.text(whole()));
+    assert_snapshot!(whole_document().text(whole()));
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn receiver() -> EndProfile {
     ])
 }
 
-fn document() -> ProfileDocument {
+pub(crate) fn document() -> ProfileDocument {
     let mut record = samples::stream();
     record.environment.shared_kernel = false;
     let tcp = record.tcp_sender().cloned().unwrap();
@@ -245,6 +245,15 @@ fn a_flame_graph_is_the_same_each_time_and_well_formed() {
     assert_eq!(drawn, svg::flame_graph(&document()));
     well_formed(&drawn);
     assert_snapshot!("profile_flame", drawn);
+    // Nothing but the namespace is an address.
+    assert_eq!(drawn.matches("http").count(), 1);
+    for loads in ["href", "src=", "import", "fetch(", "url(http", "XMLHttp"] {
+        assert!(!drawn.contains(loads), "{loads}");
+    }
+    for id in ["search", "reset", "status"] {
+        assert_eq!(drawn.matches(&format!("id=\"{id}\"")).count(), 1);
+        assert!(drawn.contains(&format!("getElementById(\"{id}\")")));
+    }
 }
 
 #[test]
@@ -257,6 +266,10 @@ fn a_profile_without_samples_is_an_empty_picture() {
 /// Elements are closed in their order, and nothing but the five entities of XML begins with an
 /// ampersand.
 fn well_formed(xml: &str) {
+    // The script is character data.
+    let (before, script) = xml.split_once("<![CDATA[").expect("there is a script");
+    let (_, after) = script.split_once("]]>").expect("it ends");
+    let xml = &format!("{before}{after}");
     let mut open: Vec<&str> = Vec::new();
     for part in xml.split('<').skip(1) {
         let (tag, text) = part.split_once('>').expect("a tag ends");

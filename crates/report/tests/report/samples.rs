@@ -13,8 +13,7 @@ use linerate_core::plan::{
 use linerate_core::record::{
     Caveat, CaveatKind, Check, CpuFacts, CpuSeconds, DeviceFacts, EndReport, Environment,
     FlowRecord, GapSummary, HiddenFault, HostFacts, Interval, LabDirection, LabFacts, LabLink, Leg,
-    PathFacts, Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep, TcpEvidence, TcpReceiver,
-    TcpSender, UdpEvidence,
+    PathFacts, Record, SizeFigure, Status, Sweep, TcpEvidence, TcpReceiver, TcpSender, UdpEvidence,
 };
 use linerate_core::remedy::Remedy;
 use linerate_core::stats::{Figure, LatencySummary};
@@ -466,15 +465,10 @@ pub(crate) fn stream_sweep(repeats: u32) -> Sweep {
         metric: "throughput_bps".to_owned(),
         figure: figure((size as f64).sqrt() * 1.02e6),
     });
-    Sweep {
-        schema: SWEEP_SCHEMA.to_owned(),
-        figures: figures.filter(|_| repeats > 1).collect(),
-        // Interleaved, as repeats are run.
-        rows: (0..repeats)
-            .flat_map(|repeat| sizes.iter().map(move |&size| row(size, repeat)))
-            .collect(),
-        caveats: Vec::new(),
-    }
+    // Interleaved, as repeats are run.
+    let rows = (0..repeats).flat_map(|repeat| sizes.iter().map(move |&size| row(size, repeat)));
+    let figures = figures.filter(|_| repeats > 1).collect();
+    Sweep::new(rows.collect(), figures, Vec::new())
 }
 
 /// Requests of several sizes.
@@ -484,12 +478,7 @@ pub(crate) fn rr_sweep() -> Sweep {
         transactions_per_s: Some(19_775.0 / (1.0 + size as f64 / 4096.0)),
         ..rr()
     });
-    Sweep {
-        schema: SWEEP_SCHEMA.to_owned(),
-        rows: rows.into(),
-        figures: Vec::new(),
-        caveats: Vec::new(),
-    }
+    Sweep::new(rows.into(), Vec::new(), Vec::new())
 }
 
 /// A path whose MSS and window are wrong.

@@ -16,7 +16,7 @@ fn probe(rtt_us: Option<f64>, attempt: u8) -> Value {
 }
 
 /// Three hops: one that limits its answers and has its DSCP changed, one silent, the target.
-fn sample() -> Value {
+pub(crate) fn sample() -> Value {
     json!({
         "schema": "linerate.trace/1", "started_at": "2026-01-01T00:00:00Z", "host": "far.example",
         "target": "192.0.2.9", "kind": "udp", "method": "UDP socket, raw ICMP socket",
@@ -42,7 +42,7 @@ fn sample() -> Value {
     })
 }
 
-fn document(value: Value) -> TraceDocument {
+pub(crate) fn document(value: Value) -> TraceDocument {
     serde_json::from_value(value).expect("the sample is a document")
 }
 

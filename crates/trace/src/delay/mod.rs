@@ -101,7 +101,7 @@ pub struct DelayStep {
     /// Difference of the least RTTs at both ends, microseconds.
     pub added_us: f64,
     /// Interval of the shift between the RTTs at both ends, microseconds; those of hops seen behind
-    /// the step count too.
+    /// the step count too. `added_us` is in it.
     pub interval_us: [f64; 2],
     /// Probability, 0 to 1, that the interval holds it.
     pub coverage: f64,
@@ -214,7 +214,7 @@ fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
             after_ttl: before.as_ref().map(|(before, _)| before.ttl),
             to_ttl: hop.ttl,
             added_us,
-            interval_us: [shift.low, shift.high],
+            interval_us: shift.interval_with(added_us),
             coverage: shift.coverage,
             is_known_to_add: shift.low > 0.0 && shift.coverage >= MIN_COVERAGE,
             seen_from_ttl,

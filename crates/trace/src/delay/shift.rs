@@ -24,6 +24,14 @@ pub struct Shift {
     pub coverage: f64,
 }
 
+impl Shift {
+    /// The interval, wide enough to hold another estimate of the same shift, such as the difference
+    /// of the least samples.
+    pub(super) fn interval_with(&self, estimate: f64) -> [f64; 2] {
+        [self.low.min(estimate), self.high.max(estimate)]
+    }
+}
+
 /// The shift from `a` to `b`; `None` if one is empty or holds what is not a finite number.
 ///
 /// The interval runs from the k-th smallest to the k-th largest of the differences b − a, where k

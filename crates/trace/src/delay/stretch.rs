@@ -22,7 +22,7 @@ pub struct DelayCore {
     /// Difference of the least RTTs at both ends, microseconds.
     pub added_us: f64,
     /// Interval of the shift between the RTTs at both ends, microseconds; its lower end is at least
-    /// half of the path.
+    /// half of the path, and `added_us` is in it.
     pub interval_us: [f64; 2],
     /// Probability, 0 to 1, that the interval holds it.
     pub coverage: f64,
@@ -76,11 +76,12 @@ fn stretch_of(hops: &[HopSamples], (after, to): (Option<usize>, usize)) -> Optio
         None => vec![0.0; end.len()],
     };
     let shift = shift(&start, &end)?;
+    let added_us = least(&hops[to]) - after.map_or(0.0, |after| least(&hops[after]));
     Some(DelayCore {
         after_ttl: after.map(|after| hops[after].ttl),
         to_ttl: hops[to].ttl,
-        added_us: least(&hops[to]) - after.map_or(0.0, |after| least(&hops[after])),
-        interval_us: [shift.low, shift.high],
+        added_us,
+        interval_us: shift.interval_with(added_us),
         coverage: shift.coverage,
     })
 }
@@ -144,9 +145,15 @@ mod tests {
         ) {
             let hops: Vec<_> = (1..).zip(&rtts).map(|(ttl, rtts)| hop(ttl, rtts)).collect();
             let analysis = analyze(&hops);
+            for step in &analysis.steps {
+                let [low, high] = step.interval_us;
+                prop_assert!((low..=high).contains(&step.added_us));
+            }
             if let Some(core) = analysis.core {
                 let whole = analysis.hops.last().unwrap().path_us;
                 prop_assert!(core.interval_us[0] >= whole / 2.0 && core.added_us <= whole + 1e-6);
+                let [low, high] = core.interval_us;
+                prop_assert!((low..=high).contains(&core.added_us));
                 prop_assert!(core.after_ttl.is_none_or(|after| after < core.to_ttl));
             }
         }

@@ -31,7 +31,7 @@ pub(super) fn read(text: &str, builder: &mut Builder) -> Result<(), Fault> {
         let line = line_of(record.position(), &mut lines);
         let mut cells: Vec<(u32, &str)> = columns.iter().copied().zip(record.iter()).collect();
         builder
-            .row(line, &mut cells)
+            .row(line, 0, &mut cells)
             .map_err(|problem| Fault::at_line(line, problem))?;
     }
 }

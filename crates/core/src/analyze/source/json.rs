@@ -12,7 +12,7 @@ use serde::de::{
 };
 
 use super::super::error::{Place, ReadProblem};
-use super::super::table::{Builder, Format};
+use super::super::table::{Builder, Format, VERDICT_COLUMN};
 use super::{Fault, Input, Lines};
 use crate::capacity::CAPACITY_SCHEMA;
 use crate::compare::COMPARISON_SCHEMA;
@@ -46,7 +46,7 @@ pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Resu
         let rows: Vec<Flat> =
             serde_json::from_str(text).map_err(|error| fault(&error, Place::FIRST_LINE))?;
         builder.begin(input.file, input.label, Format::Json);
-        return rows.iter().try_for_each(|row| add(row, 1, builder));
+        return add(&rows, 1, builder);
     }
     let mut heads = serde_json::Deserializer::from_str(text).into_iter::<Head>();
     let mut is_begun = false;
@@ -65,9 +65,8 @@ pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Resu
             is_begun = true;
         }
         let place = Place { line, column };
-        for row in rows(&head, document.trim_start()).map_err(|error| fault(&error, place))? {
-            add(&row, line, builder)?;
-        }
+        let rows = rows(&head, document.trim_start()).map_err(|error| fault(&error, place))?;
+        add(&rows, line, builder)?;
     }
     Ok(())
 }
@@ -116,7 +115,7 @@ fn rows(head: &Head, document: &str) -> serde_json::Result<Vec<Flat>> {
         up: Option<Flat>,
         down: Option<Flat>,
     }
-    Ok(match head.schema.as_deref() {
+    let mut rows = match head.schema.as_deref() {
         Some(SWEEP_SCHEMA | TRACE_SCHEMA | TRUTH_SCHEMA) => {
             serde_json::from_str::<Rows>(document)?.rows
         }
@@ -135,7 +134,9 @@ fn rows(head: &Head, document: &str) -> serde_json::Result<Vec<Flat>> {
             }
             vec![row]
         }
-    })
+    };
+    rows.iter_mut().for_each(Flat::name_legs);
+    Ok(rows)
 }
 
 /// What is read of a paired comparison.
@@ -143,6 +144,8 @@ fn rows(head: &Head, document: &str) -> serde_json::Result<Vec<Flat>> {
 struct Comparison {
     a: String,
     b: String,
+    #[serde(default)]
+    verdict: String,
     runs: Vec<Pair>,
 }
 
@@ -172,8 +175,10 @@ impl Comparison {
                     ("pair", number.as_str()),
                     ("side", side),
                     ("treatment", treatment),
+                    (VERDICT_COLUMN, &self.verdict),
                 ];
-                let cells = names.map(|(name, text)| (name.to_owned(), text.to_owned()));
+                let known = names.into_iter().filter(|(_, text)| !text.is_empty());
+                let cells = known.map(|(name, text)| (name.to_owned(), text.to_owned()));
                 figures.0.splice(0..0, cells);
                 figures
             };
@@ -269,22 +274,47 @@ impl Cost {
     }
 }
 
-fn add(row: &Flat, line: usize, builder: &mut Builder) -> Result<(), Fault> {
-    if row.0.is_empty() {
-        return Ok(());
-    }
+/// Adds the rows of a document that begins at `line`.
+fn add(rows: &[Flat], line: usize, builder: &mut Builder) -> Result<(), Fault> {
     let at = |problem| Fault::at_line(line, problem);
-    let mut cells = Vec::with_capacity(row.0.len());
-    for (path, text) in &row.0 {
-        cells.push((builder.column(path).map_err(at)?, text.as_str()));
+    for (number, row) in (1..).zip(rows) {
+        if row.0.is_empty() {
+            continue;
+        }
+        let mut cells = Vec::with_capacity(row.0.len());
+        for (path, text) in &row.0 {
+            cells.push((builder.column(path).map_err(at)?, text.as_str()));
+        }
+        let number = if rows.len() > 1 { number } else { 0 };
+        builder.row(line, number, &mut cells).map_err(at)?;
     }
-    builder.row(line, &mut cells).map_err(at)
+    Ok(())
 }
 
 /// The figures and words of an object, each with its path.
 struct Flat(Vec<(String, String)>);
 
 impl Flat {
+    /// A record's directions by their names, `legs.up.throughput_bps`. What an only one says stands
+    /// in the record's own keys.
+    fn name_legs(&mut self) {
+        let has_two = self.0.iter().any(|(path, _)| path.starts_with("legs.1."));
+        self.0
+            .retain(|(path, _)| has_two || !path.starts_with("legs.0."));
+        for leg in ["legs.0.", "legs.1."] {
+            let key = format!("{leg}direction");
+            let direction = self.0.iter().find(|(path, _)| *path == key);
+            let Some(direction) = direction.map(|(_, name)| name.clone()) else {
+                continue;
+            };
+            for (path, _) in &mut self.0 {
+                if let Some(rest) = path.strip_prefix(leg) {
+                    *path = format!("legs.{direction}.{rest}");
+                }
+            }
+        }
+    }
+
     /// iperf3's throughput by the name that other tools' figures have, too: what the receiver
     /// counted, or (UDP of old versions) the only sum.
     fn add_throughput(&mut self) {
@@ -410,7 +440,12 @@ impl<'de> Visitor<'de> for Walk<'_> {
             if key.len() > MAX_NAME {
                 return Err(A::Error::custom("a key that is longer than 256 bytes"));
             }
-            if is_root && SKIPPED.contains(&key.as_str()) {
+            if is_root && key == VERDICT_COLUMN {
+                let found: serde_json::Value = object.next_value()?;
+                let cause = found.get("cause").unwrap_or(&found).as_str();
+                let cause = cause.unwrap_or_default().to_owned();
+                self.member(&key, |walk| walk.leaf(cause))?;
+            } else if is_root && SKIPPED.contains(&key.as_str()) {
                 object.next_value::<IgnoredAny>()?;
             } else {
                 self.member(&key, |walk| object.next_value_seed(walk))?;
@@ -421,13 +456,12 @@ impl<'de> Visitor<'de> for Walk<'_> {
 }
 
 /// Parts of a document that are no figures of the run as a whole.
-const SKIPPED: [&str; 9] = [
+const SKIPPED: [&str; 8] = [
     "intervals",
     "flows",
     "latency_histogram",
     "ceilings",
     "caveats",
-    "verdict",
     "server_output_json",
     "server_output_text",
     "notes",

@@ -212,7 +212,7 @@ fn add(
     if let Some(test) = test {
         cells.push((builder.column("test").map_err(at)?, test));
     }
-    builder.row(line, &mut cells).map_err(at)
+    builder.row(line, 0, &mut cells).map_err(at)
 }
 
 /// netperf's units of `-f` (src/netlib.c, format_units) in bits per second: powers of ten of bits,

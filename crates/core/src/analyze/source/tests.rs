@@ -279,3 +279,36 @@ fn no_text_makes_a_reader_panic() {
         let _ = read_text(&pieces.concat());
     });
 }
+
+#[test]
+fn rows_of_one_document_are_told_apart_and_keep_their_verdicts() {
+    let row = |cause: &str, seed: u32| {
+        format!(
+            r#"{{"throughput_bps": 1e6, "seed": {seed}, "verdict": {{"cause": "{cause}", "evidence": ["x"]}},
+                "legs": [{{"direction": "up", "throughput_bps": 1e6}}]}}"#
+        )
+    };
+    let text = format!(
+        r#"{{"schema": "linerate.sweep/1", "rows": [{}, {}]}}"#,
+        row("path_rate", 1),
+        row("send_buffer", 2)
+    );
+    let table = read_text(&text).unwrap();
+    assert_eq!([table.place(0), table.place(1)], ["row 1", "row 2"]);
+    assert_eq!(cell(&table, 1, "verdict"), "send_buffer");
+    assert!(
+        !table
+            .columns()
+            .iter()
+            .any(|name| name.starts_with("legs") || name.contains("evidence"))
+    );
+}
+
+#[test]
+fn two_directions_have_their_names() {
+    let text = r#"{"schema": "linerate.record/1", "seconds": 1, "legs": [
+        {"direction": "up", "throughput_bps": 3.0}, {"direction": "down", "throughput_bps": 4.0}]}"#;
+    let table = read_text(text).unwrap();
+    assert_eq!(cell(&table, 0, "legs.down.throughput_bps"), "4.0");
+    assert_eq!(table.place(0), "line 1");
+}
