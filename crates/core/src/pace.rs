@@ -4,7 +4,7 @@ use crate::units::BitRate;
 
 /// Spreads units of any size evenly at a rate. Due times follow from the total sent, so that
 /// rounding never accumulates. A sender that has fallen behind by up to [`MAX_LAG_NS`] catches up at
-/// twice its rate; the rest of a longer stall it forgets.
+/// twice its rate, in bursts of [`MAX_BURST_NS`] at most; the rest of a longer stall it forgets.
 #[derive(Debug, Clone)]
 pub struct Pacer {
     rate_bps: u64,
@@ -17,6 +17,9 @@ pub struct Pacer {
 /// What a sender makes up for, and more than a busy host keeps a thread off its CPUs: a longer stall
 /// made up would be another workload.
 pub const MAX_LAG_NS: u64 = 50_000_000;
+/// What a sender that wakes up late may send at once, in time at its rate: one that woke up for each
+/// unit would be late again where the host is busy.
+pub const MAX_BURST_NS: u64 = 4_000_000;
 
 impl Pacer {
     /// The first unit is due at `start_ns`. A rate of zero counts as 1 bit/s.
@@ -35,11 +38,12 @@ impl Pacer {
         self.planned_ns().max(self.earliest_ns)
     }
 
-    /// Whether the next unit is late by the plan, and waits for no more than its distance from the
-    /// last one.
+    /// How many units of `bytes` are due at `now_ns` and may be sent at once: one, or what a late
+    /// sender lacks, within [`MAX_BURST_NS`].
     #[inline]
-    pub fn is_behind(&self) -> bool {
-        self.earliest_ns > self.planned_ns()
+    pub fn due_units(&self, bytes: u64, now_ns: u64) -> u64 {
+        let late_ns = now_ns.saturating_sub(self.planned_ns()).min(MAX_BURST_NS);
+        1 + late_ns / self.time_ns(u128::from(bytes) * 8).max(1)
     }
 
     /// A unit of `bytes` was sent at `now_ns`, at or after it was due.
@@ -109,11 +113,25 @@ mod tests {
             let now = pacer.due_ns() + if unit == 10 { 9_000_000 } else { 0 };
             departures.push(now);
             pacer.sent(1000, now);
-            assert_eq!(pacer.is_behind(), (10..27).contains(&unit), "{unit}");
         }
         assert_eq!(departures[29], 29_000_000);
         let gaps = departures.windows(2).map(|pair| pair[1] - pair[0]);
         assert_eq!(gaps.min(), Some(500_000));
+    }
+
+    #[test]
+    fn a_sender_that_wakes_up_late_each_time_still_has_its_rate() {
+        // 100 Mbit/s in units of 1250 bytes, 0.1 ms each; every sleep is a millisecond too long.
+        let mut pacer = Pacer::new(BitRate(100_000_000), 0);
+        let (mut now, mut sent) = (0, 0);
+        while now < 1_000_000_000 {
+            now = pacer.due_ns().max(now) + 1_000_000;
+            let units = pacer.due_units(1250, now);
+            assert!(units <= 1 + MAX_BURST_NS / 100_000);
+            pacer.sent(units * 1250, now);
+            sent += units;
+        }
+        assert!((9_950..=10_020).contains(&sent), "{sent}");
     }
 
     #[test]

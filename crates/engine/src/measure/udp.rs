@@ -3,16 +3,16 @@
 //! The sender marks each datagram with its phase and a 64-bit sequence number; the receiver counts
 //! the measured phase alone. Other tools' datagrams have other marks, or none: iperf3's carry no
 //! phase, so that its warm-up ends by the receiver's clock; of the others only the length counts,
-//! and an empty one ends the flow. Without a rate the sender sends as fast as it can. With one it spaces
-//! single datagrams evenly, and where they would follow each other faster than a system call takes,
-//! small batches.
+//! and an empty one ends the flow. Without a rate the sender sends as fast as it can. With one it
+//! spaces single datagrams evenly, and where they would follow each other faster than a system call
+//! takes, small batches; after a wait that was too long, what is due meanwhile.
 
 use std::io;
 use std::net::UdpSocket;
 use std::time::Duration;
 
 use linerate_core::foreign::iperf3::Layout;
-use linerate_core::pace::Pacer;
+use linerate_core::pace::{MAX_BURST_NS, Pacer};
 use linerate_core::plan::{Extent, StreamTest};
 use linerate_core::session::message::{Train, UdpReceived, UdpSent};
 use linerate_core::stats::{Jitter, LatencyHistogram, SequenceTracker};
@@ -31,8 +31,8 @@ const BATCH: usize = 128;
 const PLAIN_BATCH: usize = 64;
 /// Paced calls are at least so far apart; faster ones would not be even any more.
 const MIN_CALL_GAP_NS: u64 = 16_000;
-/// A sleeping CPU wakes up late: where calls are closer than `SHORT_GAP_NS`, and while a sender
-/// catches up, the rest of a wait is spun away. Elsewhere that would take a CPU for little.
+/// A sleeping CPU wakes up late: where calls are closer than `SHORT_GAP_NS`, the rest of a wait is
+/// spun away. Elsewhere that would take a CPU for little, and on a busy host the sender its turn.
 const SPIN: Duration = Duration::from_micros(120);
 const SHORT_GAP_NS: u64 = 25_000;
 /// Longest wait without looking at the stop flag.
@@ -66,12 +66,14 @@ pub(crate) fn send(
     linerate_sys::thread::wake_sharply();
     let gap_ns = test.rate_bps.map(|rate| gap_ns(test, rate));
     let per_call = datagrams_per_call(test, gap_ns);
+    let most = gap_ns.map_or(per_call, |gap| most_per_call(per_call, gap));
     let mut sender = Sender {
         shared,
         flow,
         socket,
-        batch: BatchSender::new(test.message_bytes as usize, per_call, offload(test)),
+        batch: BatchSender::new(test.message_bytes as usize, most, offload(test)),
         per_call,
+        most,
         spin: match gap_ns {
             Some(SHORT_GAP_NS..) => Duration::ZERO,
             _ => SPIN,
@@ -112,12 +114,19 @@ fn datagrams_per_call(test: &StreamTest, gap_ns: Option<u64>) -> usize {
     }
 }
 
+/// The same after a wait that was too long.
+fn most_per_call(per_call: usize, gap_ns: u64) -> usize {
+    let in_burst = 1 + MAX_BURST_NS / gap_ns.max(1);
+    per_call.max(in_burst.min(PLAIN_BATCH as u64) as usize)
+}
+
 struct Sender<'a> {
     shared: &'a Shared,
     flow: &'a FlowState,
     socket: &'a UdpSocket,
     batch: BatchSender,
     per_call: usize,
+    most: usize,
     spin: Duration,
     pattern: Option<Pattern>,
     message: u64,
@@ -145,11 +154,10 @@ impl Sender<'_> {
         };
         let mut pacer = rate.map(|rate| Pacer::new(rate, now_ns()));
         loop {
-            if let Some(pacer) = &pacer {
-                let spin = if pacer.is_behind() { SPIN } else { self.spin };
-                if !self.wait_until(pacer.due_ns().min(end_ns), spin) {
-                    return Ok(());
-                }
+            if let Some(pacer) = &pacer
+                && !self.wait_until(pacer.due_ns().min(end_ns))
+            {
+                return Ok(());
             }
             let now = now_ns();
             if self.phase == Phase::WarmUp && now >= measured_ns {
@@ -167,7 +175,9 @@ impl Sender<'_> {
             if left == 0 || now >= end_ns || self.shared.stop.is_requested() {
                 return Ok(());
             }
-            let sent = self.call(now, left.min(self.per_call as u64) as usize)?;
+            let due = pacer.as_ref().map_or(0, |p| p.due_units(self.message, now));
+            let wanted = due.clamp(self.per_call as u64, self.most as u64);
+            let sent = self.call(now, left.min(wanted) as usize)?;
             if let Some(pacer) = &mut pacer {
                 pacer.sent(sent * self.message, now);
                 self.note_gap(now);
@@ -234,7 +244,7 @@ impl Sender<'_> {
     }
 
     /// False if asked to stop on the way.
-    fn wait_until(&self, due_ns: u64, spin: Duration) -> bool {
+    fn wait_until(&self, due_ns: u64) -> bool {
         let slice = nanos(TIMEOUT);
         while now_ns() + slice < due_ns {
             if self.shared.stop.is_requested() {
@@ -245,7 +255,7 @@ impl Sender<'_> {
         }
         let now = now_ns();
         if now < due_ns {
-            sleep_until(due_ns, spin);
+            sleep_until(due_ns, self.spin);
             self.flow.counters.add_paced_ns(now_ns() - now);
         }
         !self.shared.stop.is_requested()
