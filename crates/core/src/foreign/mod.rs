@@ -9,6 +9,7 @@ mod demand;
 mod encounter;
 pub mod iperf3;
 pub mod netperf;
+mod told;
 
 pub use crate::record::Tool;
 pub use demand::{Demand, Excess};

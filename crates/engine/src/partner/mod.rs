@@ -93,8 +93,7 @@ impl Partner {
             return Err(MeasureError::NoKey { host, tool });
         }
         let server = match tool {
-            Tool::Iperf3 => Iperf3::find(target, stop, via.is_none())
-                .map(|found| Server::Iperf3(Box::new(found))),
+            Tool::Iperf3 => Iperf3::find(target, stop).map(|found| Server::Iperf3(Box::new(found))),
             Tool::Netperf => {
                 Netperf::find(target, stop).map(|found| Server::Netperf(Box::new(found)))
             }

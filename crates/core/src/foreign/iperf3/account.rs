@@ -1,5 +1,6 @@
 //! The account of a half in iperf3's words, and back.
 
+use crate::foreign::told::{Told, are_possible};
 use crate::plan::{Direction, Protocol, Test};
 use crate::record::{CpuSeconds, EndReport, TcpEvidence};
 use crate::session::message::{FlowHalf, HalfReport, UdpReceived, UdpSent};
@@ -32,25 +33,17 @@ impl Results {
         }
     }
 
-    /// Whether the counts can be those of the test that `here` has seen: a receiver has no more than
-    /// was sent, and a sender no more than any link carries. A warm-up ends for the two at different
-    /// moments, so that twice as much is still possible.
+    /// Whether the counts can be those of the test that `here` has seen.
     pub fn is_possible(&self, here: &HalfReport) -> bool {
         here.flows.iter().all(|flow| {
             let id = stream_id(flow.id);
             let told = self.streams.iter().find(|stream| stream.id == id);
-            let beyond = if flow.sends {
-                1 << 30
-            } else {
-                (flow.seconds.max(1.0) * FASTEST_LINK) as u64
-            };
-            told.is_none_or(|told| told.bytes <= 2 * flow.bytes + beyond)
+            told.is_none_or(|told| are_possible(told.bytes, flow))
         })
     }
 
-    /// What the other end has told, as its half of a test of which `here` is this end's. Where it
-    /// sent TCP, its retransmissions are all that is known of its kernel: they go with what this
-    /// end's kernel has seen. With `own_time` its streams are as long as this end's, whatever it
+    /// What the other end has told, as its half of a test of which `here` is this end's. With
+    /// `own_time` its streams are as long as this end's, whatever it
     /// tells: a server counts on until a counted test is said to be over.
     pub fn to_half(&self, here: &HalfReport, own_time: bool) -> HalfReport {
         let flows: Vec<FlowHalf> = here
@@ -109,39 +102,22 @@ impl StreamResult {
 
     /// The other end's half of `flow`.
     fn to_flow(self, flow: &FlowHalf) -> FlowHalf {
-        let sends = !flow.sends;
         let udp_sent = flow.udp_received.as_ref().map(|received| UdpSent {
             sent: self.sent_to(received, flow.direction),
             ..UdpSent::default()
         });
         let udp_received = flow.udp_sent.as_ref().map(|sent| self.received_of(sent));
-        let counted = udp_sent.as_ref().map(|sent| sent.sent);
-        let counted = counted.or(udp_received.as_ref().map(|received| received.received));
-        // A time that cannot be of this test makes no rate.
-        let plausible = flow.seconds / 2.0..=flow.seconds * 2.0;
-        let retransmits = self.retransmits.filter(|_| sends && flow.tcp.is_some());
-        FlowHalf {
-            id: flow.id,
-            direction: flow.direction,
-            sends,
-            local: flow.remote.clone(),
-            remote: flow.local.clone(),
+        let sent = udp_sent.as_ref().map(|sent| sent.sent);
+        let received = || udp_received.as_ref().map(|received| received.received);
+        let told = Told {
             bytes: self.bytes,
-            // Of a stream nobody tells them: this end's are as long.
-            messages: counted.unwrap_or(flow.messages),
-            seconds: self
-                .seconds
-                .filter(|seconds| plausible.contains(seconds))
-                .unwrap_or(flow.seconds),
-            steps: Vec::new(),
-            tcp: retransmits.map(TcpEvidence::told),
-            samples: Vec::new(),
+            messages: sent.or_else(received),
+            seconds: self.seconds,
+            retransmitted: self.retransmits,
             udp_sent,
             udp_received,
-            corrupted_bytes: None,
-            thread_percent: 0.0,
-            method: None,
-        }
+        };
+        told.into_half(flow)
     }
 
     /// What the other end has sent in the measured time of this one. The two do not begin and end at
@@ -175,9 +151,6 @@ impl StreamResult {
         }
     }
 }
-
-/// Bytes per second.
-const FASTEST_LINK: f64 = 1e12 / 8.0;
 
 fn longest(half: &HalfReport) -> f64 {
     half.flows.iter().map(|f| f.seconds).fold(0.0, f64::max)

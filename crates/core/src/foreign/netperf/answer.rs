@@ -3,6 +3,8 @@
 use super::block::{Block, Width};
 use super::kind;
 use super::request::{Message, Refusal};
+use crate::foreign::told::{Told, are_possible};
+use crate::session::message::{FlowHalf, UdpReceived};
 
 /// The server is ready: where the data goes, and what of the request is in force.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -262,11 +264,8 @@ impl Results {
         if block.second() != 0 {
             return Err(block.second());
         }
-        // Sums of them must not overflow.
-        let wide = |high: usize| {
-            let bytes = u64::from(block.word(high)) << 32 | u64::from(block.word(high + 1));
-            bytes.min(1 << 55)
-        };
+        let wide =
+            |high: usize| u64::from(block.word(high)) << 32 | u64::from(block.word(high + 1));
         let share = |index: usize| percent(block.float(index));
         let peak = u32::try_from(block.int(20)).ok().zip(share(21));
         let cpu = share(11).map(|busy| CpuShares {
@@ -287,7 +286,7 @@ impl Results {
             send_buffer: block.word(7),
             failed_sends: block.word(8),
             transactions: block.word(9),
-            seconds: finite(block.float(10)),
+            seconds: block.float(10),
             cpu,
             cpus: block.word(19),
             retransmitted: u32::try_from(block.int(26)).ok(),
@@ -296,7 +295,40 @@ impl Results {
             congestion: block.text_at(27, 160, 16),
         })
     }
+
+    /// What a netserver has told, as its half of `flow`; `None` where its counts or its time cannot
+    /// be of this test.
+    pub fn to_half(&self, flow: &FlowHalf) -> Option<FlowHalf> {
+        let sends = !flow.sends;
+        let (bytes, messages) = if sends {
+            (self.sent_bytes, self.send_calls)
+        } else {
+            (self.received_bytes, self.receive_calls)
+        };
+        let seconds = f64::from(self.seconds);
+        if !are_possible(bytes, flow) || !(0.0..=MAX_SECONDS).contains(&seconds) {
+            return None;
+        }
+        let udp_received = flow.udp_sent.as_ref().map(|sent| UdpReceived {
+            received: messages.into(),
+            expected: Some(sent.sent),
+            ..UdpReceived::default()
+        });
+        let told = Told {
+            bytes,
+            messages: Some(messages.into()),
+            // A sender's is its own and not the receiver's.
+            seconds: Some(seconds).filter(|_| !sends),
+            retransmitted: self.retransmitted.map(u64::from),
+            udp_sent: None,
+            udp_received,
+        };
+        Some(told.into_half(flow))
+    }
 }
+
+/// Longest that a test can have been, seconds.
+const MAX_SECONDS: f64 = 1e6;
 
 /// A time or a rate: what is none is zero.
 fn finite(number: f32) -> f32 {

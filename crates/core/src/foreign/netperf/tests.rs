@@ -7,7 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::session::message::Limits;
+use crate::plan::Direction;
+use crate::session::message::{FlowHalf, Limits};
 use crate::units::Family;
 
 const LIMITS: Limits = Limits {
@@ -493,4 +494,43 @@ fn classic_results_have_their_bytes_as_a_double() {
     let message = Message::Classic(classic::Classic::TcpStream);
     let block = answer::results(message, Width::Narrow, &results);
     assert_eq!((block.kind(), block.double(0)), (12, 12_345_678_901.0));
+}
+
+#[test]
+fn counts_and_times_that_no_test_has_are_no_half() {
+    let mut flow = FlowHalf {
+        id: 0,
+        direction: Direction::Up,
+        sends: true,
+        local: String::new(),
+        remote: String::new(),
+        bytes: 1_000_000_000,
+        messages: 1,
+        seconds: 1.0,
+        steps: Vec::new(),
+        tcp: None,
+        samples: Vec::new(),
+        udp_sent: None,
+        udp_received: None,
+        corrupted_bytes: None,
+        thread_percent: 0.0,
+        method: None,
+    };
+    let told = |bytes, seconds| Results {
+        received_bytes: bytes,
+        sent_bytes: bytes,
+        seconds,
+        ..Results::default()
+    };
+    let half = told(900_000_000, 1.5).to_half(&flow).expect("possible");
+    assert_eq!(
+        (half.bytes, half.seconds, half.sends),
+        (900_000_000, 1.5, false)
+    );
+    for impossible in [told(1 << 54, 1.0), told(1, -1.0), told(1, f32::NAN)] {
+        assert_eq!(impossible.to_half(&flow), None, "{impossible:?}");
+    }
+    flow.sends = false;
+    assert!(told(100_000_000_000, 1.0).to_half(&flow).is_some());
+    assert_eq!(told(1 << 54, 1.0).to_half(&flow), None);
 }

@@ -60,22 +60,13 @@ struct Run<'a> {
 
 impl Iperf3 {
     /// Finds the address that answers. Nothing is asked yet; the first test has this connection, as
-    /// a server takes one client at a time. One that `has_answered` linerate's own greeting is busy
-    /// with that for a moment, in which it does not even listen.
+    /// a server takes one client at a time. One that has just had another, or linerate's own greeting,
+    /// does not even listen for a moment.
     ///
     /// # Errors
     /// Refused, unreachable, timed out, interrupted.
-    pub(super) fn find(
-        target: Target,
-        stop: Stop,
-        has_answered: bool,
-    ) -> Result<Self, MeasureError> {
-        let until = now()
-            + if has_answered {
-                BUSY_FOR
-            } else {
-                Duration::ZERO
-            };
+    pub(super) fn find(target: Target, stop: Stop) -> Result<Self, MeasureError> {
+        let until = now() + BUSY_FOR;
         let (stream, peer, connect_time) = loop {
             match connect_first(&target, &stop) {
                 Err(error) if error.is_refused_connection() && now() < until => {

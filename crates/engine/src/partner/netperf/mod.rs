@@ -15,7 +15,7 @@ use linerate_core::units::DEFAULT_PORT;
 use linerate_sys::clock::format_rfc3339;
 
 use self::connection::Connection;
-use self::test::{Adapted, adapt, told};
+use self::test::{Adapted, adapt};
 use super::{Ended, Found, live};
 use crate::client::{Live, Outcome};
 use crate::clock::now;
@@ -201,7 +201,11 @@ impl Netperf {
         let mut there = HalfReport::default();
         for (connection, flow) in connections.into_iter().zip(&here.flows) {
             let results: Results = connection.results(&self.found.stop)?;
-            there.flows.push(told(&results, flow));
+            let told = results.to_half(flow).ok_or_else(|| MeasureError::Foreign {
+                peer: self.found.peer,
+                reason: "the netserver tells counts that this test cannot have had".to_owned(),
+            })?;
+            there.flows.push(told);
         }
         Ok(Some(there))
     }

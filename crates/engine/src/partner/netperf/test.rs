@@ -3,12 +3,11 @@
 
 use std::net::SocketAddr;
 
-use linerate_core::foreign::netperf::{Client, DataTest, Length, Results, Role, Transport};
+use linerate_core::foreign::netperf::{Client, DataTest, Length, Role, Transport};
 use linerate_core::plan::{
     Direction, Extent, Protocol, SendMethod, SocketOptions, StreamTest, Test, Traffic,
 };
-use linerate_core::record::{Caveat, CaveatKind, TcpEvidence};
-use linerate_core::session::message::{FlowHalf, UdpReceived};
+use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::{ByteCount, Family, Span};
 
 use crate::measure::flow::flow_direction;
@@ -201,48 +200,4 @@ pub(super) fn own_options(test: &Test, id: u32) -> SocketOptions {
         options.congestion = None;
     }
     options
-}
-
-/// The netserver's half of `flow`.
-pub(super) fn told(results: &Results, flow: &FlowHalf) -> FlowHalf {
-    let sends = !flow.sends;
-    let udp = flow.udp_sent.as_ref();
-    // A time that cannot be of this test makes no rate; a sender's is its own and not the
-    // receiver's.
-    let seconds = f64::from(results.seconds);
-    let plausible = flow.seconds / 2.0..=flow.seconds * 2.0;
-    let retransmitted = results
-        .retransmitted
-        .filter(|_| sends && flow.tcp.is_some());
-    let (bytes, messages) = if sends {
-        (results.sent_bytes, results.send_calls)
-    } else {
-        (results.received_bytes, results.receive_calls)
-    };
-    FlowHalf {
-        id: flow.id,
-        direction: flow.direction,
-        sends,
-        local: flow.remote.clone(),
-        remote: flow.local.clone(),
-        bytes,
-        messages: messages.into(),
-        seconds: if plausible.contains(&seconds) && !sends {
-            seconds
-        } else {
-            flow.seconds
-        },
-        steps: Vec::new(),
-        tcp: retransmitted.map(|count| TcpEvidence::told(count.into())),
-        samples: Vec::new(),
-        udp_sent: None,
-        udp_received: udp.map(|sent| UdpReceived {
-            received: messages.into(),
-            expected: Some(sent.sent),
-            ..UdpReceived::default()
-        }),
-        corrupted_bytes: None,
-        thread_percent: 0.0,
-        method: None,
-    }
 }
