@@ -135,7 +135,23 @@ impl Budget {
     /// # Errors
     /// It is not.
     pub(super) fn take(&self, peer: IpAddr, test: &Test, has_key: bool) -> Result<Claim, Refusal> {
-        let (address, cost) = (one_address(peer), Cost::of_test(test));
+        self.take_cost(peer, Cost::of_test(test), has_key)
+    }
+
+    /// The thread of a control connection of another tool's client, which has one for each flow.
+    ///
+    /// # Errors
+    /// There is none left.
+    pub(super) fn take_thread(&self, peer: IpAddr) -> Result<Claim, Refusal> {
+        let cost = Cost {
+            threads: 1,
+            ..Cost::default()
+        };
+        self.take_cost(peer, cost, false)
+    }
+
+    fn take_cost(&self, peer: IpAddr, cost: Cost, has_key: bool) -> Result<Claim, Refusal> {
+        let address = one_address(peer);
         self.accounts().take(address, cost, has_key)?;
         Ok(Claim {
             budget: self.clone(),

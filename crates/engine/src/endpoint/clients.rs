@@ -3,10 +3,17 @@
 //! Newcomers take no client's place: whoever has no key keeps nobody out who has it. Each address
 //! has few of them, and for one too many the oldest is cut off. Of clients that prove nothing, one
 //! address leaves some places to others.
+//!
+//! Other tools have a control connection for each flow: all of one tool and address are one client,
+//! with as many flows as a test may have.
 
-use std::collections::VecDeque;
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use linerate_core::foreign::Tool;
+use linerate_core::session::message::Limits;
 
 /// Newcomers at once, of all addresses and of one.
 const NEWCOMERS: usize = 64;
@@ -17,11 +24,27 @@ const NEWCOMERS_OF_ONE: usize = 16;
 pub(super) struct Clients(Arc<Mutex<Present>>);
 
 struct Present {
-    limit: u32,
+    limits: Limits,
     next: u64,
-    clients: Vec<(u64, IpAddr)>,
+    /// Each with its control connections.
+    clients: HashMap<Client, u32>,
     /// The oldest first.
     newcomers: VecDeque<Newcomer>,
+}
+
+/// Who takes a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Client {
+    address: IpAddr,
+    who: Who,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Who {
+    /// linerate's own, each for itself.
+    Own(u64),
+    /// All of this tool's.
+    Other(Tool),
 }
 
 struct Newcomer {
@@ -31,11 +54,13 @@ struct Newcomer {
     stream: TcpStream,
 }
 
-/// One client or newcomer, until it is dropped.
+/// One client's control connection or a newcomer's, until it is dropped.
 pub(super) struct Presence {
     clients: Clients,
     number: u64,
-    address: IpAddr,
+    client: Client,
+    /// Whether it counts as its client's.
+    has_entered: Cell<bool>,
 }
 
 /// What counts as one address: a host has a whole /64 of IPv6 (RFC 4291, 2.5.4).
@@ -52,12 +77,12 @@ pub(super) fn share_of_one(all: u64) -> u64 {
 }
 
 impl Clients {
-    /// So many clients at once.
-    pub(super) fn new(limit: u32) -> Self {
+    /// So many at once as the owner allows.
+    pub(super) fn new(limits: Limits) -> Self {
         Self(Arc::new(Mutex::new(Present {
-            limit,
+            limits,
             next: 0,
-            clients: Vec::new(),
+            clients: HashMap::new(),
             newcomers: VecDeque::new(),
         })))
     }
@@ -73,67 +98,97 @@ impl Clients {
         present.clients.is_empty() && present.newcomers.is_empty()
     }
 
-    /// A client that has nothing to prove.
+    /// A client that has nothing to prove, of another `tool` or of linerate's own.
     ///
     /// # Errors
     /// All places are taken, or those of its address: in words.
-    pub(super) fn admit(&self, peer: IpAddr) -> Result<Presence, String> {
+    pub(super) fn admit(&self, peer: IpAddr, tool: Option<Tool>) -> Result<Presence, String> {
         let mut present = self.present();
-        let (limit, address) = (present.limit, one_address(peer));
-        let of_one = present.clients.iter().filter(|(_, of)| *of == address);
-        let (of_one, share) = (of_one.count() as u64, share_of_one(limit.into()));
-        if of_one >= share && of_one < limit.into() {
+        let (number, client) = present.number(peer, tool);
+        let is_new = !present.clients.contains_key(&client);
+        let limit = present.limits.clients.into();
+        let there = present.clients.keys();
+        let of_one = there.filter(|other| other.address == client.address);
+        let (of_one, share) = (of_one.count() as u64, share_of_one(limit));
+        if is_new && of_one >= share && of_one < limit {
             return Err(format!(
                 "the endpoint is busy: {of_one} of at most {share} clients of one address are there"
             ));
         }
-        let number = present.take_number();
-        present.enter(number, address)?;
-        Ok(self.presence(number, address))
+        present.enter(client)?;
+        Ok(self.presence(number, client, true))
     }
 
     /// A newcomer; `stream` is its control connection.
     ///
     /// # Errors
     /// No descriptors.
-    pub(super) fn meet(&self, peer: IpAddr, stream: &TcpStream) -> std::io::Result<Presence> {
+    pub(super) fn meet(
+        &self,
+        peer: IpAddr,
+        tool: Option<Tool>,
+        stream: &TcpStream,
+    ) -> std::io::Result<Presence> {
         let stream = stream.try_clone()?;
-        let address = one_address(peer);
         let mut present = self.present();
-        let number = present.take_number();
+        let (number, client) = present.number(peer, tool);
+        let address = client.address;
         present.newcomers.push_back(Newcomer {
             number,
             address,
             stream,
         });
         present.make_room(address);
-        Ok(self.presence(number, address))
+        Ok(self.presence(number, client, false))
     }
 
-    fn presence(&self, number: u64, address: IpAddr) -> Presence {
+    fn presence(&self, number: u64, client: Client, has_entered: bool) -> Presence {
         Presence {
             clients: self.clone(),
             number,
-            address,
+            client,
+            has_entered: Cell::new(has_entered),
         }
     }
 }
 
 impl Present {
-    fn take_number(&mut self) -> u64 {
+    fn number(&mut self, peer: IpAddr, tool: Option<Tool>) -> (u64, Client) {
         self.next += 1;
-        self.next
+        let client = Client {
+            address: one_address(peer),
+            who: tool.map_or(Who::Own(self.next), Who::Other),
+        };
+        (self.next, client)
     }
 
-    fn enter(&mut self, number: u64, address: IpAddr) -> Result<(), String> {
-        let (there, limit) = (self.clients.len(), self.limit);
-        if there >= limit as usize {
-            return Err(format!(
-                "the endpoint is busy: {there} of at most {limit} clients are there"
-            ));
+    fn enter(&mut self, client: Client) -> Result<(), String> {
+        let (there, limit) = (self.clients.len(), self.limits.clients);
+        let most = self.limits.streams;
+        match self.clients.get_mut(&client) {
+            Some(flows) if *flows >= most => {
+                return Err(format!(
+                    "the endpoint is busy: {most} of at most {most} flows of one client are there"
+                ));
+            }
+            Some(flows) => *flows += 1,
+            None if there >= limit as usize => {
+                return Err(format!(
+                    "the endpoint is busy: {there} of at most {limit} clients are there"
+                ));
+            }
+            None => _ = self.clients.insert(client, 1),
         }
-        self.clients.push((number, address));
         Ok(())
+    }
+
+    fn leave(&mut self, client: Client) {
+        if let Some(flows) = self.clients.get_mut(&client) {
+            *flows -= 1;
+            if *flows == 0 {
+                self.clients.remove(&client);
+            }
+        }
     }
 
     /// Cuts the oldest newcomer off: of `address` if that has too many.
@@ -157,28 +212,24 @@ impl Presence {
     /// # Errors
     /// All places are taken, in words.
     pub(super) fn enter(&self) -> Result<(), String> {
-        let mut present = self.clients.present();
-        if present
-            .clients
-            .iter()
-            .any(|(number, _)| *number == self.number)
-        {
+        if self.has_entered.get() {
             return Ok(());
         }
-        present
-            .newcomers
-            .retain(|newcomer| newcomer.number != self.number);
-        present.enter(self.number, self.address)
+        let mut present = self.clients.present();
+        (present.newcomers).retain(|newcomer| newcomer.number != self.number);
+        present.enter(self.client)?;
+        self.has_entered.set(true);
+        Ok(())
     }
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
         let mut present = self.clients.present();
-        present.clients.retain(|(number, _)| *number != self.number);
-        present
-            .newcomers
-            .retain(|newcomer| newcomer.number != self.number);
+        if self.has_entered.get() {
+            present.leave(self.client);
+        }
+        (present.newcomers).retain(|newcomer| newcomer.number != self.number);
     }
 }
 
@@ -189,21 +240,33 @@ mod tests {
 
     use super::*;
 
+    fn clients(clients: u32) -> Clients {
+        Clients::new(Limits {
+            connections: 0,
+            clients,
+            streams: 100,
+            seconds: 10.0,
+            rate_bps: None,
+        })
+    }
+
     fn address(last: u8) -> IpAddr {
         [198, 18, 0, last].into()
     }
 
     #[test]
     fn one_address_leaves_a_quarter_of_the_places_to_others() {
-        let clients = Clients::new(8);
-        let mut here: Vec<_> = (0..6).map(|_| clients.admit(address(1)).unwrap()).collect();
-        let words = clients.admit(address(1)).err().unwrap();
+        let clients = clients(8);
+        let mut here: Vec<_> = (0..6)
+            .map(|_| clients.admit(address(1), None).unwrap())
+            .collect();
+        let words = clients.admit(address(1), None).err().unwrap();
         assert!(
             words.contains("6 of at most 6 clients of one address"),
             "{words}"
         );
-        here.extend((2..4).map(|n| clients.admit(address(n)).unwrap()));
-        let words = clients.admit(address(4)).err().unwrap();
+        here.extend((2..4).map(|n| clients.admit(address(n), None).unwrap()));
+        let words = clients.admit(address(4), None).err().unwrap();
         assert!(
             words.contains("8 of at most 8 clients are there"),
             "{words}"
@@ -218,19 +281,37 @@ mod tests {
     }
 
     #[test]
+    fn the_flows_of_another_tools_client_take_one_place() {
+        let clients = clients(2);
+        let admit = |n, tool| clients.admit(address(n), Some(tool));
+        let mut flows: Vec<_> = (0..100).map(|_| admit(1, Tool::Netperf).unwrap()).collect();
+        let words = admit(1, Tool::Netperf).err().unwrap();
+        assert!(words.contains("at most 100 flows of one client"), "{words}");
+        let other = admit(2, Tool::Netperf).unwrap();
+        let words = admit(2, Tool::Iperf3).err().unwrap();
+        assert!(words.contains("2 of at most 2 clients"), "{words}");
+        flows.pop();
+        flows.push(admit(1, Tool::Netperf).unwrap());
+        drop(flows);
+        flows = vec![admit(2, Tool::Iperf3).unwrap(), other];
+        drop(flows);
+        assert!(clients.is_empty());
+    }
+
+    #[test]
     fn newcomers_keep_no_client_out_and_the_oldest_of_their_address_goes() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connect = || {
             let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             (listener.accept().unwrap().0, far)
         };
-        let clients = Clients::new(2);
+        let clients = clients(2);
         let (honest, _far) = connect();
-        let honest = clients.meet(address(1), &honest).unwrap();
+        let honest = clients.meet(address(1), None, &honest).unwrap();
         let mut others = Vec::new();
         for _ in 0..=NEWCOMERS_OF_ONE {
             let (near, far) = connect();
-            others.push((clients.meet(address(2), &near).unwrap(), near, far));
+            others.push((clients.meet(address(2), None, &near).unwrap(), near, far));
         }
         // The oldest of that address, and no other's.
         assert_eq!(others[0].2.read(&mut [0]).unwrap(), 0);

@@ -106,7 +106,7 @@ impl Door {
                 iperf3: endpoint.options.iperf3,
                 shares: Shares::default(),
                 budget: Budget::new(Cost::of_host(endpoint.options.max_memory)),
-                clients: Clients::new(endpoint.options.limits.clients),
+                clients: Clients::new(endpoint.options.limits),
                 served: AtomicU32::new(0),
                 log: {
                     let repeats = repeats.clone();
@@ -297,9 +297,9 @@ impl Door {
         let clients = &self.context.clients;
         let admitted = match self.context.key {
             Some(_) => clients
-                .meet(peer.ip(), &pending.stream)
+                .meet(peer.ip(), None, &pending.stream)
                 .map_err(|error| format!("the endpoint has no room: {error}")),
-            None => clients.admit(peer.ip()),
+            None => clients.admit(peer.ip(), None),
         };
         let presence = match admitted {
             Ok(presence) => presence,

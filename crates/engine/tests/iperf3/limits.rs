@@ -70,9 +70,9 @@ fn what_the_owner_does_not_allow_is_refused_with_iperf3s_own_numbers() {
 }
 
 #[test]
-fn a_client_too_many_is_turned_away() {
+fn a_control_connection_too_many_is_turned_away() {
     let limits = Limits {
-        clients: 1,
+        streams: 1,
         ..LIMITS
     };
     let bench = Bench::with(LOCALHOST, limits);
@@ -82,7 +82,7 @@ fn a_client_too_many_is_turned_away() {
     let mut second = bench.say(&Cookie::from_random([2; 36]).0);
     second.read_exact(&mut byte).unwrap();
     assert_eq!(byte, [ACCESS_DENIED]);
-    bench.assert_says("1 of at most 1 clients");
+    bench.assert_says("1 of at most 1 flows of one client");
 }
 
 #[test]

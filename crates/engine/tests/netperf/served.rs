@@ -219,7 +219,10 @@ fn one_control_connection_has_many_tests_and_survives_a_refused_one() {
 
 #[test]
 fn many_clients_are_served_at_once_each_with_its_own_sums() {
-    let bench = Bench::start();
+    let mut many = options();
+    // A control connection for each flow, and all of them are one client.
+    (many.limits.clients, many.limits.streams) = (1, 20);
+    let bench = Bench::with(&many);
     std::thread::scope(|scope| {
         for client in 1..=20 {
             let address = bench.netperf;
@@ -235,9 +238,9 @@ fn many_clients_are_served_at_once_each_with_its_own_sums() {
 }
 
 #[test]
-fn the_clients_beyond_the_owners_limit_are_turned_away_and_the_next_is_served() {
+fn the_flows_beyond_the_owners_limit_are_turned_away_and_the_next_is_served() {
     let mut few = options();
-    few.limits.clients = 2;
+    few.limits.streams = 2;
     let bench = Bench::with(&few);
     let mut there: Vec<Control> = (0..2)
         .map(|_| {
@@ -249,7 +252,7 @@ fn the_clients_beyond_the_owners_limit_are_turned_away_and_the_next_is_served() 
     let mut third = Control::connect(bench.netperf);
     third.say(&request("tcp_rr"));
     assert!(third.is_closed());
-    assert!(bench.refusal().contains("at most 2 clients"));
+    assert!(bench.refusal().contains("at most 2 flows of one client"));
     there.pop();
     // The place is free when the session has seen the end.
     let until = std::time::Instant::now() + super::bench::PATIENCE;

@@ -35,6 +35,7 @@ pub(super) struct Guest {
     tool: Tool,
     peer: SocketAddr,
     place: Place,
+    _thread: Claim,
     /// What its test takes of the host.
     claim: Cell<Option<Claim>>,
     /// The log knows of it.
@@ -62,13 +63,17 @@ impl Guest {
         };
         let admitted = match newcomer {
             Some(stream) => (context.clients)
-                .meet(peer.ip(), stream)
+                .meet(peer.ip(), Some(tool), stream)
                 .map_err(|error| format!("the endpoint has no room: {error}")),
-            None => context.clients.admit(peer.ip()),
+            None => context.clients.admit(peer.ip(), Some(tool)),
         };
         let presence = match admitted {
             Ok(presence) => presence,
             Err(reason) => return refuse(reason),
+        };
+        let thread = match context.budget.take_thread(peer.ip()) {
+            Ok(thread) => thread,
+            Err(refusal) => return refuse(refusal.message),
         };
         let mut bytes = [0; 16];
         if let Err(error) = getrandom::fill(&mut bytes) {
@@ -80,6 +85,7 @@ impl Guest {
             tool,
             peer,
             place: context.occupancy.place(Token(bytes)),
+            _thread: thread,
             claim: Cell::new(None),
             told: false,
         })
