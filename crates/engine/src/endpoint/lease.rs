@@ -58,7 +58,8 @@ impl Lease {
     }
 
     /// Changes the host in place of what was changed before, and says what was read back. Whatever
-    /// fails, nothing of either is in force; but who may not treat keeps what there is.
+    /// fails, nothing of either is in force, unless it cannot be undone; but who may not treat keeps
+    /// what there is.
     pub(super) fn treat(
         &mut self,
         changes: &[HostChange],
@@ -69,6 +70,7 @@ impl Lease {
         // An address that came through a socket of both families is looked up in its own.
         match Applied::apply(changes, peer.to_canonical()) {
             Ok(applied) => Ok(self.applied.insert(applied).read_back()),
+            Err(error @ TreatError::Undo { .. }) => Err(self.spoilt(error)),
             Err(error) => {
                 self.place.end_treatment();
                 Err(LeaseError::Apply(error))
@@ -85,11 +87,16 @@ impl Lease {
 
     fn undo(&mut self) -> Result<bool, LeaseError> {
         match self.applied.take() {
-            Some(applied) => applied.undo().map(|()| true).map_err(|error| {
-                self.place.spoil();
-                LeaseError::Undo(error)
-            }),
+            Some(applied) => match applied.undo() {
+                Ok(()) => Ok(true),
+                Err(error) => Err(self.spoilt(error)),
+            },
             None => Ok(false),
         }
+    }
+
+    fn spoilt(&self, error: TreatError) -> LeaseError {
+        self.place.spoil();
+        LeaseError::Undo(error)
     }
 }

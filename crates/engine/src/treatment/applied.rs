@@ -31,7 +31,8 @@ impl Applied {
     ///
     /// # Errors
     /// Not in the table; not permitted; this host, device or route does not have it; it did not
-    /// take; another process treats the same thing. Nothing is changed then.
+    /// take; another process treats the same thing. Nothing is changed then. [`TreatError::Undo`]
+    /// where what was set before that could not be put back.
     pub fn apply(changes: &[HostChange], peer: IpAddr) -> Result<Self, TreatError> {
         let planned = plan(changes)?;
         if planned.is_empty() {
@@ -55,32 +56,44 @@ impl Applied {
         planned: &[Planned],
         peer: IpAddr,
     ) -> Result<Self, TreatError> {
-        let place = Place::here()?;
         let mut applied = Self::nothing();
-        applied.namespace = Some(Namespace::current()?);
+        match applied.apply_all(directory, planned, peer) {
+            Ok(()) => Ok(applied),
+            Err(error) => applied.undo_all().and(Err(error)),
+        }
+    }
+
+    fn apply_all(
+        &mut self,
+        directory: &Directory,
+        planned: &[Planned],
+        peer: IpAddr,
+    ) -> Result<(), TreatError> {
+        let place = Place::here()?;
+        self.namespace = Some(Namespace::current()?);
         let held = directory.hold()?;
         leftovers::undo_in(&held)?;
         for one in planned {
             let step = one.prepare(peer)?;
             if !step.changes() {
-                applied.steps.push(step);
+                self.steps.push(step);
                 continue;
             }
             check_free(&held, &step, &place)?;
-            let journal = match &mut applied.journal {
+            let journal = match &mut self.journal {
                 Some(journal) => journal,
                 none => none.insert(held.begin(place.clone())?),
             };
             journal.add(&step)?;
             // One that fails half way is undone as well, as far as it went.
-            applied.steps.push(step.clone());
+            self.steps.push(step.clone());
             step.set()?;
         }
         // Only now: one step may take away what an earlier one set.
-        for step in &applied.steps {
-            applied.read_back.push(step.check()?);
+        for step in &self.steps {
+            self.read_back.push(step.check()?);
         }
-        Ok(applied)
+        Ok(())
     }
 
     /// What is in force, for the record: `eth0: tso off`.

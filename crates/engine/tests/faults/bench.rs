@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use linerate_core::record::Status;
 use linerate_core::session::message::Limits;
 use linerate_core::units::Span;
 use linerate_core::wire::Key;
-use linerate_engine::{Client, Endpoint, MeasureError, ServeOptions, Stop, Target};
+use linerate_engine::{Client, Endpoint, MeasureError, ServeEvent, ServeOptions, Stop, Target};
 
 /// Threads and descriptors are the process's: one test at a time.
 static TURN: Mutex<()> = Mutex::new(());
@@ -31,6 +31,7 @@ pub(crate) struct Bench {
     stop: Stop,
     thread: Option<JoinHandle<()>>,
     descriptors: usize,
+    log: Arc<Mutex<Vec<ServeEvent>>>,
     /// Unless whoever started it has it.
     _turn: Option<MutexGuard<'static, ()>>,
 }
@@ -66,21 +67,29 @@ impl Bench {
         let endpoint = Endpoint::bind(options).expect("the address has free ports");
         let address = endpoint.addresses()[0];
         let stop = Stop::new();
+        let log = Arc::<Mutex<Vec<ServeEvent>>>::default();
         let thread = {
-            let stop = stop.clone();
-            thread::spawn(move || endpoint.serve(&stop, |_| {}).expect("it serves to its end"))
+            let (stop, log) = (stop.clone(), Arc::clone(&log));
+            let note = move |event| log.lock().unwrap().push(event);
+            thread::spawn(move || endpoint.serve(&stop, note).expect("it serves to its end"))
         };
         let mut bench = Self {
             address,
             stop,
             thread: Some(thread),
             descriptors: 0,
+            log,
             _turn: turn,
         };
         // Whatever is made at the first client, and kept, is there before anything is counted.
         bench.assert_serves();
         bench.descriptors = settled_descriptors();
         bench
+    }
+
+    /// What the owner's log was told so far.
+    pub(crate) fn log(&self) -> Vec<ServeEvent> {
+        self.log.lock().unwrap().clone()
     }
 
     pub(crate) fn connect(&self, key: Option<Key>) -> Result<Client, MeasureError> {

@@ -16,7 +16,7 @@ use linerate_core::session::ClientEvent;
 use linerate_core::session::message::RefusalReason;
 use linerate_core::treatment::HostChange;
 use linerate_core::wire::Key;
-use linerate_engine::{Category, Client, Endpoint, MeasureError, Stop};
+use linerate_engine::{Category, Client, Endpoint, MeasureError, ServeEvent, Stop, undo_leftovers};
 use linerate_sys::netlink::TcpMetrics;
 use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, skip};
@@ -254,6 +254,84 @@ fn the_host_is_as_it_was_when_the_client_is_gone_in_whatever_way() {
         assert!(took < SOON, "{took:?}");
         assert!(waiting.untreat().is_err());
     });
+}
+
+const PORTS: &str = "net.ipv4.ip_local_port_range";
+/// A range of ports cannot begin below it.
+const PRIVILEGED: &str = "net.ipv4.ip_unprivileged_port_start";
+
+fn set(key: &str, value: &str) {
+    fs::write(format!("/proc/sys/{}", key.replace('.', "/")), value).unwrap();
+}
+
+/// What the log was told of undoing that failed.
+fn undoing_failed(bench: &Bench) -> Vec<String> {
+    let log = bench.log().into_iter();
+    log.filter_map(|event| match event {
+        ServeEvent::Untreated { error, .. } => error,
+        _ => None,
+    })
+    .collect()
+}
+
+/// The kernel refuses one of the old values: the client and the log are told, the others are put
+/// back, and nobody measures on a host that is not as it was.
+#[test]
+fn what_cannot_be_undone_is_told_and_keeps_the_host_from_others() {
+    let ways: [fn(Client); 3] = [
+        |mut client| {
+            let error = client.untreat().unwrap_err().to_string();
+            assert!(
+                error.contains("cannot undo") && error.contains(PORTS),
+                "{error}"
+            );
+        },
+        |mut client| {
+            let error = client.treat(&no_sack()).unwrap_err().to_string();
+            assert!(
+                error.contains("cannot undo") && error.contains(PORTS),
+                "{error}"
+            );
+        },
+        drop,
+    ];
+    for way in ways {
+        on_a_host(|_, bench| {
+            let (ports, privileged) = (value(PORTS), value(PRIVILEGED));
+            let mut client = connect(&bench);
+            let changes = [sysctl(PORTS, "50000 60999"), no_sack()[0].clone()];
+            client.treat(&changes).unwrap();
+            set(PRIVILEGED, "40000");
+            way(client);
+            assert_sack_soon("beside what could not be undone");
+            let until = Instant::now() + SOON;
+            while undoing_failed(&bench).is_empty() {
+                assert!(Instant::now() < until, "{:?}", bench.log());
+                thread::sleep(Duration::from_millis(5));
+            }
+            let [words] = &undoing_failed(&bench)[..] else {
+                panic!("{:?}", bench.log());
+            };
+            assert!(
+                words.contains("cannot undo") && words.contains(PORTS),
+                "{words}"
+            );
+            assert_ne!(value(PORTS), ports);
+
+            let mut next = connect(&bench);
+            let (reason, message, _) = refused(next.treat(&no_sack()));
+            assert_eq!(reason, RefusalReason::Busy);
+            assert!(message.contains("could not be undone"), "{message}");
+            let error = next.run(&stream(100), &mut |_| true).unwrap_err();
+            assert!(error.to_string().contains("could not be undone"), "{error}");
+            drop(next);
+            bench.end();
+            // The journal has it: the next start puts it back where it can.
+            set(PRIVILEGED, &privileged);
+            undo_leftovers();
+            assert_eq!(value(PORTS), ports);
+        });
+    }
 }
 
 #[test]
