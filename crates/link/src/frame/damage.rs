@@ -60,7 +60,7 @@ pub fn corrupt(frame: &mut [u8], offload: &mut Offload, corruption: Corruption) 
 
 /// False where there is no payload to damage.
 fn corrupt_payload(frame: &mut [u8], layout: &Layout, bit: u32) -> bool {
-    let Some(payload) = layout.payload(frame) else {
+    let Some(payload) = layout.payload_start(frame) else {
         return false;
     };
     let headers = payload - layout.ip;

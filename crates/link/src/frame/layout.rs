@@ -1,5 +1,7 @@
 //! Where the headers of an IP packet in an Ethernet frame are.
 
+use std::net::{IpAddr, SocketAddr};
+
 use super::{ETHERNET, TCP, UDP, read_u16};
 use linerate_units::Ecn;
 use linerate_units::Family;
@@ -134,9 +136,29 @@ fn ecn(bits: u8) -> Ecn {
 }
 
 impl Layout {
+    /// Where a packet of TCP or UDP comes from and where it goes; `None` for other transports and
+    /// headers that do not fit.
+    pub fn ends(&self, frame: &[u8]) -> Option<[SocketAddr; 2]> {
+        self.payload_start(frame)?;
+        let (transport, ip) = (self.transport?, frame.get(self.ip..)?);
+        let address = |end: usize| -> Option<IpAddr> {
+            Some(match self.family {
+                Family::Ipv4 => (*ip.get(12 + 4 * end..)?.first_chunk::<4>()?).into(),
+                Family::Ipv6 => (*ip.get(8 + 16 * end..)?.first_chunk::<16>()?).into(),
+            })
+        };
+        let end = |end| Some((address(end)?, read_u16(frame, transport + 2 * end)?).into());
+        Some([end(0)?, end(1)?])
+    }
+
+    /// What a packet of TCP or UDP carries; `None` as of [`Self::ends`].
+    pub fn payload<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
+        frame.get(self.payload_start(frame)?..self.end())
+    }
+
     /// Where the payload of TCP or UDP begins; `None` for other transports and headers that do not
     /// fit.
-    pub(super) fn payload(&self, frame: &[u8]) -> Option<usize> {
+    pub(super) fn payload_start(&self, frame: &[u8]) -> Option<usize> {
         let transport = self.transport?;
         let header = match self.protocol {
             TCP => usize::from(*frame.get(transport + 12)? >> 4) * 4,

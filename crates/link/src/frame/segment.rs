@@ -94,7 +94,7 @@ impl Cut {
             Gso::Udp => UDP,
         };
         let layout = layout(frame)?;
-        let payload = layout.payload(frame)?;
+        let payload = layout.payload_start(frame)?;
         let size = usize::from(offload.gso_bytes);
         (layout.protocol == protocol && size > 0).then_some(Self {
             layout,

@@ -9,10 +9,12 @@
 //! |---|---|
 //! | [`one_way`] | one direction with the bytes of its packets, without sockets and clock |
 //! | [`store`] | the bytes of the packets on their way |
+//! | [`spared`] | what is never damaged in silence |
 //! | [`gauge`] | what the links did, and how late the pump was |
 
 mod gauge;
 mod one_way;
+mod spared;
 mod store;
 
 use std::io;
@@ -29,6 +31,7 @@ use linerate_sys::thread as scheduling;
 pub(crate) use gauge::{Gauge, Reading};
 pub(crate) use one_way::OneWaySetup;
 use one_way::{Departure, OneWay};
+use spared::Spared;
 
 use crate::clock::now_ns;
 use crate::stop::Stop;
@@ -205,6 +208,8 @@ struct Running {
     sockets: [PacketSocket; 2],
     ways: [OneWay; 2],
     meters: [Meter; 2],
+    /// Where a direction damages packets in a way that no checksum tells.
+    spared: Option<Spared>,
 }
 
 /// What a direction's figures are gathered in between two publications.
@@ -222,6 +227,7 @@ impl Running {
         let [up, down] = &wire.ways;
         Self {
             ways: [OneWay::new(up), OneWay::new(down)],
+            spared: (up.damages_unseen() || down.damages_unseen()).then(Spared::default),
             sockets: wire.sockets,
             meters: Default::default(),
         }
@@ -245,6 +251,9 @@ impl Running {
                 break;
             };
             let arrived = Nanos(received.arrived_ns.saturating_sub(epoch_ns));
+            if let Some(spared) = &mut self.spared {
+                spared.note(received.frame);
+            }
             way.take_in(arrived, offload(&received.header), received.frame);
         }
         self.meters[end].changed = true;
@@ -256,7 +265,7 @@ impl Running {
             let now = Nanos(now_ns().saturating_sub(epoch_ns));
             let way = &mut self.ways[end];
             if way.next_due().is_some_and(|due| due <= now) {
-                way.deliver(now);
+                way.deliver(now, self.spared.as_ref());
             }
             if !way.departures.is_empty() {
                 self.send(end, epoch_ns);

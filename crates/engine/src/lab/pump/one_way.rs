@@ -2,9 +2,12 @@
 
 use linerate_core::lab::Prefix;
 use linerate_core::link::frame::{self, Cutter, Layout, Offload, RouterAddresses};
-use linerate_core::link::{Admission, Counters, Fate, Link, LinkSpec, Packet, RateTrace};
+use linerate_core::link::{
+    Admission, CorruptionPlace, Counters, Fate, Link, LinkSpec, Packet, RateTrace,
+};
 use linerate_core::units::Nanos;
 
+use super::spared::Spared;
 use super::store::{Frame, Store};
 
 /// What a direction is to be.
@@ -18,6 +21,15 @@ pub(crate) struct OneWaySetup {
     pub(crate) seed: u64,
     /// Addresses that answers to packets that are too big come from.
     pub(crate) router: Vec<Prefix>,
+}
+
+impl OneWaySetup {
+    /// Whether packets are damaged in a way that no checksum tells.
+    pub(super) fn damages_unseen(&self) -> bool {
+        let spec = &self.spec;
+        let is_unseen = |place| spec.is_verified || place == CorruptionPlace::Host;
+        spec.corrupt.is_some_and(|corrupt| is_unseen(corrupt.place))
+    }
 }
 
 /// A frame that leaves, and since when it could have.
@@ -44,6 +56,8 @@ pub(super) struct OneWay {
     pub(super) answers: Vec<Vec<u8>>,
     /// Packets for which there was no memory left.
     pub(super) overflowed: u64,
+    /// Packets that the link would have damaged.
+    spared: u64,
 }
 
 impl OneWay {
@@ -61,6 +75,7 @@ impl OneWay {
             departures: Vec::new(),
             answers: Vec::new(),
             overflowed: 0,
+            spared: 0,
         }
     }
 
@@ -145,7 +160,7 @@ impl OneWay {
     }
 
     /// Moves what has arrived by `now` to the departures.
-    pub(super) fn deliver(&mut self, now: Nanos) {
+    pub(super) fn deliver(&mut self, now: Nanos, spared: Option<&Spared>) {
         while let Some(delivery) = self.link.poll_deliver(now) {
             let Fate::Arrived {
                 mark_ce,
@@ -166,7 +181,11 @@ impl OneWay {
                 frame::mark_ce(&mut frame.bytes);
             }
             if let Some(corruption) = corruption {
-                frame::corrupt(&mut frame.bytes, &mut frame.offload, corruption);
+                if spared.is_some_and(|spared| spared.has(&frame.bytes)) {
+                    self.spared += 1;
+                } else {
+                    frame::corrupt(&mut frame.bytes, &mut frame.offload, corruption);
+                }
             }
             if self.is_verified {
                 frame::mark_verified(&mut frame.bytes, &mut frame.offload);
@@ -189,7 +208,11 @@ impl OneWay {
     }
 
     pub(super) fn counters(&self) -> Counters {
-        self.link.counters()
+        let counters = self.link.counters();
+        Counters {
+            corrupted: counters.corrupted - self.spared,
+            ..counters
+        }
     }
 }
 
@@ -202,4 +225,78 @@ fn addresses(prefixes: &[Prefix]) -> RouterAddresses {
         }
     }
     router
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_core::link::Corrupt;
+    use linerate_core::wire::{Hello, HelloKind, Token};
+
+    use super::*;
+
+    /// A segment of TCP over IPv4, between these ports of two hosts.
+    fn segment(from: u16, to: u16, payload: &[u8]) -> Vec<u8> {
+        let length = (40 + payload.len()) as u16;
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0, 0x45, 0]);
+        frame.extend(length.to_be_bytes());
+        frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+        // The client has the lower address.
+        let (client, server) = ([198, 18, 0, 1], [198, 18, 0, 2]);
+        let (source, destination) = if to == 5201 {
+            (client, server)
+        } else {
+            (server, client)
+        };
+        frame.extend([source, destination].concat());
+        frame.extend([from.to_be_bytes(), to.to_be_bytes()].concat());
+        frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+        frame.extend(payload);
+        frame
+    }
+
+    /// What becomes of the segments on a link that damages every packet, unseen.
+    fn carried(segments: &[Vec<u8>]) -> (Vec<bool>, u64) {
+        let spec = LinkSpec {
+            corrupt: Some(Corrupt {
+                percent: 100.0,
+                place: CorruptionPlace::Host,
+            }),
+            ..LinkSpec::default()
+        };
+        let setup = OneWaySetup {
+            spec,
+            ..OneWaySetup::default()
+        };
+        assert!(setup.damages_unseen());
+        let (mut way, mut spared) = (OneWay::new(&setup), Spared::default());
+        let mut whole = Vec::new();
+        for (number, segment) in segments.iter().enumerate() {
+            let now = Nanos(number as u64);
+            spared.note(segment);
+            way.take_in(now, Offload::default(), segment);
+            way.deliver(now, Some(&spared));
+            let departure = way.departures.pop().expect("it has arrived");
+            let payload = |frame: &[u8]| frame[54..].to_vec();
+            whole.push(payload(&departure.frame.bytes) == payload(segment));
+        }
+        (whole, way.counters().corrupted)
+    }
+
+    #[test]
+    fn control_connections_and_first_words_are_spared_and_data_is_not() {
+        let control = Hello::new(HelloKind::Control { sealed: false }).encode();
+        let (token, flow) = (Token([7; 16]), 0);
+        let data = Hello::new(HelloKind::Data { token, flow }).encode();
+        let segments = [
+            segment(40_000, 5201, &control),
+            segment(40_000, 5201, b"a question"),
+            segment(5201, 40_000, b"its answer"),
+            segment(40_001, 5201, &data),
+            segment(40_001, 5201, b"payload"),
+            segment(5201, 40_001, b"payload"),
+        ];
+        let expected = vec![true, true, true, true, false, false];
+        assert_eq!(carried(&segments), (expected, 2));
+    }
 }
