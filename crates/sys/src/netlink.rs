@@ -18,7 +18,7 @@ mod tcp_metrics;
 
 pub use address::{Address, Prefix};
 pub use filter::{BpfFilter, Direction};
-pub use htb::{HtbClass, HtbStatistics};
+pub use htb::{HtbClass, HtbStatistics, Shaper};
 pub use link::{Link, LinkChange, LinkStatistics, OperState, VethEnd};
 pub use neighbour::{Neighbour, NeighbourState};
 pub use qdisc::{Qdisc, TrafficClass};

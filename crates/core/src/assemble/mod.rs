@@ -155,6 +155,7 @@ impl Run {
         Leg {
             throughput_bps: is_stream.then(|| rate(bytes, part.seconds())),
             bytes,
+            steps: part.steps().filter(|_| is_stream),
             tcp: merge_tcp(&tcp),
             udp: merge_udp(&udp).filter(|_| is_stream),
             sender,

@@ -1,7 +1,7 @@
 //! One direction of a run: its flows, totals and intervals.
 
 use crate::plan::{Direction, Protocol, Test};
-use crate::record::{FlowRecord, Interval};
+use crate::record::{FlowRecord, Interval, StepRates};
 use crate::session::message::FlowHalf;
 
 use super::MAX_INTERVALS;
@@ -122,6 +122,29 @@ impl<'a> Part<'a> {
         intervals
     }
 
+    /// As many steps as the course has readings.
+    pub(super) fn steps(&self) -> Option<StepRates> {
+        let count = self.with_course().map(|flow| flow.steps.len()).min()?;
+        let step_s = self.seconds() / count as f64;
+        let total = |index: usize| -> u64 {
+            let totals = self.with_course();
+            totals
+                .map(|flow| at(&flow.steps, index as f64 * step_s))
+                .sum()
+        };
+        let passed = (0..count).map(|index| total(index + 1).saturating_sub(total(index)));
+        let mut rates: Vec<f64> = passed.map(|bytes| rate(bytes, step_s)).collect();
+        rates.sort_by(f64::total_cmp);
+        let quantile = |share: f64| rates[(share * (count - 1) as f64).round() as usize];
+        (count >= MIN_STEPS && step_s > 0.0).then(|| StepRates {
+            step_s,
+            p25_bps: quantile(0.25),
+            p50_bps: quantile(0.5),
+            p75_bps: quantile(0.75),
+            p90_bps: quantile(0.9),
+        })
+    }
+
     fn add_tcp(&self, interval: &mut Interval, start: f64, end: f64) {
         let inside = |at_us: u64| {
             let at = at_us as f64 / 1e6;
@@ -151,6 +174,9 @@ impl<'a> Part<'a> {
         }
     }
 }
+
+/// A spread of fewer says nothing.
+const MIN_STEPS: usize = 16;
 
 /// The total at `seconds`, interpolated between the steps.
 fn at(steps: &[(u64, u64)], seconds: f64) -> u64 {

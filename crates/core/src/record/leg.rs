@@ -23,6 +23,9 @@ pub struct Leg {
     /// Payload counted by the receiver, bytes.
     #[serde(default)]
     pub bytes: u64,
+    /// How even it was; absent for requests, and where fewer than 16 steps were seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<StepRates>,
     /// What the sending end spent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender: Option<EndReport>,
@@ -43,6 +46,22 @@ pub struct Leg {
     pub verdict: Option<Verdict>,
 }
 
+/// Rates in steps of equal length, usually 100 ms: what holds a rate by a clock (a shaper, pacing)
+/// keeps most of them equal, also where others disturb some.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepRates {
+    /// Length of a step, seconds.
+    pub step_s: f64,
+    /// Payload bits per second that a quarter of the steps stays below.
+    pub p25_bps: f64,
+    /// The median.
+    pub p50_bps: f64,
+    /// What a quarter exceeds.
+    pub p75_bps: f64,
+    /// What a tenth exceeds.
+    pub p90_bps: f64,
+}
+
 impl Leg {
     /// A direction of which nothing is known yet.
     pub fn new(direction: Direction) -> Self {
@@ -50,6 +69,7 @@ impl Leg {
             direction,
             throughput_bps: None,
             bytes: 0,
+            steps: None,
             sender: None,
             receiver: None,
             tcp: None,

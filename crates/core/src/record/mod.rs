@@ -22,7 +22,7 @@ pub use environment::{
     CpuFacts, DeviceFacts, Environment, HostFacts, LabDirection, LabFacts, LabLink,
 };
 pub use evidence::{CpuQuota, CpuSeconds, EndReport, GapSummary, SocketMemory, UdpEvidence};
-pub use leg::Leg;
+pub use leg::{Leg, StepRates};
 pub use qos::{QosClass, QosEvidence, QosPolicy};
 pub use tcp::{SenderEvidence, TcpEvidence, TcpReceiver, TcpSample, TcpSender};
 pub use tool::Tool;

@@ -16,6 +16,9 @@ pub struct QosEvidence {
     /// Frames that left by it, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_bytes: Option<u64>,
+    /// A shaper without classes in the place of the root class (`tbf`, `cake`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shaper: Option<QosClass>,
     /// The classes without others below them that sent or dropped something, the busiest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<QosClass>,
@@ -29,7 +32,7 @@ pub struct QosEvidence {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct QosClass {
-    /// `major:minor`, hexadecimal.
+    /// `major:minor`, hexadecimal; of a shaper its kind.
     pub class: String,
     /// Its policy; absent for the class of all other packets, and where the classes are not
     /// linerate's.

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use linerate_core::record::{QosClass, QosEvidence, QosPolicy};
-use linerate_sys::netlink::{HtbClass, HtbStatistics, Netlink};
+use linerate_sys::netlink::{HtbClass, HtbStatistics, Netlink, Shaper};
 
 use super::flow::Flow;
 use crate::qos::{self, Count, Counting};
@@ -20,6 +20,7 @@ pub(crate) struct QosMeter {
     name: String,
     /// Of the HTB at its root.
     major: Option<u16>,
+    has_shaper: bool,
     counting: Option<Counting>,
     begin: Reading,
 }
@@ -27,6 +28,7 @@ pub(crate) struct QosMeter {
 #[derive(Default)]
 struct Reading {
     classes: Vec<(HtbClass, HtbStatistics)>,
+    shaper: Option<(Shaper, HtbStatistics)>,
     /// Of each policy.
     counts: Vec<Count>,
 }
@@ -44,10 +46,11 @@ impl QosMeter {
         let mut netlink = Netlink::open().ok()?;
         let index = netlink.route_to(peer).ok()?.link?;
         let link = netlink.link_by_index(index).ok()?;
-        // Most hosts have neither; they are not to pay for it.
+        // Most hosts have none; they are not to pay for it.
         let has_htb = link.qdisc.as_deref() == Some("htb");
+        let has_shaper = link.qdisc.as_deref().is_some_and(Shaper::is_kind);
         let has_policy = qos::is_known(&link);
-        if !has_htb && !has_policy {
+        if !has_htb && !has_policy && !has_shaper {
             return None;
         }
         let roots = netlink.qdiscs(&link.name).ok()?;
@@ -55,6 +58,7 @@ impl QosMeter {
         let counting = has_policy.then(|| qos::counting(&link.name).ok().flatten());
         Some(Self {
             major: htb.map(|qdisc| qdisc.handle.0),
+            has_shaper,
             netlink,
             index,
             name: link.name,
@@ -83,8 +87,12 @@ impl QosMeter {
         let classes = self
             .major
             .and_then(|major| self.netlink.htb_classes(self.index, major).ok());
+        let shaper = self
+            .has_shaper
+            .then(|| self.netlink.root_shaper(self.index).ok());
         Reading {
             classes: classes.unwrap_or_default(),
+            shaper: shaper.flatten().flatten(),
             counts: self.counting.as_ref().map_or_else(Vec::new, Counting::read),
         }
     }
@@ -97,7 +105,12 @@ fn evidence(device: &str, begin: &Reading, end: &Reading) -> QosEvidence {
         .iter()
         .filter(|(class, _)| !has_children(end, class));
     let mut classes: Vec<QosClass> = leaves
-        .map(|(class, now)| passed(class, now, &at(begin, class)))
+        .map(|(class, now)| QosClass {
+            class: name_of(class.id),
+            rate_bps: bits(class.rate),
+            ceil_bps: bits(class.ceil),
+            ..passed(now, &at(begin, class))
+        })
         .filter(|class| class.packets > 0 || class.dropped > 0)
         .collect();
     classes.sort_by_key(|class| std::cmp::Reverse(class.bytes));
@@ -106,6 +119,17 @@ fn evidence(device: &str, begin: &Reading, end: &Reading) -> QosEvidence {
         device: device.to_owned(),
         link_bps: root.map(|(class, _)| bits(class.rate)),
         link_bytes: root.map(|(class, now)| now.bytes.saturating_sub(at(begin, class).bytes)),
+        shaper: end.shaper.map(|(shaper, now)| {
+            let begin = begin.shaper.filter(|(begin, _)| *begin == shaper);
+            let then = begin.map_or_else(HtbStatistics::default, |(_, then)| then);
+            let rate_bps = bits(shaper.rate);
+            QosClass {
+                class: shaper.kind.to_owned(),
+                rate_bps,
+                ceil_bps: rate_bps,
+                ..passed(&now, &then)
+            }
+        }),
         classes,
         policies: Vec::new(),
     }
@@ -151,14 +175,10 @@ fn at(begin: &Reading, class: &HtbClass) -> HtbStatistics {
     found.map_or_else(HtbStatistics::default, |(_, then)| *then)
 }
 
-fn passed(class: &HtbClass, now: &HtbStatistics, then: &HtbStatistics) -> QosClass {
+fn passed(now: &HtbStatistics, then: &HtbStatistics) -> QosClass {
     // The kernel's own counts of 32 bits go round.
     let grown = |now: u32, then: u32| u64::from(now.wrapping_sub(then));
     QosClass {
-        class: name_of(class.id),
-        policy: None,
-        rate_bps: bits(class.rate),
-        ceil_bps: bits(class.ceil),
         bytes: now.bytes.saturating_sub(then.bytes),
         packets: grown(now.packets, then.packets),
         dropped: grown(now.drops, then.drops),
@@ -166,6 +186,7 @@ fn passed(class: &HtbClass, now: &HtbStatistics, then: &HtbStatistics) -> QosCla
         lended: grown(now.lends, then.lends),
         borrowed: grown(now.borrows, then.borrows),
         backlog_bytes: now.backlog_bytes.into(),
+        ..QosClass::default()
     }
 }
 
@@ -207,7 +228,7 @@ mod tests {
                 (class(0x10, Some(1)), did),
                 (class(0x11, Some(1)), HtbStatistics::default()),
             ],
-            counts: Vec::new(),
+            ..Reading::default()
         }
     }
 

@@ -8,8 +8,9 @@ use linerate_core::plan::*;
 use linerate_core::record::Record;
 use linerate_core::units::Span;
 use linerate_engine::qos::{self, QosError, QosOptions};
+use linerate_sys::netlink::Netlink;
 use linerate_sys::netns::Pair;
-use linerate_testkit::{Need, skip};
+use linerate_testkit::{Need, made_or_skip, skip};
 
 use super::support::{LIMITS, Served, datagrams, stream};
 
@@ -135,4 +136,52 @@ fn a_meter_that_drops_datagrams_is_in_the_record() {
         "{policy:?}"
     );
     assert_eq!(qos.classes, [], "a meter needs no class");
+}
+
+/// `struct tc_tbf_qopt` in `TCA_TBF_PARMS` (include/uapi/linux/pkt_sched.h): 32 KiB at once, and a
+/// queue of 64 KiB.
+fn token_bucket(rate: u32) -> Vec<u8> {
+    const ETHERNET: u32 = 1 << 8;
+    let ticks = (32_768 * 1_000_000_000 / u64::from(rate) / 64) as u32;
+    let specification = [ETHERNET, 0, rate, 0, 0, 0];
+    let words = specification.into_iter().chain([65_536, ticks, 0]);
+    let header = [40_u16, 1].into_iter().flat_map(u16::to_ne_bytes);
+    header.chain(words.flat_map(u32::to_ne_bytes)).collect()
+}
+
+#[test]
+fn a_token_bucket_at_the_senders_device_is_in_the_record_and_is_the_path_rate() {
+    let Some(pair) = made_or_skip(Need::Lab, Pair::create()) else {
+        return;
+    };
+    let b = pair.b.namespace.clone();
+    let served = b.run(|| Served::with(pair.b.ipv4.into(), LIMITS, None));
+    let served = served.unwrap();
+    let test = Test {
+        warm_up: Span(Duration::from_millis(500)),
+        ..seconds(3, stream())
+    };
+    let record = pair.a.namespace.run(|| {
+        let mut netlink = Netlink::open().unwrap();
+        let index = netlink.link(Pair::LINK).unwrap().index;
+        let bytes_per_s = (LIMIT / 8.0) as u32;
+        let made = netlink.put_qdisc(index, None, ("tbf", 1, &token_bucket(bytes_per_s)));
+        made_or_skip(Need::Bpf, made).map(|()| served.run(&test))
+    });
+    let Some(record) = record.unwrap() else {
+        return;
+    };
+    let sender = record.legs[0].sender.as_ref().expect("the client sends");
+    let qos = sender.qos.as_ref().expect("the device's shaper is told");
+    let shaper = qos.shaper.as_ref().expect("there is one");
+    assert_eq!((shaper.class.as_str(), shaper.ceil_bps), ("tbf", LIMIT));
+    assert!(shaper.bytes > 0 && shaper.overlimits > 0, "{shaper:?}");
+    let sent = shaper.bytes as f64 * 8.0 / record.seconds;
+    if !(0.95 * LIMIT..1.1 * LIMIT).contains(&sent) {
+        let reason = format!("the verdict: this machine did not keep up with 5 Mbit/s: {sent}");
+        skip(Need::Speed, reason);
+        return;
+    }
+    let verdict = record.verdict().expect("a stream has one");
+    assert_eq!(verdict.cause, Cause::PathRate, "{verdict:?}");
 }

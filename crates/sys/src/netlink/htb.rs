@@ -32,6 +32,46 @@ pub struct HtbClass {
     pub priority: u8,
 }
 
+/// A queueing discipline that lets everything through at one rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shaper {
+    /// `tbf` or `cake`.
+    pub kind: &'static str,
+    /// Bytes per second.
+    pub rate: u64,
+}
+
+impl Shaper {
+    /// Whether a discipline of this kind may be one.
+    pub fn is_kind(kind: &str) -> bool {
+        ["tbf", "cake"].contains(&kind)
+    }
+
+    /// From the attributes of `TCA_OPTIONS`; `None` for a cake without a rate.
+    fn parse(kind: &str, options: &[u8]) -> Option<Self> {
+        let value = |kind| {
+            NlasIterator::new(options)
+                .filter_map(Result::ok)
+                .find(|attribute| attribute.kind() == kind)
+                .map(|attribute| attribute.value().to_vec())
+        };
+        let wide = |kind| Some(u64::from_ne_bytes(value(kind)?.try_into().ok()?));
+        let (kind, rate) = match kind {
+            // Of a rate that 32 bits do not hold they are all ones.
+            "tbf" => (
+                "tbf",
+                wide(TCA_TBF_RATE64).or_else(|| {
+                    let rate = value(TCA_TBF_PARMS)?.get(8..12)?.try_into().ok()?;
+                    Some(u64::from(u32::from_ne_bytes(rate)))
+                })?,
+            ),
+            "cake" => ("cake", wide(TCA_CAKE_BASE_RATE64)?),
+            _ => return None,
+        };
+        (rate > 0).then_some(Self { kind, rate })
+    }
+}
+
 /// What a class did since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HtbStatistics {
@@ -150,6 +190,29 @@ impl Netlink {
             0,
         )
         .map(drop)
+    }
+
+    /// The shaper without classes at the root of the link with this index, if it has one, and what it
+    /// did.
+    ///
+    /// # Errors
+    /// [`NetlinkError`] if the table cannot be read.
+    pub fn root_shaper(
+        &mut self,
+        index: u32,
+    ) -> Result<Option<(Shaper, HtbStatistics)>, NetlinkError> {
+        let query = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+        let answer = self.dump(&format!("list the shapers of link {index}"), query)?;
+        // The kernel lists those of all links, whatever is asked.
+        Ok(answer.into_iter().find_map(|message| match message {
+            RouteNetlinkMessage::NewQueueDiscipline(message)
+                if message.header.index == index.cast_signed()
+                    && message.header.parent == TcHandle::ROOT =>
+            {
+                shaper(&message)
+            }
+            _ => None,
+        }))
     }
 
     /// The classes of the HTB with this major number, by id, and what each did; empty if there is
@@ -290,6 +353,21 @@ fn parse(message: &TcMessage) -> Option<(HtbClass, HtbStatistics)> {
     class.map(|class| (class, statistics))
 }
 
+fn shaper(message: &TcMessage) -> Option<(Shaper, HtbStatistics)> {
+    let mut kind = "";
+    let mut options = Vec::new();
+    let mut statistics = HtbStatistics::default();
+    for attribute in &message.attributes {
+        match attribute {
+            TcAttribute::Kind(name) => kind = name,
+            TcAttribute::Options(own) => options = raw(own),
+            TcAttribute::Stats2(parts) => parts.iter().for_each(|part| statistics.absorb(part)),
+            _ => {}
+        }
+    }
+    Some((Shaper::parse(kind, &options)?, statistics))
+}
+
 impl HtbStatistics {
     fn absorb(&mut self, part: &TcStats2) {
         match part {
@@ -319,6 +397,9 @@ impl HtbStatistics {
 const HTB: &str = "htb";
 /// `TC_HTB_PROTOVER`.
 const HTB_VERSION: u32 = 3;
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_RATE64: u16 = 4;
+const TCA_CAKE_BASE_RATE64: u16 = 2;
 const TCA_HTB_PARMS: u16 = 1;
 const TCA_HTB_INIT: u16 = 2;
 const TCA_HTB_RATE64: u16 = 6;
@@ -381,6 +462,32 @@ mod tests {
         for length in 0..PARAMETERS {
             let cut = bytes(&CLASS.options())[..length].to_vec();
             assert_eq!(HtbClass::parse(1, None, &cut), None);
+        }
+    }
+
+    #[test]
+    fn a_shaper_has_its_rate_in_32_bits_or_in_64() {
+        let attribute = |kind: u16, value: &[u8]| {
+            let mut bytes = (value.len() as u16 + 4).to_ne_bytes().to_vec();
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend(value);
+            bytes
+        };
+        let mut parameters = [0; 36];
+        parameters[8..12].copy_from_slice(&625_000_u32.to_ne_bytes());
+        let narrow = attribute(TCA_TBF_PARMS, &parameters);
+        let rate = |kind, options: &[u8]| Shaper::parse(kind, options).map(|shaper| shaper.rate);
+        assert_eq!(rate("tbf", &narrow), Some(625_000));
+        let large = attribute(TCA_TBF_RATE64, &1_250_000_000_000_u64.to_ne_bytes());
+        let wide = [narrow.clone(), large].concat();
+        assert_eq!(rate("tbf", &wide), Some(1_250_000_000_000));
+        let cake = |rate: u64| attribute(TCA_CAKE_BASE_RATE64, &rate.to_ne_bytes());
+        assert_eq!(rate("cake", &cake(625_000)), Some(625_000));
+        // Without a limit it shapes nothing.
+        assert_eq!(rate("cake", &cake(0)), None);
+        assert_eq!(rate("fq_codel", &narrow), None);
+        for length in 0..narrow.len() {
+            assert_eq!(rate("tbf", &narrow[..length]), None);
         }
     }
 

@@ -49,8 +49,9 @@ pub(super) struct Signs {
 /// seen through it. What an application set (pacing, buffers, windows) leaves the congestion window
 /// unused, and so comes before the network's own causes; of these a queue is surer than the pattern
 /// of losses.
-pub(super) const RULES: [Rule; 17] = [
+pub(super) const RULES: [Rule; 18] = [
     startup::RULE,
+    qos_class::SHAPER,
     segment_size::RULE,
     cpu::RECEIVE,
     application::RECEIVE,

@@ -25,6 +25,28 @@ pub(super) const METER: Rule = Rule {
     remedy: |view, target_bps| remedy(view, &find_meter(view)?, target_bps),
 };
 
+/// A shaper without classes: to all that leaves by its device it is a link.
+pub(super) const SHAPER: Rule = Rule {
+    cause: Cause::PathRate,
+    tolerance: EXACT_TOLERANCE,
+    ceiling: |view| {
+        find_shaper(view).map(|found| Ceiling {
+            cause: Cause::PathRate,
+            ..ceiling(&found)
+        })
+    },
+    signs: |view| {
+        let found = find_shaper(view)?;
+        let shaper = Traffic::of(view)?.qos.shaper.as_ref()?;
+        let full = found.sent_bps >= CLASS_FULL * shaper.ceil_bps && shaper.overlimits > 0;
+        Some(Signs {
+            hold: full,
+            ..signs(&found)?
+        })
+    },
+    remedy: |_, _| None,
+};
+
 /// A class that makes packets wait.
 pub(super) const CLASS: Rule = Rule {
     cause: Cause::QosClass,
@@ -108,6 +130,12 @@ fn find_meter<'a>(view: &View<'a>) -> Option<Found<'a>> {
     })
 }
 
+fn find_shaper<'a>(view: &View<'a>) -> Option<Found<'a>> {
+    let traffic = Traffic::of(view)?;
+    let shaper = traffic.qos.shaper.as_ref()?;
+    traffic.found(Holder::Limit(shaper), traffic.rate_of(shaper.bytes))
+}
+
 fn find_class<'a>(view: &View<'a>) -> Option<Found<'a>> {
     let traffic = Traffic::of(view)?;
     let qos = traffic.qos;
@@ -137,9 +165,10 @@ fn has_devices_speed(view: &View<'_>, qos: &QosEvidence) -> bool {
 
 fn ceiling(found: &Found<'_>) -> Ceiling {
     let (limit, formula) = match &found.holder {
-        Holder::Limit(class) | Holder::Link(class) => {
-            (class.ceil_bps, "ceil of the class × payload share")
-        }
+        Holder::Limit(class) | Holder::Link(class) => (
+            class.ceil_bps,
+            "ceil of the class, or rate of the shaper, × payload share",
+        ),
         Holder::Reserve(class) => (class.rate_bps, "rate of the class × payload share"),
         Holder::Rest(_) => (found.sent_bps, "what other classes left × payload share"),
         Holder::Meter(_, limit) => (*limit, "rate of the meter that drops × payload share"),
@@ -203,7 +232,8 @@ fn signs(found: &Found<'_>) -> Option<Signs> {
 fn name_of(class: &QosClass) -> String {
     match &class.policy {
         Some(policy) => format!("class {} of policy {policy}", class.class),
-        None => format!("class {}", class.class),
+        None if class.class.contains(':') => format!("class {}", class.class),
+        None => class.class.clone(),
     }
 }
 

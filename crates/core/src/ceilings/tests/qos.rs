@@ -1,8 +1,8 @@
 //! Classes and meters of the sender's own policy.
 
-use super::scene::{MSS, SECONDS, Scene, limit, tcp, udp};
+use super::scene::{MSS, SECONDS, Scene, end, limit, tcp, udp};
 use crate::ceilings::Cause;
-use crate::record::{QosClass, QosEvidence, QosPolicy};
+use crate::record::{EndReport, QosClass, QosEvidence, QosPolicy};
 
 /// Payload over a frame as queueing disciplines count it: 1448 of 1514.
 const SHARE: f64 = 1448.0 / 1514.0;
@@ -37,7 +37,47 @@ fn policy(class: QosClass, others_bps: f64) -> QosEvidence {
             ..QosPolicy::default()
         }],
         classes: vec![class],
+        ..QosEvidence::default()
     }
+}
+
+/// Behind a token bucket of 20 Mbit/s at the sender's own device.
+fn shaped(throughput_bps: f64) -> Scene {
+    let shaper = QosClass {
+        class: "tbf".into(),
+        policy: None,
+        ..class(20e6, 20e6, throughput_bps)
+    };
+    let qos = QosEvidence {
+        device: "wa".into(),
+        shaper: Some(shaper),
+        ..QosEvidence::default()
+    };
+    with(throughput_bps, qos)
+}
+
+#[test]
+fn a_full_shaper_of_the_senders_device_is_the_path_rate_however_busy_the_host() {
+    let mut scene = shaped(19.1e6);
+    scene.sender.host_cpu_percent = Some(100.0);
+    scene.receiver = EndReport {
+        host_cpu_percent: Some(100.0),
+        run_delay_us: Some((0.5 * SECONDS * 1e6) as u64),
+        ..end(0.49, 0.01)
+    };
+    let explained = scene.is(Cause::PathRate);
+    let expected = 20e6 * SHARE;
+    assert!((limit(&explained, Cause::PathRate) / expected - 1.0).abs() < 0.001);
+    assert!(explained.verdict.evidence[0].contains("tbf on the sender's wa"));
+}
+
+#[test]
+fn a_shaper_that_is_not_full_is_a_limit_and_not_the_verdict() {
+    let mut scene = shaped(10e6);
+    scene.flow().rtt_mean_us = 20_300;
+    let explained = scene.explain();
+    assert_ne!(explained.verdict.cause, Cause::PathRate);
+    assert!(limit(&explained, Cause::PathRate) > 19e6);
 }
 
 fn with(throughput_bps: f64, qos: QosEvidence) -> Scene {
