@@ -13,9 +13,11 @@
 //! | `remedy` | what lifts a cause, with values computed from the path |
 //! | `small_segments` | why segments are smaller than the interface carries |
 //! | `verdict` | which cause holds |
+//! | `doubt` | how sure that is, and what it would be otherwise |
 //! | `prediction` | what comes next when it is lifted |
 
 mod causes;
+mod doubt;
 pub mod formulas;
 mod prediction;
 mod remedy;

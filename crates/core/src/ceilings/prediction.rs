@@ -168,7 +168,7 @@ fn full_segments(view: &View<'_>) -> Option<(Cause, f64)> {
 /// Whether both ends' CPUs are known to reach a rate, at what a byte has cost them. What a remedy
 /// for the CPU itself saves nobody has seen.
 fn cpus_carry(lifted: Cause, ceilings: &[Ceiling], limit_bps: f64) -> bool {
-    let of_cpu = |cause| [Cause::CpuSend, Cause::CpuReceive].contains(&cause);
+    let of_cpu = |cause| [Cause::CpuSend, Cause::CpuReceive, Cause::CpuHost].contains(&cause);
     let reached = |ceiling: &Ceiling| !of_cpu(ceiling.cause) || ceiling.limit_bps >= limit_bps;
     let is_known = lifted == Cause::SegmentSize || ceilings.iter().all(reached);
     is_known && !of_cpu(lifted)

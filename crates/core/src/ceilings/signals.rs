@@ -2,13 +2,14 @@
 //!
 //! A figure that the record does not have is `None`, never zero.
 
-use crate::record::{EndReport, TcpSender, UdpEvidence};
+use crate::record::{EndReport, StepRates, TcpSender, UdpEvidence};
 
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
-    BBR_PACE_REACHED, COMING_DOWN, CPU_CONTENDED, CPU_SHORT, EVENTS_SATURATED, EVENTS_STEADY,
+    BBR_PACE_REACHED, COMING_DOWN, CPU_CONTENDED, CPU_SHORT, EVEN, EVENTS_SATURATED, EVENTS_STEADY,
     EXACT_TOLERANCE, JITTER_OVER_EXCESS, POLICER_LOSS_BBR, POLICER_TRAIN, QUEUE_DELAY_US,
-    QUEUE_SEGMENTS, SAME_WINDOW, SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
+    QUEUE_INFLATION, QUEUE_SEGMENTS, SAME_WINDOW, SHORT_QUEUE_INFLATION, STEADY_INTERVALS,
+    THREAD_FULL, USUAL_STATE,
 };
 use super::view::{TcpFlow, View};
 
@@ -236,13 +237,41 @@ impl View<'_> {
     }
 
     /// Largest delivery rate of a single flow; of several, which reach theirs at different times,
-    /// the sum of the medians. Bits per second.
+    /// the sum of the medians. Bits per second. What a token bucket lets through at once reads as a
+    /// rate that no step of the run has kept; an even rate is its own largest.
     pub(super) fn delivery_bps(&self) -> Option<f64> {
         let rate = |tcp: &TcpSender| match self.tcp.len() {
             1 => tcp.delivery_rate_max_bps,
             _ => tcp.delivery_rate_bps,
         };
-        positive(self.sum(|flow| rate(flow.tcp).map(|bps| bps as f64))?)
+        let largest = positive(self.sum(|flow| rate(flow.tcp).map(|bps| bps as f64))?)?;
+        let kept = self.leg.steps.map(|steps| {
+            if self.is_even() {
+                steps.p50_bps
+            } else {
+                steps.p90_bps
+            }
+        });
+        Some(
+            kept.and_then(positive)
+                .map_or(largest, |kept| kept.min(largest)),
+        )
+    }
+
+    /// Most steps of the run had one rate: something keeps it by a clock.
+    fn is_even(&self) -> bool {
+        let spread = |steps: StepRates| (steps.p75_bps - steps.p25_bps) / steps.p50_bps;
+        self.leg.steps.is_some_and(|steps| spread(steps) <= EVEN)
+    }
+
+    /// A queue that is never empty behind something that keeps its rate: a link, however late the
+    /// hosts' threads get their CPUs.
+    pub(super) fn is_shaped(&self) -> bool {
+        let queue = |i: Inflation| i.ratio >= QUEUE_INFLATION && i.delay_us >= QUEUE_DELAY_US;
+        let network = self
+            .network_share()
+            .is_none_or(|share| share >= USUAL_STATE);
+        self.is_even() && network && self.inflation().is_some_and(queue)
     }
 
     /// Measured rate over [`View::delivery_bps`].

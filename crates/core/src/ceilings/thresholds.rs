@@ -27,6 +27,9 @@ pub(super) const BUFFER_FILLED: f64 = 0.66;
 pub(super) const BUFFER_LEAKS: f64 = 2.0;
 /// Share of the buffer that may wait unsent while the buffer still is the limit.
 pub(super) const NOTHING_UNSENT: f64 = 0.1;
+/// The same where the congestion window is not known to have room: it may be no larger than what it
+/// was ever asked for. A window that held would leave the rest of the buffer unsent.
+pub(super) const ALL_SENT: f64 = 0.05;
 /// The same where the kernel counts the buffer as the limit: a paced sender has a part of it always
 /// waiting (BBR: 0.2).
 pub(super) const PARTLY_UNSENT: f64 = 0.5;
@@ -54,6 +57,11 @@ pub(super) const JITTER_OVER_EXCESS: f64 = 0.5;
 /// Measured rate over the largest delivery rate from which on the rate does not rise with the
 /// window. A sawtooth under random loss stays below it.
 pub(super) const PLATEAU: f64 = 0.85;
+
+/// Distance of the quartiles of the rates in steps of 100 ms over their median, up to which a clock
+/// keeps the rate: 0.000 to 0.008 behind token buckets of 20 to 300 Mbit/s, 0.04 to 0.7 where CPUs
+/// were the limit.
+pub(super) const EVEN: f64 = 0.03;
 
 /// Least share of segments lost that is a policer's: a token bucket drops in each round that it is
 /// full.
@@ -141,6 +149,12 @@ pub(super) const CORE_FULL_PERCENT: f64 = 95.0;
 /// Share of the time that a data thread ran or waited for a CPU, where the whole host is full, from
 /// which on that is what it lacked.
 pub(super) const HOST_SHARE: f64 = 0.5;
+/// Share of the CPUs that a test can use at once from which on its threads, those of both ends on
+/// one host, have all of them. The threads of one flow hand its bytes on and run by turns, so that
+/// all of them together can use one CPU.
+pub(super) const CHAIN_FULL: f64 = 0.9;
+/// Share of them that the threads must have had: threads that only wait for a CPU do little.
+pub(super) const CHAIN_RUNS: f64 = 0.5;
 /// Share of the time that a thread was on a CPU, or awake, below which extrapolating its rate to
 /// the whole time says nothing.
 pub(super) const MIN_UTILISATION: f64 = 0.1;

@@ -1,6 +1,7 @@
 //! Which cause holds a direction back, and what would then.
 
 use super::causes::{RULES, Rule, Signs};
+use super::doubt::{Votes, confidence};
 use super::prediction::{self, Next};
 use super::remedy::run;
 use super::signals::ThreadTime;
@@ -56,20 +57,29 @@ pub fn agrees(measured_bps: f64, limit_bps: f64, tolerance: f64) -> bool {
 pub(super) fn explain(view: &View<'_>) -> Explained {
     let candidates: Vec<Candidate> = RULES.iter().map(|rule| Candidate::of(rule, view)).collect();
     let ceilings = sorted(&candidates);
-    let found = candidates
-        .iter()
-        .filter(|candidate| candidate.holds() && candidate.confirmed(view))
-        .find_map(|candidate| {
-            Some(verdict(
-                view,
-                candidate,
-                candidate.ceiling.as_ref()?,
-                &ceilings,
-            ))
-        });
-    let mut verdict = found.unwrap_or_else(|| unexplained(view, &candidates));
-    let runner_up = runner_up(view, &candidates, verdict.cause);
-    verdict.confidence = confidence(&verdict, runner_up);
+    let found = found(view, &candidates);
+    let cause = found.map_or(Cause::Unexplained, |candidate| candidate.rule.cause);
+    let votes = Votes::new(view, |copy| {
+        let candidates = RULES.iter().map(|rule| Candidate::of(rule, copy));
+        let candidates: Vec<Candidate> = candidates.collect();
+        self::found(copy, &candidates).map_or(Cause::Unexplained, |found| found.rule.cause)
+    });
+    let sure = confidence(votes.share(cause));
+    let next = votes.next(cause);
+    let of_cause = |cause| candidates.iter().find(|other| other.rule.cause == cause);
+    let mut verdict = match found.zip(found.and_then(|found| found.ceiling.as_ref())) {
+        Some((found, ceiling)) if sure >= UNEXPLAINED_BELOW => Verdict {
+            confidence: Some(sure),
+            ..verdict(view, found, ceiling, &ceilings)
+        },
+        _ => unexplained(view, &candidates),
+    };
+    // What is found and not sure enough comes nearest.
+    let is_sure = verdict.cause == cause;
+    let nearest = found.filter(|_| !is_sure);
+    let runner_up = nearest
+        .or_else(|| next.and_then(of_cause))
+        .or_else(|| runner_up(view, &candidates, cause));
     verdict.runner_up = Some(RunnerUp {
         cause: runner_up.map_or(Cause::Unexplained, |candidate| candidate.rule.cause),
         tell_apart: tell_apart(view, runner_up, verdict.cause),
@@ -81,7 +91,13 @@ pub(super) fn explain(view: &View<'_>) -> Explained {
     }
 }
 
-/// The first other cause that has evidence and a ceiling that agrees; else one of both.
+/// The first that has both: evidence that holds, and a ceiling that agrees.
+fn found<'a>(view: &View<'_>, candidates: &'a [Candidate]) -> Option<&'a Candidate> {
+    let mut candidates = candidates.iter();
+    candidates.find(|candidate| candidate.holds() && candidate.confirmed(view))
+}
+
+/// The first other cause that has one of both.
 fn runner_up<'a>(
     view: &View<'_>,
     candidates: &'a [Candidate],
@@ -98,12 +114,6 @@ fn runner_up<'a>(
         .filter(|(points, _)| *points > 0)
         .min_by_key(|(points, _)| std::cmp::Reverse(*points))
         .map(|(_, other)| other)
-}
-
-fn confidence(verdict: &Verdict, runner_up: Option<&Candidate>) -> Option<f64> {
-    let is_disputed = runner_up.is_some_and(Candidate::holds);
-    let sure = if is_disputed { 0.8 } else { 0.95 };
-    (verdict.cause != Cause::Unexplained).then_some(sure)
 }
 
 /// The run that a change of its own makes faster if the runner-up is the cause; of those that no
@@ -257,5 +267,7 @@ const SENDER_UNKNOWN: &str =
 const LOSS_UNKNOWN: &str = "of the datagrams were lost, on the path or by the receiver's sockets: \
                             which, it takes linerate at both ends to tell";
 
+/// A verdict that is wrong as often as right is none.
+const UNEXPLAINED_BELOW: f64 = 0.5;
 /// Where no next ceiling is known, a remedy aims at this many times the measured rate.
 const UNKNOWN_NEXT: f64 = 2.0;

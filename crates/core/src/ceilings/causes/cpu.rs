@@ -4,8 +4,9 @@ use super::super::formulas::service_demand_bps;
 use super::super::signals::{ThreadTime, positive};
 use super::super::text::percent;
 use super::super::thresholds::{
-    CORE_FULL_PERCENT, CPU_TAKEN, DATAGRAMS_LOST, EXACT_TOLERANCE, HOST_SHARE, MIN_UTILISATION,
-    MODEL_TOLERANCE, QUOTA_OWN, QUOTA_PERIODS, QUOTA_USED_UP, WRITER_WAITS,
+    CHAIN_FULL, CHAIN_RUNS, CORE_FULL_PERCENT, CPU_TAKEN, DATAGRAMS_LOST, EXACT_TOLERANCE,
+    HOST_SHARE, MIN_UTILISATION, MODEL_TOLERANCE, QUOTA_OWN, QUOTA_PERIODS, QUOTA_USED_UP,
+    USUAL_STATE, WRITER_WAITS,
 };
 use super::super::view::View;
 use super::application::reader_is_late;
@@ -31,6 +32,82 @@ pub(super) const RECEIVE: Rule = Rule {
     signs: receive_signs,
     remedy,
 };
+
+/// Of the host that both ends share.
+pub(super) const HOST: Rule = Rule {
+    cause: Cause::CpuHost,
+    tolerance: MODEL_TOLERANCE,
+    ceiling: host_ceiling,
+    signs: host_signs,
+    remedy: |_, _| None,
+};
+
+/// CPUs that the threads of both ends had and wanted, and those that they can use at once.
+struct Chain {
+    had: f64,
+    wanted: f64,
+    usable: f64,
+}
+
+impl Chain {
+    fn of(view: &View<'_>) -> Option<Self> {
+        let ends = [
+            (view.sender()?, view.writer()?),
+            (view.receiver()?, view.reader()?),
+        ];
+        let flows = view.flow_count() as f64;
+        let had = |end: &EndReport| end.cpu_seconds.total() / view.record.seconds;
+        let sum = |pick: &dyn Fn(&EndReport, ThreadTime) -> f64| -> f64 {
+            ends.iter().map(|(end, time)| pick(end, *time)).sum()
+        };
+        let usable = flows.min(f64::from(ends[0].0.cpus.max(1)));
+        let chain = Self {
+            had: sum(&|end, _| had(end)),
+            wanted: sum(&|end, time| had(end) + time.delayed * flows),
+            usable,
+        };
+        (view.has_one_kernel() && !view.is_both()).then_some(chain)
+    }
+}
+
+fn host_ceiling(view: &View<'_>) -> Option<Ceiling> {
+    let chain = Chain::of(view)?;
+    let share = positive(chain.wanted / chain.usable)?.min(1.0);
+    let formula = "rate ÷ share of the usable CPUs that both ends' threads took or waited for";
+    (share >= MIN_UTILISATION).then(|| {
+        Ceiling::new(Cause::CpuHost, view.throughput_bps / share, formula)
+            .input("throughput_bps", Some(view.throughput_bps))
+            .input("cpu_share", Some(share))
+            .input("usable_cpus", Some(chain.usable))
+            .dependent()
+    })
+}
+
+/// Both ends' threads together have what they can use; what else takes the CPUs is told.
+fn host_signs(view: &View<'_>) -> Option<Signs> {
+    let chain = Chain::of(view)?;
+    let end = view.sender()?;
+    let full = chain.wanted >= CHAIN_FULL * chain.usable && chain.had >= CHAIN_RUNS * chain.usable;
+    let asked = view
+        .asked_share()
+        .is_some_and(|share| share >= 1.0 - EXACT_TOLERANCE);
+    let mut say = vec![format!(
+        "both ends' threads ran for {} of a CPU and waited for {}, of the {} that they can use",
+        percent(chain.had),
+        percent(chain.wanted - chain.had),
+        percent(chain.usable)
+    )];
+    let interrupts = end
+        .softirq_seconds
+        .map(|s| s / view.record.seconds / f64::from(end.cpus.max(1)));
+    say.push(format!(
+        "of all CPUs {} was busy, {} with soft interrupts; the hypervisor took {}",
+        percent(end.host_cpu_percent.unwrap_or(0.0) / 100.0),
+        percent(interrupts.unwrap_or(0.0)),
+        percent(end.steal_percent.unwrap_or(0.0) / 100.0)
+    ));
+    Signs::new(full && !asked && !view.is_shaped(), say)
+}
 
 fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
     ceiling(
@@ -148,7 +225,7 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     let mut say = sentences(writer);
     say.extend(full.map(full_sentence));
     say.extend(quota.map(quota_sentence));
-    let short = bound || full.is_some() || quota.is_some();
+    let short = (bound || full.is_some()) && !view.is_shaped() || quota.is_some();
     Signs::new(short && !done && !wasted, say)
 }
 
@@ -211,6 +288,13 @@ fn starved(reader: ThreadTime, writer: Option<ThreadTime>) -> bool {
     reader.delayed >= CPU_TAKEN && reader.delayed >= reader.blocked && spare
 }
 
+/// Bytes wait for the reader as a rule, or its window is closed.
+fn has_unread(view: &View<'_>) -> Option<bool> {
+    let unread = view.sum(|flow| flow.receiver?.unread_bytes.map(|bytes| bytes as f64))?;
+    let closed = view.rwnd_share().is_some_and(|share| share >= USUAL_STATE);
+    Some(unread > 0.0 || closed)
+}
+
 /// The reader's thread is late for want of CPU, or the host's soft interrupts are.
 fn receive_signs(view: &View<'_>) -> Option<Signs> {
     let reader = view.reader()?;
@@ -230,14 +314,10 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
     let quota = quota_used_up(view, end);
     say.extend(full.map(full_sentence));
     say.extend(quota.map(quota_sentence));
-    Signs::new(
-        (late && reader.cpu_bound())
-            || starved(reader, view.writer())
-            || interrupts
-            || full.is_some()
-            || quota.is_some(),
-        say,
-    )
+    // A reader that finds nothing to read keeps up, however long it waits for a CPU.
+    let behind = has_unread(view).unwrap_or(true) && !view.is_shaped();
+    let short = late && reader.cpu_bound() || starved(reader, view.writer()) || full.is_some();
+    Signs::new((short && behind) || interrupts || quota.is_some(), say)
 }
 
 /// Larger writes where they are small; else more flows, while there are cores without one.

@@ -158,7 +158,7 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
     let found = network && plateau && bbr && view.loss_is_noise() && !policed;
     let short = network && plateau && full && view.queue_or_marks() && !view.losses_are_random();
     Signs::new(
-        inflation.is_queue(QUEUE_INFLATION) || short || found,
+        inflation.is_queue(QUEUE_INFLATION) || short || found || view.is_shaped(),
         queue_sentences(view, inflation),
     )
 }

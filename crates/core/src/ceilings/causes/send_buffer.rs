@@ -5,8 +5,8 @@ use super::super::remedy::{self, buffer_for, sysctl_maximum, tuning};
 use super::super::signals::{positive, rtt_s};
 use super::super::text::{bytes, percent};
 use super::super::thresholds::{
-    BUFFER_FILLED, BUFFER_LEAKS, MODEL_TOLERANCE, NOTHING_UNSENT, PARTLY_UNSENT, SNDBUF_SHARE,
-    USUAL_STATE, WINDOW_USED,
+    ALL_SENT, BUFFER_FILLED, BUFFER_LEAKS, EXACT_TOLERANCE, MODEL_TOLERANCE, NOTHING_UNSENT,
+    PARTLY_UNSENT, QUEUE_INFLATION, SNDBUF_SHARE, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
@@ -107,6 +107,8 @@ fn signs(view: &View<'_>) -> Option<Signs> {
             NOTHING_UNSENT
         };
     let drained = few && view.tcp.iter().all(|flow| room(flow.tcp));
+    let filled = view.tcp.iter().all(|flow| is_filled(flow.tcp));
+    let bursts = locked && unsent <= ALL_SENT && filled && !is_path_full(view);
     let mut say = vec![format!(
         "of a send buffer of {} ({}), {} waited unsent",
         bytes(view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?),
@@ -118,17 +120,29 @@ fn signs(view: &View<'_>) -> Option<Signs> {
         percent(unsent)
     )];
     say.extend(blocked.map(|b| format!("the writer slept in send for {} of the time", percent(b))));
-    Signs::new(drained && (blocked_long || counted), say)
+    Signs::new((drained || bursts) && (blocked_long || counted), say)
+}
+
+/// A queue stands, and the path gives all that it ever gave. A writer that fills its buffer at once
+/// makes it wait behind itself, too, but then the path is idle until the next burst.
+fn is_path_full(view: &View<'_>) -> bool {
+    let queue = view.inflation();
+    queue.is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION))
+        && view
+            .plateau()
+            .is_none_or(|share| share >= 1.0 - EXACT_TOLERANCE)
+}
+
+fn is_filled(tcp: &TcpSender) -> bool {
+    let memory = tcp.send_queue_memory_bytes;
+    memory.is_none_or(|m| m as f64 >= BUFFER_FILLED * tcp.send_buffer_bytes as f64)
 }
 
 /// Both windows have room, and the buffer is as good as full.
 fn room(tcp: &TcpSender) -> bool {
     let in_flight = tcp.unacked_bytes as f64;
     let window = tcp.send_window_bytes.map_or(f64::INFINITY, |w| w as f64);
-    let filled = tcp
-        .send_queue_memory_bytes
-        .is_none_or(|m| m as f64 >= BUFFER_FILLED * tcp.send_buffer_bytes as f64);
-    in_flight <= WINDOW_USED * window.min(tcp.cwnd_bytes as f64) && filled
+    in_flight <= WINDOW_USED * window.min(tcp.cwnd_bytes as f64) && is_filled(tcp)
 }
 
 fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {

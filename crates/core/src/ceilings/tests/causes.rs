@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::scene::{MSS, SECONDS, Scene, end, limit, tcp};
-use crate::ceilings::{Cause, Explained, annotate, explain};
+use crate::ceilings::{Cause, Explained, Verdict, annotate, explain};
 use crate::plan::{Direction, Workload};
 use crate::record::{CpuQuota, DeviceFacts, EndReport, Leg};
 use crate::units::Span;
@@ -751,7 +751,11 @@ fn evidence_that_only_nearly_holds_is_for_no_cause() {
         s.flow().send_queue_memory_bytes = Some(40_000)
     });
     nearly(small_buffer(), |s| s.flow().notsent_bytes = Some(8_000));
-    nearly(small_buffer(), |s| s.flow().cwnd_bytes = 40 * MSS);
+    nearly(small_buffer(), |s| {
+        // A window that may hold has something to keep back.
+        s.flow().cwnd_bytes = 40 * MSS;
+        s.flow().notsent_bytes = Some(4_000);
+    });
     nearly(slow_writer(), |s| s.sender = of_others(0.28, 0.02));
     nearly(slow_writer(), |s| {
         s.flow().app_limited_share = Some(0.4);
@@ -791,4 +795,53 @@ fn random_loss_at_a_steady_rate_is_no_policer() {
     let mut scene = random_loss("cubic");
     scene.variation = 0.01;
     scene.is(Cause::Congestion);
+}
+
+/// CUBIC over 20 ms and a link of 100 Mbit/s with a buffer of 64 KiB, as it was measured: pieces of
+/// 64 KiB overshoot the buffer and queue behind themselves, and the window has grown to what it was
+/// asked for.
+#[test]
+fn a_buffer_that_holds_all_that_is_in_flight_is_the_limit_also_where_its_bursts_queue() {
+    let mut scene = small_buffer();
+    scene.throughput_bps = 54e6;
+    let flow = scene.flow();
+    flow.send_buffer_bytes = 131_072;
+    flow.send_queue_memory_bytes = Some(264_400);
+    (flow.unacked_bytes, flow.cwnd_bytes) = (211_408, 259_192);
+    (flow.rtt_mean_us, flow.rtt_var_us) = (28_855, 550);
+    flow.retransmitted_segments = 28;
+    flow.delivery_rate_max_bps = Some(75_000_000);
+    scene.is(Cause::SendBuffer);
+    // What waits unsent waits for the congestion window.
+    scene.flow().notsent_bytes = Some(40_000);
+    assert_ne!(scene.explain().verdict.cause, Cause::SendBuffer);
+    // A queue that never empties: the path gives all that it has.
+    let flow = scene.flow();
+    flow.notsent_bytes = Some(0);
+    flow.rtt_mean_us = 31_300;
+    flow.delivery_rate_max_bps = Some(55_000_000);
+    scene.is(Cause::PathRate);
+}
+
+#[test]
+fn what_is_far_from_its_thresholds_is_surer_and_each_verdict_has_a_next_run() {
+    let sure = small_window().explain().verdict;
+    let mut scene = small_window();
+    scene.flow().rwnd_limited_us = Some(2_050_000);
+    let near = scene.is(Cause::ReceiveWindow).verdict;
+    assert!(sure.confidence > near.confidence, "{sure:?} {near:?}");
+    let next = |verdict: &Verdict| {
+        verdict
+            .runner_up
+            .as_ref()
+            .unwrap()
+            .tell_apart
+            .command
+            .clone()
+    };
+    let unexplained = tcp(20e6).is(Cause::Unexplained).verdict;
+    assert_eq!(unexplained.confidence, None);
+    assert_eq!(next(&unexplained), "linerate profile mauchly");
+    let queue = bottleneck().is(Cause::PathRate).verdict;
+    assert!(next(&queue).starts_with("linerate "), "{queue:?}");
 }

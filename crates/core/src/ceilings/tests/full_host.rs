@@ -4,7 +4,7 @@ use super::causes::small_window;
 use super::scene::{SECONDS, Scene, end, tcp};
 use crate::ceilings::{Cause, explain};
 use crate::plan::Direction;
-use crate::record::{EndReport, Leg};
+use crate::record::{CpuSeconds, EndReport, Leg, Record, StepRates};
 
 /// A thread that ran and waited for a CPU for these shares of the time, on a full host of two CPUs.
 fn contended(running: f64, delayed: f64) -> EndReport {
@@ -17,10 +17,12 @@ fn contended(running: f64, delayed: f64) -> EndReport {
 }
 
 fn full(sender: EndReport, receiver: EndReport) -> Scene {
+    let mut scene = tcp(20e9);
+    scene.window.unread_bytes = Some(900_000);
     Scene {
         sender,
         receiver,
-        ..tcp(20e9)
+        ..scene
     }
 }
 
@@ -70,4 +72,72 @@ fn four_threads_on_two_full_cpus_lack_cpu_in_both_directions() {
     assert_eq!(both([0.3, 0.12]), [Cause::CpuReceive; 2]);
     assert_eq!(both([0.1, 0.12]), [Cause::Unexplained; 2]);
     assert_eq!(both([0.4, 0.0]), [Cause::Unexplained; 2]);
+}
+
+/// One flow over a veth pair of a host of two CPUs, as it was measured: 17.8 Gbit/s.
+fn one_host(sender: [f64; 2], receiver: [f64; 2]) -> Record {
+    let end = |[running, delayed]: [f64; 2]| EndReport {
+        host_cpu_percent: Some(61.0),
+        softirq_seconds: Some(2.0),
+        cpu_seconds: CpuSeconds {
+            user: 0.0,
+            system: running * SECONDS,
+        },
+        ..contended(running, delayed)
+    };
+    let mut record = full(end(sender), end(receiver)).record();
+    record.environment.shared_kernel = true;
+    record
+}
+
+#[test]
+fn one_flow_whose_threads_together_fill_a_cpu_has_all_it_can_use() {
+    let record = one_host([0.77, 0.02], [0.39, 0.02]);
+    let verdict = explain(&record).remove(0).verdict;
+    assert_eq!(verdict.cause, Cause::CpuHost, "{verdict:?}");
+    let say = &verdict.evidence;
+    assert!(say[0].contains("ran for 116 % of a CPU"), "{say:?}");
+    assert!(say[1].contains("25 % with soft interrupts"), "{say:?}");
+    // A link of 5 Gbit/s is slower than they are.
+    let idle = explain(&one_host([0.3, 0.02], [0.25, 0.02])).remove(0);
+    assert_eq!(idle.verdict.cause, Cause::Unexplained);
+    let mut apart = record;
+    apart.environment.shared_kernel = false;
+    assert_ne!(explain(&apart).remove(0).verdict.cause, Cause::CpuHost);
+}
+
+/// A token bucket of 900 Mbit/s in the path of a host whose CPUs others fill.
+#[test]
+fn a_queue_with_an_even_rate_is_a_links_also_on_a_full_host() {
+    let mut scene = full(contended(0.21, 0.36), contended(0.4, 0.5));
+    scene.throughput_bps = 850e6;
+    let flow = scene.flow();
+    (flow.rtt_min_us, flow.rtt_mean_us) = (Some(7), 5_300);
+    flow.rtt_var_us = 3_000;
+    flow.delivery_rate_max_bps = Some(12_000_000_000);
+    let quarters = |record: &mut Record, half: f64| {
+        record.legs[0].steps = Some(StepRates {
+            step_s: 0.1,
+            p25_bps: 850e6 * (1.0 - half),
+            p50_bps: 850e6,
+            p75_bps: 850e6 * (1.0 + half),
+            p90_bps: 850e6 * (1.0 + 2.0 * half),
+        });
+    };
+    let mut record = scene.record();
+    quarters(&mut record, 0.003);
+    let even = explain(&record).remove(0).verdict;
+    assert_eq!(even.cause, Cause::PathRate, "{even:?}");
+    quarters(&mut record, 0.2);
+    let uneven = explain(&record).remove(0).verdict;
+    assert_eq!(uneven.cause, Cause::CpuReceive, "{uneven:?}");
+}
+
+#[test]
+fn a_reader_with_nothing_to_read_keeps_up_however_long_it_waits_for_a_cpu() {
+    let mut scene = full(contended(0.01, 0.25), contended(0.003, 0.51));
+    scene.throughput_bps = 17e6;
+    scene.is(Cause::CpuReceive);
+    scene.window.unread_bytes = Some(0);
+    assert_ne!(scene.explain().verdict.cause, Cause::CpuReceive);
 }
