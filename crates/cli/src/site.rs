@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use linerate_core::link::{LinkSpec, PathSpec, RateTrace};
-use linerate_core::record::Check;
+use linerate_core::record::{Caveat, Check};
 use linerate_core::units::Family;
 use linerate_engine::{Demo, LabError, LabOptions, LabPath, prepare_for_lab};
 use linerate_report::Document;
@@ -73,14 +73,16 @@ impl Site {
 
     /// Writes what the path was and did into each record, and what its emulator spoiled.
     pub(crate) fn describe(&self, document: &mut dyn Document) {
-        let facts = self.path().facts();
-        let caveats = self.path().caveats();
-        for (environment, doubts) in document.environments_mut() {
-            environment.lab = Some(facts.clone());
-            doubts.extend(caveats.iter().cloned());
+        for (environment, caveats) in document.environments_mut() {
+            self.path().describe(environment, caveats);
         }
         // Once more: the remedies are to name the path, not a host that is gone with it.
         document.annotate();
+    }
+
+    /// What the emulator spoiled, for a document that says nothing else of the path.
+    pub(crate) fn caveats(&self) -> Vec<Caveat> {
+        self.path().caveats()
     }
 
     /// Says which fault the demonstration had, if this is one.

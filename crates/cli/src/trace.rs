@@ -46,13 +46,14 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
     options.origins = origins.map(Arc::new);
     options.config.check().map_err(Failure::usage)?;
     let output = Output::open(&args.document, format)?;
-    let document = match pace(args) {
+    let mut document = match pace(args) {
         Some(pace) => rounds(args, &options, pace)?,
         None => {
             let stop = stop_on_signal().map_err(Failure::failed)?;
             once(args, site.as_ref(), &options, &stop)?
         }
     };
+    (document.caveats).extend(site.iter().flat_map(Site::caveats));
     let end = (document.end, document.end_words.clone());
     output.write(&document)?;
     match end {

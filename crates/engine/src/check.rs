@@ -188,7 +188,7 @@ fn seen(route: &TraceDocument) -> (bool, Reverse<usize>) {
 /// What one end can see of a path without an endpoint on it.
 fn one_sided(check: &mut Check, target: &Target, error: &MeasureError) {
     check.one_sided = true;
-    if let Some(seen) = path::knock(target) {
+    if let Some(seen) = path::try_connect(target) {
         check.path.connect_us = Some(seen.connect.as_secs_f64() * 1e6);
         check.path.mss_bytes = seen.mss_bytes;
     }

@@ -22,7 +22,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `endpoint` | the door, UDP challenges, one thread for each client's session |
+//! | `endpoint` | accepting, UDP challenges, one thread for each client's session |
 //! | `client`, `campaign` | a session with an endpoint, its packet trains; a plan run on it |
 //! | `target` | where the endpoint is |
 //! | `partner` | what answers at a host: an endpoint, or another tool's server |

@@ -86,7 +86,7 @@ fn path_mtu(peer: SocketAddr) -> Option<u32> {
 }
 
 /// What a connection attempt shows.
-pub(crate) struct Knocked {
+pub(crate) struct Tried {
     /// To the answer, be it a refusal: one round trip.
     pub(crate) connect: Duration,
     /// Segment size negotiated, if something accepted.
@@ -94,21 +94,21 @@ pub(crate) struct Knocked {
 }
 
 /// Connects to whatever is there, three times, and keeps the shortest; `None` if nothing answers.
-pub(crate) fn knock(target: &Target) -> Option<Knocked> {
+pub(crate) fn try_connect(target: &Target) -> Option<Tried> {
     let peer = *target.addresses.first()?;
-    let attempts = (0..3).map_while(|_| knock_once(target, peer));
-    attempts.min_by_key(|knocked| knocked.connect)
+    let attempts = (0..3).map_while(|_| try_once(target, peer));
+    attempts.min_by_key(|tried| tried.connect)
 }
 
-fn knock_once(target: &Target, peer: SocketAddr) -> Option<Knocked> {
+fn try_once(target: &Target, peer: SocketAddr) -> Option<Tried> {
     let socket = socket::tcp_socket(peer, target.source, Mptcp::Off).ok()?;
     let began = Instant::now();
     match socket::connect(socket, peer, target.connect_timeout) {
-        Ok(stream) => Some(Knocked {
+        Ok(stream) => Some(Tried {
             connect: began.elapsed(),
             mss_bytes: TcpInfo::read(&stream).ok().map(|info| info.snd_mss),
         }),
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Some(Knocked {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Some(Tried {
             connect: began.elapsed(),
             mss_bytes: None,
         }),

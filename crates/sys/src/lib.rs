@@ -44,6 +44,7 @@ pub mod file;
 pub mod idle;
 pub mod inherit;
 pub mod kallsyms;
+mod message;
 pub mod netlink;
 pub mod netns;
 pub mod own_symbols;

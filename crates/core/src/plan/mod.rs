@@ -392,6 +392,23 @@ impl Test {
         }
     }
 
+    /// What each flow has of a rate over all of them.
+    pub fn share_of(&self, BitRate(limit): BitRate) -> BitRate {
+        BitRate((limit / u64::from(self.flows())).max(1))
+    }
+
+    /// The same test, in which what sends by TCP is paced to its share of `limit`. Datagrams are not
+    /// paced: they have the rate that the test asks for, or are refused.
+    #[must_use]
+    pub fn slowed_to(mut self, limit: BitRate) -> Self {
+        if self.protocol != Protocol::Udp {
+            let share = self.share_of(limit);
+            let pacing = &mut self.options.pacing_bps;
+            *pacing = Some(pacing.map_or(share, |rate| rate.min(share)));
+        }
+        self
+    }
+
     /// Whether its connections are made within the run; else they are all bound before it begins.
     /// Both ends must see it alike: the one waits for the other.
     pub fn connects_within_run(&self) -> bool {

@@ -4,10 +4,10 @@ use super::Token;
 
 /// Bytes of [`DatagramHeader`]; the smallest payload of a UDP stream.
 pub const DATAGRAM_HEADER: usize = 16;
-/// Bytes of [`Knock`], of every kind: an answer is never longer than what it answers.
-pub const KNOCK_BYTES: usize = 48;
+/// Bytes of [`Handshake`], of every kind: an answer is never longer than what it answers.
+pub const HANDSHAKE_BYTES: usize = 48;
 
-const KNOCK_MAGIC: [u8; 8] = *b"\xd1lr-udp\x01";
+const HANDSHAKE_MAGIC: [u8; 8] = *b"\xd1lr-udp\x01";
 
 /// Which part of a run a datagram belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl DatagramHeader {
 
 /// Which step of the challenge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KnockKind {
+pub enum HandshakeStep {
     /// Client: I want this flow.
     Ask,
     /// Endpoint: prove that you can read at this address.
@@ -77,27 +77,27 @@ pub enum KnockKind {
 
 /// The four datagrams by which a client proves its address before any datagram goes there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Knock {
+pub struct Handshake {
     /// Which step.
-    pub kind: KnockKind,
+    pub kind: HandshakeStep,
     /// The session.
     pub token: Token,
     /// The flow.
     pub flow: u32,
-    /// The endpoint's cookie; zero in [`KnockKind::Ask`].
+    /// The endpoint's cookie; zero in [`HandshakeStep::Ask`].
     pub cookie: u64,
 }
 
-impl Knock {
+impl Handshake {
     /// Layout, big-endian: magic 8, kind 1, zero 3, flow 4, token 16, cookie 8, zero to 48.
-    pub fn encode(&self) -> [u8; KNOCK_BYTES] {
-        let mut bytes = [0; KNOCK_BYTES];
-        bytes[..8].copy_from_slice(&KNOCK_MAGIC);
+    pub fn encode(&self) -> [u8; HANDSHAKE_BYTES] {
+        let mut bytes = [0; HANDSHAKE_BYTES];
+        bytes[..8].copy_from_slice(&HANDSHAKE_MAGIC);
         bytes[8] = match self.kind {
-            KnockKind::Ask => 1,
-            KnockKind::Challenge => 2,
-            KnockKind::Answer => 3,
-            KnockKind::Welcome => 4,
+            HandshakeStep::Ask => 1,
+            HandshakeStep::Challenge => 2,
+            HandshakeStep::Answer => 3,
+            HandshakeStep::Welcome => 4,
         };
         bytes[12..16].copy_from_slice(&self.flow.to_be_bytes());
         bytes[16..32].copy_from_slice(&self.token.0);
@@ -105,17 +105,17 @@ impl Knock {
         bytes
     }
 
-    /// Reads a knock, `None` if it is none. Only the exact length counts.
+    /// Reads a handshake, `None` if it is none. Only the exact length counts.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; KNOCK_BYTES] = bytes.try_into().ok()?;
-        if bytes[..8] != KNOCK_MAGIC {
+        let bytes: &[u8; HANDSHAKE_BYTES] = bytes.try_into().ok()?;
+        if bytes[..8] != HANDSHAKE_MAGIC {
             return None;
         }
         let kind = match bytes[8] {
-            1 => KnockKind::Ask,
-            2 => KnockKind::Challenge,
-            3 => KnockKind::Answer,
-            4 => KnockKind::Welcome,
+            1 => HandshakeStep::Ask,
+            2 => HandshakeStep::Challenge,
+            3 => HandshakeStep::Answer,
+            4 => HandshakeStep::Welcome,
             _ => return None,
         };
         let (_, rest) = bytes.split_at(12);
@@ -148,15 +148,15 @@ mod tests {
 
         #[test]
         fn a_knock_survives_the_wire(token: [u8; 16], flow: u32, cookie: u64) {
-            for kind in [KnockKind::Ask, KnockKind::Challenge, KnockKind::Answer, KnockKind::Welcome] {
-                let knock = Knock { kind, token: Token(token), flow, cookie };
-                prop_assert_eq!(Knock::decode(&knock.encode()), Some(knock));
+            for kind in [HandshakeStep::Ask, HandshakeStep::Challenge, HandshakeStep::Answer, HandshakeStep::Welcome] {
+                let handshake = Handshake { kind, token: Token(token), flow, cookie };
+                prop_assert_eq!(Handshake::decode(&handshake.encode()), Some(handshake));
             }
         }
 
         #[test]
         fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            let _ = Knock::decode(&bytes);
+            let _ = Handshake::decode(&bytes);
             let _ = DatagramHeader::read(&bytes);
         }
     }

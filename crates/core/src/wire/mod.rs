@@ -7,7 +7,7 @@
 //! * [`Frame`]: what follows on a control connection, both ways: type, length, body.
 //!   The bodies are JSON: see [`crate::session::message`].
 //! * [`Seal`]: the same frames under Noise `NNpsk0` where the endpoint has a key.
-//! * [`DatagramHeader`] and [`Knock`]: UDP payload, and the challenge that comes before it.
+//! * [`DatagramHeader`] and [`Handshake`]: UDP payload, and the challenge that comes before it.
 
 mod datagram;
 mod frame;
@@ -15,7 +15,9 @@ mod hello;
 mod pattern;
 mod seal;
 
-pub use datagram::{DATAGRAM_HEADER, DatagramHeader, KNOCK_BYTES, Knock, KnockKind, Phase};
+pub use datagram::{
+    DATAGRAM_HEADER, DatagramHeader, HANDSHAKE_BYTES, Handshake, HandshakeStep, Phase,
+};
 pub use frame::{FRAME_HEADER, Frame, FrameError, FrameKind, FrameReader};
 pub use hello::{HELLO_BYTES, Hello, HelloError, HelloKind, Token, is_hello_start};
 pub use pattern::Pattern;

@@ -30,7 +30,7 @@ use linerate_core::trace::{
 use linerate_core::treatment::HostChange;
 use linerate_core::units::{BitRate, ByteCount, Dscp, EndpointName, Family, Percent, Sizes, Span};
 use linerate_core::wire::{
-    DatagramHeader, Frame, FrameReader, HELLO_BYTES, Hello, Key, Knock, Seal,
+    DatagramHeader, Frame, FrameReader, HELLO_BYTES, Handshake, Hello, Key, Seal,
 };
 
 /// A target.
@@ -177,10 +177,10 @@ pub(crate) fn sealed(bytes: &[u8]) {
     assert!(client.open(bytes).is_err() || bytes.is_empty());
 }
 
-/// Knocks and headers that can be read say the same when they are written and read again.
+/// Handshakes and headers that can be read say the same when they are written and read again.
 pub(crate) fn datagram(bytes: &[u8]) {
-    if let Some(knock) = Knock::decode(bytes) {
-        assert_eq!(Knock::decode(&knock.encode()), Some(knock));
+    if let Some(handshake) = Handshake::decode(bytes) {
+        assert_eq!(Handshake::decode(&handshake.encode()), Some(handshake));
     }
     if let Some(header) = DatagramHeader::read(bytes) {
         let mut written = bytes.to_vec();
@@ -231,7 +231,7 @@ pub(crate) fn session(bytes: &[u8]) {
     let key = (first & 1 == 1).then_some(&key);
     let mut now = Duration::ZERO;
     let mut client = Client::new(now, "fuzz", key);
-    // The endpoint's door takes the hello.
+    // The endpoint has taken the hello.
     let _hello = client.poll_transmit();
     let mut server = Server::new(now, key, key.is_some());
     let open = Open {

@@ -18,6 +18,7 @@ use linerate_core::record::{HostFacts, PathTrain, Record, Status};
 use linerate_core::session::message::{Limits, Progress, Refusal, RefusalReason, Welcome};
 use linerate_core::session::operation::{End, Open, Operation, PROFILE};
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
+use linerate_core::units::BitRate;
 use linerate_core::wire::Token;
 use linerate_sys::clock::format_rfc3339;
 use linerate_sys::proc::machine;
@@ -217,7 +218,11 @@ impl Client {
                 message: error.to_string(),
             })
         })?;
-        let test = &self.within_limits(test);
+        // What the endpoint limits, this end keeps to by itself.
+        let test = &match self.welcome.limits.rate_bps {
+            Some(limit) => test.clone().slowed_to(BitRate(limit)),
+            None => test.clone(),
+        };
         self.run_over = Stop::new();
         let asked = self.profile.filter(|_| self.endpoint_profiles());
         self.ask(Open {
@@ -232,23 +237,6 @@ impl Client {
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = self.watch(test, &half, observe);
         Ok(self.conclude(test, half, watched, started_at))
-    }
-
-    /// What the endpoint limits, this end keeps to by itself. Datagrams have a rate of their own,
-    /// which the endpoint looks at.
-    fn within_limits(&self, test: &Test) -> Test {
-        let mut test = test.clone();
-        if let Some(limit) = self.welcome.limits.rate_bps
-            && test.protocol != Protocol::Udp
-        {
-            let share = linerate_core::units::BitRate((limit / u64::from(test.flows())).max(1));
-            test.options.pacing_bps = Some(
-                test.options
-                    .pacing_bps
-                    .map_or(share, |rate| rate.min(share)),
-            );
-        }
-        test
     }
 
     /// Sends and receives on the control connection, for at most `timeout`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use linerate_core::plan::Test;
 use linerate_core::session::ClientEvent;
-use linerate_core::wire::{KNOCK_BYTES, Knock, KnockKind, Token};
+use linerate_core::wire::{HANDSHAKE_BYTES, Handshake, HandshakeStep, Token};
 use linerate_sys::poll::wait_readable;
 use linerate_sys::socket;
 
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(1);
 struct UnboundFlow {
     socket: UdpSocket,
     /// What this end says next.
-    knock: Knock,
+    handshake: Handshake,
 }
 
 impl Client {
@@ -84,39 +84,39 @@ pub(crate) fn udp_socket(target: &Target, peer: SocketAddr) -> std::io::Result<U
 
 impl UnboundFlow {
     fn new(socket: UdpSocket, token: Token, flow: u32) -> Self {
-        let knock = Knock {
-            kind: KnockKind::Ask,
+        let handshake = Handshake {
+            kind: HandshakeStep::Ask,
             token,
             flow,
             cookie: 0,
         };
-        Self { socket, knock }
+        Self { socket, handshake }
     }
 
     /// Lost like any datagram, or answered by ICMP: said again until the session's deadline.
     fn say(&self) {
-        if self.knock.kind != KnockKind::Welcome {
-            let _ = self.socket.send(&self.knock.encode());
+        if self.handshake.kind != HandshakeStep::Welcome {
+            let _ = self.socket.send(&self.handshake.encode());
         }
     }
 
     /// Takes what has come; a challenge is answered at once.
     fn listen(&mut self) {
-        let mut bytes = [0; KNOCK_BYTES + 1];
+        let mut bytes = [0; HANDSHAKE_BYTES + 1];
         if !wait_readable(&self.socket, Duration::ZERO).unwrap_or(false) {
             return;
         }
         let Ok(n) = self.socket.recv(&mut bytes) else {
             return;
         };
-        match Knock::decode(&bytes[..n]) {
-            Some(challenge) if challenge.kind == KnockKind::Challenge => {
-                self.knock.kind = KnockKind::Answer;
-                self.knock.cookie = challenge.cookie;
+        match Handshake::decode(&bytes[..n]) {
+            Some(challenge) if challenge.kind == HandshakeStep::Challenge => {
+                self.handshake.kind = HandshakeStep::Answer;
+                self.handshake.cookie = challenge.cookie;
                 self.say();
             }
-            Some(welcome) if welcome.kind == KnockKind::Welcome => {
-                self.knock.kind = KnockKind::Welcome;
+            Some(welcome) if welcome.kind == HandshakeStep::Welcome => {
+                self.handshake.kind = HandshakeStep::Welcome;
             }
             _ => {}
         }
@@ -124,7 +124,7 @@ impl UnboundFlow {
 
     fn into_flow(self) -> Flow {
         Flow {
-            id: self.knock.flow,
+            id: self.handshake.flow,
             socket: FlowSocket::Udp(self.socket),
         }
     }

@@ -1,7 +1,7 @@
 //! `linerate serve`: one port, many clients at once, each test independent.
 //!
-//! The door ([`door`]) takes every connection and datagram, reads no more of it than the hello, and
-//! hands it on: a control connection to a thread of its own ([`session`]), a data connection or UDP
+//! The acceptor ([`accept`]) takes every connection, reads no more of it than the hello, and hands
+//! it on: a control connection to a thread of its own ([`session`]), a data connection or UDP
 //! flow to the session whose token it carries ([`registry`]). Nobody waits for anybody without a
 //! deadline. How many may be there, and who of them has proved something, is in [`clients`];
 //! what all their tests may take of the host, in [`budget`].
@@ -13,11 +13,10 @@
 //! What a client with the key may change on this host is on loan to its session ([`lease`]), and
 //! while it is, no other client measures or changes anything ([`occupancy`]).
 
+mod accept;
 mod budget;
 mod clients;
-mod door;
 mod foreign;
-mod knock;
 mod lease;
 mod log;
 mod minute;
@@ -26,6 +25,8 @@ mod registry;
 mod session;
 mod terms;
 mod tracing;
+mod udp_challenge;
+mod waiting;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -42,7 +43,7 @@ pub use self::foreign::iperf3::{AccessError, Iperf3Access};
 use crate::error::MeasureError;
 use crate::stop::Stop;
 
-/// Connections that wait for the door.
+/// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 /// A connection with nothing in it is accepted after this and then runs into the greeting's
 /// deadline.
@@ -113,7 +114,7 @@ impl ServeOptions {
     }
 
     /// Treatments are root's work: never for a stranger, whoever has built these options. And
-    /// whoever must have a key comes in by no other door without proving something.
+    /// whoever must have a key comes in no other way without proving something.
     fn check(&self) -> Result<(), MeasureError> {
         let refuse = |what: &str| {
             Err(MeasureError::Host {
@@ -290,7 +291,7 @@ impl Endpoint {
             }
             other => other.map_err(fail)?,
         };
-        // Without it the door is woken once more for each connection, which is only slower.
+        // Without it the acceptor is woken once more for each connection, which is only slower.
         let _ = socket::set_defer_accept(&listener, DEFER_SECONDS);
         let local = listener.local_addr().map_err(fail)?;
         self.datagrams
@@ -345,8 +346,8 @@ impl Endpoint {
         stop: &Stop,
         log: impl Fn(ServeEvent) + Send + Sync + 'static,
     ) -> Result<(), MeasureError> {
-        door::Door::new(self, Box::new(log), stop.clone())
-            .and_then(door::Door::run)
+        accept::Acceptor::new(self, Box::new(log), stop.clone())
+            .and_then(accept::Acceptor::run)
             .map_err(MeasureError::host("the endpoint cannot go on"))
     }
 }

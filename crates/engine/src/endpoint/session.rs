@@ -345,7 +345,7 @@ impl Session<'_> {
         self.remembered = error.map(|error| remembers("at the endpoint: ", &error));
     }
 
-    /// What comes from the door and from the running half.
+    /// What was accepted, and what comes from the running half.
     fn look(&mut self) {
         match &mut self.stage {
             Stage::Idle | Stage::Bound { .. } => {}

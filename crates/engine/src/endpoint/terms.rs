@@ -14,36 +14,31 @@ use crate::words;
 
 /// Holds a test to the owner's rate, bits per second: what this end sends or reads is slowed to it,
 /// and what it cannot slow must not ask for more.
-pub(super) fn within_rate(mut test: Box<Test>, limit: Option<u64>) -> Result<Box<Test>, String> {
-    let Some(limit) = limit else {
+pub(super) fn within_rate(test: Box<Test>, limit: Option<u64>) -> Result<Box<Test>, String> {
+    let Some(limit) = limit.map(BitRate) else {
         return Ok(test);
     };
-    let share = BitRate((limit / u64::from(test.flows())).max(1));
-    let slower = |rate: Option<BitRate>| Some(rate.map_or(share, |rate| rate.min(share)));
-    let protocol = test.protocol;
-    if protocol == Protocol::Udp && matches!(test.traffic, Traffic::Rr(_)) {
-        return Err(format!(
-            "the endpoint allows {} in all, and nobody slows requests over UDP",
-            BitRate(limit)
-        ));
-    }
-    if protocol != Protocol::Udp {
-        test.options.pacing_bps = slower(test.options.pacing_bps);
-    }
-    if let Traffic::Stream(stream) = &mut test.traffic {
-        if protocol == Protocol::Udp {
-            if stream.rate_bps.is_none_or(|rate| rate > share) {
-                return Err(format!(
-                    "the endpoint allows {} in all: give --rate {} or less for each stream",
-                    BitRate(limit),
-                    share.0
-                ));
-            }
-        } else {
-            stream.read_rate_bps = slower(stream.read_rate_bps);
+    let share = test.share_of(limit);
+    let mut test = test.slowed_to(limit);
+    match (&mut test.traffic, test.protocol) {
+        (Traffic::Rr(_), Protocol::Udp) => Err(format!(
+            "the endpoint allows {limit} in all, and nobody slows requests over UDP"
+        )),
+        (Traffic::Stream(stream), Protocol::Udp)
+            if stream.rate_bps.is_none_or(|rate| rate > share) =>
+        {
+            Err(format!(
+                "the endpoint allows {limit} in all: give --rate {} or less for each stream",
+                share.0
+            ))
         }
+        (Traffic::Stream(stream), Protocol::Tcp | Protocol::Mptcp) => {
+            let reads = &mut stream.read_rate_bps;
+            *reads = Some(reads.map_or(share, |rate| rate.min(share)));
+            Ok(Box::new(test))
+        }
+        _ => Ok(Box::new(test)),
     }
-    Ok(test)
 }
 
 /// What the client's record says of a rate that the owner has set.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use linerate_core::lab::Topology;
 use linerate_core::link::PathSpec;
-use linerate_core::record::{Caveat, CaveatKind, LabFacts, LabLink};
+use linerate_core::record::{Caveat, CaveatKind, Environment, LabFacts, LabLink};
 use linerate_core::units::Family;
 
 use super::error::LabError;
@@ -123,13 +123,19 @@ impl LabPath {
     }
 
     /// What the record says of the path.
-    pub fn facts(&self) -> LabFacts {
+    fn facts(&self) -> LabFacts {
         let report = self.lab.report();
         LabFacts {
             spec: self.spec.clone(),
             baseline_rtt_us: report.baseline.map(|rtt| rtt.as_secs_f64() * 1e6),
             links: report.links.iter().map(link_facts).collect(),
         }
+    }
+
+    /// Writes what the path was and did into a document, and what its emulator spoiled.
+    pub fn describe(&self, environment: &mut Environment, caveats: &mut Vec<Caveat>) {
+        environment.lab = Some(self.facts());
+        caveats.extend(self.caveats());
     }
 
     /// What the emulator itself spoiled: one that falls behind lies.

@@ -21,7 +21,7 @@ pub(crate) enum FlowSource {
     Bound,
     /// The client makes them.
     Connect(Box<Connect>),
-    /// The endpoint gets them from its door.
+    /// The endpoint gets them from its acceptor.
     Accept(Mutex<Receiver<Flow>>),
     /// A listener that is one client's alone.
     Listen(OwnListener),

@@ -17,7 +17,9 @@ use linerate_core::plan::{Extent, StreamTest};
 use linerate_core::session::message::{Train, UdpReceived, UdpSent};
 use linerate_core::stats::{Jitter, LatencyHistogram, SequenceTracker};
 use linerate_core::units::BitRate;
-use linerate_core::wire::{DATAGRAM_HEADER, DatagramHeader, KNOCK_BYTES, Knock, Pattern, Phase};
+use linerate_core::wire::{
+    DATAGRAM_HEADER, DatagramHeader, HANDSHAKE_BYTES, Handshake, Pattern, Phase,
+};
 use linerate_sys::clock::sleep_until;
 use linerate_sys::socket;
 use linerate_sys::udp_batch::{BatchReceiver, BatchSender, Offload};
@@ -356,8 +358,8 @@ fn prepare(shared: &Shared, test: &StreamTest, socket: &UdpSocket) -> io::Result
         _ if test.train => Offload::None,
         _ => offload(test),
     };
-    // A knock that was answered twice may still come, whatever the size of the datagrams.
-    let longest = (test.message_bytes as usize).clamp(KNOCK_BYTES, LARGEST);
+    // A handshake that was answered twice may still come, whatever the size of the datagrams.
+    let longest = (test.message_bytes as usize).clamp(HANDSHAKE_BYTES, LARGEST);
     let batch = BatchReceiver::new(socket, longest, offload)?;
     if test.train {
         batch.note_arrivals(socket)?;
@@ -494,7 +496,7 @@ impl Receiver {
         }
     }
 
-    /// `None` for what is not of this stream: it counts as malformed, unless it is a late knock.
+    /// `None` for what is not of this stream: it counts as malformed, unless it is a late handshake.
     fn header(&mut self, bytes: &[u8]) -> Option<DatagramHeader> {
         let header = match self.marks {
             Marks::Iperf3(layout) => self.iperf3_header(layout, bytes),
@@ -502,7 +504,7 @@ impl Receiver {
                 DatagramHeader::read(bytes).filter(|_| bytes.len() == self.message)
             }
         };
-        if header.is_none() && Knock::decode(bytes).is_none() {
+        if header.is_none() && Handshake::decode(bytes).is_none() {
             self.malformed += 1;
         }
         header

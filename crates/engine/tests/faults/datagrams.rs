@@ -1,4 +1,4 @@
-//! UDP at the endpoint's door: nothing for strangers, and nothing of theirs in a figure.
+//! UDP at the endpoint's port: nothing for strangers, and nothing of theirs in a figure.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -9,7 +9,9 @@ use std::time::Duration;
 use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::session::ClientEvent;
 use linerate_core::units::BitRate;
-use linerate_core::wire::{DatagramHeader, KNOCK_BYTES, Knock, KnockKind, Phase, Token};
+use linerate_core::wire::{
+    DatagramHeader, HANDSHAKE_BYTES, Handshake, HandshakeStep, Phase, Token,
+};
 
 use super::bench::{Bench, SOON, stream};
 use super::stranger::{Leave, Stage, Stranger, frame};
@@ -33,13 +35,13 @@ fn socket(address: &str, endpoint: SocketAddr) -> UdpSocket {
 }
 
 /// What comes back, if anything does in time.
-fn answer(socket: &UdpSocket, datagram: &[u8], patience: Duration) -> Option<Knock> {
+fn answer(socket: &UdpSocket, datagram: &[u8], patience: Duration) -> Option<Handshake> {
     socket.send(datagram).unwrap();
     socket.set_read_timeout(Some(patience)).unwrap();
     let mut bytes = [0; 2048];
     let n = socket.recv(&mut bytes).ok()?;
     assert!(n <= datagram.len(), "an answer longer than its question");
-    Some(Knock::decode(&bytes[..n]).expect("a knock of linerate's"))
+    Some(Handshake::decode(&bytes[..n]).expect("a handshake of linerate's"))
 }
 
 /// Nothing comes back, and a question that deserves an answer still gets it.
@@ -52,53 +54,57 @@ fn assert_silent(socket: &UdpSocket, datagram: &[u8], what: &str) {
 fn only_who_has_the_token_and_reads_at_his_address_gets_a_flow() {
     let bench = Bench::start();
     let mut stranger = Stranger::at(bench.address, &datagrams(), Stage::Opened);
-    let ask = Knock {
-        kind: KnockKind::Ask,
+    let ask = Handshake {
+        kind: HandshakeStep::Ask,
         token: stranger.token,
         flow: 0,
         cookie: 0,
     };
     let mine = socket("127.0.0.1:0", bench.address);
-    let wrong_token = Knock {
+    let wrong_token = Handshake {
         token: Token([7; 16]),
         ..ask
     };
     assert_silent(&mine, &wrong_token.encode(), "another token");
-    assert_silent(&mine, &Knock { flow: 2, ..ask }.encode(), "no such flow");
-    assert_silent(&mine, &ask.encode()[..KNOCK_BYTES - 1], "too short");
+    assert_silent(
+        &mine,
+        &Handshake { flow: 2, ..ask }.encode(),
+        "no such flow",
+    );
+    assert_silent(&mine, &ask.encode()[..HANDSHAKE_BYTES - 1], "too short");
     assert_silent(&mine, &[&ask.encode()[..], &[0]].concat(), "too long");
-    assert_silent(&mine, &[0; 1400], "no knock at all");
+    assert_silent(&mine, &[0; 1400], "no handshake at all");
     let elsewhere = socket("127.0.0.2:0", bench.address);
     assert_silent(&elsewhere, &ask.encode(), "another address");
 
     let challenge = answer(&mine, &ask.encode(), SOON).expect("a challenge");
-    assert_eq!(challenge.kind, KnockKind::Challenge);
-    let prove = Knock {
-        kind: KnockKind::Answer,
+    assert_eq!(challenge.kind, HandshakeStep::Challenge);
+    let prove = Handshake {
+        kind: HandshakeStep::Answer,
         ..challenge
     };
-    let guessed = Knock {
+    let guessed = Handshake {
         cookie: prove.cookie ^ 1,
         ..prove
     };
     assert_silent(&mine, &guessed.encode(), "a guessed cookie");
     let other_port = socket("127.0.0.1:0", bench.address);
     assert_silent(&other_port, &prove.encode(), "another's cookie");
-    for kind in [KnockKind::Challenge, KnockKind::Welcome] {
+    for kind in [HandshakeStep::Challenge, HandshakeStep::Welcome] {
         assert_silent(
             &mine,
-            &Knock { kind, ..prove }.encode(),
+            &Handshake { kind, ..prove }.encode(),
             "the endpoint's part",
         );
     }
 
     let welcome = answer(&mine, &prove.encode(), SOON).expect("a welcome");
-    assert_eq!(welcome.kind, KnockKind::Welcome);
+    assert_eq!(welcome.kind, HandshakeStep::Welcome);
     assert_silent(&other_port, &ask.encode(), "a flow that is taken");
-    let second = Knock { flow: 1, ..ask };
+    let second = Handshake { flow: 1, ..ask };
     let challenge = answer(&other_port, &second.encode(), SOON).expect("a challenge");
-    let prove = Knock {
-        kind: KnockKind::Answer,
+    let prove = Handshake {
+        kind: HandshakeStep::Answer,
         ..challenge
     };
     assert!(answer(&other_port, &prove.encode(), SOON).is_some());
@@ -124,7 +130,7 @@ fn a_strangers_datagrams_are_in_no_figure() {
                     sent_ns: 0,
                 };
                 header.write(&mut datagram);
-                // A full buffer at the door is the stranger's loss.
+                // A full buffer at the port is the stranger's loss.
                 let _ = socket.send(&datagram);
                 sequence += 1;
                 thread::sleep(Duration::from_micros(200));
@@ -159,15 +165,15 @@ fn a_slow_reader_of_datagrams_ends_with_its_client() {
     }
     let mut stranger = Stranger::at(bench.address, &test, Stage::Opened);
     let socket = socket("127.0.0.1:0", bench.address);
-    let ask = Knock {
-        kind: KnockKind::Ask,
+    let ask = Handshake {
+        kind: HandshakeStep::Ask,
         token: stranger.token,
         flow: 0,
         cookie: 0,
     };
     let challenge = answer(&socket, &ask.encode(), SOON).expect("a challenge");
-    let prove = Knock {
-        kind: KnockKind::Answer,
+    let prove = Handshake {
+        kind: HandshakeStep::Answer,
         ..challenge
     };
     answer(&socket, &prove.encode(), SOON).expect("a welcome");

@@ -1,5 +1,5 @@
 //! What goes wrong between a client and an endpoint, on loopback and in namespaces: strangers at
-//! the endpoint's door, clients that vanish, stall or lie, and endpoints that do.
+//! the endpoint's port, clients that vanish, stall or lie, and endpoints that do.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 use socket2::{SockAddr, SockAddrStorage, Socket};
 
 use crate::clock::{RealtimeOffset, monotonic_ns};
+use crate::message::{Control, send_message};
 
 /// Where packets are received into, one at a time.
 #[derive(Debug)]
@@ -88,10 +89,6 @@ impl Received<'_> {
     }
 }
 
-/// Room for the control messages of a packet either way.
-#[repr(C, align(8))]
-struct Control([u8; 256]);
-
 /// Sends `bytes` with a TTL and a traffic class.
 pub(super) fn send(
     socket: &Socket,
@@ -99,37 +96,13 @@ pub(super) fn send(
     (ttl, traffic_class): (u8, u8),
     bytes: &[u8],
 ) -> io::Result<()> {
-    let mut control = Control([0; 256]);
-    let mut vector = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
-    // SAFETY: a msghdr of zeros is a valid one.
-    let mut header: libc::msghdr = unsafe { zeroed() };
-    header.msg_name = to.as_ptr().cast_mut().cast();
-    header.msg_namelen = to.len();
-    header.msg_iov = &raw mut vector;
-    header.msg_iovlen = 1;
-    header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = control.0.len();
     let (level, ttl_kind, class_kind) = if to.is_ipv6() {
         (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, libc::IPV6_TCLASS)
     } else {
         (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS)
     };
-    header.msg_controllen = put(
-        &header,
-        level,
-        [(ttl_kind, ttl), (class_kind, traffic_class)],
-    );
-    // SAFETY: name, vector and control messages live and have the lengths that the header says; the
-    // kernel only reads.
-    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, 0) };
-    if sent < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    let values = [(ttl_kind, ttl), (class_kind, traffic_class)];
+    send_message(socket, to, bytes, |header| put(header, level, values))
 }
 
 /// Writes control messages of one int each, and says how long they are together.

@@ -9,9 +9,7 @@ use std::ptr;
 
 use socket2::{SockAddr, SockAddrStorage};
 
-/// Room for one control message with an address.
-#[repr(C, align(8))]
-struct Control([u8; 64]);
+use crate::message::{Control, send_message};
 
 /// Has [`receive_from`] tell the address that datagrams were sent to.
 ///
@@ -49,7 +47,7 @@ pub fn receive_from(
     socket: &UdpSocket,
     bytes: &mut [u8],
 ) -> io::Result<(usize, SocketAddr, Option<SocketAddr>)> {
-    let mut control = Control([0; 64]);
+    let mut control = Control([0; 256]);
     let mut name = SockAddrStorage::zeroed();
     let mut vector = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
@@ -85,29 +83,9 @@ pub fn send_from(
     to: SocketAddr,
     from: SocketAddr,
 ) -> io::Result<()> {
-    let to = SockAddr::from(to);
-    let mut control = Control([0; 64]);
-    let mut vector = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
-    // SAFETY: a msghdr of zeros is a valid one.
-    let mut header: libc::msghdr = unsafe { zeroed() };
-    header.msg_name = to.as_ptr().cast_mut().cast();
-    header.msg_namelen = to.len();
-    header.msg_iov = &raw mut vector;
-    header.msg_iovlen = 1;
-    header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = control.0.len();
-    header.msg_controllen = put_source(&header, from);
-    // SAFETY: name, vector and control message live and have the lengths that the header says; the
-    // kernel only reads.
-    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, 0) };
-    if sent < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    send_message(socket, &SockAddr::from(to), bytes, |header| {
+        put_source(header, from)
+    })
 }
 
 /// Writes the control message that names the source, and says how long it is.

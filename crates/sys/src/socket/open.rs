@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn a_datagram_goes_to_the_socket_connected_to_its_sender() {
-        let door = udp_socket("127.0.0.1:0".parse().unwrap(), None, true).unwrap();
-        let local = door.local_addr().unwrap();
+        let open = udp_socket("127.0.0.1:0".parse().unwrap(), None, true).unwrap();
+        let local = open.local_addr().unwrap();
         let client = udp_socket("127.0.0.1:0".parse().unwrap(), Some(local), false).unwrap();
         let flow = udp_socket(local, client.local_addr().ok(), true).unwrap();
         client.send(b"x").unwrap();

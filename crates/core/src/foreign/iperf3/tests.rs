@@ -51,7 +51,7 @@ impl Pair {
     fn new(params: Params) -> Self {
         let now = Duration::from_secs(1);
         let mut client = Client::new(now, Cookie::from_random([7; 36]), params);
-        // The door reads the cookie.
+        // Whoever accepts reads the cookie.
         assert_eq!(
             client.poll_transmit().map(|bytes| bytes.len()),
             Some(COOKIE_BYTES)

@@ -4,8 +4,8 @@
 //! keeps off a host that another client has changed, and leaves one line in the log and a record
 //! for each test.
 
+mod accept;
 pub(super) mod iperf3;
-mod lobby;
 mod netperf;
 mod ports;
 mod ttcp;

@@ -100,11 +100,11 @@ impl Ports {
             let work = move |context: &Arc<Context>| {
                 netperf::serve(context, netperf, &netperf_options);
             };
-            start("netperf-door", Box::new(work))?;
+            start("netperf-accept", Box::new(work))?;
         }
         if !sink.is_empty() {
             let work = move |context: &Arc<Context>| ttcp::sink(context, sink);
-            start("ttcp-door", Box::new(work))?;
+            start("ttcp-accept", Box::new(work))?;
         }
         if !sink_datagrams.is_empty() {
             let work = move |context: &Arc<Context>| ttcp::sink_datagrams(context, sink_datagrams);

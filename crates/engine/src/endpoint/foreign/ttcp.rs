@@ -21,7 +21,7 @@ use linerate_sys::poll::Poller;
 use linerate_sys::socket;
 
 use super::Guest;
-use super::lobby::{Admission, Lobby};
+use super::accept::{Admission, accept};
 use crate::clock::now_ns;
 use crate::endpoint::session::Context;
 use crate::endpoint::{ServeEvent, terms};
@@ -64,10 +64,7 @@ fn streams(
     direction: Direction,
 ) {
     let stop = context.stop.clone();
-    let Ok(lobby) = Lobby::new(listeners, admission) else {
-        return;
-    };
-    lobby.run(&stop, |stream, peer| {
+    accept(listeners, admission, &stop, |stream, peer| {
         let Ok(guest) = Guest::admit(context, Tool::Ttcp, peer, None) else {
             return;
         };

@@ -112,8 +112,7 @@ fn in_lab(
     }
     around::make(path.lab(), scenario)?;
     let mut record = client.run(|| run(&path))??;
-    record.environment.lab = Some(path.facts());
-    record.caveats.extend(path.caveats());
+    path.describe(&mut record.environment, &mut record.caveats);
     record.caveats.extend(
         [&server, &client]
             .into_iter()

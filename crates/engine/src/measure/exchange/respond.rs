@@ -101,7 +101,7 @@ fn respond_udp(
     while !shared.stop.is_requested() {
         match socket.recv(&mut request) {
             Ok(0) if is_unmarked => break,
-            // A late knock of the flow's own beginning is no request.
+            // A late handshake of the flow's own beginning is no request.
             Ok(n) if n as u64 != test.request_bytes => {}
             Ok(_) => {
                 response[..tag].copy_from_slice(&request[..tag]);

@@ -288,7 +288,7 @@ impl Session {
         };
     }
 
-    /// What comes from the door and from the running half.
+    /// What was accepted, and what comes from the running half.
     fn look(&mut self) {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Idle => {}

@@ -19,7 +19,7 @@ use linerate_sys::proc::stat;
 use self::data::Data;
 use self::running::Running;
 use super::Guest;
-use super::lobby::{Admission, Lobby};
+use super::accept::{Admission, accept};
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::endpoint::session::Context;
@@ -38,10 +38,7 @@ pub(in crate::endpoint) fn serve(
     options: &NetperfOptions,
 ) {
     let stop = context.stop.clone();
-    let Ok(lobby) = Lobby::new(listeners, Admission::Spoken) else {
-        return;
-    };
-    lobby.run(&stop, |stream, peer| {
+    accept(listeners, Admission::Spoken, &stop, |stream, peer| {
         let newcomer = options.passphrase.is_some().then_some(&stream);
         let Ok(guest) = Guest::admit(context, Tool::Netperf, peer, newcomer) else {
             return;

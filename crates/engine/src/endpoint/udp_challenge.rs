@@ -1,10 +1,10 @@
-//! UDP at the door: no datagram of a test goes to an address that has not answered a challenge.
+//! UDP at the endpoint's port: no datagram of a test goes to an address that has not answered a challenge.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, UdpSocket};
 
 use linerate_core::foreign::iperf3::Greeting;
-use linerate_core::wire::{KNOCK_BYTES, Knock, KnockKind, Token};
+use linerate_core::wire::{HANDSHAKE_BYTES, Handshake, HandshakeStep, Token};
 use linerate_sys::socket;
 
 use super::foreign::iperf3::Calls;
@@ -12,37 +12,38 @@ use super::registry::Registry;
 use crate::measure::flow::{Flow, FlowSocket};
 
 /// The sockets on the endpoint's port that are connected to nobody.
-pub(super) struct Knocks {
-    sockets: Vec<UdpSocket>,
+pub(super) struct UdpChallenges {
+    /// With the numbers that they are watched by.
+    sockets: Vec<(u64, UdpSocket)>,
     registry: Registry,
     calls: Calls,
     /// SipHash with random keys: a cookie can be checked without having been stored.
     secret: RandomState,
 }
 
-impl Knocks {
-    pub(super) fn new(sockets: Vec<UdpSocket>, registry: Registry, calls: Calls) -> Self {
-        for socket in &sockets {
-            // Without it the route chooses the address of an answer.
-            let _ = socket::note_destinations(socket);
-        }
+impl UdpChallenges {
+    pub(super) fn new(registry: Registry, calls: Calls) -> Self {
         Self {
-            sockets,
+            sockets: Vec::new(),
             registry,
             calls,
             secret: RandomState::new(),
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.sockets.len()
+    pub(super) fn add(&mut self, number: u64, socket: UdpSocket) {
+        // Without it the route chooses the address of an answer.
+        let _ = socket::note_destinations(&socket);
+        self.sockets.push((number, socket));
     }
 
-    /// Answers what waits at socket `index`.
-    pub(super) fn answer(&self, index: usize) {
-        let socket = &self.sockets[index];
-        // One byte more than a knock, so that a longer datagram is not taken for one.
-        let mut bytes = [0; KNOCK_BYTES + 1];
+    /// Answers what waits at the socket of that number, if it is one of these.
+    pub(super) fn answer(&self, number: u64) {
+        let Some((_, socket)) = self.sockets.iter().find(|(own, _)| *own == number) else {
+            return;
+        };
+        // One byte more than a handshake has, so that a longer datagram is not taken for one.
+        let mut bytes = [0; HANDSHAKE_BYTES + 1];
         // A flood is not answered without end before the TCP side has its turn.
         for _ in 0..64 {
             let Ok((n, peer, asked)) = socket::receive_from(socket, &mut bytes) else {
@@ -52,32 +53,43 @@ impl Knocks {
             let Some(local) = asked.or_else(|| socket.local_addr().ok()) else {
                 return;
             };
-            if let Some(knock) = Knock::decode(&bytes[..n]) {
-                self.answer_one(socket, local, peer, knock);
+            if let Some(handshake) = Handshake::decode(&bytes[..n]) {
+                self.answer_one(socket, local, peer, handshake);
             } else if let Some(greeting) = Greeting::decode(&bytes[..n]) {
                 self.answer_greeting(local, peer, greeting);
             }
         }
     }
 
-    fn answer_one(&self, socket: &UdpSocket, local: SocketAddr, peer: SocketAddr, knock: Knock) {
+    fn answer_one(
+        &self,
+        socket: &UdpSocket,
+        local: SocketAddr,
+        peer: SocketAddr,
+        handshake: Handshake,
+    ) {
         // Who does not know the token of a session from this very address gets no answer at all.
-        if !self.registry.expects(knock.token, knock.flow, peer.ip()) {
+        if !self
+            .registry
+            .expects(handshake.token, handshake.flow, peer.ip())
+        {
             return;
         }
-        let cookie = self.cookie(peer, knock.token, knock.flow);
-        match knock.kind {
-            KnockKind::Ask => {
-                let challenge = Knock {
-                    kind: KnockKind::Challenge,
+        let cookie = self.cookie(peer, handshake.token, handshake.flow);
+        match handshake.kind {
+            HandshakeStep::Ask => {
+                let challenge = Handshake {
+                    kind: HandshakeStep::Challenge,
                     cookie,
-                    ..knock
+                    ..handshake
                 };
                 // Lost like any datagram: the client asks again.
                 let _ = socket::send_from(socket, &challenge.encode(), peer, local);
             }
-            KnockKind::Answer if knock.cookie == cookie => self.bind(local, peer, knock),
-            KnockKind::Answer | KnockKind::Challenge | KnockKind::Welcome => {}
+            HandshakeStep::Answer if handshake.cookie == cookie => {
+                self.bind(local, peer, handshake)
+            }
+            HandshakeStep::Answer | HandshakeStep::Challenge | HandshakeStep::Welcome => {}
         }
     }
 
@@ -97,20 +109,20 @@ impl Knocks {
         self.secret.hash_one((peer, token, flow))
     }
 
-    fn bind(&self, local: SocketAddr, peer: SocketAddr, knock: Knock) {
+    fn bind(&self, local: SocketAddr, peer: SocketAddr, handshake: Handshake) {
         let Some(flow) = own_socket(local, peer) else {
             return;
         };
-        let welcome = Knock {
-            kind: KnockKind::Welcome,
-            ..knock
+        let welcome = Handshake {
+            kind: HandshakeStep::Welcome,
+            ..handshake
         };
         let _ = flow.send(&welcome.encode());
         self.registry.deliver(
-            knock.token,
+            handshake.token,
             peer.ip(),
             Flow {
-                id: knock.flow,
+                id: handshake.flow,
                 socket: FlowSocket::Udp(flow),
             },
         );

@@ -1,0 +1,43 @@
+//! A message with control messages, sent.
+
+use std::io;
+use std::mem::zeroed;
+use std::os::fd::{AsFd, AsRawFd};
+
+use socket2::SockAddr;
+
+/// Room for the control messages of a packet either way, aligned as they must be.
+#[repr(C, align(8))]
+pub(crate) struct Control(pub(crate) [u8; 256]);
+
+/// Sends `bytes` with the control messages that `put` writes into the header's zeroed buffer, and of
+/// which it says how long they are together.
+pub(crate) fn send_message(
+    socket: &impl AsFd,
+    to: &SockAddr,
+    bytes: &[u8],
+    put: impl FnOnce(&libc::msghdr) -> usize,
+) -> io::Result<()> {
+    let mut control = Control([0; 256]);
+    let mut vector = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: a msghdr of zeros is a valid one.
+    let mut header: libc::msghdr = unsafe { zeroed() };
+    header.msg_name = to.as_ptr().cast_mut().cast();
+    header.msg_namelen = to.len();
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = control.0.len();
+    header.msg_controllen = put(&header).min(control.0.len());
+    // SAFETY: name, vector and control messages live and have the lengths that the header says; the
+    // kernel only reads.
+    let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, 0) };
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
