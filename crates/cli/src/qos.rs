@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use linerate_engine::qos::{self, QosError, QosOptions, SystemNames};
 use linerate_engine::stop_on_signal;
-use linerate_qos::document::{ExplanationReport, FileReport, QosDocument, QosState, WarningReport};
+use linerate_qos::document::{ExplanationReport, FileReport, QosDocument, QosState};
 use linerate_qos::explain::{Packet, explain};
 use linerate_qos::policy::{Adapter, PolicyFile};
 use linerate_report::text::Style;
@@ -29,7 +29,7 @@ pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
     match command {
         QosCommand::Check(args) => check(&args),
         QosCommand::Apply(args) => apply(args),
-        QosCommand::Watch => watch_policies(),
+        QosCommand::Watch => qos::watch(output::note).map_err(failure),
         QosCommand::Status(args) => status(&args),
         QosCommand::Stats(args) => stats(&args),
         QosCommand::Enable(args) => told(qos::enable(args.interface.as_deref()), args.json),
@@ -78,16 +78,8 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
         .with_context(place)
         .map_err(Failure::usage)?;
     if !args.file_only {
-        let refused = qos::refusals(&file, args.adapter.as_deref());
-        let refused = refused.map_err(failure)?.into_iter();
-        report
-            .warnings
-            .extend(refused.map(|(place, error)| WarningReport {
-                line: place.line,
-                column: place.column,
-                text: format!("it cannot be applied here: {error}"),
-                refused: true,
-            }));
+        let here = qos::here(&file, args.adapter.as_deref());
+        report.warnings.extend(here.map_err(failure)?);
         report.warnings.sort_by_key(|warning| warning.line);
     }
     let is_refused = report.warnings.iter().any(|warning| warning.refused);
@@ -123,21 +115,6 @@ fn apply(args: QosApplyArgs) -> Result<(), Failure> {
         applied.notes.extend(notes);
     }
     tell(&applied, None, args.json)
-}
-
-/// Until somebody stops it.
-fn watch_policies() -> Result<(), Failure> {
-    let stop = stop_on_signal()
-        .context("Ctrl-C")
-        .map_err(Failure::failed)?;
-    let mut watch = qos::Watch::default();
-    while !stop.is_requested() {
-        for words in watch.look().map_err(failure)? {
-            output::note(&words);
-        }
-        thread::sleep(SECOND);
-    }
-    Ok(())
 }
 
 fn status(args: &QosStatusArgs) -> Result<(), Failure> {

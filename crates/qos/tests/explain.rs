@@ -5,7 +5,7 @@
 use linerate_core::units::Dscp;
 use linerate_qos::explain::{Explanation, Flow, FragmentPart, Packet, Tag, Upper, What, explain};
 use linerate_qos::packet::Fields;
-use linerate_qos::policy::{CgroupPath, Interface, NoNames, PolicyFile};
+use linerate_qos::policy::{CgroupPath, Interface, Mac, NoNames, PolicyFile};
 use linerate_qos::rules::{Bindings, Field};
 use proptest::prelude::*;
 
@@ -317,14 +317,20 @@ fn packet() -> impl Strategy<Value = Packet> {
     ];
     let cgroup = prop::option::of("(/[a-z0-9.-]{1,12}){1,4}".prop_map(CgroupPath));
     let incoming = prop::option::of("[a-z0-9.]{1,15}".prop_map(Interface));
-    let uid_and_mark = (any::<Option<u32>>(), any::<u32>());
-    (what, uid_and_mark, cgroup, incoming).prop_map(|(what, (uid, mark), cgroup, incoming)| {
+    let mac = || any::<[u8; 6]>().prop_map(Mac::from);
+    let beside = (any::<Option<u32>>(), any::<u32>(), mac(), mac());
+    (what, beside, cgroup, incoming).prop_map(|(what, beside, cgroup, incoming)| {
+        let (uid, mark, source, destination) = beside;
+        let is_frame = matches!(what, What::Frame(_));
+        let mac = |mac| if is_frame { Mac::default() } else { mac };
         Packet {
             what,
             uid,
             cgroup,
             incoming,
             mark,
+            source_mac: mac(source),
+            destination_mac: mac(destination),
         }
     })
 }
@@ -347,7 +353,7 @@ proptest! {
             Upper::Nothing => (None, None, None),
         };
         let is_v6 = flow.source.is_ipv6();
-        let expected: [(Field, Option<u128>); 12] = [
+        let expected: [(Field, Option<u128>); 15] = [
             (Field::Protocol, Some(flow.protocol.into())),
             (Field::SourcePort, ports.map(|ports| ports.0.into())),
             (Field::DestinationPort, ports.map(|ports| ports.1.into())),
@@ -359,6 +365,9 @@ proptest! {
             (Field::FlowLabel, is_v6.then_some(flow.flow_label.into())),
             (Field::Length, Some(flow.length().into())),
             (Field::Vlan, tag.map(|tag| tag.id.into())),
+            (Field::Mark(0xff0), Some((packet.mark & 0xff0).into())),
+            (Field::SourceMac, Some(packet.source_mac.into())),
+            (Field::DestinationMac, Some(packet.destination_mac.into())),
             (Field::Uid, packet.uid.filter(|uid| *uid != 65_534).map(u128::from)),
         ];
         for (field, value) in expected {

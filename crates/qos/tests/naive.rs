@@ -9,7 +9,9 @@ use std::net::IpAddr;
 use crate::common::{self, Dice, Extension, Ip, Recipe, Wishes};
 use linerate_qos::interpret::{Decision, State, interpret};
 use linerate_qos::packet::{Fields, LinkType, Metadata, rewritten};
-use linerate_qos::policy::{AddressRange, Conditions, Family, Filter, PolicyFile, Range};
+use linerate_qos::policy::{
+    AddressRange, Conditions, Family, Filter, MarkRange, PolicyFile, Range,
+};
 use linerate_qos::rules::{Bindings, RuleSet};
 
 /// A packet as its maker knows it.
@@ -149,10 +151,19 @@ impl<'a> Facts<'a> {
             let group = self.bindings.cgroups[path];
             self.metadata.cgroups.contains(&group.id)
         };
+        let is_marked = |mark: &MarkRange| mark.range.contains(self.metadata.mark & mark.mask);
+        let is_framed =
+            self.recipe.link == LinkType::Ethernet && self.recipe.cut.is_none_or(|cut| cut >= 14);
+        let macs = is_framed.then_some(self.recipe.macs);
         let by = |interface| self.metadata.incoming == self.bindings.interfaces[interface];
         any(&asked.uid, uid)
             && (asked.cgroup.is_empty() || asked.cgroup.iter().any(in_group))
-            && any(&asked.mark, Some(self.metadata.mark))
+            && (asked.mark.is_empty() || asked.mark.iter().any(is_marked))
+            && any(
+                &asked.destination_mac,
+                macs.map(|[destination, _]| destination),
+            )
+            && any(&asked.source_mac, macs.map(|[_, source]| source))
             && (asked.incoming.is_empty() || asked.incoming.iter().any(by))
     }
 }

@@ -115,6 +115,22 @@ fn conditions_are_read_in_every_way_to_write_them() {
 }
 
 #[test]
+fn a_mark_has_a_mask() {
+    let text = filter(r#"mark = ["0x10/0xf0", "!0x20/0xf0", 0x30]"#);
+    assert!(PolicyFile::from_toml(&text, &mut NoNames).is_err());
+    let file = read(&filter(r#"mark = ["0x10/0xf0", 48]"#));
+    let mark = &file.filters[0].conditions.mark;
+    assert_eq!((mark[0].mask, mark[0].range), (0xf0, range(0x10, 0x10)));
+    assert_eq!((mark[1].mask, mark[1].range), (u32::MAX, range(48, 48)));
+    let file = read(&filter(r#"mark = "!0x10/0xf0""#));
+    let mark = &file.filters[0].conditions.mark;
+    assert_eq!(mark[0].range, range(0, 0xf));
+    assert_eq!((mark[1].mask, mark[1].range), (0xf0, range(0x11, 0xf0)));
+    let again = read(&file.to_toml());
+    assert_eq!(again.filters[0].conditions, file.filters[0].conditions);
+}
+
+#[test]
 fn what_stands_behind_a_mark_of_exclamation_is_taken_away() {
     let text = filter(
         r#"
@@ -126,6 +142,7 @@ fn what_stands_behind_a_mark_of_exclamation_is_taken_away() {
         protocol = ["tcp", "udp"]
         uid = "!alice"
         mark = ["0x10-0x1f", "!0x18"]
+        source_mac = ["02:00:5e:00:00:00/24", "!02:00:5e:10:00:01"]
         "#,
     );
     let file = read(&format!(
@@ -153,7 +170,16 @@ fn what_stands_behind_a_mark_of_exclamation_is_taken_away() {
         [range(1001, 1499), range(1601, 2000)]
     );
     assert_eq!(conditions.uid, [range(0, 1000), range(1002, u32::MAX - 1)]);
-    assert_eq!(conditions.mark, [range(0x10, 0x17), range(0x19, 0x1f)]);
+    let marks: Vec<_> = conditions.mark.iter().map(|mark| mark.range).collect();
+    assert_eq!(marks, [range(0x10, 0x17), range(0x19, 0x1f)]);
+    let macs: Vec<_> = (conditions.source_mac.iter())
+        .map(|range| format!("{}-{}", range.first, range.last))
+        .collect();
+    let left = [
+        "02:00:5e:00:00:00-02:00:5e:10:00:00",
+        "02:00:5e:10:00:02-02:00:5e:ff:ff:ff",
+    ];
+    assert_eq!(macs, left);
     let written = file.to_toml();
     assert_eq!(
         read(&written).filters[0].conditions,
@@ -350,6 +376,17 @@ const FILTERS: &[&str] = &[
     "source = \"@lan\"",
     "protocol = \"!0-255\"",
     "mark = \"eth0\"",
+    "mark = \"0x11/0xf0\"",
+    "mark = \"0x10/0\"",
+    "mark = \"0x10-0x1ff/0xf0\"",
+    "mark = [\"0x10/0xf0\", \"!5\"]",
+    "mark = [\"1/1\", \"2/2\", \"4/4\", \"8/8\", \"16/16\"]",
+    "fwmark = 5",
+    "source_mac = \"02:00:5e:10:00\"",
+    "source_mac = \"02-00-5e-10-00-01\"",
+    "source_mac = \"02:00:5e:10:00:01/24\"",
+    "destination_mac = \"02:00:5e:10:00:01-02:00:5e:10:00:00\"",
+    "source_mac = \"!00:00:00:00:00:00/0\"",
     "priority = 0",
     "priority = \"high\"",
     "policy2 = \"p\"",

@@ -209,7 +209,7 @@ const FILTERS: &[&str] = &[
     "protocol 0400",
     "dscp 64",
     "dscplo 9\ndscphi 8",
-    "dstphysaddr 00:00:00:12:34:56",
+    "dstphysaddr 00:00:00:12:34",
     "port 80\npriority 0",
 ];
 

@@ -1,8 +1,10 @@
 //! Files: opened where somebody may have put a link in their place; what of them is in memory.
 
+use std::ffi::CString;
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::AsRawFd;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -12,6 +14,55 @@ use std::path::Path;
 /// `ELOOP` if it is a link; those of open(2).
 pub fn open_no_follow(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     options.custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
+/// Readable once a name has come or gone in one of the watched directories, until it is drained
+/// (inotify(7)).
+#[derive(Debug)]
+pub struct DirectoryChanges(File);
+
+impl DirectoryChanges {
+    /// Watches none yet.
+    ///
+    /// # Errors
+    /// `EMFILE`: fs.inotify.max_user_instances.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: takes flags and answers a new descriptor or −1.
+        let fd = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(Self(unsafe { File::from_raw_fd(fd) }))
+    }
+
+    /// Watches a directory, too; again is the same.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`; `ENOSPC`: fs.inotify.max_user_watches.
+    pub fn watch(&self, directory: &Path) -> io::Result<()> {
+        let path = CString::new(directory.as_os_str().as_bytes())?;
+        let names = libc::IN_CREATE | libc::IN_DELETE | libc::IN_MOVED_FROM | libc::IN_MOVED_TO;
+        let mask = names | libc::IN_ONLYDIR;
+        // SAFETY: the path is a live string that ends with zero and is only read.
+        let watch = unsafe { libc::inotify_add_watch(self.0.as_raw_fd(), path.as_ptr(), mask) };
+        if watch < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Forgets what has changed.
+    pub fn drain(&self) {
+        let mut events = [0; 4096];
+        while (&self.0).read(&mut events).is_ok_and(|bytes| bytes > 0) {}
+    }
+}
+
+impl AsFd for DirectoryChanges {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Asks the kernel to forget what it holds of the file in memory (POSIX_FADV_DONTNEED), so that the

@@ -33,7 +33,7 @@
 //! | [`clock`], [`idle`] | monotonic time and precise waits; keeping CPUs awake, and what that takes |
 //! | [`perf`], [`kallsyms`], [`own_symbols`] | samples of what CPUs or threads are doing; names of the kernel's functions and of this process's |
 //! | [`signal`] | SIGINT, SIGTERM and SIGHUP as something to wait for |
-//! | [`mod@file`] | opening a file that somebody may have put a link in the place of |
+//! | [`mod@file`] | opening a file that somebody may have put a link in the place of; what changes in directories |
 //! | [`errno`] | error numbers that callers tell apart |
 
 pub mod bpf;

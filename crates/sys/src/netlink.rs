@@ -6,6 +6,7 @@
 //! error that says what was attempted.
 
 mod address;
+mod announcements;
 mod exchange;
 mod filter;
 mod generic;
@@ -17,6 +18,7 @@ mod route;
 mod tcp_metrics;
 
 pub use address::{Address, Prefix};
+pub use announcements::Announcements;
 pub use filter::{BpfFilter, Direction};
 pub use htb::{HtbClass, HtbStatistics, Shaper};
 pub use link::{Link, LinkChange, LinkStatistics, OperState, VethEnd};

@@ -5,12 +5,13 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_qos::policy::Mac;
 use linerate_sys::ethtool::{Ethtool, Offload};
 use linerate_sys::netns::{Host, Pair};
 use linerate_sys::packet::{GsoType, PacketSocket};
 use linerate_sys::socket::set_traffic_class;
 
-use crate::support::{Bench, PATIENCE, bench, udp};
+use crate::support::{Bench, PATIENCE, bench, eventually, udp};
 
 const POLICY: &str = r#"
 [filter.udp]
@@ -276,4 +277,41 @@ fn dropped_packets_are_counted_and_do_not_leave() {
         (dropped.dropped_packets, dropped.dropped_bytes),
         (5, 5 * 342)
     );
+}
+
+#[test]
+fn filters_tell_packets_by_their_ethernet_addresses() {
+    let Some(bench) = bench() else { return };
+    let peer = (bench.b().namespace).configure(|netlink| netlink.link(Pair::LINK));
+    let peer = Mac::from(peer.unwrap().mac.unwrap());
+    let text = format!(
+        "[filter.from_peer]\nsource_mac = \"{peer}\"\nprotocol = \"udp\"\npolicy = \"known\"\n\
+         [filter.to_peer]\ndestination_mac = \"{peer}\"\nprotocol = \"udp\"\npolicy = \"known\"\n\
+         [policy.known]\ndscp = \"EF\"\n\
+         [adapter.veth0]\ningress = true\npolicies = [\"known\"]\n"
+    );
+    let notes = bench.apply(&text).notes;
+    assert!(notes.is_empty(), "{notes:?}");
+    for (from, to) in pairs(&bench) {
+        send(&bench, from, to, 7001, 5);
+    }
+    assert_eq!(bench.counted("to_peer").0, 10);
+    assert_eq!(bench.counted("from_peer").0, 0);
+    let (a, b) = (
+        udp(bench.a(), bench.a().ipv4.into()),
+        udp(bench.b(), bench.b().ipv4.into()),
+    );
+    b.send_to(b"in", a.local_addr().unwrap()).unwrap();
+    let came = || {
+        bench.status().adapters[0].policies[0].filters[0]
+            .ingress
+            .unwrap()
+    };
+    eventually("the peer's packet came in", || came().packets == 1);
+
+    let notes = bench.apply(&text.replace("ingress = true\n", "")).notes;
+    let said = notes
+        .iter()
+        .find(|note| note.contains("filter `from_peer` takes no packet"));
+    assert!(said.is_some(), "{notes:?}");
 }

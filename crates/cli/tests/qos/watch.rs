@@ -127,15 +127,20 @@ fn check_refuses_what_apply_would() {
             "control group /no/such",
         ),
         (POLICY.replace("10mbit", "99999kbit"), "must be left"),
+        (
+            POLICY.replace("[adapter.veth0]", "[adapter.\"*\"]"),
+            "--adapter",
+        ),
     ] {
         let file = bench.file(&text);
         let code = if words.is_empty() { 0 } else { 2 };
         let checked = run(bench.a(), &["check"], Some(&file));
-        let stdout = String::from_utf8_lossy(&checked.stdout).replace("\n    ", " ");
+        let said = [&*checked.stdout, &*checked.stderr].concat();
+        let stdout = String::from_utf8_lossy(&said).replace("\n    ", " ");
         assert_eq!(checked.status.code(), Some(code), "{stdout}");
         assert!(stdout.contains(words), "{stdout}");
         assert!(
-            words.is_empty() || stdout.contains("policy.toml:"),
+            words.is_empty() || words.starts_with("--") || stdout.contains("policy.toml:"),
             "{stdout}"
         );
         let applied = run(bench.a(), &["apply"], Some(&file));

@@ -12,6 +12,7 @@
 //! | `site`, `port` | what a command needs of the host; an interface |
 //! | `state` | what is in force, as it is written down |
 //! | `names` | hosts, services and users as this host knows them |
+//! | `mac` | which Ethernet addresses no packet of an interface has |
 //! | `prepare`, `load` | from a file to a loaded program |
 //! | `change` | making it so, on all interfaces or none; going on or back after being killed |
 //! | `hook`, `queue` | programs at TCX or clsact; classes, and the cap on offloaded frames |
@@ -25,6 +26,7 @@ mod counting;
 mod error;
 mod hook;
 pub(crate) mod load;
+mod mac;
 mod names;
 mod port;
 mod prepare;
@@ -37,7 +39,7 @@ mod watch;
 use std::collections::BTreeMap;
 
 use linerate_qos::classes::ClassError;
-use linerate_qos::document::{AdapterReport, QosDocument};
+use linerate_qos::document::{AdapterReport, QosDocument, WarningReport};
 use linerate_qos::policy::{Adapter, Place, PolicyFile};
 use linerate_qos::rules::Bindings;
 use linerate_qos::warnings::warnings;
@@ -51,7 +53,7 @@ pub use names::SystemNames;
 pub use port::speeds;
 pub(crate) use prepare::trial;
 pub use state::{Mode, tell_when_waiting};
-pub use watch::{Watch, check_persist, persist};
+pub use watch::{check_persist, persist, watch};
 
 use change::{Change, DIRECTIONS, commit, settle};
 use counters::Readings;
@@ -105,6 +107,11 @@ pub fn apply(text: &str, options: &QosOptions) -> Result<QosDocument, QosError> 
         let mut changes = Vec::new();
         for (adapter, interface) in &chosen {
             let port = Port::find(&mut site.netlink, interface)?;
+            let unmet = mac::unmet(&file, adapter, &port, options.ingress);
+            notes.extend(unmet.iter().map(|unmet| match &*options.file {
+                "" => unmet.text.clone(),
+                file => format!("{file}:{}:{}: {}", unmet.line, unmet.column, unmet.text),
+            }));
             let old = settle(site, &port)?;
             let wanted = Wanted {
                 policy: Some((text, &file, adapter)),
@@ -133,31 +140,40 @@ fn left_out(site: &mut Site, chosen: &[(&Adapter, String)]) -> Result<Vec<String
     Ok(said.collect())
 }
 
-/// What [`apply`] would refuse of a file on this host, each with its place; `*` is for whichever
-/// interface is asked for. Nothing is changed, and no privilege needed.
+/// What [`apply`] would refuse of a file on this host, and what is doubtful here. Nothing is changed,
+/// and no privilege needed.
 ///
 /// # Errors
 /// [`QosError::Which`], and if the interfaces cannot be listed.
-pub fn refusals(file: &PolicyFile, only: Option<&str>) -> Result<Vec<(Place, QosError)>, QosError> {
+pub fn here(file: &PolicyFile, only: Option<&str>) -> Result<Vec<WarningReport>, QosError> {
     let mut netlink = Netlink::open()?;
-    let chosen = match choose(file, only) {
-        Err(QosError::Which { .. }) if only.is_none() => Vec::new(),
-        chosen => chosen?,
+    let refused = |Place { line, column }, error: QosError| WarningReport {
+        line,
+        column,
+        text: format!("it cannot be applied here: {error}"),
+        refused: true,
     };
-    let mut refused = Vec::new();
+    let mut found = Vec::new();
     for filter in &file.filters {
         let bound = prepare::bind_filter(&mut netlink, filter, &mut Bindings::default());
-        refused.extend(bound.err().map(|error| (filter.place, error)));
+        found.extend(bound.err().map(|error| refused(filter.place, error)));
     }
-    for (adapter, interface) in chosen {
-        let fits = Port::find(&mut netlink, &interface)
-            .and_then(|port| prepare::check(file, adapter, &port));
+    for (adapter, interface) in choose(file, only)? {
+        let port = match Port::find(&mut netlink, &interface) {
+            Ok(port) => port,
+            Err(error) => {
+                found.push(refused(adapter.place, error));
+                continue;
+            }
+        };
+        found.extend(mac::unmet(file, adapter, &port, false));
+        let fits = prepare::check(file, adapter, &port);
         // What the file alone tells is a warning of it.
         let told = |error: &QosError| matches!(error, QosError::Classes(error) if !matches!(error, ClassError::NoRate { .. }));
         let error = fits.err().filter(|error| !told(error));
-        refused.extend(error.map(|error| (adapter.place, error)));
+        found.extend(error.map(|error| refused(adapter.place, error)));
     }
-    Ok(refused)
+    Ok(found)
 }
 
 /// The policies of one interface, or of all that have one.

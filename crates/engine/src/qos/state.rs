@@ -217,6 +217,11 @@ impl Directory {
         Ok(Self { path, _lock: lock })
     }
 
+    /// Where the states are.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether there is a state of this key.
     pub(super) fn has(key: &str) -> bool {
         let (_, path) = place();

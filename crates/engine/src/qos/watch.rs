@@ -9,21 +9,58 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use linerate_qos::document::QosDocument;
+use linerate_sys::file::DirectoryChanges;
+use linerate_sys::netlink::Announcements;
 use linerate_sys::netns::{Namespace, outermost_process};
+use linerate_sys::poll::{Poller, wait_readable};
+use linerate_sys::proc::cgroup::group_directory;
+use linerate_sys::signal::EndRequests;
 
 use super::change::settle;
 use super::error::QosError;
+use super::prepare::CGROUP;
 use super::state::{State, fault};
 use super::{Standing, on_site, put_back, standing};
 
+/// Puts policies in force again, whatever spoils them, until the process is asked to end; `say` is
+/// told what was done, and what could not be.
+///
+/// # Errors
+/// [`QosError`]: nothing can be told of any interface.
+pub fn watch(mut say: impl FnMut(&str)) -> Result<(), QosError> {
+    let waiting = |error| QosError::kernel("wait for changes", error);
+    let requests = EndRequests::catch()
+        .map_err(io::Error::other)
+        .map_err(waiting)?;
+    let mut watch = Watch::new(&requests)?;
+    while !requests.requested() {
+        let looked = Instant::now();
+        watch.look()?.iter().for_each(|words| say(words));
+        watch.poller.wait(SLOW).map_err(waiting)?.for_each(drop);
+        // One look is for all that comes with a change.
+        let rest = SECOND.saturating_sub(looked.elapsed());
+        wait_readable(&requests, rest).map_err(waiting)?;
+        watch.announcements.drain();
+        watch.directories.drain();
+    }
+    Ok(())
+}
+
 /// The policies that interfaces are to have, and which interface each was seen on.
-#[derive(Debug, Default)]
-pub struct Watch {
+#[derive(Debug)]
+struct Watch {
     kept: BTreeMap<String, Kept>,
     /// What was said last of each that could not be put in force.
     said: BTreeMap<String, String>,
+    /// Of links and of their disciplines.
+    announcements: Announcements,
+    /// Of the states that other commands write, and of control groups.
+    directories: DirectoryChanges,
+    /// Ready when one of both is, or the process is asked to end.
+    poller: Poller,
 }
 
 #[derive(Debug)]
@@ -34,11 +71,31 @@ struct Kept {
 }
 
 impl Watch {
+    fn new(requests: &EndRequests) -> Result<Self, QosError> {
+        let announcements = Announcements::open()?;
+        let poller = || -> io::Result<_> {
+            let (directories, poller) = (DirectoryChanges::new()?, Poller::new()?);
+            poller.add(&announcements, 0)?;
+            poller.add(&directories, 1)?;
+            poller.add(requests, 2)?;
+            Ok((directories, poller))
+        };
+        let poller = poller().map_err(|error| QosError::kernel("watch directories", error));
+        let (directories, poller) = poller?;
+        Ok(Self {
+            kept: BTreeMap::new(),
+            said: BTreeMap::new(),
+            announcements,
+            directories,
+            poller,
+        })
+    }
+
     /// Looks once, and puts in force what is not. What was done, and what could not be.
     ///
     /// # Errors
     /// [`QosError`]: nothing can be told of any interface.
-    pub fn look(&mut self) -> Result<Vec<String>, QosError> {
+    fn look(&mut self) -> Result<Vec<String>, QosError> {
         for (name, standing) in persisted()? {
             let fresh = Kept { index: 0, standing };
             self.kept.entry(name).or_insert(fresh);
@@ -62,6 +119,10 @@ impl Watch {
 
     /// The interfaces whose policy is not in force as it should be, and why.
     fn spoiled(&mut self, site: &mut super::Site) -> Result<Vec<(String, String)>, QosError> {
+        let states = site.directory.path();
+        self.directories
+            .watch(states)
+            .map_err(fault("watch", states))?;
         let (ports, _) = site.ports()?;
         let mut spoiled = Vec::new();
         let mut seen = Vec::new();
@@ -71,6 +132,7 @@ impl Watch {
             };
             let name = port.name().to_owned();
             seen.push(name.clone());
+            self.follow_groups(&state);
             if state.lost.is_none() {
                 let (index, standing) = (port.index(), Standing::from(state.clone()));
                 self.kept.insert(name.clone(), Kept { index, standing });
@@ -94,6 +156,22 @@ impl Watch {
             }
         });
         Ok(spoiled)
+    }
+
+    /// Watches where the control groups that filters name come and go; those where that fails wait
+    /// for the next slow look.
+    fn follow_groups(&self, state: &State) {
+        let groups = state
+            .bound
+            .keys()
+            .filter_map(|name| name.split_once(CGROUP));
+        for (_, path) in groups {
+            let Ok(directory) = group_directory(path.trim_start()) else {
+                continue;
+            };
+            let mut above = directory.ancestors().skip(1);
+            let _ = above.find(|above| self.directories.watch(above).is_ok());
+        }
     }
 }
 
@@ -224,6 +302,9 @@ fn unit_path() -> PathBuf {
     }
 }
 
+/// What nobody announces, such as a program that was taken away, is seen so late.
+const SLOW: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
 const DIRECTORY: &str = "LINERATE_QOS_DIRECTORY";
 /// Of a file until it is whole: no interface has so long a name.
 const SCRATCH: &str = ".not-whole-yet";

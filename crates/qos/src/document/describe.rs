@@ -98,7 +98,9 @@ fn conditions(all: &Conditions) -> Vec<String> {
         "incoming",
         all.incoming.iter().map(|name| name.0.clone()).collect(),
     );
-    add("mark", numbers(&all.mark));
+    add("mark", all.mark.iter().map(ToString::to_string).collect());
+    add("source mac", numbers(&all.source_mac));
+    add("destination mac", numbers(&all.destination_mac));
     words
 }
 

@@ -14,7 +14,8 @@ impl Packet {
             What::Other { ethertype, tag } => (tag, *ethertype, Vec::new()),
             What::Ip { flow, tag } => (tag, flow.ethertype(), flow.bytes()),
         };
-        let mut frame = vec![0; 12];
+        let mut frame = self.destination_mac.octets().to_vec();
+        frame.extend(self.source_mac.octets());
         if let Some(Tag { id, priority }) = tag {
             frame.extend([0x81, 0x00]);
             frame.extend((u16::from(*priority) << 13 | id).to_be_bytes());

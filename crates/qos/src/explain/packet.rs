@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use linerate_core::units::Dscp;
 
 use crate::packet::{CGROUP_LEVELS, LinkType, Metadata};
-use crate::policy::{CgroupPath, Interface};
+use crate::policy::{CgroupPath, Interface, Mac};
 use crate::rules::Bindings;
 
 /// A packet: `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF length=1500 vlan=5`, or the bytes of a
@@ -22,6 +22,10 @@ pub struct Packet {
     pub incoming: Option<Interface>,
     /// `mark=`.
     pub mark: u32,
+    /// `source_mac=`; of a frame in hexadecimal its own.
+    pub source_mac: Mac,
+    /// `destination_mac=`.
+    pub destination_mac: Mac,
 }
 
 /// What a packet is.

@@ -12,7 +12,7 @@ use crate::policy::words::{
     ECN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPES, ICMP_TYPES, ICMPV6_TYPES, PROTOCOLS,
     PROTOCOLS_WITH_PORTS, TCP, TCP_FLAGS, Words,
 };
-use crate::policy::{CgroupPath, Family, Interface};
+use crate::policy::{CgroupPath, Family, Interface, Mac};
 
 use super::packet::{Flow, FragmentPart, Packet, Tag, Upper, What};
 
@@ -47,6 +47,7 @@ impl FromStr for Packet {
             let tag = words.tag()?;
             What::Other { ethertype, tag }
         };
+        let is_frame = matches!(what, What::Frame(_));
         let packet = Self {
             what,
             uid: words.key("uid", |word| word.parse("a user id", "give a number"))?,
@@ -55,6 +56,16 @@ impl FromStr for Packet {
             mark: words
                 .key("mark", |word| word.up_to(u32::MAX, "a mark"))?
                 .unwrap_or(0),
+            source_mac: if is_frame {
+                Mac::default()
+            } else {
+                words.mac("source_mac")?
+            },
+            destination_mac: if is_frame {
+                Mac::default()
+            } else {
+                words.mac("destination_mac")?
+            },
         };
         words.end()?;
         Ok(packet)
@@ -146,6 +157,12 @@ impl<'a> Reader<'a> {
     ) -> Result<Option<T>> {
         let at = self.keys.iter().position(|(key, _)| key.text == name);
         at.map(|at| read(self.keys.remove(at).1)).transpose()
+    }
+
+    fn mac(&mut self, name: &str) -> Result<Mac> {
+        let wrong = |word: Word<'_>| word.wrong("an Ethernet address", "write 02:00:5e:10:00:01");
+        let read = |word: Word<'a>| word.text.parse().or_else(|()| wrong(word));
+        Ok(self.key(name, read)?.unwrap_or_default())
     }
 
     fn tag(&mut self) -> Result<Option<Tag>> {
@@ -448,6 +465,13 @@ impl fmt::Display for Packet {
         if self.mark != 0 {
             write!(f, " mark={:#x}", self.mark)?;
         }
+        let macs = [
+            ("source_mac", self.source_mac),
+            ("destination_mac", self.destination_mac),
+        ];
+        for (key, mac) in macs.iter().filter(|(_, mac)| *mac != Mac::default()) {
+            write!(f, " {key}={mac}")?;
+        }
         Ok(())
     }
 }
@@ -536,7 +560,7 @@ pub(super) fn flags_in_words(flags: u8) -> String {
 
 const EXAMPLE: &str = "write `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF`, `arp vlan=5` or `hex:…` (an Ethernet frame)";
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 16] = [
     "dscp",
     "ecn",
     "length",
@@ -551,6 +575,8 @@ const KEYS: [&str; 14] = [
     "cgroup",
     "incoming",
     "mark",
+    "source_mac",
+    "destination_mac",
 ];
 
 /// The names that conditions of filters have, and those of the same here.

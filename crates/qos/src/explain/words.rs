@@ -8,7 +8,7 @@ use crate::packet::{Fields, icmp};
 use crate::policy::words::{
     ECN, ETHERTYPES, ICMP_TYPES, ICMPV6_TYPES, PROTOCOLS, PROTOCOLS_WITH_PORTS, TCP,
 };
-use crate::policy::{AddressRange, Conditions, Family};
+use crate::policy::{AddressRange, Conditions, Family, Mac};
 use crate::rules::{Bindings, Field, Ranges, Rule};
 
 use super::packet::Packet;
@@ -173,7 +173,11 @@ impl<'a> Words<'a> {
                 Some(name) => name.to_owned(),
                 None => format!("{value:#06x}"),
             },
-            Field::FlowLabel | Field::Mark => format!("{value:#x}"),
+            Field::FlowLabel | Field::Mark(u32::MAX) => format!("{value:#x}"),
+            Field::Mark(mask) => format!("{value:#x}/{mask:#x}"),
+            Field::SourceMac | Field::DestinationMac => {
+                Mac::try_from(value).map_or_else(|_| value.to_string(), |mac| mac.to_string())
+            }
             Field::Cgroup(level) => {
                 let mut groups = self.bindings.cgroups.iter();
                 let found =
@@ -224,7 +228,9 @@ fn name(field: Field) -> &'static str {
         Field::Uid => "owner",
         Field::Cgroup(_) => "control group",
         Field::Incoming => "incoming interface",
-        Field::Mark => "mark",
+        Field::Mark(_) => "mark",
+        Field::SourceMac => "source MAC",
+        Field::DestinationMac => "destination MAC",
     }
 }
 

@@ -4,7 +4,7 @@ use crate::policy::Family;
 use crate::policy::words::{ICMP, ICMPV6, PROTOCOLS_WITH_PORTS, TCP, UDP};
 use crate::rules::{Field, NO_UID};
 
-use super::layers::{LinkLayer, NetworkLayer, be16, number};
+use super::layers::{ETHERTYPE_AT, LinkLayer, NetworkLayer, be16, number};
 
 /// How frames of an interface begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,6 +50,7 @@ pub struct Fields {
     family: Family,
     values: Vec<(Field, u128)>,
     tci: Option<u16>,
+    mark: u32,
     fragment: Option<Fragment>,
 }
 
@@ -75,10 +76,15 @@ impl Fields {
             family: layer.family(),
             values: Vec::with_capacity(16),
             tci: layer.tci,
+            mark: metadata.mark,
             fragment: None,
         };
         fields.put(Field::Vlan, layer.tci.map(|tci| tci & 0x0fff));
         fields.put(Field::EtherType, layer.ethertype);
+        if let (LinkType::Ethernet, Some(header)) = (link, frame.get(..ETHERTYPE_AT + 2)) {
+            fields.put(Field::DestinationMac, Some(number(&header[..6])));
+            fields.put(Field::SourceMac, Some(number(&header[6..12])));
+        }
         fields.put_metadata(metadata);
         if let Some(network) = NetworkLayer::new(frame, layer.network, fields.family) {
             fields.fragment = network.fragment;
@@ -97,6 +103,9 @@ impl Fields {
 
     /// What it has in a field; `None` where it has no such field.
     pub fn value(&self, field: Field) -> Option<u128> {
+        if let Field::Mark(mask) = field {
+            return Some((self.mark & mask).into());
+        }
         self.values
             .iter()
             .find(|(of, _)| *of == field)
@@ -126,7 +135,6 @@ impl Fields {
             Field::Incoming,
             Some(metadata.incoming).filter(|index| *index != 0),
         );
-        self.put(Field::Mark, Some(metadata.mark));
         for (level, id) in (0u8..).zip(metadata.cgroups) {
             self.put(Field::Cgroup(level), Some(id).filter(|id| *id != 0));
         }

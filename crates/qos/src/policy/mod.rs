@@ -16,6 +16,7 @@ mod write;
 pub use error::{PolicyError, PolicyProblem};
 pub use model::{
     Adapter, AddressRange, CgroupPath, Conditions, DEFAULT_PRIORITY, Family, Filter, FlagTest,
-    Fragments, Interface, Meter, MeterKind, Place, Policy, PolicyFile, Range, Share,
+    Fragments, Interface, Mac, MarkRange, Meter, MeterKind, Place, Policy, PolicyFile, Range,
+    Share,
 };
 pub use names::{NameError, Names, NoNames};

@@ -1,5 +1,6 @@
 //! What a policy file says, after it was read and checked.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use linerate_core::units::{BitRate, ByteCount, Dscp};
@@ -90,7 +91,91 @@ pub struct Conditions {
     /// Interface by which a forwarded packet came in.
     pub incoming: Vec<Interface>,
     /// Mark that the firewall or the socket gave the packet (`SO_MARK`, `meta mark`).
-    pub mark: Vec<Range<u32>>,
+    pub mark: Vec<MarkRange>,
+    /// Source address of the Ethernet frame.
+    pub source_mac: Vec<Range<Mac>>,
+    /// Destination address of the Ethernet frame.
+    pub destination_mac: Vec<Range<Mac>>,
+}
+
+/// Marks of which the bits of `mask` are a number in `range`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MarkRange {
+    /// The bits that are looked at; all without `/MASK`.
+    pub mask: u32,
+    /// What they are, as a number within `mask`.
+    pub range: Range<u32>,
+}
+
+impl fmt::Display for MarkRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { first, last } = self.range;
+        match (self.mask, first == last) {
+            (u32::MAX, true) => write!(f, "{first:#x}"),
+            (u32::MAX, false) => write!(f, "{first:#x}-{last:#x}"),
+            (mask, true) => write!(f, "{first:#x}/{mask:#x}"),
+            (mask, false) => write!(f, "{first:#x}-{last:#x}/{mask:#x}"),
+        }
+    }
+}
+
+/// An Ethernet address of 48 bits, the first octet highest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Mac(u64);
+
+impl Mac {
+    /// The highest, which is the broadcast address.
+    pub const LAST: Self = Self((1 << 48) - 1);
+
+    /// As it stands in a frame.
+    pub fn octets(self) -> [u8; 6] {
+        std::array::from_fn(|at| (self.0 >> (40 - 8 * at)) as u8)
+    }
+}
+
+impl From<[u8; 6]> for Mac {
+    fn from(octets: [u8; 6]) -> Self {
+        Self(
+            octets
+                .iter()
+                .fold(0, |sum, octet| sum << 8 | u64::from(*octet)),
+        )
+    }
+}
+
+impl From<Mac> for u128 {
+    fn from(mac: Mac) -> Self {
+        mac.0.into()
+    }
+}
+
+impl TryFrom<u128> for Mac {
+    type Error = std::num::TryFromIntError;
+
+    fn try_from(number: u128) -> Result<Self, Self::Error> {
+        u64::try_from(number << 16 >> 16).map(|number| Self(number & Self::LAST.0))
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.octets();
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl std::str::FromStr for Mac {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let octet = |text: &str| {
+            let is_octet = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_octet.then(|| u8::from_str_radix(text, 16).ok())?
+        };
+        let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();
+        let octets: Option<[u8; 6]> = octets.and_then(|octets| octets.try_into().ok());
+        octets.map(Self::from).ok_or(())
+    }
 }
 
 /// Which network layer.

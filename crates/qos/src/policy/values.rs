@@ -10,8 +10,8 @@ use linerate_core::units::{BitRate, ByteCount, Dscp, Percent, UnitError, suggest
 use super::error::PolicyProblem;
 use super::words::{self, ICMP, ICMPV6, PROTOCOLS, Words};
 use super::{
-    AddressRange, CgroupPath, Conditions, Family, FlagTest, Interface, NameError, Names, Range,
-    Share,
+    AddressRange, CgroupPath, Conditions, Family, FlagTest, Interface, Mac, MarkRange, NameError,
+    Names, Range, Share,
 };
 
 type Result<T> = std::result::Result<T, PolicyProblem>;
@@ -115,6 +115,50 @@ impl Number {
     }
 }
 
+/// A mark, or `MARK/MASK`.
+pub(super) fn mark(text: &str) -> Result<MarkRange> {
+    let Some((marks, written)) = text.split_once('/') else {
+        let (range, mask) = (MARK.range(text)?, u32::MAX);
+        return Ok(MarkRange { mask, range });
+    };
+    let range: Range<u32> = MARK.range(marks)?;
+    let mask = number(written.trim()).filter(|mask| *mask != 0);
+    let Some(mask) = mask else {
+        let hint = "it is 1 to 0xffffffff, as in 0x10/0xf0";
+        return Err(PolicyProblem::value("mask of marks", written, hint));
+    };
+    let is_one = range.first == range.last;
+    if range.last > mask || is_one && range.first & !mask != 0 {
+        let hint = format!(
+            "bits are set outside its mask: write {:#x}/{mask:#x}",
+            range.first & mask
+        );
+        return Err(PolicyProblem::value("mark", text, hint));
+    }
+    Ok(MarkRange { mask, range })
+}
+
+/// An Ethernet address, the first bits of some, or `FIRST-LAST`.
+pub(super) fn macs(text: &str) -> Result<Range<Mac>> {
+    let hint =
+        "write 02:00:5e:10:00:01, 02:00:5e:00:00:00/24 or 02:00:5e:10:00:01-02:00:5e:10:00:09";
+    let wrong = || PolicyProblem::value("Ethernet address", text, hint);
+    let Some((base, length)) = text.split_once('/') else {
+        let (first, last) = ends(text, |text| text.trim().parse().ok())?.ok_or_else(wrong)?;
+        return Ok(Range { first, last });
+    };
+    let first: Mac = base.parse().map_err(|()| wrong())?;
+    let length = number(length).filter(|length| *length <= 48);
+    let host = u128::from(Mac::LAST) >> length.ok_or_else(wrong)?;
+    let last = u128::from(first) | host;
+    if u128::from(first) & host != 0 {
+        let hint = "bits are set behind its length";
+        return Err(PolicyProblem::value("prefix", text, hint));
+    }
+    let last = Mac::try_from(last).map_err(|_| wrong())?;
+    Ok(Range { first, last })
+}
+
 /// Decimal, or hexadecimal behind `0x`; no sign, no blanks.
 fn number(text: &str) -> Option<u32> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -210,7 +254,7 @@ pub(super) const UID: Number = Number::new(
 pub(super) const MARK: Number = Number::new(
     "mark",
     0..=u32::MAX,
-    "it is 0 to 4294967295, or a range such as 0x10-0x1f",
+    "it is 0 to 4294967295, a range such as 0x10-0x1f, or with a mask 0x10/0xf0",
 );
 
 pub(super) const PRIORITY: Number = Number::new(

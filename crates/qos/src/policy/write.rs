@@ -7,7 +7,7 @@ use linerate_core::units::{BitRate, ByteCount, Dscp};
 use super::values::{self, Number};
 use super::words::{FAMILIES, TCP_FLAGS};
 use super::{
-    Adapter, AddressRange, Conditions, DEFAULT_PRIORITY, Filter, FlagTest, Fragments, Meter,
+    Adapter, AddressRange, Conditions, DEFAULT_PRIORITY, Filter, FlagTest, Fragments, Mac, Meter,
     MeterKind, Policy, PolicyFile, Range, Share,
 };
 
@@ -85,7 +85,9 @@ fn write_conditions(text: &mut Text, conditions: &Conditions) {
     text.list("incoming", &conditions.incoming, |interface| {
         quoted(&interface.0)
     });
-    text.numbers("mark", &conditions.mark, &values::MARK);
+    text.list("mark", &conditions.mark, |mark| quoted(&mark.to_string()));
+    text.list("source_mac", &conditions.source_mac, macs);
+    text.list("destination_mac", &conditions.destination_mac, macs);
 }
 
 fn write_policy(text: &mut Text, policy: &Policy) {
@@ -212,6 +214,14 @@ fn address(range: &AddressRange) -> String {
         Some(_) if first == last => first.to_string(),
         Some(length) => format!("{first}/{length}"),
         None => format!("{first}-{last}"),
+    })
+}
+
+fn macs(Range { first, last }: &Range<Mac>) -> String {
+    quoted(&if first == last {
+        first.to_string()
+    } else {
+        format!("{first}-{last}")
     })
 }
 

@@ -4,7 +4,7 @@ use crate::policy::Family;
 use crate::rules::{Field, Ranges, Rule};
 
 use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
-use super::frame::{NO_LENGTH, Slot, context, wide};
+use super::frame::{NO_LENGTH, Slot, context, mac, wide};
 use super::generator::{Generator, Layer};
 
 use Register::{R0, R1, R2, R6, R7, R9, R10};
@@ -30,7 +30,9 @@ pub(super) fn is_beside(field: Field) -> bool {
             | Field::Uid
             | Field::Cgroup(_)
             | Field::Incoming
-            | Field::Mark
+            | Field::Mark(_)
+            | Field::SourceMac
+            | Field::DestinationMac
     )
 }
 
@@ -38,9 +40,8 @@ pub(super) fn is_beside(field: Field) -> bool {
 pub(super) fn highest(field: Field, family: Family) -> u128 {
     match field {
         Field::Source | Field::Destination if family == Family::V6 => u128::MAX,
-        Field::Source | Field::Destination | Field::Uid | Field::Incoming | Field::Mark => {
-            u32::MAX.into()
-        }
+        Field::Source | Field::Destination | Field::Uid | Field::Incoming => u32::MAX.into(),
+        Field::Mark(mask) => mask.into(),
         Field::Protocol | Field::IcmpType | Field::IcmpCode | Field::TcpFlags => 255,
         Field::SourcePort | Field::DestinationPort | Field::EtherType => 65_535,
         Field::Dscp => 63,
@@ -48,7 +49,8 @@ pub(super) fn highest(field: Field, family: Family) -> u128 {
         Field::FlowLabel => 0xf_ffff,
         Field::Vlan => 0xfff,
         Field::Length => u128::from(NO_LENGTH) - 1,
-        Field::Cgroup(_) => u64::MAX.into(),
+        // Beyond all addresses is what frames without one have.
+        Field::Cgroup(_) | Field::SourceMac | Field::DestinationMac => u64::MAX.into(),
     }
 }
 
@@ -152,7 +154,12 @@ impl Generator<'_> {
                 let number = levels.iter().position(|asked| *asked == level);
                 let at = wide(number.expect("its level is asked for"));
                 self.each(&ranges, otherwise, |code, range, way| {
-                    code.group_in(at, range, way);
+                    code.double_in(at, range, way);
+                });
+            }
+            (Field::SourceMac | Field::DestinationMac, _) => {
+                self.each(&ranges, otherwise, |code, range, way| {
+                    code.double_in(mac(field), range, way);
                 });
             }
             _ => self.small(field, &ranges, family, otherwise),
@@ -206,7 +213,7 @@ impl Generator<'_> {
             .branch32_with(Condition::Above, R0, last - first, way);
     }
 
-    fn group_in(&mut self, at: i16, (first, last): (u128, u128), way: Label) {
+    fn double_in(&mut self, at: i16, (first, last): (u128, u128), way: Label) {
         self.code.load(Size::Double, R0, R10, at);
         self.code.set(R1, first as u64);
         self.code.branch(Condition::Below, R0, R1, way);
@@ -308,7 +315,13 @@ impl Generator<'_> {
             Field::Length => self.take(R0, Slot::Length),
             Field::Uid => self.take(R0, Slot::Uid),
             Field::Incoming => self.context(R0, context::INCOMING),
-            Field::Mark => self.context(R0, context::MARK),
+            Field::Mark(mask) => {
+                self.context(R0, context::MARK);
+                self.code.operate32_with(Operation::And, R0, mask as i32);
+            }
+            Field::SourceMac | Field::DestinationMac => {
+                self.code.load(Size::Double, R0, R10, mac(field));
+            }
             Field::Cgroup(_) => unreachable!("ids of control groups have 64 bits"),
         }
     }

@@ -5,6 +5,8 @@
 //! comparisons with one field are not followed through all those that come after, and a chain of
 //! rules is verified in linear time. It also makes paths equal that differ in constants only.
 
+use crate::rules::Field;
+
 /// A number of 32 bits on the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
@@ -51,15 +53,23 @@ pub(super) const BUFFER: i16 = -8 * 17 - 16;
 /// What all fragments of a packet share: source and destination (16 bytes each), id (4), protocol,
 /// family, 2 bytes.
 pub(super) const FRAGMENT_KEY: i16 = BUFFER - 40;
+/// Addresses of the Ethernet header, 64 bits each.
+pub(super) const fn mac(field: Field) -> i16 {
+    match field {
+        Field::SourceMac => FRAGMENT_KEY - 8,
+        _ => FRAGMENT_KEY - 16,
+    }
+}
 /// Sixty-four bits each: where rows of tables are, or ids of control groups.
 pub(super) const fn wide(number: usize) -> i16 {
-    FRAGMENT_KEY - 8 - 8 * number as i16
+    FRAGMENT_KEY - 24 - 8 * number as i16
 }
 
 /// Values that fields have where a packet has none: outside their ranges.
 pub(super) const NO_BYTE: u32 = 1 << 8;
 pub(super) const NO_HALF: u32 = 1 << 16;
 pub(super) const NO_LENGTH: u32 = u32::MAX;
+pub(super) const NO_MAC: u64 = 1 << 48;
 
 /// Offsets in `struct __sk_buff`.
 pub(super) mod context {

@@ -159,11 +159,16 @@ impl<'a> Generator<'a> {
         Needs::new(rules, track && !rules.is_empty())
     }
 
+    /// Whether rules of any family ask for a field.
+    pub(super) fn asks_for(&self, field: Field) -> bool {
+        [Family::V4, Family::V6, Family::Other]
+            .iter()
+            .any(|family| self.needs(*family).has(field))
+    }
+
     /// Whether the outermost VLAN tag matters.
     pub(super) fn looks_at_tag(&self) -> bool {
-        let asked = [Family::V4, Family::V6, Family::Other]
-            .iter()
-            .any(|family| self.needs(*family).has(Field::Vlan));
+        let asked = self.asks_for(Field::Vlan);
         self.target.link == LinkType::Ethernet && (asked || self.changes_tag())
     }
 

@@ -2,12 +2,13 @@
 
 use crate::packet::LinkType;
 use crate::policy::Family;
+use crate::rules::Field;
 
 use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
-use super::frame::{NO_HALF, Slot, context};
+use super::frame::{NO_HALF, NO_MAC, Slot, context, mac};
 use super::generator::{Generator, Layer};
 
-use Register::{R0, R1, R2, R3, R6, R7, R8};
+use Register::{R0, R1, R2, R3, R6, R7, R8, R10};
 
 /// Where frames of each family go on.
 struct Ways {
@@ -30,6 +31,12 @@ impl Generator<'_> {
         };
         if self.looks_at_tag() {
             self.tag_beside();
+        }
+        for field in MACS {
+            if self.asks_for(field) {
+                self.code.set(R0, NO_MAC);
+                self.code.store(Size::Double, R10, mac(field), R0);
+            }
         }
         self.look();
         match self.target.link {
@@ -112,6 +119,7 @@ impl Generator<'_> {
     fn ethernet(&mut self, ways: &Ways) {
         let cut = self.code.label();
         self.within(14, cut);
+        self.macs();
         self.code.load(Size::Half, R1, R7, 12);
         self.code.operate_with(Operation::Add, R7, 14);
         let tagged = self.code.label();
@@ -125,6 +133,24 @@ impl Generator<'_> {
         self.code.bind(cut);
         self.put_constant(Slot::EtherType, NO_HALF);
         self.code.jump(ways.asked);
+    }
+
+    /// The addresses of the Ethernet header at `R7`, as far as they are asked for.
+    fn macs(&mut self) {
+        // Eight bytes that have the six of it in front, or behind.
+        let places = [(0, None), (4, Some(16))];
+        for (field, (at, front)) in MACS.into_iter().zip(places) {
+            if !self.asks_for(field) {
+                continue;
+            }
+            self.code.load(Size::Double, R0, R7, at);
+            self.code.swap(R0, 64);
+            if let Some(bits) = front {
+                self.code.operate_with(Operation::ShiftLeft, R0, bits);
+            }
+            self.code.operate_with(Operation::ShiftRight, R0, 16);
+            self.code.store(Size::Double, R10, mac(field), R0);
+        }
     }
 
     /// Goes by the EtherType in `R1`, or on.
@@ -164,6 +190,7 @@ impl Generator<'_> {
     }
 }
 
+const MACS: [Field; 2] = [Field::DestinationMac, Field::SourceMac];
 const ETHERTYPE_V4: u16 = 0x0800;
 const ETHERTYPE_V6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;

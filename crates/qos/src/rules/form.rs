@@ -54,8 +54,12 @@ pub enum Field {
     Cgroup(u8),
     /// Index of the interface by which it came in.
     Incoming,
-    /// Its mark (`skb->mark`); 0 where nobody gave one.
-    Mark,
+    /// These bits of its mark (`skb->mark`); 0 where nobody gave one.
+    Mark(u32),
+    /// Source address of its Ethernet header.
+    SourceMac,
+    /// Destination address of its Ethernet header.
+    DestinationMac,
 }
 
 /// Where a filter or a policy counts. A slot keeps its meaning over reloads of a policy, so that

@@ -101,10 +101,11 @@ impl RuleSet {
         ordered.sort_by_key(|(_, filter)| filter.priority);
         for (index, filter) in ordered {
             let action = policies.partition_point(|policy| *policy < filter.policy);
-            let cgroups = cgroups(filter, bindings)?;
+            let mut groups = cgroups(filter, bindings)?;
+            groups.extend(marks(&filter.conditions));
             let incoming = incoming(filter, bindings)?;
             for family in filter.conditions.families() {
-                let boxes = boxes(&filter.conditions, family, &cgroups, incoming.as_ref());
+                let boxes = boxes(&filter.conditions, family, &groups, incoming.as_ref());
                 let of_family = rules.of_mut(family);
                 of_family.extend(boxes.into_iter().map(|conditions| Rule {
                     filter: index,
@@ -152,7 +153,7 @@ fn action(policy: &Policy, index: usize, bindings: &Bindings) -> Action {
 fn boxes(
     asked: &Conditions,
     family: Family,
-    cgroups: &BTreeMap<u8, Ranges>,
+    groups: &[Vec<(Field, Ranges)>],
     incoming: Option<&Ranges>,
 ) -> Vec<Box> {
     let mut boxes = vec![Box::new()];
@@ -171,10 +172,10 @@ fn boxes(
         let set = numbers(&asked.port);
         either(&mut boxes, [Field::SourcePort, Field::DestinationPort], set);
     }
-    if !cgroups.is_empty() {
+    for alternatives in groups.iter().filter(|group| !group.is_empty()) {
         boxes = (boxes.iter())
-            .flat_map(|one| cgroups.iter().map(move |group| (one, group)))
-            .filter_map(|(one, (level, ids))| with(one, Field::Cgroup(*level), ids))
+            .flat_map(|one| alternatives.iter().map(move |of| (one, of)))
+            .filter_map(|(one, (field, set))| with(one, *field, set))
             .collect();
     }
     boxes.retain(|one| is_possible(one, family));
@@ -216,12 +217,18 @@ fn one_way(boxes: &mut Vec<Box>, asked: &Conditions, family: Family) {
     let tests = &asked.tcp_flags;
     ask(Field::TcpFlags, !tests.is_empty(), flags(tests));
     ask(Field::Vlan, !asked.vlan.is_empty(), numbers(&asked.vlan));
-    let numbers32: [(Field, &[Range<u32>]); 3] = [
-        (Field::FlowLabel, &asked.flow_label),
-        (Field::Length, &asked.length),
-        (Field::Mark, &asked.mark),
+    let labels = &asked.flow_label;
+    ask(Field::FlowLabel, !labels.is_empty(), numbers(labels));
+    ask(
+        Field::Length,
+        !asked.length.is_empty(),
+        numbers(&asked.length),
+    );
+    let macs = [
+        (Field::SourceMac, &asked.source_mac),
+        (Field::DestinationMac, &asked.destination_mac),
     ];
-    for (field, list) in numbers32 {
+    for (field, list) in macs {
         ask(field, !list.is_empty(), numbers(list));
     }
     let owners = numbers(&asked.uid).and_then(|set| set.without(&single(NO_UID)));
@@ -345,8 +352,18 @@ fn single(number: u32) -> Ranges {
     Ranges::new([(number.into(), number.into())]).expect("one number")
 }
 
-/// The ids that a filter asks for at each level.
-fn cgroups(filter: &Filter, bindings: &Bindings) -> Result<BTreeMap<u8, Ranges>, RuleError> {
+/// The marks that a filter asks for by each mask, which are alternatives.
+fn marks(asked: &Conditions) -> Option<Vec<(Field, Ranges)>> {
+    let mut masks: BTreeMap<u32, Vec<Range<u32>>> = BTreeMap::new();
+    for mark in &asked.mark {
+        masks.entry(mark.mask).or_default().push(mark.range);
+    }
+    let set = |(mask, marks): (u32, Vec<_>)| Some((Field::Mark(mask), numbers(&marks)?));
+    Some(masks.into_iter().filter_map(set).collect())
+}
+
+/// The ids that a filter asks for at each level, which are alternatives.
+fn cgroups(filter: &Filter, bindings: &Bindings) -> Result<Vec<Vec<(Field, Ranges)>>, RuleError> {
     let mut levels: BTreeMap<u8, Vec<(u128, u128)>> = BTreeMap::new();
     for CgroupPath(path) in &filter.conditions.cgroup {
         let Some(group) = bindings.cgroups.get(&CgroupPath(path.clone())) else {
@@ -365,8 +382,8 @@ fn cgroups(filter: &Filter, bindings: &Bindings) -> Result<BTreeMap<u8, Ranges>,
         let ids = levels.entry(group.level).or_default();
         ids.push((group.id.into(), group.id.into()));
     }
-    let set = |(level, ids)| Ranges::new(ids).map(|ids| (level, ids));
-    Ok(levels.into_iter().filter_map(set).collect())
+    let set = |(level, ids)| Some((Field::Cgroup(level), Ranges::new(ids)?));
+    Ok(vec![levels.into_iter().filter_map(set).collect()])
 }
 
 fn incoming(filter: &Filter, bindings: &Bindings) -> Result<Option<Ranges>, RuleError> {

@@ -173,6 +173,7 @@ impl<'a> Asked<'a> {
         let (left, right) = (&self.rule.conditions, &other.rule.conditions);
         let mut right = right.iter().peekable();
         self.rule.action != other.rule.action
+            && !have_other_marks(left, &other.rule.conditions)
             && left.iter().all(|(field, set)| {
                 while right.next_if(|(of, _)| of < field).is_some() {}
                 right
@@ -180,6 +181,18 @@ impl<'a> Asked<'a> {
                     .is_none_or(|(_, theirs)| set.meets(theirs))
             })
     }
+}
+
+/// Whether no mark is in both: where each asks for one number, by a mask of its own, and these
+/// differ in a bit of both masks.
+fn have_other_marks(left: &[(Field, Ranges)], right: &[(Field, Ranges)]) -> bool {
+    let single = |(field, set): &(Field, Ranges)| match (field, set.as_slice()) {
+        (Field::Mark(mask), [(first, last)]) if first == last => Some((*mask, *first as u32)),
+        _ => None,
+    };
+    let (left, right) = (left.iter().find_map(single), right.iter().find_map(single));
+    (left.zip(right))
+        .is_some_and(|((one, mark), (other, theirs))| (mark ^ theirs) & one & other != 0)
 }
 
 enum Relation {
@@ -281,13 +294,15 @@ fn whole(field: Field, family: Family) -> Ranges {
 fn bit(field: Field) -> u64 {
     let number = match field {
         Field::Cgroup(level) => ALL.len() as u32 + u32::from(level),
+        // Of all masks: this only says which boxes are not worth a look.
+        Field::Mark(_) => u64::BITS - 1,
         field => ALL.iter().position(|other| *other == field).unwrap_or(0) as u32,
     };
     1 << number
 }
 
-/// All but control groups, of which there are as many as levels.
-const ALL: [Field; 17] = [
+/// All but control groups, of which there are as many as levels, and marks.
+const ALL: [Field; 18] = [
     Field::Source,
     Field::Destination,
     Field::Protocol,
@@ -304,7 +319,8 @@ const ALL: [Field; 17] = [
     Field::Length,
     Field::Uid,
     Field::Incoming,
-    Field::Mark,
+    Field::SourceMac,
+    Field::DestinationMac,
 ];
 
 /// Who asks for one of these has a whole IP header.

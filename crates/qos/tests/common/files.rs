@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use linerate_core::units::{BitRate, ByteCount, Dscp};
 use linerate_qos::policy::{
     Adapter, AddressRange, CgroupPath, Conditions, Family, Filter, FlagTest, Fragments, Interface,
-    Meter, MeterKind, Place, Policy, PolicyFile, Range,
+    Mac, MarkRange, Meter, MeterKind, Place, Policy, PolicyFile, Range,
 };
 
 use super::Dice;
@@ -152,7 +152,7 @@ fn condition(dice: &mut Dice, asked: &mut Conditions, is_v6: bool, wishes: &Wish
     let count = 1 + dice.below(3);
     let addresses = |dice: &mut Dice| (0..count).map(|_| address(dice, is_v6)).collect();
     let ports = |dice: &mut Dice| (0..count).map(|_| port(dice)).collect();
-    match dice.below(if wishes.owners { 21 } else { 19 }) {
+    match dice.below(if wishes.owners { 23 } else { 21 }) {
         0 => asked.source = addresses(dice),
         1 => asked.destination = addresses(dice),
         2 => asked.address = addresses(dice),
@@ -170,8 +170,10 @@ fn condition(dice: &mut Dice, asked: &mut Conditions, is_v6: bool, wishes: &Wish
         14 | 15 => asked.length = vec![length(dice)],
         16 => asked.vlan = (0..count).map(|_| vlan(dice)).collect(),
         17 => asked.incoming = vec![Interface(dice.pick(&["eth1", "eth2"]).to_owned())],
-        18 => asked.mark = vec![range(dice.below(3) as u32, 0x10)],
-        19 => {
+        18 => asked.mark = (0..count).map(|_| mark(dice)).collect(),
+        19 => asked.source_mac = (0..count).map(|_| mac(dice)).collect(),
+        20 => asked.destination_mac = (0..count).map(|_| mac(dice)).collect(),
+        21 => {
             asked.uid = vec![range(dice.below(3) as u32 * 1000, 1000)]
                 .into_iter()
                 .map(|uid: Range<u32>| range(uid.first.min(uid.last), uid.last.max(uid.first)))
@@ -183,6 +185,26 @@ fn condition(dice: &mut Dice, asked: &mut Conditions, is_v6: bool, wishes: &Wish
                 .map(|_| CgroupPath(dice.pick(&paths).to_owned()))
                 .collect();
         }
+    }
+}
+
+fn mark(dice: &mut Dice) -> MarkRange {
+    let mask = dice.pick(&[u32::MAX, 0xf0, 0x8000_0001]);
+    let range = match dice.below(2) {
+        0 => range(0, 0x10),
+        _ => range(0x10 & mask, 0x10 & mask),
+    };
+    MarkRange { mask, range }
+}
+
+/// Of few, the highest among them.
+pub(super) fn mac(dice: &mut Dice) -> Range<Mac> {
+    let mac = |octet| Mac::from([octet, 0, 0x5e, 0, 0, octet]);
+    let first = mac(dice.pick(&[0, 2, 4]));
+    match dice.below(3) {
+        0 => range(first, first),
+        1 => range(first, mac(4)),
+        _ => range(first, Mac::LAST),
     }
 }
 

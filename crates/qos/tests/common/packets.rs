@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use linerate_qos::packet::{LinkType, Metadata};
-use linerate_qos::policy::{AddressRange, Conditions, Family, PolicyFile, Range};
+use linerate_qos::policy::{AddressRange, Conditions, Family, Mac, PolicyFile, Range};
 use linerate_qos::rules::Bindings;
 
-use super::files::{address, dscp, ip};
+use super::files::{address, dscp, ip, mac};
 use super::{Dice, Wishes};
 
 /// The parts of a packet.
@@ -21,6 +21,8 @@ pub(crate) struct Recipe {
     /// What is beside the bytes; `protocol` and `wire_length` are filled in by
     /// [`Recipe::metadata`].
     pub(crate) beside: Metadata,
+    /// Of its Ethernet header: destination, source.
+    pub(crate) macs: [Mac; 2],
     /// The frame ends here, if it is longer.
     pub(crate) cut: Option<usize>,
 }
@@ -83,8 +85,13 @@ pub(crate) fn packet(dice: &mut Dice, file: &PolicyFile, wishes: &Wishes) -> Rec
         ethertype: dice.pick(&[0x0806, 0x88cc, 0x05dc, 0x0600]),
         ip: (!is_other).then(|| any_ip(dice, is_v6)),
         beside: Metadata::default(),
+        macs: [mac(dice).first, mac(dice).last],
         cut: None,
     };
+    let macs = [&asked.destination_mac, &asked.source_mac];
+    for (mac, asked) in recipe.macs.iter_mut().zip(macs) {
+        set(dice, asked, mac);
+    }
     if let Some(ip) = &mut recipe.ip {
         aim(dice, ip, &asked);
         disturb(dice, ip);
@@ -107,7 +114,7 @@ impl Recipe {
     pub(crate) fn frame(&self) -> Vec<u8> {
         let mut frame = Vec::new();
         if self.link == LinkType::Ethernet {
-            frame.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+            frame.extend(self.macs.iter().flat_map(|mac| mac.octets()));
             for (protocol, tci) in &self.tags {
                 frame.extend(protocol.to_be_bytes());
                 frame.extend(tci.to_be_bytes());
@@ -375,8 +382,9 @@ fn add_beside(
     } else if dice.one_in(4) {
         beside.incoming = dice.below(4) as u32;
     }
-    if let Some(Range { first, last }) = choose(dice, &asked.mark) {
-        beside.mark = number(dice, first, last);
+    if let Some(mark) = choose(dice, &asked.mark) {
+        let chosen = number(dice, mark.range.first, mark.range.last);
+        beside.mark = chosen | dice.pick(&[0, 5, u32::MAX]) & !mark.mask;
     }
     if wishes.owners {
         beside.uid = dice.pick(&[None, Some(0), Some(1000), Some(2000), Some(65_534)]);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use linerate_core::units::{BitRate, ByteCount, Dscp};
 use linerate_qos::policy::{
     Adapter, AddressRange, CgroupPath, Conditions, Family, Filter, FlagTest, Fragments, Interface,
-    Meter, MeterKind, Place, Policy, PolicyFile, Range, Share,
+    Mac, MarkRange, Meter, MeterKind, Place, Policy, PolicyFile, Range, Share,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -89,6 +89,8 @@ pub(crate) fn conditions() -> impl Strategy<Value = Conditions> {
             uid: any.1,
             cgroup: any.2,
             incoming: any.3,
+            mark: any.4,
+            source_mac: any.5,
             ..ip
         })
     })
@@ -99,6 +101,8 @@ type OfAnyPacket = (
     Vec<Range<u32>>,
     Vec<CgroupPath>,
     Vec<Interface>,
+    Vec<MarkRange>,
+    Vec<Range<Mac>>,
 );
 
 /// What any packet can be asked for.
@@ -108,13 +112,36 @@ fn any_packet() -> impl Strategy<Value = OfAnyPacket> {
         "/system.slice/ssh.service",
         "/a \"b\"/\\x2d/ü",
     ]);
+    let mac = range(0_u64, 1 << 40).prop_map(|Range { first, last }| {
+        let mac = |number: u64| Mac::try_from(u128::from(number)).expect("48 bits");
+        Range {
+            first: mac(first),
+            last: mac(last),
+        }
+    });
     let interface = select(vec!["eth1", "wlan0", "veth@if\"3"]);
     (
         rarely(range(1_u16, 4094)),
         rarely(range(0, u32::MAX - 1)),
         rarely(cgroup.prop_map(|path| CgroupPath(path.to_owned()))),
         rarely(interface.prop_map(|name| Interface(name.to_owned()))),
+        rarely(mark()),
+        rarely(mac),
     )
+}
+
+/// Of few masks, for a file has four at most.
+fn mark() -> impl Strategy<Value = MarkRange> {
+    let mask = select(vec![u32::MAX, 0xf0, 0xff00_0000]);
+    (mask, any::<u32>(), any::<bool>()).prop_map(|(mask, mark, is_one)| {
+        let (first, last) = if is_one {
+            (mark & mask, mark & mask)
+        } else {
+            (mark & mask / 2, mask)
+        };
+        let range = Range { first, last };
+        MarkRange { mask, range }
+    })
 }
 
 fn other() -> impl Strategy<Value = Conditions> {

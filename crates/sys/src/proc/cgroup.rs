@@ -47,11 +47,18 @@ pub struct Throttling {
 /// # Errors
 /// `NotFound` if there is no such group, or no version 2 at all.
 pub fn group_id(path: &str) -> io::Result<u64> {
+    fs::metadata(group_directory(path)?).map(|metadata| metadata.ino())
+}
+
+/// The directory of a group of version 2 by its path below the root, whether it is there or not.
+///
+/// # Errors
+/// `NotFound` if there is no version 2.
+pub fn group_directory(path: &str) -> io::Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/thread-self/mountinfo")?;
     let mount = mounts.lines().find_map(|line| cgroup_mount(line, None));
     let (_, directory) = mount.ok_or(io::ErrorKind::NotFound)?;
-    let group = Path::new(directory).join(path.trim_start_matches('/'));
-    fs::metadata(group).map(|metadata| metadata.ino())
+    Ok(Path::new(directory).join(path.trim_start_matches('/')))
 }
 
 impl CgroupLimits {

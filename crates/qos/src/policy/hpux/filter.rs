@@ -19,18 +19,16 @@ pub(super) fn conditions(block: &Block<'_>, names: &mut dyn Names) -> Result<Con
         let problem = PolicyProblem::conflict(what, "give at least one attribute");
         return Err(Fault::new(block.name.offset, problem));
     }
-    if block.has("dstphysaddr") {
-        let what = "`dstphysaddr` is not known here";
-        let hint = "leave it away, or ask for the destination's IP address";
-        let problem = PolicyProblem::conflict(what, hint);
-        return Err(Fault::new(block.offset("dstphysaddr"), problem));
-    }
     let mut conditions = Conditions {
         dscp: numbers(block, ["dscp", "dscplo", "dscphi"], &values::DSCP)?,
         ..Conditions::default()
     };
     network(block, &mut conditions)?;
     addresses(block, &mut conditions, names)?;
+    if let Some(at) = block.value("dstphysaddr")? {
+        let mac = located(at, values::macs(at.value))?;
+        conditions.destination_mac.push(mac);
+    }
     if let Some(at) = block.value("protocol")? {
         let number = located(at, values::PROTOCOL.range(&decimal(at.value)))?;
         conditions.protocol.push(number);

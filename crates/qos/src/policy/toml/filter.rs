@@ -10,7 +10,8 @@ use crate::policy::error::{Fault, PolicyProblem};
 use crate::policy::values::{self, Number, Span};
 use crate::policy::words::FAMILIES;
 use crate::policy::{
-    AddressRange, Conditions, DEFAULT_PRIORITY, Family, Filter, Names, Place, Range, check,
+    AddressRange, Conditions, DEFAULT_PRIORITY, Family, Filter, Mac, MarkRange, Names, Place,
+    Range, check,
 };
 
 pub(super) fn read(
@@ -67,7 +68,9 @@ fn conditions(
         incoming: list(section, "incoming", |text| {
             values::interface(text).map(single)
         })?,
-        mark: numbers(section, "mark", &values::MARK)?,
+        mark: marks(section)?,
+        source_mac: macs(section, "source_mac")?,
+        destination_mac: macs(section, "destination_mac")?,
         ..Conditions::default()
     };
     // What a name of a service or of a type means depends on the protocol.
@@ -133,6 +136,44 @@ fn ranges<T: TryFrom<u128> + Into<u128> + Copy>(
     read: impl FnMut(&str) -> Result<Vec<Range<T>>, PolicyProblem>,
 ) -> Result<Vec<Range<T>>, Fault> {
     let (listed, taken) = alternatives(section, key, read)?;
+    remaining(section, key, all, listed, &taken)
+}
+
+fn macs(section: &Section<'_>, key: &'static str) -> Result<Vec<Range<Mac>>, Fault> {
+    let all = (0, u128::from(Mac::LAST));
+    ranges(section, key, all, |text| values::macs(text).map(single))
+}
+
+/// Marks; what stands behind a `!` is taken from those of the same mask, and there is no other.
+fn marks(section: &Section<'_>) -> Result<Vec<MarkRange>, Fault> {
+    let (listed, taken) = alternatives(section, "mark", |text| values::mark(text).map(single))?;
+    let Some(mask) = taken.first().map(|mark| mark.mask) else {
+        return Ok(listed);
+    };
+    if listed.iter().chain(&taken).any(|mark| mark.mask != mask) {
+        let conflict = check::Conflict {
+            key: "mark",
+            what: "`mark` with `!` has several masks".to_owned(),
+            hint: "write one mask for all its values",
+        };
+        return Err(conflict.at(section));
+    }
+    let range = |mark: MarkRange| mark.range;
+    let listed = listed.into_iter().map(range).collect();
+    let taken: Vec<_> = taken.into_iter().map(range).collect();
+    let left = remaining(section, "mark", (0, mask.into()), listed, &taken)?;
+    let masked = |range| MarkRange { mask, range };
+    Ok(left.into_iter().map(masked).collect())
+}
+
+/// What is left of `listed`, or of all, without `taken`.
+fn remaining<T: TryFrom<u128> + Into<u128> + Copy>(
+    section: &Section<'_>,
+    key: &'static str,
+    all: Span,
+    listed: Vec<Range<T>>,
+    taken: &[Range<T>],
+) -> Result<Vec<Range<T>>, Fault> {
     if taken.is_empty() {
         return Ok(listed);
     }
@@ -220,7 +261,7 @@ pub(super) const PLACE: &str = "[filter.NAME]";
 pub(super) const KEYS: &str = "\
     policy priority family source destination address source_port destination_port port protocol \
     ethertype dscp ecn icmp_type icmp_code tcp_flags flow_label vlan length uid cgroup incoming \
-    mark";
+    mark source_mac destination_mac";
 pub(super) const SET: &str = "[set.NAME]";
 pub(super) const SET_KEYS: &str = "addresses";
 

@@ -4,7 +4,7 @@ mod filter;
 mod handling;
 mod items;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_core::toml_reader::{self, At, Section};
 
@@ -90,6 +90,7 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
         let named = named(name, lines)?;
         file.filters
             .push(filter::read(section, named, &index, names, &sets)?);
+        few_masks(&file, section)?;
     }
     for (name, section) in &adapters {
         let place = lines.place(name.offset);
@@ -99,6 +100,21 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
     let offsets: Vec<usize> = policies.iter().map(|(name, _)| name.offset).collect();
     unused(&file, &offsets)?;
     Ok(file)
+}
+
+/// The program has a place for each mask.
+fn few_masks(file: &PolicyFile, last: &Section<'_>) -> Result<(), Fault> {
+    let marks = (file.filters.iter()).flat_map(|filter| &filter.conditions.mark);
+    let masks: BTreeSet<u32> = marks.map(|mark| mark.mask).collect();
+    let (what, found, most) = ("masks of `mark`", masks.len(), MAX_MASKS);
+    if found <= most {
+        return Ok(());
+    }
+    let offset = (last.value("mark")).map_or(last.offset, |value| value.span().start);
+    Err(Fault::new(
+        offset,
+        PolicyProblem::TooMany { what, found, most },
+    ))
 }
 
 /// The tables of one kind in the order of the file.
@@ -212,3 +228,5 @@ pub(super) const MAX_BYTES: usize = 4 << 20;
 pub(super) const MAX_FILTERS: usize = 8192;
 pub(super) const MAX_POLICIES: usize = 256;
 pub(super) const MAX_ADAPTERS: usize = 64;
+/// All bits, which is the mask of a mark without one, among them.
+const MAX_MASKS: usize = 4;

@@ -36,10 +36,13 @@ pub(super) fn dimensions(
         let lookup = match (field, family) {
             (Field::Source | Field::Destination, Family::V4) => levels(content, &rows.steps),
             (Field::Source | Field::Destination, _) => addresses(content, &rows.steps),
-            (Field::Cgroup(_), _) => search(content, &rows.steps, Key::Double),
-            (Field::FlowLabel | Field::Length | Field::Uid | Field::Incoming | Field::Mark, _) => {
-                search(content, &rows.steps, Key::Word)
+            (Field::Cgroup(_) | Field::SourceMac | Field::DestinationMac, _) => {
+                search(content, &rows.steps, Key::Double)
             }
+            (
+                Field::FlowLabel | Field::Length | Field::Uid | Field::Incoming | Field::Mark(_),
+                _,
+            ) => search(content, &rows.steps, Key::Word),
             _ => direct(content, &rows, highest(field, family) as u32),
         };
         content.check()?;
