@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Direction, Protocol, Test, Workload};
-use crate::stats::{Figure, LatencyBuckets, LatencySummary, Summary};
+use crate::stats::{Figure, LatencyBuckets, LatencySummary};
 use crate::trace::TraceDocument;
 use crate::units::Family;
 
@@ -245,14 +245,15 @@ pub struct Interval {
 pub struct Sweep {
     /// [`SWEEP_SCHEMA`].
     pub schema: String,
-    /// Of repeats of one test: the median of their throughputs, payload bits per second. Whether they
-    /// are one figure is in `figures`.
+    /// Of repeats of one test: the throughput of the median run, payload bits per second; of an even
+    /// number the lower of the two in the middle. Whether the runs are one figure is in `figures`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput_bps: Option<f64>,
-    /// Of repeats of one test: the median of the requests answered for each second.
+    /// Of repeats of one test: the requests that the median run had answered for each second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions_per_s: Option<f64>,
-    /// Of repeats of one test: the median of the connections opened, used and closed for each second.
+    /// Of repeats of one test: the connections that the median run opened, used and closed for each
+    /// second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_per_s: Option<f64>,
     /// In the order that they ran.
@@ -271,16 +272,14 @@ impl Sweep {
         let is_one = rows
             .windows(2)
             .all(|two| two[0].plan.traffic == two[1].plan.traffic);
-        let median = |figure: fn(&Record) -> Option<f64>| {
-            let figures: Vec<f64> = rows.iter().filter_map(figure).collect();
-            let summary = Summary::new(&figures).ok().filter(|_| is_one);
-            summary.map(|summary| summary.median())
-        };
+        let mut ranked: Vec<&Record> = rows.iter().filter(|_| is_one).collect();
+        ranked.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
+        let median = ranked.get(ranked.len().saturating_sub(1) / 2);
         Self {
             schema: SWEEP_SCHEMA.to_owned(),
-            throughput_bps: median(Record::throughput_bps),
-            transactions_per_s: median(|record| record.transactions_per_s),
-            connections_per_s: median(|record| record.connections_per_s),
+            throughput_bps: median.and_then(|run| run.throughput_bps()),
+            transactions_per_s: median.and_then(|run| run.transactions_per_s),
+            connections_per_s: median.and_then(|run| run.connections_per_s),
             rows,
             figures,
             caveats,

@@ -119,6 +119,11 @@ impl Record {
             .or(self.throughput_bps().map(|rate| ("throughput_bps", rate)))
     }
 
+    /// The headline as a figure to rank runs by, the least where there is none.
+    pub fn rank(&self) -> f64 {
+        self.headline().map_or(f64::NEG_INFINITY, |(_, rate)| rate)
+    }
+
     /// Payload received over all directions, bytes.
     pub fn bytes(&self) -> u64 {
         bytes(&self.legs)

@@ -71,7 +71,7 @@ fn headline(document: &CapacityDocument) -> String {
             }
         })
         .collect();
-    let peer = if document.peer.is_empty() {
+    let peer = if document.peer.is_empty() || document.peer == document.host {
         document.host.clone()
     } else {
         format!("{} ({})", document.host, document.peer)

@@ -11,7 +11,7 @@ use linerate_core::trace::HopDocument;
 use super::Style;
 use super::ceilings::{bars, caveats, ceilings, verdict};
 use super::evidence::{retransmitted, retransmitted_percent, service_demand_doubt};
-use super::figure::figure;
+use super::figure::{around, figure};
 use super::number::{count, digits, exact_bytes, micros, percent, rate};
 use super::page::{Emphasis, Page};
 use super::record::{direction_name, emulated, latencies};
@@ -374,8 +374,9 @@ fn explanation(
 ) {
     let Some(leg) = record.leg() else { return };
     let name = direction_name(direction);
-    let median = leg.throughput_bps.map(rate);
-    let reached = runs.map(|runs| figure(runs, rate)).or(median);
+    let run = leg.throughput_bps;
+    let runs = runs.map(|runs| run.map_or_else(|| runs.clone(), |run| around(runs, run)));
+    let reached = runs.map(|runs| figure(&runs, rate)).or(run.map(rate));
     let mut facts = vec![reached.unwrap_or_else(|| "no figure".to_owned())];
     facts.extend(leg.tcp.as_ref().and_then(retransmitted));
     facts.extend(under_load(check, name));

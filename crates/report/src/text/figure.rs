@@ -1,6 +1,6 @@
 //! What repeated runs amount to: on one line, or in a cell.
 
-use linerate_core::stats::{CONFIDENCE, Figure};
+use linerate_core::stats::{CONFIDENCE, Figure, MedianInterval};
 
 use super::number::{NBSP, span};
 
@@ -38,6 +38,18 @@ pub(super) fn figure(figure: &Figure, write: impl Fn(f64) -> String) -> String {
                 write(*to)
             )
         }
+    }
+}
+
+/// The figure with the median run's value as its point, so that it agrees with the ceilings, which
+/// are of that run. Of an even number of runs the median itself is of none.
+pub(super) fn around(figure: &Figure, run: f64) -> Figure {
+    match figure {
+        Figure::One(one) if (one.low..=one.high).contains(&run) => Figure::One(MedianInterval {
+            median: run,
+            ..*one
+        }),
+        other => other.clone(),
     }
 }
 

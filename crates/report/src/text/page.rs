@@ -59,7 +59,7 @@ impl Page {
     /// Words that fill the lines; all but the first line are indented by `hang` columns.
     pub(super) fn paragraph(&mut self, emphasis: Emphasis, first: &str, hang: usize, words: &str) {
         let room = self.style.columns().saturating_sub(hang).max(MIN_ROOM);
-        let words = printable(words);
+        let words = printable(words).replace(" %", "\u{a0}%");
         let mut lines = wrap(&words, room).into_iter();
         self.line(
             emphasis,

@@ -8,7 +8,7 @@ use linerate_core::stats::{Figure, LatencySummary};
 use super::Style;
 use super::ceilings::{cause_name, caveats, verdict};
 use super::evidence::service_demand_doubt;
-use super::figure::{figure, middle};
+use super::figure::{around, figure, middle};
 use super::number::{NBSP, chosen_bytes, count, digits, plural, rate, with_unit};
 use super::page::Page;
 use super::record::{emulated, traffic_and_peer};
@@ -83,7 +83,7 @@ type Row<'a> = (&'a Record, Option<&'a Figure>);
 
 /// One test that was repeated: its figure, and what holds its median run back.
 fn repeats(page: &mut Page, sweep: &Sweep, run: &Record, runs: &Figure) {
-    let figure = figure(runs, writer(run.workload));
+    let figure = figure(&around(runs, run.rank()), writer(run.workload));
     page.heading(&format!("{figure}: {}", traffic_and_peer(run)));
     let stopped = stopped(sweep).unwrap_or_default();
     page.plain(&format!("  other figures are of the median run{stopped}"));
@@ -108,10 +108,10 @@ fn writer(workload: Workload) -> fn(f64) -> String {
 
 /// `10.0 Mbit/s at 100 B to 45.8 Mbit/s at 2100 B`
 fn range(rows: &[Row]) -> String {
-    let by_rate = |a: &&Row, b: &&Row| metric(a.0).total_cmp(&metric(b.0));
+    let by_rate = |a: &&Row, b: &&Row| a.0.rank().total_cmp(&b.0.rank());
     let ends = [rows.iter().min_by(by_rate), rows.iter().max_by(by_rate)];
     let ends = ends.into_iter().flatten().map(|(run, runs)| {
-        let figure = over_runs(*runs, metric(run), writer(run.workload));
+        let figure = over_runs(*runs, run.rank(), writer(run.workload));
         format!("{figure} at {}", chosen_bytes(size_of(run)))
     });
     ends.collect::<Vec<_>>().join(" to ")
@@ -189,17 +189,12 @@ fn median_runs(rows: &[Record]) -> Vec<&Record> {
         }
     }
     for runs in &mut sizes {
-        runs.sort_by(|a, b| metric(a).total_cmp(&metric(b)));
+        runs.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
     }
     sizes
         .iter()
         .map(|runs| runs[(runs.len() - 1) / 2])
         .collect()
-}
-
-/// What runs are ranked by.
-fn metric(row: &Record) -> f64 {
-    row.headline().map_or(f64::NEG_INFINITY, |(_, rate)| rate)
 }
 
 /// The first caveat of each kind with the number of runs that have one; each run may word it

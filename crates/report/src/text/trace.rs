@@ -1,4 +1,4 @@
-//! The route to a host: a line for each hop, then what can be said of it.
+//! The route to a host: what can be said of it, then a line for each hop.
 
 mod findings;
 mod hops;
@@ -18,15 +18,10 @@ use reverse::way_back;
 use watch::{changes, figures, screen};
 
 impl Document for TraceDocument {
-    /// A trace as a page: the hops, the end, the delay, what changes packets.
+    /// A trace as a page: the end, the delay, what changes packets; then the hops.
     fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
         page.title(&headline(self));
-        match &self.watch {
-            Some(watch) => figures(&mut page, watch),
-            None => hops(&mut page, self),
-        }
-        page.gap();
         let mut end = self.end_words.clone();
         if self.hops.iter().any(|hop| hop.address == Some(self.target)) {
             end = end.replacen(&self.target.to_string(), &self.host, 1);
@@ -40,6 +35,11 @@ impl Document for TraceDocument {
         }
         if let Some(mtu) = &self.mtu {
             page.words(&fits(mtu));
+        }
+        page.gap();
+        match &self.watch {
+            Some(watch) => figures(&mut page, watch),
+            None => hops(&mut page, self),
         }
         if !self.link_rates.is_empty() {
             rates(&mut page, &self.link_rates);

@@ -1,8 +1,11 @@
 //! What a page opens with, and what a narrow or wide terminal makes of it.
 
 use insta::assert_snapshot;
+use linerate_core::record::{Check, SizeFigure, Sweep};
+use linerate_core::stats::{Figure, MedianInterval};
 use linerate_report::Document;
 use linerate_report::text::Style;
+use proptest::prelude::*;
 
 use crate::samples;
 
@@ -101,4 +104,109 @@ fn a_wide_terminal_has_all_columns() {
 #[test]
 fn a_check_in_100_columns() {
     assert_snapshot!(in_columns(100, &samples::check()));
+}
+
+/// A figure and its unit, such as `9.41 Mbit/s`, in bits per second.
+fn bits_per_s(figure: &str) -> f64 {
+    let (number, unit) = figure.trim().rsplit_once(' ').expect(figure);
+    let scale = match unit {
+        "bit/s" => 1.0,
+        "kbit/s" => 1e3,
+        "Mbit/s" => 1e6,
+        "Gbit/s" => 1e9,
+        "Tbit/s" => 1e12,
+        other => panic!("{other} in {figure}"),
+    };
+    number.replace(',', "").parse::<f64>().expect(figure) * scale
+}
+
+/// The point and both ends of `9.41 Mbit/s [9.32 – 9.45 Mbit/s]`, which stands at the beginning of a
+/// line or behind a name.
+fn printed(page: &str) -> [f64; 3] {
+    let words: Vec<&str> = page.split_whitespace().collect();
+    let page = words.join(" ");
+    let (before, rest) = page.split_once(" [").expect(&page);
+    let point: Vec<&str> = before.rsplit(' ').take(2).collect();
+    let (low, high) = rest
+        .split_once(']')
+        .expect(rest)
+        .0
+        .split_once(" – ")
+        .expect(rest);
+    let unit = high.rsplit_once(' ').expect(high).1;
+    let low = if low.contains(' ') {
+        low.to_owned()
+    } else {
+        format!("{low} {unit}")
+    };
+    [&low, &format!("{} {}", point[1], point[0]), high].map(bits_per_s)
+}
+
+proptest! {
+    /// However the three are rounded and whatever their units are.
+    #[test]
+    fn every_point_lies_in_the_interval_beside_it(
+        mut ends in prop::array::uniform3(0.0..13.0_f64), effects in prop::array::uniform3(-60.0..200.0_f64),
+    ) {
+        ends.sort_by(f64::total_cmp);
+        let [low, median, high] = ends.map(|exponent| 10_f64.powf(exponent));
+        let one = Figure::One(MedianInterval { median, low, high, coverage: 0.97, n: 7 });
+        let run = samples::stream();
+        let size = SizeFigure {
+            message_bytes: run.plan.traffic.message_bytes(),
+            metric: "throughput_bps".to_owned(),
+            figure: one.clone(),
+        };
+        let repeats = Sweep::new(vec![run.clone(), run], vec![size], Vec::new());
+        let check = Check { host: "pit".to_owned(), up_throughput_bps: Some(one), ..samples::check() };
+        for page in [answer(&repeats), answer(&check)] {
+            let points = printed(&page);
+            prop_assert!(points.is_sorted(), "{points:?}: {page}");
+        }
+
+        let mut effects = effects;
+        effects.sort_by(f64::total_cmp);
+        let mut comparison = samples::different();
+        let found = &mut comparison.metrics[0].conclusion;
+        (found.interval_percent, found.effect_percent) = ([effects[0], effects[2]], effects[1]);
+        let page = answer(&comparison);
+        let words: Vec<&str> = page.split_whitespace().collect();
+        let number = |word: &str| word.replace(',', "").parse::<f64>().expect(word);
+        let way = words.iter().position(|word| ["higher", "lower"].contains(word)).expect("a way");
+        let sign = if words[way] == "lower" { -1.0 } else { 1.0 };
+        let interval = words.iter().position(|word| *word == "interval").expect("an interval");
+        let points = [
+            number(words[interval + 1]),
+            sign * number(words[way - 2]),
+            number(words[interval + 4]),
+        ];
+        prop_assert!(points.is_sorted(), "{points:?}: {page}");
+    }
+}
+
+/// Of an even number of runs the median is none of them: the page has the run that its ceilings are of.
+#[test]
+fn the_rate_of_a_check_is_the_one_that_its_verdict_is_about() {
+    let check = samples::check();
+    let rate = check
+        .up
+        .as_ref()
+        .and_then(|up| up.throughput_bps())
+        .expect("it was measured");
+    let runs = MedianInterval {
+        median: rate * 1.02,
+        low: rate * 0.98,
+        high: rate * 1.1,
+        coverage: 0.97,
+        n: 6,
+    };
+    let check = Check {
+        up_throughput_bps: Some(Figure::One(runs)),
+        ..check
+    };
+    let page = answer(&check);
+    assert!(
+        page.contains("\nup    13.9 Mbit/s [") && page.contains("expected: 13.9 → "),
+        "{page}"
+    );
 }

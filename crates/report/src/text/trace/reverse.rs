@@ -14,8 +14,6 @@ pub(super) fn way_back(page: &mut Page, reverse: &ReverseDocument) {
         Some(back) => {
             let line = format!("the way back, as {endpoint} traces it to {}", back.target);
             page.title(&line);
-            hops(page, back);
-            page.gap();
             page.words(&format!("{}.", back.end_words));
             for sentence in &back.delay.words {
                 page.words(sentence);
@@ -28,6 +26,10 @@ pub(super) fn way_back(page: &mut Page, reverse: &ReverseDocument) {
     }
     for sentence in &reverse.words {
         page.words(sentence);
+    }
+    if let Some(back) = &reverse.trace {
+        page.gap();
+        hops(page, back);
     }
     let doubts = reverse.trace.iter().flat_map(|back| &back.caveats);
     let doubts = doubts.map(|caveat| caveat.clone().told_by(End::Server));
