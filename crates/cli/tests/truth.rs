@@ -181,6 +181,59 @@ fn verdicts_of_causes_that_no_busy_machine_bends_are_right() {
     assert!(!was_idle || scored.len() > disturbed.len(), "{said}");
 }
 
+/// Shapers of the kernel's that are so slow that no load changes what is true. A verdict that names
+/// nothing on a busy machine is counted; one that names another cause is wrong.
+#[test]
+fn slow_shapers_of_the_kernels_own_are_named() {
+    let family = [
+        "lab",
+        "truth",
+        "--family",
+        "tbf,htb,qos_class",
+        "--seed",
+        SEED,
+    ];
+    let listed = linerate(&[&family[..], &["--count", "120", "--list", "--json"]].concat());
+    let listed: Value = serde_json::from_slice(&listed.stdout).expect("a document");
+    let is_slow = |scenario: &&Value| {
+        scenario["limit_bps"]
+            .as_f64()
+            .is_some_and(|bps| bps <= SLOW)
+    };
+    let slow: Vec<&Value> = listed.as_array().unwrap().iter().filter(is_slow).collect();
+    let of_family = |name: &str| {
+        let own = slow.iter().filter(|scenario| scenario["family"] == name);
+        let numbers: Vec<String> = own.map(|s| s["number"].to_string()).take(SAMPLE).collect();
+        assert_eq!(numbers.len(), SAMPLE, "{name}");
+        numbers
+    };
+    let numbers = ["tbf", "htb", "qos_class"].map(of_family).concat();
+    let numbers: Vec<&str> = (numbers.iter())
+        .flat_map(|number| ["--number", number])
+        .collect();
+    let output = linerate(&[&family[..], &["--jobs", "6", "--json"], &numbers].concat());
+    if output.status.code() == Some(3) {
+        return skip(Need::Lab, text(&output.stderr));
+    }
+    let score: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let trials = score["trials"].as_array().unwrap();
+    let judged = |judgement: &str| {
+        let own = trials
+            .iter()
+            .filter(|trial| trial["judgement"] == judgement);
+        own.count()
+    };
+    if judged("left_out") > 0 {
+        return skip(Need::Iproute2, text(&output.stderr));
+    }
+    let misleading = trials.iter().filter(|trial| {
+        trial["judgement"] == "wrong" && trial["answer"]["verdict"]["cause"] != "unexplained"
+    });
+    let said = text(&output.stderr);
+    assert!(misleading.count() <= 1 && judged("failed") == 0, "{said}");
+    assert!(2 * judged("right") >= trials.len(), "{said}");
+}
+
 /// The numbers of the first clear and slow scenarios of each cause.
 fn sample() -> Vec<String> {
     let arguments = [

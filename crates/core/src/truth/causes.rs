@@ -310,7 +310,7 @@ fn startup(random: &mut Dice) -> Conditions {
 }
 
 /// UDP, in datagrams that fit a packet.
-fn datagrams(conditions: &mut Conditions, random: &mut Dice) {
+pub(super) fn datagrams(conditions: &mut Conditions, random: &mut Dice) {
     conditions.is_udp = true;
     conditions.mss = None;
     let most = u64::from(conditions.mtu() - 48);

@@ -39,5 +39,5 @@ pub use families::{OLD, ScenarioFamily, draw, families, family};
 pub use proof::{Proof, Remedied, RemedyScore, Untried, UntriedReason};
 pub use reliability::{Bin, Reliability};
 pub use remedy::treated;
-pub use scenario::{CpuShare, HostSetup, Scenario, Shaper, Surroundings};
+pub use scenario::{CpuShare, HostSetup, OtherTraffic, Scenario, Shaper, Steps, Surroundings};
 pub use score::{Answer, FamilyScore, Judgement, Score, TRUTH_SCHEMA, Tally, Trial};

@@ -12,8 +12,8 @@ use super::score::Judgement;
 use crate::ceilings::Cause;
 use crate::lab::{Prefix, Route, Topology};
 use crate::link::{LinkSpec, PathSpec};
-use crate::plan::{Extent, Test};
-use crate::units::Family;
+use crate::plan::{Direction, Extent, Test};
+use crate::units::{BitRate, Family, Span};
 
 /// A run whose cause is known before it begins.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -93,6 +93,14 @@ pub enum CpuShare {
 pub struct Surroundings {
     /// Queues of the kernel with a rate.
     pub shapers: Vec<Shaper>,
+    /// What other programs send meanwhile.
+    pub traffic: Vec<OtherTraffic>,
+    /// A QoS policy that is in force at the sender, as its file's text.
+    pub policy: Option<String>,
+    /// Recorded rates by the names that the path gives them.
+    pub traces: BTreeMap<String, String>,
+    /// iperf3 serves at the far end, and linerate does not.
+    pub is_iperf3: bool,
     /// Both ends are on the server's host.
     pub is_loopback: bool,
     /// What plain sockets have to carry without the shapers, payload bits/s; where they do not, the
@@ -111,6 +119,28 @@ pub struct Shaper {
     pub words: String,
     /// What makes it: arguments of `tc`, in which `DEV` is the device.
     pub setup: Vec<String>,
+    /// What it becomes in turn, if it does not stay.
+    pub steps: Option<Steps>,
+}
+
+/// Changes that come again and again.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Steps {
+    /// From one to the next.
+    pub every: Span,
+    /// Each as arguments of `tc`.
+    pub commands: Vec<String>,
+}
+
+/// What another program sends.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct OtherTraffic {
+    /// Seen from the client.
+    pub direction: Direction,
+    /// Datagrams at this rate, bits/s of payload; absent: flows of TCP, as fast as they go.
+    pub udp_bps: Option<u64>,
+    /// How many flows.
+    pub flows: u32,
 }
 
 impl Surroundings {
@@ -118,8 +148,21 @@ impl Surroundings {
     pub(super) fn describe(&self) -> Vec<String> {
         let shapers = (self.shapers.iter())
             .map(|shaper| format!("{} at {}'s {}", shaper.words, shaper.node, shaper.interface));
-        let loopback = self.is_loopback.then(|| "loopback".to_owned());
-        loopback.into_iter().chain(shapers).collect()
+        let others = self.traffic.iter().map(|other| {
+            let direction = other.direction.name();
+            match other.udp_bps {
+                Some(rate) => format!("others send UDP {direction} at {}", BitRate(rate)),
+                None => format!("others have {} TCP flows {direction}", other.flows),
+            }
+        });
+        let holding = [
+            (self.is_loopback, "loopback"),
+            (self.is_iperf3, "an iperf3 server"),
+            (self.policy.is_some(), "a QoS policy at the sender"),
+        ];
+        let holding = holding.into_iter().filter(|(holds, _)| *holds);
+        let words = holding.map(|(_, word)| word.to_owned());
+        words.chain(shapers).chain(others).collect()
     }
 }
 

@@ -53,9 +53,69 @@ pub(super) fn small_send_buffer(random: &mut Dice) -> Draft {
     }
 }
 
+/// As [`small_send_buffer`], or a receive buffer, whose window is never more than its memory.
+pub(super) fn small_segments(random: &mut Dice) -> Draft {
+    loop {
+        let mut conditions = usual(random);
+        conditions.mss = Some(random.log_whole(100, 500) as u32);
+        conditions.nodelay = true;
+        let rate_bps = rate(random, 4e6, 40e6);
+        let rtt_s = random.log_uniform(0.02, 0.2);
+        let holds = rate_bps as f64 * conditions.payload_share() * rtt_s / 8.0;
+        let is_window = random.chance(0.5);
+        let piece = if is_window { 0.0 } else { PIECE };
+        let memory = random.uniform(0.3, 0.8) * holds - piece;
+        if !(MIN_MEMORY..MAX_OPTION).contains(&memory) {
+            continue;
+        }
+        let bound = Bound::Socket((memory / 2.0) as u64);
+        let (cause, reached) = if is_window {
+            conditions.window = bound;
+            (Cause::ReceiveWindow, memory / 2.0)
+        } else {
+            conditions.send_buffer = bound;
+            (Cause::SendBuffer, memory * 5.0 / 6.0 + PIECE / 2.0)
+        };
+        conditions.line = Some(Line {
+            rate_bps: Some(rate_bps),
+            queue_bytes: queue(QueueKind::Tbf, rate_bps, rtt_s, random).limit,
+            ..delay_of(rtt_s)
+        });
+        let mut made = Draft::new(conditions, cause, random);
+        made.limit_bps = Some(reached * 8.0 / rtt_s);
+        return made;
+    }
+}
+
+/// Nobody reads enough for the kernel to enlarge the window (`tcp_rcv_space_adjust`): that it stays
+/// small is as true as that the reader is slow.
+pub(super) fn slow_reader(random: &mut Dice) -> Draft {
+    loop {
+        let mut conditions = usual(random);
+        let rtt_s = random.log_uniform(0.03, 0.2);
+        let read_bps = rate(random, 1e6, 30e6);
+        if read_bps as f64 / 8.0 * rtt_s < FIRST_WINDOW {
+            continue;
+        }
+        let line_bps = (read_bps as f64 * random.uniform(3.0, 8.0)) as u64;
+        conditions.read_bps = Some(read_bps);
+        conditions.line = Some(Line {
+            rate_bps: Some(line_bps),
+            queue_bytes: queue(QueueKind::Tbf, line_bps, rtt_s, random).limit,
+            ..delay_of(rtt_s)
+        });
+        let mut made = Draft::new(conditions, Cause::ApplicationReceive, random);
+        made.accepted.push(Cause::ReceiveWindow);
+        made.limit_bps = Some(read_bps as f64);
+        return made;
+    }
+}
+
 /// What `tcp_sendmsg` adds to a buffer that has room for one byte, at most, bytes.
 const PIECE: f64 = 65_536.0;
 /// Least memory: four full segments with their overhead, bytes.
 const MIN_MEMORY: f64 = 9_000.0;
+/// What a receive buffer of 128 KiB offers at first, bytes.
+const FIRST_WINDOW: f64 = 65_536.0;
 /// Twice the default of `net.core.wmem_max`, bytes.
 const MAX_OPTION: f64 = 425_984.0;

@@ -4,12 +4,15 @@
 //! before anything runs; where two answers are equally true both are. Hosts have their kernel's
 //! defaults but for what a scenario sets.
 
+mod beside;
 mod buffers;
 mod full_speed;
+mod lines;
+mod queue;
 mod shaped;
+mod varying;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use super::assemble::{hosts, interval, path, span, test};
 use super::causes::{plain, round};
@@ -20,10 +23,11 @@ use super::scenario::{HostSetup, Scenario, Shaper, Surroundings};
 use crate::ceilings::Cause;
 use crate::link::PathSpec;
 use crate::plan::{Direction, Extent};
-use crate::units::{BitRate, ByteCount, Dice};
+use crate::units::Dice;
+use queue::{Leaf, Place, Queue, QueueKind, ROUTER};
 
 /// The next one is an entry here and its function.
-pub(super) static FAMILIES: [ScenarioFamily; 7] = [
+pub(super) static FAMILIES: [ScenarioFamily; 25] = [
     family(
         "full_speed",
         "nothing set, one to 16 flows over a veth pair or through a router",
@@ -58,6 +62,92 @@ pub(super) static FAMILIES: [ScenarioFamily; 7] = [
         "small_send_buffer",
         "a send buffer for 0.3 to 0.9 of the path, large writes",
         buffers::small_send_buffer,
+    ),
+    family(
+        "small_segments",
+        "segments of 100 to 500 bytes with a small buffer at one end",
+        buffers::small_segments,
+    ),
+    family(
+        "slow_reader",
+        "a slow reader on a path for more than its first window",
+        buffers::slow_reader,
+    ),
+    family(
+        "kernel_queues",
+        "the kernel's fq_codel and fq below a class, and its netem",
+        shaped::kernel_queues,
+    ),
+    family(
+        "many_flows",
+        "two to 64 flows through one shaper of the kernel's",
+        shaped::many_flows,
+    ),
+    family("ipv6", "a shaper of the kernel's under IPv6", shaped::ipv6),
+    family(
+        "bufferbloat",
+        "a queue for a second of the line, on a router or in the lab's link",
+        shaped::bufferbloat,
+    ),
+    family(
+        "udp_rate",
+        "UDP at a set rate, below or above that of a shaper",
+        shaped::udp_rate,
+    ),
+    family(
+        "qos_class",
+        "a limit of the sender's own QoS policy",
+        shaped::qos_class,
+    ),
+    family(
+        "iperf3_server",
+        "only this end is seen: iperf3 serves at the other, behind a shaper",
+        shaped::iperf3_server,
+    ),
+    family(
+        "competing_tcp",
+        "TCP of another program through the same shaper",
+        beside::competing_tcp,
+    ),
+    family(
+        "competing_udp",
+        "constant UDP of another program through the same shaper",
+        beside::competing_udp,
+    ),
+    family(
+        "busy_reverse_path",
+        "acknowledgements wait behind TCP of another program",
+        beside::busy_reverse_path,
+    ),
+    family(
+        "wifi_lte",
+        "a rate that comes in bursts (Wi-Fi) or wanders (LTE), with jitter",
+        varying::wifi_lte,
+    ),
+    family(
+        "rate_steps",
+        "a rate that steps up and down",
+        varying::rate_steps,
+    ),
+    family(
+        "codel_ecn",
+        "a line with CoDel, which drops or marks",
+        lines::codel_ecn,
+    ),
+    family(
+        "large_bucket_policer",
+        "a policer with a bucket of 0.1 to 0.5 s, the lab's or the kernel's",
+        lines::large_bucket_policer,
+    ),
+    family(
+        "black_hole",
+        "large packets vanish, and the sender probes the MTU",
+        lines::black_hole,
+    ),
+    family(
+        "short_transfer",
+        "a transfer that is over in slow start, with the kernel's buffers",
+        lines::short_transfer,
     ),
 ];
 
@@ -116,11 +206,20 @@ impl Draft {
 
     /// A shaper of the kernel's where the payload passes.
     fn shape(&mut self, place: Place, queue: &Queue) {
-        let (node, interface) = place.at(self.conditions.direction);
+        if matches!(queue.kind, QueueKind::Htb(_)) && place == Place::SendersDevice {
+            // It is a class of the sender's own, whoever made it.
+            self.accepted.push(Cause::QosClass);
+        }
+        self.shape_towards(self.conditions.direction, place, queue);
+    }
+
+    fn shape_towards(&mut self, direction: Direction, place: Place, queue: &Queue) {
+        let (node, interface) = place.at(direction);
         if node == ROUTER {
             self.path.get_or_insert_default().hops = 1;
         }
         self.around.shapers.push(Shaper {
+            steps: None,
             node: node.to_owned(),
             interface: interface.to_owned(),
             words: queue.to_string(),
@@ -133,8 +232,15 @@ impl Draft {
     fn limited_to(&mut self, rate_bps: u64) {
         let limit = rate_bps as f64 * self.conditions.payload_share();
         self.limit_bps = Some(limit);
-        let is_emulated = self.conditions.line.is_some();
+        let is_emulated = !self.is_plain();
         self.around.needs_bps = (!is_emulated).then_some(NEEDED * limit);
+    }
+
+    /// No link of the lab's emulator is on the path.
+    fn is_plain(&self) -> bool {
+        let changes_nothing =
+            |path: &PathSpec| path.up.changes_nothing() && path.down.changes_nothing();
+        self.path.as_ref().is_none_or(changes_nothing)
     }
 
     pub(super) fn scenario(self, family: &'static str, number: u32, seed: u64) -> Scenario {
@@ -185,93 +291,6 @@ impl Draft {
     }
 }
 
-/// Where a shaper is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// The sender sees its queue.
-    SendersDevice,
-    /// Nobody at the ends does.
-    Router,
-}
-
-impl Place {
-    fn at(self, direction: Direction) -> (&'static str, &'static str) {
-        let is_up = direction != Direction::Down;
-        match (self, is_up) {
-            (Self::SendersDevice, true) => (CLIENT, "eth0"),
-            (Self::SendersDevice, false) => (SERVER, "eth0"),
-            (Self::Router, true) => (ROUTER, "eth1"),
-            (Self::Router, false) => (ROUTER, "eth0"),
-        }
-    }
-}
-
-/// A queue of the kernel's with a rate.
-struct Queue {
-    kind: QueueKind,
-    rate_bps: u64,
-    /// What may pass at once, bytes.
-    burst: u64,
-    /// What may wait, bytes.
-    limit: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum QueueKind {
-    Tbf,
-    /// With a queue of its own below the class, or with the kernel's.
-    Htb {
-        own_queue: bool,
-    },
-}
-
-impl Queue {
-    /// Commands of `tc`.
-    fn setup(&self) -> Vec<String> {
-        let Self {
-            rate_bps: rate,
-            burst,
-            limit,
-            ..
-        } = self;
-        match self.kind {
-            QueueKind::Tbf => vec![format!(
-                "qdisc replace dev DEV root tbf rate {rate}bit burst {burst} limit {limit}"
-            )],
-            QueueKind::Htb { own_queue } => {
-                let mut commands = vec![
-                    "qdisc replace dev DEV root handle 1: htb default 1".to_owned(),
-                    format!(
-                        "class replace dev DEV parent 1: classid 1:1 htb rate {rate}bit ceil \
-                         {rate}bit burst {burst} cburst {burst} quantum 60000"
-                    ),
-                ];
-                if own_queue {
-                    commands.push(format!("qdisc add dev DEV parent 1:1 bfifo limit {limit}"));
-                }
-                commands
-            }
-        }
-    }
-}
-
-impl fmt::Display for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            QueueKind::Tbf => "TBF",
-            QueueKind::Htb { .. } => "HTB",
-        };
-        write!(f, "{kind} of {}", BitRate(self.rate_bps))?;
-        match self.kind {
-            QueueKind::Htb { own_queue: false } => Ok(()),
-            _ => write!(f, " with a queue of {}", ByteCount(self.limit)),
-        }
-    }
-}
-
-const CLIENT: &str = "client";
-const SERVER: &str = "server";
-const ROUTER: &str = "r1";
 /// The host carries so many times the limit without the shaper, or the limit is not known.
 const NEEDED: f64 = 2.5;
 

@@ -1,22 +1,140 @@
 //! The kernel's own shapers in place of the lab's link.
 
-use super::{Draft, Place, Queue, QueueKind, delay_of, rate, usual};
+use super::super::causes::datagrams;
+use super::super::conditions::{Conditions, Line};
+use super::{Draft, Leaf, Place, Queue, QueueKind, delay_of, rate, usual};
 use crate::ceilings::Cause;
-use crate::units::Dice;
+use crate::units::{Dice, Family};
 
 pub(super) fn tbf(random: &mut Dice) -> Draft {
-    shaped(QueueKind::Tbf, random)
+    let conditions = few_flows(random);
+    shaped(QueueKind::Tbf, conditions, random)
 }
 
 pub(super) fn htb(random: &mut Dice) -> Draft {
-    let own_queue = random.chance(0.6);
-    shaped(QueueKind::Htb { own_queue }, random)
+    let conditions = few_flows(random);
+    let leaf = random.choose(&[Leaf::Bytes, Leaf::Bytes, Leaf::Kernels]);
+    shaped(QueueKind::Htb(leaf), conditions, random)
 }
 
-/// One to eight flows through one shaper, on a LAN or beyond a delay of the lab's.
-fn shaped(kind: QueueKind, random: &mut Dice) -> Draft {
+pub(super) fn kernel_queues(random: &mut Dice) -> Draft {
+    let conditions = few_flows(random);
+    let kind = random.choose(&[
+        QueueKind::Htb(Leaf::FqCodel),
+        QueueKind::Htb(Leaf::Fq),
+        QueueKind::Netem,
+    ]);
+    shaped(kind, conditions, random)
+}
+
+pub(super) fn ipv6(random: &mut Dice) -> Draft {
+    let conditions = Conditions {
+        family: Family::Ipv6,
+        ..few_flows(random)
+    };
+    let kind = random.choose(&[QueueKind::Tbf, QueueKind::Htb(Leaf::Bytes)]);
+    shaped(kind, conditions, random)
+}
+
+pub(super) fn many_flows(random: &mut Dice) -> Draft {
     let mut conditions = usual(random);
-    conditions.streams = random.choose(&[1, 1, 1, 2, 4, 8]);
+    conditions.streams = random.choose(&[2, 4, 8, 16, 32, 64]);
+    let kind = random.choose(&[QueueKind::Tbf, QueueKind::Htb(Leaf::Bytes)]);
+    // Half a megabit/s for each flow at least.
+    let least = (5e5 * f64::from(conditions.streams)).max(5e6);
+    let queue = queue(kind, rate(random, least, 400e6), 0.0, random);
+    behind(&queue, conditions, random)
+}
+
+/// The server sees nothing that it could tell.
+pub(super) fn iperf3_server(random: &mut Dice) -> Draft {
+    let conditions = few_flows(random);
+    let mut made = shaped(QueueKind::Tbf, conditions, random);
+    made.around.is_iperf3 = true;
+    made
+}
+
+/// Of a router: at the sender's own device the kernel lets no flow queue so much (TCP small
+/// queues).
+pub(super) fn bufferbloat(random: &mut Dice) -> Draft {
+    let mut conditions = usual(random);
+    conditions.streams = random.choose(&[1, 1, 2]);
+    let rate_bps = rate(random, 1e6, 25e6);
+    let wait_s = random.uniform(0.8, 1.2);
+    let bytes = (rate_bps as f64 / 8.0 * wait_s) as u64;
+    let is_kernels = random.chance(0.6);
+    if !is_kernels {
+        conditions.line = Some(Line {
+            rate_bps: Some(rate_bps),
+            queue_bytes: bytes,
+            ..delay_of(random.log_uniform(0.005, 0.05))
+        });
+    }
+    let mut made = Draft::new(conditions, Cause::PathRate, random);
+    if is_kernels {
+        let queue = Queue {
+            limit: bytes,
+            ..queue(QueueKind::Tbf, rate_bps, 0.0, random)
+        };
+        made.shape(Place::Router, &queue);
+    }
+    made.limited_to(rate_bps);
+    made.seconds = Some((4.0, 8.0));
+    made
+}
+
+/// Below the shaper's rate the sender keeps to what it was asked, above it the path does not carry
+/// more.
+pub(super) fn udp_rate(random: &mut Dice) -> Draft {
+    let mut conditions = usual(random);
+    datagrams(&mut conditions, random);
+    conditions.message_bytes = conditions.message_bytes.max(600);
+    let queue = queue(QueueKind::Tbf, rate(random, 2e6, 40e6), 0.0, random);
+    let carried = queue.rate_bps as f64 * conditions.payload_share();
+    let is_above = random.chance(0.5);
+    let asked = carried
+        * if is_above {
+            random.uniform(1.4, 3.0)
+        } else {
+            random.uniform(0.2, 0.7)
+        };
+    conditions.write_bps = Some(asked as u64);
+    let mut made = Draft::new(conditions, Cause::PathRate, random);
+    made.shape(
+        random.choose(&[Place::SendersDevice, Place::Router]),
+        &queue,
+    );
+    made.limited_to(queue.rate_bps);
+    if !is_above {
+        made.cause = Cause::AsAsked;
+        made.accepted = vec![Cause::ApplicationSend];
+        made.limit_bps = Some(asked);
+    }
+    made
+}
+
+pub(super) fn qos_class(random: &mut Dice) -> Draft {
+    let mut conditions = usual(random);
+    conditions.streams = random.choose(&[1, 1, 4]);
+    let mut made = Draft::new(conditions, Cause::QosClass, random);
+    let rate_bps = rate(random, 5e6, 300e6);
+    made.around.policy = Some(format!(
+        "[filter.bulk]\nprotocol = \"tcp\"\npolicy = \"bulk\"\n\n[policy.bulk]\nlimit = \
+         \"{rate_bps}bit\"\n\n[adapter.eth0]\nrate = \"10gbit\"\npolicies = [\"bulk\"]\n"
+    ));
+    made.limited_to(rate_bps);
+    made
+}
+
+fn few_flows(random: &mut Dice) -> Conditions {
+    Conditions {
+        streams: random.choose(&[1, 1, 1, 2, 4, 8]),
+        ..usual(random)
+    }
+}
+
+/// Through one shaper, on a LAN or beyond a delay of the lab's.
+fn shaped(kind: QueueKind, mut conditions: Conditions, random: &mut Dice) -> Draft {
     let is_far = random.chance(0.3);
     let rtt_s = random.log_uniform(0.002, 0.08);
     conditions.line = is_far.then(|| delay_of(rtt_s));
@@ -24,22 +142,18 @@ fn shaped(kind: QueueKind, random: &mut Dice) -> Draft {
     // The kernel's queue below a class holds 1000 frames of any size: on a slow line tens of
     // seconds.
     let least = match kind {
-        QueueKind::Htb { own_queue: false } => 40e6,
+        QueueKind::Htb(Leaf::Kernels) => 40e6,
         _ => 2e6,
     };
-    let queue = queue(
-        kind,
-        rate(random, least, most),
-        if is_far { rtt_s } else { 0.0 },
-        random,
-    );
+    let rtt_s = if is_far { rtt_s } else { 0.0 };
+    let queue = queue(kind, rate(random, least, most), rtt_s, random);
+    behind(&queue, conditions, random)
+}
+
+/// At the sender's device or on a router.
+pub(super) fn behind(queue: &Queue, conditions: Conditions, random: &mut Dice) -> Draft {
     let mut made = Draft::new(conditions, Cause::PathRate, random);
-    let place = random.choose(&[Place::SendersDevice, Place::Router]);
-    if kind != QueueKind::Tbf && place == Place::SendersDevice {
-        // It is a class of the sender's own, whoever made it.
-        made.accepted = vec![Cause::QosClass];
-    }
-    made.shape(place, &queue);
+    made.shape(random.choose(&[Place::SendersDevice, Place::Router]), queue);
     made.limited_to(queue.rate_bps);
     made
 }

@@ -1,9 +1,10 @@
-//! What a scenario has beside its path and its hosts: queues of the kernel's, made by `tc`, and
-//! what plain sockets carry without them.
+//! What a scenario has beside its path and its hosts: queues of the kernel's, made by `tc`, other
+//! programs' traffic, servers of other tools; and what plain sockets carry without them.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::thread;
+use std::process::{Child, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use linerate_core::plan::Direction;
@@ -11,15 +12,24 @@ use linerate_core::truth::{Scenario, Shaper};
 use linerate_core::units::BitRate;
 use linerate_sys::netns::Namespace;
 
-use super::{CLIENT, SERVER, TruthError};
+use super::{CLIENT, SERVER, TruthError, traffic};
 use crate::lab::Lab;
+use crate::stop::Stop;
+
+/// What goes on beside a run, until it is dropped.
+#[derive(Default)]
+pub(super) struct Around {
+    stop: Stop,
+    threads: Vec<JoinHandle<()>>,
+    iperf3: Option<Child>,
+}
 
 /// Makes what the scenario has beside its path.
 ///
 /// # Errors
 /// [`TruthError::LeftOut`] where it cannot be made here, or where this host is too slow at this
 /// moment for its limit to be the lowest.
-pub(super) fn make(lab: &Lab, scenario: &Scenario) -> Result<(), TruthError> {
+pub(super) fn make(lab: &Lab, scenario: &Scenario) -> Result<Around, TruthError> {
     if let Some(needed) = scenario.around.needs_bps {
         let carried = carried_bps(lab, scenario).map_err(TruthError::PlainSockets)?;
         if carried < needed {
@@ -30,20 +40,88 @@ pub(super) fn make(lab: &Lab, scenario: &Scenario) -> Result<(), TruthError> {
             )));
         }
     }
+    let mut around = Around::default();
     for shaper in &scenario.around.shapers {
-        shape(lab, shaper)?;
+        around.shape(lab, shaper)?;
     }
-    Ok(())
+    for other in &scenario.around.traffic {
+        let threads = traffic::start(lab, scenario.ip, other, &around.stop);
+        (around.threads).extend(threads.map_err(TruthError::PlainSockets)?);
+    }
+    if scenario.around.is_iperf3 {
+        around.iperf3 = Some(iperf3(lab)?);
+    }
+    Ok(around)
 }
 
-fn shape(lab: &Lab, shaper: &Shaper) -> Result<(), TruthError> {
-    let Some(namespace) = lab.namespace(&shaper.node) else {
-        return Err(TruthError::LeftOut(format!("there is no {}", shaper.node)));
-    };
-    for words in &shaper.setup {
-        tc(namespace, &words.replace("DEV", &shaper.interface))?;
+impl Around {
+    fn shape(&mut self, lab: &Lab, shaper: &Shaper) -> Result<(), TruthError> {
+        let Some(namespace) = lab.namespace(&shaper.node) else {
+            return Err(TruthError::LeftOut(format!("there is no {}", shaper.node)));
+        };
+        let of_device = |words: &String| words.replace("DEV", &shaper.interface);
+        for words in &shaper.setup {
+            tc(namespace, &of_device(words))?;
+        }
+        let Some(steps) = &shaper.steps else {
+            return Ok(());
+        };
+        let commands: Vec<String> = steps.commands.iter().map(of_device).collect();
+        let (inside, stop, every) = (namespace.clone(), self.stop.clone(), steps.every.0);
+        self.threads.push(thread::spawn(move || {
+            let mut begin = Instant::now();
+            for words in commands.iter().cycle() {
+                begin += every;
+                while !stop.is_requested() && Instant::now() < begin {
+                    thread::sleep(LOOK.min(begin - Instant::now().min(begin)));
+                }
+                if stop.is_requested() || tc(&inside, words).is_err() {
+                    return;
+                }
+            }
+        }));
+        Ok(())
     }
-    Ok(())
+}
+
+impl Drop for Around {
+    fn drop(&mut self) {
+        self.stop.request();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        if let Some(mut server) = self.iperf3.take() {
+            // It may have ended by itself.
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+/// An iperf3 server at the far end, once it listens.
+fn iperf3(lab: &Lab) -> Result<Child, TruthError> {
+    let left_out = |error: String| TruthError::LeftOut(format!("no `iperf3` here: {error}"));
+    let Some(namespace) = lab.namespace(SERVER) else {
+        return Err(left_out("there is no server".to_owned()));
+    };
+    let mut command = namespace.command("iperf3");
+    command.args(["-s", "--forceflush"]).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = command
+        .spawn()
+        .map_err(|error| left_out(error.to_string()))?;
+    let said = server.stdout.take().map(BufReader::new);
+    let listens = said
+        .into_iter()
+        .flat_map(BufRead::lines)
+        .map_while(Result::ok)
+        .any(|line| line.contains("listening"));
+    if listens {
+        return Ok(server);
+    }
+    let _ = server.kill();
+    let _ = server.wait();
+    Err(left_out("it does not listen".to_owned()))
 }
 
 fn tc(namespace: &Namespace, words: &str) -> Result<(), TruthError> {
@@ -86,7 +164,7 @@ fn carried_bps(lab: &Lab, scenario: &Scenario) -> io::Result<f64> {
     })
 }
 
-fn inside<T: Send>(
+pub(super) fn inside<T: Send>(
     lab: &Lab,
     host: &str,
     work: impl FnOnce() -> io::Result<T> + Send,
@@ -95,5 +173,7 @@ fn inside<T: Send>(
     namespace.run(work).map_err(io::Error::other)?
 }
 
+/// How often a thread that waits looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long plain sockets send.
 const PROBED: Duration = Duration::from_millis(300);

@@ -1,10 +1,12 @@
 //! Runs a scenario of the truth test in a lab of its own.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use linerate_core::link::PathSpec;
+use linerate_core::foreign::Tool;
+use linerate_core::link::{PathSpec, RateTrace};
+use linerate_core::plan::Direction;
 use linerate_core::record::{Caveat, Record};
-use linerate_core::treatment::Treatments;
+use linerate_core::treatment::{TreatmentError, Treatments};
 use linerate_core::truth::{Answer, HostSetup, Scenario, Trial};
 use linerate_core::units::Family;
 use linerate_sys::ethtool::{Ethtool, EthtoolError, Offload};
@@ -16,15 +18,19 @@ use super::path::{Ends, LabPath};
 use super::{LabError, LabOptions};
 use crate::client::Client;
 use crate::error::MeasureError;
+use crate::partner::Partner;
 use crate::stop::Stop;
+use crate::target::Target;
 use crate::treated::run_treated;
 use crate::words::chain;
 
 mod around;
+mod traffic;
 
 /// The hosts, as [`Scenario::topology`] names them.
 const CLIENT: &str = "client";
 const SERVER: &str = "server";
+const IPERF3_PORT: u16 = 5201;
 
 /// A scenario that could not be run as it was drawn.
 #[derive(Debug, Error)]
@@ -48,6 +54,9 @@ pub enum TruthError {
     /// Plain sockets could not find out what the host carries.
     #[error("cannot measure what plain sockets carry")]
     PlainSockets(#[source] std::io::Error),
+    /// Its policy is none that a treatment takes.
+    #[error(transparent)]
+    Treatment(#[from] TreatmentError),
     /// The run failed.
     #[error("the run failed")]
     Measure(#[from] MeasureError),
@@ -64,17 +73,40 @@ pub fn run_scenario(
     sees_link: bool,
     stop: &Stop,
 ) -> Result<Record, TruthError> {
+    if let Some(policy) = &scenario.around.policy {
+        return run_treated_scenario(scenario, &at_sender(scenario, policy)?, stop);
+    }
     in_lab(scenario, |path| {
-        let mut client = connect(path, stop)?;
-        if sees_link {
-            client.find_link_rate(scenario.test.direction, scenario.test.seed);
-        }
-        let outcome = client.run(&scenario.test, &mut |_| true)?;
+        let outcome = if scenario.around.is_iperf3 {
+            path.enter()?;
+            let far = path.lab().address(SERVER, Some(scenario.ip));
+            let far = SocketAddr::new(far.unwrap_or(IpAddr::from([0; 4])), IPERF3_PORT);
+            let target = Target::at(SERVER, far);
+            let mut partner = Partner::connect(target, Some(Tool::Iperf3), stop.clone())?;
+            partner.run(&scenario.test, &mut |_| true)?
+        } else {
+            let mut client = connect(path, stop)?;
+            if sees_link {
+                client.find_link_rate(scenario.test.direction, scenario.test.seed);
+            }
+            client.run(&scenario.test, &mut |_| true)?
+        };
         match outcome.error {
             None => Ok(outcome.record),
             Some(error) => Err(error.into()),
         }
     })
+}
+
+/// The policy as a treatment of the host that sends.
+fn at_sender(scenario: &Scenario, policy: &str) -> Result<Treatments, TruthError> {
+    let whose = match scenario.test.direction {
+        Direction::Down => "server.",
+        Direction::Up | Direction::Both => "",
+    };
+    let mut treatments: Treatments = format!("{whose}qos=drawn.toml").parse()?;
+    treatments.load(&|_| Ok(policy.to_owned()))?;
+    Ok(treatments)
 }
 
 /// Runs a scenario in a fresh lab under treatments, which are applied to its hosts, read back and
@@ -110,8 +142,9 @@ fn in_lab(
     for (name, setup) in [(CLIENT, &scenario.client), (SERVER, &scenario.server)] {
         set_up_device(&path, name, setup)?;
     }
-    around::make(path.lab(), scenario)?;
+    let around = around::make(path.lab(), scenario)?;
     let mut record = client.run(|| run(&path))??;
+    drop(around);
     path.describe(&mut record.environment, &mut record.caveats);
     record.caveats.extend(
         [&server, &client]
@@ -151,10 +184,15 @@ pub fn try_scenario(scenario: &Scenario, sees_link: bool, stop: &Stop) -> (Trial
 fn build(scenario: &Scenario) -> Result<LabPath, TruthError> {
     let plain = PathSpec::default();
     let spec = scenario.path.as_ref().unwrap_or(&plain);
-    let options = LabOptions {
+    let mut options = LabOptions {
         seed: scenario.test.seed,
         ..LabOptions::default()
     };
+    for (name, text) in &scenario.around.traces {
+        let trace = RateTrace::parse(text)
+            .map_err(|error| TruthError::LeftOut(format!("the recorded rate {name}: {error}")))?;
+        options.traces.push((name.clone(), trace));
+    }
     let topology = scenario.topology();
     let family = Some(scenario.ip);
     if scenario.around.is_loopback {
