@@ -42,7 +42,7 @@ fn read(text: &str) -> Vec<Stack> {
 fn seen_by(role: Role, tree: &[Stack]) -> Vec<FoldedStack> {
     let own = match role {
         Role::Sender => "sender",
-        Role::Receiver | Role::Both => "receiver",
+        Role::Receiver => "receiver",
     };
     tree.iter()
         .map(|(thread, frames, count)| {

@@ -9,7 +9,7 @@ use linerate_core::foreign::Tool;
 use linerate_core::plan::{
     Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
 };
-use linerate_core::record::{CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, Record, Status};
+use linerate_core::record::{Caveat, CaveatKind, Check, Environment, Record, Status};
 use linerate_core::stats::{LatencyHistogram, LatencySummary, figure};
 use linerate_core::trace::{PathEnd, TraceConfig, TraceDocument};
 use linerate_core::units::{Family, Nanos, Span};
@@ -87,30 +87,12 @@ fn examine(
     stop: &Stop,
     observer: &mut dyn Observer,
 ) -> Result<(Check, Option<MeasureError>), MeasureError> {
+    let address = target.addresses.first().map(SocketAddr::ip);
+    let client = host::facts_by(address, target.device.as_deref());
     let mut check = Check {
-        schema: CHECK_SCHEMA.to_owned(),
-        status: Status::Complete,
         started_at: format_rfc3339(SystemTime::now()),
-        host: target.name.clone(),
         path: path::facts(target),
-        route: None,
-        one_sided: false,
-        up: None,
-        down: None,
-        up_throughput_bps: None,
-        down_throughput_bps: None,
-        idle_latency_us: None,
-        loaded_latency_us: None,
-        loaded_latency_by_direction_us: Default::default(),
-        hidden_fault: None,
-        caveats: Vec::new(),
-        environment: Environment {
-            client: host::facts_by(
-                target.addresses.first().map(SocketAddr::ip),
-                target.device.as_deref(),
-            ),
-            ..Environment::default()
-        },
+        ..Check::new(&target.name, Environment::new(client, None))
     };
     observer.phase("tracing the route");
     check.route = route(target, options.seed, stop);

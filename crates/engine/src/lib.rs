@@ -37,6 +37,7 @@
 //! | `own_endpoint` | an endpoint in this process, for loopback and the lab |
 //! | `measure` | one end's half of a run: a worker for each flow, the sampler, the host's meter |
 //! | `profiler` | one end's: samples of what its CPUs do while a run is measured |
+//! | `shares` | parts of what there is so much of, given back when they are dropped |
 //! | `profile` | runs with both ends profiled, and what a change would bring |
 //! | `host` | what this host is like, for the record |
 //! | [`host_settings`] | its limits and settings: read and judged, set and kept, put back |
@@ -71,6 +72,7 @@ mod profile;
 mod profiler;
 pub mod qos;
 mod qos_cost;
+mod shares;
 mod signal;
 mod stop;
 mod target;

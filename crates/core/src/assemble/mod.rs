@@ -123,15 +123,7 @@ impl Run {
     fn environment(&self) -> Environment {
         let client = (*self.client.facts).clone();
         let server = self.server.as_ref().map(|half| (*half.facts).clone());
-        let shared_kernel = server
-            .as_ref()
-            .is_some_and(|server| !server.boot_id.is_empty() && server.boot_id == client.boot_id);
-        Environment {
-            client,
-            server,
-            shared_kernel,
-            lab: None,
-        }
+        Environment::new(client, server)
     }
 
     fn fill_stream(&self, record: &mut Record, parts: &[Part<'_>]) {

@@ -169,9 +169,6 @@ mod tests {
             TcpReceiver::default().into()
         };
         let flow = FlowHalf {
-            id: 0,
-            direction,
-            sends,
             local: "198.18.0.1:5201".into(),
             remote: "198.18.0.2:40000".into(),
             bytes: 1_000_000_000,
@@ -179,12 +176,8 @@ mod tests {
             seconds: 1.0,
             steps: vec![(500_000, 500_000_000), (1_000_000, 1_000_000_000)],
             tcp: Some(tcp),
-            samples: Vec::new(),
-            udp_sent: None,
-            udp_received: None,
-            corrupted_bytes: None,
             thread_percent: 20.0,
-            method: None,
+            ..FlowHalf::new(0, direction, sends)
         };
         HalfReport {
             flows: vec![flow],

@@ -43,23 +43,16 @@ impl Told {
         let sends = !flow.sends;
         let retransmitted = (self.retransmitted).filter(|_| sends && flow.tcp.is_some());
         FlowHalf {
-            id: flow.id,
-            direction: flow.direction,
-            sends,
             local: flow.remote.clone(),
             remote: flow.local.clone(),
             bytes: self.bytes,
             // Of a stream nobody tells them: this end's are as long.
             messages: self.messages.unwrap_or(flow.messages),
             seconds: seconds.unwrap_or(flow.seconds),
-            steps: Vec::new(),
             tcp: retransmitted.map(TcpEvidence::told),
-            samples: Vec::new(),
             udp_sent: self.udp_sent,
             udp_received: self.udp_received,
-            corrupted_bytes: None,
-            thread_percent: 0.0,
-            method: None,
+            ..FlowHalf::new(flow.id, flow.direction, sends)
         }
     }
 }

@@ -28,6 +28,14 @@ impl Role {
         }
     }
 
+    /// Of the peer.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Sender => Self::Receiver,
+            Self::Receiver => Self::Sender,
+        }
+    }
+
     /// What an end does in a direction; of both, in the one up.
     pub fn at(end: End, direction: Direction) -> Self {
         if Self::Sender.end(direction) == end {

@@ -39,12 +39,11 @@ impl ProfileDocument {
         }
     }
 
-    /// The stacks that are an end's own work, each with its layer. `which` is [`Role::Sender`] or
-    /// [`Role::Receiver`].
+    /// The stacks that are an end's own work, each with its layer.
     pub fn stacks(&self, which: Role) -> impl Iterator<Item = (&FoldedStack, Attribution)> {
         let end = match which {
             Role::Receiver => &self.receiver,
-            Role::Sender | Role::Both => &self.sender,
+            Role::Sender => &self.sender,
         };
         let role = role(&self.record, which);
         let peer = place(&self.record);
@@ -55,11 +54,8 @@ impl ProfileDocument {
     }
 }
 
-fn role(record: &Record, one_way: Role) -> Role {
-    match record.direction {
-        Direction::Both => Role::Both,
-        Direction::Up | Direction::Down => one_way,
-    }
+fn role(record: &Record, one_way: Role) -> Option<Role> {
+    (record.direction != Direction::Both).then_some(one_way)
 }
 
 fn place(record: &Record) -> Place {

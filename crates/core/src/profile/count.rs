@@ -18,8 +18,8 @@ const Z: f64 = 1.959_963_984_540_054;
 /// What an end's samples are held against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
-    /// What it did with the data.
-    pub role: Role,
+    /// What it did with the data; `None` where it sent and received.
+    pub role: Option<Role>,
     /// Where the other end is.
     pub peer: Place,
     /// Packets on the wire that carried the data; `None` where not known.
@@ -394,7 +394,7 @@ mod tests {
     use crate::record::CpuSeconds;
 
     const END: End = End {
-        role: Role::Sender,
+        role: Some(Role::Sender),
         peer: Place::Elsewhere,
         packets: Some(1000),
         bytes: 1 << 20,
@@ -641,7 +641,7 @@ mod tests {
             lost in 0_u64..100,
             packets in 0_u64..1000,
             bytes in 0_u64..1_000_000,
-            role in prop::sample::select(vec![Role::Sender, Role::Receiver, Role::Both]),
+            role in prop::sample::select(vec![Some(Role::Sender), Some(Role::Receiver), None]),
             peer in prop::sample::select(vec![Place::Here, Place::Elsewhere]),
             kernel_seen in any::<bool>(),
             threads in (0.0..10.0, 0.0..10.0),

@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(cycles.hz, 400);
         assert_eq!(cycles.check(), Ok(()));
         let end = End {
-            role: Role::Receiver,
+            role: Some(Role::Receiver),
             peer: Place::Elsewhere,
             packets: None,
             bytes: 1,

@@ -383,6 +383,31 @@ pub struct Check {
     pub environment: Environment,
 }
 
+impl Check {
+    /// Of a path of which nothing is known yet.
+    pub fn new(host: &str, environment: Environment) -> Self {
+        Self {
+            schema: CHECK_SCHEMA.to_owned(),
+            status: Status::Complete,
+            started_at: String::new(),
+            host: host.to_owned(),
+            path: PathFacts::default(),
+            route: None,
+            one_sided: false,
+            up: None,
+            down: None,
+            up_throughput_bps: None,
+            down_throughput_bps: None,
+            idle_latency_us: None,
+            loaded_latency_us: None,
+            loaded_latency_by_direction_us: BTreeMap::new(),
+            hidden_fault: None,
+            caveats: Vec::new(),
+            environment,
+        }
+    }
+}
+
 /// The fault of the demonstration path, which the check was not told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HiddenFault {

@@ -21,6 +21,19 @@ pub struct Environment {
     pub lab: Option<LabFacts>,
 }
 
+impl Environment {
+    /// Both hosts, which may be one.
+    pub fn new(client: HostFacts, server: Option<HostFacts>) -> Self {
+        let boot_id = server.as_ref().map(|server| &server.boot_id);
+        Self {
+            shared_kernel: !client.boot_id.is_empty() && boot_id == Some(&client.boot_id),
+            client,
+            server,
+            lab: None,
+        }
+    }
+}
+
 /// An emulated path, and what it did from its beginning to the end of the command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

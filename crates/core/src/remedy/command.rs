@@ -153,26 +153,31 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
                 }
             }
         }
-        Change::Look { object } => match object {
-            Sight::PathMtu => {
-                note = "shows behind which router the MTU is small".to_owned();
-                format!("tracepath -n {}", peer(run, remedy.end))
-            }
-            Sight::RouterRules => {
-                note = "on the routers: shows a rule with tcp option maxseg".to_owned();
-                "nft list ruleset".to_owned()
-            }
-            Sight::Path => match run {
-                Some(run) => format!("linerate check {}", target(&run.target)),
-                None => "linerate check HOST".to_owned(),
-            },
-            Sight::CpuTime => match run {
-                Some(run) => again(run, "profile", None),
-                None => "linerate profile HOST".to_owned(),
-            },
-        },
+        Change::Look { object } => {
+            let (words, what) = look(*object, remedy.end, run);
+            what.clone_into(&mut note);
+            words
+        }
     };
     Typed { words, place, note }
+}
+
+/// What shows more, and what it shows.
+fn look(object: Sight, end: Option<End>, run: Option<&Run<'_>>) -> (String, &'static str) {
+    match (object, run) {
+        (Sight::PathMtu, _) => (
+            format!("tracepath -n {}", peer(run, end)),
+            "shows behind which router the MTU is small",
+        ),
+        (Sight::RouterRules, _) => (
+            "nft list ruleset".to_owned(),
+            "on the routers: shows a rule with tcp option maxseg",
+        ),
+        (Sight::Path, Some(run)) => (format!("linerate check {}", target(&run.target)), ""),
+        (Sight::Path, None) => ("linerate check HOST".to_owned(), ""),
+        (Sight::CpuTime, Some(run)) => (again(run, "profile", None), ""),
+        (Sight::CpuTime, None) => ("linerate profile HOST".to_owned(), ""),
+    }
 }
 
 const ON_THE_ENDPOINTS: &str = "on the endpoint's host";

@@ -231,8 +231,8 @@ impl HalfReport {
     }
 }
 
-/// Keeps the last entry, the last but two, and so on.
-fn keep_every_second<T>(entries: &mut Vec<T>) {
+/// Keeps the last entry, the last but two, and so on: with running totals that merges neighbours.
+pub fn keep_every_second<T>(entries: &mut Vec<T>) {
     let mut left = entries.len();
     entries.retain(|_| {
         left -= 1;
@@ -287,6 +287,30 @@ pub struct FlowHalf {
     /// How its bytes were handed over or taken.
     #[serde(default)]
     pub method: Option<String>,
+}
+
+impl FlowHalf {
+    /// A flow of which nothing is known yet.
+    pub fn new(id: u32, direction: Direction, sends: bool) -> Self {
+        Self {
+            id,
+            direction,
+            sends,
+            local: String::new(),
+            remote: String::new(),
+            bytes: 0,
+            messages: 0,
+            seconds: 0.0,
+            steps: Vec::new(),
+            tcp: None,
+            samples: Vec::new(),
+            udp_sent: None,
+            udp_received: None,
+            corrupted_bytes: None,
+            thread_percent: 0.0,
+            method: None,
+        }
+    }
 }
 
 /// What a UDP sender counted.

@@ -15,11 +15,11 @@ use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
 
 use super::accept::PATIENCE_S;
-use super::allowance::Share;
 use super::message::{Listen, Order, Role, Terms};
 use super::workers::Workers;
 use super::{CLOSING, MAX_WORKERS, readings, share};
 use crate::clock::now;
+use crate::shares::Share;
 use crate::{host, words};
 
 /// What there is to tell the client.

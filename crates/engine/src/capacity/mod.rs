@@ -10,7 +10,6 @@
 //! |---|---|
 //! | `run`, `round`, `opening` | the client's phases, in their order, and the search for the limit |
 //! | `outcome` | the document of them |
-//! | `allowance` | what all clients of an endpoint may hold together |
 //! | `holding` | the endpoint's part of it, for its session |
 //! | `workers`, `share`, `roles` | the workers: started and ended, how much each has, what it is |
 //! | `worker`, `message` | what one of them does; what it is told and tells |
@@ -23,7 +22,6 @@
 //! | `readings`, `tally` | what the kernel says of sockets, memory and limits; failures by cause |
 
 mod accept;
-mod allowance;
 mod answer;
 mod destination;
 mod driver;
@@ -50,7 +48,6 @@ mod workers;
 
 use std::time::Duration;
 
-pub(crate) use allowance::Shares;
 pub(crate) use holding::{Holding, HoldingNews};
 pub use run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase};
 pub use worker::{CAPACITY_WORKER, run_capacity_worker};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use linerate_core::capacity::{FailureCause, LatencyAt, RampStep};
 use linerate_core::record::{Caveat, CaveatKind};
+use linerate_core::session::message::keep_every_second;
 use linerate_core::stats::LatencyHistogram;
 
 use super::message::Order;
@@ -15,7 +16,6 @@ use super::run::CapacityPhase;
 use super::tally::is_lasting;
 use crate::clock::{now, now_ns};
 use crate::error::MeasureError;
-use crate::measure::sampler::keep_every_second;
 
 /// What is opened of TCP, or of UDP.
 #[derive(Debug, Default)]

@@ -101,12 +101,12 @@ pub(super) fn add_server(
     server: Option<CapacityHalf>,
 ) {
     document.server = server;
-    document.environment.client = client.host_facts();
+    let mut there = None;
     if let Some(half) = &mut document.server {
         let told = half.caveats.drain(..);
         let told = told.map(|caveat| caveat.told_by(End::Server));
         document.caveats.extend(told);
-        document.environment.server = half.facts.take().map(|facts| *facts);
+        there = half.facts.take().map(|facts| *facts);
         // The growth of its processes, whatever pool it was for.
         let grown = half.user_bytes.zip(half.user_bytes_before);
         if let Some(pool) = document.tcp.as_mut().or(document.udp.as_mut()) {
@@ -115,10 +115,8 @@ pub(super) fn add_server(
                 .map(|(after, before)| after.saturating_sub(before) as f64 / pool.opened as f64);
         }
     }
-    let Environment { client, server, .. } = &document.environment;
-    let boot = server.as_ref().map(|there| there.boot_id.as_str());
-    if !client.boot_id.is_empty() && boot == Some(&client.boot_id) {
-        document.environment.shared_kernel = true;
+    document.environment = Environment::new(client.host_facts(), there);
+    if document.environment.shared_kernel {
         document.caveats.push(shared_kernel_doubt());
     }
 }

@@ -14,10 +14,11 @@ use linerate_sys::socket::{self, Connecting, Mptcp};
 use super::{Client, TICK, Target};
 use crate::clock::now;
 use crate::error::MeasureError;
-use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
+use crate::measure::flow::{Flow, FlowSocket, flow_direction, sends};
 use crate::measure::options;
 use crate::measure::source::{Connect, FlowSource};
 use crate::stop::Stop;
+use linerate_core::units::End;
 
 impl Client {
     /// Connects the flows of a test and waits until the endpoint has them all.
@@ -67,11 +68,11 @@ impl Client {
                 Protocol::Mptcp => Mptcp::On,
                 Protocol::Tcp | Protocol::Udp => Mptcp::Off,
             };
-            let sends = sends(Side::Client, flow_direction(&test, flow));
+            let sends = sends(End::Client, flow_direction(&test, flow));
             let source = test.options.source.or(target.source);
             let socket = socket::tcp_socket(peer, source, mptcp)?;
             prepare(&socket, &target)?;
-            options::apply_tcp(&socket, &test.options, Side::Client, sends)
+            options::apply_tcp(&socket, &test.options, End::Client, sends)
                 .map_err(std::io::Error::other)?;
             let stream = connect_unless(socket, peer, target.connect_timeout, || {
                 stop.is_requested() || run_over.is_requested()

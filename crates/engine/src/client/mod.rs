@@ -16,7 +16,7 @@ use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
 use linerate_core::profile::{EndProfile, ProfileRequest};
 use linerate_core::record::{HostFacts, PathTrain, Record, Status};
 use linerate_core::session::message::{Limits, Progress, Refusal, RefusalReason, Welcome};
-use linerate_core::session::operation::{End, Open, Operation, PROFILE};
+use linerate_core::session::operation::{self, Open, Operation, PROFILE};
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
 use linerate_core::units::BitRate;
 use linerate_core::wire::Token;
@@ -28,11 +28,11 @@ pub(crate) use self::udp_flows::udp_socket;
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
-use crate::measure::flow::Side;
 use crate::measure::half::{Half, HalfEnd};
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::{host, words};
+use linerate_core::units::End;
 
 /// How a run goes, for a progress line or a stream of intervals.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -233,7 +233,7 @@ impl Client {
         self.session.begin(now());
         self.pump(Duration::ZERO);
         let started_at = format_rfc3339(SystemTime::now());
-        let half = Half::start(Side::Client, test, flows, source, self.profile)
+        let half = Half::start(End::Client, test, flows, source, self.profile)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = self.watch(test, &half, observe);
         Ok(self.conclude(test, half, watched, started_at))
@@ -392,7 +392,7 @@ impl Client {
         self.run_over.request();
         // Also after an interruption: there is something to report.
         let server = self
-            .ask_at_the_end(End, false, LAST_REPORT)
+            .ask_at_the_end(operation::End, false, LAST_REPORT)
             .map(|report| *report);
         let HalfEnd {
             mut report,

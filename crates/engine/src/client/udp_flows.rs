@@ -14,8 +14,9 @@ use super::flows::prepare;
 use super::{Client, Target};
 use crate::clock::now;
 use crate::error::MeasureError;
-use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
+use crate::measure::flow::{Flow, FlowSocket, flow_direction, sends};
 use crate::measure::options;
+use linerate_core::units::End;
 
 /// Between two tries of a step.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -58,7 +59,7 @@ impl Client {
     }
 
     fn unbound_flow(&self, test: &Test, flow: u32) -> Result<UnboundFlow, MeasureError> {
-        let sends = sends(Side::Client, flow_direction(test, flow));
+        let sends = sends(End::Client, flow_direction(test, flow));
         let socket =
             udp_socket(&self.target, self.peer).map_err(MeasureError::connect(self.peer))?;
         options::apply_udp(&socket, &test.options, sends)?;

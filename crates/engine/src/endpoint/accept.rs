@@ -25,8 +25,8 @@ use super::session::{self, Context};
 use super::udp_challenge::UdpChallenges;
 use super::waiting::Waiting;
 use super::{Endpoint, STOPPING, ServeEvent};
-use crate::capacity::Shares;
 use crate::measure::flow::{Flow, FlowSocket};
+use crate::shares::Shares;
 use crate::stop::Stop;
 
 /// How long a refused client gets to read why.

@@ -13,7 +13,8 @@ use linerate_sys::proc::cgroup::CgroupLimits;
 use linerate_sys::proc::memory::MemoryInfo;
 
 use super::clients::{one_address, share_of_one};
-use crate::measure::flow::{Side, sends};
+use crate::measure::flow::sends;
+use linerate_core::units::End;
 
 /// A flow's thread, its socket, and what the kernel keeps for a peer that reads nothing: 1 to 3 MiB
 /// over loopback, less where segments are smaller.
@@ -103,7 +104,7 @@ fn own_buffer(test: &Test) -> u64 {
         return 0;
     };
     let mut parts = test.direction.parts().iter();
-    let sends = parts.any(|direction| sends(Side::Server, *direction));
+    let sends = parts.any(|direction| sends(End::Server, *direction));
     match stream {
         StreamTest { message_bytes, .. } if test.protocol == Protocol::Udp => {
             DATAGRAMS * message_bytes

@@ -27,16 +27,18 @@ use super::registry::{Registration, Registry};
 use super::terms::{can_do, owners_limit, prepare, within_rate};
 use super::tracing::{NoTrace, Tracing};
 use super::{Iperf3Access, ServeEvent};
-use crate::capacity::{Holding, Shares};
+use crate::capacity::Holding;
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::host;
-use crate::measure::flow::{Flow, Side};
+use crate::measure::flow::Flow;
 use crate::measure::half::{Half, HalfEnd};
 use crate::measure::source::FlowSource;
+use crate::shares::Shares;
 use crate::stop::Stop;
 use crate::treatment::{forget, remembers};
 use crate::words;
+use linerate_core::units::End;
 
 /// What all sessions of an endpoint share.
 pub(super) struct Context {
@@ -435,7 +437,7 @@ impl Session<'_> {
         else {
             return;
         };
-        match Half::start(Side::Server, &test, flows, source, self.profile.take()) {
+        match Half::start(End::Server, &test, flows, source, self.profile.take()) {
             Ok(half) => {
                 self.stage = Stage::Running {
                     half,

@@ -8,9 +8,10 @@ use linerate_core::units::BitRate;
 use linerate_sys::proc::sysctl;
 use linerate_sys::socket::{self, Mptcp, OptionError};
 
-use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
+use crate::measure::flow::{Flow, FlowSocket, flow_direction, sends};
 use crate::measure::options;
 use crate::words;
+use linerate_core::units::End;
 
 /// Holds a test to the owner's rate, bits per second: what this end sends or reads is slowed to it,
 /// and what it cannot slow must not ask for more.
@@ -61,7 +62,7 @@ pub(super) fn can_do(test: &Test, has_key: bool) -> Result<(), String> {
     let mut directions = test.direction.parts().iter();
     if let Some(name) = &test.options.congestion
         && !has_key
-        && directions.any(|direction| sends(Side::Server, *direction))
+        && directions.any(|direction| sends(End::Server, *direction))
     {
         is_open_to_strangers(name).map_err(fail)?;
     }
@@ -75,9 +76,9 @@ pub(super) fn can_do(test: &Test, has_key: bool) -> Result<(), String> {
         socket::tcp_socket(here, None, Mptcp::Off).map_err(|error| fail(error.to_string()))?;
     let parts = test.direction.parts().iter();
     parts
-        .map(|direction| sends(Side::Server, *direction))
+        .map(|direction| sends(End::Server, *direction))
         .try_for_each(|sends| {
-            options::apply_tcp(&socket, &test.options, Side::Server, sends)
+            options::apply_tcp(&socket, &test.options, End::Server, sends)
                 .map_err(|error| fail(words::chain(&error)))
         })
 }
@@ -99,9 +100,9 @@ const ALLOWED_CONGESTION: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 /// Sets the test's options on a flow that has come.
 pub(super) fn prepare(test: &Test, flow: &Flow) -> Result<(), OptionError> {
-    let sends = sends(Side::Server, flow_direction(test, flow.id));
+    let sends = sends(End::Server, flow_direction(test, flow.id));
     match &flow.socket {
-        FlowSocket::Tcp(stream) => options::apply_tcp(stream, &test.options, Side::Server, sends),
+        FlowSocket::Tcp(stream) => options::apply_tcp(stream, &test.options, End::Server, sends),
         FlowSocket::Udp(socket) => options::apply_udp(socket, &test.options, sends),
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use linerate_core::plan::StreamTest;
 
-use super::flow::Side;
 use super::quickack::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::stream::{self, Job};
@@ -15,6 +14,7 @@ use super::tcp::TcpProbe;
 use super::transfer::Mover;
 use crate::clock::now_ns;
 use crate::measure::options;
+use linerate_core::units::End;
 
 /// Longest blocking call: this socket is the worker's alone, and nobody else can wake it.
 const SLICE: Duration = Duration::from_millis(100);
@@ -65,7 +65,7 @@ fn connection<'a>(
     shared: &'a Shared,
     flow: &'a FlowState,
 ) -> io::Result<Option<(&'a FlowState, TcpStream)>> {
-    if shared.side == Side::Client {
+    if shared.side == End::Client {
         return Ok(Some((flow, shared.source.connect(flow.id, &[])?)));
     }
     // Which worker takes a connection is chance; which flow it is says its hello.
@@ -73,7 +73,7 @@ fn connection<'a>(
         return Ok(None);
     };
     let flow = shared.flows.get(id as usize).unwrap_or(flow);
-    options::apply_tcp(&socket, &shared.test.options, Side::Server, flow.sends)
+    options::apply_tcp(&socket, &shared.test.options, End::Server, flow.sends)
         .map_err(io::Error::other)?;
     Ok(Some((flow, socket)))
 }

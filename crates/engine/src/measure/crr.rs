@@ -14,13 +14,13 @@ use linerate_core::plan::{Closer, ExchangeTest};
 use linerate_sys::{clock, socket};
 
 use super::exchange::{LAST_CALL_NS, SPIN_NS, Tally, schedule};
-use super::flow::Side;
 use super::quickack::QuickAck;
 use super::shared::{FlowState, Shared, WorkerEnd};
 use super::transfer::{Mover, buffer, stopped};
 use crate::clock::now_ns;
 use crate::measure::options;
 use crate::stop::Stop;
+use linerate_core::units::End;
 
 /// A connection without progress for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -203,7 +203,7 @@ pub(crate) fn respond(
     let response = buffer(test.response_bytes);
     let mut answered = 0;
     while let Some((_, stream)) = shared.source.accept(&shared.stop) {
-        let served = options::apply_tcp(&stream, &shared.test.options, Side::Server, flow.sends)
+        let served = options::apply_tcp(&stream, &shared.test.options, End::Server, flow.sends)
             .map_err(io::Error::other)
             .and_then(|()| serve(&stream, test, &mover, &mut request, &response));
         if served.is_ok() {
@@ -250,7 +250,7 @@ mod tests {
 
     const EXCHANGE: ExchangeTest = ExchangeTest::new(4, 1);
 
-    fn shared(side: Side, count: u64, source: FlowSource) -> Shared {
+    fn shared(side: End, count: u64, source: FlowSource) -> Shared {
         let test = Test {
             traffic: Traffic::Crr(EXCHANGE),
             protocol: Protocol::Tcp,
@@ -266,7 +266,7 @@ mod tests {
     }
 
     fn request_with(count: u64, connect: Box<Connect>) -> ExchangeOutcome {
-        let shared = shared(Side::Client, count, FlowSource::Connect(connect));
+        let shared = shared(End::Client, count, FlowSource::Connect(connect));
         let end = request(&shared, &shared.flows[0], &EXCHANGE).unwrap();
         assert!(end.error.is_none(), "{:?}", end.error);
         end.exchange.unwrap()
@@ -335,7 +335,7 @@ mod tests {
             (client, Flow { id: 0, socket })
         };
         let (sender, arrivals) = mpsc::channel();
-        let shared = shared(Side::Server, 1, FlowSource::Accept(arrivals.into()));
+        let shared = shared(End::Server, 1, FlowSource::Accept(arrivals.into()));
         let (gone, flow) = connect(b"ab");
         drop(gone);
         sender.send(flow).unwrap();

@@ -4,13 +4,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use linerate_core::plan::{Direction, Test, Traffic};
-
-/// Which end of the session this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Client,
-    Server,
-}
+use linerate_core::units::End;
 
 /// A bound data socket.
 #[derive(Debug)]
@@ -47,10 +41,10 @@ pub(crate) fn flow_direction(test: &Test, id: u32) -> Direction {
 }
 
 /// Whether `side` sends the payload of a flow in `direction`.
-pub(crate) fn sends(side: Side, direction: Direction) -> bool {
+pub(crate) fn sends(side: End, direction: Direction) -> bool {
     matches!(
         (side, direction),
-        (Side::Client, Direction::Up) | (Side::Server, Direction::Down)
+        (End::Client, Direction::Up) | (End::Server, Direction::Down)
     )
 }
 

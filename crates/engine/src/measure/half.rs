@@ -13,7 +13,7 @@ use linerate_core::session::message::{FlowHalf, HalfReport, Progress};
 use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::{self as sys_thread, CpuUsage};
 
-use super::flow::{Flow, FlowSocket, Side};
+use super::flow::{Flow, FlowSocket};
 use super::outcome::ExchangeOutcome;
 use super::qos::QosMeter;
 use super::sampler::{self, Course};
@@ -22,6 +22,7 @@ use super::source::FlowSource;
 use super::{connect_transfer, crr, exchange, stream, udp};
 use crate::clock::now_ns;
 use crate::profiler::{Circumstances, Profiler};
+use linerate_core::units::End;
 
 /// A worker's end and the CPU time of its thread.
 struct Worked {
@@ -51,7 +52,7 @@ impl Half {
     /// # Errors
     /// A thread could not be started.
     pub(crate) fn start(
-        side: Side,
+        side: End,
         test: &Test,
         flows: Vec<Flow>,
         source: FlowSource,
@@ -68,7 +69,7 @@ impl Half {
     /// # Errors
     /// As [`Half::start`].
     pub(crate) fn start_marked(
-        side: Side,
+        side: End,
         test: &Test,
         marks: Marks,
         quota: Option<u64>,
@@ -287,14 +288,14 @@ fn work(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
             run(shared, flow, test, socket)
         }
         (Traffic::Stream(test), None, _) => connect_transfer::run(shared, flow, test),
-        (Traffic::Rr(test), Some(socket), Side::Client) => {
+        (Traffic::Rr(test), Some(socket), End::Client) => {
             exchange::request(shared, flow, test, socket)
         }
-        (Traffic::Rr(test), Some(socket), Side::Server) => {
+        (Traffic::Rr(test), Some(socket), End::Server) => {
             exchange::respond(shared, flow, test, socket)
         }
-        (Traffic::Crr(test), _, Side::Client) => crr::request(shared, flow, test),
-        (Traffic::Crr(test), _, Side::Server) => crr::respond(shared, flow, test),
+        (Traffic::Crr(test), _, End::Client) => crr::request(shared, flow, test),
+        (Traffic::Crr(test), _, End::Server) => crr::respond(shared, flow, test),
         (Traffic::Rr(_), None, _) => Err(io::ErrorKind::NotConnected.into()),
     }
 }
@@ -340,7 +341,7 @@ fn account(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: Host
     report.caveats.extend(exchange.failures.caveat());
     HalfEnd {
         report,
-        exchange: (shared.side == Side::Client).then_some(exchange),
+        exchange: (shared.side == End::Client).then_some(exchange),
         cut_short: course.cut_short,
     }
 }

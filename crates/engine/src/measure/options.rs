@@ -6,8 +6,8 @@ use linerate_core::plan::SocketOptions;
 use linerate_core::units::ByteCount;
 use linerate_sys::socket::{self, OptionError};
 
-use super::flow::Side;
 use super::window::first_buffer;
+use linerate_core::units::End;
 
 /// Sets what concerns this end of a TCP flow. The segment size is the client's alone: what it
 /// offers in its SYN binds both ends.
@@ -17,10 +17,10 @@ use super::window::first_buffer;
 pub(crate) fn apply_tcp(
     socket: &impl AsFd,
     options: &SocketOptions,
-    side: Side,
+    side: End,
     sends: bool,
 ) -> Result<(), OptionError> {
-    if side == Side::Client
+    if side == End::Client
         && let Some(mss) = options.mss_bytes
     {
         socket::set_mss(socket, mss)?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use linerate_core::plan::Extent;
 use linerate_core::record::QosEvidence;
+use linerate_core::session::message::keep_every_second;
 
 use super::meter::Meter;
 use super::qos::QosMeter;
@@ -237,22 +238,13 @@ impl Course {
     }
 }
 
-/// Keeps the second, fourth, … entry: with cumulative totals that merges each pair.
-pub(crate) fn keep_every_second<T>(entries: &mut Vec<T>) {
-    let mut index = 0;
-    entries.retain(|_| {
-        index += 1;
-        index % 2 == 0
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use linerate_core::units::{ByteCount, Span};
 
-    use super::super::flow::Side;
     use super::super::source::FlowSource;
     use super::*;
+    use linerate_core::units::End;
 
     #[test]
     fn what_is_over_before_the_warm_up_is_has_no_measured_time() {
@@ -260,7 +252,7 @@ mod tests {
             let mut test = linerate_core::plan::Test::stream().resolve(7).unwrap();
             test.extent = extent;
             test.warm_up = Span(Duration::from_secs(3600));
-            let shared = Shared::alone(Side::Client, &test, FlowSource::Bound);
+            let shared = Shared::alone(End::Client, &test, FlowSource::Bound);
             let counters = &shared.flows[0].counters;
             counters.set(1, 1);
             counters.set_done(now_ns());

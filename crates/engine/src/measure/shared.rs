@@ -8,11 +8,12 @@ use linerate_core::plan::{Direction, Test};
 use linerate_core::record::TcpEvidence;
 use linerate_core::session::message::{UdpReceived, UdpSent};
 
-use super::flow::{Counters, Flow, FlowSocket, Side, flow_direction, sends};
+use super::flow::{Counters, Flow, FlowSocket, flow_direction, sends};
 use super::outcome::ExchangeOutcome;
 use super::source::FlowSource;
 use crate::clock::now_ns;
 use crate::stop::Stop;
+use linerate_core::units::End;
 
 /// A flow of a running test.
 pub(crate) struct FlowState {
@@ -54,7 +55,7 @@ impl Quota {
 
 /// What workers, sampler and controller of a half share.
 pub(crate) struct Shared {
-    pub(crate) side: Side,
+    pub(crate) side: End,
     pub(crate) test: Test,
     pub(crate) marks: Marks,
     /// Of a half that the peer alone ends.
@@ -70,7 +71,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// The state of a half that begins now; `flows` are the sockets that are bound already.
     pub(crate) fn new(
-        side: Side,
+        side: End,
         test: &Test,
         marks: Marks,
         quota: Option<Quota>,
@@ -129,7 +130,7 @@ pub(crate) struct WorkerEnd {
     pub(crate) error: Option<io::Error>,
 }
 
-fn flow_states(side: Side, test: &Test, flows: Vec<Flow>) -> Vec<FlowState> {
+fn flow_states(side: End, test: &Test, flows: Vec<Flow>) -> Vec<FlowState> {
     let mut sockets: Vec<Option<FlowSocket>> = (0..test.flows()).map(|_| None).collect();
     for flow in flows {
         if let Some(slot) = sockets.get_mut(flow.id as usize) {
@@ -154,7 +155,7 @@ fn flow_states(side: Side, test: &Test, flows: Vec<Flow>) -> Vec<FlowState> {
 #[cfg(test)]
 impl Shared {
     /// A half without threads, for a test that calls the worker of its one flow itself.
-    pub(crate) fn alone(side: Side, test: &Test, source: FlowSource) -> Self {
+    pub(crate) fn alone(side: End, test: &Test, source: FlowSource) -> Self {
         Self::new(side, test, Marks::Own, None, Vec::new(), source)
     }
 }

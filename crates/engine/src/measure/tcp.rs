@@ -3,11 +3,11 @@
 use std::net::TcpStream;
 
 use linerate_core::record::{TcpEvidence, TcpReceiver, TcpSample, TcpSender};
+use linerate_core::session::message::keep_every_second;
 use linerate_sys::socket;
 use linerate_sys::tcp_info::TcpInfo;
 
 use super::flow::FlowSocket;
-use super::sampler::keep_every_second;
 use super::shared::FlowState;
 use super::window::WindowKeeper;
 

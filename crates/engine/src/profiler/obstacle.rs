@@ -3,7 +3,7 @@
 use linerate_core::record::{Caveat, CaveatKind, CaveatRemedy};
 use linerate_sys::perf::{Obstacle, PerfError, paranoid};
 
-pub(super) fn too_many(most: u32) -> Caveat {
+pub(super) fn too_many(most: u64) -> Caveat {
     not_readable(
         format!("no samples: this process takes {most} profiles already"),
         "profile when nobody else does",

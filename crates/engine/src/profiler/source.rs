@@ -1,7 +1,7 @@
 //! What may be sampled on this host: all CPUs, else the test's own threads, else those in user
 //! mode, else nothing.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::LazyLock;
 
 use linerate_core::profile::How;
 use linerate_core::record::Caveat;
@@ -11,6 +11,7 @@ use linerate_sys::proc::cpu;
 use super::clock::{self, Pace};
 use super::hotplug::Hotplug;
 use super::obstacle;
+use crate::shares::{Share, Shares};
 
 /// Frames of a call chain. The deepest seen of a softirq within a system call has 50.
 const DEPTH: u16 = 64;
@@ -25,32 +26,8 @@ const MAX_THREADS: usize = 64;
 
 /// Profiles of this process at once: a client and an endpoint of one process, and somebody else's.
 /// Each has rings of its own and interrupts every CPU.
-const MAX_PROFILES: u32 = 4;
-static PROFILES: Places = Places(AtomicU32::new(0));
-
-/// Places for so many profiles.
-#[derive(Debug)]
-struct Places(AtomicU32);
-
-/// One of them, for as long as it is there.
-#[derive(Debug)]
-struct Place(&'static Places);
-
-impl Places {
-    fn take(&'static self) -> Option<Place> {
-        let more = |taken| (taken < MAX_PROFILES).then_some(taken + 1);
-        let taken = self
-            .0
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.ok().map(|_| Place(self))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
+const MAX_PROFILES: u64 = 4;
+static PROFILES: LazyLock<Shares> = LazyLock::new(Shares::default);
 
 /// Events that are switched on and off together.
 #[derive(Debug)]
@@ -60,7 +37,7 @@ pub(super) struct Source {
     sampling: Sampling,
     all_cpus: bool,
     enabled: bool,
-    place: Option<Place>,
+    place: Option<Share>,
     hotplug: Hotplug,
     caveats: Vec<Caveat>,
 }
@@ -71,7 +48,7 @@ impl Source {
     pub(super) fn open(hz: u32) -> Self {
         let cpus = cpu::online().unwrap_or_default();
         let mut source = Self::of_nothing(hz, &cpus);
-        source.place = PROFILES.take();
+        source.place = PROFILES.take(1, MAX_PROFILES).ok();
         match source.place {
             Some(_) => source.take_cpus(&cpus),
             None => source.caveats.push(obstacle::too_many(MAX_PROFILES)),
@@ -270,12 +247,10 @@ mod tests {
     /// Without CPUs, as where they may not be sampled.
     fn of_threads(threads: &[u32]) -> Source {
         let mut source = Source::of_nothing(499, &[]);
-        source.place = TESTS.take();
+        source.place = Shares::default().take(1, 1).ok();
         source.take_threads(threads);
         source
     }
-
-    static TESTS: Places = Places(AtomicU32::new(0));
 
     #[test]
     fn cpus_are_sampled_by_cycles_where_all_have_them_and_else_by_a_timer() {
@@ -365,15 +340,5 @@ mod tests {
         assert_eq!(allowed_rate(499, None), 499);
         let caveat = obstacle::slower(499, 100);
         assert!(caveat.message.contains("499") && caveat.message.contains("allows 100"));
-    }
-
-    #[test]
-    fn there_is_a_place_for_so_many_profiles_and_no_more() {
-        static PLACES: Places = Places(AtomicU32::new(0));
-        let mut taken: Vec<Place> = (0..MAX_PROFILES).filter_map(|_| PLACES.take()).collect();
-        assert_eq!(taken.len() as u32, MAX_PROFILES);
-        assert!(PLACES.take().is_none());
-        taken.pop();
-        assert!(PLACES.take().is_some());
     }
 }

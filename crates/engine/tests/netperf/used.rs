@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::foreign::Tool;
 use linerate_core::plan::{
-    Closer, Direction, ExchangeTest, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions,
-    StreamTest, Test, Traffic,
+    Closer, Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{CaveatKind, Record};
 use linerate_core::units::{ByteCount, Span};
@@ -19,22 +18,13 @@ use super::programs::program;
 
 fn stream(direction: Direction, protocol: Protocol, extent: Extent) -> Test {
     Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes: if protocol == Protocol::Udp {
-                1000
-            } else {
-                64 << 10
-            },
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: (protocol == Protocol::Udp)
-                .then_some(linerate_core::units::BitRate(8_000_000)),
-            offload: false,
-            train: false,
+        traffic: Traffic::Stream(if protocol == Protocol::Udp {
+            StreamTest {
+                rate_bps: Some(linerate_core::units::BitRate(8_000_000)),
+                ..StreamTest::new(1000)
+            }
+        } else {
+            StreamTest::new(64 << 10)
         }),
         protocol,
         direction,

@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::ceilings::{Cause, Explained, Verdict, explain};
-use crate::plan::{
-    Direction, Extent, Protocol, ReceiveMethod, SendMethod, SocketOptions, StreamTest, Test,
-    Traffic,
-};
+use crate::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
 use crate::record::{
     CpuFacts, DeviceFacts, EndReport, Environment, FlowRecord, HostFacts, Interval, Leg, Record,
     TcpEvidence, TcpReceiver, TcpSender, UdpEvidence,
@@ -143,21 +140,10 @@ fn host() -> HostFacts {
 
 fn plan(protocol: Protocol) -> Test {
     Test {
-        traffic: Traffic::Stream(StreamTest {
-            message_bytes: match protocol {
-                Protocol::Udp => MSS,
-                Protocol::Tcp | Protocol::Mptcp => 131_072,
-            },
-            send: SendMethod::Copy,
-            receive: ReceiveMethod::Read,
-            verify: false,
-            whole: false,
-            write_rate_bps: None,
-            read_rate_bps: None,
-            rate_bps: None,
-            offload: false,
-            train: false,
-        }),
+        traffic: Traffic::Stream(StreamTest::new(match protocol {
+            Protocol::Udp => MSS,
+            Protocol::Tcp | Protocol::Mptcp => 131_072,
+        })),
         protocol,
         direction: Direction::Up,
         streams: 1,

@@ -331,23 +331,12 @@ fn half(direction: Direction, counts: Result<UdpSent, UdpReceived>) -> HalfRepor
         Ok(sent) => (Some(sent), None),
         Err(received) => (None, Some(received)),
     };
+    let sends = udp_sent.is_some();
     let flow = FlowHalf {
-        id: 0,
-        direction,
-        sends: udp_sent.is_some(),
-        local: String::new(),
-        remote: String::new(),
-        bytes: 0,
-        messages: 0,
         seconds: 2.0,
-        steps: Vec::new(),
-        tcp: None,
-        samples: Vec::new(),
         udp_sent,
         udp_received,
-        corrupted_bytes: None,
-        thread_percent: 0.0,
-        method: None,
+        ..FlowHalf::new(0, direction, sends)
     };
     HalfReport {
         flows: vec![flow],

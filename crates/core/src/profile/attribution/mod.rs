@@ -25,8 +25,9 @@ mod owner;
 mod pattern;
 mod table;
 
+pub use crate::plan::Role;
 pub use name::{path_from_root, plain_name};
-pub use owner::{Owner, Place, Role, owner};
+pub use owner::{Owner, Place, owner};
 
 use super::{FoldedStack, Layer, TaskClass};
 use table::{Meaning, handles_payload, meaning};

@@ -27,19 +27,9 @@
 //! round; soft interrupts that begin in no thread of either cannot be told.
 
 use super::super::{FoldedStack, Layer, TaskClass};
-use super::table::{Meaning, Side, data_end, meaning};
+use super::table::{Meaning, data_end, meaning};
 use super::{attribute, kernel_part, plain_name};
-
-/// What an end does with the test's data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// It sends them.
-    Sender,
-    /// It receives them.
-    Receiver,
-    /// Both: two directions at once, or requests and responses.
-    Both,
-}
+use crate::plan::Role;
 
 /// Where the other end is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +56,10 @@ pub enum Owner {
     Idle,
 }
 
-/// Whose work a stack is that was taken on the host of an end with this role.
-pub fn owner(stack: &FoldedStack, role: Role, peer: Place) -> Owner {
+/// Whose work a stack is that was taken on the host of an end with this role; `None` of an end that
+/// sends and receives: in two directions at once, or requests and responses.
+pub fn owner(stack: &FoldedStack, role: impl Into<Option<Role>>, peer: Place) -> Owner {
+    let role = role.into();
     let kernel = kernel_part(stack);
     let softirq = (stack.softirq_frames as usize).min(kernel.len());
     if softirq > 0 {
@@ -87,7 +79,7 @@ fn of_softirq(
     stack: &FoldedStack,
     inside: &[String],
     outside: &[String],
-    role: Role,
+    role: Option<Role>,
     peer: Place,
 ) -> Owner {
     if is_of_network(inside) {
@@ -129,41 +121,35 @@ const NETWORK_DOORS: [&str; 4] = [
     "process_backlog",
 ];
 
-fn told(inside: &[String], outside: &[String], role: Role, peer: Place, task: TaskClass) -> Owner {
+fn told(
+    inside: &[String],
+    outside: &[String],
+    role: Option<Role>,
+    peer: Place,
+    task: TaskClass,
+) -> Owner {
     if peer == Place::Elsewhere {
         return Owner::This;
     }
-    let data_end = side(inside).or_else(|| began(outside).map(Side::of_arrival));
+    let data_end = side(inside).or_else(|| began(outside).map(Role::other));
     match (role, task) {
-        (Role::Sender, _) if data_end == Some(Side::Sender) => Owner::This,
-        (Role::Sender, _) => Owner::Other,
-        (Role::Receiver, _) if data_end == Some(Side::Sender) => Owner::Other,
-        (Role::Receiver, _) => Owner::This,
+        (Some(role), _) if role == data_end.unwrap_or(Role::Receiver) => Owner::This,
+        (Some(_), _) => Owner::Other,
         // The host's other network work is the other end's: what it sends arrives here.
-        (Role::Both, TaskClass::Flow) => Owner::Other,
-        (Role::Both, TaskClass::Other) => Owner::This,
-        (Role::Both, TaskClass::Tool | TaskClass::Kernel | TaskClass::Idle) => Owner::Untold,
-    }
-}
-
-impl Side {
-    /// Where that arrives which this side sent.
-    fn of_arrival(self) -> Self {
-        match self {
-            Self::Sender => Self::Receiver,
-            Self::Receiver => Self::Sender,
-        }
+        (None, TaskClass::Flow) => Owner::Other,
+        (None, TaskClass::Other) => Owner::This,
+        (None, TaskClass::Tool | TaskClass::Kernel | TaskClass::Idle) => Owner::Untold,
     }
 }
 
 /// Which side's function is nearest to the leaf.
-fn side(frames: &[String]) -> Option<Side> {
+fn side(frames: &[String]) -> Option<Role> {
     frames.iter().find_map(|frame| data_end(plain_name(frame)))
 }
 
 /// Which side's sending began the soft interrupt, if it was a sending and no hardware interrupt or
 /// unlocked socket.
-fn began(outside: &[String]) -> Option<Side> {
+fn began(outside: &[String]) -> Option<Role> {
     let names = || outside.iter().map(|frame| plain_name(frame));
     if names().any(|name| INTERRUPTS.iter().any(|begin| name.starts_with(begin))) {
         return None;
@@ -299,7 +285,7 @@ mod tests {
             TaskClass::Kernel,
             TaskClass::Other,
         ] {
-            for role in [Role::Sender, Role::Receiver, Role::Both] {
+            for role in [Some(Role::Sender), Some(Role::Receiver), None] {
                 assert_eq!(
                     owner(&stack(task, &network), role, Place::Elsewhere),
                     Owner::This
@@ -343,7 +329,7 @@ mod tests {
     fn with_data_both_ways_what_a_thread_sends_arrives_at_the_other_end() {
         let ask = |task| {
             let stack = stack(task, &format!("tcp_data_queue {DEVICE} {DATA_SENT}"));
-            owner(&stack, Role::Both, Place::Here)
+            owner(&stack, None, Place::Here)
         };
         assert_eq!(ask(TaskClass::Flow), Owner::Other);
         assert_eq!(ask(TaskClass::Other), Owner::This);

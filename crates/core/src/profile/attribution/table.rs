@@ -8,6 +8,7 @@ use serde::de::value::Error;
 
 use super::super::Layer;
 use super::pattern::Index;
+use crate::plan::Role;
 
 /// What a function's presence in a call chain says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +26,6 @@ pub(super) enum Meaning {
     Moves,
 }
 
-/// The end of the data that alone has a function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
-    Sender,
-    Receiver,
-}
-
 /// What the table says of a function, by its plain name; `None` if no pattern fits.
 pub(super) fn meaning(name: &str) -> Option<Meaning> {
     TABLE.meanings.find(name)
@@ -43,7 +37,7 @@ pub(super) fn handles_payload(name: &str) -> bool {
 }
 
 /// Which end of the data alone has this function.
-pub(super) fn data_end(name: &str) -> Option<Side> {
+pub(super) fn data_end(name: &str) -> Option<Role> {
     TABLE.ends.find(name)
 }
 
@@ -51,7 +45,7 @@ pub(super) fn data_end(name: &str) -> Option<Side> {
 struct Table {
     meanings: Index<Meaning>,
     payload: Index<()>,
-    ends: Index<Side>,
+    ends: Index<Role>,
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
@@ -70,7 +64,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
 enum Heading {
     Meaning(Meaning),
     Payload,
-    End(Side),
+    End(Role),
 }
 
 /// The patterns, each with its heading. An error is a line that cannot be read.
@@ -106,8 +100,8 @@ fn read_heading(words: &str) -> Option<Heading> {
         ["callers"] => Meaning::Callers,
         ["moves"] => Meaning::Moves,
         ["payload"] => return Some(Heading::Payload),
-        ["sender"] => return Some(Heading::End(Side::Sender)),
-        ["receiver"] => return Some(Heading::End(Side::Receiver)),
+        ["sender"] => return Some(Heading::End(Role::Sender)),
+        ["receiver"] => return Some(Heading::End(Role::Receiver)),
         _ => return None,
     }))
 }

@@ -26,11 +26,12 @@ use crate::clock::now_ns;
 use crate::endpoint::session::Context;
 use crate::endpoint::{ServeEvent, terms};
 use crate::host;
-use crate::measure::flow::{Flow, FlowSocket, Side};
+use crate::measure::flow::{Flow, FlowSocket};
 use crate::measure::half::{Half, HalfEnd};
 use crate::measure::options;
 use crate::measure::source::FlowSource;
 use crate::measure::udp;
+use linerate_core::units::End;
 
 /// A stream that has stood still for so long is given up.
 const STILL: Duration = Duration::from_secs(60);
@@ -101,14 +102,14 @@ fn run(guest: &Guest, stream: TcpStream, direction: Direction) -> Result<(), Str
     stream
         .set_nonblocking(false)
         .map_err(|error| error.to_string())?;
-    options::apply_tcp(&stream, &test.options, Side::Server, sends)
+    options::apply_tcp(&stream, &test.options, End::Server, sends)
         .map_err(|error| error.to_string())?;
     let started_at = format_rfc3339(SystemTime::now());
     let flow = Flow {
         id: 0,
         socket: FlowSocket::Tcp(stream),
     };
-    let half = Half::start(Side::Server, &test, vec![flow], FlowSource::Bound, None)
+    let half = Half::start(End::Server, &test, vec![flow], FlowSource::Bound, None)
         .map_err(|error| format!("cannot start the test: {error}"))?;
     let finished = watch(guest, &half);
     let HalfEnd { mut report, .. } = half.stop(host::facts(Some(guest.peer().ip())));
@@ -325,9 +326,6 @@ impl Tally {
         let passed = Duration::from_nanos(self.last_ns - self.first_ns);
         let peer = self.guest.peer();
         let flow = FlowHalf {
-            id: 0,
-            direction: Direction::Up,
-            sends: false,
             local: self.local,
             remote: peer.to_string(),
             bytes: self.bytes,
@@ -335,13 +333,8 @@ impl Tally {
             // One datagram alone took no time: then there is no rate.
             seconds: passed.as_secs_f64(),
             steps: vec![(passed.as_micros() as u64, self.bytes)],
-            tcp: None,
-            samples: Vec::new(),
-            udp_sent: None,
-            udp_received: None,
-            corrupted_bytes: None,
-            thread_percent: 0.0,
             method: Some("recvfrom".into()),
+            ..FlowHalf::new(0, Direction::Up, false)
         };
         let here = HalfReport {
             flows: vec![flow],

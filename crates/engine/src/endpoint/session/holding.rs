@@ -13,7 +13,12 @@ impl Session<'_> {
     pub(super) fn hold(&mut self, request: &CapacityRequest) {
         let owner = self.context.limits.connections;
         let place = self.lease.place();
-        let free = self.context.shares.take(request.connections, owner);
+        let asked = request.connections;
+        let free = self.context.shares.take(asked, owner).map_err(|others| {
+            format!(
+                "other clients hold {others} of the {owner} connections that the endpoint allows, {asked} were asked for"
+            )
+        });
         let share = match free.and_then(|share| place.begin_test().map(|()| share)) {
             Ok(share) => share,
             Err(message) => {

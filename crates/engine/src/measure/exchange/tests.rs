@@ -11,9 +11,9 @@ use linerate_core::plan::{
 use linerate_core::units::Span;
 
 use super::*;
-use crate::measure::flow::Side;
 use crate::measure::outcome::ExchangeOutcome;
 use crate::measure::source::FlowSource;
+use linerate_core::units::End;
 
 const CLOSED: ExchangeTest = ExchangeTest::new(1, 1);
 
@@ -56,7 +56,7 @@ fn request_with(exchange: &ExchangeTest, extent: Extent, socket: FlowSocket) -> 
     };
     let test = test_of(exchange, protocol, extent);
     test.check().unwrap();
-    let shared = Shared::alone(Side::Client, &test, FlowSource::Bound);
+    let shared = Shared::alone(End::Client, &test, FlowSource::Bound);
     let flow = &shared.flows[0];
     let end = request(&shared, flow, exchange, &socket).unwrap();
     (flow.counters.messages(), end)
@@ -70,7 +70,7 @@ fn both_ends(
 ) -> (u64, ExchangeOutcome, u64) {
     let (here, there) = sockets;
     let test = test_of(exchange, Protocol::Tcp, extent);
-    let server = Shared::alone(Side::Server, &test, FlowSource::Bound);
+    let server = Shared::alone(End::Server, &test, FlowSource::Bound);
     thread::scope(|scope| {
         let responder = scope.spawn(|| {
             let flow = &server.flows[0];
@@ -143,7 +143,7 @@ fn the_warm_up_is_left_out_of_the_latencies() {
     let (client, mut server) = tcp_pair();
     let mut test = test_of(&CLOSED, Protocol::Tcp, time(200));
     test.warm_up = Span(Duration::from_millis(100));
-    let shared = Shared::alone(Side::Client, &test, FlowSource::Bound);
+    let shared = Shared::alone(End::Client, &test, FlowSource::Bound);
     let peer = thread::spawn(move || {
         let mut byte = [0];
         // The first transaction of all takes a tenth of what the rest have.

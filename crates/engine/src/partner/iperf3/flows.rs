@@ -12,8 +12,9 @@ use super::{Run, TICK};
 use crate::client::{connect_unless, prepare, udp_socket};
 use crate::clock::now;
 use crate::error::MeasureError;
-use crate::measure::flow::{Flow, FlowSocket, Side, flow_direction, sends};
+use crate::measure::flow::{Flow, FlowSocket, flow_direction, sends};
 use crate::measure::options;
+use linerate_core::units::End;
 
 /// Longest wait for the answer to a greeting. It is not repeated: a server would take the second
 /// for another stream's.
@@ -43,8 +44,8 @@ impl Run<'_> {
         let attempt = || -> io::Result<_> {
             let socket = socket::tcp_socket(server.peer, target.source, Mptcp::Off)?;
             prepare(&socket, target)?;
-            let sends = sends(Side::Client, flow_direction(test, id));
-            options::apply_tcp(&socket, &test.options, Side::Client, sends)
+            let sends = sends(End::Client, flow_direction(test, id));
+            options::apply_tcp(&socket, &test.options, End::Client, sends)
                 .map_err(io::Error::other)?;
             let given_up = || server.stop.is_requested();
             let mut stream = connect_unless(socket, server.peer, target.connect_timeout, given_up)?;
@@ -62,7 +63,7 @@ impl Run<'_> {
         let peer = self.server.peer;
         let test = &self.adapted.test;
         let socket = udp_socket(&self.server.target, peer).map_err(MeasureError::connect(peer))?;
-        let sends = sends(Side::Client, flow_direction(test, id));
+        let sends = sends(End::Client, flow_direction(test, id));
         options::apply_udp(&socket, &test.options, sends)?;
         socket
             .send(&Greeting::hello())

@@ -21,12 +21,12 @@ use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
 use crate::host;
-use crate::measure::flow::Side;
 use crate::measure::half::Half;
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
 use crate::stop::Stop;
 use crate::target::Target;
+use linerate_core::units::End;
 
 /// Longest wait without looking at the stop flag and at the workers.
 const TICK: Duration = Duration::from_millis(20);
@@ -113,7 +113,7 @@ impl Iperf3 {
             Transport::Udp(layout) => Marks::Iperf3(layout),
         };
         let test = run.adapted.test.clone();
-        let half = Half::start_marked(Side::Client, &test, marks, None, flows, FlowSource::Bound)
+        let half = Half::start_marked(End::Client, &test, marks, None, flows, FlowSource::Bound)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = run.watch(&half, observe);
         let ended = run.conclude(half, watched);

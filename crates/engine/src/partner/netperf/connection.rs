@@ -15,11 +15,12 @@ use crate::client::{connect_first, connect_unless, prepare, udp_socket};
 use crate::clock::now;
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
-use crate::measure::flow::{FlowSocket, Side, flow_direction, sends};
+use crate::measure::flow::{FlowSocket, flow_direction, sends};
 use crate::measure::options;
 use crate::measure::source::FlowSource;
 use crate::stop::Stop;
 use crate::target::Target;
+use linerate_core::units::End;
 
 /// Longest wait without looking at the stop flag.
 const TICK: Duration = Duration::from_millis(20);
@@ -84,7 +85,7 @@ impl Connection {
         let peer = self.data();
         if test.protocol == Protocol::Udp {
             let socket = udp_socket(target, peer).map_err(MeasureError::connect(peer))?;
-            let sends = sends(Side::Client, flow_direction(test, id));
+            let sends = sends(End::Client, flow_direction(test, id));
             options::apply_udp(&socket, &own_options(test, id), sends)?;
             return Ok(FlowSocket::Udp(socket));
         }
@@ -144,8 +145,8 @@ fn connect(
 ) -> io::Result<TcpStream> {
     let socket = socket::tcp_socket(peer, target.source, Mptcp::Off)?;
     prepare(&socket, target)?;
-    let sends = sends(Side::Client, flow_direction(test, id));
-    options::apply_tcp(&socket, &own_options(test, id), Side::Client, sends)
+    let sends = sends(End::Client, flow_direction(test, id));
+    options::apply_tcp(&socket, &own_options(test, id), End::Client, sends)
         .map_err(io::Error::other)?;
     connect_unless(socket, peer, target.connect_timeout, given_up)
 }

@@ -21,12 +21,13 @@ use crate::client::{Live, Outcome};
 use crate::clock::now;
 use crate::error::MeasureError;
 use crate::host;
-use crate::measure::flow::{Flow, Side};
+use crate::measure::flow::Flow;
 use crate::measure::half::{Half, HalfEnd};
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
 use crate::stop::Stop;
 use crate::target::Target;
+use linerate_core::units::End;
 
 /// How long a sending netserver may go on after this end has measured.
 const LAST_BYTES: Duration = Duration::from_secs(5);
@@ -87,7 +88,7 @@ impl Netperf {
             Protocol::Udp => Marks::None,
             Protocol::Tcp | Protocol::Mptcp => Marks::Own,
         };
-        let half = Half::start_marked(Side::Client, &adapted.test, marks, None, flows, source)
+        let half = Half::start_marked(End::Client, &adapted.test, marks, None, flows, source)
             .map_err(MeasureError::host("cannot start the threads of the test"))?;
         let watched = self.watch(&adapted.test, &half, observe);
         Ok(self.outcome(adapted, started_at, half, connections, watched))

@@ -21,10 +21,11 @@ use crate::control::{ControlSocket, Received};
 use crate::endpoint::foreign::Guest;
 use crate::endpoint::terms::{can_do, owners_limit, prepare, within_rate};
 use crate::host;
-use crate::measure::flow::{Flow, Side};
+use crate::measure::flow::Flow;
 use crate::measure::half::Half;
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
+use linerate_core::units::End;
 
 /// How often a session that waits for flows, or for the last bytes, looks at them.
 const TICK: Duration = Duration::from_millis(2);
@@ -353,7 +354,7 @@ impl Session {
         self.started_at = format_rfc3339(SystemTime::now());
         let source = FlowSource::Bound;
         match Half::start_marked(
-            Side::Server,
+            End::Server,
             &asked.driven,
             marks,
             asked.quota(),

@@ -18,10 +18,11 @@ use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
 use super::cpu::CpuWatch;
 use crate::endpoint::terms;
-use crate::measure::flow::{Flow, FlowSocket, Side};
+use crate::measure::flow::{Flow, FlowSocket};
 use crate::measure::options;
 use crate::measure::source::{FlowSource, OwnListener};
 use crate::measure::udp;
+use linerate_core::units::End;
 
 /// Connections of one test that wait to be accepted.
 const BACKLOG: u32 = 128;
@@ -184,7 +185,7 @@ impl Data {
         };
         stream.set_nonblocking(false)?;
         let sends = self.asked.role == Role::Send;
-        options::apply_tcp(&stream, &self.test.options, Side::Server, sends)
+        options::apply_tcp(&stream, &self.test.options, End::Server, sends)
             .map_err(io::Error::other)?;
         Ok(Some(Arrival::Flow(Flow {
             id: 0,

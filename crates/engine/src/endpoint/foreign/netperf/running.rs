@@ -7,7 +7,7 @@ use linerate_core::assemble::ExchangeTotals;
 use linerate_core::foreign::netperf::{
     DataTest, Length, PAD_SECONDS, Refusal, Results, Role, errno,
 };
-use linerate_core::foreign::{Encounter, Role as End, Tool};
+use linerate_core::foreign::{self, Encounter, Tool};
 use linerate_core::plan::{Test, Traffic};
 use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::{FlowHalf, Limits};
@@ -18,10 +18,10 @@ use super::super::Guest;
 use super::cpu::CpuWatch;
 use super::data::{Arrival, Data};
 use crate::endpoint::terms::owners_limit;
-use crate::measure::flow::Side;
 use crate::measure::half::{Half, HalfEnd};
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
+use linerate_core::units::End;
 
 /// Connections that come and go are over when none has come for so long after the test's time.
 const QUIET: Duration = Duration::from_millis(300);
@@ -53,10 +53,10 @@ impl Running {
             Arrival::Flow(flow) => (vec![flow], FlowSource::Bound),
             Arrival::Connections(source) => (Vec::new(), source),
         };
-        let half = Half::start_marked(Side::Server, &data.test, Marks::None, None, flows, source)
+        let half = Half::start_marked(End::Server, &data.test, Marks::None, None, flows, source)
             .map_err(|error| {
-            Refusal::new(errno::EINVAL, format!("cannot start the test: {error}"))
-        })?;
+                Refusal::new(errno::EINVAL, format!("cannot start the test: {error}"))
+            })?;
         let began = Instant::now();
         Ok(Self {
             buffers,
@@ -152,7 +152,7 @@ impl Running {
         guest.tested(Encounter {
             tool: Tool::Netperf,
             version: None,
-            role: End::Served,
+            role: foreign::Role::Served,
             host: self.peer.to_string(),
             peer: peer.unwrap_or_else(|| guest.peer().to_string()),
             family: match self.peer {
