@@ -14,6 +14,7 @@ mod parsers;
 mod profile;
 mod qos;
 mod qos_cost;
+mod rerun;
 mod run;
 mod serve;
 mod shared;
@@ -29,7 +30,7 @@ use linerate_core::units::{BitRate, EndpointName};
 
 pub(crate) use analyze::{AnalyzeArgs, InputName};
 pub(crate) use capacity::{CapacityArgs, LoadOptions, PopulationOptions};
-pub(crate) use compare::CompareArgs;
+pub(crate) use compare::{CompareArgs, Load, LoadLine};
 pub(crate) use host::{
     HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,
 };
@@ -41,10 +42,11 @@ pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosStatsArgs, QosStatusArgs,
 };
 pub(crate) use qos_cost::QosCostArgs;
+pub(crate) use rerun::RerunArgs;
 pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, OtherOptions, ServeArgs};
 pub(crate) use shared::{
-    CsvRows, DocumentOptions, PathOptions, RepeatOptions, RunOptions, TableOptions,
+    BaselineOptions, CsvRows, DocumentOptions, PathOptions, RepeatOptions, RunOptions, TableOptions,
 };
 pub(crate) use trace::TraceArgs;
 pub(crate) use traffic::{CrrArgs, RrArgs, StreamArgs};
@@ -84,6 +86,8 @@ pub(crate) enum Command {
     Trace(TraceArgs),
     /// Explain a stored document again
     Explain(ExplainArgs),
+    /// Run again what a stored document says was run
+    Rerun(RerunArgs),
     /// Statistics and ceilings of figures measured elsewhere
     Analyze(AnalyzeArgs),
     /// Hosts, routers and links on this machine: up, exec, status, down
@@ -116,7 +120,7 @@ pub(crate) struct WatchArgs {
 pub(crate) struct CheckArgs {
     /// Endpoint: host, host:port or [v6]:port; without it, a demonstration path here
     pub(crate) host: Option<EndpointName>,
-    /// Take about 5 s instead of 20 s, and give no intervals
+    /// One run each way instead of six: a third of the time, and no intervals
     #[arg(long)]
     pub(crate) quick: bool,
     /// Exit with 1 if either direction is slower than RATE, such as 90mbit
@@ -132,6 +136,8 @@ pub(crate) struct CheckArgs {
     pub(crate) path: PathOptions,
     #[command(flatten)]
     pub(crate) document: DocumentOptions,
+    #[command(flatten)]
+    pub(crate) beside: BaselineOptions,
 }
 
 #[derive(Debug, Args)]
@@ -149,8 +155,7 @@ pub(crate) struct ExplainArgs {
 const OVERVIEW: &str = "{about}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}{after-help}";
 /// What comes after the commands.
 const BEGIN: &str = "\
-Begin with `linerate serve` on the other host and `linerate check HOST` here
-`linerate COMMAND -h` lists its options; `linerate -V` prints the version
+Begin: `linerate serve` there, `linerate check HOST` here; COMMAND -h has more
 Exit status: 0 done; 1 run or gate failed; 2 usage or file wrong; 3 unsupported";
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ use crate::run::{self, Entrance, Examination, Others, Service};
 use crate::site::Site;
 use crate::target::Target;
 use crate::{
-    analyze, capacity, compare, experiment, files, gate, host, lab, plan, profile, qos, trace,
-    watch,
+    analyze, baseline, capacity, compare, experiment, files, gate, host, lab, plan, profile, qos,
+    rerun, trace, watch,
 };
 
 /// Does what the command line says.
@@ -46,6 +46,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Profile(args) => profile::execute(args),
         Command::Trace(args) => trace::execute(&args),
         Command::Explain(args) => explain(args),
+        Command::Rerun(args) => rerun::execute(&args),
         Command::Analyze(args) => analyze::execute(&args),
         Command::Lab(command) => lab::execute(command),
         Command::Qos(command) => qos::execute(command),
@@ -66,6 +67,7 @@ fn measure<C: Choice>(
 ) -> Result<(), Failure> {
     let plan = plan::plan(workload, test, &options.repeats, plan::fresh_seed());
     let plan = &plan.map_err(Failure::usage)?;
+    let baseline = baseline::of_runs(&options.beside)?;
     let format = output::format(&options.document, &options.table);
     let mut progress = Progress::new(format, options.document.quiet);
     let (site, target) = place(options.host, &options.path, seed_of(plan), &mut progress)?;
@@ -75,9 +77,12 @@ fn measure<C: Choice>(
         Extent::Time(time) => Some(time.as_secs_f64()),
         Extent::Bytes(_) | Extent::Count(_) => None,
     }));
-    let (mut document, error) = run::plan(&target, options.via, plan, progress, output.is_kept())?;
-    site.iter().for_each(|site| site.describe(&mut *document));
-    conclude(&*document, error, output, floor)
+    let (mut measured, error) = run::plan(&target, options.via, plan, progress, output.is_kept())?;
+    let document = measured.document();
+    site.iter().for_each(|site| site.describe(document));
+    let held = baseline.map(|baseline| baseline.beside_runs(&mut measured));
+    conclude(measured.document(), error, output, floor)?;
+    held.map_or(Ok(()), |held| held)
 }
 
 fn seed_of(plan: &Plan) -> u64 {
@@ -107,6 +112,7 @@ pub(crate) fn place(
 }
 
 fn check(args: CheckArgs) -> Result<(), Failure> {
+    let baseline = baseline::of_check(&args.beside)?;
     let format = output::json_or_text(args.document.json);
     let mut progress = Progress::new(format, args.document.quiet);
     let seed = args.seed.unwrap_or_else(plan::fresh_seed);
@@ -131,7 +137,9 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         site.reveal(&mut check);
     }
     check.caveats.extend(doubt);
-    conclude(&check, error, output, args.fail_below)
+    let held = baseline.map(|baseline| baseline.beside_check(&mut check));
+    conclude(&check, error, output, args.fail_below)?;
+    held.map_or(Ok(()), |held| held)
 }
 
 /// The demonstration path; where this host allows none, the check is of loopback, with a caveat
@@ -201,7 +209,7 @@ fn stored(path: &Path) -> Result<Box<dyn Document>, Failure> {
 }
 
 /// Largest document that is read, bytes: a thousand records with their intervals and samples.
-const MAX_DOCUMENT: u64 = 64 << 20;
+pub(crate) const MAX_DOCUMENT: u64 = 64 << 20;
 
 fn serve(args: ServeArgs) -> Result<(), Failure> {
     let entrance = entrance(&args.listen).map_err(Failure::usage)?;

@@ -1,22 +1,23 @@
 //! `compare`: two treatments against each other.
 
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{anyhow, ensure};
-use linerate_core::compare::{Design, MAX_PAIRS, Metric, Standing};
-use linerate_core::plan::{End, Plan, Test, Workload};
+use anyhow::{Context, anyhow, ensure};
+use linerate_core::compare::{Design, MAX_PAIRS, Metric, Sequential, Standing};
+use linerate_core::plan::{Draft, End, Plan, Test, Workload};
 use linerate_core::record::Interval;
-use linerate_core::treatment::{MAX_POLICY_BYTES, pair};
+use linerate_core::treatment::{MAX_POLICY_BYTES, Pair, pair};
 use linerate_core::units::Span;
 use linerate_engine::{Client, CompareObserver, CompareOptions, Observer, compare};
 use linerate_report::text;
 
-use crate::args::CompareArgs;
+use crate::args::{CompareArgs, Load};
 use crate::commands::{conclude, place};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::Progress;
-use crate::{files, plan, run, watch};
+use crate::{files, plan, run, usage, watch};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty
 /// pairs.
@@ -36,6 +37,8 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     let mut options = resolve(&args).map_err(Failure::usage)?;
     let format = output::json_or_text(args.document.json);
     let mut progress = Progress::new(format, args.document.quiet);
+    let known = options.caveats.iter();
+    known.for_each(|caveat| progress.warn(&format!("{}: {}", caveat.says(), caveat.remedy)));
     if treats_hosts(&options) {
         // In this host's own namespace: that is where a command before this one can have left
         // something.
@@ -44,7 +47,9 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
         options.notes.extend(notes);
     }
     let (site, target) = place(args.host, &args.path, options.design.seed, &mut progress)?;
-    target.check_sizes(&plan_of(&options.test))?;
+    for test in std::iter::once(&options.test).chain(&options.with) {
+        target.check_sizes(&plan_of(test))?;
+    }
     let output = Output::open(&args.document, format)?;
     let mut client = Client::connect(target.to_engine(), run::signals()?).map_err(run::failure)?;
     let mut shown = Shown(progress);
@@ -76,12 +81,21 @@ impl Observer for Shown {
         self.0.live(text);
     }
 
+    fn takes(&mut self, left: [Duration; 2]) {
+        self.0.takes(left);
+    }
+
     fn interval(&mut self, _: &Interval) -> bool {
         true
     }
 }
 
 impl CompareObserver for Shown {
+    fn begins(&mut self, [fewest, most]: [u32; 2]) {
+        self.0
+            .line(&format!("at least {fewest} pairs, at most {most}"));
+    }
+
     fn pair(&mut self, standing: &Standing<'_>) {
         self.0.line(&text::pair_line(standing));
     }
@@ -100,6 +114,10 @@ fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
         treated.map_err(|error| anyhow!("{option}: {error}"))?;
     }
     let metrics = metrics(args.design.metric.clone(), &test)?;
+    let with = match &args.design.with {
+        Some(words) => Some(with(words, &pair, seed).context(format!("--with {words:?}"))?),
+        None => None,
+    };
     ensure!(
         (FEWEST_PAIRS..=MAX_PAIRS).contains(&args.design.pairs),
         "--pairs is {}: it must be {FEWEST_PAIRS} to {MAX_PAIRS}",
@@ -111,23 +129,59 @@ fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
             "--margin is {margin}: it must be above 0 % and below 100 %"
         );
     }
-    let options = CompareOptions {
-        a: pair.a,
-        b: pair.b,
-        design: Design {
-            margin_percent: args.design.margin.map(|margin| margin.0),
-            metrics: metrics.len(),
-            max_pairs: args.design.pairs,
-            seed,
-        },
-        test,
-        metrics,
-        forbidden: args.design.forbid.clone(),
-        notes: pair.notes,
+    let mut design = Design {
+        margin_percent: args.design.margin.map(|margin| margin.0),
+        metrics: metrics.len(),
+        max_pairs: args.design.pairs,
+        seed,
     };
     // Whether so many metrics can be decided by so many pairs.
-    linerate_core::compare::Sequential::new(&options.design)?;
-    Ok(options)
+    Sequential::new(&design)?;
+    let mut metrics_if_there = Vec::new();
+    if args.design.metric.is_empty() {
+        let paths = pair.cpu_figures().into_iter();
+        metrics_if_there = paths.map(str::parse).collect::<Result<_, _>>()?;
+        design.metrics += metrics_if_there.len();
+        if Sequential::new(&design).is_err() {
+            // So few pairs were asked for that they decide the rate alone.
+            metrics_if_there.clear();
+        }
+    }
+    let caveats = pair.misplaced(&test);
+    Ok(CompareOptions {
+        a: pair.a,
+        b: pair.b,
+        with,
+        design,
+        test,
+        metrics,
+        metrics_if_there,
+        forbidden: args.design.forbid.clone(),
+        notes: pair.notes,
+        caveats,
+    })
+}
+
+/// The load of `--with`: a workload with its options, as on a command line.
+fn with(words: &str, pair: &Pair, seed: u64) -> anyhow::Result<Test> {
+    ensure!(
+        pair.a.host_changes(End::Server).is_empty() && pair.b.host_changes(End::Server).is_empty(),
+        "cannot be used with server. treatments: an endpoint changes its host for one session alone"
+    );
+    let load = usage::load(words)?;
+    let (workload, drafts) = match &load {
+        Load::Stream(options) => (Workload::Stream, options.drafts(Workload::Stream)?),
+        Load::Rr(options) => (Workload::Rr, options.drafts(Workload::Rr)?),
+        Load::Crr(options) => (Workload::Crr, options.drafts(Workload::Crr)?),
+    };
+    let [draft] = drafts.try_into().map_err(|_| anyhow!("give one size"))?;
+    let test = plan::resolve(draft, seed)?;
+    let default = plan::resolve(Draft::new(workload), seed)?;
+    ensure!(
+        test.extent == default.extent,
+        "the load lasts as long as each run: leave its time, bytes or count out"
+    );
+    Ok(test)
 }
 
 /// The text of a policy's file.

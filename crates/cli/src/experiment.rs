@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use linerate_core::experiment::{Choice, Experiment, ExperimentPath, Run, Work};
@@ -14,6 +15,7 @@ use linerate_engine::{
     ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile,
     prepare_for_lab, run_experiment,
 };
+use linerate_report::text;
 
 use crate::args::ExperimentArgs;
 use crate::failure::Failure;
@@ -223,20 +225,11 @@ fn list(experiment: &Experiment) -> String {
     let remaining = experiment.remaining(&[], &[]);
     let seconds = linerate_core::experiment::Estimate::new().remaining_s(experiment, &remaining);
     let time = seconds.map_or(String::new(), |seconds| {
-        format!(", about {}", minutes(seconds))
+        format!(", about {}", text::duration(seconds))
     });
     let runs: usize = remaining.iter().sum();
     lines.push_str(&format!("{runs} runs{time}\n"));
     lines
-}
-
-/// `40 s`, `12 min`, `3.5 h`.
-fn minutes(seconds: f64) -> String {
-    match seconds {
-        ..100.0 => format!("{seconds:.0} s"),
-        ..6000.0 => format!("{:.0} min", seconds / 60.0),
-        _ => format!("{:.1} h", seconds / 3600.0),
-    }
 }
 
 fn failure(error: ExperimentError) -> Failure {
@@ -254,16 +247,16 @@ impl ExperimentObserver for Shown {
             1 => String::new(),
             attempt => format!(", attempt {attempt}"),
         };
-        let left = progress.left_s.map_or(String::new(), |seconds| {
-            format!(", about {} left", minutes(seconds))
-        });
+        if let Some(left) = progress.left_s {
+            self.progress.takes([Duration::from_secs_f64(left); 2]);
+        }
         let cell = if progress.cell.is_empty() {
             String::new()
         } else {
             format!(": {}", progress.cell)
         };
         self.progress.phase(&format!(
-            "run {} of {}{left}{cell}, repeat {}{again}",
+            "run {} of {}{cell}, repeat {}{again}",
             progress.done + 1,
             progress.done + progress.left,
             progress.slot.repeat
@@ -415,12 +408,5 @@ mod tests {
         for line in lines {
             assert_eq!(of_file(line), of_command(line), "{line:?}");
         }
-    }
-
-    #[test]
-    fn times_are_written_in_the_unit_that_a_person_would_use() {
-        assert_eq!(minutes(42.4), "42 s");
-        assert_eq!(minutes(720.0), "12 min");
-        assert_eq!(minutes(12_600.0), "3.5 h");
     }
 }

@@ -15,6 +15,7 @@
 //! | [`compare`] | `compare`: two treatments against each other |
 //! | [`capacity`] | many connections, held; the search for their limit |
 //! | [`analyze`] | figures that were measured elsewhere |
+//! | [`rerun`], [`baseline`] | a stored document run again; an earlier one set beside a run |
 //! | [`run`] | the one door to the engine |
 //! | [`experiment`] | the experiments of `run` |
 //! | [`profile`](mod@profile) | where the CPU time of a transfer goes |
@@ -34,6 +35,7 @@ mod analyze;
     reason = "its comments are help texts, in which [v6]:port is no link"
 )]
 mod args;
+mod baseline;
 mod capacity;
 mod commands;
 mod compare;
@@ -49,6 +51,7 @@ mod profile;
 mod progress;
 mod qos;
 mod qos_cost;
+mod rerun;
 mod run;
 mod site;
 mod target;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use linerate_core::compare::Standing;
@@ -54,10 +55,9 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     let stop = run::signals()?;
     let mut client = Client::connect(target.to_engine(), stop.clone()).map_err(run::failure)?;
     let mut shown = Shown(progress);
-    asked
-        .how_long()
-        .iter()
-        .for_each(|words| shown.0.line(words));
+    if let Some(time) = asked.time() {
+        shown.0.takes([time; 2]);
+    }
     let (mut document, error) =
         profile(&mut client, &asked.test, asked.request, &mut shown).map_err(run::failure)?;
     let mut error = error.map(run::failure);
@@ -143,23 +143,16 @@ impl Asked {
         })
     }
 
-    /// How long the projections take, in words.
-    fn how_long(&self) -> Option<String> {
-        let options = self.what_ifs.as_ref()?;
-        let seconds = time_of_what_ifs(options).as_secs();
-        Some(if options.prove {
-            format!(
-                "after it come short runs for the projections and comparisons that prove them, up to about {} minutes",
-                seconds.div_ceil(60)
-            )
-        } else {
-            format!(
-                "after it come short runs for the projections, up to about {} s",
-                seconds.next_multiple_of(10)
-            )
-        })
+    /// How long all of it takes, where a time ends the transfer.
+    fn time(&self) -> Option<Duration> {
+        let run = Duration::from_secs_f64(self.test.seconds()?);
+        let what_ifs = self.what_ifs.as_ref().map(time_of_what_ifs);
+        Some(run + REPORTS + what_ifs.unwrap_or_default())
     }
 }
+
+/// What both ends take to set the profile up and to tell it.
+const REPORTS: Duration = Duration::from_millis(1500);
 
 /// What is to be projected, if there is a model of it.
 fn what_if_options(options: &ProfileOptions, test: &Test) -> anyhow::Result<Option<WhatIfOptions>> {

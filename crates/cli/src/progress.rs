@@ -1,6 +1,7 @@
 //! What the user sees while a command runs: a live line on a terminal, plain lines else.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 use linerate_core::record::Interval;
 use linerate_core::units::printable;
@@ -18,6 +19,9 @@ pub(crate) struct Progress {
     phase: String,
     /// Measured time of each run, seconds, where a time ends it.
     planned_s: Option<f64>,
+    began: Instant,
+    /// How long the command takes, seconds at least and at most, as far as that is known.
+    takes_s: Option<[f64; 2]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +49,25 @@ impl Progress {
             view,
             phase: String::new(),
             planned_s: None,
+            began: Instant::now(),
+            takes_s: None,
         }
+    }
+
+    /// What is left of the command takes so long, at least and at most. The first time it is said in
+    /// a line of its own, and from then on beside each step.
+    pub(crate) fn takes(&mut self, left: [Duration; 2]) {
+        let elapsed_s = self.began.elapsed().as_secs_f64();
+        let takes_s = left.map(|left| elapsed_s + left.as_secs_f64());
+        if self.takes_s.replace(takes_s).is_none() {
+            self.line(&format!("takes {}", text::takes(takes_s)));
+        }
+    }
+
+    /// The step, with the time of the command.
+    fn step(&self) -> String {
+        let elapsed_s = self.began.elapsed().as_secs_f64();
+        text::step(&self.phase, elapsed_s, self.takes_s)
     }
 
     /// Each run is to take so many seconds.
@@ -57,8 +79,8 @@ impl Progress {
     pub(crate) fn phase(&mut self, text: &str) {
         self.phase = printable(text);
         match self.view {
-            View::Live => show(&live_line(&self.phase)),
-            View::Plain => show(&format!("{}\n", self.phase)),
+            View::Live => show(&live_line(&self.step())),
+            View::Plain => show(&format!("{}\n", self.step())),
             View::Quiet | View::JsonStream => {}
         }
     }
@@ -75,7 +97,7 @@ impl Progress {
             View::Plain => show(&format!("{}\n", text::interval_line(interval, style()))),
             View::Live => {
                 let progress = text::Progress {
-                    step: &self.phase,
+                    step: &self.step(),
                     elapsed_s: interval.start_s + interval.seconds,
                     planned_s: self.planned_s,
                     interval: Some(interval),
@@ -101,6 +123,17 @@ impl Progress {
         }
     }
 
+    /// So many of all steps are done: what is left takes as long for each.
+    pub(crate) fn done(&mut self, text: &str, done: usize, all: usize) {
+        let elapsed_s = self.began.elapsed().as_secs_f64();
+        let left = elapsed_s / done.max(1) as f64 * all.saturating_sub(done) as f64;
+        if done >= FEW {
+            self.takes([Duration::from_secs_f64(left); 2]);
+        }
+        let text = format!("{done} of {all}: {text}");
+        self.line(&text::step(&text, elapsed_s, self.takes_s));
+    }
+
     /// Something that the user should mend; shown with `--quiet`, too.
     pub(crate) fn warn(&mut self, text: &str) {
         self.erase();
@@ -119,6 +152,9 @@ impl Drop for Progress {
         self.erase();
     }
 }
+
+/// Fewer steps tell nothing of the others.
+const FEW: usize = 5;
 
 /// Back to the first column, and clear to the end of the line (ECMA-48: CR, EL).
 const ERASE: &str = "\r\x1b[K";

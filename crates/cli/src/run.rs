@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use linerate_core::foreign::Tool;
 use linerate_core::plan::Plan;
-use linerate_core::record::{Check, Interval, Sweep};
+use linerate_core::record::{Check, Interval, Record, Sweep};
 use linerate_core::session::message::Limits;
 use linerate_core::units::{Family, printable};
 use linerate_core::wire::Key;
@@ -35,7 +36,7 @@ pub(crate) struct Examination {
     pub(crate) via: Option<Tool>,
     /// The family of the path where both ends run here.
     pub(crate) family: Option<Family>,
-    /// About 5 s instead of 20 s, without intervals.
+    /// One run each way, without intervals.
     pub(crate) quick: bool,
     /// Seed of every random choice.
     pub(crate) seed: u64,
@@ -111,6 +112,10 @@ impl Observer for Shown {
         // Why it could not be shown is said when the document cannot be printed either.
         self.progress.interval(interval).is_ok() || self.is_kept
     }
+
+    fn takes(&mut self, left: [Duration; 2]) {
+        self.progress.takes(left);
+    }
 }
 
 /// Runs a plan against an endpoint. What ends it early is in the document as a caveat, and in the
@@ -124,14 +129,31 @@ pub(crate) fn plan(
     plan: &Plan,
     progress: Progress,
     is_kept: bool,
-) -> Result<(Box<dyn Document>, Option<Failure>), Failure> {
+) -> Result<(Measured, Option<Failure>), Failure> {
     let mut client = Partner::connect(target.to_engine(), via, signals()?).map_err(failure)?;
     let mut shown = Shown { progress, is_kept };
     let campaign = client.run_plan(plan, &mut shown).map_err(failure)?;
     Ok(document(campaign, plan))
 }
 
-fn document(campaign: Campaign, plan: &Plan) -> (Box<dyn Document>, Option<Failure>) {
+/// What a plan leaves: a record, or several in a sweep.
+#[derive(Debug)]
+pub(crate) enum Measured {
+    Record(Box<Record>),
+    Sweep(Sweep),
+}
+
+impl Measured {
+    /// As it is printed.
+    pub(crate) fn document(&mut self) -> &mut dyn Document {
+        match self {
+            Self::Record(record) => &mut **record,
+            Self::Sweep(sweep) => sweep,
+        }
+    }
+}
+
+fn document(campaign: Campaign, plan: &Plan) -> (Measured, Option<Failure>) {
     let Campaign {
         mut rows,
         figures,
@@ -142,9 +164,10 @@ fn document(campaign: Campaign, plan: &Plan) -> (Box<dyn Document>, Option<Failu
     let single =
         plan.tests.len() == 1 && matches!(plan.repeats, linerate_core::plan::Repeats::Times(1));
     if single && let Some(record) = rows.pop() {
-        return (Box::new(record), failed);
+        return (Measured::Record(Box::new(record)), failed);
     }
-    (Box::new(Sweep::new(rows, figures, caveats)), failed)
+    let sweep = Sweep::new(rows, figures, caveats);
+    (Measured::Sweep(sweep), failed)
 }
 
 /// Examines a path.

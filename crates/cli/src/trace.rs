@@ -46,6 +46,9 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
     options.origins = origins.map(Arc::new);
     options.config.check().map_err(Failure::usage)?;
     let output = Output::open(&args.document, format)?;
+    if let Some(time) = time(args) {
+        Progress::new(format, args.document.quiet).takes([time; 2]);
+    }
     let mut document = match pace(args) {
         Some(pace) => rounds(args, &options, pace)?,
         None => {
@@ -283,6 +286,17 @@ fn pace(args: &TraceArgs) -> Option<WatchPace> {
             .map_or(Duration::from_secs(1), |span| span.0),
     })
 }
+
+/// How long it takes, where that is more than a few round trips.
+fn time(args: &TraceArgs) -> Option<Duration> {
+    match pace(args) {
+        Some(pace) => Some(pace.interval * u32::try_from(pace.count?).ok()?),
+        None => args.findings.bandwidth.then_some(BANDWIDTH),
+    }
+}
+
+/// What the probes of many sizes take.
+const BANDWIDTH: Duration = Duration::from_secs(20);
 
 fn rounds(
     args: &TraceArgs,

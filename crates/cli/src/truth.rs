@@ -2,10 +2,10 @@
 //! brings what it says.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use linerate_core::record::Record;
@@ -19,7 +19,8 @@ use linerate_report::json;
 
 use crate::args::TruthArgs;
 use crate::failure::Failure;
-use crate::output::{self, Output};
+use crate::output::{self, Format, Output};
+use crate::progress::Progress;
 use crate::run;
 
 /// Draws scenarios, runs them, and prints the score.
@@ -112,11 +113,18 @@ type Tried = (Trial, Option<Remedied>);
 /// Runs them on `--jobs` threads. Those that need the whole machine run alone.
 fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<Tried>, Failure> {
     let queue = Mutex::new(scenarios.iter());
+    let shown = Mutex::new((Progress::new(Format::Text, args.quiet), 0));
+    let planned: f64 = scenarios
+        .iter()
+        .map(|scenario| scenario.seconds() + BESIDE_S)
+        .sum();
+    let left = Duration::from_secs_f64(planned / f64::from(args.jobs));
+    lock(&shown).0.takes([left; 2]);
     let machine = RwLock::new(());
     let work = || {
         let mut trials = Vec::new();
         loop {
-            let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let next = lock(&queue).next();
             let Some(scenario) = next.filter(|_| !stop.is_requested()) else {
                 return Ok(trials);
             };
@@ -127,10 +135,11 @@ fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<
             if let Some(directory) = &args.keep {
                 keep(directory, scenario, record.as_ref())?;
             }
-            if !args.quiet {
-                // A lost progress line is no reason to stop.
-                let _ = io::stderr().write_all(progress(&trial).as_bytes());
-            }
+            let mut shown = lock(&shown);
+            shown.1 += 1;
+            let done = shown.1;
+            shown.0.done(&progress(&trial), done, scenarios.len());
+            drop(shown);
             trials.push((trial, remedied));
         }
     };
@@ -146,6 +155,13 @@ fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> Result<Vec<
         Ok(trials)
     })
 }
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a scenario takes besides its run: making its lab, trains.
+const BESIDE_S: f64 = 2.5;
 
 fn run_beside(
     machine: &RwLock<()>,
@@ -236,7 +252,7 @@ fn progress(trial: &Trial) -> String {
         trial.cause.name(),
         trial.describe
     );
-    format!("{}\n", printable(&line))
+    printable(&line)
 }
 
 fn rate(bps: f64) -> String {

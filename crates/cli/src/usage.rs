@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
-use crate::args::Cli;
+use crate::args::{Cli, Load, LoadLine};
 use crate::failure::Failure;
 
 /// The command line, read.
@@ -39,6 +39,27 @@ fn with_negatives(command: clap::Command) -> clap::Command {
         argument.allow_negative_numbers(takes_one)
     });
     command.mut_subcommands(with_negatives)
+}
+
+/// The load of `--with`, read.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn load(words: &str) -> anyhow::Result<Load> {
+    let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+    let command = with_negatives(LoadLine::command());
+    let read = command.try_get_matches_from(&words);
+    let read = read.and_then(|matches| LoadLine::from_arg_matches(&matches));
+    let named: Vec<_> = ["linerate".into()].into_iter().chain(words).collect();
+    read.map(|read| read.load)
+        .map_err(|error| match error.kind() {
+            ErrorKind::InvalidSubcommand
+            | ErrorKind::MissingSubcommand
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                anyhow!("it begins with stream, rr or crr")
+            }
+            _ => anyhow!(line(&error, &named)),
+        })
 }
 
 /// `help stream` is `stream --help`, as with git and cargo.

@@ -1,6 +1,6 @@
 //! docs/treatments.md has the tables of treatments as they are.
 
-use linerate_core::treatment::{Entry, Sysctl, refused, sysctls, table};
+use linerate_core::treatment::{Entry, Sysctl, acts_words, refused, sysctls, table};
 
 /// The tables of docs/treatments.md are the tables. `UPDATE_DOCS=1 cargo test -p linerate-core
 /// --test it treatment_table` writes them anew.
@@ -64,6 +64,7 @@ fn entry_row(entry: &Entry) -> String {
         &format!("`{}`", entry.name),
         entry.scope.name(),
         entry.means,
+        acts_words(entry.acts),
         &entry.range(),
         entry.needs,
         entry.applied,
@@ -81,6 +82,7 @@ fn sysctl_row(sysctl: &Sysctl) -> String {
     row(&[
         &format!("`{}`", sysctl.key),
         sysctl.means,
+        sysctl.acts.map_or("", |_| acts_words(sysctl.acts)),
         &sysctl.value.to_string(),
         sysctl.changes_also.unwrap_or(""),
     ])
@@ -95,8 +97,9 @@ fn row(cells: &[&str]) -> String {
 }
 
 const BEGIN: &str = "<!-- tables of core/src/treatment -->\n";
-const ENTRIES: &str = "| treatment | scope | is | values | needs | applied | read back | undone |\n|---|---|---|---|---|---|---|---|\n";
+const ENTRIES: &str = "| treatment | scope | is | acts | values | needs | applied | read back | undone |\n|---|---|---|---|---|---|---|---|---|\n";
 const CONTROLS: &str = "| treatment | changes also |\n|---|---|\n";
-const SYSCTLS: &str = "| `sysctl:` key | is | values | changes also |\n|---|---|---|---|\n";
+const SYSCTLS: &str =
+    "| `sysctl:` key | is | acts | values | changes also |\n|---|---|---|---|---|\n";
 const REFUSED: &str = "| no treatment | why |\n|---|---|\n";
 const END: &str = "<!-- end of the tables -->\n";

@@ -1,6 +1,7 @@
 //! A plan run to its end: every size, every repeat, on one session.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use linerate_core::plan::{Direction, MAX_REPEATS, Plan, Protocol, Repeats, Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind, Interval, Record, SizeFigure};
@@ -17,6 +18,10 @@ pub trait Observer {
 
     /// An interval of a run has passed; false ends the plan.
     fn interval(&mut self, interval: &Interval) -> bool;
+
+    /// What is left of the command takes so long, at least and at most; said again as it is known
+    /// better.
+    fn takes(&mut self, _left: [Duration; 2]) {}
 }
 
 /// Nobody looks on.
@@ -142,12 +147,12 @@ fn wants_more(repeats: Repeats, samples: &[f64]) -> bool {
 /// `size 2 of 5, 1448 B messages, run 3 of 6`
 fn title(plan: &Plan, number: usize, done: usize) -> String {
     let test = &plan.tests[number - 1];
-    let (size, what) = match (&test.traffic, test.protocol) {
-        (Traffic::Stream(stream), Protocol::Udp) => (stream.message_bytes, "datagrams"),
-        (Traffic::Stream(stream), _) => (stream.message_bytes, "messages"),
-        (Traffic::Rr(exchange) | Traffic::Crr(exchange), _) => (exchange.request_bytes, "requests"),
+    let what = match (&test.traffic, test.protocol) {
+        (Traffic::Stream(_), Protocol::Udp) => "datagrams",
+        (Traffic::Stream(_), _) => "messages",
+        (Traffic::Rr(_) | Traffic::Crr(_), _) => "requests",
     };
-    let size = ByteCount(size);
+    let size = ByteCount(test.traffic.message_bytes());
     let mut parts = vec![format!("{size} {what}")];
     if plan.tests.len() > 1 {
         parts.insert(0, format!("size {number} of {}", plan.tests.len()));

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use linerate_core::foreign::Tool;
 use linerate_core::plan::{
@@ -54,6 +54,9 @@ const WARM_UP_ROUND_TRIPS: u32 = 25;
 const LONGEST: Duration = Duration::from_secs(5);
 /// Of the route's hops; a silent target takes it twice.
 const ROUTE_TIMEOUT: Nanos = Nanos::from_millis(700);
+/// A second trace, which waits for a hop that does not answer.
+const ROUTE_AGAIN: Duration = Duration::from_millis(1400);
+const IDLE_WARM_UP: Duration = Duration::from_millis(50);
 /// Small requests for latency, for each second.
 const PROBES_PER_S: f64 = 100.0;
 
@@ -112,9 +115,10 @@ fn examine(
         options,
         check: &mut check,
         observer,
+        pace: Pace::default(),
     };
     let result = examination.run(target, stop);
-    if result.is_ok() && check.route.as_ref().is_some_and(|route| !is_whole(route)) {
+    if result.is_ok() && again(&check) {
         // Routers limit their answers, and another trace may just have had them all.
         observer.phase("tracing the route again");
         let again = route(target, options.seed, stop);
@@ -160,6 +164,11 @@ fn is_whole(route: &TraceDocument) -> bool {
     reached && silent == Reverse(0)
 }
 
+/// Whether the route is to be traced once more.
+fn again(check: &Check) -> bool {
+    check.route.as_ref().is_some_and(|route| !is_whole(route))
+}
+
 /// Whether the target has answered, and how many hops have not.
 fn seen(route: &TraceDocument) -> (bool, Reverse<usize>) {
     let silent = route.hops.iter().filter(|hop| hop.address.is_none());
@@ -188,6 +197,31 @@ struct Examination<'a> {
     options: &'a CheckOptions,
     check: &'a mut Check,
     observer: &'a mut dyn Observer,
+    pace: Pace,
+}
+
+/// What tests took besides their own time: asking for them, connecting, the reports.
+#[derive(Default)]
+struct Pace {
+    /// The one on the idle path.
+    idle: Duration,
+    /// All bulk transfers, and their number.
+    bulk: (Duration, u32),
+}
+
+impl Pace {
+    /// Of one bulk transfer, with the requests beside it.
+    fn beside(&self) -> Duration {
+        match self.bulk {
+            (_, 0) => self.idle * 3 / 2,
+            (all, tests) => all / tests,
+        }
+    }
+
+    /// Of the trains of both directions: two sessions, four short tests each.
+    fn trains(&self) -> Duration {
+        self.idle * 9
+    }
 }
 
 impl Examination<'_> {
@@ -212,14 +246,14 @@ impl Examination<'_> {
     /// What only an endpoint of linerate's can do: small requests, trains. Answers the idle round
     /// trip.
     fn look_around(&mut self, target: &Target, stop: &Stop) -> Result<Duration, MeasureError> {
-        let idle_time = if self.options.quick { 0.5 } else { 1.5 };
         self.observer.phase("idle latency");
-        let idle = self.probe_alone(Duration::from_secs_f64(idle_time))?;
+        let idle = self.probe_alone(self.idle_time())?;
         self.check.environment = idle.environment.clone();
         self.check.idle_latency_us = idle.latency_us;
         self.check.path.pmtu_bytes = idle.tcp_sender().map(|tcp| tcp.pmtu_bytes);
         let rtt = Duration::from_secs_f64(idle.latency_us.map_or(0.0, |latency| latency.p50) / 1e6);
         // Before there is a second session: the trains need one, and an endpoint may allow no more.
+        self.say_time_left(rtt, self.runs(), self.pace.trains());
         self.observer.phase("packet trains");
         if let Partner::Own(client) = &mut self.client {
             client.find_link_rate(Direction::Both, self.options.seed);
@@ -242,8 +276,9 @@ impl Examination<'_> {
         up: &mut Runs,
         down: &mut Runs,
     ) -> Result<(), MeasureError> {
-        let runs = if self.options.quick { 1 } else { RUNS };
+        let runs = self.runs();
         for run in 1..=runs {
+            self.say_time_left(rtt, runs - run + 1, Duration::ZERO);
             self.observer.phase(&format!("up, run {run} of {runs}"));
             self.bulk(Direction::Up, rtt, up)?;
             self.observer.phase(&format!("down, run {run} of {runs}"));
@@ -252,10 +287,31 @@ impl Examination<'_> {
         Ok(())
     }
 
+    /// Each way.
+    fn runs(&self) -> usize {
+        if self.options.quick { 1 } else { RUNS }
+    }
+
+    fn idle_time(&self) -> Duration {
+        Duration::from_millis(if self.options.quick { 500 } else { 1500 })
+    }
+
+    /// With so many runs each way to come, and something before them.
+    fn say_time_left(&mut self, rtt: Duration, runs: usize, before: Duration) {
+        let (warm_up, time) = times(rtt);
+        let mut left = before + (warm_up + time + self.pace.beside()) * 2 * runs as u32;
+        if again(self.check) {
+            left += ROUTE_AGAIN;
+        }
+        self.observer.takes([left; 2]);
+    }
+
     /// Small requests on an otherwise idle path.
     fn probe_alone(&mut self, time: Duration) -> Result<Record, MeasureError> {
-        let test = probe(time, Duration::from_millis(50), self.options.seed);
+        let began = Instant::now();
+        let test = probe(time, IDLE_WARM_UP, self.options.seed);
         let (record, error) = self.client.run_once(&test, &mut ())?;
+        self.pace.idle = began.elapsed().saturating_sub(IDLE_WARM_UP + time);
         match error {
             Some(error) => Err(error),
             None => Ok(record),
@@ -269,8 +325,8 @@ impl Examination<'_> {
         rtt: Duration,
         leg: &mut Runs,
     ) -> Result<(), MeasureError> {
-        let time = RUN.max(rtt * RUN_ROUND_TRIPS).min(LONGEST);
-        let warm_up = WARM_UP.max(rtt * WARM_UP_ROUND_TRIPS).min(LONGEST);
+        let (warm_up, time) = times(rtt);
+        let began = Instant::now();
         let test = bulk(direction, time, warm_up, self.options.seed);
         let beside = probe(time, warm_up, self.options.seed);
         let probe = self.probe.as_mut();
@@ -292,6 +348,8 @@ impl Examination<'_> {
             leg.loaded.merge_buckets(buckets).ok();
         }
         let (record, error) = bulk?;
+        self.pace.bulk.0 += began.elapsed().saturating_sub(warm_up + time);
+        self.pace.bulk.1 += 1;
         leg.records.push(record);
         match error {
             Some(error) => Err(error),
@@ -367,6 +425,13 @@ fn worse(
         .values()
         .max_by(|a, b| a.p50.total_cmp(&b.p50))
         .copied()
+}
+
+/// Warm-up and measured time of a run.
+fn times(rtt: Duration) -> (Duration, Duration) {
+    let [warm_up, time] = [(WARM_UP, WARM_UP_ROUND_TRIPS), (RUN, RUN_ROUND_TRIPS)]
+        .map(|(least, round_trips)| least.max(rtt * round_trips).min(LONGEST));
+    (warm_up, time)
 }
 
 fn bulk(direction: Direction, time: Duration, warm_up: Duration, seed: u64) -> Test {

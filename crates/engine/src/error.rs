@@ -120,6 +120,12 @@ pub enum MeasureError {
     /// A comparison that cannot be designed so, or figures that it cannot use.
     #[error(transparent)]
     Statistics(#[from] StatsError),
+    /// What is to be a load was over first.
+    #[error(
+        "the load of --with ended before the run beside it: the endpoint allows no longer test; \
+         give a shorter -t, or start it with a longer --max-duration"
+    )]
+    LoadEnded,
     /// Stopped by the user.
     #[error("interrupted")]
     Interrupted,
@@ -160,6 +166,7 @@ impl MeasureError {
             | Self::Session { .. }
             | Self::Foreign { .. }
             | Self::NoKey { .. }
+            | Self::LoadEnded
             | Self::Interrupted => Category::Failed,
         }
     }

@@ -63,6 +63,7 @@ mod host;
 pub mod host_settings;
 mod lab;
 mod lab_process;
+mod load;
 mod measure;
 mod own_directory;
 mod own_endpoint;

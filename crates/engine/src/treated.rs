@@ -9,6 +9,7 @@ use linerate_core::treatment::{HostChange, Treatments};
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
+use crate::load::Load;
 use crate::treatment::{Applied, TreatError, endpoint_remembers, forget};
 
 /// Runs a test once under treatments: what they change on this host and on the endpoint's is
@@ -25,7 +26,7 @@ pub fn run_treated(
     treatments: &Treatments,
     observer: &mut dyn Observer,
 ) -> Result<Record, MeasureError> {
-    run(client, test, treatments, observer).map(|treated| treated.record)
+    run(client, test, treatments, None, observer).map(|treated| treated.record)
 }
 
 /// A run and what it was made under.
@@ -34,13 +35,16 @@ pub(crate) struct Treated {
     pub(crate) record: Record,
     /// The settings of both hosts, as they read them back.
     pub(crate) read_back: Vec<String>,
+    /// What the load beside it got, by its path.
+    pub(crate) load: Option<(String, f64)>,
 }
 
-/// [`run_treated`], with what the hosts read back.
+/// [`run_treated`], with a load beside the run, and with what the hosts read back.
 pub(crate) fn run(
     client: &mut Client,
     asked: &Test,
     treatments: &Treatments,
+    load: Option<&mut Load>,
     observer: &mut dyn Observer,
 ) -> Result<Treated, MeasureError> {
     let mut test = asked.clone();
@@ -57,13 +61,17 @@ pub(crate) fn run(
     let record = under(client, &changes, &mut read_back, |client| {
         // Not being allowed to is said once, by who compares.
         let _ = forget(peer);
-        match client.run_once(&test, observer)? {
+        let mut measure = || match client.run_once(&test, observer)? {
             (record, None) => Ok(record),
             (_, Some(error)) => Err(error),
+        };
+        match load {
+            Some(load) => load.beside(measure),
+            None => Ok((measure()?, None)),
         }
     });
     let undone = here.undo();
-    let mut record = record?;
+    let (mut record, load) = record?;
     undone?;
     if endpoint_keeps_metrics(client, &record) {
         record.caveats.push(endpoint_remembers());
@@ -71,7 +79,11 @@ pub(crate) fn run(
     // What can be granted and yet not hold, only the run shows: the window that the peer saw, the
     // segments on the wire.
     treatments.took(&record).map_err(TreatError::from)?;
-    Ok(Treated { record, read_back })
+    Ok(Treated {
+        record,
+        read_back,
+        load,
+    })
 }
 
 /// Whether the endpoint sends by TCP with what it has learnt of this host in runs before: one that

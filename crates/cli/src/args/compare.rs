@@ -1,12 +1,12 @@
 //! Options of `compare`.
 
-use clap::Args;
+use clap::{Args, Parser, Subcommand};
 use linerate_core::compare::{Fault, Metric};
 use linerate_core::plan::Workload;
 use linerate_core::treatment::{Scope, Treatments, table};
 use linerate_core::units::{EndpointName, Percent};
 
-use super::options::{OfCompare, TestOptions};
+use super::options::{OfCompare, OfCrr, OfRr, OfStream, TestOptions};
 use super::parsers;
 use super::shared::{DocumentOptions, PathOptions};
 
@@ -38,6 +38,26 @@ pub(crate) struct CompareArgs {
     pub(crate) document: DocumentOptions,
 }
 
+/// What `--with` has: a workload with its options and nothing else.
+#[derive(Debug, Parser)]
+#[command(
+    no_binary_name = true,
+    disable_help_flag = true,
+    disable_help_subcommand = true
+)]
+pub(crate) struct LoadLine {
+    #[command(subcommand)]
+    pub(crate) load: Load,
+}
+
+/// The load beside the runs of a comparison.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Load {
+    Stream(TestOptions<OfStream>),
+    Rr(TestOptions<OfRr>),
+    Crr(TestOptions<OfCrr>),
+}
+
 /// What is decided, and when.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Comparison")]
@@ -48,6 +68,9 @@ pub(crate) struct DesignOptions {
     /// Differences below P% are none: what EQUIVALENT means (default: it is not tested)
     #[arg(long, value_name = "P%")]
     pub(crate) margin: Option<Percent>,
+    /// A load beside every run: a workload with its options, as "stream -P 4"
+    #[arg(long, value_name = "WORKLOAD")]
+    pub(crate) with: Option<String>,
     /// Max pairs, 6 to 30
     #[arg(long, value_name = "N", default_value = "30")]
     pub(crate) pairs: u32,
@@ -81,5 +104,5 @@ const EXAMPLES: &str = "\
 Examples:
   linerate compare pit --a checksum_offload=on --b checksum_offload=off
   linerate compare pit --a none --b congestion=bbr --margin 2%
-  linerate compare pit --a qos=off --b qos=voice.toml --margin 5%
+  linerate compare pit --workload rr --with \"stream -P 4\" --a qos=off --b qos=voice.toml
   linerate compare --lab rate=100mbit,rtt=29ms --a receive_window=50KiB --b receive_window=400KiB";

@@ -27,6 +27,20 @@ pub(crate) struct RunOptions {
     pub(crate) document: DocumentOptions,
     #[command(flatten)]
     pub(crate) table: TableOptions,
+    #[command(flatten)]
+    pub(crate) beside: BaselineOptions,
+}
+
+/// An earlier document to hold the new one against.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct BaselineOptions {
+    /// Set an earlier document of the same kind beside it: what has changed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// Exit with 1 if a headline figure is worse by more than P%
+    #[arg(long, value_name = "P%", requires = "baseline")]
+    pub(crate) fail_on_worse: Option<Percent>,
 }
 
 /// How often a test is repeated.

@@ -1,7 +1,7 @@
 //! `capacity`: many connections, held; and the search for the number at which they stop.
 
 mod live;
-mod test;
+pub(crate) mod test;
 
 use anyhow::anyhow;
 use linerate_core::capacity::{CapacityDocument, PoolResult};
@@ -28,7 +28,7 @@ pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
     let (site, target) = place(args.host, &args.path, test.seed, &mut progress)?;
     let output = Output::open(&args.document, format)?;
     let mut client = Client::connect(target.to_engine(), signals()?).map_err(failure)?;
-    let mut live = Live::new(progress);
+    let mut live = Live::new(progress, &test);
     let options = CapacityOptions {
         workers: args.population.workers,
         ..CapacityOptions::default()

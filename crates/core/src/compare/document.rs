@@ -3,9 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ComparedMetric, ComparedPair, Fault, OneSidedFault, Verdict3};
+use super::{
+    ComparedMetric, ComparedPair, Fault, MAX_PAIRS, MetricConclusion, OneSidedFault, Verdict3,
+};
 use crate::plan::Test;
 use crate::record::{Caveat, Environment, Status};
+use crate::stats::median;
 use crate::treatment::Treatments;
 
 /// Schema of [`Comparison`].
@@ -36,6 +39,9 @@ pub struct Comparison {
     /// Pairs that `effect_percent` is of: those up to the look that decided. All pairs are in
     /// `runs`.
     pub pairs: u32,
+    /// What would decide the first metric, where it is INCONCLUSIVE.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_decide: Option<WouldDecide>,
     /// What each metric amounts to, the first one first.
     pub metrics: Vec<ComparedMetric>,
     /// Faults that came under one treatment alone: outcomes, too.
@@ -50,6 +56,9 @@ pub struct Comparison {
     pub read_back: ReadBack,
     /// What was run under both.
     pub plan: Test,
+    /// The load that ran beside every run; what it got is in `runs`, as `with.throughput_bps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<Test>,
     /// Difference in percent below which the two are called equivalent; absent if none was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub margin_percent: Option<f64>,
@@ -75,6 +84,23 @@ pub struct Comparison {
     pub seed: u64,
 }
 
+/// What would decide a comparison, as far as its pairs tell: an estimate, and no part of the test.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WouldDecide {
+    /// How far the changes of single pairs lie from their middle, percent: the median distance, made
+    /// a standard deviation.
+    pub scatter_percent: f64,
+    /// So many pairs would show a difference like that so far; absent where there is next to none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<u32>,
+    /// So many times as long runs would show it in [`super::MAX_PAIRS`] pairs, where chance evens out over
+    /// time; absent where no longer ones are needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times_as_long: Option<f64>,
+    /// A margin that the pairs so far are within, percent.
+    pub margin_percent: f64,
+}
+
 /// Settings in force, in words.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -95,4 +121,87 @@ pub struct IdleLoad {
     /// The endpoint's host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpu_percent: Option<f64>,
+}
+
+impl WouldDecide {
+    /// From what the metric amounts to so far and the changes of its pairs, percent.
+    pub(super) fn new(so_far: &MetricConclusion, changes: &[f64]) -> Self {
+        let middle = median(changes);
+        let distances = changes.iter().map(|change| (change - middle).abs());
+        let scatter_percent = NORMAL * median(&distances.collect::<Vec<_>>());
+        let share = scatter_percent / so_far.effect_percent.abs();
+        let pairs = (POWER * share * share).ceil();
+        let is_known = pairs.is_finite() && pairs <= MOST_TO_TELL;
+        // The next looks.
+        let pairs = (pairs as u32).max(so_far.pairs + 1);
+        let next = [8, 10, 13, 17, 23, MAX_PAIRS]
+            .into_iter()
+            .find(|look| *look >= pairs);
+        let times_as_long = (f64::from(pairs) / f64::from(MAX_PAIRS)).ceil();
+        let [low, high] = so_far.interval_percent.map(f64::abs);
+        Self {
+            scatter_percent,
+            pairs: is_known.then_some(next.unwrap_or(pairs)),
+            times_as_long: (is_known && next.is_none()).then_some(times_as_long),
+            margin_percent: rounded_up(low.max(high)),
+        }
+    }
+}
+
+/// Of normal figures the standard deviation is so many times the median distance.
+const NORMAL: f64 = 1.4826;
+/// (z of 97.5 % + z of 80 %)² ÷ 0.955, the efficiency of signed ranks: pairs for a difference as
+/// large as the scatter, found in four comparisons of five.
+const POWER: f64 = 8.2;
+/// A difference that takes more pairs is next to none.
+const MOST_TO_TELL: f64 = 1000.0;
+
+/// To one digit that people would write: 0.3, 2, 40.
+fn rounded_up(percent: f64) -> f64 {
+    let unit = 10_f64.powf(percent.max(0.01).log10().floor());
+    // 3 × 0.1 is not 0.3.
+    let digits = (percent.max(0.01) / unit - 1e-9).ceil();
+    let scale = 1.0 / unit;
+    if unit < 1.0 {
+        digits / scale.round()
+    } else {
+        digits * unit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn so_far(effect_percent: f64, interval_percent: [f64; 2]) -> MetricConclusion {
+        MetricConclusion {
+            verdict: Verdict3::Inconclusive,
+            different: false,
+            equivalent: false,
+            effect_percent,
+            interval_percent,
+            confidence_percent: 95.0,
+            look_confidence_percent: 95.0,
+            pairs: 30,
+        }
+    }
+
+    #[test]
+    fn a_small_difference_takes_more_pairs_or_longer_runs_or_a_margin() {
+        let changes = [-3.0, -1.0, 0.5, 1.0, 1.5, 3.0, 5.0];
+        let would = WouldDecide::new(&so_far(1.0, [-0.4, 2.3]), &changes);
+        assert!((would.scatter_percent - 2.9652).abs() < 1e-9);
+        assert_eq!((would.pairs, would.times_as_long), (Some(73), Some(3.0)));
+        assert_eq!(would.margin_percent, 3.0);
+    }
+
+    #[test]
+    fn next_to_no_difference_takes_a_margin_alone() {
+        let changes = [-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0];
+        for effect in [0.0, 0.01] {
+            let would = WouldDecide::new(&so_far(effect, [-0.24, 0.21]), &changes);
+            assert_eq!((would.pairs, would.times_as_long), (None, None));
+            assert_eq!(would.margin_percent, 0.3);
+        }
+    }
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Conclusion, Design, Fault, Metric, MetricConclusion, Order, Sequential, Side};
+use super::{
+    Conclusion, Design, Fault, Metric, MetricConclusion, Order, Sequential, Side, WouldDecide,
+};
 use crate::record::{Caveat, CaveatKind, Record};
 use crate::stats::{Figure, StatsError, figure};
 
@@ -87,10 +89,21 @@ pub struct Standing<'a> {
     pub conclusion: Option<Conclusion>,
     /// Pairs that count.
     pub counted: u32,
-    /// After so many pairs that count an answer is to be expected, as far as that can be told.
-    pub expected_pairs: Option<u32>,
+    /// After so many pairs that count an answer is to be expected, at least and at most, as far as
+    /// that can be told.
+    pub expected_pairs: Option<[u32; 2]>,
     /// Pairs that count at most.
     pub max_pairs: u32,
+    /// How long a pair takes, seconds.
+    pub pair_s: f64,
+}
+
+impl Standing<'_> {
+    /// How long it is to the answer, seconds at least and at most.
+    pub fn left_s(&self) -> [f64; 2] {
+        let pairs = self.expected_pairs.unwrap_or([self.max_pairs; 2]);
+        pairs.map(|pairs| f64::from(pairs.saturating_sub(self.counted)) * self.pair_s)
+    }
 }
 
 /// The book.
@@ -106,6 +119,8 @@ pub struct Ledger {
 
 /// Pairs that may be excluded before the comparison is given up.
 pub const MAX_EXCLUDED: u32 = 10;
+/// Of fewer pairs nobody knows how far they scatter.
+const FEWEST_TO_TELL: usize = 6;
 /// A fault that was seen so often under one treatment alone is said to be of the treatment.
 const ONE_SIDED: u32 = 3;
 
@@ -157,6 +172,14 @@ impl Ledger {
         Ok(())
     }
 
+    /// Notes what the load beside the runs of the last pair got, by its path.
+    pub fn add_load(&mut self, a: (String, f64), b: (String, f64)) {
+        if let Some(pair) = self.pairs.last_mut() {
+            pair.a.extend([a]);
+            pair.b.extend([b]);
+        }
+    }
+
     /// Every pair, in the order in which they ran.
     pub fn pairs(&self) -> &[ComparedPair] {
         &self.pairs
@@ -189,8 +212,14 @@ impl Ledger {
         found.or_else(|| self.sequential.conclude())
     }
 
-    /// What to show after a pair; `None` before the first one.
-    pub fn standing(&self) -> Option<Standing<'_>> {
+    /// The fewest pairs after which there can be an answer, and the most that count.
+    pub fn least_and_most(&self) -> [u32; 2] {
+        [self.sequential.first_look(), self.max_pairs]
+    }
+
+    /// What to show after a pair, of which each has taken so many seconds; `None` before the first
+    /// one.
+    pub fn standing(&self, pair_s: f64) -> Option<Standing<'_>> {
         Some(Standing {
             pair: self.pairs.last()?,
             metric: self.metrics.first()?,
@@ -198,6 +227,7 @@ impl Ledger {
             counted: self.counted(),
             expected_pairs: self.sequential.expected_pairs(),
             max_pairs: self.max_pairs,
+            pair_s,
         })
     }
 
@@ -261,6 +291,22 @@ impl Ledger {
         caveats.extend(self.stopped_early());
         caveats.extend(self.gave_up());
         caveats
+    }
+
+    /// What would decide the first metric; `None` where it is decided, or there are too few pairs
+    /// to tell.
+    pub fn would_decide(&self) -> Option<WouldDecide> {
+        let conclusion = self.conclusion()?;
+        let first = conclusion.metrics.first()?;
+        let metric = self.metrics.first()?.as_str();
+        let counted = self.pairs.iter().filter(|pair| pair.counts());
+        let changes: Vec<f64> = counted
+            .filter_map(|pair| pair.change_percent(metric))
+            .collect();
+        if first.different || first.equivalent || changes.len() < FEWEST_TO_TELL {
+            return None;
+        }
+        Some(WouldDecide::new(first, &changes))
     }
 
     fn figures(&self, record: &Record) -> BTreeMap<String, f64> {
@@ -416,7 +462,7 @@ mod tests {
                 .unwrap();
         }
         assert!((6..=10).contains(&ledger.counted()), "{}", ledger.counted());
-        assert_eq!(ledger.standing().unwrap().counted, ledger.counted());
+        assert_eq!(ledger.standing(6.0).unwrap().counted, ledger.counted());
         let metrics = ledger.metrics().unwrap();
         assert!(metrics[0].conclusion.different);
         assert!((metrics[0].conclusion.effect_percent - 10.0).abs() < 0.8);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::build::Draft;
 use super::{
     Closer, Direction, ExchangeTest, Extent, MAX_DEPTH, MAX_MESSAGE, MAX_SECONDS, MAX_STREAMS,
-    PlanError, Protocol, ReceiveMethod, SendMethod, StreamTest, Test, Traffic, Workload,
+    PlanError, Protocol, ReceiveMethod, Role, SendMethod, StreamTest, Test, Traffic, Workload,
 };
 use crate::units::{BitRate, ByteCount, Dscp, Span};
 use crate::value::{Value, ValueKind};
@@ -96,6 +96,10 @@ pub struct Shorthand {
 pub struct SocketTreatment {
     /// What it is.
     pub means: &'static str,
+    /// The end of the payload at which it acts, if that is one of them.
+    pub acts: Option<Role>,
+    /// Whether what it changes is above all CPU time.
+    pub costs_cpu: bool,
     /// What it needs of the host.
     pub needs: &'static str,
     /// How it is put in force.
@@ -103,6 +107,16 @@ pub struct SocketTreatment {
     /// How it is made sure that it took.
     pub read_back: &'static str,
 }
+
+/// A treatment that acts at both ends.
+const AT_BOTH_ENDS: SocketTreatment = SocketTreatment {
+    means: "",
+    acts: None,
+    costs_cpu: false,
+    needs: "",
+    applied: "",
+    read_back: "",
+};
 
 /// All options, in the order in which they are put into a test.
 pub fn options() -> &'static [TestOption] {
@@ -741,9 +755,11 @@ options! {
         value_name: "SIZE",
         treatment: Some(SocketTreatment {
             means: "the window that a receiver may advertise; its buffer is steered to it",
+            acts: Some(Role::Receiver),
             needs: "net.core.rmem_max of half of it",
             applied: "SO_RCVBUF before the connection, and again through the run until the window that is offered stays there",
             read_back: "the window that the receiver offers, through the run",
+            ..AT_BOTH_ENDS
         }),
         ..SOCKET
     };
@@ -752,9 +768,11 @@ options! {
         value_name: "SIZE",
         treatment: Some(SocketTreatment {
             means: "SO_SNDBUF of a sender, as an application asks; the kernel doubles it",
+            acts: Some(Role::Sender),
             needs: "net.core.wmem_max of as much",
             applied: SETSOCKOPT,
             read_back: "SO_SNDBUF",
+            ..AT_BOTH_ENDS
         }),
         ..SOCKET
     };
@@ -768,6 +786,7 @@ options! {
             needs: NOTHING,
             applied: "TCP_MAXSEG before the connection",
             read_back: "the record's mss_bytes, 12 less with time stamps",
+            ..AT_BOTH_ENDS
         }),
         ..SOCKET
     };
@@ -777,9 +796,11 @@ options! {
         over: Over::Tcp("give `rate`"),
         treatment: Some(SocketTreatment {
             means: "SO_MAX_PACING_RATE of each flow of a TCP sender",
+            acts: Some(Role::Sender),
             needs: NOTHING,
             applied: SETSOCKOPT,
             read_back: "SO_MAX_PACING_RATE",
+            ..AT_BOTH_ENDS
         }),
         ..SOCKET
     };
@@ -790,9 +811,11 @@ options! {
         over: OF_TCP_SOCKETS,
         treatment: Some(SocketTreatment {
             means: "TCP_CONGESTION of the sender",
+            acts: Some(Role::Sender),
             needs: "a kernel that has it; CAP_NET_ADMIN if net.ipv4.tcp_allowed_congestion_control does not name it",
             applied: SETSOCKOPT,
             read_back: "TCP_CONGESTION, and the record's congestion",
+            ..AT_BOTH_ENDS
         }),
         ..SOCKET
     };
@@ -803,9 +826,11 @@ options! {
         default: Default::Rule("", default_nodelay),
         treatment: Some(SocketTreatment {
             means: "TCP_NODELAY; rr and crr have it on",
+            acts: Some(Role::Sender),
             needs: NOTHING,
             applied: SETSOCKOPT,
             read_back: "TCP_NODELAY",
+            ..AT_BOTH_ENDS
         }),
         ..SOCKET
     };
@@ -815,9 +840,11 @@ options! {
         over: OF_TCP_SOCKETS,
         treatment: Some(SocketTreatment {
             means: "TCP_QUICKACK, set again before each receiving call, since the kernel changes it by itself",
+            acts: Some(Role::Receiver),
             needs: NOTHING,
             applied: "setsockopt before each receiving call",
             read_back: "TCP_QUICKACK, once",
+            ..AT_BOTH_ENDS
         }),
         ..SOCKET
     };
@@ -829,6 +856,7 @@ options! {
             needs: NOTHING,
             applied: SETSOCKOPT,
             read_back: "IP_TOS or IPV6_TCLASS",
+            ..AT_BOTH_ENDS
         }),
         ..SOCKET
     };
@@ -838,9 +866,12 @@ options! {
         over: OF_TCP,
         treatment: Some(SocketTreatment {
             means: "sending without a copy, by vmsplice or sendfile; off is write",
+            acts: Some(Role::Sender),
+            costs_cpu: true,
             needs: NOTHING,
             applied: "another call to send by",
             read_back: "the record's sender.method",
+            ..AT_BOTH_ENDS
         }),
         ..STREAM_FLAG
     };
@@ -850,9 +881,12 @@ options! {
         excludes: &["verify"],
         treatment: Some(SocketTreatment {
             means: "receiving without a copy: the bytes are dropped in the kernel (MSG_TRUNC), as no application would; off is read",
+            acts: Some(Role::Receiver),
+            costs_cpu: true,
             needs: NOTHING,
             applied: "another flag of the receiving call",
             read_back: "the record's receiver.method",
+            ..AT_BOTH_ENDS
         }),
         ..STREAM_FLAG
     };
@@ -860,9 +894,11 @@ options! {
     busy_poll "busy-poll": u32 = socket.busy_poll_us, ValueKind::Number { least: 0, most: 1_000_000, unit: "µs" }, TestOption {
         treatment: Some(SocketTreatment {
             means: "SO_BUSY_POLL: how long a receiving call spins for packets",
+            costs_cpu: true,
             needs: "CAP_NET_ADMIN for more than net.core.busy_read; a driver that can be polled, which loopback and veth cannot",
             applied: SETSOCKOPT,
             read_back: "SO_BUSY_POLL",
+            ..AT_BOTH_ENDS
         }),
         ..SOCKET
     };
@@ -875,6 +911,7 @@ options! {
             needs: "the address, on this host",
             applied: "bind, before the connection",
             read_back: "the record's flows",
+            ..AT_BOTH_ENDS
         }),
         ..SOCKET
     };

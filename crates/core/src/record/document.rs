@@ -11,7 +11,7 @@ use crate::trace::TraceDocument;
 use crate::units::Family;
 
 use super::leg::{Leg, keys};
-use super::{Cause, Caveat, Environment, TcpEvidence, Tool, UdpEvidence};
+use super::{Baseline, Cause, Caveat, Environment, TcpEvidence, Tool, UdpEvidence};
 
 /// Schema of [`Record`].
 pub const RECORD_SCHEMA: &str = "linerate.record/1";
@@ -116,6 +116,9 @@ pub struct Record {
     /// Through the run; at most 1,000, neighbours merged beyond.
     #[serde(default)]
     pub intervals: Vec<Interval>,
+    /// What has changed since an earlier document, which was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Baseline>,
     /// What to keep in mind.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
@@ -157,6 +160,7 @@ impl Record {
             path_train: None,
             flows: Vec::new(),
             intervals: Vec::new(),
+            baseline: None,
             caveats: Vec::new(),
             environment: Environment::default(),
         }
@@ -261,6 +265,9 @@ pub struct Sweep {
     /// The figure of each size: the median of its runs with its interval, its modes, or its drift.
     #[serde(default)]
     pub figures: Vec<SizeFigure>,
+    /// What has changed since an earlier document, which was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Baseline>,
     /// What to keep in mind of the whole.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
@@ -282,6 +289,7 @@ impl Sweep {
             connections_per_s: median.and_then(|run| run.connections_per_s),
             rows,
             figures,
+            baseline: None,
             caveats,
         }
     }
@@ -376,6 +384,9 @@ pub struct Check {
     /// On the demonstration path: what was wrong with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden_fault: Option<HiddenFault>,
+    /// What has changed since an earlier document, which was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Baseline>,
     /// What to keep in mind of the whole.
     #[serde(default)]
     pub caveats: Vec<Caveat>,
@@ -402,6 +413,7 @@ impl Check {
             loaded_latency_us: None,
             loaded_latency_by_direction_us: BTreeMap::new(),
             hidden_fault: None,
+            baseline: None,
             caveats: Vec::new(),
             environment,
         }

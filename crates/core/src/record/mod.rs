@@ -4,6 +4,7 @@
 //! version of the schema. Every key carries its unit. A key is absent where the workload, the
 //! protocol or the kernel has no such figure; it is never zero for "not known".
 
+mod baseline;
 mod document;
 mod environment;
 mod evidence;
@@ -14,6 +15,7 @@ mod tool;
 mod verdict;
 
 pub use crate::units::{Caveat, CaveatKind, CaveatRemedy};
+pub use baseline::{Baseline, BottleneckChange, Change, Observed};
 pub use document::{
     CHECK_SCHEMA, Check, FlowRecord, HiddenFault, Interval, PathFacts, PathTrain, RECORD_SCHEMA,
     Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep,

@@ -22,6 +22,7 @@
 //! | `list` | [`Treatments`]: reading and writing them |
 //! | `change` | [`HostChange`]: what is changed on a host |
 //! | `policy` | the value of `qos`: a policy with the text of its file |
+//! | `place` | at which end of the payload a treatment acts |
 //! | `apply` | treatments of sockets, put into a plan |
 //! | `effect` | whether a treatment shows in the record of a run |
 //! | `exclusions`, `pair` | what does not go together; two sides and their control |
@@ -34,6 +35,7 @@ mod error;
 mod exclusions;
 mod list;
 mod pair;
+mod place;
 
 mod sysctl;
 mod table;
@@ -47,4 +49,4 @@ pub use error::TreatmentError;
 pub use list::{MAX_TREATMENTS, Treatment, Treatments};
 pub use pair::{Pair, pair};
 pub use sysctl::{Sysctl, sysctl_of, sysctls};
-pub use table::{Entry, Scope, refused, table};
+pub use table::{Entry, Scope, acts_words, refused, table};

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::error::TreatmentError;
+use crate::plan::Role;
 use crate::toml_reader;
 use crate::units::{shortened, suggestion};
 use crate::value::{Value, ValueKind};
@@ -22,6 +23,11 @@ pub struct Sysctl {
     pub value: ValueKind,
     /// What it decides.
     pub means: &'static str,
+    /// The end of the payload at which it acts, if that is one of them.
+    pub acts: Option<Role>,
+    /// Whether what it changes is above all CPU time.
+    #[serde(default)]
+    pub costs_cpu: bool,
     /// What else changes with it, if anything does.
     pub changes_also: Option<&'static str>,
 }

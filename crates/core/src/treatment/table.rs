@@ -9,7 +9,7 @@ use serde::de::value::Error;
 
 use super::change::{DeviceSetting, RouteSetting};
 use super::error::TreatmentError;
-use crate::plan::{TestOption, options};
+use crate::plan::{Role, TestOption, options};
 use crate::toml_reader;
 use crate::units::{shortened, suggestion};
 use crate::value::ValueKind;
@@ -40,6 +40,11 @@ pub struct Entry {
     pub value: ValueKind,
     /// What it is.
     pub means: &'static str,
+    /// The end of the payload at which it acts, if that is one of them; of `sysctl` the key's own.
+    pub acts: Option<Role>,
+    /// Whether what it changes is above all CPU time.
+    #[serde(default)]
+    pub costs_cpu: bool,
     /// What it needs of the host.
     pub needs: &'static str,
     /// How it is put in force.
@@ -72,6 +77,15 @@ impl Entry {
             Setting::Sysctl => "what the key takes".to_owned(),
             _ => self.value.to_string(),
         }
+    }
+}
+
+/// Where a treatment acts, in words.
+pub fn acts_words(acts: Option<Role>) -> &'static str {
+    match acts {
+        Some(Role::Sender) => "where data is sent",
+        Some(Role::Receiver) => "where data is received",
+        None => "at both ends",
     }
 }
 
@@ -169,6 +183,8 @@ fn socket(option: &'static TestOption) -> Option<Entry> {
         scope: Scope::Socket,
         value: option.kind,
         means: treatment.means,
+        acts: treatment.acts,
+        costs_cpu: treatment.costs_cpu,
         needs: treatment.needs,
         applied: treatment.applied,
         read_back: treatment.read_back,

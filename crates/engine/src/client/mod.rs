@@ -172,6 +172,14 @@ impl Client {
         self.connect_time
     }
 
+    /// A further session with the same endpoint.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub(crate) fn another(&self) -> Result<Self, MeasureError> {
+        Self::connect(self.target.clone(), self.stop.clone())
+    }
+
     /// Finds the rate of the path's narrowest link by packet trains, for the records of all runs
     /// from now on: without it the ceiling of the path shows only where it is reached. Takes some
     /// round trips, 4 s at most; where UDP does not get through nothing is found.
@@ -374,7 +382,7 @@ impl Client {
             if !is_over(test, half, &remote) {
                 continue;
             }
-            if now() >= *over_since.get_or_insert(now()) + settle(test, half) {
+            if now() >= *over_since.get_or_insert(now()) + settle(test, half, &remote) {
                 return Ok(());
             }
         }
@@ -472,12 +480,24 @@ fn live(half: &Half, remote: &Remote) -> Live {
 }
 
 /// How long what is still in flight is waited for.
-fn settle(test: &Test, half: &Half) -> Duration {
+fn settle(test: &Test, half: &Half, remote: &Remote) -> Duration {
     match (&test.traffic, test.protocol) {
         // An answer that comes late is the one that counts most.
         (Traffic::Rr(_) | Traffic::Crr(_), _) if half.all_done() => Duration::ZERO,
         (Traffic::Rr(_) | Traffic::Crr(_), _) => LAST_ANSWERS,
-        (Traffic::Stream(_), Protocol::Udp) => SETTLE,
+        (Traffic::Stream(stream), Protocol::Udp) => {
+            let sent = match test.extent {
+                Extent::Count(count) if stream.train => count * stream.message_bytes,
+                _ => return SETTLE,
+            };
+            let arrived = remote.progress.received_bytes + half.progress().received_bytes;
+            // A whole train is waited for no longer: `check` sends eight.
+            if arrived >= sent {
+                Duration::ZERO
+            } else {
+                SETTLE
+            }
+        }
         // A TCP receiver has seen its end.
         (Traffic::Stream(_), Protocol::Tcp | Protocol::Mptcp) => Duration::ZERO,
     }

@@ -22,6 +22,7 @@ pub(super) fn assemble(
     let metrics = ledger.metrics()?;
     let first = metrics.first().map(|metric| &metric.conclusion);
     let mut caveats: Vec<Caveat> = error.map(partial).into_iter().collect();
+    caveats.extend(options.caveats.iter().cloned());
     caveats.extend(preflight.caveats);
     caveats.extend(ledger.caveats());
     caveats.extend(metrics.iter().filter_map(|metric| {
@@ -36,6 +37,7 @@ pub(super) fn assemble(
         started_at: preflight.started_at,
         host: client.host().to_owned(),
         peer: client.peer().to_string(),
+        would_decide: ledger.would_decide(),
         verdict: first.map_or(Verdict3::Inconclusive, |first| first.verdict),
         effect_percent: first.map(|first| first.effect_percent),
         interval_percent: first.map(|first| first.interval_percent),
@@ -46,6 +48,7 @@ pub(super) fn assemble(
         b: options.b.clone(),
         read_back,
         plan: options.test.clone(),
+        with: options.with.clone(),
         margin_percent: options.design.margin_percent,
         max_pairs: options.design.max_pairs,
         forbidden: options.forbidden.clone(),

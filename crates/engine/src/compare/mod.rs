@@ -5,16 +5,19 @@
 mod document;
 mod preflight;
 
+use std::time::{Duration, Instant};
+
 use linerate_core::compare::{
     Comparison, Design, Fault, Ledger, Metric, Order, ReadBack, Schedule, Side, Standing,
 };
 use linerate_core::plan::Test;
-use linerate_core::record::Record;
+use linerate_core::record::Caveat;
 use linerate_core::treatment::Treatments;
 
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
+use crate::load::Load;
 use crate::treated::{self, Treated};
 
 /// What is compared and how.
@@ -26,18 +29,27 @@ pub struct CompareOptions {
     pub b: Treatments,
     /// What is run under both.
     pub test: Test,
+    /// A load beside every run, which ends with it.
+    pub with: Option<Test>,
     /// Figures to compare, the one that decides first; not empty.
     pub metrics: Vec<Metric>,
-    /// How many pairs, with which seed and margin.
+    /// Figures to compare besides, where the runs have them.
+    pub metrics_if_there: Vec<Metric>,
+    /// How many pairs, with which seed and margin, of all these figures.
     pub design: Design,
     /// Faults that exclude a pair.
     pub forbidden: Vec<Fault>,
     /// What the document is to say besides, such as the controls that were added.
     pub notes: Vec<String>,
+    /// What is to be kept in mind and is known before the first run.
+    pub caveats: Vec<Caveat>,
 }
 
 /// Who looks on while treatments are compared.
 pub trait CompareObserver: Observer {
+    /// The first pair begins: there is an answer after so many at least and at most.
+    fn begins(&mut self, _pairs: [u32; 2]) {}
+
     /// A pair has ended.
     fn pair(&mut self, standing: &Standing<'_>);
 }
@@ -57,23 +69,45 @@ pub fn compare(
     options: &CompareOptions,
     observer: &mut dyn CompareObserver,
 ) -> Result<(Comparison, Option<MeasureError>), MeasureError> {
-    let mut ledger = Ledger::new(options.metrics.clone(), &options.forbidden, &options.design)?;
-    let preflight = preflight::examine(client, options, observer)?;
+    let with = options.with.as_ref();
+    let connected = with.map(|with| Load::connect(client, with, &options.test));
+    let mut load = connected.transpose()?;
+    let preflight = preflight::examine(client, options, &mut load, observer)?;
+    let design = Design {
+        metrics: preflight.metrics.len(),
+        ..options.design.clone()
+    };
+    let mut ledger = Ledger::new(preflight.metrics.clone(), &options.forbidden, &design)?;
+    let pairs = ledger.least_and_most();
+    observer.begins(pairs);
+    observer.takes(pairs.map(|pairs| preflight.pair * pairs));
     let mut read_back = ReadBack::default();
     let mut error = None;
+    let began = Instant::now();
     for order in Schedule::new(options.design.seed) {
         if ledger.is_over() {
             break;
         }
-        match run_pair(client, options, order, &ledger, &mut read_back, observer) {
-            Ok([a, b]) => ledger.enter(order, &a, &b)?,
+        match run_pair(client, options, order, &ledger, &mut load, observer) {
+            Ok([a, b]) => {
+                ledger.enter(order, &a.record, &b.record)?;
+                if let (Some(a), Some(b)) = (a.load, b.load) {
+                    ledger.add_load(a, b);
+                }
+                read_back = ReadBack {
+                    a: a.read_back,
+                    b: b.read_back,
+                };
+            }
             Err(failed) if ledger.pairs().is_empty() => return Err(failed),
             Err(failed) => {
                 error = Some(failed);
                 break;
             }
         }
-        if let Some(standing) = ledger.standing() {
+        let pair_s = began.elapsed().as_secs_f64() / ledger.pairs().len() as f64;
+        if let Some(standing) = ledger.standing(pair_s) {
+            observer.takes(standing.left_s().map(Duration::from_secs_f64));
             observer.pair(&standing);
         }
     }
@@ -88,15 +122,15 @@ pub fn compare(
     Ok((document, error))
 }
 
-/// One run under each treatment, in this order; A's record first.
+/// One run under each treatment, in this order; A's first.
 fn run_pair(
     client: &mut Client,
     options: &CompareOptions,
     order: Order,
     ledger: &Ledger,
-    read_back: &mut ReadBack,
+    load: &mut Option<Load>,
     observer: &mut dyn CompareObserver,
-) -> Result<[Record; 2], MeasureError> {
+) -> Result<[Treated; 2], MeasureError> {
     let number = ledger.pairs().len() as u64 + 1;
     // Both runs of a pair draw the same random choices.
     let test = Test {
@@ -105,21 +139,14 @@ fn run_pair(
     };
     let mut run = |side: Side| {
         observer.phase(&format!("pair {number}, {}", side.name()));
-        let Treated {
-            record,
-            read_back: settings,
-        } = treated::run(client, &test, options.treatments(side), observer)?;
-        match side {
-            Side::A => read_back.a = settings,
-            Side::B => read_back.b = settings,
-        }
-        Ok::<_, MeasureError>(record)
+        let treatments = options.treatments(side);
+        treated::run(client, &test, treatments, load.as_mut(), observer)
     };
     let [first, second] = order.sides();
-    let (first_record, second_record) = (run(first)?, run(second)?);
+    let (first_run, second_run) = (run(first)?, run(second)?);
     Ok(match first {
-        Side::A => [first_record, second_record],
-        Side::B => [second_record, first_record],
+        Side::A => [first_run, second_run],
+        Side::B => [second_run, first_run],
     })
 }
 

@@ -1,6 +1,6 @@
 //! Before the first pair: may and can it be done, are both ends quiet, has the run the figures.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use linerate_core::compare::{IdleLoad, Metric};
 use linerate_core::plan::{
@@ -14,6 +14,7 @@ use linerate_sys::clock::format_rfc3339;
 use super::{CompareObserver, CompareOptions};
 use crate::client::Client;
 use crate::error::MeasureError;
+use crate::load::Load;
 use crate::treated;
 use crate::treatment::{forget, remembers};
 
@@ -44,6 +45,10 @@ pub(super) struct Preflight {
     pub(super) idle: IdleLoad,
     pub(super) environment: Environment,
     pub(super) caveats: Vec<Caveat>,
+    /// What is compared: what was asked for, and of the other figures those that the run has.
+    pub(super) metrics: Vec<Metric>,
+    /// How long a pair takes.
+    pub(super) pair: Duration,
 }
 
 /// Looks at both ends, then runs once under each treatment and throws the runs away.
@@ -54,6 +59,7 @@ pub(super) struct Preflight {
 pub(super) fn examine(
     client: &mut Client,
     options: &CompareOptions,
+    load: &mut Option<Load>,
     observer: &mut dyn CompareObserver,
 ) -> Result<Preflight, MeasureError> {
     let started_at = format_rfc3339(SystemTime::now());
@@ -62,23 +68,34 @@ pub(super) fn examine(
     }
     observer.phase("looking whether both ends are quiet");
     let none = Treatments::default();
-    let watched = treated::run(client, &idle_test(options.test.seed), &none, &mut ())?.record;
+    let watched = treated::run(client, &idle_test(options.test.seed), &none, None, &mut ())?;
+    let watched = watched.record;
     let idle = idle_load(&watched);
     let mut caveats = Vec::new();
     caveats.extend(metrics_kept(client, options));
     caveats.extend(not_quiet(&idle, watched.environment.shared_kernel));
     let warm_up = shortened(&options.test);
+    let mut metrics = options.metrics.clone();
+    metrics.extend(options.metrics_if_there.iter().cloned());
+    let began = Instant::now();
     for (name, treatments) in [("A", &options.a), ("B", &options.b)] {
         observer.phase(&format!("warming up, {name}"));
-        let record = treated::run(client, &warm_up, treatments, observer)?.record;
+        let run = treated::run(client, &warm_up, treatments, load.as_mut(), observer)?;
+        let record = run.record;
         has_figures(&record, &options.metrics)?;
+        let is_there = |metric: &Metric| metric.of(&record).is_some_and(|value| value > 0.0);
+        metrics.retain(|metric| options.metrics.contains(metric) || is_there(metric));
         // Such as what the endpoint could not forget of the run before.
         let unread = record.caveats.into_iter();
         let unread = unread.filter(|caveat| caveat.kind == CaveatKind::NotReadable);
         caveats.extend(unread);
     }
     caveats.dedup();
+    let shorter = [&options.test, &warm_up].map(|test| test.seconds().unwrap_or_default());
+    let longer = Duration::from_secs_f64(shorter[0] - shorter[1]);
     Ok(Preflight {
+        metrics,
+        pair: began.elapsed() + longer * 2,
         started_at,
         idle,
         environment: watched.environment,

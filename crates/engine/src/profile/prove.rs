@@ -187,8 +187,11 @@ fn compared(
             seed: options.seed,
         },
         metrics,
+        metrics_if_there: Vec::new(),
+        with: None,
         forbidden: Vec::new(),
         notes: pair.notes,
+        caveats: Vec::new(),
     };
     let (comparison, error) = compare(client, &options, observer)?;
     match error {

@@ -9,6 +9,7 @@ use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::trace::HopDocument;
 
 use super::Style;
+use super::baseline::baseline;
 use super::ceilings::{bars, caveats, ceilings, verdict};
 use super::evidence::{retransmitted, retransmitted_percent, service_demand_doubt};
 use super::figure::{around, figure};
@@ -48,6 +49,7 @@ impl Document for Check {
         if self.one_sided {
             one_sided(&mut page, &self.host);
         }
+        baseline(&mut page, self.baseline.as_ref());
         let of_runs = [&self.up, &self.down].into_iter().flatten();
         let of_runs = of_runs.flat_map(|record| &record.caveats);
         caveats(&mut page, self.caveats.iter().chain(of_runs));

@@ -1,16 +1,20 @@
 //! Two treatments side by side.
 
+use std::collections::BTreeMap;
+
 use linerate_core::compare::{
-    ComparedMetric, ComparedPair, Comparison, IdleLoad, MetricConclusion, SeenFault, Standing,
+    ComparedMetric, ComparedPair, Comparison, IdleLoad, MAX_PAIRS, MetricConclusion, SeenFault,
+    Standing, WouldDecide,
 };
 use linerate_core::plan::{Extent, Test};
 use linerate_core::record::Status;
-use linerate_core::stats::Figure;
+use linerate_core::stats::{Figure, median};
 use linerate_core::units::printable;
 
 use super::Style;
 use super::ceilings::caveats;
 use super::figure::figure;
+use super::live::{duration, takes};
 use super::number::{NBSP, bytes, digits, micros, percent, plural, rate, seconds, span, with_unit};
 use super::page::{Emphasis, Page};
 use super::record::{emulated, protocol_name, towards, workload_name};
@@ -27,6 +31,9 @@ impl Document for Comparison {
         page.facts("A", &treatment(&self.a.to_string(), &self.read_back.a));
         page.facts("B", &treatment(&self.b.to_string(), &self.read_back.b));
         page.facts("run", &run_facts(self));
+        if let Some(with) = &self.with {
+            page.facts("with", &load_facts(with, &self.runs));
+        }
         emulated(&mut page, &self.environment);
         if style.details {
             page.facts("pairs", &pair_facts(self));
@@ -35,9 +42,19 @@ impl Document for Comparison {
         if !self.metrics.is_empty() {
             page.gap();
             page.table(&metric_table(&self.metrics));
-            page.plain("  below each figure its interval; of A and B that of the median");
+            if style.details {
+                page.plain("  below each figure its interval; of A and B that of the median");
+            }
         }
-        for metric in self.metrics.iter().skip(1) {
+        if let Some(would) = &self.would_decide {
+            page.words(&would_decide(self, would));
+        }
+        // Of those that are not decided the table says all.
+        let decided = |metric: &&ComparedMetric| {
+            let found = &metric.conclusion;
+            style.details || found.different || found.equivalent
+        };
+        for metric in self.metrics.iter().skip(1).filter(decided) {
             let words = answer(metric, self.margin_percent);
             page.gap();
             page.words(&words);
@@ -76,7 +93,7 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
     let figures = match pair.excluded.first() {
         Some(why) => format!("excluded: {}", seen(why)),
         None => {
-            let side = |values: &std::collections::BTreeMap<String, f64>| {
+            let side = |values: &BTreeMap<String, f64>| {
                 values
                     .get(path)
                     .map_or_else(String::new, |value| write(*value))
@@ -103,11 +120,23 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
 
 fn outlook(standing: &Standing<'_>) -> String {
     match standing.expected_pairs {
-        Some(pairs) if pairs <= standing.counted => String::new(),
-        Some(pairs) => format!("answer expected after {pairs} pairs"),
+        Some([fewest, _]) if fewest <= standing.counted => String::new(),
+        Some([fewest, most]) => {
+            let to = if most > fewest {
+                format!(" to {most}")
+            } else {
+                String::new()
+            };
+            format!(
+                "answer expected after {fewest}{to} pairs, in {}",
+                takes(standing.left_s())
+            )
+        }
         None => format!(
-            "{} of at most {} pairs",
-            standing.counted, standing.max_pairs
+            "{} of at most {} pairs, {} more",
+            standing.counted,
+            standing.max_pairs,
+            duration(standing.left_s()[1])
         ),
     }
 }
@@ -158,6 +187,86 @@ fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
             interval(found)
         ),
     }
+}
+
+/// What takes more pairs, longer runs or a smaller question.
+fn would_decide(comparison: &Comparison, would: &WouldDecide) -> String {
+    let plan = &comparison.plan;
+    let time = |pairs: u32, longer: f64| {
+        let run = plan
+            .seconds()
+            .map(|run| 2.0 * f64::from(pairs) * run * longer);
+        run.map_or_else(String::new, |all| format!(", about {}", duration(all)))
+    };
+    let scatter = change(would.scatter_percent);
+    let more = match (would.pairs, would.times_as_long) {
+        (Some(_), Some(longer)) => {
+            let run = match plan.extent {
+                Extent::Time(run) => format!("-t {:.0}s", (run.as_secs_f64() * longer).ceil()),
+                Extent::Bytes(_) | Extent::Count(_) => format!("{longer} times as much"),
+            };
+            let all = time(MAX_PAIRS, longer);
+            Some(format!(
+                "a difference like that so far takes longer runs, as {run}{all}"
+            ))
+        }
+        (Some(pairs), None) => {
+            let most = match pairs > comparison.max_pairs {
+                true => format!(" (--pairs {pairs})"),
+                false => String::new(),
+            };
+            let all = time(pairs, 1.0);
+            Some(format!(
+                "a difference like that so far takes {pairs} pairs{most}{all}"
+            ))
+        }
+        (None, _) => None,
+    };
+    let asks_less = comparison
+        .margin_percent
+        .is_none_or(|margin| margin < would.margin_percent)
+        && would.margin_percent <= GREATEST_MARGIN;
+    let margin = format!(
+        "--margin {}% asks whether it is less than that",
+        would.margin_percent
+    );
+    let ways: Vec<String> = more
+        .into_iter()
+        .chain(asks_less.then_some(margin))
+        .collect();
+    let ways = match &ways[..] {
+        [] => "a quieter path or host".to_owned(),
+        ways => ways.join("; or "),
+    };
+    format!("Undecided: pairs scatter by {scatter}. To decide it: {ways}.")
+}
+
+/// A margin that says something of a treatment, percent.
+const GREATEST_MARGIN: f64 = 20.0;
+
+/// `stream -P 4: 94.1 Mbit/s beside A, 93.9 Mbit/s beside B`
+fn load_facts(with: &Test, runs: &[ComparedPair]) -> Vec<String> {
+    let given = with.given();
+    let words = given.iter().map(|(option, value)| option.words(value));
+    let words: Vec<_> = [with.workload().word().to_owned()]
+        .into_iter()
+        .chain(words)
+        .collect();
+    let figure = |side: fn(&ComparedPair) -> &BTreeMap<String, f64>, name: &str| {
+        let counted = runs.iter().filter(|pair| pair.counts());
+        let found = counted.flat_map(|pair| {
+            side(pair)
+                .iter()
+                .filter(|(path, _)| path.starts_with("with."))
+        });
+        let found: Vec<_> = found.collect();
+        let write = writer(found.first()?.0);
+        let values: Vec<f64> = found.iter().map(|(_, value)| **value).collect();
+        Some(format!("{} beside {name}", write(median(&values))))
+    };
+    let figures = [figure(|pair| &pair.a, "A"), figure(|pair| &pair.b, "B")];
+    let words = [words.join(" ")].into_iter();
+    words.chain(figures.into_iter().flatten()).collect()
 }
 
 fn interval_and_n(found: &MetricConclusion) -> String {
@@ -251,11 +360,11 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table<[String; 5]> {
         let [a, b] = [&metric.a, &metric.b].map(|side| median_and_spread(side, write));
         let found = &metric.conclusion;
         let [low, high] = found.interval_percent.map(signed);
-        let (name, effect) = (metric.metric.to_string(), signed(found.effect_percent));
-        let blank = String::new;
+        let (name, rest) = short_name(metric.metric.as_str());
+        let effect = signed(found.effect_percent);
         [
             [name, a.0, b.0, effect, found.pairs.to_string()],
-            [blank(), a.1, b.1, span(&low, &high, "to"), blank()],
+            [rest, a.1, b.1, span(&low, &high, "to"), String::new()],
         ]
     });
     Table::of(rows)
@@ -264,7 +373,20 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table<[String; 5]> {
         .right("B", |row| row[2].clone())
         .right("B against A", |row| row[3].clone())
         .right("pairs", |row| row[4].clone())
+        .spare(1, 1)
 }
+
+/// The path of a figure over two rows where it is long, without the unit that the figures have.
+fn short_name(path: &str) -> (String, String) {
+    let bare = path.trim_end_matches("_us_per_kib");
+    match bare.split_once('.') {
+        Some((end, rest)) if bare.len() > LONG_NAME => (end.to_owned(), format!(".{rest}")),
+        _ => (bare.to_owned(), String::new()),
+    }
+}
+
+/// What a table of 80 columns has room for.
+const LONG_NAME: usize = 20;
 
 /// Of one figure; where there are several, they are told below the table.
 fn median_and_spread(figure: &Figure, write: fn(f64) -> String) -> (String, String) {
@@ -314,7 +436,7 @@ fn seen(fault: &SeenFault) -> String {
     format!("{} ({})", fault.message, fault.side.name())
 }
 
-fn signed(value: f64) -> String {
+pub(super) fn signed(value: f64) -> String {
     let sign = if value > 0.0 { "+" } else { "" };
     format!("{sign}{}", change(value))
 }

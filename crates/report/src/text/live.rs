@@ -42,6 +42,35 @@ pub fn progress(progress: &Progress<'_>, style: Style) -> String {
     fitted(&format!("{}  {time}{figures}", progress.step), style)
 }
 
+/// A time in words, seconds: `40 s`, `12 min`, `3.5 h`.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        ..99.5 => format!("{seconds:.0} s"),
+        ..5970.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+/// How long a command takes, seconds at least and at most: `about 27 s`, `50 s to 3 min`.
+pub fn takes([least, most]: [f64; 2]) -> String {
+    let [least, most] = [least, most].map(duration);
+    if least == "0 s" {
+        format!("at most {most}")
+    } else if least == most {
+        format!("about {least}")
+    } else {
+        format!("{least} to {most}")
+    }
+}
+
+/// A step, with how long the command has run and takes, seconds: `up, run 3 of 6 (12 s of about 27 s)`.
+pub fn step(step: &str, elapsed_s: f64, takes_s: Option<[f64; 2]>) -> String {
+    match takes_s {
+        Some(all) => format!("{step} ({} of {})", duration(elapsed_s), takes(all)),
+        None => step.to_owned(),
+    }
+}
+
 fn figures(interval: &Interval) -> String {
     let mut line = match interval.direction {
         Some(Direction::Up) => "  up  ".to_owned(),
@@ -110,6 +139,15 @@ mod tests {
             interval_line(&slow, style),
             "  100.00 -  101.00 s    950 bit/s  rtt 87.0 µs  cwnd    400 B  retr   0"
         );
+    }
+
+    #[test]
+    fn a_time_is_said_as_people_say_it() {
+        assert_eq!(takes([27.2, 27.2]), "about 27 s");
+        assert_eq!(takes([52.0, 200.0]), "52 s to 3 min");
+        assert_eq!(takes([7000.0, 7000.0]), "about 1.9 h");
+        assert_eq!(step("idle", 1.2, None), "idle");
+        assert_eq!(step("idle", 1.2, Some([5.0; 2])), "idle (1 s of about 5 s)");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! table.
 
 mod analysis;
+mod baseline;
 mod capacity;
 mod ceilings;
 mod check;
@@ -33,7 +34,7 @@ mod truth;
 
 pub use comparison::pair_line;
 pub use lab::inhabitant;
-pub use live::{Progress, interval_line, progress};
+pub use live::{Progress, duration, interval_line, progress, step, takes};
 pub use profile::folded;
 pub(crate) use profile::layer_name;
 pub use projection::projections;

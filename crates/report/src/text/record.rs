@@ -5,6 +5,7 @@ use linerate_core::record::{EndReport, Environment, FlowRecord, Leg, Record, Sta
 use linerate_core::stats::LatencySummary;
 
 use super::Style;
+use super::baseline::baseline;
 use super::ceilings::{caveats, ceilings, verdict};
 use super::evidence::{self, service_demand_doubt};
 use super::number::{
@@ -22,6 +23,7 @@ impl Document for Record {
         if style.details {
             evidence_of(&mut page, self);
         }
+        baseline(&mut page, self.baseline.as_ref());
         caveats(&mut page, &self.caveats);
         page.finish()
     }

@@ -6,6 +6,7 @@ use linerate_core::record::{Caveat, EndReport, Record, SizeFigure, Status, Sweep
 use linerate_core::stats::{Figure, LatencySummary};
 
 use super::Style;
+use super::baseline::baseline;
 use super::ceilings::{cause_name, caveats, verdict};
 use super::evidence::service_demand_doubt;
 use super::figure::{around, figure, middle};
@@ -53,6 +54,7 @@ impl Document for Sweep {
         if style.details {
             figures(&mut page, &self.figures);
         }
+        baseline(&mut page, self.baseline.as_ref());
         caveats(
             &mut page,
             self.caveats.iter().chain(&row_caveats(&self.rows)),

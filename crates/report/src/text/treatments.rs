@@ -1,6 +1,6 @@
 //! The table of treatments.
 
-use linerate_core::treatment::{Entry, Scope, refused, sysctls, table};
+use linerate_core::treatment::{Entry, Scope, acts_words, refused, sysctls, table};
 
 use super::Style;
 use super::page::{Emphasis, Page};
@@ -21,6 +21,9 @@ pub fn treatments(style: Style) -> String {
     for sysctl in sysctls() {
         page.plain(&format!("  {}={}", sysctl.key, sysctl.value));
         detail(&mut page, "", sysctl.means);
+        if sysctl.acts.is_some() {
+            detail(&mut page, "acts", acts_words(sysctl.acts));
+        }
         sysctl
             .changes_also
             .iter()
@@ -39,6 +42,7 @@ fn one(page: &mut Page, entry: &Entry) {
     page.gap();
     let name = format!("  {} ", entry.name);
     page.paragraph(Emphasis::None, &name, HANG, entry.means);
+    detail(page, "acts", acts_words(entry.acts));
     detail(page, "values", &entry.range());
     detail(page, "needs", entry.needs);
     detail(page, "applied", entry.applied);

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::compare::{
     COMPARISON_SCHEMA, ComparedMetric, ComparedPair, Comparison, Fault, IdleLoad, MetricConclusion,
-    OneSidedFault, ReadBack, SeenFault, Side, Verdict3,
+    OneSidedFault, ReadBack, SeenFault, Side, Verdict3, WouldDecide,
 };
 use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{
-    Caveat, CaveatKind, Check, CpuFacts, CpuSeconds, DeviceFacts, EndReport, Environment,
-    FlowRecord, GapSummary, HiddenFault, HostFacts, Interval, LabDirection, LabFacts, LabLink, Leg,
-    PathFacts, Record, SizeFigure, Status, Sweep, TcpEvidence, TcpReceiver, TcpSender, UdpEvidence,
+    Baseline, BottleneckChange, Caveat, CaveatKind, Change, Check, CpuFacts, CpuSeconds,
+    DeviceFacts, EndReport, Environment, FlowRecord, GapSummary, HiddenFault, HostFacts, Interval,
+    LabDirection, LabFacts, LabLink, Leg, PathFacts, Record, SizeFigure, Status, Sweep,
+    TcpEvidence, TcpReceiver, TcpSender, UdpEvidence,
 };
 use linerate_core::remedy::Remedy;
 use linerate_core::stats::{Figure, LatencySummary};
@@ -537,6 +538,7 @@ pub(crate) fn check() -> Check {
             ("down".to_owned(), latency(268_000.0, 290)),
         ]),
         hidden_fault: None,
+        baseline: None,
         route: None,
         caveats: vec![Caveat::new(
             CaveatKind::SmallSegments,
@@ -683,12 +685,14 @@ pub(crate) fn different() -> Comparison {
         effect_percent: Some(9.95),
         interval_percent: Some([9.61, 10.3]),
         pairs: 8,
+        would_decide: None,
         metrics: vec![metric],
         one_sided_faults: Vec::new(),
         a: "pacing=20mbit".parse().expect("a treatment"),
         b: "pacing=22mbit".parse().expect("a treatment"),
         read_back: ReadBack::default(),
         plan: stream_test(131_072),
+        with: None,
         margin_percent: None,
         max_pairs: 30,
         forbidden: Vec::new(),
@@ -746,6 +750,12 @@ pub(crate) fn undecided() -> Comparison {
         effect_percent: Some(-0.21),
         interval_percent: Some([-1.4, 0.9]),
         pairs: 29,
+        would_decide: Some(WouldDecide {
+            scatter_percent: 1.7,
+            pairs: Some(538),
+            times_as_long: Some(18.0),
+            margin_percent: 2.0,
+        }),
         metrics: vec![rate, cpu],
         one_sided_faults: vec![OneSidedFault {
             fault: Fault::Retransmissions,
@@ -816,5 +826,52 @@ pub(crate) fn whole() -> Style {
         width: 100,
         details: true,
         ..Style::default()
+    }
+}
+
+/// Requests beside a load, with a policy for them and without.
+pub(crate) fn beside_a_load() -> Comparison {
+    let with = |mut pair: ComparedPair| {
+        for (side, rate) in [(&mut pair.a, 94.1e6), (&mut pair.b, 93.6e6)] {
+            side.insert("with.throughput_bps".to_owned(), rate);
+        }
+        pair
+    };
+    let mut load = stream_test(131_072);
+    load.streams = 4;
+    Comparison {
+        with: Some(load),
+        runs: different().runs.into_iter().map(with).collect(),
+        ..different()
+    }
+}
+
+/// A run and what has changed since an earlier one.
+pub(crate) fn beside_an_earlier_one() -> Record {
+    let change = |metric: &str, was: f64, is: f64| Change {
+        metric: metric.to_owned(),
+        was,
+        is,
+        change_percent: 100.0 * (is / was - 1.0),
+        was_interval: None,
+        is_interval: None,
+        headline: true,
+    };
+    Record {
+        baseline: Some(Baseline {
+            started_at: "2026-11-20T09:00:00Z".to_owned(),
+            changes: vec![
+                change("throughput_bps", 98.1e6, 14.1e6),
+                change("latency_us.p50@64", 90.0, 120.0),
+                change("latency_us.p99@64", 400.0, 900.0),
+            ],
+            bottlenecks: vec![BottleneckChange {
+                direction: Direction::Up,
+                was: Cause::PathRate,
+                is: Cause::ReceiveWindow,
+            }],
+            other_options: vec!["is --streams 4".to_owned()],
+        }),
+        ..stream()
     }
 }

@@ -109,6 +109,16 @@ fn a_comparison_without_a_pair_that_counts_says_so() {
 }
 
 #[test]
+fn a_load_beside_the_runs_is_told_with_its_rate() {
+    assert_snapshot!(samples::beside_a_load().text(Style::default()));
+}
+
+#[test]
+fn what_has_changed_since_an_earlier_run_is_told_as_an_observation() {
+    assert_snapshot!(samples::beside_an_earlier_one().text(Style::default()));
+}
+
+#[test]
 fn pairs_are_told_as_they_come() {
     let comparison = samples::undecided();
     let metric = &comparison.metrics[0];
@@ -124,8 +134,9 @@ fn pairs_are_told_as_they_come() {
         counted: 2,
         expected_pairs,
         max_pairs: 30,
+        pair_s: 7.0,
     };
-    let lines = [(0, Some(13)), (1, None), (2, Some(2))]
+    let lines = [(0, Some([13, 17])), (1, None), (2, Some([2, 2]))]
         .map(|(index, expected)| text::pair_line(&standing(index, expected)));
     assert_snapshot!(lines.join("\n"));
 }

@@ -115,11 +115,11 @@ impl Sequential {
     }
 
     /// After how many pairs all metrics would have a verdict if the pairs to come were like those
-    /// so far; `None` if that would not be within the most pairs, or before the third pair. It is a
-    /// guess, and no part of the test.
-    pub fn expected_pairs(&self) -> Option<u32> {
+    /// so far, and if they were like those without any one of them; `None` if the former would not
+    /// be within the most pairs, or before the third pair. It is a guess, and no part of the test.
+    pub fn expected_pairs(&self) -> Option<[u32; 2]> {
         if self.has_stopped() {
-            return Some(self.pairs);
+            return Some([self.pairs; 2]);
         }
         if self.pairs < FEWEST_TO_EXPECT {
             return None;
@@ -135,7 +135,11 @@ impl Sequential {
                 let to_come = self.looks.iter().filter(|look| look.pairs > self.pairs);
                 track.expected(to_come, levels)
             })
-            .try_fold(0, |latest, expected| Some(expected?.max(latest)))
+            .try_fold([0; 2], |[fewest, most], expected| {
+                let (expected, latest) = expected?;
+                let latest = latest.unwrap_or(self.max_pairs);
+                Some([fewest.max(expected), most.max(latest)])
+            })
     }
 
     fn look(&mut self, look: Look) {

@@ -129,14 +129,34 @@ impl Track {
         }
     }
 
-    /// The first of the looks to come at which this would be decided if all pairs to come were like
-    /// those so far.
+    /// The look to come at which this would be decided if all pairs to come were like those so far,
+    /// and the last one if they were like those without any one of them; the latter is absent if
+    /// that is none of the looks.
     pub(super) fn expected<'a>(
         &self,
+        to_come: impl Iterator<Item = &'a Look> + Clone,
+        levels: [usize; 2],
+    ) -> Option<(u32, Option<u32>)> {
+        let of = |values: &[f64]| self.expected_of(values, to_come.clone(), levels);
+        let without = |left_out: usize| {
+            let mut rest = self.log_ratios.clone();
+            rest.remove(left_out);
+            of(&rest)
+        };
+        let expected = of(&self.log_ratios)?;
+        let latest = (0..self.log_ratios.len()).try_fold(expected, |latest, left_out| {
+            Some(without(left_out)?.max(latest))
+        });
+        Some((expected, latest))
+    }
+
+    fn expected_of<'a>(
+        &self,
+        values: &[f64],
         mut to_come: impl Iterator<Item = &'a Look>,
         [differs, alike]: [usize; 2],
     ) -> Option<u32> {
-        let means = WalshAverages::new(&self.log_ratios);
+        let means = WalshAverages::new(values);
         let above = means.share_above(0.0);
         let margins = self.equivalence.as_ref().map(|equivalence| {
             let above_lower = means.share_above(-equivalence.margin);

@@ -1,0 +1,342 @@
+//! A document beside an earlier one of the same kind.
+//!
+//! Runs of different times are observations: what else has changed meanwhile, nobody knows. So there
+//! are changes and no verdict on them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Cause, Check, Record, Sweep};
+use crate::plan::{Direction, Test, Traffic};
+use crate::stats::{Figure, LatencySummary, median_interval};
+
+/// What has changed since an earlier document. An observation: runs of different times differ by
+/// more than what was changed between them on purpose.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Baseline {
+    /// When the earlier document was begun, RFC 3339.
+    pub started_at: String,
+    /// Each figure that both have, the headlines first.
+    pub changes: Vec<Change>,
+    /// The bottlenecks, where both have one.
+    pub bottlenecks: Vec<BottleneckChange>,
+    /// Options in which the two tests differ, as on a command line: another test is another figure.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_options: Vec<String>,
+}
+
+/// A figure then and now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// Its path in the document; of several sizes with the size, bytes, after an `@`.
+    pub metric: String,
+    /// The earlier one: the median, where there were several runs.
+    pub was: f64,
+    /// This one.
+    pub is: f64,
+    /// The change, percent of the earlier one.
+    pub change_percent: f64,
+    /// The interval of the earlier median, of 6 runs or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was_interval: Option<[f64; 2]>,
+    /// The interval of this median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_interval: Option<[f64; 2]>,
+    /// Whether it is what the test is run for.
+    pub headline: bool,
+}
+
+/// A bottleneck then and now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BottleneckChange {
+    /// Of which direction.
+    pub direction: Direction,
+    /// The earlier one.
+    pub was: Cause,
+    /// This one.
+    pub is: Cause,
+}
+
+impl Change {
+    /// By how many percent it is worse: of a latency the higher one is. Below 0 if it is better.
+    pub fn worse_percent(&self) -> f64 {
+        if self.metric.contains("latency") {
+            self.change_percent
+        } else {
+            -self.change_percent
+        }
+    }
+}
+
+/// What of a document is held against an earlier one.
+#[derive(Debug, Clone, Default)]
+pub struct Observed {
+    started_at: String,
+    figures: Vec<ObservedFigure>,
+    bottlenecks: Vec<(Direction, Cause)>,
+    options: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+struct ObservedFigure {
+    metric: String,
+    value: f64,
+    interval: Option<[f64; 2]>,
+    headline: bool,
+}
+
+impl Observed {
+    /// Of runs of one test, or of several that differ in their sizes.
+    pub fn runs<'a>(rows: impl IntoIterator<Item = &'a Record>) -> Self {
+        let rows: Vec<&Record> = rows.into_iter().collect();
+        let mut sizes: Vec<u64> = Vec::new();
+        for row in &rows {
+            let size = row.plan.traffic.message_bytes();
+            if !sizes.contains(&size) {
+                sizes.push(size);
+            }
+        }
+        let mut all = Self::default();
+        for size in &sizes {
+            let own = rows
+                .iter()
+                .filter(|row| row.plan.traffic.message_bytes() == *size);
+            let suffix = if sizes.len() > 1 {
+                format!("@{size}")
+            } else {
+                String::new()
+            };
+            all.enter(&own.copied().collect::<Vec<_>>(), &suffix);
+        }
+        if let Some(first) = rows.first() {
+            all.started_at = first.started_at.clone();
+            all.options = options(&first.plan);
+            let legs = first.legs.iter();
+            let found = legs.filter_map(|leg| Some((leg.direction, leg.verdict.as_ref()?.cause)));
+            all.bottlenecks = if sizes.len() > 1 {
+                Vec::new()
+            } else {
+                found.collect()
+            };
+        }
+        all
+    }
+
+    /// Of a sweep.
+    pub fn sweep(sweep: &Sweep) -> Self {
+        Self::runs(&sweep.rows)
+    }
+
+    /// Of a check.
+    pub fn check(check: &Check) -> Self {
+        let mut all = Self {
+            started_at: check.started_at.clone(),
+            ..Self::default()
+        };
+        let legs = [
+            (Direction::Up, &check.up, &check.up_throughput_bps),
+            (Direction::Down, &check.down, &check.down_throughput_bps),
+        ];
+        for (direction, record, figure) in legs {
+            let metric = format!("{}.throughput_bps", direction.name());
+            let one = match figure {
+                Some(Figure::One(one)) => Some((one.median, Some([one.low, one.high]))),
+                _ => record
+                    .as_ref()
+                    .and_then(Record::throughput_bps)
+                    .map(|bps| (bps, None)),
+            };
+            all.figures
+                .extend(one.map(|(value, interval)| ObservedFigure {
+                    metric,
+                    value,
+                    interval,
+                    headline: true,
+                }));
+            let verdict = record.as_ref().and_then(Record::verdict);
+            all.bottlenecks
+                .extend(verdict.map(|verdict| (direction, verdict.cause)));
+        }
+        for (name, latency) in [
+            ("idle_latency_us", &check.idle_latency_us),
+            ("loaded_latency_us", &check.loaded_latency_us),
+        ] {
+            all.latency(name, latency.iter(), "", false);
+        }
+        all
+    }
+
+    /// What has changed since the earlier one, which `self` is.
+    pub fn until(&self, now: &Self) -> Baseline {
+        let change = |is: &ObservedFigure| {
+            let was = self.figures.iter().find(|was| was.metric == is.metric)?;
+            (was.value > 0.0).then(|| Change {
+                metric: is.metric.clone(),
+                was: was.value,
+                is: is.value,
+                change_percent: 100.0 * (is.value / was.value - 1.0),
+                was_interval: was.interval,
+                is_interval: is.interval,
+                headline: is.headline,
+            })
+        };
+        let bottleneck = |(direction, is): &(Direction, Cause)| {
+            let was = self.bottlenecks.iter().find(|(of, _)| of == direction)?;
+            Some(BottleneckChange {
+                direction: *direction,
+                was: was.1,
+                is: *is,
+            })
+        };
+        let differ = |one: &Self, other: &Self| {
+            let only = one.options.iter().filter(|it| !other.options.contains(it));
+            only.cloned().collect::<Vec<_>>()
+        };
+        let was = differ(self, now)
+            .into_iter()
+            .map(|option| format!("was {option}"));
+        let is = differ(now, self)
+            .into_iter()
+            .map(|option| format!("is {option}"));
+        Baseline {
+            started_at: self.started_at.clone(),
+            changes: now.figures.iter().filter_map(change).collect(),
+            bottlenecks: now.bottlenecks.iter().filter_map(bottleneck).collect(),
+            other_options: was.chain(is).collect(),
+        }
+    }
+
+    /// The figures of runs of one test.
+    fn enter(&mut self, rows: &[&Record], suffix: &str) {
+        let Some(first) = rows.first() else { return };
+        let is_open = match &first.plan.traffic {
+            Traffic::Rr(exchange) | Traffic::Crr(exchange) => exchange.rate_per_s.is_some(),
+            Traffic::Stream(_) => false,
+        };
+        if !is_open {
+            match (&first.plan.traffic, first.direction) {
+                (Traffic::Stream(_), Direction::Both) => {
+                    for direction in Direction::Both.parts() {
+                        let metric = format!("legs.{}.throughput_bps", direction.name());
+                        let leg = |row: &Record| {
+                            row.legs
+                                .iter()
+                                .find(|leg| leg.direction == *direction)?
+                                .throughput_bps
+                        };
+                        self.median(
+                            metric + suffix,
+                            rows.iter().filter_map(|row| leg(row)),
+                            true,
+                        );
+                    }
+                }
+                _ => {
+                    let name = first.headline().map_or("throughput_bps", |(name, _)| name);
+                    let values = rows.iter().filter_map(|row| row.headline());
+                    self.median(
+                        format!("{name}{suffix}"),
+                        values.map(|(_, value)| value),
+                        true,
+                    );
+                }
+            }
+        }
+        let latencies = rows.iter().filter_map(|row| row.latency_us.as_ref());
+        self.latency("latency_us", latencies, suffix, is_open);
+    }
+
+    fn latency<'a>(
+        &mut self,
+        name: &str,
+        of: impl Iterator<Item = &'a LatencySummary> + Clone,
+        suffix: &str,
+        headline: bool,
+    ) {
+        let median = of.clone().map(|latency| latency.p50);
+        self.median(format!("{name}.p50{suffix}"), median, headline);
+        self.median(
+            format!("{name}.p99{suffix}"),
+            of.map(|latency| latency.p99),
+            false,
+        );
+    }
+
+    fn median(&mut self, metric: String, values: impl Iterator<Item = f64>, headline: bool) {
+        if let Ok(found) = median_interval(&values.collect::<Vec<_>>()) {
+            self.figures.push(ObservedFigure {
+                metric,
+                value: found.median,
+                interval: found
+                    .reaches_confidence()
+                    .then_some([found.low, found.high]),
+                headline,
+            });
+        }
+    }
+}
+
+/// What was given for a test, but its size, which the figures name.
+fn options(test: &Test) -> Vec<String> {
+    let given = test.given().into_iter();
+    let given = given.filter(|(option, _)| !["size", "request"].contains(&option.key));
+    let given = given.map(|(option, value)| option.words(&value));
+    let workload = [test.workload().word().to_owned()].into_iter();
+    workload.chain(given).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::samples::record;
+    use crate::plan::Draft;
+    use crate::plan::Workload;
+
+    #[test]
+    fn medians_of_runs_are_held_against_each_other_with_their_intervals() {
+        let runs = |rates: &[f64]| rates.iter().map(|rate| record(*rate)).collect::<Vec<_>>();
+        let was = Observed::runs(&runs(&[10e6, 11e6, 12e6, 10e6, 11e6, 12e6]));
+        let is = Observed::runs(&runs(&[8.8e6]));
+        let found = was.until(&is);
+        assert_eq!(found.changes.len(), 1);
+        let change = &found.changes[0];
+        assert_eq!(
+            (change.metric.as_str(), change.was),
+            ("throughput_bps", 11e6)
+        );
+        assert!((change.change_percent + 20.0).abs() < 1e-9, "{change:?}");
+        assert!((change.worse_percent() - 20.0).abs() < 1e-9);
+        assert_eq!(
+            (change.was_interval, change.is_interval),
+            (Some([10e6, 12e6]), None)
+        );
+        assert!(found.other_options.is_empty());
+    }
+
+    #[test]
+    fn options_that_differ_are_named_and_a_latency_is_worse_where_it_is_higher() {
+        let mut was = record(1e6);
+        let mut draft = Draft::new(Workload::Rr);
+        draft.set("rate", "100").unwrap();
+        was.plan = draft.resolve(1).unwrap();
+        let [min, mean, p50, p90, p99, p999, max] = [100.0; 7];
+        was.latency_us = Some(LatencySummary {
+            min,
+            mean,
+            p50,
+            p90,
+            p99,
+            p999,
+            max,
+            count: 9,
+        });
+        let mut is = was.clone();
+        is.plan.streams = 4;
+        is.latency_us.as_mut().unwrap().p50 = 150.0;
+        let found = Observed::runs([&was]).until(&Observed::runs([&is]));
+        assert_eq!(found.changes[0].metric, "latency_us.p50");
+        assert!(found.changes[0].headline && found.changes[0].worse_percent() == 50.0);
+        assert_eq!(found.other_options, ["is --streams 4"]);
+    }
+}
