@@ -167,7 +167,11 @@ const COUNTED: [&str; 31] = [
 ];
 
 /// In the unit of the key that holds them, or of the metric beside them.
-const STATISTICS: [&str; 33] = [
+const STATISTICS: [&str; 37] = [
+    "was",
+    "is",
+    "was_interval",
+    "is_interval",
     "a",
     "b",
     "best",
@@ -204,7 +208,8 @@ const STATISTICS: [&str; 33] = [
 ];
 
 /// Shares (0–1) and ratios.
-const SHARES: [&str; 13] = [
+const SHARES: [&str; 14] = [
+    "times_as_long",
     "confidence",
     "coverage",
     "loss_window_variation",
