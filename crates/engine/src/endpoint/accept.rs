@@ -211,40 +211,21 @@ impl Acceptor {
         let Ok(guest) = Guest::admit(&self.context, Tool::Iperf3, peer, newcomer) else {
             return self.say_last(stream, peer, &[ACCESS_DENIED]);
         };
-        let started = thread::Builder::new()
-            .name("iperf3".into())
-            .spawn(move || iperf3::run(guest, stream, cookie));
-        if let Err(error) = started {
-            (self.context.log)(ServeEvent::Refused {
-                peer,
-                reason: format!("no thread for it: {error}"),
-            });
-        }
+        (self.context).spawn("iperf3", peer, move || iperf3::run(guest, stream, cookie));
     }
 
     fn start_session(&mut self, pending: Pending, sealed: bool) {
         let peer = pending.peer;
-        let clients = &self.context.clients;
-        let admitted = match self.context.key {
-            Some(_) => clients
-                .meet(peer.ip(), None, &pending.stream)
-                .map_err(|error| format!("the endpoint has no room: {error}")),
-            None => clients.admit(peer.ip(), None),
-        };
+        let newcomer = self.context.key.as_ref().map(|_| &pending.stream);
+        let admitted = self.context.clients.admit(peer.ip(), None, newcomer);
         let presence = match admitted {
             Ok(presence) => presence,
             Err(message) => return self.refuse(pending, RefusalReason::Busy, message),
         };
         let context = Arc::clone(&self.context);
-        let started = thread::Builder::new()
-            .name("session".into())
-            .spawn(move || session::run(&context, presence, pending.stream, peer, sealed));
-        if let Err(error) = started {
-            (self.context.log)(ServeEvent::Refused {
-                peer,
-                reason: format!("no thread for it: {error}"),
-            });
-        }
+        (self.context).spawn("session", peer, move || {
+            session::run(&context, presence, pending.stream, peer, sealed);
+        });
     }
 
     /// Says no, and leaves the client a moment to read it.

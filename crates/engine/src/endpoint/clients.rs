@@ -98,11 +98,21 @@ impl Clients {
         present.clients.is_empty() && present.newcomers.is_empty()
     }
 
-    /// A client that has nothing to prove, of another `tool` or of linerate's own.
+    /// A client of another `tool` or of linerate's own; a `newcomer` with its control connection if
+    /// it has yet to prove something.
     ///
     /// # Errors
-    /// All places are taken, or those of its address: in words.
-    pub(super) fn admit(&self, peer: IpAddr, tool: Option<Tool>) -> Result<Presence, String> {
+    /// All places are taken, or those of its address; no descriptors: in words.
+    pub(super) fn admit(
+        &self,
+        peer: IpAddr,
+        tool: Option<Tool>,
+        newcomer: Option<&TcpStream>,
+    ) -> Result<Presence, String> {
+        if let Some(stream) = newcomer {
+            let met = self.meet(peer, tool, stream);
+            return met.map_err(|error| format!("the endpoint has no room: {error}"));
+        }
         let mut present = self.present();
         let (number, client) = present.number(peer, tool);
         let is_new = !present.clients.contains_key(&client);
@@ -119,11 +129,7 @@ impl Clients {
         Ok(self.presence(number, client, true))
     }
 
-    /// A newcomer; `stream` is its control connection.
-    ///
-    /// # Errors
-    /// No descriptors.
-    pub(super) fn meet(
+    fn meet(
         &self,
         peer: IpAddr,
         tool: Option<Tool>,
@@ -258,15 +264,15 @@ mod tests {
     fn one_address_leaves_a_quarter_of_the_places_to_others() {
         let clients = clients(8);
         let mut here: Vec<_> = (0..6)
-            .map(|_| clients.admit(address(1), None).unwrap())
+            .map(|_| clients.admit(address(1), None, None).unwrap())
             .collect();
-        let words = clients.admit(address(1), None).err().unwrap();
+        let words = clients.admit(address(1), None, None).err().unwrap();
         assert!(
             words.contains("6 of at most 6 clients of one address"),
             "{words}"
         );
-        here.extend((2..4).map(|n| clients.admit(address(n), None).unwrap()));
-        let words = clients.admit(address(4), None).err().unwrap();
+        here.extend((2..4).map(|n| clients.admit(address(n), None, None).unwrap()));
+        let words = clients.admit(address(4), None, None).err().unwrap();
         assert!(
             words.contains("8 of at most 8 clients are there"),
             "{words}"
@@ -283,7 +289,7 @@ mod tests {
     #[test]
     fn the_flows_of_another_tools_client_take_one_place() {
         let clients = clients(2);
-        let admit = |n, tool| clients.admit(address(n), Some(tool));
+        let admit = |n, tool| clients.admit(address(n), Some(tool), None);
         let mut flows: Vec<_> = (0..100).map(|_| admit(1, Tool::Netperf).unwrap()).collect();
         let words = admit(1, Tool::Netperf).err().unwrap();
         assert!(words.contains("at most 100 flows of one client"), "{words}");

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
+use std::thread;
 use std::time::Duration;
 
 use linerate_core::plan::{Protocol, Test};
@@ -61,6 +62,33 @@ pub(super) struct Context {
     pub(super) served: AtomicU32,
     pub(super) log: Box<dyn Fn(ServeEvent) + Send + Sync>,
     pub(super) stop: Stop,
+}
+
+impl Context {
+    /// Starts the thread of a client. Where there is none to be had, the log is told.
+    pub(super) fn spawn(&self, name: &str, peer: SocketAddr, work: impl FnOnce() + Send + 'static) {
+        if let Err(error) = thread::Builder::new().name(name.into()).spawn(work) {
+            let reason = format!("no thread for it: {error}");
+            (self.log)(ServeEvent::Refused { peer, reason });
+        }
+    }
+
+    /// A client has asked for something that makes sense: from now on it counts as served, and the
+    /// log has `told` of it.
+    pub(super) fn tell(&self, peer: SocketAddr, told: &mut bool) {
+        if !std::mem::replace(told, true) {
+            self.served.fetch_add(1, Ordering::AcqRel);
+            (self.log)(ServeEvent::Connected { peer });
+        }
+    }
+
+    /// It is gone: with a goodbye, or for a reason.
+    pub(super) fn tell_end(&self, peer: SocketAddr, told: bool, reason: Option<String>) {
+        (self.log)(match reason {
+            Some(reason) if !told => ServeEvent::Refused { peer, reason },
+            reason => ServeEvent::Disconnected { peer, reason },
+        });
+    }
 }
 
 /// How often a session that waits for flows or runs a test looks at them.
@@ -231,7 +259,7 @@ impl Session<'_> {
     /// Does what the client asks for: each operation has its handler here. The log knows of this
     /// client from the first thing that it asks for.
     fn serve(&mut self, request: Request) {
-        self.tell();
+        self.context.tell(self.peer, &mut self.told);
         match request {
             Request::Open(open) => self.open(open),
             Request::End(_) => self.end(),
@@ -257,17 +285,7 @@ impl Session<'_> {
                 break;
             }
         }
-        let event = match (reason, self.told) {
-            (Some(reason), false) => ServeEvent::Refused {
-                peer: self.peer,
-                reason,
-            },
-            (reason, _) => ServeEvent::Disconnected {
-                peer: self.peer,
-                reason,
-            },
-        };
-        (self.context.log)(event);
+        self.context.tell_end(self.peer, self.told, reason);
         socket.close();
     }
 
@@ -281,14 +299,6 @@ impl Session<'_> {
         match self.server.poll_timeout() {
             Some(at) => at.saturating_sub(now()).min(tick),
             None => tick,
-        }
-    }
-
-    fn tell(&mut self) {
-        if !self.told {
-            self.told = true;
-            self.context.served.fetch_add(1, Ordering::AcqRel);
-            (self.context.log)(ServeEvent::Connected { peer: self.peer });
         }
     }
 

@@ -216,11 +216,7 @@ impl Found {
             test,
             host: self.target.name.clone(),
             peer: self.peer.to_string(),
-            family: if self.peer.is_ipv6() {
-                Family::Ipv6
-            } else {
-                Family::Ipv4
-            },
+            family: Family::from(self.peer.ip()),
             started_at,
             status: match ended.error {
                 Some(_) => Status::Partial,

@@ -13,7 +13,6 @@ mod ttcp;
 use std::cell::Cell;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use linerate_core::foreign::{Encounter, Tool};
 use linerate_core::plan::Test;
@@ -61,13 +60,7 @@ impl Guest {
             });
             Err(reason)
         };
-        let admitted = match newcomer {
-            Some(stream) => (context.clients)
-                .meet(peer.ip(), Some(tool), stream)
-                .map_err(|error| format!("the endpoint has no room: {error}")),
-            None => context.clients.admit(peer.ip(), Some(tool)),
-        };
-        let presence = match admitted {
+        let presence = match context.clients.admit(peer.ip(), Some(tool), newcomer) {
             Ok(presence) => presence,
             Err(reason) => return refuse(reason),
         };
@@ -111,11 +104,7 @@ impl Guest {
 
     /// It has asked for something that makes sense: from now on it counts as served.
     pub(super) fn tell(&mut self) {
-        if !self.told {
-            self.told = true;
-            self.context.served.fetch_add(1, Ordering::AcqRel);
-            (self.context.log)(ServeEvent::Connected { peer: self.peer });
-        }
+        self.context.tell(self.peer, &mut self.told);
     }
 
     /// Takes what a test needs of this host, until [`Self::end_test`].
@@ -163,14 +152,9 @@ impl Guest {
 
     /// It is gone: with a goodbye, or for a reason.
     pub(super) fn left(&self, reason: Option<String>) {
-        let peer = self.peer;
-        let event = match (reason, self.told) {
-            (Some(reason), false) => ServeEvent::Refused {
-                peer,
-                reason: format!("{}: {reason}", self.tool),
-            },
-            (reason, _) => ServeEvent::Disconnected { peer, reason },
-        };
-        (self.context.log)(event);
+        // Whoever was refused has no line yet that names the tool.
+        let named = |reason| format!("{}: {reason}", self.tool);
+        let reason = if self.told { reason } else { reason.map(named) };
+        self.context.tell_end(self.peer, self.told, reason);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -24,7 +24,7 @@ use super::Guest;
 use super::accept::{Admission, accept};
 use crate::clock::now_ns;
 use crate::endpoint::session::Context;
-use crate::endpoint::{ServeEvent, terms};
+use crate::endpoint::terms;
 use crate::host;
 use crate::measure::flow::{Flow, FlowSocket};
 use crate::measure::half::{Half, HalfEnd};
@@ -69,15 +69,7 @@ fn streams(
         let Ok(guest) = Guest::admit(context, Tool::Ttcp, peer, None) else {
             return;
         };
-        let started = thread::Builder::new()
-            .name("ttcp".into())
-            .spawn(move || serve(guest, stream, direction));
-        if let Err(error) = started {
-            (context.log)(ServeEvent::Refused {
-                peer,
-                reason: format!("no thread for it: {error}"),
-            });
-        }
+        context.spawn("ttcp", peer, move || serve(guest, stream, direction));
     });
 }
 
@@ -174,10 +166,7 @@ fn encounter(
         test,
         host: address.to_string(),
         peer: peer.to_string(),
-        family: match address {
-            IpAddr::V4(_) => Family::Ipv4,
-            IpAddr::V6(_) => Family::Ipv6,
-        },
+        family: Family::from(address),
         started_at,
         status,
         here,

@@ -143,11 +143,7 @@ pub(super) fn request(test: &Test, id: u32, peer: SocketAddr) -> DataTest {
     let bytes = |size: Option<ByteCount>| size.map(|ByteCount(bytes)| clamp(bytes));
     let asked = DataTest {
         // A netserver that is told no family ends.
-        family: Some(if peer.is_ipv6() {
-            Family::Ipv6
-        } else {
-            Family::Ipv4
-        }),
+        family: Some(Family::from(peer.ip())),
         nodelay: options.nodelay,
         receive_buffer: bytes(options.receive_window_bytes).filter(|_| !down),
         send_buffer: bytes(options.send_buffer_bytes).filter(|_| down),

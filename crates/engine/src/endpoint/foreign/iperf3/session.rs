@@ -447,11 +447,7 @@ impl Session {
             test: asked.test.clone(),
             host: local.ip().to_string(),
             peer: local.to_string(),
-            family: if local.is_ipv6() {
-                Family::Ipv6
-            } else {
-                Family::Ipv4
-            },
+            family: Family::from(local.ip()),
             started_at: std::mem::take(&mut self.started_at),
             status,
             there: results

@@ -8,7 +8,6 @@ mod running;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use linerate_core::foreign::Tool;
@@ -44,15 +43,9 @@ pub(in crate::endpoint) fn serve(
             return;
         };
         let passphrase = options.passphrase.clone();
-        let started = thread::Builder::new()
-            .name("netperf".into())
-            .spawn(move || Session::run(guest, stream, passphrase));
-        if let Err(error) = started {
-            (context.log)(ServeEvent::Refused {
-                peer,
-                reason: format!("no thread for it: {error}"),
-            });
-        }
+        context.spawn("netperf", peer, move || {
+            Session::run(guest, stream, passphrase);
+        });
     });
 }
 

@@ -155,10 +155,7 @@ impl Running {
             role: foreign::Role::Served,
             host: self.peer.to_string(),
             peer: peer.unwrap_or_else(|| guest.peer().to_string()),
-            family: match self.peer {
-                IpAddr::V4(_) => Family::Ipv4,
-                IpAddr::V6(_) => Family::Ipv6,
-            },
+            family: Family::from(self.peer),
             started_at: self.started_at,
             status,
             here: report,
