@@ -1,10 +1,12 @@
 //! The main job: a path examined in some twenty seconds.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use linerate_core::ceilings::Cause;
 use linerate_core::foreign::Tool;
 use linerate_core::plan::{
     Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
@@ -364,6 +366,7 @@ impl Examination<'_> {
                 let by_direction = &mut self.check.loaded_latency_by_direction_us;
                 by_direction.insert(key.to_owned(), summary);
             }
+            self.check.caveats.extend(leg.disagreement(key));
         }
         self.check.loaded_latency_us = worse(&self.check.loaded_latency_by_direction_us);
         self.check.up_throughput_bps = up.figure().filter(|_| repeated);
@@ -409,8 +412,45 @@ impl Runs {
         figure(&self.throughputs()).ok()
     }
 
-    /// The run in the middle (the lower of two): a run that was, not a mean of several.
+    /// How many runs have each cause, the most first.
+    fn causes(&self) -> Vec<(Cause, usize)> {
+        let mut causes = BTreeMap::new();
+        for verdict in self.records.iter().filter_map(Record::verdict) {
+            *causes.entry(verdict.cause).or_insert(0) += 1;
+        }
+        let mut causes: Vec<_> = causes.into_iter().collect();
+        causes.sort_by_key(|(cause, runs)| (*cause == Cause::Unexplained, Reverse(*runs)));
+        causes
+    }
+
+    /// A doubt where not all runs have the same cause.
+    fn disagreement(&self, direction: &str) -> Option<Caveat> {
+        let causes = self.causes();
+        let counted = causes
+            .iter()
+            .map(|(cause, runs)| format!("{} in {runs}", cause.name()));
+        let counted: Vec<String> = counted.collect();
+        (causes.len() > 1).then(|| {
+            let all = self.records.len();
+            let message = format!(
+                "of {all} runs {direction} the bottleneck was {}",
+                counted.join(", ")
+            );
+            Caveat::new(
+                CaveatKind::NotOneFigure,
+                message,
+                "run it again while both hosts do nothing else",
+            )
+        })
+    }
+
+    /// Of the runs with the usual cause the one in the middle (the lower of two): a run that was,
+    /// not a mean of several.
     fn median(mut self) -> Option<Record> {
+        let usual = self.causes().first().map(|(cause, _)| *cause);
+        let cause = |record: &Record| record.verdict().map(|verdict| verdict.cause);
+        self.records
+            .retain(|record| cause(record) == usual || usual.is_none());
         let rate = |record: &Record| record.throughput_bps().unwrap_or(0.0);
         self.records.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
         let middle = self.records.len().checked_sub(1)? / 2;
@@ -418,9 +458,7 @@ impl Runs {
     }
 }
 
-fn worse(
-    by_direction: &std::collections::BTreeMap<String, LatencySummary>,
-) -> Option<LatencySummary> {
+fn worse(by_direction: &BTreeMap<String, LatencySummary>) -> Option<LatencySummary> {
     by_direction
         .values()
         .max_by(|a, b| a.p50.total_cmp(&b.p50))
@@ -475,5 +513,56 @@ fn loopback(family: Option<Family>) -> IpAddr {
     match family {
         Some(Family::Ipv6) => Ipv6Addr::LOCALHOST.into(),
         Some(Family::Ipv4) | None => Ipv4Addr::LOCALHOST.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_core::record::{Leg, Verdict};
+
+    use super::*;
+
+    fn run(cause: Cause, rate_bps: f64) -> Record {
+        let verdict = Verdict {
+            cause,
+            ..Verdict::default()
+        };
+        let test = bulk(Direction::Up, RUN, WARM_UP, 1);
+        Record {
+            legs: vec![Leg {
+                throughput_bps: Some(rate_bps),
+                verdict: Some(verdict),
+                ..Leg::new(Direction::Up)
+            }],
+            ..Record::new(test)
+        }
+    }
+
+    #[test]
+    fn the_verdict_of_a_check_is_that_of_most_of_its_runs_and_others_are_told() {
+        let (path, cpu) = (Cause::PathRate, Cause::CpuSend);
+        let records = [
+            (path, 95e6),
+            (cpu, 90e6),
+            (cpu, 60e6),
+            (path, 93e6),
+            (path, 94e6),
+        ];
+        let runs = Runs {
+            records: records.map(|(cause, bps)| run(cause, bps)).to_vec(),
+            ..Runs::default()
+        };
+        let doubt = runs.disagreement("up").expect("two are of another mind");
+        assert_eq!(
+            doubt.message,
+            "of 5 runs up the bottleneck was path_rate in 3, cpu_send in 2"
+        );
+        let usual = runs.median().unwrap();
+        assert_eq!(usual.throughput_bps(), Some(94e6));
+        let same = Runs {
+            records: vec![run(path, 95e6), run(path, 90e6)],
+            ..Runs::default()
+        };
+        assert_eq!(same.disagreement("up"), None);
     }
 }

@@ -6,10 +6,10 @@ use crate::record::{EndReport, StepRates, TcpSender, UdpEvidence};
 
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
-    BBR_PACE_REACHED, COMING_DOWN, CPU_CONTENDED, CPU_SHORT, EVEN, EVENTS_SATURATED, EVENTS_STEADY,
-    EXACT_TOLERANCE, JITTER_OVER_EXCESS, POLICER_LOSS_BBR, POLICER_TRAIN, QUEUE_DELAY_US,
-    QUEUE_INFLATION, QUEUE_SEGMENTS, SAME_WINDOW, SHORT_QUEUE_INFLATION, STEADY_INTERVALS,
-    THREAD_FULL, USUAL_STATE,
+    BBR_PACE_REACHED, COMING_DOWN, CPU_CONTENDED, CPU_SHORT, CPU_WORK, EVEN, EVENTS_SATURATED,
+    EVENTS_STEADY, EXACT_TOLERANCE, JITTER_OVER_EXCESS, POLICER_LOSS_BBR, POLICER_TRAIN,
+    QUEUE_DELAY_US, QUEUE_INFLATION, QUEUE_SEGMENTS, SAME_WINDOW, SHORT_QUEUE_INFLATION,
+    STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
 };
 use super::view::{TcpFlow, View};
 
@@ -57,8 +57,15 @@ impl ThreadTime {
 
     /// The thread wants to run nearly all the time, or waits long for a CPU when it does.
     pub(super) fn cpu_bound(&self) -> bool {
-        let wants = self.running + self.delayed >= THREAD_FULL || self.delayed >= CPU_CONTENDED;
+        let waits = self.delayed >= CPU_CONTENDED && self.has_work();
+        let wants = self.running + self.delayed >= THREAD_FULL || waits;
         wants && self.paced < USUAL_STATE
+    }
+
+    /// It runs when it gets a CPU: one that only takes what little comes waits as long, and lacks
+    /// nothing.
+    pub(super) fn has_work(&self) -> bool {
+        self.running >= CPU_WORK
     }
 }
 
@@ -245,8 +252,12 @@ impl View<'_> {
             _ => tcp.delivery_rate_bps,
         };
         let largest = positive(self.sum(|flow| rate(flow.tcp).map(|bps| bps as f64))?)?;
+        let stands = self
+            .inflation()
+            .is_some_and(|queue| queue.is_queue(QUEUE_INFLATION));
         let kept = self.leg.steps.map(|steps| {
-            if self.is_even() {
+            // Behind a queue that stands each step has what the path gives.
+            if stands || self.is_even() {
                 steps.p50_bps
             } else {
                 steps.p90_bps

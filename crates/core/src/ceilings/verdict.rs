@@ -120,25 +120,24 @@ fn runner_up<'a>(
 /// option lifts, the run that shows them.
 fn tell_apart(view: &View<'_>, runner_up: Option<&Candidate>, found: Cause) -> Remedy {
     let cause = runner_up.map(|candidate| candidate.rule.cause);
+    let look = |object| Remedy::new(Change::Look { object }, None);
+    let of_cpu = [Cause::CpuSend, Cause::CpuReceive, Cause::CpuHost];
+    let of_path = [Cause::PathRate, Cause::Policer];
     let own = runner_up.and_then(|candidate| {
         let remedy = (candidate.rule.remedy)(view, UNKNOWN_NEXT * view.throughput_bps)?;
         let faster = format!("if faster: {}", candidate.rule.cause.name());
         lifts(candidate.rule.cause, Some(&remedy)).then(|| remedy.because(faster))
     });
-    let look = |object| Remedy::new(Change::Look { object }, None);
-    let of_cpu = [Cause::CpuSend, Cause::CpuReceive, Cause::CpuHost];
-    let of_path = [Cause::PathRate, Cause::Policer];
-    let remedy = own.unwrap_or_else(|| match cause {
+    let remedy = match cause {
+        Some(cause) if of_cpu.contains(&cause) => look(Sight::CpuTime),
+        None if found == Cause::Unexplained => look(Sight::CpuTime),
         Some(cause) if of_path.contains(&cause) && !of_path.contains(&found) => {
             let flows = 4 * view.flow_count();
             let slower = format!("if no faster: {}", cause.name());
             Remedy::option(RunOption::Streams, flows).because(slower)
         }
-        _ if cause.is_none_or(|cause| of_cpu.contains(&cause)) && !of_cpu.contains(&found) => {
-            look(Sight::CpuTime)
-        }
-        _ => look(Sight::Path),
-    });
+        _ => own.unwrap_or_else(|| look(Sight::Path)),
+    };
     remedy.typed(Some(&run(view)))
 }
 

@@ -270,7 +270,7 @@ pub(super) fn full_host(
     } else {
         HOST_SHARE
     };
-    let most = wanted(own) >= wanted(other);
+    let most = wanted(own) >= wanted(other) && own.has_work();
     (busy >= CORE_FULL_PERCENT / 100.0 && most && wanted(own) >= least).then_some(busy)
 }
 
@@ -285,7 +285,7 @@ fn full_sentence(busy: f64) -> String {
 /// is unread may be a small part of a receive buffer that has grown large.
 fn starved(reader: ThreadTime, writer: Option<ThreadTime>) -> bool {
     let spare = writer.is_some_and(|writer| !writer.cpu_bound() && writer.blocked >= WRITER_WAITS);
-    reader.delayed >= CPU_TAKEN && reader.delayed >= reader.blocked && spare
+    reader.has_work() && reader.delayed >= CPU_TAKEN && reader.delayed >= reader.blocked && spare
 }
 
 /// Bytes wait for the reader as a rule, or its window is closed.
