@@ -252,12 +252,8 @@ impl View<'_> {
             _ => tcp.delivery_rate_bps,
         };
         let largest = positive(self.sum(|flow| rate(flow.tcp).map(|bps| bps as f64))?)?;
-        let stands = self
-            .inflation()
-            .is_some_and(|queue| queue.is_queue(QUEUE_INFLATION));
         let kept = self.leg.steps.map(|steps| {
-            // Behind a queue that stands each step has what the path gives.
-            if stands || self.is_even() {
+            if self.is_even() {
                 steps.p50_bps
             } else {
                 steps.p90_bps

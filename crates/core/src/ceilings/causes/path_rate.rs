@@ -110,8 +110,11 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
             .dependent(),
         );
     }
-    let limit = view.delivery_bps()?;
     let inflation = view.inflation();
+    let stands = inflation.is_some_and(|inflation| inflation.is_queue(QUEUE_INFLATION));
+    // Behind a queue that stands each step has what the path gives.
+    let steps = view.leg.steps.filter(|_| stands).map(|steps| steps.p50_bps);
+    let limit = view.delivery_bps()?.min(steps.unwrap_or(f64::INFINITY));
     Some(
         Ceiling::new(
             Cause::PathRate,
