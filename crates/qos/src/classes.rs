@@ -1,7 +1,8 @@
 //! Reservations, limits and priorities as classes of HTB.
 //!
 //! The root's class has the rate of the link. Below it each policy that reserves, limits or has a
-//! priority has a class, and what no policy takes has the default class. What nobody reserves is
+//! priority has a class, those inside others below theirs, and what no policy takes has the default
+//! class. What nobody reserves is
 //! shared alike by the default class and those of policies without a reservation: with next to
 //! nothing for sure such a class would starve beside a greedy one. What nobody uses is lent to the
 //! others, those of the lowest number of priority first, up to their limits. Reservations never add up to more than the link: HTB would send more
@@ -67,6 +68,40 @@ pub enum ClassError {
         /// See [`least_default`].
         default: BitRate,
     },
+    /// Those inside a policy reserve more than it has.
+    #[error(
+        "line {line}: policy `{policy}` has {rate} for sure on adapter `{adapter}`, but those inside it need {reserved}"
+    )]
+    Overfull {
+        /// Where the policy is defined.
+        line: usize,
+        /// Its name.
+        policy: String,
+        /// The adapter's.
+        adapter: String,
+        /// What the policy has.
+        rate: BitRate,
+        /// The sum, with the least share of those that reserve nothing.
+        reserved: BitRate,
+    },
+    /// One inside another may send more than that.
+    #[error(
+        "line {line}: policy `{policy}` limits to {limit} on adapter `{adapter}`, but it is inside `{parent}`, which never exceeds {ceil}"
+    )]
+    LimitAboveParent {
+        /// Where the policy is defined.
+        line: usize,
+        /// Its name.
+        policy: String,
+        /// The adapter's.
+        adapter: String,
+        /// The limit there.
+        limit: BitRate,
+        /// The policy around it.
+        parent: String,
+        /// What that never exceeds.
+        ceil: BitRate,
+    },
     /// The limit is lower than the reservation.
     #[error(
         "line {line}: policy `{policy}` limits to {limit} what it reserves {reserve} for, on adapter `{adapter}` with {rate}"
@@ -114,6 +149,8 @@ impl ClassError {
         match self {
             Self::LimitBelowReserve { policy, .. }
             | Self::TooSlow { policy, .. }
+            | Self::Overfull { policy, .. }
+            | Self::LimitAboveParent { policy, .. }
             | Self::NoNumber { policy } => Some(policy),
             Self::NoRate { .. } | Self::Overbooked { .. } => None,
         }
@@ -164,33 +201,22 @@ impl ClassPlan {
         let rate = adapter.rate.or(speed).ok_or_else(|| ClassError::NoRate {
             adapter: adapter.name.clone(),
         })?;
-        let mut classes = vec![Class {
+        let root = Class {
             id: id(ROOT),
             parent: None,
             rate,
             ceil: rate,
             priority: 0,
             reserves: false,
-        }];
-        let mut of_policy = vec![None; file.policies.len()];
-        for index in &adapter.policies {
-            let policy = &file.policies[*index];
-            if policy.has_class() && of_policy[*index].is_none() {
-                let class = class_of(policy, slots[*index], &adapter.name, rate)?;
-                of_policy[*index] = Some(class.id);
-                classes.push(class);
-            }
-        }
-        let default = least_default(rate);
-        let left = share_out(&mut classes[1..], rate, default).map_err(|reserved| {
-            ClassError::Overbooked {
-                adapter: adapter.name.clone(),
-                rate,
-                reserved,
-                default,
-            }
-        })?;
-        classes.push(Class {
+        };
+        let mut plan = Self {
+            rate,
+            classes: vec![root.clone()],
+            of_policy: vec![None; file.policies.len()],
+            default: id(DEFAULT),
+        };
+        let left = plan.put_inside(file, adapter, slots, None, &root)?;
+        plan.classes.push(Class {
             id: id(DEFAULT),
             parent: Some(id(ROOT)),
             rate: left,
@@ -198,23 +224,74 @@ impl ClassPlan {
             priority: LAST,
             reserves: false,
         });
-        Ok(Some(Self {
-            rate,
-            classes,
-            of_policy,
-            default: id(DEFAULT),
-        }))
+        Ok(Some(plan))
+    }
+
+    /// The classes of the policies inside `parent`, whose class is `above`, each before those inside
+    /// it. What is left of that class's rate.
+    fn put_inside(
+        &mut self,
+        file: &PolicyFile,
+        adapter: &Adapter,
+        slots: &[Slot],
+        parent: Option<usize>,
+        above: &Class,
+    ) -> Result<BitRate, ClassError> {
+        let is_inside = |policy: &Policy| policy.parent == parent && policy.has_class();
+        let mut inside: Vec<usize> = adapter.policies.clone();
+        inside.retain(|index| is_inside(&file.policies[*index]));
+        let around = parent.map(|parent| &file.policies[parent]);
+        let mut classes = Vec::with_capacity(inside.len());
+        for index in &inside {
+            let policy = &file.policies[*index];
+            classes.push(class_of(
+                policy,
+                slots[*index],
+                &adapter.name,
+                (around, above),
+            )?);
+        }
+        let default = around.map_or(Some(least_default(above.rate)), |_| None);
+        let adapter_name = || adapter.name.clone();
+        let left =
+            share_out(&mut classes, above.rate, default).map_err(|reserved| match around {
+                None => ClassError::Overbooked {
+                    adapter: adapter_name(),
+                    rate: above.rate,
+                    reserved,
+                    default: default.unwrap_or(BitRate(0)),
+                },
+                Some(around) => ClassError::Overfull {
+                    line: around.place.line,
+                    policy: around.name.clone(),
+                    adapter: adapter_name(),
+                    rate: above.rate,
+                    reserved,
+                },
+            })?;
+        for (index, class) in inside.into_iter().zip(classes) {
+            self.of_policy[index] = Some(class.id);
+            self.classes.push(class.clone());
+            self.put_inside(file, adapter, slots, Some(index), &class)?;
+        }
+        Ok(left)
     }
 }
 
 /// Gives classes that reserve nothing, which have [`MIN_RATE`] yet, their parts of what is left; the
-/// default class has the rest. What is reserved in all, if that is too much.
-fn share_out(classes: &mut [Class], rate: BitRate, default: BitRate) -> Result<BitRate, BitRate> {
+/// default class, if it is among them, has the rest. What is reserved in all, if that is too much.
+fn share_out(
+    classes: &mut [Class],
+    rate: BitRate,
+    default: Option<BitRate>,
+) -> Result<BitRate, BitRate> {
+    let others = u64::from(default.is_some());
+    let default = default.unwrap_or(BitRate(0));
     let reserved = (classes.iter()).fold(0_u64, |sum, class| sum.saturating_add(class.rate.0));
     let spare = rate.0.checked_sub(reserved.saturating_add(default.0));
     let mut spare = spare.ok_or(BitRate(reserved))?;
     let without = classes.iter().filter(|class| !class.reserves).count() as u64;
-    let even = (spare + default.0 + without * MIN_RATE.0) / (without + 1);
+    let even = (spare + default.0 + without * MIN_RATE.0) / (without + others).max(1);
     let part = even.min(MIN_RATE.0 + spare / without.max(1));
     for class in classes.iter_mut().filter(|class| !class.reserves) {
         let more = part.min(class.ceil.0).saturating_sub(class.rate.0);
@@ -231,6 +308,9 @@ impl ClassPlan {
         for class in &mut self.classes {
             if Some(class.id) == old {
                 class.id = id;
+            }
+            if class.parent == old {
+                class.parent = Some(id);
             }
         }
     }
@@ -250,7 +330,7 @@ fn class_of(
     policy: &Policy,
     slot: Slot,
     adapter: &str,
-    rate: BitRate,
+    (around, above): (Option<&Policy>, &Class),
 ) -> Result<Class, ClassError> {
     let too_slow = |share: &BitRate| ClassError::TooSlow {
         line: policy.place.line,
@@ -258,21 +338,31 @@ fn class_of(
         adapter: adapter.to_owned(),
         share: *share,
     };
-    let reserve = policy.reserve.map(|share| share.of(rate));
-    let limit = policy.limit.map(|share| share.of(rate));
+    let reserve = policy.reserve.map(|share| share.of(above.rate));
+    let limit = policy.limit.map(|share| share.of(above.ceil));
+    if let (Some(around), Some(limit)) = (around, limit.filter(|limit| *limit > above.ceil)) {
+        return Err(ClassError::LimitAboveParent {
+            line: policy.place.line,
+            policy: policy.name.clone(),
+            adapter: adapter.to_owned(),
+            limit,
+            parent: around.name.clone(),
+            ceil: above.ceil,
+        });
+    }
     let slowest = reserve.iter().chain(&limit).min();
     if let Some(share) = slowest.filter(|share| **share < MIN_RATE) {
         return Err(too_slow(share));
     }
     let reserves = reserve.is_some();
     let reserve = reserve.unwrap_or(MIN_RATE);
-    let limit = limit.map_or(rate, |limit| limit.min(rate.max(reserve)));
+    let limit = limit.map_or(above.ceil, |limit| limit.min(above.ceil.max(reserve)));
     if limit < reserve {
         return Err(ClassError::LimitBelowReserve {
             line: policy.place.line,
             policy: policy.name.clone(),
             adapter: adapter.to_owned(),
-            rate,
+            rate: above.ceil,
             limit,
             reserve,
         });
@@ -286,7 +376,7 @@ fn class_of(
     })?;
     Ok(Class {
         id: id(number),
-        parent: Some(id(ROOT)),
+        parent: Some(above.id),
         rate: reserve,
         ceil: limit,
         priority: policy.priority.unwrap_or(LAST),

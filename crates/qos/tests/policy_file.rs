@@ -114,6 +114,83 @@ fn conditions_are_read_in_every_way_to_write_them() {
     assert_eq!(file.filters[0].priority, 1000);
 }
 
+/// A policy around two others; the last lines are of the one around.
+fn office(adapter: &str, lines: &str) -> String {
+    format!(
+        r#"
+[filter.voice]
+protocol = "udp"
+policy = "voice"
+[filter.web]
+protocol = "tcp"
+policy = "web"
+[policy.voice]
+parent = "office"
+reserve = "10%"
+[policy.web]
+parent = "office"
+[adapter.eth0]
+policies = [{adapter}]
+[policy.office]
+{lines}
+"#
+    )
+}
+
+#[test]
+fn policies_are_inside_others() {
+    let all = r#""office", "voice", "web""#;
+    let file = read(&office(all, "limit = \"30mbit\""));
+    assert_eq!(file.policies[0].parent, Some(2));
+    assert!(file.holds(2) && file.policies[1].has_class());
+    let again = read(&file.to_toml());
+    assert_eq!(again.policies[1].parent, Some(2));
+    let refused = |text: &str| {
+        let error = PolicyFile::from_toml(text, &mut NoNames).unwrap_err();
+        error.to_string()
+    };
+    let missing = office(
+        r#""voice", "web""#,
+        "limit = \"30mbit\"\n[filter.x]\npolicy = \"office\"",
+    );
+    let taken = office(all, "limit = \"30mbit\"\n[filter.x]\npolicy = \"office\"");
+    let deep: String = (0..5)
+        .map(|n| {
+            format!(
+                "[policy.p{n}]\nlimit = \"9mbit\"\nparent = \"p{}\"\n",
+                n + 1
+            )
+        })
+        .collect();
+    let deep =
+        format!("reserve = \"1mbit\"\nparent = \"p0\"\n{deep}[policy.p5]\nlimit = \"9mbit\"");
+    insta::assert_snapshot!(
+        [
+            refused(&office(all, "priority = 1")),
+            refused(&office(all, "dscp = 8\nreserve = \"1mbit\"")),
+            refused(&office(all, "reserve = \"1mbit\"\nparent = \"web\"")),
+            refused(&office(all, &deep)),
+            refused(&office(all, "")),
+            refused(&missing),
+            refused(&office(r#""voice", "web""#, "limit = \"30mbit\"")),
+            refused(&taken),
+            refused(&office(all, "limit = \"30mbit\"").replace("reserve = \"10%\"", "drop = true")),
+        ]
+        .join("\n"),
+        @r#"
+    line 16, column 12: `priority` of policy `office`, which has others inside: give it to those inside: they have the packets
+    line 16, column 8: `dscp` of policy `office`, which has others inside: give it to those inside: they have the packets
+    line 12, column 10: policy `web` is inside itself: leave `parent` away from one of them
+    line 9, column 10: policy `voice` is inside more than 4 others: HTB has no more levels of classes
+    line 15, column 9: policy `office` has others inside, and neither `reserve` nor `limit`: give it one, or leave it away
+    line 18, column 10: policy `office` has others inside, and no packets of its own: name one of those inside, or one more for the rest
+    line 14, column 12: policy `voice` is inside `office`, which is not there: name it, too
+    line 18, column 10: policy `office` has others inside, and no packets of its own: name one of those inside, or one more for the rest
+    line 10, column 8: `drop` with `parent`: what is dropped waits in no class
+    "#
+    );
+}
+
 #[test]
 fn a_mark_has_a_mask() {
     let text = filter(r#"mark = ["0x10/0xf0", "!0x20/0xf0", 0x30]"#);
@@ -393,6 +470,8 @@ const FILTERS: &[&str] = &[
 ];
 
 const POLICIES: &[&str] = &[
+    "parent = \"p\"",
+    "parent = \"office\"",
     "dscp = 64",
     "dscp = \"EF-AF41\"",
     "dcsp = \"EF\"",

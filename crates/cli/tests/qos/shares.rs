@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Bench, bench, udp};
+use linerate_qos::document::QosState;
+
+use crate::support::{Bench, bench, run, udp};
 
 const POLICY: &str = r#"
 [filter.important]
@@ -120,6 +122,85 @@ fn compete(bench: &Bench, ports: &[u16], time: Duration, beside: impl FnOnce()) 
 
 /// Payload of a full frame as the queueing discipline counts it.
 const PAYLOAD: f64 = 1448.0 / 1514.0;
+
+const NESTED: &str = r#"
+[filter.first]
+protocol = "tcp"
+destination_port = 7001
+policy = "first"
+
+[filter.second]
+protocol = "tcp"
+destination_port = 7002
+policy = "second"
+
+[filter.outside]
+protocol = "tcp"
+destination_port = 7003
+policy = "outside"
+
+[policy.office]
+reserve = "5mbit"
+limit = "6mbit"
+
+[policy.first]
+parent = "office"
+reserve = "80%"
+
+[policy.second]
+parent = "office"
+
+[policy.outside]
+reserve = "5mbit"
+
+[adapter.veth0]
+rate = "20mbit"
+policies = ["office", "first", "second", "outside"]
+"#;
+
+#[test]
+fn classes_inside_another_have_its_limit_together() {
+    let Some(bench) = bench() else { return };
+    let is_filtering = || {
+        let adapter = bench.status().adapters.remove(0);
+        assert_eq!(adapter.state, QosState::Filtering, "{:?}", adapter.fault);
+        adapter
+    };
+    bench.apply(NESTED);
+    let rates = compete(&bench, &[7001, 7002, 7003], Duration::from_secs(3), || {});
+    let [first, second, outside] = rates[..] else {
+        panic!("three flows")
+    };
+    assert!(first > second && second > 0.0, "{rates:?}");
+    assert!(first + second < 6.0 * 2.0, "{rates:?}");
+    assert!(outside > first + second, "{rates:?}");
+    let adapter = is_filtering();
+    let class = |name: &str| {
+        let mut policies = adapter.policies.iter();
+        let policy = policies.find(|policy| policy.name == name).unwrap();
+        (policy.parent.clone(), policy.class.clone().unwrap())
+    };
+    assert_eq!(class("first").0.as_deref(), Some("office"));
+    assert_eq!(
+        (class("first").1.rate_bps, class("second").1.rate_bps),
+        (4_000_000, 1_000_000)
+    );
+    assert!(class("office").1.bytes >= class("first").1.bytes + class("second").1.bytes);
+
+    // Out of it, and the office becomes a class with packets; then back again.
+    let flat = NESTED
+        .replace("parent = \"office\"\n", "")
+        .replace("policy = \"first\"", "policy = \"office\"")
+        .replace("[policy.first]\nreserve = \"80%\"\n", "")
+        .replace("\"first\", \"second\"", "\"second\"")
+        .replace("[policy.second]\n", "[policy.second]\nlimit = \"6mbit\"\n");
+    for text in [&*flat, NESTED, &*flat] {
+        bench.apply(text);
+        is_filtering();
+    }
+    let removed = run(bench.a(), &["remove"], None);
+    assert_eq!(removed.status.code(), Some(0), "{removed:?}");
+}
 
 #[test]
 fn an_important_class_has_its_reservation_and_a_capped_one_its_limit() {

@@ -119,7 +119,8 @@ impl Hooks {
             return Ok(());
         }
         let program = Program::from_pin(&self.program(direction, id))?;
-        let is_first = self.ahead(netlink, port, direction)?.is_none();
+        let others = self.others(netlink, port, direction)?;
+        let is_first = others.iter().all(|(_, is_ahead)| !is_ahead);
         match (self.via, self.link(direction)?) {
             (Via::Tcx, Some((link, old))) if is_first => {
                 // Only if nobody else put another there in the meantime.
@@ -167,13 +168,13 @@ impl Hooks {
         }
     }
 
-    /// Programs there that are not ours, in words.
-    pub(super) fn foreign(
+    /// Programs there that are not ours, in words, and whether packets meet each before ours.
+    pub(super) fn others(
         &self,
         netlink: &mut Netlink,
         port: &Port,
         direction: Direction,
-    ) -> Result<Option<String>, QosError> {
+    ) -> Result<Vec<(String, bool)>, QosError> {
         let own = self.in_force(netlink, port, direction)?;
         let side = match direction {
             Direction::Ingress => "ingress",
@@ -181,36 +182,22 @@ impl Hooks {
         };
         let mut found = Vec::new();
         if self.via == Via::Tcx {
-            let attached = bpf::query(port.index(), attach(direction))?;
-            let others = attached.programs.iter().filter(|id| Some(**id) != own);
-            found.extend(others.map(|id| format!("eBPF program {id} at its TCX {side}")));
+            let attached = bpf::query(port.index(), attach(direction))?.programs;
+            let is_own = |id: &u32| Some(*id) == own;
+            let ahead = attached.iter().position(is_own).unwrap_or(attached.len());
+            let others = (attached.iter().enumerate()).filter(|(_, id)| !is_own(id));
+            found.extend(
+                others.map(|(at, id)| (format!("eBPF program {id} at its TCX {side}"), at < ahead)),
+            );
         }
         let filters = netlink.bpf_filters(port.index(), direction)?;
         let others = filters.iter().filter(|filter| filter.name != NAME);
-        found.extend(
-            others.map(|filter| format!("eBPF filter {} at its clsact {side}", filter.name)),
-        );
-        Ok((!found.is_empty()).then(|| found.join(" and ")))
-    }
-
-    /// The program that packets meet before ours, and maybe not ours then.
-    pub(super) fn ahead(
-        &self,
-        netlink: &mut Netlink,
-        port: &Port,
-        direction: Direction,
-    ) -> Result<Option<String>, QosError> {
-        let own = self.in_force(netlink, port, direction)?;
-        if self.via == Via::Tcx {
-            let attached = bpf::query(port.index(), attach(direction))?;
-            let first = attached.programs.first().filter(|id| Some(**id) != own);
-            return Ok(first.map(|id| format!("eBPF program {id}")));
-        }
-        let filters = netlink.bpf_filters(port.index(), direction)?;
-        let mut before = filters.iter().filter(|filter| filter.priority < PRIORITY);
-        Ok(before
-            .next()
-            .map(|filter| format!("eBPF filter {}", filter.name)))
+        found.extend(others.map(|filter| {
+            let is_ahead = self.via == Via::Clsact && filter.priority < PRIORITY;
+            let words = format!("eBPF filter {} at its clsact {side}", filter.name);
+            (words, is_ahead)
+        }));
+        Ok(found)
     }
 
     /// Takes away the pins that are not the state's: of programs and maps that it does not use any

@@ -568,10 +568,11 @@ fn refuse_foreign(
     };
     for direction in [Direction::Egress, Direction::Ingress] {
         let meets = next.hooked(direction).program.is_some();
-        let hooks = site.hooks(port);
-        if let (true, Some(what)) = (meets, hooks.foreign(&mut site.netlink, port, direction)?) {
+        let others = (site.hooks(port)).others(&mut site.netlink, port, direction)?;
+        let others: Vec<_> = others.into_iter().map(|(words, _)| words).collect();
+        if meets && !others.is_empty() {
             refuse(
-                what,
+                others.join(" and "),
                 "--force runs the policy beside it",
                 "runs beside the policy",
                 notes,

@@ -244,13 +244,18 @@ fn plan(
     let plan = ClassPlan::new(file, adapter, &bindings.policy_slots, port.speed())?;
     let rate = plan.as_ref().map(|plan| plan.rate);
     next.rate_bps = rate.map(|BitRate(rate)| rate);
-    next.policies = describe(file, adapter, rate);
+    next.policies = describe(file, adapter, plan.as_ref());
     next.class_of = BTreeMap::new();
     let Some(mut plan) = plan else { return Ok(()) };
     if let Some(old) = old {
         next.replaced = old.replaced.clone();
-        for (policy, named) in file.policies.iter().enumerate() {
-            number(&mut plan, policy, &named.name, old);
+        // Each before those inside it, which follow its number.
+        let ids: Vec<_> = plan.classes.iter().map(|class| Some(class.id)).collect();
+        let policies: Vec<_> = (ids.iter())
+            .filter_map(|id| plan.of_policy.iter().position(|of| of == id))
+            .collect();
+        for policy in policies {
+            number(&mut plan, policy, &file.policies[policy].name, old);
         }
     }
     next.classes = queue::classes(&plan, port);
@@ -266,20 +271,22 @@ fn plan(
 }
 
 /// A class keeps its number, and with it what it has used of its rate. One that gets much more than
-/// it had gets its other number: HTB would hold it to a debt of the old rate for seconds.
+/// it had gets its other number: HTB would hold it to a debt of the old rate for seconds. So does one
+/// that comes to be inside another, or gets or loses those inside: HTB moves no class.
 fn number(plan: &mut ClassPlan, policy: usize, name: &str, old: &State) {
     let (Some(id), Some(was)) = (plan.of_policy[policy], old.class_of.get(name)) else {
         return;
     };
-    let rate = plan.classes.iter().find(|class| class.id == id);
-    let rate = rate.map_or(0, |class| class.rate.bytes_per_second());
-    let old_rate = old.classes.iter().find(|class| class.id == *was);
-    let is_much_more = old_rate.is_some_and(|class| rate / 2 > class.rate);
-    let other = if is_much_more {
-        u32::from(OTHER_NUMBER)
-    } else {
-        0
+    let Some(class) = plan.classes.iter().find(|class| class.id == id) else {
+        return;
     };
+    let is_leaf = plan.classes.iter().all(|of| of.parent != Some(id));
+    let was_leaf = old.leaves().any(|leaf| leaf.id == *was);
+    let is_anew = (old.classes.iter().find(|class| class.id == *was)).is_some_and(|old| {
+        let is_much_more = class.rate.bytes_per_second() / 2 > old.rate;
+        is_much_more || old.parent != class.parent || is_leaf != was_leaf
+    });
+    let other = if is_anew { u32::from(OTHER_NUMBER) } else { 0 };
     plan.renumber(policy, was ^ other);
 }
 

@@ -291,10 +291,17 @@ pub(super) fn trim(
     if wanted.is_empty() {
         return give_back(netlink, port, replaced);
     }
-    for (class, _) in netlink.htb_classes(port.index(), MAJOR)? {
-        if wanted.iter().all(|wanted| wanted.id != class.id) {
+    let mut others: Vec<_> = netlink.htb_classes(port.index(), MAJOR)?;
+    others.retain(|(class, _)| wanted.iter().all(|wanted| wanted.id != class.id));
+    // Those inside others first.
+    while !others.is_empty() {
+        let parents: Vec<_> = others.iter().map(|(class, _)| class.parent).collect();
+        let (later, now): (Vec<_>, Vec<_>) =
+            (others.into_iter()).partition(|(class, _)| parents.contains(&Some(class.id)));
+        for (class, _) in now {
             netlink.delete_class(port.index(), class.id)?;
         }
+        others = later;
     }
     Ok(())
 }

@@ -109,11 +109,10 @@ fn program_fault(
         return Ok(Some(fault.to_owned()));
     }
     let Some(_) = wanted else { return Ok(None) };
-    let ahead = hooks.ahead(&mut site.netlink, port, direction)?;
-    Ok(
-        ahead
-            .map(|ahead| format!("{ahead} stands before its program and may hide packets from it")),
-    )
+    let others = hooks.others(&mut site.netlink, port, direction)?;
+    let ahead = others.into_iter().find(|(_, is_ahead)| *is_ahead);
+    let said = |ahead| format!("{ahead} stands before its program and may hide packets from it");
+    Ok(ahead.map(|(ahead, _)| said(ahead)))
 }
 
 /// A control group or an interface that has gone and come back is not the one that the program

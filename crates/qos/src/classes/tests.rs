@@ -16,6 +16,7 @@ fn policy(
         place: Place { line: 7, column: 1 },
         dscp: None,
         vlan_priority: None,
+        parent: None,
         reserve,
         limit,
         priority,
@@ -82,6 +83,53 @@ fn who_reserves_nothing_has_a_part_of_what_is_left() {
     };
     assert_eq!((voice, capped, first), (40 * MBIT, 10 * MBIT, 20 * MBIT));
     assert_eq!(default, 30 * MBIT);
+}
+
+/// `office` with 40 of 100 Mbit/s, and three inside.
+fn office(inside: [Option<Share>; 3]) -> PolicyFile {
+    let mut policies = vec![policy("voice", inside[0], None, Some(0))];
+    policies.push(policy("office", mbit(40), mbit(60), None));
+    policies.push(policy("web", inside[1], None, None));
+    policies.push(policy("mail", inside[2], Some(Share::Percent(50.0)), None));
+    for inside in [0, 2, 3] {
+        policies[inside].parent = Some(1);
+    }
+    file(policies, Some(BitRate(100 * MBIT)))
+}
+
+#[test]
+fn classes_inside_one_share_what_it_has() {
+    let half = Some(Share::Percent(50.0));
+    let plan = plan(&office([mbit(4), half, None]), None).unwrap().unwrap();
+    let row = |class: &Class| (class.rate.0 / MBIT, class.ceil.0 / MBIT);
+    let rows: Vec<_> = plan.classes.iter().map(row).collect();
+    // The link, the office, voice, web, mail with what they leave, all others.
+    let should = [(100, 100), (40, 60), (4, 60), (20, 60), (16, 30), (60, 100)];
+    assert_eq!(rows, should);
+    let office = plan.of_policy[1];
+    let parents: Vec<_> = plan.classes.iter().map(|class| class.parent).collect();
+    let root = Some(plan.classes[0].id);
+    assert_eq!(parents, [None, root, office, office, office, root]);
+    let mut renumbered = plan.clone();
+    renumbered.renumber(1, 0x4c51_8000);
+    assert_eq!(renumbered.classes[3].parent, Some(0x4c51_8000));
+}
+
+#[test]
+fn what_does_not_fit_into_a_class_is_refused() {
+    let said = |file: &PolicyFile| plan(file, None).unwrap_err().to_string();
+    assert_eq!(
+        said(&office([mbit(30), Some(Share::Percent(50.0)), None])),
+        "line 7: policy `office` has 40 Mbit/s for sure on adapter `eth0`, but those inside it need \
+         50.0 Mbit/s"
+    );
+    let mut file = office([None, None, None]);
+    file.policies[2].limit = mbit(61);
+    assert_eq!(
+        said(&file),
+        "line 7: policy `web` limits to 61 Mbit/s on adapter `eth0`, but it is inside `office`, \
+         which never exceeds 60 Mbit/s"
+    );
 }
 
 #[test]
@@ -170,6 +218,31 @@ fn policies() -> impl Strategy<Value = Vec<Policy>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn classes_inside_one_have_no_more_than_it(
+        policies in policies(), parents in prop::collection::vec(0_usize..4, 12), rate in 1_000_000_u64..20_000_000_000
+    ) {
+        let mut file = file(policies, Some(BitRate(rate)));
+        for at in 1..file.policies.len() {
+            // Some are at the root; nobody is inside a later one, so that there is no circle.
+            file.policies[at].parent = at.checked_sub(parents[at]).filter(|parent| *parent < at);
+        }
+        let Ok(Some(plan)) = plan(&file, None) else { return Ok(()) };
+        for above in &plan.classes {
+            let inside = plan.classes.iter().filter(|class| class.parent == Some(above.id));
+            prop_assert!(inside.clone().map(|class| class.rate.0).sum::<u64>() <= above.rate.0);
+            for class in inside {
+                prop_assert!(class.ceil <= above.ceil && class.rate <= class.ceil, "{:?}", plan);
+            }
+        }
+        for (policy, id) in file.policies.iter().zip(&plan.of_policy) {
+            let above = policy.parent.map_or(Some(plan.classes[0].id), |parent| plan.of_policy[parent]);
+            let place = plan.classes.iter().position(|class| Some(class.id) == *id);
+            let above_place = plan.classes.iter().position(|class| Some(class.id) == above);
+            prop_assert!(place.is_none() || place > above_place, "{:?}", plan);
+        }
+    }
 
     #[test]
     fn classes_share_the_link_and_no_more(policies in policies(), rate in 10_000_u64..20_000_000_000) {

@@ -2,25 +2,33 @@
 
 use std::fmt::Display;
 
-use linerate_core::units::BitRate;
-
 use super::{CounterReport, FilterReport, PolicyReport};
+use crate::classes::ClassPlan;
 use crate::policy::words::{ECN, ETHERTYPES, FAMILIES, PROTOCOLS, TCP_FLAGS};
 use crate::policy::{
     Adapter, AddressRange, Conditions, Family, Filter, Meter, MeterKind, PolicyFile, Range,
 };
 
-/// The policies of `adapter`, their filters beneath them; shares are of `rate`.
-pub fn describe(file: &PolicyFile, adapter: &Adapter, rate: Option<BitRate>) -> Vec<PolicyReport> {
-    let policies = adapter.policies.iter().map(|index| {
-        let policy = &file.policies[*index];
-        let share = |share: Option<crate::policy::Share>| Some(share?.of(rate?).0);
+/// The policies of `adapter`, each before those inside it, their filters beneath them; shares are as
+/// `plan` has them.
+pub fn describe(
+    file: &PolicyFile,
+    adapter: &Adapter,
+    plan: Option<&ClassPlan>,
+) -> Vec<PolicyReport> {
+    let policies = in_tree(file, adapter).into_iter().map(|index| {
+        let policy = &file.policies[index];
+        let class = plan.and_then(|plan| {
+            let mut classes = plan.classes.iter();
+            classes.find(|class| Some(class.id) == plan.of_policy[index])
+        });
         PolicyReport {
             name: policy.name.clone(),
             dscp: policy.dscp.map(|dscp| dscp.octet() >> 2),
             vlan_priority: policy.vlan_priority,
-            reserve_bps: share(policy.reserve),
-            limit_bps: share(policy.limit),
+            parent: policy.parent.map(|at| file.policies[at].name.clone()),
+            reserve_bps: policy.reserve.and(class).map(|class| class.rate.0),
+            limit_bps: policy.limit.and(class).map(|class| class.ceil.0),
             priority: policy.priority,
             meter: policy.meter.as_ref().map(meter),
             drop: policy.drop,
@@ -28,12 +36,25 @@ pub fn describe(file: &PolicyFile, adapter: &Adapter, rate: Option<BitRate>) -> 
             egress: CounterReport::default(),
             ingress: None,
             filters: (file.filters.iter())
-                .filter(|filter| filter.policy == *index)
+                .filter(|filter| filter.policy == index)
                 .map(filter_report)
                 .collect(),
         }
     });
     policies.collect()
+}
+
+/// The policies of an adapter, each before those inside it.
+fn in_tree(file: &PolicyFile, adapter: &Adapter) -> Vec<usize> {
+    let mut tree: Vec<usize> = Vec::with_capacity(adapter.policies.len());
+    let mut rest = vec![None];
+    while let Some(parent) = rest.pop() {
+        tree.extend(parent);
+        let inside = adapter.policies.iter().rev();
+        let inside = inside.filter(|at| file.policies[**at].parent == parent);
+        rest.extend(inside.map(|at| Some(*at)));
+    }
+    tree
 }
 
 fn filter_report(filter: &Filter) -> FilterReport {

@@ -134,6 +134,9 @@ pub struct PolicyReport {
     /// The VLAN priority that they get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan_priority: Option<u8>,
+    /// The policy inside whose class its own is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     /// What is kept for them, bits per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve_bps: Option<u64>,

@@ -18,6 +18,20 @@ pub struct PolicyFile {
     pub fragments: Fragments,
 }
 
+impl PolicyFile {
+    /// The policies around one, the innermost first; one that is around itself has no end.
+    pub fn around(&self, policy: usize) -> impl Iterator<Item = usize> {
+        let parent = |policy: &usize| self.policies[*policy].parent;
+        std::iter::successors(parent(&policy), parent)
+    }
+
+    /// Whether a policy has others inside, and so no packets of its own.
+    pub fn holds(&self, policy: usize) -> bool {
+        let mut policies = self.policies.iter();
+        policies.any(|other| other.parent == Some(policy))
+    }
+}
+
 /// Where something stands in its file, both counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
@@ -245,9 +259,12 @@ pub struct Policy {
     /// The priority code point of the VLAN tag, 0 to 7; a packet without a tag gets one with VLAN
     /// id 0.
     pub vlan_priority: Option<u8>,
-    /// What the class has for sure.
+    /// The policy inside whose class its own is, an index of [`PolicyFile::policies`].
+    pub parent: Option<usize>,
+    /// What the class has for sure; in percent of what the parent has for sure.
     pub reserve: Option<Share>,
-    /// What it never exceeds; without it the adapter's rate.
+    /// What it never exceeds, in percent of the parent's limit; without it the parent's. The
+    /// outermost parent is the adapter with its rate.
     pub limit: Option<Share>,
     /// Who is offered first what others leave, 0 (first) to 7.
     pub priority: Option<u8>,
@@ -260,7 +277,10 @@ pub struct Policy {
 impl Policy {
     /// Whether its packets have a class of their own.
     pub fn has_class(&self) -> bool {
-        self.reserve.is_some() || self.limit.is_some() || self.priority.is_some()
+        self.reserve.is_some()
+            || self.limit.is_some()
+            || self.priority.is_some()
+            || self.parent.is_some()
     }
 }
 

@@ -25,6 +25,8 @@ impl PolicyFile {
         }
         for policy in &self.policies {
             text.table("policy", &policy.name);
+            let parent = policy.parent.map(|at| quoted(&self.policies[at].name));
+            text.optional("parent", parent);
             write_policy(&mut text, policy);
         }
         for adapter in &self.adapters {

@@ -60,10 +60,10 @@ fn error_is_of_file(error: &ClassError) -> bool {
 
 /// Of a link whose rate is not known only this is sure.
 fn more_than_all(file: &PolicyFile, adapter: &Adapter) -> Option<Doubt> {
-    let reserves = adapter
-        .policies
-        .iter()
-        .map(|policy| file.policies[*policy].reserve);
+    let policies = adapter.policies.iter().map(|at| &file.policies[*at]);
+    let reserves = policies
+        .filter(|policy| policy.parent.is_none())
+        .map(|policy| policy.reserve);
     let percent: f64 = reserves.filter_map(percent).sum();
     (percent > 100.0).then(|| Doubt::MoreThanAll {
         adapter: adapter.name.clone(),

@@ -70,6 +70,7 @@ pub(crate) fn adapter(policies: Vec<usize>) -> Adapter {
 fn policy(dice: &mut Dice, wishes: &Wishes, number: usize) -> Policy {
     let drop = dice.one_in(8);
     Policy {
+        parent: None,
         name: format!("p{number}"),
         place: Place::default(),
         dscp: (!drop && !dice.one_in(4)).then(|| dscp(dice)),

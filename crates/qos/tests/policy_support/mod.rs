@@ -328,6 +328,7 @@ fn policy() -> impl Strategy<Value = Policy> {
 
 fn unnamed() -> Policy {
     Policy {
+        parent: None,
         name: String::new(),
         place: Place::default(),
         dscp: None,

@@ -94,13 +94,16 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
 fn brief(adapter: &AdapterReport) -> Table<&PolicyReport> {
     let share = |bps: Option<u64>| Some(rate(bps? as f64));
     Table::of(adapter.policies.iter())
-        .left("policy", |policy| policy.name.clone())
+        .left("policy", move |policy| in_tree(adapter, policy))
         .left("DSCP", |policy| Some(Dscp::new(policy.dscp?)?.to_string()))
         .right("reserve", move |policy| share(policy.reserve_bps))
         .right("limit", move |policy| share(policy.limit_bps))
         .right("priority", |policy| Some(policy.priority?.to_string()))
         .right("filters", |policy| count(policy.filters.len() as u64))
-        .right("packets", |policy| count(policy.egress.packets))
+        .right("packets", |policy| {
+            let counts = !policy.filters.is_empty();
+            counts.then(|| count(policy.egress.packets))
+        })
         .right("dropped", |policy| {
             let dropped = policy.egress.dropped_packets;
             (dropped > 0).then(|| count(dropped))
@@ -148,6 +151,14 @@ fn policies(adapter: &AdapterReport) -> Table<(Option<&PolicyReport>, &FilterRep
         })
 }
 
+/// Its name, behind two blanks for each policy that it is inside of.
+fn in_tree(adapter: &AdapterReport, policy: &PolicyReport) -> String {
+    let named = |name: &String| adapter.policies.iter().find(|other| other.name == *name);
+    let parent = |policy: &&PolicyReport| named(policy.parent.as_ref()?);
+    let around = std::iter::successors(parent(&policy), parent).take(adapter.policies.len());
+    format!("{}{}", "  ".repeat(around.count()), policy.name)
+}
+
 /// What few policies have.
 fn further(policy: &PolicyReport) -> Vec<String> {
     let priority = policy
@@ -180,13 +191,19 @@ pub fn qos_stats(document: &QosDocument, style: Style) -> String {
     page.finish()
 }
 
+/// Those that are not only around others.
+fn with_packets(adapter: &AdapterReport) -> impl Iterator<Item = &PolicyReport> {
+    let policies = adapter.policies.iter();
+    policies.filter(|policy| !policy.filters.is_empty())
+}
+
 /// What is counted: its policy, its filter, whether the policy has a meter.
 type Counted<'a> = (String, String, bool, &'a CounterReport);
 
 /// A row for each policy and each of its filters, on the way out and in.
 fn counters(adapter: &AdapterReport) -> Table<Counted<'_>> {
     let mut rows: Vec<Counted> = Vec::new();
-    for policy in &adapter.policies {
+    for policy in with_packets(adapter) {
         for (side, counters) in sides(&policy.egress, &policy.ingress) {
             let name = format!("{}{side}", policy.name);
             rows.push((name, String::new(), policy.meter.is_some(), counters));
@@ -236,9 +253,9 @@ fn classes(page: &mut Page, adapter: &AdapterReport) {
     page.gap();
     let of_policies = adapter.policies.iter();
     let of_policies =
-        of_policies.filter_map(|policy| Some((policy.name.as_str(), policy.class.as_ref()?)));
-    let table = Table::of(of_policies.chain([("(other packets)", default)]))
-        .left("class", |(name, _)| *name)
+        of_policies.filter_map(|policy| Some((in_tree(adapter, policy), policy.class.as_ref()?)));
+    let table = Table::of(of_policies.chain([("(other packets)".to_owned(), default)]))
+        .left("class", |(name, _)| name.clone())
         .left("id", |(_, class)| class.id.clone())
         .spare(4, 1)
         .right("rate", |(_, class)| rate(class.rate_bps as f64))
@@ -263,7 +280,7 @@ pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: S
     for adapter in &now.adapters {
         let mut earlier = before.adapters.iter();
         let earlier = earlier.find(|earlier| earlier.name == adapter.name);
-        for policy in &adapter.policies {
+        for policy in with_packets(adapter) {
             let mut earlier = earlier.iter().flat_map(|adapter| &adapter.policies);
             let earlier = earlier.find(|earlier| earlier.name == policy.name);
             let before = earlier.map(|policy| policy.egress).unwrap_or_default();

@@ -254,6 +254,7 @@ fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
         return Err(Fault::new(block.offset("res"), problem));
     }
     let policy = Policy {
+        parent: None,
         name,
         place,
         dscp,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use linerate_core::toml_reader::Section;
 
-use super::Index;
 use super::items::list;
+use super::{Index, policy_of};
 use crate::policy::error::{Fault, PolicyProblem};
 use crate::policy::values::{self, Number, Span};
 use crate::policy::words::FAMILIES;
@@ -25,17 +25,11 @@ pub(super) fn read(
     let priority = section.number("priority", PRIORITIES)?;
     let conditions = conditions(section, names, sets)?;
     check::conditions(&conditions).map_err(|conflict| conflict.at(section))?;
-    let Some(index) = policies.get(policy.value) else {
-        let known = policies.keys().map(String::as_str);
-        let otherwise = "define it as [policy.NAME]";
-        let problem = PolicyProblem::unknown("policy", policy.value, known, otherwise);
-        return Err(Fault::new(policy.offset, problem));
-    };
     Ok(Filter {
         name,
         place,
         priority: priority.map_or(DEFAULT_PRIORITY, |priority| priority.value),
-        policy: *index,
+        policy: policy_of(&policy, policies)?,
         conditions,
     })
 }

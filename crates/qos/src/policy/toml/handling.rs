@@ -4,10 +4,10 @@ use linerate_core::toml_reader::{At, Section, string, wrong_type};
 use linerate_core::units::ByteCount;
 use toml::de::DeValue;
 
-use super::Index;
 use super::items::one;
+use super::{Index, policy_of};
 use crate::policy::error::{Fault, PolicyProblem};
-use crate::policy::{Adapter, Meter, MeterKind, Place, Policy, check, values};
+use crate::policy::{Adapter, Meter, MeterKind, Place, Policy, PolicyFile, check, values};
 
 pub(super) fn policy(
     section: &Section<'_>,
@@ -18,6 +18,7 @@ pub(super) fn policy(
         place,
         dscp: one(section, "dscp", values::dscp)?,
         vlan_priority: small(section, "vlan_priority")?,
+        parent: None,
         reserve: one(section, "reserve", values::share)?,
         limit: one(section, "limit", values::share)?,
         priority: small(section, "priority")?,
@@ -26,6 +27,55 @@ pub(super) fn policy(
     };
     check::policy(&policy).map_err(|conflict| conflict.at(section))?;
     Ok(policy)
+}
+
+/// Whether policies that are inside others can be.
+pub(super) fn nested(file: &PolicyFile, at: usize, section: &Section<'_>) -> Result<(), Fault> {
+    let policy = &file.policies[at];
+    let refuse = |key, what: String, hint| Err(check::Conflict { key, what, hint }.at(section));
+    let around: Vec<usize> = file.around(at).take(MAX_AROUND + 1).collect();
+    if around.contains(&at) {
+        let what = format!("policy `{}` is inside itself", policy.name);
+        return refuse("parent", what, "leave `parent` away from one of them");
+    }
+    // One around it that is inside itself is told of by its own place.
+    let is_circle = (1..around.len()).any(|n| around[..n].contains(&around[n]));
+    if around.len() > MAX_AROUND && !is_circle {
+        let what = format!(
+            "policy `{}` is inside more than {MAX_AROUND} others",
+            policy.name
+        );
+        return refuse("parent", what, "HTB has no more levels of classes");
+    }
+    if policy.drop && policy.parent.is_some() {
+        let hint = "what is dropped waits in no class";
+        return refuse("drop", "`drop` with `parent`".to_owned(), hint);
+    }
+    if !file.holds(at) {
+        return Ok(());
+    }
+    let of_packets = [
+        ("dscp", policy.dscp.is_some()),
+        ("vlan_priority", policy.vlan_priority.is_some()),
+        ("priority", policy.priority.is_some()),
+        ("meter", policy.meter.is_some()),
+        ("drop", policy.drop),
+    ];
+    if let Some((key, _)) = of_packets.into_iter().find(|(_, is_there)| *is_there) {
+        let what = format!(
+            "`{key}` of policy `{}`, which has others inside",
+            policy.name
+        );
+        return refuse(key, what, "give it to those inside: they have the packets");
+    }
+    if policy.reserve.is_none() && policy.limit.is_none() {
+        let what = format!(
+            "policy `{}` has others inside, and neither `reserve` nor `limit`",
+            policy.name
+        );
+        return refuse("reserve", what, "give it one, or leave it away");
+    }
+    Ok(())
 }
 
 /// 0 to 7.
@@ -152,18 +202,13 @@ fn policies_of(section: &Section<'_>, policies: &Index) -> Result<Vec<usize>, Fa
     let mut indices = Vec::with_capacity(items.len());
     for item in items.iter() {
         let name = string("policies", item)?;
-        let Some(index) = policies.get(name.value) else {
-            let known = policies.keys().map(String::as_str);
-            let problem =
-                PolicyProblem::unknown("policy", name.value, known, "define it as [policy.NAME]");
-            return Err(Fault::new(name.offset, problem));
-        };
-        if indices.contains(index) {
+        let index = policy_of(&name, policies)?;
+        if indices.contains(&index) {
             let what = format!("policy `{}` is there twice", name.value);
             let problem = PolicyProblem::conflict(what, "an adapter has each policy once");
             return Err(Fault::new(name.offset, problem));
         }
-        indices.push(*index);
+        indices.push(index);
     }
     Ok(indices)
 }
@@ -178,7 +223,9 @@ impl check::Conflict {
 }
 
 pub(super) const POLICY: &str = "[policy.NAME]";
-pub(super) const POLICY_KEYS: &str = "dscp vlan_priority reserve limit priority meter drop";
+pub(super) const POLICY_KEYS: &str = "dscp vlan_priority parent reserve limit priority meter drop";
+/// HTB has eight levels: the link's class, these, and the one with the packets.
+const MAX_AROUND: usize = 4;
 const METER: &str = "`meter`";
 const METER_KEYS: &str = "\
     kind committed committed_burst excess_burst peak peak_burst colour green yellow red drop_red";

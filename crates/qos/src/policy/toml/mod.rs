@@ -11,7 +11,7 @@ use linerate_core::toml_reader::{self, At, Section};
 use ::toml::de::DeValue;
 
 use super::error::{Fault, Lines, PolicyProblem};
-use super::{Fragments, Names, Place, PolicyError, PolicyFile, values};
+use super::{Fragments, Names, Place, PolicyError, PolicyFile, check, values};
 
 impl PolicyFile {
     /// Reads a policy file and resolves its names.
@@ -81,6 +81,16 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
         index.insert(named.0.clone(), file.policies.len());
         file.policies.push(handling::policy(section, named)?);
     }
+    for (at, (_, section)) in policies.iter().enumerate() {
+        let parent = section.string("parent")?;
+        let parent = parent
+            .map(|parent| policy_of(&parent, &index))
+            .transpose()?;
+        file.policies[at].parent = parent;
+    }
+    for (at, (_, section)) in policies.iter().enumerate() {
+        handling::nested(&file, at, section)?;
+    }
     let mut sets = filter::Sets::new();
     for (name, section) in root.named_sections("set", filter::SET, filter::SET_KEYS)? {
         let (name, _) = named(&name, lines)?;
@@ -91,15 +101,65 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
         file.filters
             .push(filter::read(section, named, &index, names, &sets)?);
         few_masks(&file, section)?;
+        has_packets(&file, section)?;
     }
     for (name, section) in &adapters {
         let place = lines.place(name.offset);
         file.adapters
             .push(handling::adapter(name, section, place, &index)?);
+        has_parents(&file, section)?;
     }
     let offsets: Vec<usize> = policies.iter().map(|(name, _)| name.offset).collect();
     unused(&file, &offsets)?;
     Ok(file)
+}
+
+/// The policy of that name.
+fn policy_of(name: &At<&str>, policies: &Index) -> Result<usize, Fault> {
+    policies.get(name.value).copied().ok_or_else(|| {
+        let known = policies.keys().map(String::as_str);
+        let otherwise = "define it as [policy.NAME]";
+        let problem = PolicyProblem::unknown("policy", name.value, known, otherwise);
+        Fault::new(name.offset, problem)
+    })
+}
+
+/// The last filter's policy has packets of its own.
+fn has_packets(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
+    let policy = file.filters.last().map(|filter| filter.policy);
+    let Some(policy) = policy.filter(|policy| file.holds(*policy)) else {
+        return Ok(());
+    };
+    let conflict = check::Conflict {
+        key: "policy",
+        what: format!(
+            "policy `{}` has others inside, and no packets of its own",
+            file.policies[policy].name
+        ),
+        hint: "name one of those inside, or one more for the rest",
+    };
+    Err(conflict.at(section))
+}
+
+/// The last adapter has the policies around its own, too.
+fn has_parents(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
+    let of_adapter = file.adapters.last().map_or(&[][..], |one| &one.policies);
+    let policies = of_adapter.iter().map(|at| &file.policies[*at]);
+    for policy in policies {
+        if let Some(parent) = policy.parent.filter(|parent| !of_adapter.contains(parent)) {
+            let parent = &file.policies[parent].name;
+            let conflict = check::Conflict {
+                key: "policies",
+                what: format!(
+                    "policy `{}` is inside `{parent}`, which is not there",
+                    policy.name
+                ),
+                hint: "name it, too",
+            };
+            return Err(conflict.at(section));
+        }
+    }
+    Ok(())
 }
 
 /// The program has a place for each mask.
@@ -201,7 +261,7 @@ pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> 
         adapted[*policy] = true;
     }
     for (at, policy) in file.policies.iter().enumerate() {
-        let (what, hint) = match (filtered[at], adapted[at]) {
+        let (what, hint) = match (filtered[at] || file.holds(at), adapted[at]) {
             (true, true) => continue,
             (false, _) => (
                 "filter",
