@@ -122,7 +122,7 @@ fn range(rows: &[Row]) -> String {
 /// The figure over the runs, or that of the one run.
 fn over_runs(runs: Option<&Figure>, one: f64, write: impl Fn(f64) -> String) -> String {
     match runs {
-        Some(runs) => middle(runs, write),
+        Some(runs) => middle(&around(runs, one), write),
         None => write(one),
     }
 }
