@@ -137,8 +137,10 @@ fn disturb_sender(tcp: &mut TcpSender, dice: &mut Dice) {
         let excess = f64::from(rtt.saturating_sub(least)) * factor;
         least.saturating_add(excess.round() as u32)
     };
-    tcp.rtt_mean_us = above(tcp.rtt_mean_us.max(least));
-    tcp.rtt_p95_us = tcp.rtt_p95_us.map(above);
+    let rtts = [Some(&mut tcp.rtt_mean_us), tcp.rtt_p95_us.as_mut()];
+    for rtt in rtts.into_iter().flatten() {
+        *rtt = above(*rtt);
+    }
     let mut deviation = u64::from(tcp.rtt_var_us);
     dice.scale(&mut deviation, QUEUE);
     tcp.rtt_var_us = u32::try_from(deviation).unwrap_or(u32::MAX);
