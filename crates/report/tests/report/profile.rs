@@ -122,7 +122,7 @@ fn receiver() -> EndProfile {
 pub(crate) fn document() -> ProfileDocument {
     let mut record = samples::stream();
     record.environment.shared_kernel = false;
-    let tcp = record.tcp_sender().cloned().unwrap();
+    let tcp = record.tcp_sender().cloned().expect("a stream has it");
     let data_segments_out = Some(1_234_567);
     record.legs[0].tcp = Some(
         TcpSender {
