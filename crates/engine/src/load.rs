@@ -92,3 +92,40 @@ fn headline(record: &Record) -> Option<(String, f64)> {
     let (name, value) = record.headline()?;
     Some((format!("with.{name}"), value))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use linerate_core::plan::{Draft, Workload};
+
+    use super::*;
+    use crate::own_endpoint::OwnEndpoint;
+
+    fn test(workload: Workload, options: &[(&str, &str)]) -> Test {
+        let mut draft = Draft::new(workload);
+        for (key, text) in options {
+            draft.set(key, text).unwrap();
+        }
+        draft.resolve(1).unwrap()
+    }
+
+    #[test]
+    fn a_load_begins_before_the_run_and_ends_with_it_again_and_again() {
+        let endpoint = OwnEndpoint::start(Ipv4Addr::LOCALHOST.into(), None).unwrap();
+        let mut client = Client::connect(endpoint.target("here"), Stop::new()).unwrap();
+        let run = test(Workload::Rr, &[("time", "200ms"), ("warm-up", "0")]);
+        let load = test(Workload::Stream, &[("warm-up", "20ms")]);
+        let mut load = Load::connect(&client, &load, &run).unwrap();
+        for _ in 0..2 {
+            let measure = || Ok(client.run(&run, &mut |_| true)?.record);
+            let (record, figure) = load.beside(measure).unwrap();
+            assert!(record.transactions.is_some_and(|count| count > 0));
+            let (path, rate) = figure.unwrap();
+            assert!(path == "with.throughput_bps" && rate > 0.0, "{path} {rate}");
+        }
+        let failed = load.beside(|| Err::<(), _>(MeasureError::LoadEnded));
+        assert!(matches!(failed, Err(MeasureError::LoadEnded)));
+        assert!(load.beside(|| Ok(())).is_ok());
+    }
+}
