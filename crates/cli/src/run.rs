@@ -140,7 +140,7 @@ pub(crate) fn plan(
 #[derive(Debug)]
 pub(crate) enum Measured {
     Record(Box<Record>),
-    Sweep(Sweep),
+    Sweep(Box<Sweep>),
 }
 
 impl Measured {
@@ -148,7 +148,7 @@ impl Measured {
     pub(crate) fn document(&mut self) -> &mut dyn Document {
         match self {
             Self::Record(record) => &mut **record,
-            Self::Sweep(sweep) => sweep,
+            Self::Sweep(sweep) => &mut **sweep,
         }
     }
 }
@@ -167,7 +167,7 @@ fn document(campaign: Campaign, plan: &Plan) -> (Measured, Option<Failure>) {
         return (Measured::Record(Box::new(record)), failed);
     }
     let sweep = Sweep::new(rows, figures, caveats);
-    (Measured::Sweep(sweep), failed)
+    (Measured::Sweep(Box::new(sweep)), failed)
 }
 
 /// Examines a path.
