@@ -1,13 +1,8 @@
 //! The policies of an adapter in words, before anything was counted.
 
-use std::fmt::Display;
-
 use super::{CounterReport, FilterReport, PolicyReport};
 use crate::classes::ClassPlan;
-use crate::policy::words::{ECN, ETHERTYPES, FAMILIES, PROTOCOLS, TCP_FLAGS};
-use crate::policy::{
-    Adapter, AddressRange, Conditions, Family, Filter, Meter, MeterKind, PolicyFile, Range,
-};
+use crate::policy::{Adapter, Filter, Meter, MeterKind, PolicyFile, written};
 
 /// The policies of `adapter`, each before those inside it, their filters beneath them; shares are as
 /// `plan` has them.
@@ -58,92 +53,18 @@ fn in_tree(file: &PolicyFile, adapter: &Adapter) -> Vec<usize> {
 }
 
 fn filter_report(filter: &Filter) -> FilterReport {
+    let all = written(&filter.conditions).into_iter();
+    let (protocols, others): (Vec<_>, Vec<_>) = all.partition(|(key, _)| *key == "protocol");
+    let words = |(key, values): (&str, Vec<String>)| {
+        format!("{} {}", key.replace('_', " "), values.join(", "))
+    };
     FilterReport {
         name: filter.name.clone(),
         priority: filter.priority,
-        protocols: (filter.conditions.protocol.iter())
-            .map(|range| written(range, |number| PROTOCOLS.written(number)))
-            .collect(),
-        conditions: conditions(&filter.conditions),
+        protocols: protocols.into_iter().flat_map(|(_, them)| them).collect(),
+        conditions: others.into_iter().map(words).collect(),
         egress: CounterReport::default(),
         ingress: None,
-    }
-}
-
-/// One entry for each condition but the protocol, in the order of the type.
-fn conditions(all: &Conditions) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut add = |name: &str, values: Vec<String>| {
-        if !values.is_empty() {
-            words.push(format!("{name} {}", values.join(", ")));
-        }
-    };
-    let named = |family: &Family| {
-        let known = FAMILIES.iter().find(|(_, known)| known == family);
-        known.map_or(String::new(), |(name, _)| (*name).to_owned())
-    };
-    add("family", all.family.iter().map(named).collect());
-    add("source", addresses(&all.source));
-    add("destination", addresses(&all.destination));
-    add("address", addresses(&all.address));
-    add("source port", numbers(&all.source_port));
-    add("destination port", numbers(&all.destination_port));
-    add("port", numbers(&all.port));
-    let named = |range: &Range<u16>| written(range, |number| ETHERTYPES.written(number));
-    add("ethertype", all.ethertype.iter().map(named).collect());
-    add("dscp", numbers(&all.dscp));
-    let named = |range: &Range<u8>| written(range, |number| ECN.written(number));
-    add("ecn", all.ecn.iter().map(named).collect());
-    add("icmp type", numbers(&all.icmp_type));
-    add("icmp code", numbers(&all.icmp_code));
-    let flags = |test: &crate::policy::FlagTest| {
-        let asked = (0..8)
-            .map(|bit| 1_u8 << bit)
-            .filter(|bit| test.mask & bit != 0);
-        let written = asked.map(|bit| {
-            let not = if test.value & bit == 0 { "!" } else { "" };
-            format!("{not}{}", TCP_FLAGS.written(bit))
-        });
-        written.collect::<Vec<_>>().join(",")
-    };
-    add("tcp flags", all.tcp_flags.iter().map(flags).collect());
-    add("flow label", numbers(&all.flow_label));
-    add("vlan", numbers(&all.vlan));
-    add("length", numbers(&all.length));
-    add("uid", numbers(&all.uid));
-    add(
-        "cgroup",
-        all.cgroup.iter().map(|path| path.0.clone()).collect(),
-    );
-    add(
-        "incoming",
-        all.incoming.iter().map(|name| name.0.clone()).collect(),
-    );
-    add("mark", all.mark.iter().map(ToString::to_string).collect());
-    add("source mac", numbers(&all.source_mac));
-    add("destination mac", numbers(&all.destination_mac));
-    words
-}
-
-fn addresses(ranges: &[AddressRange]) -> Vec<String> {
-    let written = |range: &AddressRange| match range.prefix_length() {
-        _ if range.first == range.last => range.first.to_string(),
-        Some(length) => format!("{}/{length}", range.first),
-        None => format!("{}-{}", range.first, range.last),
-    };
-    ranges.iter().map(written).collect()
-}
-
-fn numbers<T: Display + PartialEq + Copy>(ranges: &[Range<T>]) -> Vec<String> {
-    let written = |range: &Range<T>| written(range, |number| number.to_string());
-    ranges.iter().map(written).collect()
-}
-
-fn written<T: PartialEq + Copy>(range: &Range<T>, name: impl Fn(T) -> String) -> String {
-    if range.first == range.last {
-        name(range.first)
-    } else {
-        format!("{}-{}", name(range.first), name(range.last))
     }
 }
 

@@ -20,3 +20,4 @@ pub use model::{
     Share,
 };
 pub use names::{NameError, Names, NoNames};
+pub(crate) use write::written;

@@ -7,8 +7,8 @@ use linerate_core::units::{BitRate, ByteCount, Dscp};
 use super::values::{self, Number};
 use super::words::{FAMILIES, TCP_FLAGS};
 use super::{
-    Adapter, AddressRange, Conditions, DEFAULT_PRIORITY, Filter, FlagTest, Fragments, Mac, Meter,
-    MeterKind, Policy, PolicyFile, Range, Share,
+    Adapter, AddressRange, Conditions, DEFAULT_PRIORITY, Family, Filter, FlagTest, Fragments, Mac,
+    Meter, MeterKind, Policy, PolicyFile, Range, Share,
 };
 
 impl PolicyFile {
@@ -37,7 +37,9 @@ impl PolicyFile {
     }
 
     fn write_filter(&self, text: &mut Text, filter: &Filter) {
-        write_conditions(text, &filter.conditions);
+        for (key, values) in written(&filter.conditions) {
+            text.list(key, &values);
+        }
         if filter.priority != DEFAULT_PRIORITY {
             text.line("priority", filter.priority);
         }
@@ -56,40 +58,61 @@ impl PolicyFile {
     }
 }
 
-fn write_conditions(text: &mut Text, conditions: &Conditions) {
-    text.list("family", &conditions.family, |family| {
-        let known = FAMILIES.iter().find(|(_, known)| known == family);
-        quoted(known.map_or("", |(name, _)| name))
-    });
-    text.list("source", &conditions.source, address);
-    text.list("destination", &conditions.destination, address);
-    text.list("address", &conditions.address, address);
-    text.numbers("protocol", &conditions.protocol, &values::PROTOCOL);
-    text.numbers("source_port", &conditions.source_port, &values::PORT);
-    text.numbers(
-        "destination_port",
-        &conditions.destination_port,
-        &values::PORT,
-    );
-    text.numbers("port", &conditions.port, &values::PORT);
-    text.numbers("ethertype", &conditions.ethertype, &values::ETHERTYPE);
-    text.list("dscp", &conditions.dscp, dscp_range);
-    text.numbers("ecn", &conditions.ecn, &values::ECN);
-    let types = values::icmp_types(conditions);
-    text.numbers("icmp_type", &conditions.icmp_type, types);
-    text.numbers("icmp_code", &conditions.icmp_code, &values::ICMP_CODE);
-    text.list("tcp_flags", &conditions.tcp_flags, flags);
-    text.numbers("flow_label", &conditions.flow_label, &values::FLOW_LABEL);
-    text.numbers("vlan", &conditions.vlan, &values::VLAN);
-    text.numbers("length", &conditions.length, &values::LENGTH);
-    text.numbers("uid", &conditions.uid, &values::UID);
-    text.list("cgroup", &conditions.cgroup, |path| quoted(&path.0));
-    text.list("incoming", &conditions.incoming, |interface| {
-        quoted(&interface.0)
-    });
-    text.list("mark", &conditions.mark, |mark| quoted(&mark.to_string()));
-    text.list("source_mac", &conditions.source_mac, macs);
-    text.list("destination_mac", &conditions.destination_mac, macs);
+/// Each condition by its key, with its values as a file has them.
+pub(crate) fn written(asked: &Conditions) -> Vec<(&'static str, Vec<String>)> {
+    let ports = |ranges: &[Range<u16>]| numbers(ranges, &values::PORT);
+    let types = values::icmp_types(asked);
+    let mut all = vec![
+        ("family", each(&asked.family, family)),
+        ("source", each(&asked.source, address)),
+        ("destination", each(&asked.destination, address)),
+        ("address", each(&asked.address, address)),
+        ("protocol", numbers(&asked.protocol, &values::PROTOCOL)),
+        ("source_port", ports(&asked.source_port)),
+        ("destination_port", ports(&asked.destination_port)),
+        ("port", ports(&asked.port)),
+        ("ethertype", numbers(&asked.ethertype, &values::ETHERTYPE)),
+        ("dscp", each(&asked.dscp, dscp_range)),
+        ("ecn", numbers(&asked.ecn, &values::ECN)),
+        ("icmp_type", numbers(&asked.icmp_type, types)),
+        ("icmp_code", numbers(&asked.icmp_code, &values::ICMP_CODE)),
+        ("tcp_flags", each(&asked.tcp_flags, flags)),
+        (
+            "flow_label",
+            numbers(&asked.flow_label, &values::FLOW_LABEL),
+        ),
+        ("vlan", numbers(&asked.vlan, &values::VLAN)),
+        ("length", numbers(&asked.length, &values::LENGTH)),
+        ("uid", numbers(&asked.uid, &values::UID)),
+        ("cgroup", each(&asked.cgroup, |path| path.0.clone())),
+        ("incoming", each(&asked.incoming, |name| name.0.clone())),
+        ("mark", each(&asked.mark, ToString::to_string)),
+        ("source_mac", each(&asked.source_mac, macs)),
+        ("destination_mac", each(&asked.destination_mac, macs)),
+    ];
+    all.retain(|(_, values)| !values.is_empty());
+    all
+}
+
+fn each<T>(values: &[T], written: impl Fn(&T) -> String) -> Vec<String> {
+    values.iter().map(written).collect()
+}
+
+fn numbers<T: Copy + Into<u32>>(values: &[Range<T>], number: &Number) -> Vec<String> {
+    each(values, |range| {
+        match (range.first.into(), range.last.into()) {
+            (first, last) if first != last => format!("{first}-{last}"),
+            (single, _) => match number.word(single) {
+                Some(word) => word.to_owned(),
+                None => single.to_string(),
+            },
+        }
+    })
+}
+
+fn family(family: &Family) -> String {
+    let known = FAMILIES.iter().find(|(_, known)| known == family);
+    known.map_or(String::new(), |(name, _)| (*name).to_owned())
 }
 
 fn write_policy(text: &mut Text, policy: &Policy) {
@@ -182,27 +205,23 @@ impl Text {
     }
 
     /// One value as it is, several as a list.
-    fn list<T>(&mut self, key: &str, values: &[T], written: impl Fn(&T) -> String) {
+    fn list(&mut self, key: &str, values: &[String]) {
         match values {
-            [] => {}
-            [one] => self.line(key, written(one)),
+            [one] => self.line(key, value(one)),
             several => {
-                let several: Vec<_> = several.iter().map(written).collect();
+                let several: Vec<_> = several.iter().map(|one| value(one)).collect();
                 self.line(key, format_args!("[{}]", several.join(", ")));
             }
         }
     }
+}
 
-    fn numbers<T: Copy + Into<u32>>(&mut self, key: &str, values: &[Range<T>], number: &Number) {
-        self.list(key, values, |range| {
-            match (range.first.into(), range.last.into()) {
-                (first, last) if first != last => quoted(&format!("{first}-{last}")),
-                (single, _) => match number.word(single) {
-                    Some(word) => quoted(word),
-                    None => single.to_string(),
-                },
-            }
-        });
+/// A number as it is, anything else in quotes.
+fn value(text: &str) -> String {
+    let number = text.parse::<u32>().map(|number| number.to_string());
+    match number {
+        Ok(number) if number == text => number,
+        _ => quoted(text),
     }
 }
 
@@ -212,34 +231,30 @@ fn quoted(text: &str) -> String {
 
 fn address(range: &AddressRange) -> String {
     let AddressRange { first, last } = range;
-    quoted(&match range.prefix_length() {
+    match range.prefix_length() {
         Some(_) if first == last => first.to_string(),
         Some(length) => format!("{first}/{length}"),
         None => format!("{first}-{last}"),
-    })
+    }
 }
 
 fn macs(Range { first, last }: &Range<Mac>) -> String {
-    quoted(&if first == last {
+    if first == last {
         first.to_string()
     } else {
         format!("{first}-{last}")
-    })
+    }
 }
 
 fn dscp_range(range: &Range<u8>) -> String {
     match (Dscp::new(range.first), range.first == range.last) {
-        (Some(single), true) => dscp(single),
-        _ => quoted(&format!("{}-{}", range.first, range.last)),
+        (Some(single), true) => single.to_string(),
+        _ => format!("{}-{}", range.first, range.last),
     }
 }
 
 fn dscp(dscp: Dscp) -> String {
-    let text = dscp.to_string();
-    match text.parse::<u8>() {
-        Ok(_) => text,
-        Err(_) => quoted(&text),
-    }
+    value(&dscp.to_string())
 }
 
 fn flags(test: &FlagTest) -> String {
@@ -247,7 +262,7 @@ fn flags(test: &FlagTest) -> String {
         let is = |flags: u8| u32::from(flags) & bit != 0;
         is(test.mask).then(|| format!("{}{name}", if is(test.value) { "" } else { "!" }))
     });
-    quoted(&asked.collect::<Vec<_>>().join(","))
+    asked.collect::<Vec<_>>().join(",")
 }
 
 fn share(share: Share) -> String {
