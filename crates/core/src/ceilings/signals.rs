@@ -26,6 +26,8 @@ pub(super) struct ThreadTime {
     pub(super) idle: f64,
     /// Held by the application's own rate limit.
     pub(super) paced: f64,
+    /// On a CPU, of all threads together.
+    work: f64,
 }
 
 impl ThreadTime {
@@ -47,6 +49,7 @@ impl ThreadTime {
             delayed,
             idle: (1.0 - blocked - running - delayed).clamp(paced, 1.0),
             paced,
+            work: (end.cpu_seconds.total() / seconds).max(running),
         })
     }
 
@@ -62,10 +65,10 @@ impl ThreadTime {
         wants && self.paced < USUAL_STATE
     }
 
-    /// It runs when it gets a CPU: one that only takes what little comes waits as long, and lacks
+    /// The threads run when they get a CPU: one that only takes what little comes waits as long, and lacks
     /// nothing.
     pub(super) fn has_work(&self) -> bool {
-        self.running >= CPU_WORK
+        self.work >= CPU_WORK
     }
 }
 

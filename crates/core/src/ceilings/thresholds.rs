@@ -131,8 +131,8 @@ pub(super) const CPU_CONTENDED: f64 = 0.2;
 /// all of them are busy. Idle-priority work of others fills CPUs too, but makes no other thread
 /// wait.
 pub(super) const CPU_SHORT: f64 = 0.1;
-/// Share of the time that a thread which lacks CPU runs at least: beside thirty others it would get
-/// as much. Readers of a slow path ran for 0.002 to 0.013 on full hosts, and waited for half of the
+/// CPUs that threads which lack CPU have at least, all flows together: one beside thirty others
+/// would get as much. Readers of a slow path ran for 0.002 to 0.013 on full hosts, and waited for half of the
 /// time.
 pub(super) const CPU_WORK: f64 = 0.03;
 /// Share of the time that it waits, from which on others have the most of its CPU.
