@@ -224,9 +224,9 @@ proptest! {
         policies in policies(), parents in prop::collection::vec(0_usize..4, 12), rate in 1_000_000_u64..20_000_000_000
     ) {
         let mut file = file(policies, Some(BitRate(rate)));
-        for at in 1..file.policies.len() {
+        for (at, back) in parents.iter().enumerate().take(file.policies.len()).skip(1) {
             // Some are at the root; nobody is inside a later one, so that there is no circle.
-            file.policies[at].parent = at.checked_sub(parents[at]).filter(|parent| *parent < at);
+            file.policies[at].parent = at.checked_sub(*back).filter(|parent| *parent < at);
         }
         let Ok(Some(plan)) = plan(&file, None) else { return Ok(()) };
         for above in &plan.classes {

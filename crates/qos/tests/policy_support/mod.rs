@@ -137,7 +137,7 @@ fn mark() -> impl Strategy<Value = MarkRange> {
         let (first, last) = if is_one {
             (mark & mask, mark & mask)
         } else {
-            (mark & mask / 2, mask)
+            (mark & (mask / 2), mask)
         };
         let range = Range { first, last };
         MarkRange { mask, range }
