@@ -871,7 +871,6 @@ options! {
             needs: NOTHING,
             applied: "another call to send by",
             read_back: "the record's sender.method",
-            ..AT_BOTH_ENDS
         }),
         ..STREAM_FLAG
     };
@@ -886,7 +885,6 @@ options! {
             needs: NOTHING,
             applied: "another flag of the receiving call",
             read_back: "the record's receiver.method",
-            ..AT_BOTH_ENDS
         }),
         ..STREAM_FLAG
     };
