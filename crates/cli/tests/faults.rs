@@ -221,7 +221,7 @@ fn a_run_that_is_kept_in_a_file_goes_on_without_a_reader() {
     drop(client.stdout.take());
     let output = ended_within(client, 2 * SOON);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    let text = fs::read(&file).expect(&stderr(&output));
+    let text = fs::read(&file).unwrap_or_else(|_| panic!("{}", stderr(&output)));
     let document: serde_json::Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(document["status"], "complete");
 }
