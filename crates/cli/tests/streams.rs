@@ -86,15 +86,17 @@ fn a_full_disk_behind_the_output_file_is_an_error_that_names_it_and_the_page_is_
 }
 
 #[test]
-fn a_reader_that_went_away_is_no_error() {
+fn a_reader_that_went_away_before_all_was_written_is_an_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = linerate(&["explain", "--json", RECORD])
         .stdout(writer)
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    assert_eq!(stderr(&output), "");
+    assert_eq!(output.status.code(), Some(1));
+    let line = stderr(&output);
+    assert!(line.starts_with("linerate: stdout was closed before all of it was written"));
+    assert_eq!(line.lines().count(), 1, "{line}");
 }
 
 #[test]
