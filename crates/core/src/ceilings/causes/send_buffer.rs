@@ -5,8 +5,8 @@ use super::super::remedy::{self, buffer_for, sysctl_maximum, tuning};
 use super::super::signals::{positive, rtt_s};
 use super::super::text::{bytes, percent};
 use super::super::thresholds::{
-    ALL_SENT, BUFFER_FILLED, BUFFER_LEAKS, EXACT_TOLERANCE, MODEL_TOLERANCE, NOTHING_UNSENT,
-    PARTLY_UNSENT, QUEUE_INFLATION, SNDBUF_SHARE, USUAL_STATE, WINDOW_USED,
+    ALL_SENT, BUFFER_FILLED, BUFFER_INFLATION, BUFFER_LEAKS, EXACT_TOLERANCE, MODEL_TOLERANCE,
+    NOTHING_UNSENT, PARTLY_UNSENT, QUEUE_INFLATION, SNDBUF_SHARE, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
@@ -120,7 +120,13 @@ fn signs(view: &View<'_>) -> Option<Signs> {
         percent(unsent)
     )];
     say.extend(blocked.map(|b| format!("the writer slept in send for {} of the time", percent(b))));
-    Signs::new((drained || bursts) && (blocked_long || counted), say)
+    let fits = !view
+        .inflation()
+        .is_some_and(|inflation| inflation.is_queue(BUFFER_INFLATION));
+    Signs::new(
+        (drained || bursts) && (blocked_long || counted) && fits,
+        say,
+    )
 }
 
 /// A queue stands, and the path gives all that it ever gave. A writer that fills its buffer at once

@@ -823,6 +823,16 @@ fn a_buffer_that_holds_all_that_is_in_flight_is_the_limit_also_where_its_bursts_
     scene.is(Cause::PathRate);
 }
 
+/// A tuned buffer in front of an HTB whose queue never overflows does hold what is in flight, but a
+/// larger one would only make the queue longer.
+#[test]
+fn a_buffer_that_fills_a_standing_queue_is_not_the_limit() {
+    let mut scene = small_buffer();
+    let least = scene.flow().rtt_min_us.expect("a smallest RTT");
+    scene.flow().rtt_mean_us = 10 * least;
+    assert_ne!(scene.explain().verdict.cause, Cause::SendBuffer);
+}
+
 #[test]
 fn what_is_far_from_its_thresholds_is_surer_and_each_verdict_has_a_next_run() {
     let sure = small_window().explain().verdict;
